@@ -1,0 +1,55 @@
+//! What a cache counts.
+
+/// Counts since the cache was made. Everything but [`Self::sessions`] only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Counters {
+    /// Sessions stored now.
+    pub sessions: u64,
+    /// Sessions stored so far.
+    pub stored: u64,
+    /// Lookups that found a session.
+    pub hits: u64,
+    /// Lookups that did not, for whatever reason, forged ids excepted.
+    pub misses: u64,
+    /// Ids presented by clients that no server with this key ever issued.
+    pub forged: u64,
+    /// Misses because the session's lifetime was over.
+    pub expired: u64,
+    /// Misses because the session belongs to another session-id context.
+    pub foreign_context: u64,
+    /// Misses on a session that had been evicted not long before.
+    pub wanted_after_eviction: u64,
+    /// Evicted because its client was overdue.
+    pub evicted_overdue: u64,
+    /// Evicted because it would have returned last.
+    pub evicted_latest: u64,
+    /// Evicted by the policy `lru`.
+    pub evicted_oldest: u64,
+    /// Not stored: all others return sooner.
+    pub refused_returns_later: u64,
+    /// Not stored: too large.
+    pub refused_too_large: u64,
+    /// Not stored: its lifetime was over.
+    pub refused_expired: u64,
+    /// Hits whose return time had been predicted.
+    pub predictions: u64,
+    /// Sum of |actual − predicted| over those, in milliseconds.
+    pub prediction_error_ms: u64,
+}
+
+impl Counters {
+    /// Both together: a sum over shards.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        let words: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut self));
+        let others: &[u64] = bytemuck::cast_slice(std::slice::from_ref(other));
+        words.iter_mut().zip(others).for_each(|(a, b)| *a = a.saturating_add(*b));
+        self
+    }
+
+    /// Mean absolute error of the predictions that a hit confirmed, in milliseconds.
+    pub fn mean_prediction_error_ms(&self) -> Option<f64> {
+        (self.predictions > 0).then(|| self.prediction_error_ms as f64 / self.predictions as f64)
+    }
+}

@@ -1,0 +1,58 @@
+//! What can go wrong when a cache is made, and why a session may not be stored.
+
+/// A cache that cannot be made as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Less memory than one session needs.
+    #[error(
+        "capacity of {capacity_bytes} bytes cannot hold one session: give at least {needed_bytes} bytes"
+    )]
+    CapacityTooSmall {
+        /// What was asked for.
+        capacity_bytes: u64,
+        /// The least that works with these settings.
+        needed_bytes: u64,
+    },
+    /// No session at all.
+    #[error("capacity of 0 sessions: give at least 1")]
+    NoSessions,
+    /// More sessions than a shard can address.
+    #[error("{sessions} sessions in one shard: at most {limit}; use more shards")]
+    ShardTooLarge {
+        /// Sessions one shard would hold.
+        sessions: u64,
+        /// The most it can.
+        limit: u64,
+    },
+    /// A setting outside its range.
+    #[error("{name} is {value}: it must be between {least} and {most}")]
+    OutOfRange {
+        /// The setting's name.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// The smallest allowed.
+        least: u64,
+        /// The largest allowed.
+        most: u64,
+    },
+    /// Bytes that are not a session id.
+    #[error("session id of {length} bytes: TLS allows 1 to 32")]
+    BadSessionId {
+        /// Its length.
+        length: usize,
+    },
+}
+
+/// Why a session was not stored. The client will make a full handshake next time: nothing fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Every stored session returns sooner (Algorithm 1, line 9).
+    ReturnsLater,
+    /// The value is larger than the limit, or than the shard.
+    TooLarge,
+    /// Its lifetime was over before it was stored.
+    Expired,
+}

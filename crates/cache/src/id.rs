@@ -1,0 +1,158 @@
+//! Session ids: parsed, and sealed with a keyed tag so that forged ones are known by sight.
+
+use std::fmt;
+use std::hash::Hasher;
+
+use siphasher::sip::{SipHasher13, SipHasher24};
+
+use crate::Error;
+
+/// A TLS session id, or the opaque identity of a stateful TLS 1.3 ticket: 1 to 32 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId {
+    length: u8,
+    bytes: [u8; Self::LONGEST],
+}
+
+impl SessionId {
+    /// RFC 5246, section 7.4.1.2: `opaque SessionID<0..32>`.
+    pub const LONGEST: usize = 32;
+
+    /// Parses the bytes on the wire.
+    ///
+    /// # Errors
+    /// [`Error::BadSessionId`] when there are none, or more than 32.
+    pub fn new(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.is_empty() || bytes.len() > Self::LONGEST {
+            return Err(Error::BadSessionId { length: bytes.len() });
+        }
+        let mut padded = [0; Self::LONGEST];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        Ok(Self { length: bytes.len() as u8, bytes: padded })
+    }
+
+    /// The bytes on the wire.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    pub(crate) fn padded(&self) -> &[u8; Self::LONGEST] {
+        &self.bytes
+    }
+
+    pub(crate) fn from_padded(bytes: [u8; Self::LONGEST], length: u8) -> Self {
+        Self { length: length.min(Self::LONGEST as u8), bytes }
+    }
+
+    /// A hash that nobody without the key can aim at.
+    pub(crate) fn hash_with(&self, key: &[u8; 16]) -> u64 {
+        SipHasher13::new_with_key(key).hash(self.as_bytes())
+    }
+}
+
+/// An id and its hash, computed once for shard and index.
+pub(crate) struct Key<'a> {
+    pub(crate) id: &'a SessionId,
+    pub(crate) hash: u64,
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = self.as_bytes().iter().take(4);
+        f.write_str("SessionId(")?;
+        start.into_iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, "…, {} bytes)", self.length)
+    }
+}
+
+/// The TLS session-id context a session was made in, as a keyed hash of it. A session made in
+/// one context is never found from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ContextTag(pub u32);
+
+impl ContextTag {
+    /// The tag of a context's name, under a key that all users of a cache share.
+    pub fn of(context: &[u8], key: &[u8; 16]) -> Self {
+        Self(SipHasher13::new_with_key(key).hash(context) as u32)
+    }
+}
+
+/// Makes session ids that carry a keyed tag, and knows them again. An id that somebody made up,
+/// or that came from another server, is recognised without touching the cache: one TLS 1.3
+/// ClientHello can carry hundreds.
+///
+/// The tag is SipHash-2-4, a 64-bit pseudo-random function, over 24 random bytes.
+#[derive(Clone)]
+pub struct IdSeal {
+    key: [u8; 16],
+}
+
+impl IdSeal {
+    const TAG: usize = 8;
+    /// Random bytes in an id: 192 bits.
+    pub const RANDOM: usize = SessionId::LONGEST - Self::TAG;
+
+    /// Servers that share sessions must share this key.
+    pub fn new(key: [u8; 16]) -> Self {
+        Self { key }
+    }
+
+    /// An id around fresh random bytes.
+    pub fn seal(&self, random: &[u8; Self::RANDOM]) -> SessionId {
+        let mut bytes = [0; SessionId::LONGEST];
+        bytes[..Self::RANDOM].copy_from_slice(random);
+        bytes[Self::RANDOM..].copy_from_slice(&self.tag(random));
+        SessionId { length: SessionId::LONGEST as u8, bytes }
+    }
+
+    /// Whether the id was made with this key.
+    pub fn recognises(&self, id: &SessionId) -> bool {
+        let (random, tag) = id.bytes.split_at(Self::RANDOM);
+        usize::from(id.length) == SessionId::LONGEST && self.tag(random) == tag
+    }
+
+    fn tag(&self, random: &[u8]) -> [u8; Self::TAG] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(random);
+        hasher.finish().to_le_bytes()
+    }
+}
+
+impl fmt::Debug for IdSeal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IdSeal(…)")
+    }
+}
+
+impl Drop for IdSeal {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_of_the_same_key_are_recognised() {
+        let (ours, theirs) = (IdSeal::new([1; 16]), IdSeal::new([2; 16]));
+        let id = ours.seal(&[7; IdSeal::RANDOM]);
+        assert!(ours.recognises(&id));
+        assert!(!theirs.recognises(&id));
+        for bit in 0..256 {
+            let mut forged = *id.padded();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            assert!(!ours.recognises(&SessionId::from_padded(forged, 32)));
+        }
+        assert!(!ours.recognises(&SessionId::from_padded(*id.padded(), 31)));
+    }
+
+    #[test]
+    fn lengths_are_checked() {
+        assert_eq!(SessionId::new(&[]), Err(Error::BadSessionId { length: 0 }));
+        assert_eq!(SessionId::new(&[0; 33]), Err(Error::BadSessionId { length: 33 }));
+        assert_eq!(SessionId::new(&[5; 32]).map(|id| id.as_bytes().len()), Ok(32));
+        assert_ne!(SessionId::new(&[0]), SessionId::new(&[0, 0]));
+    }
+}

@@ -1,0 +1,130 @@
+//! Time inside a shard: ticks, gaps between visits, and the logarithmic classes of intervals.
+//!
+//! A class holds all intervals between two bounds, eight classes to the octave, and stands for
+//! the larger bound: rounding *up* means that no client is called overdue before it is. Eight to
+//! the octave keeps the error below one part in eight.
+
+/// Milliseconds in a tick, the unit of time inside a shard.
+pub const TICK_MS: u64 = 4;
+
+/// The longest interval, in ticks: 49 days.
+const LONGEST_TICKS: u32 = 1 << 30;
+
+/// A length of time, in ticks of [`TICK_MS`], at most 49 days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Interval(u32);
+
+impl Interval {
+    /// Rounds up to whole ticks; more than 49 days becomes 49 days.
+    pub fn from_ms(ms: u64) -> Self {
+        Self(ms.div_ceil(TICK_MS).min(u64::from(LONGEST_TICKS)) as u32)
+    }
+
+    /// At most 49 days.
+    pub(crate) fn from_ticks(ticks: u32) -> Self {
+        Self(ticks.min(LONGEST_TICKS))
+    }
+
+    pub(crate) fn ticks(self) -> u32 {
+        self.0
+    }
+
+    /// In milliseconds.
+    pub fn as_ms(self) -> u64 {
+        u64::from(self.0) * TICK_MS
+    }
+}
+
+/// One of the 225 classes of interval, or [`Self::NEVER`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IntervalClass(pub(crate) u8);
+
+impl IntervalClass {
+    /// How many lists a shard keeps: every class, and a few that stay empty.
+    pub(crate) const COUNT: usize = 256;
+    /// A session that is not expected back: the unused sibling of another (TLS 1.3).
+    pub const NEVER: Self = Self(255);
+
+    /// The class whose upper bound is the first at or above `interval`.
+    pub fn holding(interval: Interval) -> Self {
+        let ticks = interval.0;
+        if ticks <= 8 {
+            return Self(ticks as u8);
+        }
+        let shift = ticks.ilog2() - 3;
+        let eighths = ticks.div_ceil(1 << shift);
+        Self((shift * 8 + eighths) as u8)
+    }
+
+    /// The upper bound of the class. For [`Self::NEVER`] the longest interval there is.
+    pub fn interval(self) -> Interval {
+        let class = u32::from(self.0);
+        match class {
+            0..=8 => Interval(class),
+            9..=224 => Interval((8 + class % 8) << (class / 8 - 1)),
+            _ => Interval(LONGEST_TICKS),
+        }
+    }
+}
+
+/// A gap between two visits in 16 bits, with eleven bits of precision; zero is "not known".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(transparent)]
+pub(crate) struct Gap(u16);
+
+impl Gap {
+    const PRECISION: u32 = 11;
+
+    /// Rounds down; nothing is shorter than a tick.
+    pub(crate) fn from_ticks(ticks: u32) -> Self {
+        let ticks = ticks.clamp(1, LONGEST_TICKS);
+        let exponent = ticks.ilog2().saturating_sub(Self::PRECISION);
+        let mantissa = (ticks >> exponent) & ((1 << (Self::PRECISION + 1)) - 1);
+        Self(((exponent << Self::PRECISION) + mantissa) as u16)
+    }
+
+    pub(crate) fn ticks(self) -> Option<u32> {
+        let code = u32::from(self.0);
+        if code == 0 {
+            return None;
+        }
+        let one = 1 << Self::PRECISION;
+        if code < 2 * one {
+            return Some(code);
+        }
+        let exponent = (code >> Self::PRECISION) - 1;
+        Some((one + (code & (one - 1))) << exponent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_rounds_up_by_less_than_an_eighth() {
+        for ticks in (0..100_000).chain((0..LONGEST_TICKS).step_by(99_991)).chain([LONGEST_TICKS]) {
+            let upper = IntervalClass::holding(Interval(ticks)).interval().0;
+            assert!(upper >= ticks, "{ticks} -> {upper}");
+            assert!(u64::from(upper) * 8 <= u64::from(ticks) * 9, "{ticks} -> {upper}");
+        }
+    }
+
+    #[test]
+    fn every_class_holds_its_own_upper_bound() {
+        for class in 0..=224 {
+            let class = IntervalClass(class);
+            assert_eq!(IntervalClass::holding(class.interval()), class);
+        }
+        assert_eq!(IntervalClass::holding(Interval(LONGEST_TICKS)).0, 224);
+    }
+
+    #[test]
+    fn a_gap_keeps_eleven_bits() {
+        assert_eq!(Gap::default().ticks(), None);
+        for ticks in (1..20_000).chain((1..LONGEST_TICKS).step_by(99_991)).chain([LONGEST_TICKS]) {
+            let kept = Gap::from_ticks(ticks).ticks().expect("known");
+            assert!(kept <= ticks && (ticks - kept) <= ticks / 2048, "{ticks} -> {kept}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! How a shard's memory is divided.
+//!
+//! A region is an array of cache lines, cut into six parts in this order:
+//!
+//! | part | one per | bytes |
+//! |---|---|---|
+//! | header, counters | shard | 192 |
+//! | class lists | interval class | 16 |
+//! | index | half a session | 4 |
+//! | ghosts | five histories of evicted clients | 64 |
+//! | slots | session | 64, of which 32 are the id |
+//! | blocks | session | [`Settings::block_bytes`] |
+//!
+//! The division is computed from the settings, never read from the region: a region that somebody
+//! else scribbled on can confuse the engine, but not lead it outside.
+
+use crate::counters::Counters;
+use crate::ghosts::GhostSet;
+use crate::index::Bucket;
+use crate::interval::IntervalClass;
+use crate::order::ClassList;
+use crate::settings::{Capacity, Settings};
+use crate::{Error, Policy, Prediction};
+
+/// A cache line: what regions are made of.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub struct Line([u64; 8]);
+
+impl Line {
+    const BYTES: usize = size_of::<Self>();
+    /// A line of zeros.
+    pub const ZERO: Self = Self([0; 8]);
+}
+
+/// A shard's own figures, at the start of its region.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Header {
+    /// When tick zero was, on the callers' clock.
+    pub(crate) epoch_ms: u64,
+    /// When expiry second zero was: unlike the epoch, never moved.
+    pub(crate) born_ms: u64,
+    /// Which class lists are not empty, a bit each.
+    pub(crate) occupied: [u64; IntervalClass::COUNT / 64],
+    pub(crate) counters: Counters,
+    /// Slots in use, whether as a session or as the rest of one.
+    pub(crate) used: u32,
+    /// Head of the list of freed slots.
+    pub(crate) free: u32,
+    /// Slots from here on were never used.
+    pub(crate) fresh: u32,
+    pub(crate) unused: u32,
+}
+
+impl Header {
+    /// Of an empty shard.
+    pub(crate) fn new(epoch_ms: u64, born_ms: u64) -> Self {
+        Self { epoch_ms, born_ms, free: NONE, ..bytemuck::Zeroable::zeroed() }
+    }
+}
+
+/// A session, or the rest of one whose value did not fit in one block.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Slot {
+    pub(crate) id: [u8; 32],
+    /// Neighbours in the class list.
+    pub(crate) earlier: u32,
+    pub(crate) later: u32,
+    /// The slot with the rest of the value; in a free slot, the next free one.
+    pub(crate) rest: u32,
+    /// When the client was last heard of, in ticks.
+    pub(crate) seen: u32,
+    /// Seconds since the shard was born.
+    pub(crate) expiry_s: u32,
+    pub(crate) context: u32,
+    pub(crate) history: crate::History,
+    pub(crate) value_length: u16,
+    pub(crate) class: u8,
+    /// Zero when this is not a session's first slot.
+    pub(crate) id_length: u8,
+}
+
+/// "No slot", in every link.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The division of one shard's region, and the settings it works by.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// Sessions of up to one block.
+    pub(crate) slots: u32,
+    pub(crate) ghost_sets: u32,
+    pub(crate) block_bytes: u32,
+    pub(crate) longest_value_bytes: u32,
+    pub(crate) policy: Policy,
+    pub(crate) prediction: Prediction,
+    pub(crate) grace_ticks: u32,
+}
+
+impl Layout {
+    /// Twenty-four bits of an index entry name the slot.
+    const MOST_SLOTS: u64 = (1 << 24) - 2;
+    const HEADER_LINES: usize = size_of::<Header>().div_ceil(Line::BYTES);
+    const CLASS_LINES: usize = lines::<ClassList>(IntervalClass::COUNT);
+    /// Shards a cache may have.
+    const MOST_SHARDS: u64 = 4_096;
+    /// Below this many sessions a second shard would cost more in evenness than it brings.
+    const SESSIONS_PER_SHARD: u64 = 4_096;
+
+    /// One layout per shard; together they take exactly the capacity's sessions, or at most its
+    /// bytes.
+    ///
+    /// # Errors
+    /// A capacity below one session, or a setting out of range.
+    pub fn for_cache(settings: &Settings) -> Result<Vec<Self>, Error> {
+        check(settings)?;
+        let one = Self::with_slots(settings, 1);
+        let sessions = match settings.capacity {
+            Capacity::Sessions(0) => return Err(Error::NoSessions),
+            Capacity::Sessions(sessions) => sessions,
+            Capacity::Bytes(bytes) => {
+                let needed_bytes = one.region_bytes() as u64;
+                if bytes < needed_bytes {
+                    return Err(Error::CapacityTooSmall { capacity_bytes: bytes, needed_bytes });
+                }
+                bytes / one.bytes_per_slot()
+            }
+        };
+        let fitting = (sessions / Self::SESSIONS_PER_SHARD).clamp(1, 64);
+        let shards = settings.shards.map_or_else(|| 1 << fitting.ilog2(), u64::from).min(sessions);
+        (0..shards).map(|shard| Self::for_shard(settings, shard, shards)).collect()
+    }
+
+    fn for_shard(settings: &Settings, shard: u64, shards: u64) -> Result<Self, Error> {
+        let share = |whole: u64| whole / shards + u64::from(shard < whole % shards);
+        let sessions = match settings.capacity {
+            Capacity::Sessions(sessions) => share(sessions),
+            Capacity::Bytes(bytes) => Self::slots_within(settings, share(bytes))?,
+        };
+        if sessions > Self::MOST_SLOTS {
+            return Err(Error::ShardTooLarge { sessions, limit: Self::MOST_SLOTS });
+        }
+        Ok(Self::with_slots(settings, sessions as u32))
+    }
+
+    fn with_slots(settings: &Settings, slots: u32) -> Self {
+        let ghosts = u64::from(slots) * u64::from(settings.ghosts_percent) / 100;
+        Self {
+            slots,
+            ghost_sets: ghosts.div_ceil(GhostSet::GHOSTS as u64) as u32,
+            block_bytes: settings.block_bytes.next_multiple_of(8),
+            longest_value_bytes: settings.longest_value_bytes,
+            policy: settings.policy,
+            prediction: settings.prediction,
+            grace_ticks: crate::Interval::from_ms(settings.grace_ms).ticks(),
+        }
+    }
+
+    /// The most slots whose region fits in `bytes`.
+    fn slots_within(settings: &Settings, bytes: u64) -> Result<u64, Error> {
+        let fits =
+            |slots: u64| Self::with_slots(settings, slots as u32).region_bytes() as u64 <= bytes;
+        let needed_bytes = Self::with_slots(settings, 1).region_bytes() as u64;
+        if !fits(1) {
+            return Err(Error::CapacityTooSmall { capacity_bytes: bytes, needed_bytes });
+        }
+        let (mut fit, mut too_many) = (1, (bytes / 64 + 2).min(Self::MOST_SLOTS + 2));
+        while fit + 1 < too_many {
+            let middle = fit.midpoint(too_many);
+            if fits(middle) { fit = middle } else { too_many = middle }
+        }
+        Ok(fit)
+    }
+
+    /// Bytes that one more session takes, everything included.
+    fn bytes_per_slot(&self) -> u64 {
+        let thousand = Self { slots: 1_000, ghost_sets: self.ghost_sets * 1_000, ..self.clone() };
+        ((thousand.region_bytes() - self.region_bytes()) as u64).div_ceil(999)
+    }
+
+    /// Lines that [`crate::Shard`] needs.
+    pub fn region_lines(&self) -> usize {
+        self.parts().iter().sum()
+    }
+
+    /// Bytes that [`crate::Shard`] needs.
+    pub fn region_bytes(&self) -> usize {
+        self.region_lines() * Line::BYTES
+    }
+
+    /// Sessions of up to one block that fit.
+    pub fn sessions(&self) -> u64 {
+        u64::from(self.slots)
+    }
+
+    pub(crate) fn parts(&self) -> [usize; 6] {
+        let slots = self.slots as usize;
+        [
+            Self::HEADER_LINES,
+            Self::CLASS_LINES,
+            lines::<Bucket>(2 * slots),
+            lines::<GhostSet>(self.ghost_sets as usize),
+            lines::<Slot>(slots),
+            (slots * self.block_bytes as usize).div_ceil(Line::BYTES),
+        ]
+    }
+}
+
+const fn lines<T>(count: usize) -> usize {
+    (count * size_of::<T>()).div_ceil(Line::BYTES)
+}
+
+fn check(settings: &Settings) -> Result<(), Error> {
+    let range = |name, value: u32, least: u64, most: u64| {
+        let value = u64::from(value);
+        let inside = (least..=most).contains(&value);
+        inside.then_some(()).ok_or(Error::OutOfRange { name, value, least, most })
+    };
+    range("block_bytes", settings.block_bytes, 8, 65_528)?;
+    range("longest_value_bytes", settings.longest_value_bytes, 1, 65_535)?;
+    range("ghosts_percent", settings.ghosts_percent, 0, 1_000)?;
+    range("shards", settings.shards.unwrap_or(1), 1, Layout::MOST_SHARDS)
+}
+
+const _: () = {
+    assert!(size_of::<Slot>() == 64);
+    assert!(size_of::<GhostSet>() == 64);
+    assert!(size_of::<ClassList>() == 16);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_exact_and_used() {
+        for bytes in [8_000, 10_000, 1 << 20, (1 << 20) + 1, 64 << 20] {
+            let layouts = Layout::for_cache(&Settings::new(Capacity::Bytes(bytes))).expect("fits");
+            let taken: u64 = layouts.iter().map(|l| l.region_bytes() as u64).sum();
+            let spare = bytes - taken;
+            let slack = layouts.len() as u64 * (layouts[0].bytes_per_slot() + 4 * 64);
+            assert!(taken <= bytes && spare <= slack, "{bytes}: {spare} of {slack} unused");
+        }
+    }
+
+    #[test]
+    fn sessions_are_exact() {
+        for sessions in [1, 2, 5_000, 204_800, 2_000_003] {
+            let layouts =
+                Layout::for_cache(&Settings::new(Capacity::Sessions(sessions))).expect("fits");
+            assert_eq!(layouts.iter().map(Layout::sessions).sum::<u64>(), sessions);
+        }
+    }
+
+    #[test]
+    fn too_little_is_said() {
+        let refused = |capacity| Layout::for_cache(&Settings::new(capacity)).unwrap_err();
+        assert_eq!(refused(Capacity::Sessions(0)), Error::NoSessions);
+        let Error::CapacityTooSmall { needed_bytes, .. } = refused(Capacity::Bytes(100)) else {
+            panic!("a hundred bytes were enough");
+        };
+        assert!(Layout::for_cache(&Settings::new(Capacity::Bytes(needed_bytes))).is_ok());
+        assert!(Layout::for_cache(&Settings::new(Capacity::Bytes(needed_bytes - 1))).is_err());
+        let mut huge = Settings::new(Capacity::Sessions(1 << 25));
+        huge.shards = Some(1);
+        assert!(matches!(Layout::for_cache(&huge), Err(Error::ShardTooLarge { .. })));
+    }
+}

@@ -1,0 +1,41 @@
+//! A TLS session cache that keeps the sessions whose clients come back soonest.
+//!
+//! A shard is one region of plain memory holding sessions, the order in which their clients are
+//! expected to return, and the histories those expectations come from. It is single-threaded and
+//! has all the behaviour. A [`Cache`] is many shards, each behind its own lock. A [`Visit`] is what one TLS connection does with a cache: look up, issue, hint, forget.
+//!
+//! Eviction is *predictive* (Stevens & Chen, "Predictive Eviction", GLOBECOM 2015, Algorithm 1):
+//! a session overdue by more than the grace goes first, otherwise the one that returns last, and
+//! a newcomer that would return later still is refused.
+//!
+//! What is not here: clocks, random numbers, files, sockets and TLS. Every `now_ms` is an
+//! argument: milliseconds of one clock that all callers of a cache share.
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod counters;
+mod error;
+mod ghosts;
+mod history;
+mod id;
+mod index;
+mod interval;
+mod layout;
+mod order;
+mod secret;
+mod settings;
+mod shard;
+mod visit;
+
+pub use cache::{Cache, Memory};
+pub use counters::Counters;
+pub use error::{Error, Refusal};
+pub use history::{History, Population};
+pub use id::{ContextTag, IdSeal, SessionId};
+pub use interval::{Interval, IntervalClass, TICK_MS};
+pub use layout::{Layout, Line};
+pub use secret::SecretBytes;
+pub use settings::{Capacity, Policy, Prediction, Settings};
+pub use shard::{Arrival, Inserted, NewSession};
+pub use visit::{Issued, Visit};

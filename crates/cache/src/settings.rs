@@ -1,0 +1,79 @@
+//! What a cache can be told.
+
+/// How much a cache may hold. The bound is exact: nothing is allocated later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capacity {
+    /// So many sessions whose value fits in [`Settings::block_bytes`]; a larger one takes the
+    /// place of several.
+    Sessions(u64),
+    /// So many bytes in all: sessions, index, orders and ghosts.
+    Bytes(u64),
+}
+
+/// Which session goes when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// The one overdue, else the one that returns last (paper 000, Algorithm 1, read with
+    /// "else").
+    #[default]
+    Predictive,
+    /// The one not used for longest.
+    Lru,
+}
+
+/// What a return time is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Prediction {
+    /// What the application says, taken at its word (paper 000).
+    Hint,
+    /// The client's own past visits, else the population's first gaps.
+    Learned,
+    /// The hint as far as the client's past supports it, else as [`Self::Learned`].
+    #[default]
+    Both,
+}
+
+/// A cache's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// How much it may hold.
+    pub capacity: Capacity,
+    /// Which session goes.
+    pub policy: Policy,
+    /// Where return times come from.
+    pub prediction: Prediction,
+    /// How long after its return time a client still counts as on its way, in milliseconds.
+    pub grace_ms: u64,
+    /// The interval expected of a client without history while nothing is known of any,
+    /// in milliseconds.
+    pub prior_ms: u64,
+    /// Bytes of value stored beside each session, 8 to 65,528, rounded up to a multiple of 8; a
+    /// longer value takes the blocks of several sessions.
+    pub block_bytes: u32,
+    /// The longest value that is stored at all, at most 65,535.
+    pub longest_value_bytes: u32,
+    /// Histories of evicted clients kept, in percent of the sessions, at most 1,000.
+    pub ghosts_percent: u32,
+    /// Shards, each with its own lock, at most 4,096; `None`: one per 4,096 sessions, at most 64.
+    pub shards: Option<u32>,
+}
+
+impl Settings {
+    /// Two seconds, as in the paper's Table II.
+    pub const GRACE_MS: u64 = 2_000;
+
+    /// Safe defaults around a capacity.
+    pub fn new(capacity: Capacity) -> Self {
+        Self {
+            capacity,
+            policy: Policy::default(),
+            prediction: Prediction::default(),
+            grace_ms: Self::GRACE_MS,
+            prior_ms: 60_000,
+            block_bytes: 192,
+            longest_value_bytes: 16 * 1024,
+            ghosts_percent: 50,
+            shards: None,
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! A shard: all the behaviour of the cache, single-threaded, over one region of plain memory.
+//!
+//! A shard is a *view*: made from a region at each use, it owns nothing, so the same code serves
+//! a heap allocation and a mapping shared by processes. Every operation costs the same at any
+//! size: nothing scans, and expiry is noticed when a session is looked up.
+//!
+//! Time is kept in ticks since an epoch in 32 bits. Every 99 days of uptime the epoch moves, which
+//! is the one operation that touches all slots.
+
+use crate::counters::Counters;
+use crate::error::Refusal;
+use crate::ghosts::{self, GhostSet};
+use crate::history::{History, Population};
+use crate::id::{ContextTag, Key, SessionId};
+use crate::index::{self, Bucket};
+use crate::interval::{Interval, IntervalClass, TICK_MS};
+use crate::layout::{Header, Layout, Line, NONE, Slot};
+use crate::order::{self, ClassList, Order};
+use crate::secret::{SecretBytes, wipe};
+use crate::settings::{Policy, Prediction};
+
+/// A session to be stored.
+#[derive(Debug, Clone, Copy)]
+pub struct NewSession<'a> {
+    /// Under what it will be looked up.
+    pub id: SessionId,
+    /// The serialised session.
+    pub value: &'a [u8],
+    /// When its lifetime is over, on the cache's clock, to the second below.
+    pub expires_ms: u64,
+    /// The session-id context it was made in.
+    pub context: ContextTag,
+    /// What is known of its client.
+    pub history: History,
+    /// The application's word on when the client comes back, in milliseconds from now.
+    pub hint_ms: Option<u64>,
+    /// Whether another session of the same connection is the one to expect back.
+    pub sibling: bool,
+}
+
+/// A session was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inserted {
+    /// How many others had to go: at most one per block that the value needs.
+    pub evicted: u32,
+}
+
+/// A client came with a session id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Whether its session was found: its value is in the caller's buffer.
+    pub found: bool,
+    /// What is known of the client, this visit included.
+    pub history: History,
+}
+
+/// A view of one region as a shard.
+pub(crate) struct Shard<'r> {
+    layout: &'r Layout,
+    hash_key: &'r [u8; 16],
+    population: &'r Population,
+    header: &'r mut Header,
+    lists: &'r mut [ClassList],
+    buckets: &'r mut [Bucket],
+    ghosts: &'r mut [GhostSet],
+    slots: &'r mut [Slot],
+    blocks: &'r mut [u8],
+}
+
+/// Ticks at which the epoch moves, and by how much: an interval of up to 2³⁰ ticks still fits
+/// behind.
+const OLDEST_TICKS: u64 = 1 << 31;
+const EPOCH_STEP_TICKS: u32 = 1 << 30;
+
+impl<'r> Shard<'r> {
+    /// Makes an empty shard of a region. What was in it is forgotten, not wiped.
+    ///
+    /// # Panics
+    /// When the region is not of [`Layout::region_lines`].
+    pub(crate) fn format(region: &mut [Line], layout: &Layout, now_ms: u64) {
+        assert_eq!(region.len(), layout.region_lines(), "region of another layout");
+        let [header, lists, index, ghosts, ..] = layout.parts();
+        region[..header + lists + index + ghosts].fill(Line::ZERO);
+        let (header, rest) = region.split_at_mut(header);
+        *one(header) = Header::new(now_ms, now_ms);
+        bytemuck::cast_slice_mut(&mut rest[..lists]).fill(ClassList::EMPTY);
+    }
+
+    /// The view of a formatted region.
+    ///
+    /// # Panics
+    /// When the region is shorter than [`Layout::region_lines`].
+    pub(crate) fn view(
+        region: &'r mut [Line],
+        layout: &'r Layout,
+        hash_key: &'r [u8; 16],
+        population: &'r Population,
+    ) -> Self {
+        let [header, lists, index, ghosts, slots, _] = layout.parts();
+        let (header, region) = region.split_at_mut(header);
+        let (lists, region) = region.split_at_mut(lists);
+        let (buckets, region) = region.split_at_mut(index);
+        let (ghosts, region) = region.split_at_mut(ghosts);
+        let (slots, blocks) = region.split_at_mut(slots);
+        Self {
+            layout,
+            hash_key,
+            population,
+            header: one(header),
+            lists: bytemuck::cast_slice_mut(lists),
+            buckets: bytemuck::cast_slice_mut(buckets),
+            ghosts: bytemuck::cast_slice_mut(ghosts),
+            slots: bytemuck::cast_slice_mut(slots),
+            blocks: bytemuck::cast_slice_mut(blocks),
+        }
+    }
+
+    /// A client presents `id` in `context`. A session found is copied to `value`, and its client
+    /// expected again by what is known of it until [`Self::hint`] says more.
+    pub(crate) fn get(
+        &mut self,
+        now_ms: u64,
+        key: &Key<'_>,
+        context: ContextTag,
+        value: &mut SecretBytes,
+    ) -> Arrival {
+        let now = self.tick(now_ms);
+        let Some(slot) = self.find(key) else {
+            return self.missed(now, key.hash);
+        };
+        if self.expired(slot, now_ms) {
+            self.header.counters.expired += 1;
+            self.header.counters.misses += 1;
+            self.free(slot, key.hash);
+            return Arrival { found: false, history: History::default() };
+        }
+        if self.slots[slot as usize].context != context.0 {
+            self.header.counters.foreign_context += 1;
+            self.header.counters.misses += 1;
+            return Arrival { found: false, history: History::default() };
+        }
+        self.copy_value(slot, value);
+        self.header.counters.hits += 1;
+        Arrival { found: true, history: self.arrived(slot, now) }
+    }
+
+    /// Copies a session to `value` again, for the client that just presented it: leaves no trace.
+    pub(crate) fn peek(
+        &mut self,
+        now_ms: u64,
+        key: &Key<'_>,
+        context: ContextTag,
+        value: &mut SecretBytes,
+    ) -> bool {
+        let found = self.find(key).filter(|slot| {
+            self.slots[*slot as usize].context == context.0 && !self.expired(*slot, now_ms)
+        });
+        found.map(|slot| self.copy_value(slot, value)).is_some()
+    }
+
+    /// As [`Self::get`], and the session is gone afterwards: nobody gets it twice.
+    pub(crate) fn take(
+        &mut self,
+        now_ms: u64,
+        key: &Key<'_>,
+        context: ContextTag,
+        value: &mut SecretBytes,
+    ) -> Arrival {
+        let arrival = self.get(now_ms, key, context, value);
+        if arrival.found {
+            self.remove(key);
+        }
+        arrival
+    }
+
+    /// Stores a session, evicting others as the policy allows; one of the same id is replaced.
+    ///
+    /// # Errors
+    /// The reason it was not stored.
+    pub(crate) fn insert(
+        &mut self,
+        now_ms: u64,
+        key: &Key<'_>,
+        new: &NewSession<'_>,
+    ) -> Result<Inserted, Refusal> {
+        let now = self.tick(now_ms);
+        if let Some(old) = self.find(key) {
+            self.free(old, key.hash);
+        }
+        let needed = new.value.len().div_ceil(self.layout.block_bytes as usize).max(1);
+        let longest = self.layout.longest_value_bytes as usize;
+        if new.value.len() > longest || needed > self.layout.slots as usize {
+            self.header.counters.refused_too_large += 1;
+            return Err(Refusal::TooLarge);
+        }
+        let expiry_s = self.second(new.expires_ms);
+        if expiry_s <= self.second(now_ms) {
+            self.header.counters.refused_expired += 1;
+            return Err(Refusal::Expired);
+        }
+        let class = self.class_of_new(new);
+        let evicted = self.make_room(now, needed as u32, class)?;
+        self.write(now, key.hash, new, expiry_s, class);
+        Ok(Inserted { evicted })
+    }
+
+    /// The application says that the client of this session comes back in `interval_ms`. Returns
+    /// whether the session is there.
+    pub(crate) fn hint(&mut self, now_ms: u64, key: &Key<'_>, interval_ms: u64) -> bool {
+        let now = self.tick(now_ms);
+        self.find(key).is_some_and(|slot| {
+            let history = self.slots[slot as usize].history;
+            let class = self.predict(history, Some(interval_ms), None);
+            self.expect(slot, now, class);
+            true
+        })
+    }
+
+    /// The client of this session holds a newer one: keep it only while there is room to spare.
+    /// Under the policy `lru` it keeps its place.
+    pub(crate) fn retire(&mut self, key: &Key<'_>) {
+        if self.layout.policy == Policy::Lru {
+            return;
+        }
+        if let Some(slot) = self.find(key) {
+            let seen = self.slots[slot as usize].seen;
+            self.slots[slot as usize].history = History::default();
+            self.expect(slot, seen, IntervalClass::NEVER);
+        }
+    }
+
+    /// Forgets a session and wipes it. Returns whether it was there.
+    pub(crate) fn remove(&mut self, key: &Key<'_>) -> bool {
+        self.find(key).map(|slot| self.free(slot, key.hash)).is_some()
+    }
+
+    /// Forgets and wipes every session. The counts go on.
+    pub(crate) fn clear(&mut self) {
+        let touched = self.header.fresh as usize * self.layout.block_bytes as usize;
+        wipe(&mut self.blocks[..touched]);
+        self.slots[..self.header.fresh as usize].fill(bytemuck::Zeroable::zeroed());
+        self.buckets.fill(Bucket::EMPTY);
+        self.ghosts.fill(bytemuck::Zeroable::zeroed());
+        self.lists.fill(ClassList::EMPTY);
+        let Header { epoch_ms, born_ms, counters, .. } = *self.header;
+        let counters = Counters { sessions: 0, ..counters };
+        *self.header = Header::new(epoch_ms, born_ms);
+        self.header.counters = counters;
+    }
+
+    /// The counts so far.
+    pub(crate) fn counters(&self) -> Counters {
+        self.header.counters
+    }
+
+    fn find(&self, key: &Key<'_>) -> Option<u32> {
+        let length = key.id.as_bytes().len() as u8;
+        index::find(self.buckets, key.hash, |slot| {
+            let slot = &self.slots[slot as usize];
+            slot.id == *key.id.padded() && slot.id_length == length
+        })
+    }
+
+    fn missed(&mut self, now: u32, hash: u64) -> Arrival {
+        self.header.counters.misses += 1;
+        let Some((seen, mut history)) = ghosts::take(self.ghosts, hash) else {
+            return Arrival { found: false, history: History::default() };
+        };
+        self.header.counters.wanted_after_eviction += 1;
+        self.record(&mut history, now.saturating_sub(seen));
+        Arrival { found: false, history }
+    }
+
+    /// Records the visit of a session's client and expects the next.
+    fn arrived(&mut self, slot: u32, now: u32) -> History {
+        let Slot { seen, class, mut history, .. } = self.slots[slot as usize];
+        if class != IntervalClass::NEVER.0 && self.layout.policy == Policy::Predictive {
+            let error = u64::from(order::returns(seen, class).abs_diff(now)) * TICK_MS;
+            self.header.counters.predictions += 1;
+            self.header.counters.prediction_error_ms += error;
+        }
+        self.record(&mut history, now.saturating_sub(seen));
+        self.slots[slot as usize].history = history;
+        let class = self.predict(history, None, Some(IntervalClass(class)));
+        self.expect(slot, now, class);
+        history
+    }
+
+    fn record(&self, history: &mut History, gap_ticks: u32) {
+        if history.is_empty() {
+            self.population.record(IntervalClass::holding(Interval::from_ticks(gap_ticks)));
+        }
+        history.record(gap_ticks);
+    }
+
+    fn class_of_new(&self, new: &NewSession<'_>) -> IntervalClass {
+        if new.sibling && self.layout.policy == Policy::Predictive {
+            return IntervalClass::NEVER;
+        }
+        self.predict(new.history, new.hint_ms, None)
+    }
+
+    /// The interval to expect: by the hint as far as it is believed, by the client's history, by
+    /// what was expected of it before, by what is expected of any client.
+    fn predict(
+        &self,
+        history: History,
+        hint_ms: Option<u64>,
+        before: Option<IntervalClass>,
+    ) -> IntervalClass {
+        if self.layout.policy == Policy::Lru {
+            return IntervalClass(0);
+        }
+        let hint = hint_ms.map(Interval::from_ms);
+        let interval = match self.layout.prediction {
+            Prediction::Hint => hint,
+            Prediction::Learned => history.learned(),
+            Prediction::Both => match hint {
+                Some(hint) => Some(history.least_believable().map_or(hint, |own| own.max(hint))),
+                None => history.learned(),
+            },
+        };
+        interval
+            .map(IntervalClass::holding)
+            .or_else(|| before.filter(|class| *class != IntervalClass::NEVER))
+            .unwrap_or_else(|| self.population.expected())
+    }
+
+    /// Moves a session to where a client heard of at `now` belongs.
+    fn expect(&mut self, slot: u32, now: u32, class: IntervalClass) {
+        let mut order = self.order();
+        order.leave(slot);
+        let moved = &mut order.slots[slot as usize];
+        moved.seen = now;
+        moved.class = class.0;
+        order.join(slot);
+    }
+
+    /// Algorithm 1, once per slot that is missing.
+    fn make_room(&mut self, now: u32, needed: u32, class: IntervalClass) -> Result<u32, Refusal> {
+        let mut evicted = 0;
+        while self.layout.slots - self.header.used < needed {
+            let Some(victim) = self.victim(now, class) else {
+                self.header.counters.refused_returns_later += 1;
+                return Err(Refusal::ReturnsLater);
+            };
+            self.evict(victim);
+            evicted += 1;
+        }
+        Ok(evicted)
+    }
+
+    fn victim(&mut self, now: u32, newcomer: IntervalClass) -> Option<u32> {
+        let layout = self.layout;
+        let order = self.order();
+        if layout.policy == Policy::Lru {
+            let oldest = order.first_of(IntervalClass(0));
+            self.header.counters.evicted_oldest += u64::from(oldest.is_some());
+            return oldest;
+        }
+        if let Some(end) = order.earliest()
+            && end.returns.saturating_add(layout.grace_ticks) < now
+        {
+            self.header.counters.evicted_overdue += 1;
+            return Some(end.slot);
+        }
+        if newcomer == IntervalClass::NEVER {
+            return None;
+        }
+        let returns = order::returns(now, newcomer.0);
+        let last = order
+            .never()
+            .or_else(|| order.latest().filter(|end| returns < end.returns).map(|end| end.slot));
+        self.header.counters.evicted_latest += u64::from(last.is_some());
+        last
+    }
+
+    fn evict(&mut self, slot: u32) {
+        let Slot { id, id_length, seen, history, class, .. } = self.slots[slot as usize];
+        let hash = SessionId::from_padded(id, id_length).hash_with(self.hash_key);
+        if class != IntervalClass::NEVER.0 {
+            ghosts::add(self.ghosts, hash, seen, history);
+        }
+        self.free(slot, hash);
+    }
+
+    /// Takes a session out of everything and wipes it.
+    fn free(&mut self, slot: u32, hash: u64) {
+        self.order().leave(slot);
+        let (slots, key) = (&*self.slots, self.hash_key);
+        index::remove(self.buckets, hash, slot, |other| {
+            let Slot { id, id_length, .. } = slots[other as usize];
+            SessionId::from_padded(id, id_length).hash_with(key)
+        });
+        let mut left = usize::from(self.slots[slot as usize].value_length);
+        let mut freed = slot;
+        while freed != NONE {
+            let length = left.min(self.layout.block_bytes as usize);
+            wipe(&mut self.block(freed)[..length]);
+            left -= length;
+            let rest = self.slots[freed as usize].rest;
+            self.slots[freed as usize].id_length = 0;
+            self.slots[freed as usize].rest = self.header.free;
+            self.header.free = freed;
+            self.header.used -= 1;
+            freed = if left == 0 { NONE } else { rest };
+        }
+        self.header.counters.sessions -= 1;
+    }
+
+    /// Writes a session into slots known to be there.
+    fn write(
+        &mut self,
+        now: u32,
+        hash: u64,
+        new: &NewSession<'_>,
+        expiry_s: u32,
+        class: IntervalClass,
+    ) {
+        let slot = self.allocate();
+        self.slots[slot as usize] = Slot {
+            id: *new.id.padded(),
+            earlier: NONE,
+            later: NONE,
+            rest: NONE,
+            seen: now,
+            expiry_s,
+            context: new.context.0,
+            history: new.history,
+            value_length: new.value.len() as u16,
+            class: class.0,
+            id_length: new.id.as_bytes().len() as u8,
+        };
+        let mut last = slot;
+        let mut chunks = new.value.chunks(self.layout.block_bytes as usize);
+        let first = chunks.next().unwrap_or_default();
+        self.block(slot)[..first.len()].copy_from_slice(first);
+        for chunk in chunks {
+            let rest = self.allocate();
+            self.slots[last as usize].rest = rest;
+            self.slots[rest as usize].rest = NONE;
+            self.block(rest)[..chunk.len()].copy_from_slice(chunk);
+            last = rest;
+        }
+        index::insert(self.buckets, hash, slot);
+        self.order().join(slot);
+        self.header.counters.sessions += 1;
+        self.header.counters.stored += 1;
+    }
+
+    fn allocate(&mut self) -> u32 {
+        self.header.used += 1;
+        let slot = self.header.free;
+        if slot == NONE {
+            self.header.fresh += 1;
+            return self.header.fresh - 1;
+        }
+        self.header.free = self.slots[slot as usize].rest;
+        slot
+    }
+
+    fn copy_value(&mut self, slot: u32, value: &mut SecretBytes) {
+        let length = usize::from(self.slots[slot as usize].value_length);
+        let mut from = slot;
+        for chunk in value.resize(length).chunks_mut(self.layout.block_bytes as usize) {
+            chunk.copy_from_slice(&self.block(from)[..chunk.len()]);
+            from = self.slots[from as usize].rest;
+        }
+    }
+
+    fn block(&mut self, slot: u32) -> &mut [u8] {
+        let bytes = self.layout.block_bytes as usize;
+        &mut self.blocks[slot as usize * bytes..][..bytes]
+    }
+
+    fn order(&mut self) -> Order<'_> {
+        Order { lists: self.lists, occupied: &mut self.header.occupied, slots: self.slots }
+    }
+
+    fn expired(&self, slot: u32, now_ms: u64) -> bool {
+        self.slots[slot as usize].expiry_s <= self.second(now_ms)
+    }
+
+    fn second(&self, ms: u64) -> u32 {
+        (ms.saturating_sub(self.header.born_ms) / 1_000).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// Ticks since the epoch; a time before it counts as the epoch.
+    fn tick(&mut self, now_ms: u64) -> u32 {
+        let ticks = |epoch_ms| now_ms.saturating_sub(epoch_ms) / TICK_MS;
+        while ticks(self.header.epoch_ms) >= OLDEST_TICKS {
+            self.move_epoch();
+        }
+        ticks(self.header.epoch_ms) as u32
+    }
+
+    fn move_epoch(&mut self) {
+        let step = EPOCH_STEP_TICKS;
+        self.header.epoch_ms += u64::from(step) * TICK_MS;
+        let sessions = self.slots[..self.header.fresh as usize].iter_mut();
+        sessions.for_each(|slot| slot.seen = slot.seen.saturating_sub(step));
+        ghosts::rebase(self.ghosts, step);
+        self.order().refresh();
+    }
+}
+
+fn one<T: bytemuck::Pod>(lines: &mut [Line]) -> &mut T {
+    bytemuck::from_bytes_mut(&mut bytemuck::cast_slice_mut::<Line, u8>(lines)[..size_of::<T>()])
+}

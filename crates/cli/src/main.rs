@@ -1,0 +1,3 @@
+//! The `rejoin` command.
+
+fn main() {}
