@@ -1,1 +1,21 @@
-//! To come.
+//! A reference TLS server and a fleet of real TLS clients, to measure what resumption is worth.
+//!
+//! [`server`] is a small HTTPS server on OpenSSL or rustls with every way of resuming that they
+//! have, and ours. [`fleet`] is paper 000's population of devices against any TLS server.
+//! [`demo`] runs one against the other.
+//!
+//! What is not here: argument parsing and terminal output, which are `rejoin-cli`'s.
+
+#![forbid(unsafe_code)]
+
+mod chart;
+pub mod demo;
+mod error;
+pub mod fleet;
+mod http;
+mod identity;
+pub mod server;
+
+pub use error::Error;
+pub use http::NEXT_CONNECT;
+pub use identity::{Identity, KeyType, read_certificates};

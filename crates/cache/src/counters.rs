@@ -48,6 +48,28 @@ impl Counters {
         self
     }
 
+    /// Every count and its name, for whoever prints them.
+    pub fn named(&self) -> [(&'static str, u64); 16] {
+        [
+            ("sessions", self.sessions),
+            ("stored", self.stored),
+            ("hits", self.hits),
+            ("misses", self.misses),
+            ("forged", self.forged),
+            ("expired", self.expired),
+            ("foreign_context", self.foreign_context),
+            ("wanted_after_eviction", self.wanted_after_eviction),
+            ("evicted_overdue", self.evicted_overdue),
+            ("evicted_latest", self.evicted_latest),
+            ("evicted_oldest", self.evicted_oldest),
+            ("refused_returns_later", self.refused_returns_later),
+            ("refused_too_large", self.refused_too_large),
+            ("refused_expired", self.refused_expired),
+            ("predictions", self.predictions),
+            ("prediction_error_ms", self.prediction_error_ms),
+        ]
+    }
+
     /// Mean absolute error of the predictions that a hit confirmed, in milliseconds.
     pub fn mean_prediction_error_ms(&self) -> Option<f64> {
         (self.predictions > 0).then(|| self.prediction_error_ms as f64 / self.predictions as f64)

@@ -14,6 +14,8 @@
 //! The division is computed from the settings, never read from the region: a region that somebody
 //! else scribbled on can confuse the engine, but not lead it outside.
 
+use std::fmt;
+
 use crate::counters::Counters;
 use crate::ghosts::GhostSet;
 use crate::index::Bucket;
@@ -22,8 +24,8 @@ use crate::order::ClassList;
 use crate::settings::{Capacity, Settings};
 use crate::{Error, Policy, Prediction};
 
-/// A cache line: what regions are made of.
-#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+/// A cache line: what regions are made of. It may hold a part of a session: never printed.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 pub struct Line([u64; 8]);
 
@@ -31,6 +33,12 @@ impl Line {
     const BYTES: usize = size_of::<Self>();
     /// A line of zeros.
     pub const ZERO: Self = Self([0; 8]);
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Line(…)")
+    }
 }
 
 /// A shard's own figures, at the start of its region.

@@ -38,4 +38,4 @@ pub use layout::{Layout, Line};
 pub use secret::SecretBytes;
 pub use settings::{Capacity, Policy, Prediction, Settings};
 pub use shard::{Arrival, Inserted, NewSession};
-pub use visit::{Issued, Visit};
+pub use visit::{Hints, Issued, Visit};

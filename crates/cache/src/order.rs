@@ -8,6 +8,8 @@
 //!
 //! Under the policy `lru` there is one list.
 
+use std::num::NonZero;
+
 use crate::interval::IntervalClass;
 use crate::layout::{NONE, Slot};
 
@@ -124,8 +126,8 @@ impl Order<'_> {
     fn ends(&self) -> impl Iterator<Item = &ClassList> {
         let never = usize::from(IntervalClass::NEVER.0);
         let classes = self.occupied.iter().enumerate().flat_map(|(word, bits)| {
-            std::iter::successors(Some(*bits), |bits| Some(bits & (bits - 1)))
-                .take_while(|bits| *bits != 0)
+            let but_lowest = |bits: &NonZero<u64>| NonZero::new(bits.get() & (bits.get() - 1));
+            std::iter::successors(NonZero::new(*bits), but_lowest)
                 .map(move |bits| word * 64 + bits.trailing_zeros() as usize)
         });
         classes.filter(move |class| *class != never).map(|class| &self.lists[class])

@@ -7,6 +7,8 @@
 //! Time is kept in ticks since an epoch in 32 bits. Every 99 days of uptime the epoch moves, which
 //! is the one operation that touches all slots.
 
+use std::fmt;
+
 use crate::counters::Counters;
 use crate::error::Refusal;
 use crate::ghosts::{self, GhostSet};
@@ -20,7 +22,7 @@ use crate::secret::{SecretBytes, wipe};
 use crate::settings::{Policy, Prediction};
 
 /// A session to be stored.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct NewSession<'a> {
     /// Under what it will be looked up.
     pub id: SessionId,
@@ -36,6 +38,21 @@ pub struct NewSession<'a> {
     pub hint_ms: Option<u64>,
     /// Whether another session of the same connection is the one to expect back.
     pub sibling: bool,
+}
+
+impl fmt::Debug for NewSession<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, value, expires_ms, context, history, hint_ms, sibling } = self;
+        f.debug_struct("NewSession")
+            .field("id", id)
+            .field("value", &format_args!("{} bytes", value.len()))
+            .field("expires_ms", expires_ms)
+            .field("context", context)
+            .field("history", history)
+            .field("hint_ms", hint_ms)
+            .field("sibling", sibling)
+            .finish()
+    }
 }
 
 /// A session was stored.
@@ -70,7 +87,7 @@ pub(crate) struct Shard<'r> {
 /// Ticks at which the epoch moves, and by how much: an interval of up to 2³⁰ ticks still fits
 /// behind.
 const OLDEST_TICKS: u64 = 1 << 31;
-const EPOCH_STEP_TICKS: u32 = 1 << 30;
+const EPOCH_STEP_TICKS: u64 = 1 << 30;
 
 impl<'r> Shard<'r> {
     /// Makes an empty shard of a region. What was in it is forgotten, not wiped.
@@ -487,19 +504,21 @@ impl<'r> Shard<'r> {
 
     /// Ticks since the epoch; a time before it counts as the epoch.
     fn tick(&mut self, now_ms: u64) -> u32 {
-        let ticks = |epoch_ms| now_ms.saturating_sub(epoch_ms) / TICK_MS;
-        while ticks(self.header.epoch_ms) >= OLDEST_TICKS {
-            self.move_epoch();
+        let mut ticks = now_ms.saturating_sub(self.header.epoch_ms) / TICK_MS;
+        if ticks >= OLDEST_TICKS {
+            let steps = (ticks - OLDEST_TICKS) / EPOCH_STEP_TICKS + 1;
+            self.move_epoch(steps * EPOCH_STEP_TICKS);
+            ticks -= steps * EPOCH_STEP_TICKS;
         }
-        ticks(self.header.epoch_ms) as u32
+        ticks as u32
     }
 
-    fn move_epoch(&mut self) {
-        let step = EPOCH_STEP_TICKS;
-        self.header.epoch_ms += u64::from(step) * TICK_MS;
+    fn move_epoch(&mut self, ticks: u64) {
+        self.header.epoch_ms += ticks * TICK_MS;
+        let ticks = ticks.min(u64::from(u32::MAX)) as u32;
         let sessions = self.slots[..self.header.fresh as usize].iter_mut();
-        sessions.for_each(|slot| slot.seen = slot.seen.saturating_sub(step));
-        ghosts::rebase(self.ghosts, step);
+        sessions.for_each(|slot| slot.seen = slot.seen.saturating_sub(ticks));
+        ghosts::rebase(self.ghosts, ticks);
         self.order().refresh();
     }
 }

@@ -8,11 +8,25 @@
 //! A session may also wait for the application's word on when its client returns, so that
 //! Algorithm 1 can decide with it. [`Visit::finish`] ends the wait.
 
+use std::collections::VecDeque;
+
 use crate::cache::{Cache, Memory};
 use crate::history::History;
 use crate::id::{ContextTag, SessionId};
 use crate::secret::SecretBytes;
 use crate::shard::NewSession;
+
+/// Whether an application says when its clients return. Adapters are told, and call
+/// [`Visit::issue`] or [`Visit::issue_later`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hints {
+    /// It does not: a session is stored when the handshake has made it.
+    Never,
+    /// It says on every connection when the client returns, or that it does not know. A session
+    /// is stored then, so that the decision to keep it can use the hint, or else when the
+    /// connection ends.
+    Expected,
+}
 
 /// A session that a handshake made.
 #[derive(Debug)]
@@ -33,12 +47,16 @@ pub struct Visit {
     history: History,
     /// The session to expect back: the one found, or the newest one stored.
     current: Option<SessionId>,
+    /// Its others in the cache: the one consumed, and those issued beside the newest.
+    others: VecDeque<SessionId>,
     waiting: Vec<Issued>,
 }
 
 impl Visit {
     /// Sessions of one connection that may wait for a hint; more are stored at once.
     const MOST_WAITING: usize = 4;
+    /// Of more sessions than these, [`Self::forget`] leaves the oldest to be evicted.
+    const MOST_OTHERS: usize = 8;
 
     /// The client presents a session id. If its session is in the cache, it is copied to `value`.
     pub fn look_up<M: Memory>(
@@ -111,7 +129,7 @@ impl Visit {
     /// section 7.2.2).
     pub fn forget<M: Memory>(&mut self, cache: &Cache<M>) {
         self.waiting.clear();
-        if let Some(id) = self.current.take() {
+        for id in self.others.drain(..).chain(self.current.take()) {
             cache.remove(&id);
         }
     }
@@ -134,11 +152,11 @@ impl Visit {
         sibling: bool,
     ) {
         let Issued { id, value, expires_ms, context } = issued;
-        if !sibling {
-            if let Some(before) = self.current.filter(|before| before != id) {
-                cache.retire(&before);
-            }
-            self.current = Some(*id);
+        if sibling {
+            self.remember(*id);
+        } else if let Some(before) = self.current.replace(*id).filter(|before| before != id) {
+            cache.retire(&before);
+            self.remember(before);
         }
         let history = if sibling { History::default() } else { self.history };
         let new = NewSession {
@@ -152,5 +170,10 @@ impl Visit {
         };
         // A refusal is counted by the cache, and costs the client a full handshake, no more.
         let _ = cache.insert(now_ms, &new);
+    }
+
+    fn remember(&mut self, other: SessionId) {
+        self.others.truncate(Self::MOST_OTHERS - 1);
+        self.others.push_front(other);
     }
 }

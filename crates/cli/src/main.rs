@@ -1,3 +1,72 @@
-//! The `rejoin` command.
+//! The `rejoin` command: arguments become settings, and each subcommand is one library call.
+//!
+//! Exit codes: 0 done, 1 failed, 2 misused. Errors are one line that names cause and remedy.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod demo;
+mod fleet;
+mod serve;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Rejoin saves TLS handshakes: a session cache that knows which clients come back, and when.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, subcommand_required = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare every way of resuming on one recorded population: a minute, a table, two charts
+    Demo(demo::Arguments),
+    /// Serve HTTPS with a choice of TLS library and of resumption
+    Serve(Box<serve::Arguments>),
+    /// Let thousands of devices connect to a TLS server and come back
+    Fleet(Box<fleet::Arguments>),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return refused(&error),
+    };
+    let done = match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Fleet(arguments) => fleet::run(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::complain(&format!("{error:#}"));
+            let misuse = error.downcast_ref::<rejoin_bench::Error>().is_some_and(|e| e.is_misuse())
+                || error.is::<arguments::Misuse>();
+            ExitCode::from(if misuse { 2 } else { 1 })
+        }
+    }
+}
+
+/// Help goes out whole; a wrong argument becomes one line.
+fn refused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A closed pipe is the reader's choice.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(2);
+    }
+    let text = error.render().to_string();
+    let told = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let line = told.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    terminal::complain(&format!("{}; see --help", line.trim_start_matches("error: ")));
+    ExitCode::from(2)
+}

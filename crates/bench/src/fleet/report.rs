@@ -1,0 +1,218 @@
+//! What a fleet saw.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::fleet::Progress;
+
+/// A handshake that completed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    pub(super) resumed: bool,
+    pub(super) took: Duration,
+}
+
+/// A connection that was answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Visit {
+    pub(super) kind: Kind,
+    pub(super) first_of_run: bool,
+    pub(super) measured: bool,
+    pub(super) lies: bool,
+}
+
+/// Handshakes, by what they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Handshakes {
+    /// Full ones.
+    pub full: u64,
+    /// Resumed ones.
+    pub resumed: u64,
+}
+
+impl Handshakes {
+    fn record(&mut self, resumed: bool) {
+        *if resumed { &mut self.resumed } else { &mut self.full } += 1;
+    }
+
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.full + self.resumed
+    }
+
+    /// Resumed ones in percent; zero of none.
+    pub fn hit_rate(self) -> f64 {
+        self.resumed as f64 * 100.0 / self.total().max(1) as f64
+    }
+}
+
+/// A distribution of handshake times, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Latency {
+    /// Half are faster.
+    pub p50: u64,
+    /// Nine of ten are faster.
+    pub p90: u64,
+    /// Ninety-nine of a hundred are faster.
+    pub p99: u64,
+    /// The slowest.
+    pub max: u64,
+}
+
+impl Latency {
+    fn of(times: &Histogram<u64>) -> Self {
+        let at = |quantile| times.value_at_quantile(quantile);
+        Self { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: times.max() }
+    }
+}
+
+/// What a fleet saw. "Measured" leaves the warm-up out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// Whether the run came to its end.
+    pub complete: bool,
+    /// Devices that connected.
+    pub devices: u64,
+    /// Every handshake of the run, the warm-up's too: to compare with the server's count.
+    pub all: Handshakes,
+    /// Connections that failed, by reason.
+    pub failed: BTreeMap<String, u64>,
+    /// Arrivals left out, because the device's connection before was not over.
+    pub skipped: u64,
+    /// Measured: the first connection of each run.
+    pub first_of_run: Handshakes,
+    /// Measured: the connections after the first of each run, of devices that do not lie.
+    pub after_first_of_run: Handshakes,
+    /// The same, of devices that lie.
+    pub liars_after_first_of_run: Handshakes,
+    /// Measured: handshakes a second of real time.
+    pub handshakes_per_s: f64,
+    /// Measured: times of full handshakes.
+    pub full_us: Latency,
+    /// Measured: times of resumed handshakes.
+    pub resumed_us: Latency,
+}
+
+impl Report {
+    /// Percent resumed after the first connection of each run, of devices that do not lie.
+    pub fn hit_after_first_of_run(&self) -> f64 {
+        self.after_first_of_run.hit_rate()
+    }
+}
+
+/// Counts as connections end, in any thread.
+#[derive(Debug, Default)]
+pub(super) struct Tally(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    all: Handshakes,
+    first_of_run: Handshakes,
+    after_first_of_run: Handshakes,
+    liars_after_first_of_run: Handshakes,
+    failed: BTreeMap<String, u64>,
+    skipped: u64,
+    full_us: Histogram<u64>,
+    resumed_us: Histogram<u64>,
+    start: Option<Instant>,
+    end: Option<Instant>,
+}
+
+/// A minute, beyond which times are cut, to two figures.
+const LONGEST_US: u64 = 60_000_000;
+/// Distinct reasons kept apart.
+const MOST_REASONS: usize = 16;
+
+impl Default for Counts {
+    fn default() -> Self {
+        let times =
+            Histogram::new_with_bounds(1, LONGEST_US, 2).expect("constant bounds are valid");
+        Self {
+            all: Handshakes::default(),
+            first_of_run: Handshakes::default(),
+            after_first_of_run: Handshakes::default(),
+            liars_after_first_of_run: Handshakes::default(),
+            failed: BTreeMap::new(),
+            skipped: 0,
+            full_us: times.clone(),
+            resumed_us: times,
+            start: None,
+            end: None,
+        }
+    }
+}
+
+impl Tally {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn start_measuring(&self) {
+        self.counts().start.get_or_insert_with(Instant::now);
+    }
+
+    pub(super) fn stop_measuring(&self) {
+        self.counts().end = Some(Instant::now());
+    }
+
+    pub(super) fn record(&self, visit: Visit) {
+        let Visit { kind: Kind { resumed, took }, first_of_run, measured, lies } = visit;
+        let mut counts = self.counts();
+        counts.all.record(resumed);
+        if !measured {
+            return;
+        }
+        let group = match (first_of_run, lies) {
+            (true, _) => &mut counts.first_of_run,
+            (false, false) => &mut counts.after_first_of_run,
+            (false, true) => &mut counts.liars_after_first_of_run,
+        };
+        group.record(resumed);
+        let times = if resumed { &mut counts.resumed_us } else { &mut counts.full_us };
+        times.saturating_record(took.as_micros() as u64);
+    }
+
+    pub(super) fn record_failed(&self, why: &str) {
+        let failed = &mut self.counts().failed;
+        let known = failed.contains_key(why) || failed.len() < MOST_REASONS;
+        *failed.entry(if known { why } else { "other" }.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn record_skipped(&self) {
+        self.counts().skipped += 1;
+    }
+
+    pub(super) fn progress(&self, played_ms: u64, measuring: bool) -> Progress {
+        let all = self.counts().all;
+        Progress { played_ms, measuring, handshakes: all.total(), resumed: all.resumed }
+    }
+
+    pub(super) fn report(&self, complete: bool, devices: u64) -> Report {
+        let counts = self.counts();
+        let groups =
+            [counts.first_of_run, counts.after_first_of_run, counts.liars_after_first_of_run];
+        let measured: u64 = groups.iter().map(|group| group.total()).sum();
+        let took = counts
+            .start
+            .zip(counts.end)
+            .map_or(0.0, |(start, end)| end.saturating_duration_since(start).as_secs_f64());
+        Report {
+            complete,
+            devices,
+            all: counts.all,
+            failed: counts.failed.clone(),
+            skipped: counts.skipped,
+            first_of_run: counts.first_of_run,
+            after_first_of_run: counts.after_first_of_run,
+            liars_after_first_of_run: counts.liars_after_first_of_run,
+            handshakes_per_s: if took > 0.0 { measured as f64 / took } else { 0.0 },
+            full_us: Latency::of(&counts.full_us),
+            resumed_us: Latency::of(&counts.resumed_us),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The reference server: HTTPS/1.1 on OpenSSL or rustls, with every way of resuming.
+
+mod metrics;
+mod tls;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rejoin_cache::{Capacity, Prediction, Settings as CacheSettings};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::{Error, Identity, http};
+pub use metrics::Summary;
+use metrics::{Counts, Meters};
+use tls::{Accepted, Acceptor};
+
+/// Which TLS library serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stack {
+    /// The system's OpenSSL.
+    #[default]
+    OpenSsl,
+    /// rustls with aws-lc-rs.
+    Rustls,
+}
+
+/// Which versions of TLS are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Versions {
+    /// TLS 1.2 only.
+    Tls12,
+    /// TLS 1.3 only.
+    Tls13,
+    /// Both, the newer preferred.
+    #[default]
+    Both,
+}
+
+/// How sessions are resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Resumption {
+    /// Our cache, evicting by return time.
+    #[default]
+    Predictive,
+    /// Our cache, evicting the least recently used.
+    Lru,
+    /// OpenSSL's own cache.
+    OpenSsl,
+    /// Stateless tickets.
+    Tickets,
+    /// Not at all.
+    None,
+}
+
+impl Resumption {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Predictive => "predictive",
+            Self::Lru => "lru",
+            Self::OpenSsl => "openssl",
+            Self::Tickets => "tickets",
+            Self::None => "none",
+        }
+    }
+}
+
+/// A server's settings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where to serve.
+    pub listen: SocketAddr,
+    /// Where to serve `GET /metrics`, in clear.
+    pub metrics: Option<SocketAddr>,
+    /// With which library.
+    pub stack: Stack,
+    /// In which versions.
+    pub versions: Versions,
+    /// Resuming how.
+    pub resumption: Resumption,
+    /// The cache's, for the ways of resuming that have one.
+    pub cache: CacheSettings,
+    /// Certificate and key.
+    pub identity: Identity,
+    /// Bytes of a whole response.
+    pub response_bytes: usize,
+}
+
+/// The paper's mean response, Table II.
+pub const RESPONSE_BYTES: usize = 1_405;
+/// Connections served at once; more wait to be accepted.
+const MOST_CONNECTIONS: usize = 10_000;
+/// For a handshake, and for each request after it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For connections that are open when the server is told to stop.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Lets the summary say what OpenSSL's own cache weighs. To be called before anything else of
+/// OpenSSL's; returns whether it was in time.
+pub fn weigh_internal_cache() -> bool {
+    rejoin_openssl::count_frees()
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    metrics: Option<TcpListener>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    acceptor: Acceptor,
+    counts: Counts,
+    response_bytes: usize,
+}
+
+impl Server {
+    /// Listens, and makes the cache.
+    ///
+    /// # Errors
+    /// An address in use, settings that exclude each other, a cache that cannot be made.
+    pub async fn bind(settings: &Settings) -> Result<Self, Error> {
+        let acceptor = Acceptor::new(settings)?;
+        let listener = listen(settings.listen).await?;
+        let metrics = match settings.metrics {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let response_bytes = settings.response_bytes;
+        let shared = Shared { acceptor, counts: Counts::default(), response_bytes };
+        Ok(Self { listener, metrics, shared: Arc::new(shared) })
+    }
+
+    /// Where it listens: the port that the system chose, if 0 was asked for.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn addresses(&self) -> io::Result<(SocketAddr, Option<SocketAddr>)> {
+        let metrics = self.metrics.as_ref().map(TcpListener::local_addr).transpose()?;
+        Ok((self.listener.local_addr()?, metrics))
+    }
+
+    /// Serves until `stop`, then lets open connections finish for two seconds.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Summary {
+        let Self { listener, metrics, shared } = self;
+        let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let accepting = accept_all(&listener, &shared, &connections);
+        let answering = answer_all(metrics.as_ref(), &shared);
+        tokio::select! {
+            never = accepting => never,
+            never = answering => never,
+            () = stop => {}
+        }
+        drop(listener);
+        let all_closed = connections.acquire_many(MOST_CONNECTIONS as u32);
+        // What is still open after that is cut, as the process ends.
+        let _ = timeout(DRAIN, all_closed).await;
+        Summary::of(&shared.acceptor, &shared.counts)
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
+}
+
+async fn accept_all(listener: &TcpListener, shared: &Arc<Shared>, connections: &Arc<Semaphore>) {
+    loop {
+        let Ok(place) = Arc::clone(connections).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((tcp, _)) => {
+                let shared = Arc::clone(shared);
+                tokio::spawn(async move {
+                    serve(tcp, &shared).await;
+                    drop(place);
+                });
+            }
+            // Out of descriptors, or the client is gone already: either passes.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+async fn serve(tcp: TcpStream, shared: &Shared) {
+    // Without it, small records wait for the client's acknowledgement.
+    let _ = tcp.set_nodelay(true);
+    let Shared { acceptor, counts, response_bytes } = shared;
+    let open = counts.open();
+    match timeout(PATIENCE, acceptor.accept(tcp)).await {
+        Ok(Ok(Accepted::OpenSsl(mut stream))) => {
+            counts.record_handshake(stream.ssl().session_reused());
+            let hinted = |stream: &tls::OpenSslStream, ms| acceptor.hint_openssl(stream.ssl(), ms);
+            converse(&mut stream, hinted, counts, *response_bytes).await;
+        }
+        Ok(Ok(Accepted::Rustls(mut stream, connection))) => {
+            let kind = stream.get_ref().1.handshake_kind();
+            counts.record_handshake(kind == Some(rustls::HandshakeKind::Resumed));
+            let hinted = |_: &tls::RustlsStream, ms| acceptor.hint_rustls(&connection, ms);
+            converse(&mut *stream, hinted, counts, *response_bytes).await;
+        }
+        Ok(Err(_)) | Err(_) => counts.record_failure(),
+    }
+    drop(open);
+}
+
+/// Answers requests until the client has had enough. Only the first can carry a hint.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    hinted: impl Fn(&S, Option<u64>),
+    counts: &Counts,
+    response_bytes: usize,
+) {
+    let mut rest = Vec::new();
+    let mut first = true;
+    while let Ok(Ok(Some(request))) = timeout(PATIENCE, http::read_request(stream, &mut rest)).await
+    {
+        counts.record_request();
+        if std::mem::take(&mut first) {
+            hinted(stream, request.next_connect_ms);
+        }
+        let response = http::padded_response(response_bytes, request.keep_alive);
+        if !matches!(timeout(PATIENCE, stream.write_all(&response)).await, Ok(Ok(()))) {
+            return;
+        }
+        if !request.keep_alive {
+            break;
+        }
+    }
+    if first {
+        hinted(stream, None);
+    }
+    let _ = timeout(PATIENCE, stream.shutdown()).await;
+}
+
+async fn answer_all(listener: Option<&TcpListener>, shared: &Arc<Shared>) {
+    let Some(listener) = listener else {
+        return std::future::pending().await;
+    };
+    loop {
+        let Ok((mut tcp, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let shared = Arc::clone(shared);
+        tokio::spawn(timeout(PATIENCE, async move {
+            let request = http::read_request(&mut tcp, &mut Vec::new()).await;
+            let Ok(Some(request)) = request else { return };
+            let _ = if request.path == "/metrics" {
+                let text = Meters::new(&shared.acceptor, &shared.counts).text();
+                http::respond(&mut tcp, "200 OK", metrics::CONTENT_TYPE, &text).await
+            } else {
+                http::respond(&mut tcp, "404 Not Found", "text/plain", "try /metrics\n").await
+            };
+        }));
+    }
+}
+
+/// What the demonstration and the tests start from.
+impl Settings {
+    /// On a port of the system's choice on loopback.
+    pub fn on_loopback(identity: Identity, resumption: Resumption, capacity_sessions: u64) -> Self {
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut cache = CacheSettings::new(Capacity::Sessions(capacity_sessions));
+        cache.prediction = Prediction::Both;
+        Self {
+            listen: loopback,
+            metrics: Some(loopback),
+            stack: Stack::default(),
+            versions: Versions::default(),
+            resumption,
+            cache,
+            identity,
+            response_bytes: RESPONSE_BYTES,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What a person sees: lines, progress, and being told to stop.
+
+use std::io::Write;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rejoin_bench::fleet::Progress;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// Prints a line of result. A reader who has gone away ends the output, not the run.
+pub(crate) fn print(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// Prints a line of complaint.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "rejoin: {line}");
+}
+
+/// Completes at Ctrl-C or when the process is asked to end.
+pub(crate) async fn interrupted() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// A bar over the population's time; nothing when standard error is no terminal.
+pub(crate) fn bar(end_ms: u64, label: String) -> ProgressBar {
+    let style = "{prefix:22} {bar:30} {elapsed_precise} of about {duration_precise}  {msg}";
+    let style =
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(end_ms).with_style(style).with_prefix(label)
+}
+
+/// Moves the bar until the run that reports to it is over.
+pub(crate) async fn follow(bar: ProgressBar, mut progress: watch::Receiver<Progress>) {
+    while progress.changed().await.is_ok() {
+        let Progress { played_ms, measuring, handshakes, resumed } = *progress.borrow();
+        let phase = if measuring { "measuring" } else { "warming up" };
+        bar.set_position(played_ms);
+        bar.set_message(format!("{phase}: {handshakes} handshakes, {resumed} resumed"));
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    bar.finish_and_clear();
+}
+
+/// Lets the process hold as many connections as the system allows.
+pub(crate) fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Refused, the limit stays what it was, and connections beyond it fail one by one.
+    let _ = setrlimit(Resource::Nofile, limit);
+}

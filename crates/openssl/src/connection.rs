@@ -1,0 +1,190 @@
+//! What is kept on an `SSL` while its connection lives.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use foreign_types::ForeignTypeRef;
+use libc::{c_int, c_long, c_void};
+use openssl::ssl::SslRef;
+use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
+use rejoin_cache::Visit;
+
+use crate::ffi;
+use crate::sessions::{Attachment, now_ms};
+
+/// A connection of an attached context, from its first callback on.
+pub(crate) struct Connection {
+    pub(crate) attachment: Attachment,
+    /// Locked because a reference to an SSL may be shared by threads in Rust; never contended.
+    state: Mutex<State>,
+    /// The server's own callback, which ours took the place of.
+    pub(crate) server_info: Option<ffi::InfoCallback>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) visit: Visit,
+    /// Whether a session was found and OpenSSL has yet to accept it.
+    pub(crate) offered: bool,
+}
+
+impl Connection {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The application says that this connection's client comes back in `interval_ms`. A session
+/// that waited for it is stored now.
+pub fn hint(ssl: &SslRef, interval_ms: u64) {
+    if let Some(connection) = existing(ssl) {
+        let cache = connection.attachment.sessions.cache();
+        connection.state().visit.hint(cache, now_ms(), interval_ms);
+    }
+}
+
+/// The application has nothing to say about this connection's client. Without this call a session
+/// that waits for a hint is stored when the connection ends.
+pub fn no_hint(ssl: &SslRef) {
+    if let Some(connection) = existing(ssl) {
+        let cache = connection.attachment.sessions.cache();
+        connection.state().visit.finish(cache, now_ms());
+    }
+}
+
+fn existing(ssl: &SslRef) -> Option<&Connection> {
+    // SAFETY: the reference keeps the SSL alive.
+    unsafe { of_ssl(ssl.as_ptr()) }
+}
+
+/// The connection's state, if a callback has made it.
+///
+/// # Safety
+/// `ssl` is valid for `'a`.
+pub(crate) unsafe fn of_ssl<'a>(ssl: *const SSL) -> Option<&'a Connection> {
+    // SAFETY: the caller vouches for `ssl`.
+    let state = unsafe { openssl_sys::SSL_get_ex_data(ssl, ssl_index()) };
+    // SAFETY: only `of_ssl_or_new` stores under this index, and what it stores lives as long as
+    // the SSL.
+    unsafe { state.cast::<Connection>().as_ref() }
+}
+
+/// The connection's state, made now if need be. `None` when the context is not attached.
+///
+/// # Safety
+/// As [`of_ssl`].
+pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> {
+    // SAFETY: the caller vouches for `ssl`.
+    if let Some(connection) = unsafe { of_ssl(ssl) } {
+        return Some(connection);
+    }
+    // SAFETY: as above.
+    let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
+    // SAFETY: an SSL always has a context.
+    let attachment = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, context_index()) };
+    // SAFETY: only `store_attachment` stores under this index; the context owns it and outlives
+    // this call.
+    let attachment = unsafe { attachment.cast::<Attachment>().as_ref() }?.clone();
+    // SAFETY: `ssl` is valid.
+    let server_info = unsafe { server_info(ssl, context) };
+    let connection = Connection { attachment, state: Mutex::default(), server_info };
+    let state = Box::into_raw(Box::new(connection));
+    // SAFETY: the index is ours; on success OpenSSL hands `state` to `free_connection`.
+    if unsafe { openssl_sys::SSL_set_ex_data(ssl, ssl_index(), state.cast()) } != 1 {
+        // SAFETY: OpenSSL did not take it.
+        drop(unsafe { Box::from_raw(state) });
+        return None;
+    }
+    // SAFETY: `ssl` is valid, and our callback calls the server's own.
+    unsafe { ffi::SSL_set_info_callback(ssl, Some(crate::callbacks::info)) };
+    // SAFETY: just stored; it lives as long as the SSL.
+    unsafe { state.as_ref() }
+}
+
+/// # Safety
+/// `ssl` and `context` are valid.
+unsafe fn server_info(ssl: *const SSL, context: *mut SSL_CTX) -> Option<ffi::InfoCallback> {
+    // SAFETY: the caller vouches for `ssl`.
+    let own = unsafe { ffi::SSL_get_info_callback(ssl) };
+    // SAFETY: the caller vouches for `context`.
+    own.or_else(|| unsafe { ffi::SSL_CTX_get_info_callback(context) })
+}
+
+/// Gives the context its attachment, in place of any earlier one.
+///
+/// # Safety
+/// `context` is valid and not yet used by another thread.
+pub(crate) unsafe fn store_attachment(context: *mut SSL_CTX, attachment: Attachment) -> bool {
+    let index = context_index();
+    // SAFETY: the caller vouches for `context`.
+    let old = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, index) };
+    let new = Box::into_raw(Box::new(attachment));
+    // SAFETY: the index is ours; OpenSSL hands the box to `free_attachment`.
+    let stored = unsafe { openssl_sys::SSL_CTX_set_ex_data(context, index, new.cast()) } == 1;
+    let unwanted = if stored { old.cast() } else { new };
+    if !unwanted.is_null() {
+        // SAFETY: made by `Box::into_raw` above, and no longer reachable through the context.
+        drop(unsafe { Box::from_raw(unwanted) });
+    }
+    stored
+}
+
+fn context_index() -> c_int {
+    static INDEX: OnceLock<c_int> = OnceLock::new();
+    // SAFETY: the callback fits the index's type; OpenSSL copies nothing else.
+    *INDEX.get_or_init(|| unsafe {
+        openssl_sys::SSL_CTX_get_ex_new_index(
+            0,
+            std::ptr::null_mut(),
+            None,
+            None,
+            Some(free_attachment),
+        )
+    })
+}
+
+fn ssl_index() -> c_int {
+    static INDEX: OnceLock<c_int> = OnceLock::new();
+    // SAFETY: as above.
+    *INDEX.get_or_init(|| unsafe {
+        openssl_sys::SSL_get_ex_new_index(
+            0,
+            std::ptr::null_mut(),
+            None,
+            None,
+            Some(free_connection),
+        )
+    })
+}
+
+unsafe extern "C" fn free_attachment(
+    _parent: *mut c_void,
+    attachment: *mut c_void,
+    _data: *mut CRYPTO_EX_DATA,
+    _index: c_int,
+    _long: c_long,
+    _pointer: *mut c_void,
+) {
+    if !attachment.is_null() {
+        // SAFETY: stored by `store_attachment`, freed once, by OpenSSL.
+        drop(unsafe { Box::from_raw(attachment.cast::<Attachment>()) });
+    }
+}
+
+unsafe extern "C" fn free_connection(
+    _parent: *mut c_void,
+    connection: *mut c_void,
+    _data: *mut CRYPTO_EX_DATA,
+    _index: c_int,
+    _long: c_long,
+    _pointer: *mut c_void,
+) {
+    if connection.is_null() {
+        return;
+    }
+    // SAFETY: stored by `of_ssl_or_new`, freed once, by OpenSSL.
+    let connection = unsafe { Box::from_raw(connection.cast::<Connection>()) };
+    crate::callbacks::guard((), || {
+        let cache = connection.attachment.sessions.cache();
+        connection.state().visit.finish(cache, now_ms());
+    });
+}

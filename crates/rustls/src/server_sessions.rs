@@ -1,0 +1,87 @@
+//! The store.
+
+use std::sync::Arc;
+
+use rejoin_cache::{Cache, ContextTag, Hints, Issued, SecretBytes, SessionId, Visit};
+use rustls::server::StoresServerSessions;
+
+use crate::connection;
+
+/// A session cache for rustls servers.
+#[derive(Debug)]
+pub struct ServerSessions {
+    cache: Arc<Cache>,
+    lifetime_ms: u64,
+    hints: Hints,
+}
+
+impl ServerSessions {
+    /// Sessions are forgotten `lifetime_ms` after they were made. Where hints are expected, a
+    /// connection that no scope names does not wait for one. The cache must have been made
+    /// with [`now_ms`] as its clock.
+    pub fn new(cache: Arc<Cache>, lifetime_ms: u64, hints: Hints) -> Arc<Self> {
+        Arc::new(Self { cache, lifetime_ms, hints })
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    fn read(
+        &self,
+        key: &[u8],
+        found: impl FnOnce(&mut Visit, &SessionId, &mut SecretBytes) -> bool,
+    ) -> Option<Vec<u8>> {
+        let id = SessionId::new(key).ok()?;
+        let mut value = SecretBytes::default();
+        let found = connection::current(|visit| match visit {
+            Some(visit) => found(visit, &id, &mut value),
+            None => found(&mut Visit::default(), &id, &mut value),
+        });
+        // rustls asks for a Vec, and owns the secret from here on.
+        found.then(|| value.to_vec())
+    }
+}
+
+/// One store serves one rustls `ServerConfig`: contexts are not told apart within it.
+const CONTEXT: ContextTag = ContextTag(0);
+
+impl StoresServerSessions for ServerSessions {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        let value = SecretBytes::from(value);
+        let Ok(id) = SessionId::new(&key) else {
+            return false;
+        };
+        let now_ms = now_ms();
+        let expires_ms = now_ms.saturating_add(self.lifetime_ms);
+        let issued = Issued { id, value, expires_ms, context: CONTEXT };
+        connection::current(|visit| match visit {
+            Some(visit) if self.hints == Hints::Expected => {
+                visit.issue_later(&self.cache, now_ms, issued);
+            }
+            Some(visit) => visit.issue(&self.cache, now_ms, &issued),
+            None => Visit::default().issue(&self.cache, now_ms, &issued),
+        });
+        true
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.read(key, |visit, id, value| visit.look_up(&self.cache, now_ms(), id, CONTEXT, value))
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.read(key, |visit, id, value| visit.take(&self.cache, now_ms(), id, CONTEXT, value))
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
+/// The clock of caches used from here: milliseconds since the machine started, sleep included.
+/// It never steps, and all processes share it.
+pub fn now_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+}
