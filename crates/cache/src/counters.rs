@@ -18,7 +18,7 @@ pub struct Counters {
     pub expired: u64,
     /// Misses because the session belongs to another session-id context.
     pub foreign_context: u64,
-    /// Misses on a session that had been evicted not long before.
+    /// Misses on a session that had been evicted, or refused, not long before.
     pub wanted_after_eviction: u64,
     /// Evicted because its client was overdue.
     pub evicted_overdue: u64,

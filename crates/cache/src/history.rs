@@ -45,6 +45,16 @@ impl History {
         self.gap_before.ticks().and_then(|_| self.learned())
     }
 
+    /// Both gaps in 24 bits.
+    pub(crate) fn coarse(self) -> u32 {
+        self.gap.coarse() << 12 | self.gap_before.coarse()
+    }
+
+    pub(crate) fn from_coarse(coarse: u32) -> Self {
+        let (gap, gap_before) = (Gap::from_coarse(coarse >> 12), Gap::from_coarse(coarse));
+        Self { gap, gap_before }
+    }
+
     /// The gap of a client whose last two agree within a tenth and half a second.
     fn habit(self) -> Option<u32> {
         const HALF_A_SECOND: u32 = (500 / TICK_MS) as u32;

@@ -1,29 +1,50 @@
-//! From an id to its slot: open addressing with linear probing, half full at most.
+//! From an id to its slot: open addressing with linear probing, two thirds full at most.
 //!
-//! A bucket is the slot and eight bits of the id's hash, so that a probe rarely touches a slot
-//! that is not the one. Removal shifts the cluster back: there are no tombstones to sweep.
+//! A bucket is the slot, how far it stands from where its probe starts, and four bits of the id's
+//! hash. A probe therefore touches hardly a slot that is not the one, and removal shifts the rest
+//! of the cluster back without touching any: there are no tombstones to sweep.
 
-/// Zero is empty; else eight bits of hash above the slot plus one.
+/// Zero is empty; else the distance in four bits, four bits of hash, and the slot plus one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub(crate) struct Bucket(u32);
 
 const SLOT_BITS: u32 = 24;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+/// This far or farther: the slot's hash knows.
+const FAR: usize = 15;
 
 impl Bucket {
     pub(crate) const EMPTY: Self = Self(0);
 
-    fn new(slot: u32, hash: u64) -> Self {
-        Self(tag(hash) | (slot + 1))
+    /// Buckets for so many slots.
+    pub(crate) const fn count(slots: usize) -> usize {
+        slots + slots.div_ceil(2) + 1
+    }
+
+    fn new(slot: u32, hash: u64, distance: usize) -> Self {
+        Self(mark(hash, distance) | (slot + 1))
     }
 
     fn slot(self) -> u32 {
-        (self.0 & ((1 << SLOT_BITS) - 1)).wrapping_sub(1)
+        (self.0 & SLOT_MASK).wrapping_sub(1)
+    }
+
+    /// `None`: far.
+    fn distance(self) -> Option<usize> {
+        let distance = (self.0 >> (SLOT_BITS + 4)) as usize;
+        (distance < FAR).then_some(distance)
+    }
+
+    fn moved(self, distance: usize) -> Self {
+        Self(self.0 & !(0xf << (SLOT_BITS + 4)) | (distance.min(FAR) as u32) << (SLOT_BITS + 4))
     }
 }
 
-fn tag(hash: u64) -> u32 {
-    ((hash >> 32) as u32) << SLOT_BITS
+/// What a bucket holds besides the slot.
+fn mark(hash: u64, distance: usize) -> u32 {
+    let tag = (hash >> 32) as u32 & 0xf;
+    ((distance.min(FAR) as u32) << 4 | tag) << SLOT_BITS
 }
 
 /// Where a probe starts: the low half of the hash, scaled. (The high bits chose the shard.)
@@ -41,14 +62,13 @@ pub(crate) fn find(
     hash: u64,
     mut is_it: impl FnMut(u32) -> bool,
 ) -> Option<u32> {
-    let tag = tag(hash);
     let mut at = home(buckets, hash);
-    for _ in 0..buckets.len() {
+    for distance in 0..buckets.len() {
         let bucket = buckets[at];
         if bucket == Bucket::EMPTY {
             return None;
         }
-        if bucket.0 & !((1 << SLOT_BITS) - 1) == tag && is_it(bucket.slot()) {
+        if bucket.0 & !SLOT_MASK == mark(hash, distance) && is_it(bucket.slot()) {
             return Some(bucket.slot());
         }
         at = after(buckets, at);
@@ -56,41 +76,51 @@ pub(crate) fn find(
     None
 }
 
-/// Adds a slot whose id is not there yet.
+/// Adds a slot whose id is not there yet. There is always an empty bucket.
 pub(crate) fn insert(buckets: &mut [Bucket], hash: u64, slot: u32) {
     let mut at = home(buckets, hash);
-    while buckets[at] != Bucket::EMPTY {
+    for distance in 0..buckets.len() {
+        if buckets[at] == Bucket::EMPTY {
+            buckets[at] = Bucket::new(slot, hash, distance);
+            return;
+        }
         at = after(buckets, at);
     }
-    buckets[at] = Bucket::new(slot, hash);
 }
 
 /// Removes a slot, and moves those behind it in its cluster to where a probe will find them.
+/// `hash_of` is asked only for those that stand far from home.
 pub(crate) fn remove(
     buckets: &mut [Bucket],
     hash: u64,
     slot: u32,
     mut hash_of: impl FnMut(u32) -> u64,
 ) {
-    let gone = Bucket::new(slot, hash);
     let mut hole = home(buckets, hash);
     for _ in 0..buckets.len() {
-        if buckets[hole] == gone || buckets[hole] == Bucket::EMPTY {
+        if buckets[hole] == Bucket::EMPTY {
+            return;
+        }
+        if buckets[hole].slot() == slot {
             break;
         }
         hole = after(buckets, hole);
     }
-    let mut at = hole;
+    let (mut at, mut from_hole) = (hole, 0);
     for _ in 0..buckets.len() {
         at = after(buckets, at);
-        if buckets[at] == Bucket::EMPTY {
+        from_hole += 1;
+        let bucket = buckets[at];
+        if bucket == Bucket::EMPTY {
             break;
         }
-        let from = home(buckets, hash_of(buckets[at].slot()));
-        let away = |start: usize, end: usize| (end + buckets.len() - start) % buckets.len();
-        if away(from, at) >= away(hole, at) {
-            buckets[hole] = buckets[at];
-            hole = at;
+        let distance = bucket.distance().unwrap_or_else(|| {
+            let home = home(buckets, hash_of(bucket.slot()));
+            (at + buckets.len() - home) % buckets.len()
+        });
+        if distance >= from_hole {
+            buckets[hole] = bucket.moved(distance - from_hole);
+            (hole, from_hole) = (at, 0);
         }
     }
     buckets[hole] = Bucket::EMPTY;
@@ -107,14 +137,14 @@ mod tests {
 
     #[test]
     fn clusters_survive_removal_in_any_order() {
-        for stride in [1, 3, 7, 11] {
-            let mut buckets = [Bucket::EMPTY; 32];
-            (0..16).for_each(|slot| insert(&mut buckets, hash_of(slot), slot));
-            for gone in (0..16).map(|i| i * stride % 16) {
+        for stride in [1, 5, 7, 19] {
+            let mut buckets = [Bucket::EMPTY; Bucket::count(36)];
+            (0..36).for_each(|slot| insert(&mut buckets, hash_of(slot), slot));
+            for gone in (0..36).map(|i| i * stride % 36) {
                 remove(&mut buckets, hash_of(gone), gone, hash_of);
                 assert_eq!(find(&buckets, hash_of(gone), |slot| slot == gone), None);
                 let left =
-                    (0..16).filter(|&s| find(&buckets, hash_of(s), |slot| slot == s).is_some());
+                    (0..36).filter(|&s| find(&buckets, hash_of(s), |slot| slot == s).is_some());
                 let filled = buckets.iter().filter(|bucket| **bucket != Bucket::EMPTY);
                 assert_eq!(left.count(), filled.count());
             }

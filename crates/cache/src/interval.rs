@@ -74,6 +74,7 @@ pub(crate) struct Gap(u16);
 
 impl Gap {
     const PRECISION: u32 = 11;
+    const COARSER: u32 = 4;
 
     /// Rounds down; nothing is shorter than a tick.
     pub(crate) fn from_ticks(ticks: u32) -> Self {
@@ -81,6 +82,16 @@ impl Gap {
         let exponent = ticks.ilog2().saturating_sub(Self::PRECISION);
         let mantissa = (ticks >> exponent) & ((1 << (Self::PRECISION + 1)) - 1);
         Self(((exponent << Self::PRECISION) + mantissa) as u16)
+    }
+
+    /// In twelve bits, with seven of precision, and 64 ms at the least.
+    pub(crate) fn coarse(self) -> u32 {
+        let code = u32::from(self.0);
+        (code >> Self::COARSER).max(u32::from(code != 0))
+    }
+
+    pub(crate) fn from_coarse(coarse: u32) -> Self {
+        Self(((coarse & 0xfff) << Self::COARSER) as u16)
     }
 
     pub(crate) fn ticks(self) -> Option<u32> {
@@ -125,6 +136,9 @@ mod tests {
         for ticks in (1..20_000).chain((1..LONGEST_TICKS).step_by(99_991)).chain([LONGEST_TICKS]) {
             let kept = Gap::from_ticks(ticks).ticks().expect("known");
             assert!(kept <= ticks && (ticks - kept) <= ticks / 2048, "{ticks} -> {kept}");
+            let coarse = Gap::from_coarse(Gap::from_ticks(ticks).coarse()).ticks().expect("known");
+            assert!(coarse.abs_diff(ticks) <= (ticks / 128).max(16), "{ticks} -> {coarse}");
         }
+        assert_eq!(Gap::from_coarse(Gap::default().coarse()), Gap::default());
     }
 }

@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | header, counters | shard | 192 |
 //! | class lists | interval class | 16 |
-//! | index | half a session | 4 |
-//! | ghosts | five histories of evicted clients | 64 |
+//! | index | two thirds of a session | 4 |
+//! | ghosts | history of an evicted client | 8 |
 //! | slots | session | 64, of which 32 are the id |
 //! | blocks | session | [`Settings::block_bytes`] |
 //!
@@ -207,7 +207,7 @@ impl Layout {
         [
             Self::HEADER_LINES,
             Self::CLASS_LINES,
-            lines::<Bucket>(2 * slots),
+            lines::<Bucket>(Bucket::count(slots)),
             lines::<GhostSet>(self.ghost_sets as usize),
             lines::<Slot>(slots),
             (slots * self.block_bytes as usize).div_ceil(Line::BYTES),

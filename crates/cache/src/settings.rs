@@ -72,7 +72,7 @@ impl Settings {
             prior_ms: 60_000,
             block_bytes: 192,
             longest_value_bytes: 16 * 1024,
-            ghosts_percent: 50,
+            ghosts_percent: 100,
             shards: None,
         }
     }

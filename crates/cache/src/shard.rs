@@ -216,7 +216,15 @@ impl<'r> Shard<'r> {
             return Err(Refusal::Expired);
         }
         let class = self.class_of_new(new);
-        let evicted = self.make_room(now, needed as u32, class)?;
+        let evicted = match self.make_room(now, needed as u32, class) {
+            Ok(evicted) => evicted,
+            Err(refusal) => {
+                if !new.sibling {
+                    ghosts::add(self.ghosts, key.hash, now, now, new.history);
+                }
+                return Err(refusal);
+            }
+        };
         self.write(now, key.hash, new, expiry_s, class);
         Ok(Inserted { evicted })
     }
@@ -280,11 +288,11 @@ impl<'r> Shard<'r> {
 
     fn missed(&mut self, now: u32, hash: u64) -> Arrival {
         self.header.counters.misses += 1;
-        let Some((seen, mut history)) = ghosts::take(self.ghosts, hash) else {
+        let Some((gap_ticks, mut history)) = ghosts::take(self.ghosts, hash, now) else {
             return Arrival { found: false, history: History::default() };
         };
         self.header.counters.wanted_after_eviction += 1;
-        self.record(&mut history, now.saturating_sub(seen));
+        self.record(&mut history, gap_ticks);
         Arrival { found: false, history }
     }
 
@@ -361,7 +369,7 @@ impl<'r> Shard<'r> {
                 self.header.counters.refused_returns_later += 1;
                 return Err(Refusal::ReturnsLater);
             };
-            self.evict(victim);
+            self.evict(now, victim);
             evicted += 1;
         }
         Ok(evicted)
@@ -392,11 +400,11 @@ impl<'r> Shard<'r> {
         last
     }
 
-    fn evict(&mut self, slot: u32) {
+    fn evict(&mut self, now: u32, slot: u32) {
         let Slot { id, id_length, seen, history, class, .. } = self.slots[slot as usize];
         let hash = SessionId::from_padded(id, id_length).hash_with(self.hash_key);
         if class != IntervalClass::NEVER.0 {
-            ghosts::add(self.ghosts, hash, seen, history);
+            ghosts::add(self.ghosts, hash, now, seen, history);
         }
         self.free(slot, hash);
     }
@@ -513,12 +521,12 @@ impl<'r> Shard<'r> {
         ticks as u32
     }
 
+    /// Moves the epoch by whole steps, which ghosts, who count in a fraction of one, do not feel.
     fn move_epoch(&mut self, ticks: u64) {
         self.header.epoch_ms += ticks * TICK_MS;
         let ticks = ticks.min(u64::from(u32::MAX)) as u32;
         let sessions = self.slots[..self.header.fresh as usize].iter_mut();
         sessions.for_each(|slot| slot.seen = slot.seen.saturating_sub(ticks));
-        ghosts::rebase(self.ghosts, ticks);
         self.order().refresh();
     }
 }

@@ -47,7 +47,7 @@ pub struct Visit {
     history: History,
     /// The session to expect back: the one found, or the newest one stored.
     current: Option<SessionId>,
-    /// Its others in the cache: the one consumed, and those issued beside the newest.
+    /// Its others in the cache: those consumed, and those issued beside the newest.
     others: VecDeque<SessionId>,
     waiting: Vec<Issued>,
 }
@@ -90,7 +90,8 @@ impl Visit {
 
     fn arrived(&mut self, id: &SessionId, found: bool, history: History) -> bool {
         if found {
-            self.current = Some(*id);
+            let before = self.current.replace(*id);
+            before.into_iter().for_each(|before| self.remember(before));
         }
         if found || history != History::default() {
             self.history = history;

@@ -119,7 +119,9 @@ unsafe extern "C" fn session_made(ssl: *mut SSL, session: *mut SSL_SESSION) -> c
         let issued = connection.and_then(|c| Some((unsafe { serialised(session) }?, c)));
         if let Some(((id, value, lifetime_ms), connection)) = issued {
             let Attachment { sessions, context } = &connection.attachment;
-            let visit = &mut connection.state().visit;
+            let mut state = connection.state();
+            state.established = true;
+            let visit = &mut state.visit;
             let expires_ms = now_ms() + lifetime_ms;
             let issued = Issued { id, value, expires_ms, context: *context };
             match sessions.hints() {
@@ -168,16 +170,16 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
     guard((), || {
         let sessions = &connection.attachment.sessions;
         let mut state = connection.state();
-        if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 && std::mem::take(&mut state.offered) {
+        if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
+            state.established = true;
             // SAFETY: `ssl` is valid.
             let resumed = unsafe { openssl_sys::SSL_session_reused(ssl.cast_mut()) } == 1;
-            if !resumed {
+            if std::mem::take(&mut state.offered) && !resumed {
                 sessions.record_rejected();
             }
         }
         let fatal = what & ffi::SSL_CB_ALERT != 0 && value >> 8 == ffi::SSL3_AL_FATAL;
-        // SAFETY: `ssl` is valid.
-        if fatal && unsafe { openssl_sys::SSL_is_init_finished(ssl.cast_mut()) } == 1 {
+        if fatal && state.established {
             state.visit.forget(sessions.cache());
         }
     });

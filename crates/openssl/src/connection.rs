@@ -25,6 +25,9 @@ pub(crate) struct State {
     pub(crate) visit: Visit,
     /// Whether a session was found and OpenSSL has yet to accept it.
     pub(crate) offered: bool,
+    /// Whether the handshake is done. (`SSL_is_init_finished` is false again by the time that a
+    /// fatal alert goes out.)
+    pub(crate) established: bool,
 }
 
 impl Connection {

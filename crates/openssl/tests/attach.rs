@@ -1,0 +1,281 @@
+//! Handshakes between an attached server and OpenSSL's own client, over sockets, in both versions.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use openssl::asn1::Asn1Time;
+use openssl::ec::{EcGroup, EcKey};
+use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
+use openssl::pkey::PKey;
+use openssl::ssl::{
+    ShutdownState, Ssl, SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode,
+    SslVersion,
+};
+use openssl::x509::X509Builder;
+use rejoin_cache::{Cache, Capacity, Counters, Hints, Interval, IntervalClass, Settings};
+use rejoin_openssl::{Client, ClientSession, ServerSessions, now_ms};
+
+const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
+
+/// A server and a client of one version.
+struct Pair {
+    server: SslContext,
+    sessions: Arc<ServerSessions>,
+    client: Client,
+}
+
+fn cache(sessions: u64) -> Arc<Cache> {
+    let settings = Settings::new(Capacity::Sessions(sessions));
+    Arc::new(Cache::new(&settings, [3; 16], now_ms()).expect("valid settings"))
+}
+
+impl Pair {
+    fn new(version: SslVersion, hints: Hints) -> Self {
+        Self::with(version, &ServerSessions::new(cache(100), [4; 16], hints), b"one")
+    }
+
+    fn with(version: SslVersion, sessions: &Arc<ServerSessions>, id_context: &[u8]) -> Self {
+        let mut server = builder(SslMethod::tls_server(), version);
+        certify(&mut server);
+        sessions.attach(&mut server, id_context).expect("attached");
+        let mut client = builder(SslMethod::tls_client(), version);
+        client.set_verify(SslVerifyMode::NONE);
+        let client = Client::new(client).expect("a client");
+        Self { server: server.build(), sessions: Arc::clone(sessions), client }
+    }
+
+    fn counters(&self) -> Counters {
+        self.sessions.cache().counters()
+    }
+
+    /// Shakes hands, exchanges a byte each way, ends as `end` says. Returns whether it was
+    /// resumed, as both sides agree, and the client's newest session: over TLS 1.2 a resumed
+    /// connection brings no newer one.
+    fn connect(&self, session: Option<&ClientSession>, end: End) -> (bool, ClientSession) {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        let server = Ssl::new(&self.server).expect("a server connection");
+        thread::scope(|scope| {
+            let served = scope.spawn(move || serve(server, theirs, end));
+            let ssl = self.client.connection(session).expect("a client connection");
+            let mut stream = SslStream::new(ssl, ours).expect("a stream");
+            stream.connect().expect("a handshake");
+            stream.write_all(b"?").expect("a question");
+            stream.read_exact(&mut [0]).expect("an answer");
+            let newest = ClientSession::newest(stream.ssl());
+            match end {
+                End::Clean | End::Hint(_) => drop(stream.shutdown()),
+                // OpenSSL's client would not use the session of such a connection again.
+                End::Unclean => stream.set_shutdown(ShutdownState::SENT),
+                End::FatalAlert => {
+                    // Not a record that the server can decrypt.
+                    let garbage = [&[0x17, 3, 3, 0, 64][..], &[0x55; 64]].concat();
+                    stream.get_mut().write_all(&garbage).expect("garbage");
+                    stream.set_shutdown(ShutdownState::SENT);
+                }
+            }
+            let by_client = stream.ssl().session_reused();
+            drop(stream);
+            assert_eq!(served.join().expect("the server"), by_client);
+            (by_client, newest.or_else(|| session.cloned()).expect("a session"))
+        })
+    }
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy)]
+enum End {
+    Clean,
+    Unclean,
+    FatalAlert,
+    Hint(u64),
+}
+
+fn serve(ssl: Ssl, socket: UnixStream, end: End) -> bool {
+    let mut stream = SslStream::new(ssl, socket).expect("a stream");
+    stream.accept().expect("a handshake");
+    stream.read_exact(&mut [0]).expect("a question");
+    if let End::Hint(interval_ms) = end {
+        rejoin_openssl::hint(stream.ssl(), interval_ms);
+    }
+    stream.write_all(b"!").expect("an answer");
+    // Until the client closes, cleanly or not, or sends what is no record.
+    let _ = stream.read(&mut [0]);
+    if matches!(end, End::Clean | End::Hint(_)) {
+        let _ = stream.shutdown();
+    }
+    stream.ssl().session_reused()
+}
+
+fn builder(method: SslMethod, version: SslVersion) -> SslContextBuilder {
+    let mut builder = SslContextBuilder::new(method).expect("a context");
+    builder.set_min_proto_version(Some(version)).expect("a version");
+    builder.set_max_proto_version(Some(version)).expect("a version");
+    builder
+}
+
+fn certify(server: &mut SslContextBuilder) {
+    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("P-256");
+    let key = PKey::from_ec_key(EcKey::generate(&group).expect("a key")).expect("a key");
+    let mut certificate = X509Builder::new().expect("a certificate");
+    certificate.set_pubkey(&key).expect("its key");
+    certificate.set_not_before(&Asn1Time::days_from_now(0).expect("today")).expect("its start");
+    certificate.set_not_after(&Asn1Time::days_from_now(1).expect("tomorrow")).expect("its end");
+    certificate.sign(&key, MessageDigest::sha256()).expect("its signature");
+    server.set_certificate(&certificate.build()).expect("a certificate");
+    server.set_private_key(&key).expect("a key");
+}
+
+#[test]
+fn a_client_resumes_again_and_again() {
+    for version in VERSIONS {
+        let pair = Pair::new(version, Hints::Never);
+        let (mut resumed, mut session) = pair.connect(None, End::Clean);
+        assert!(!resumed);
+        for _ in 0..5 {
+            (resumed, session) = pair.connect(Some(&session), End::Clean);
+            assert!(resumed, "{version:?}");
+        }
+        let Counters { hits, misses, forged, .. } = pair.counters();
+        assert_eq!((hits, misses, forged), (5, 0, 0), "{version:?}");
+        assert_eq!(pair.sessions.rejected(), 0);
+    }
+}
+
+#[test]
+fn history_follows_the_client_across_ids() {
+    for version in VERSIONS {
+        let pair = Pair::new(version, Hints::Never);
+        let (_, mut session) = pair.connect(None, End::Clean);
+        for _ in 0..4 {
+            thread::sleep(Duration::from_millis(200));
+            (_, session) = pair.connect(Some(&session), End::Clean);
+        }
+        // The first hit ends the population's expectation of a minute; those after it end what
+        // was learned from the gap before. Without history each would be off by a minute.
+        let minute = IntervalClass::holding(Interval::from_ms(60_000)).interval().as_ms();
+        let Counters { predictions, prediction_error_ms, .. } = pair.counters();
+        assert_eq!(predictions, 4, "{version:?}");
+        let of_the_learned = prediction_error_ms.saturating_sub(minute - 200);
+        assert!(of_the_learned < 10_000, "{version:?}: {of_the_learned} ms over three visits");
+    }
+}
+
+#[test]
+fn an_unclean_close_forgets_nothing() {
+    for version in VERSIONS {
+        let pair = Pair::new(version, Hints::Never);
+        let (_, session) = pair.connect(None, End::Unclean);
+        assert!(pair.connect(Some(&session), End::Clean).0, "{version:?}");
+    }
+}
+
+#[test]
+fn a_fatal_alert_forgets_the_sessions() {
+    for version in VERSIONS {
+        let pair = Pair::new(version, Hints::Never);
+        let (_, session) = pair.connect(None, End::FatalAlert);
+        assert_eq!(pair.counters().sessions, 0, "{version:?}");
+        assert!(!pair.connect(Some(&session), End::Clean).0, "{version:?}");
+    }
+}
+
+#[test]
+fn ids_of_another_server_never_reach_the_cache() {
+    for version in VERSIONS {
+        let pair = Pair::new(version, Hints::Never);
+        let (_, session) = pair.connect(None, End::Clean);
+        let other_key = ServerSessions::new(cache(100), [5; 16], Hints::Never);
+        let mut other = Pair::with(version, &other_key, b"one");
+        other.client = pair.client;
+        assert!(!other.connect(Some(&session), End::Clean).0, "{version:?}");
+        let Counters { forged, misses, .. } = other.counters();
+        assert_eq!((forged, misses), (1, 0), "{version:?}");
+    }
+}
+
+#[test]
+fn a_session_stays_in_its_context() {
+    for version in VERSIONS {
+        let one = Pair::new(version, Hints::Never);
+        let (_, session) = one.connect(None, End::Clean);
+        let mut two = Pair::with(version, &one.sessions, b"two");
+        two.client = one.client;
+        assert!(!two.connect(Some(&session), End::Clean).0, "{version:?}");
+        assert_eq!(two.counters().foreign_context, 1, "{version:?}");
+    }
+}
+
+#[test]
+fn a_session_waits_for_its_hint() {
+    for version in VERSIONS {
+        for end in [End::Hint(5_000), End::Clean] {
+            let pair = Pair::new(version, Hints::Expected);
+            let (_, session) = pair.connect(None, end);
+            assert!(pair.connect(Some(&session), End::Clean).0, "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_session_is_a_full_handshake_and_no_more() {
+    for version in VERSIONS {
+        let sessions = ServerSessions::new(cache(1), [4; 16], Hints::Expected);
+        let pair = Pair::with(version, &sessions, b"one");
+        let (_, soon) = pair.connect(None, End::Hint(1_000));
+        let (_, late) = pair.connect(None, End::Hint(1_000_000));
+        assert!(pair.counters().refused_returns_later > 0, "{version:?}");
+        assert!(!pair.connect(Some(&late), End::Hint(1_000_000)).0, "{version:?}");
+        assert!(pair.connect(Some(&soon), End::Hint(1_000)).0, "{version:?}");
+    }
+}
+
+#[test]
+fn nine_hundred_forged_identities_cost_no_lookup() {
+    let pair = Pair::new(SslVersion::TLS1_3, Hints::Never);
+    let (mut ours, theirs) = UnixStream::pair().expect("sockets");
+    let server = Ssl::new(&pair.server).expect("a server connection");
+    thread::scope(|scope| {
+        let served =
+            scope.spawn(move || SslStream::new(server, theirs).expect("a stream").accept().is_ok());
+        client_hello(900).chunks(16_000).for_each(|part| {
+            let length = (part.len() as u16).to_be_bytes();
+            let record = [&[0x16, 3, 1][..], &length, part].concat();
+            ours.write_all(&record).expect("a record");
+        });
+        let mut first = [0];
+        ours.read_exact(&mut first).expect("an answer");
+        ours.shutdown(std::net::Shutdown::Both).expect("an end");
+        assert!(!served.join().expect("the server"));
+    });
+    let Counters { forged, misses, hits, .. } = pair.counters();
+    assert_eq!((forged, misses, hits), (900, 0, 0));
+    assert!(!pair.connect(None, End::Clean).0, "still serving");
+}
+
+/// A TLS 1.3 ClientHello that offers so many made-up sessions.
+fn client_hello(identities: usize) -> Vec<u8> {
+    let long = |bytes: Vec<u8>| [&(bytes.len() as u16).to_be_bytes()[..], &bytes].concat();
+    let extension = |kind: u16, bytes: Vec<u8>| [&kind.to_be_bytes()[..], &long(bytes)].concat();
+    let identity = |n: usize| [long(vec![n as u8 ^ 0x5a; 32]), vec![0; 4]].concat();
+    let offered = long((0..identities).flat_map(identity).collect());
+    let binders = long((0..identities).flat_map(|_| [vec![32], vec![0; 32]].concat()).collect());
+    let key_share = [&[0, 29][..], &long(vec![9; 32])].concat();
+    let extensions = [
+        extension(43, vec![2, 3, 4]),
+        extension(10, vec![0, 2, 0, 29]),
+        extension(13, vec![0, 4, 8, 4, 4, 3]),
+        extension(51, long(key_share)),
+        extension(45, vec![1, 1]),
+        extension(41, [offered, binders].concat()),
+    ]
+    .concat();
+    let body =
+        [vec![3, 3], vec![7; 32], vec![0], vec![0, 2, 0x13, 1], vec![1, 0], long(extensions)]
+            .concat();
+    let length = (body.len() as u32).to_be_bytes();
+    [&[1][..], &length[1..], &body].concat()
+}

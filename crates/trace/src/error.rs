@@ -1,0 +1,165 @@
+//! What can be wrong with a trace, or with what a population is asked to be.
+
+use std::io;
+
+/// A trace that cannot be read or written, or settings that describe no population.
+///
+/// Events are counted from 1, bytes from 0 at the start of the trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input begins with other bytes than a trace does.
+    #[error("not a rejoin trace: it begins with other bytes; give a file that rejoin recorded")]
+    NotATrace,
+    /// A trace written by another version of this program.
+    #[error(
+        "a trace of version {found}, where this program reads version {}: record it again",
+        crate::VERSION
+    )]
+    AnotherVersion {
+        /// The version it says it has.
+        found: u32,
+    },
+    /// The input ends before the end mark: the trace was never finished, or lost its tail.
+    #[error(
+        "cut after {} whole events (byte {}): the recording was interrupted; record it again",
+        grouped(*events),
+        grouped(*byte)
+    )]
+    Cut {
+        /// Whole events before the cut.
+        events: u64,
+        /// Where the input ends.
+        byte: u64,
+    },
+    /// The bytes are not those that were written.
+    #[error(
+        "damaged after {} whole events (byte {}): {what}; copy it again or record it again",
+        grouped(*events),
+        grouped(*byte)
+    )]
+    Damaged {
+        /// Whole events before the place where it shows. The damage itself may be earlier.
+        events: u64,
+        /// Where the record begins that shows it.
+        byte: u64,
+        /// What shows it.
+        what: &'static str,
+    },
+    /// An event earlier than the one before it, read or about to be written.
+    #[error(
+        "event {} (byte {}) is at {} ms, the event before it at {} ms: sort the events by time",
+        grouped(*event),
+        grouped(*byte),
+        grouped(*time_ms),
+        grouped(*before_ms)
+    )]
+    BackInTime {
+        /// The event, counted from 1.
+        event: u64,
+        /// Where its record begins.
+        byte: u64,
+        /// Its time.
+        time_ms: u64,
+        /// The time of the event before it.
+        before_ms: u64,
+    },
+    /// The input failed.
+    #[error(
+        "reading failed after {} whole events (byte {}): {cause}",
+        grouped(*events),
+        grouped(*byte)
+    )]
+    Read {
+        /// Whole events read.
+        events: u64,
+        /// Where it was reading.
+        byte: u64,
+        /// What the input said.
+        cause: io::Error,
+    },
+    /// The output failed.
+    #[error("writing failed after {} events: {cause}", grouped(*events))]
+    Write {
+        /// Events accepted; the last of them may not have reached the output.
+        events: u64,
+        /// What the output said.
+        cause: io::Error,
+    },
+    /// A setting outside its range.
+    #[error(
+        "{name} is {}: it must be between {} and {}",
+        grouped(*value),
+        grouped(*least),
+        grouped(*most)
+    )]
+    OutOfRange {
+        /// The setting's name.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// The smallest allowed.
+        least: u64,
+        /// The largest allowed.
+        most: u64,
+    },
+    /// Text that is not an interval mix.
+    #[error(
+        "{entry:?} is not an interval and its weight: \
+         write seconds:weight, separated by commas, such as 60:23,30:13,15:2"
+    )]
+    BadMix {
+        /// The part that was not understood.
+        entry: String,
+    },
+    /// A mix that never chooses any interval.
+    #[error("no interval has a weight above 0: give at least one, such as 60:1")]
+    WeightlessMix,
+    /// A factor time cannot be divided by.
+    #[error("a speed-up of {factor}: it must be a number above 0, such as 6")]
+    BadSpeedUp {
+        /// The factor, as it was written.
+        factor: String,
+    },
+    /// A factor that leaves nothing of a setting.
+    #[error("a speed-up of {factor} leaves less than a millisecond of {name}: use a smaller one")]
+    TooFast {
+        /// The factor.
+        factor: f64,
+        /// The setting that vanishes.
+        name: &'static str,
+    },
+}
+
+/// A number with a comma between its thousands: positions in a trace are long.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.char_indices() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        let texts = [0, 999, 1_000, 29_640, 1_234_567, u64::MAX].map(grouped);
+        let expected = ["0", "999", "1,000", "29,640", "1,234,567", "18,446,744,073,709,551,615"];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn a_message_names_place_and_remedy_in_one_line() {
+        let text = Error::Cut { events: 1_234, byte: 29_640 }.to_string();
+        let expected = "cut after 1,234 whole events (byte 29,640): \
+                        the recording was interrupted; record it again";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,128 @@
+//! The devices of paper 000 §V.A, and when they connect.
+//!
+//! A device waits, then runs, then waits again, each for a time drawn from an exponential
+//! distribution. It connects when a run begins and then at its own interval until the run ends.
+//! It keeps its interval for life.
+//!
+//! The population is in its steady state from the first millisecond. An exponential time has no
+//! memory: a device is found running with probability running / (running + waiting), and what
+//! remains of its run, or of its wait, has the distribution of the whole. So has what is *past*
+//! of its run, and that, taken modulo its interval, is the time since it last connected. (It is
+//! not uniform: because runs end, more devices are at the beginning of an interval than at its
+//! end. With a uniform phase the first seconds would have a tenth too many arrivals.)
+
+use crate::arrivals::Arrivals;
+use crate::error::Error;
+use crate::interval_mix::IntervalMix;
+use crate::speed_up::SpeedUp;
+
+/// The most devices of a population: they take 2.4 GB.
+pub const MOST_DEVICES: u64 = 100_000_000;
+/// The longest mean of a wait or a run: 34 years.
+pub const LONGEST_MEAN_MS: u64 = 1 << 40;
+/// The largest standard deviation of a gap: 49 days.
+pub const LARGEST_JITTER_MS: u64 = u32::MAX as u64;
+
+/// What a population is to be like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PopulationSettings {
+    /// How many devices there are, running or not: 1 to [`MOST_DEVICES`].
+    pub devices: u64,
+    /// The mean wait between two runs, in milliseconds: 1 to [`LONGEST_MEAN_MS`].
+    pub waiting_ms: u64,
+    /// The mean length of a run, in milliseconds: 1 to [`LONGEST_MEAN_MS`].
+    pub running_ms: u64,
+    /// The intervals at which devices connect while they run.
+    pub intervals: IntervalMix,
+    /// The standard deviation of every gap within a run, in milliseconds, at most
+    /// [`LARGEST_JITTER_MS`]. Gaps are normal around the interval, cut off at none and at twice
+    /// the interval.
+    pub jitter_ms: u64,
+}
+
+impl PopulationSettings {
+    /// Paper 000, Table II, "real value": runs of 120 s, waits of 2,760 s, no jitter.
+    pub fn paper(devices: u64) -> Self {
+        Self {
+            devices,
+            waiting_ms: 2_760_000,
+            running_ms: 120_000,
+            intervals: IntervalMix::paper(),
+            jitter_ms: 0,
+        }
+    }
+}
+
+/// Devices that can be: every setting is in its range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Population(PopulationSettings);
+
+impl Population {
+    /// # Errors
+    /// [`Error::OutOfRange`], naming the setting and its range.
+    pub fn new(settings: PopulationSettings) -> Result<Self, Error> {
+        in_range("devices", settings.devices, 1, MOST_DEVICES)?;
+        in_range("waiting_ms", settings.waiting_ms, 1, LONGEST_MEAN_MS)?;
+        in_range("running_ms", settings.running_ms, 1, LONGEST_MEAN_MS)?;
+        in_range("jitter_ms", settings.jitter_ms, 0, LARGEST_JITTER_MS)?;
+        Ok(Self(settings))
+    }
+
+    /// What it was made from.
+    pub fn settings(&self) -> &PopulationSettings {
+        &self.0
+    }
+
+    /// How many devices run at any time, in the mean (paper 000, appendix, equation 1).
+    pub fn expected_running(&self) -> f64 {
+        let (running, waiting) = (self.0.running_ms as f64, self.0.waiting_ms as f64);
+        self.0.devices as f64 * running / (running + waiting)
+    }
+
+    /// How many connections there are in a second, in the mean, jitter aside.
+    ///
+    /// A run connects when it begins and once for every interval it outlives: with mean r and
+    /// interval p, 1 / (1 − e^(−p/r)) times. That is more than r / p, by about half a
+    /// connection a run: 0.0294 a second for each running device of the paper, not 0.025.
+    pub fn expected_connections_per_s(&self) -> f64 {
+        let running_ms = self.0.running_ms as f64;
+        let per_run = self.0.intervals.mean(|interval_ms| {
+            let outlived = -(-interval_ms / running_ms).exp_m1();
+            1.0 / outlived
+        });
+        self.expected_running() * per_run / running_ms * 1_000.0
+    }
+
+    /// The same population in a world whose time runs faster (paper 000 §V.C): waits, runs,
+    /// intervals and jitter are divided, and rounded to the nearest millisecond once, so that
+    /// gaps within a run stay exactly the interval.
+    ///
+    /// # Errors
+    /// [`Error::TooFast`] if nothing is left of a setting, [`Error::OutOfRange`] if one becomes
+    /// too long.
+    pub fn speed_up(&self, by: SpeedUp) -> Result<Self, Error> {
+        Self::new(PopulationSettings {
+            devices: self.0.devices,
+            waiting_ms: by.setting("waiting_ms", self.0.waiting_ms)?,
+            running_ms: by.setting("running_ms", self.0.running_ms)?,
+            intervals: self.0.intervals.speed_up(by)?,
+            jitter_ms: by.ms(self.0.jitter_ms),
+        })
+    }
+
+    /// All its connections in order of time, without end: `take_while` bounds them.
+    ///
+    /// The same seed gives the same connections on every platform. Takes 24 bytes a device and a
+    /// constant time an event. Clients are numbered from 0. A device that runs at time 0 began
+    /// before: the first that is seen of it is not the first of its run.
+    pub fn arrivals(&self, seed: u64) -> Arrivals {
+        Arrivals::new(self, seed)
+    }
+}
+
+fn in_range(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::OutOfRange { name, value, least, most })
+}

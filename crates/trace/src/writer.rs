@@ -1,0 +1,78 @@
+//! Writing a trace, one event at a time.
+
+use std::io::{self, BufWriter, Write};
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::format::{encode, encode_end, header, offset};
+
+/// Writes a trace to any output. It buffers by itself and keeps nothing of what it wrote.
+///
+/// A trace is whole once [`Self::finish`] returned: until then, or if the writer is dropped
+/// instead, a reader reports it as cut.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    output: BufWriter<W>,
+    checksum: crc32fast::Hasher,
+    events: u64,
+    last_ms: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// [`Error::Write`] if the output fails.
+    pub fn new(output: W) -> Result<Self, Error> {
+        let output = BufWriter::new(output);
+        let mut writer = Self { output, checksum: crc32fast::Hasher::new(), events: 0, last_ms: 0 };
+        writer.append(&header())?;
+        Ok(writer)
+    }
+
+    /// Adds an event, at the time of the one before it or later.
+    ///
+    /// # Errors
+    /// [`Error::BackInTime`] if it is earlier: it is not written, and the trace may go on.
+    /// [`Error::Write`] if the output fails.
+    pub fn write(&mut self, event: Event) -> Result<(), Error> {
+        if event.time_ms < self.last_ms {
+            return Err(Error::BackInTime {
+                event: self.events + 1,
+                byte: offset(self.events),
+                time_ms: event.time_ms,
+                before_ms: self.last_ms,
+            });
+        }
+        self.append(&encode(event))?;
+        self.events += 1;
+        self.last_ms = event.time_ms;
+        Ok(())
+    }
+
+    /// How many events it was given.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Makes the trace whole: writes the end mark, flushes, and gives the output back.
+    ///
+    /// # Errors
+    /// [`Error::Write`] if the output fails.
+    pub fn finish(mut self) -> Result<W, Error> {
+        let end = encode_end(self.events, self.checksum.clone());
+        self.append(&end)?;
+        let Self { output, events, .. } = self;
+        let failed = |cause: io::Error| Error::Write { events, cause };
+        let mut output = output.into_inner().map_err(|error| failed(error.into_error()))?;
+        output.flush().map_err(failed)?;
+        Ok(output)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let events = self.events;
+        self.output.write_all(bytes).map_err(|cause| Error::Write { events, cause })?;
+        self.checksum.update(bytes);
+        Ok(())
+    }
+}

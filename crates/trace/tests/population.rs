@@ -1,0 +1,262 @@
+//! The population against the formulas of paper 000 §V.A and its appendix.
+//!
+//! All seeds are fixed: a tolerance is about four standard deviations of what is measured, and a
+//! test that passed once passes for ever.
+
+use std::collections::HashMap;
+
+use rejoin_trace::{
+    Error, Event, IntervalMix, MOST_DEVICES, Population, PopulationSettings, SpeedUp, Writer,
+};
+
+const MINUTE_MS: u64 = 60_000;
+
+fn paper(devices: u64) -> Population {
+    Population::new(PopulationSettings::paper(devices)).expect("in range")
+}
+
+fn until(population: &Population, seed: u64, end_ms: u64) -> impl Iterator<Item = Event> {
+    population.arrivals(seed).take_while(move |event| event.time_ms < end_ms)
+}
+
+fn assert_near(measured: f64, expected: f64, tolerance: f64, what: &str) {
+    let off = (measured / expected - 1.0).abs();
+    assert!(off < tolerance, "{what}: {measured}, expected {expected}");
+}
+
+#[test]
+fn one_device_in_24_runs() {
+    let population = paper(20_000);
+    assert_near(population.expected_running(), 833.33, 1e-4, "running");
+    // By hand from Σ 1 / (1 − e^(−p / 120 s)): a run of 60 s intervals connects 2.5415 times, of
+    // 30 s 4.5208, of 15 s 8.5104.
+    let per_run = (23.0 * 2.5415 + 13.0 * 4.5208 + 2.0 * 8.5104) / 38.0;
+    let expected = 20_000.0 / 2_880.0 * per_run;
+    assert_near(population.expected_connections_per_s(), expected, 1e-4, "connections");
+}
+
+#[test]
+fn arrivals_have_the_expected_rates() {
+    let population = paper(100_000);
+    let (mut all, mut firsts) = (0, 0);
+    for event in until(&population, 1, 60 * MINUTE_MS) {
+        all += 1;
+        firsts += u64::from(event.first_of_run);
+    }
+    let rate = f64::from(all) / 3_600.0;
+    assert_near(rate, population.expected_connections_per_s(), 0.012, "connections a second");
+    // Runs begin once in running + waiting = 2,880 s.
+    assert_near(firsts as f64, 100_000.0 * 3_600.0 / 2_880.0, 0.012, "runs in an hour");
+}
+
+#[test]
+fn steady_from_the_first_minute() {
+    let population = paper(400_000);
+    let mut minutes = [0_u32; 30];
+    let mut seconds = [0_u32; 60];
+    for event in until(&population, 2, 30 * MINUTE_MS) {
+        minutes[(event.time_ms / MINUTE_MS) as usize] += 1;
+        if let Some(second) = seconds.get_mut((event.time_ms / 1_000) as usize) {
+            *second += 1;
+        }
+    }
+    let expected = population.expected_connections_per_s();
+    for (minute, count) in minutes.into_iter().enumerate() {
+        let rate = f64::from(count) / 60.0;
+        assert_near(rate, expected, 0.04, &format!("connections a second in minute {minute}"));
+    }
+    for (place, ten) in seconds.chunks(10).enumerate() {
+        let rate = f64::from(ten.iter().sum::<u32>()) / 10.0;
+        assert_near(rate, expected, 0.05, &format!("in the first minute, ten seconds {place}"));
+    }
+}
+
+#[test]
+fn devices_found_running_are_the_expected_share() {
+    let population = paper(400_000);
+    let mut seen = vec![false; 400_000];
+    let mut found_running = 0;
+    // The longest interval: who runs and connects again at all has connected by then.
+    for event in until(&population, 3, MINUTE_MS + 1) {
+        let first_seen = !std::mem::replace(&mut seen[event.client as usize], true);
+        found_running += u32::from(first_seen && !event.first_of_run);
+    }
+    // Running at time 0, and running on until the next connection is due: with a = p / r, the
+    // mean of e^(−remaining / r) over where in its interval a device is, a / (e^a − 1).
+    let still = |p: f64| p / 120.0 / ((p / 120.0).exp() - 1.0);
+    let share = (23.0 * still(60.0) + 13.0 * still(30.0) + 2.0 * still(15.0)) / 38.0;
+    let expected = population.expected_running() * share;
+    assert_near(f64::from(found_running), expected, 0.03, "devices found running");
+}
+
+#[test]
+fn gaps_within_a_run_are_the_interval_and_runs_do_not_overlap() {
+    let population = paper(3_000);
+    let mut last: HashMap<u64, Event> = HashMap::new();
+    let (mut before_ms, mut within) = (0, 0);
+    for event in until(&population, 4, 600 * MINUTE_MS) {
+        assert!(event.time_ms >= before_ms, "in order of time");
+        before_ms = event.time_ms;
+        let Some(earlier) = last.insert(event.client, event) else { continue };
+        assert_eq!(event.returns_in_ms, earlier.returns_in_ms, "an interval is for life");
+        if !event.first_of_run {
+            let gap_ms = event.time_ms - earlier.time_ms;
+            assert_eq!(Some(gap_ms), earlier.returns_in_ms.map(u64::from));
+            within += 1;
+        }
+    }
+    assert!(within > 50_000, "{within}");
+}
+
+/// Seen at intervals of a second. The same number of runs of every device, since all that fit into
+/// a time would be the short ones.
+#[test]
+fn runs_and_waits_have_their_means() {
+    const RUNS: usize = 10;
+    let intervals = "1:1".parse().expect("a mix");
+    let settings = PopulationSettings { intervals, ..PopulationSettings::paper(1_500) };
+    let population = Population::new(settings).expect("in range");
+    // Of each device, the first and the last connection of each of its runs.
+    let mut seen = vec![Vec::new(); 1_500];
+    for event in until(&population, 5, 2_400 * MINUTE_MS) {
+        let runs: &mut Vec<(u64, u64)> = &mut seen[event.client as usize];
+        match runs.last_mut() {
+            _ if event.first_of_run => runs.push((event.time_ms, event.time_ms)),
+            Some((_, last_ms)) => *last_ms = event.time_ms,
+            None => {}
+        }
+    }
+    let (mut running_ms, mut waiting_ms) = (0, 0);
+    for runs in &seen {
+        assert!(runs.len() > RUNS);
+        running_ms += runs[..RUNS].iter().map(|(begun, last)| last - begun).sum::<u64>();
+        waiting_ms += runs.windows(2).take(RUNS).map(|two| two[1].0 - two[0].1).sum::<u64>();
+    }
+    // Half a second, on average, lies between the last connection and the end of the run.
+    let mean = |total: u64| total as f64 / (seen.len() * RUNS) as f64;
+    assert_near(mean(running_ms) + 500.0, 120_000.0, 0.03, "mean run");
+    assert_near(mean(waiting_ms) - 500.0, 2_760_000.0, 0.03, "mean wait");
+}
+
+#[test]
+fn intervals_are_mixed_as_weighted() {
+    let mut of: HashMap<u64, u32> = HashMap::new();
+    for event in until(&paper(38_000), 6, 600 * MINUTE_MS) {
+        of.insert(event.client, event.returns_in_ms.expect("announced"));
+    }
+    let share = |ms| of.values().filter(|interval| **interval == ms).count() as f64;
+    assert_near(of.len() as f64, 38_000.0, 0.001, "devices seen in ten hours");
+    assert_near(share(60_000), 23_000.0, 0.02, "every 60 s");
+    assert_near(share(30_000), 13_000.0, 0.03, "every 30 s");
+    assert_near(share(15_000), 2_000.0, 0.09, "every 15 s");
+}
+
+#[test]
+fn jitter_spreads_gaps_around_the_interval() {
+    let settings = PopulationSettings { jitter_ms: 5_000, ..PopulationSettings::paper(20_000) };
+    let population = Population::new(settings).expect("in range");
+    let mut last: HashMap<u64, Event> = HashMap::new();
+    let mut off_ms = Vec::new();
+    for event in until(&population, 7, 60 * MINUTE_MS) {
+        let Some(earlier) = last.insert(event.client, event) else { continue };
+        assert!(event.time_ms >= earlier.time_ms);
+        let interval_ms = earlier.returns_in_ms.map(f64::from).expect("announced");
+        if !event.first_of_run {
+            off_ms.push((event.time_ms - earlier.time_ms) as f64 - interval_ms);
+        }
+    }
+    let mean = off_ms.iter().sum::<f64>() / off_ms.len() as f64;
+    let deviation = (off_ms.iter().map(|off| off * off).sum::<f64>() / off_ms.len() as f64).sqrt();
+    // Late connections more often fall behind the end of the run: −sd² / 120 s.
+    assert!((mean + 208.0).abs() < 80.0, "{mean}");
+    assert_near(deviation, 5_000.0, 0.02, "standard deviation");
+}
+
+#[test]
+fn no_jitter_is_too_large() {
+    let settings = PopulationSettings {
+        jitter_ms: u64::from(u32::MAX),
+        intervals: "0.001:1,4294967.295:1".parse().expect("a mix"),
+        ..PopulationSettings::paper(100)
+    };
+    let arrivals = Population::new(settings).expect("in range").arrivals(8);
+    let times: Vec<u64> = arrivals.take(100_000).map(|event| event.time_ms).collect();
+    assert!(times.is_sorted());
+}
+
+/// The same on every platform and for ever: a recorded result names its seed only. The figures
+/// come from a second program, written in another language from the description alone.
+#[test]
+fn a_seed_is_a_population() {
+    let first: Vec<_> = paper(1_000)
+        .arrivals(42)
+        .map(|event| (event.time_ms, event.client, event.first_of_run, event.returns_in_ms))
+        .take(6)
+        .collect();
+    let expected = [
+        (773, 656, true, Some(60_000)),
+        (1_644, 228, false, Some(30_000)),
+        (1_660, 922, false, Some(60_000)),
+        (3_875, 841, true, Some(15_000)),
+        (4_113, 580, false, Some(15_000)),
+        (4_678, 670, false, Some(60_000)),
+    ];
+    assert_eq!(first, expected);
+
+    // Ten thousand of them, by the checksum of their trace.
+    let checksum = |seed| {
+        let mut writer = Writer::new(Vec::new()).expect("memory");
+        let arrivals = paper(1_000).arrivals(seed).take(10_000);
+        arrivals.for_each(|event| writer.write(event).expect("in order"));
+        let bytes = writer.finish().expect("memory");
+        let checksum = bytes[bytes.len() - 8..bytes.len() - 4].try_into().expect("four bytes");
+        u32::from_le_bytes(checksum)
+    };
+    assert_eq!(checksum(42), 0xb168_e005);
+    assert_ne!(checksum(43), checksum(42));
+}
+
+#[test]
+fn sped_up_six_times_it_is_the_papers_simulated_value() {
+    let by: SpeedUp = "6".parse().expect("a factor");
+    let population = paper(20_000).speed_up(by).expect("enough is left");
+    let expected = PopulationSettings {
+        waiting_ms: 460_000,
+        running_ms: 20_000,
+        intervals: "10:23,5:13,2.5:2".parse().expect("a mix"),
+        ..PopulationSettings::paper(20_000)
+    };
+    assert_eq!(*population.settings(), expected);
+    assert_near(population.expected_running(), 833.33, 1e-4, "as many run");
+
+    // Sped up before or after, a device is first seen at the same time, a rounding apart.
+    let before: Vec<Event> = population.arrivals(9).take(300).collect();
+    let after = paper(20_000).arrivals(9).take(300).map(|event| event.speed_up(by));
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(before.time_ms.abs_diff(after.time_ms) <= 1, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn what_is_no_population_is_told_in_one_line() {
+    let told = |change: fn(&mut PopulationSettings)| {
+        let mut settings = PopulationSettings::paper(10);
+        change(&mut settings);
+        Population::new(settings).expect_err("out of range").to_string()
+    };
+    let none = told(|settings| settings.devices = 0);
+    assert_eq!(none, "devices is 0: it must be between 1 and 100,000,000");
+    assert!(told(|settings| settings.devices = MOST_DEVICES + 1).starts_with("devices is"));
+    assert!(told(|settings| settings.waiting_ms = 0).starts_with("waiting_ms is 0"));
+    assert!(told(|settings| settings.running_ms = 0).starts_with("running_ms is 0"));
+    assert!(told(|settings| settings.running_ms = u64::MAX).starts_with("running_ms is 18,"));
+    assert!(told(|settings| settings.jitter_ms = 1 << 32).starts_with("jitter_ms is"));
+
+    let too_fast = paper(10).speed_up(SpeedUp::new(1e9).expect("a factor")).expect_err("too fast");
+    let expected = "a speed-up of 1000000000 leaves less than a millisecond of waiting_ms: \
+                    use a smaller one";
+    assert_eq!(too_fast.to_string(), expected);
+    let too_slow = paper(10).speed_up(SpeedUp::new(1e-5).expect("a factor"));
+    assert!(matches!(too_slow, Err(Error::OutOfRange { name: "interval_ms", .. })));
+    assert!(matches!(IntervalMix::new([]), Err(Error::WeightlessMix)));
+}
