@@ -42,12 +42,13 @@ body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 54rem; margin: 2rem aut
 table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }}
 th, td {{ text-align: right; padding: .3rem .6rem; border-bottom: 1px solid #ddd }}
 th:nth-child(-n+2), td:nth-child(-n+2) {{ text-align: left }}
-svg {{ width: 100%; height: auto }} h2 {{ margin-top: 2rem; font-size: 1.15rem }}
+svg {{ width: 100%; height: auto }} i {{ display: inline-block; width: .8em; height: .8em; margin-right: .4em }} h2 {{ margin-top: 2rem; font-size: 1.15rem }}
 </style>
 <h1>Who resumes, and what it costs</h1>
 <p>{devices} devices, each coming back every 15, 30 or 60 seconds while it runs, against one TLS
 server that may keep {capacity} sessions: {share} of the devices running at a time. The same
 recorded arrivals for every row; real handshakes on loopback.</p>
+<p>{legend}</p>
 <h2>Connections resumed, the first of each run left out</h2>
 {hits}
 <h2>Server CPU per connection</h2>
@@ -56,8 +57,17 @@ recorded arrivals for every row; real handshakes on loopback.</p>
 {table}
 </html>
 "#,
+        legend = legend(rows)?,
         table = table(rows)?
     ))
+}
+
+fn legend(rows: &[Row]) -> Result<String, std::fmt::Error> {
+    let mut html = String::new();
+    for (version, RGBColor(r, g, b)) in distinct(rows.iter().map(|r| r.tls)).iter().zip(COLOURS) {
+        write!(html, r#"<i style="background:rgb({r},{g},{b})"></i>TLS {version}&emsp;"#)?;
+    }
+    Ok(html)
 }
 
 fn table(rows: &[Row]) -> Result<String, std::fmt::Error> {
@@ -109,19 +119,11 @@ fn bars(
         for (at, version) in versions.iter().enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
             let of_version = rows.iter().filter(|row| row.tls == *version);
-            let drawn = chart.draw_series(of_version.map(|row| {
+            chart.draw_series(of_version.map(|row| {
                 let across = across(&names, row.resumption, at, versions.len());
                 Rectangle::new([(across.start, 0.0), (across.end, value(row))], colour.filled())
             }))?;
-            drawn.label(format!("TLS {version}")).legend(move |(x, y)| {
-                Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled())
-            });
         }
-        chart
-            .configure_series_labels()
-            .border_style(TRANSPARENT)
-            .background_style(WHITE.mix(0.8))
-            .draw()?;
         label(&area, &names)?;
         for (at, version) in versions.iter().enumerate() {
             for row in rows.iter().filter(|row| row.tls == *version) {

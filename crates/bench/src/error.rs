@@ -58,6 +58,17 @@ pub enum Error {
     /// A cache that cannot be made.
     #[error(transparent)]
     Cache(#[from] rejoin_cache::Error),
+    /// A cache larger than the machine.
+    #[error(
+        "a cache of {bytes} bytes on a machine with {memory_bytes} bytes of memory: give a smaller \
+         capacity"
+    )]
+    LargerThanMemory {
+        /// What the cache would take when full.
+        bytes: u64,
+        /// What there is.
+        memory_bytes: u64,
+    },
     /// A trace that cannot be read.
     #[error("{}: {source}", path.display())]
     Trace {
@@ -96,6 +107,12 @@ pub enum Error {
 impl Error {
     /// Whether the caller asked for what cannot be, rather than something having failed.
     pub fn is_misuse(&self) -> bool {
-        matches!(self, Self::Settings(_) | Self::Cache(_) | Self::Population(_))
+        matches!(
+            self,
+            Self::Settings(_)
+                | Self::Cache(_)
+                | Self::Population(_)
+                | Self::LargerThanMemory { .. }
+        )
     }
 }

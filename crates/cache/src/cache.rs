@@ -27,9 +27,43 @@ impl Memory for Vec<Line> {
     }
 }
 
-/// A session cache for any number of threads. Every operation runs under
-/// the lock of the one shard that the session id belongs to, held for well under a microsecond.
-pub struct Cache<M: Memory = Vec<Line>> {
+/// Memory on the heap, which the operating system zeroes as it is first used. (An allocation
+/// aligned to lines would be zeroed at once.)
+pub struct HeapMemory {
+    words: Vec<u64>,
+    /// The first word on a line's border.
+    start: usize,
+    lines: usize,
+}
+
+impl HeapMemory {
+    const WORDS_PER_LINE: usize = size_of::<Line>() / size_of::<u64>();
+
+    fn new(lines: usize) -> Result<Self, Error> {
+        let bytes = (lines * size_of::<Line>()) as u64;
+        let words: Vec<u64> = bytemuck::try_zeroed_vec((lines + 1) * Self::WORDS_PER_LINE)
+            .map_err(|()| Error::OutOfMemory { bytes })?;
+        let start = words.as_ptr().align_offset(align_of::<Line>());
+        Ok(Self { words, start, lines })
+    }
+}
+
+impl Memory for HeapMemory {
+    fn lines(&mut self) -> &mut [Line] {
+        let words = &mut self.words[self.start..][..self.lines * Self::WORDS_PER_LINE];
+        bytemuck::cast_slice_mut(words)
+    }
+}
+
+impl std::fmt::Debug for HeapMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HeapMemory({} lines)", self.lines)
+    }
+}
+
+/// A session cache for any number of threads. Every operation runs under the lock of the one
+/// shard that the session id belongs to, held for well under a microsecond.
+pub struct Cache<M: Memory = HeapMemory> {
     shards: Box<[Guarded<M>]>,
     hash_key: [u8; 16],
     population: Population,
@@ -48,14 +82,16 @@ impl Cache {
     /// on one place of the index. Memory is touched as it is first used.
     ///
     /// # Errors
-    /// Settings that make no cache.
+    /// Settings that make no cache, or more memory than there is.
     pub fn new(settings: &Settings, hash_key: [u8; 16], now_ms: u64) -> Result<Self, Error> {
-        Self::on(settings, hash_key, now_ms, |layout| vec![Line::ZERO; layout.region_lines()])
+        let layouts = Layout::for_cache(settings)?.into_iter();
+        let regions = layouts.map(|layout| Ok((HeapMemory::new(layout.region_lines())?, layout)));
+        Ok(Self::assemble(settings, hash_key, now_ms, regions.collect::<Result<_, _>>()?))
     }
 }
 
 impl<M: Memory> Cache<M> {
-    /// A cache on memory that the caller brings, one region per layout, formatted here.
+    /// A cache on memory that the caller brings, all zeros, one region per layout.
     ///
     /// # Errors
     /// Settings that make no cache.
@@ -65,17 +101,27 @@ impl<M: Memory> Cache<M> {
         now_ms: u64,
         mut memory: impl FnMut(&Layout) -> M,
     ) -> Result<Self, Error> {
-        let shards = Layout::for_cache(settings)?.into_iter().map(|layout| {
-            let mut memory = memory(&layout);
+        let layouts = Layout::for_cache(settings)?.into_iter();
+        let regions = layouts.map(|layout| (memory(&layout), layout));
+        Ok(Self::assemble(settings, hash_key, now_ms, regions.collect()))
+    }
+
+    fn assemble(
+        settings: &Settings,
+        hash_key: [u8; 16],
+        now_ms: u64,
+        regions: Vec<(M, Layout)>,
+    ) -> Self {
+        let shards = regions.into_iter().map(|(mut memory, layout)| {
             Shard::format(memory.lines(), &layout, now_ms);
             Guarded { layout, memory: Mutex::new(memory) }
         });
-        Ok(Self {
+        Self {
             shards: shards.collect(),
             hash_key,
             population: Population::new(Interval::from_ms(settings.prior_ms)),
             forged: AtomicU64::new(0),
-        })
+        }
     }
 
     /// A client presents `id` in `context`. A session found is copied to `value`, and its client
@@ -184,7 +230,7 @@ impl<M: Memory> Cache<M> {
 
 impl<M: Memory> Drop for Cache<M> {
     fn drop(&mut self) {
-        self.shards.iter().for_each(|shard| self.in_shard(shard, |shard| shard.clear()));
+        self.shards.iter().for_each(|shard| self.in_shard(shard, |shard| shard.wipe()));
     }
 }
 

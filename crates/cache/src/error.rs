@@ -25,6 +25,12 @@ pub enum Error {
         /// The most it can.
         limit: u64,
     },
+    /// The operating system would not give the memory.
+    #[error("no memory for a cache of {bytes} bytes: give a smaller capacity")]
+    OutOfMemory {
+        /// What one shard asked for.
+        bytes: u64,
+    },
     /// A setting outside its range.
     #[error("{name} is {value}: it must be between {least} and {most}")]
     OutOfRange {

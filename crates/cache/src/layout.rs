@@ -136,7 +136,12 @@ impl Layout {
             }
         };
         let fitting = (sessions / Self::SESSIONS_PER_SHARD).clamp(1, 64);
-        let shards = settings.shards.map_or_else(|| 1 << fitting.ilog2(), u64::from).min(sessions);
+        let fitting = (1 << fitting.ilog2()).max(sessions.div_ceil(Self::MOST_SLOTS));
+        let shards = settings.shards.map_or(fitting, u64::from).min(sessions);
+        if shards > Self::MOST_SHARDS {
+            let most = Self::MOST_SHARDS * Self::MOST_SLOTS;
+            return Err(Error::OutOfRange { name: "capacity", value: sessions, least: 1, most });
+        }
         (0..shards).map(|shard| Self::for_shard(settings, shard, shards)).collect()
     }
 

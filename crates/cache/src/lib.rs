@@ -28,7 +28,7 @@ mod settings;
 mod shard;
 mod visit;
 
-pub use cache::{Cache, Memory};
+pub use cache::{Cache, HeapMemory, Memory};
 pub use counters::Counters;
 pub use error::{Error, Refusal};
 pub use history::{History, Population};

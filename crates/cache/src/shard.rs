@@ -90,14 +90,14 @@ const OLDEST_TICKS: u64 = 1 << 31;
 const EPOCH_STEP_TICKS: u64 = 1 << 30;
 
 impl<'r> Shard<'r> {
-    /// Makes an empty shard of a region. What was in it is forgotten, not wiped.
+    /// Makes an empty shard of a region of zeros. Writes its first few kilobytes only: the rest is
+    /// not touched before it is used.
     ///
     /// # Panics
     /// When the region is not of [`Layout::region_lines`].
     pub(crate) fn format(region: &mut [Line], layout: &Layout, now_ms: u64) {
         assert_eq!(region.len(), layout.region_lines(), "region of another layout");
-        let [header, lists, index, ghosts, ..] = layout.parts();
-        region[..header + lists + index + ghosts].fill(Line::ZERO);
+        let [header, lists, ..] = layout.parts();
         let (header, rest) = region.split_at_mut(header);
         *one(header) = Header::new(now_ms, now_ms);
         bytemuck::cast_slice_mut(&mut rest[..lists]).fill(ClassList::EMPTY);
@@ -259,10 +259,16 @@ impl<'r> Shard<'r> {
         self.find(key).map(|slot| self.free(slot, key.hash)).is_some()
     }
 
-    /// Forgets and wipes every session. The counts go on.
-    pub(crate) fn clear(&mut self) {
+    /// Wipes every session's secrets; nothing else can be done with the shard afterwards but
+    /// [`Self::clear`].
+    pub(crate) fn wipe(&mut self) {
         let touched = self.header.fresh as usize * self.layout.block_bytes as usize;
         wipe(&mut self.blocks[..touched]);
+    }
+
+    /// Forgets and wipes every session. The counts go on.
+    pub(crate) fn clear(&mut self) {
+        self.wipe();
         self.slots[..self.header.fresh as usize].fill(bytemuck::Zeroable::zeroed());
         self.buckets.fill(Bucket::EMPTY);
         self.ghosts.fill(bytemuck::Zeroable::zeroed());

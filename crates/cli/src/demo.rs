@@ -20,13 +20,13 @@ Example:
   rejoin demo --tls 1.3 --resumption openssl,predictive --json")]
 pub(crate) struct Arguments {
     /// Devices in the population
-    #[arg(long, value_name = "N", default_value_t = 12_000)]
+    #[arg(long, value_name = "N", default_value_t = 8_000)]
     devices: u64,
     /// Sessions the server may keep, as a share of the devices running at a time
-    #[arg(long, value_name = "SHARE", default_value_t = 0.6)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.6, allow_negative_numbers = true)]
     capacity_share: f64,
     /// How much faster than real time
-    #[arg(long, value_name = "FACTOR", default_value_t = 80.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 75.0)]
     speedup: f64,
     /// Population time played before measuring, in seconds
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "240")]

@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "S", value_parser = seconds)]
     jitter_s: Option<u64>,
     /// How much faster than the population's time
-    #[arg(long, value_name = "FACTOR", default_value_t = 6.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 6.0, allow_negative_numbers = true)]
     speedup: f64,
     /// Population time played before measuring, in seconds
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "600")]

@@ -45,10 +45,12 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::complain(&format!("{error:#}"));
-            let misuse = error.downcast_ref::<rejoin_bench::Error>().is_some_and(|e| e.is_misuse())
-                || error.is::<arguments::Misuse>();
-            ExitCode::from(if misuse { 2 } else { 1 })
+            let ours = error.downcast_ref::<rejoin_bench::Error>();
+            // Our own errors end in their cause; others have it behind them.
+            let line = ours.map_or_else(|| format!("{error:#}"), ToString::to_string);
+            terminal::complain(&line);
+            let misuse = ours.is_some_and(rejoin_bench::Error::is_misuse);
+            ExitCode::from(if misuse || error.is::<arguments::Misuse>() { 2 } else { 1 })
         }
     }
 }
@@ -65,7 +67,9 @@ fn refused(error: &clap::Error) -> ExitCode {
         return ExitCode::from(2);
     }
     let text = error.render().to_string();
-    let told = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let told = text.lines().map(str::trim).take_while(|line| {
+        !line.starts_with("Usage:") && !line.starts_with("For more information")
+    });
     let line = told.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     terminal::complain(&format!("{}; see --help", line.trim_start_matches("error: ")));
     ExitCode::from(2)

@@ -226,7 +226,14 @@ fn cache(settings: &Settings, now_ms: u64) -> Result<Arc<Cache>, Error> {
         _ => Policy::Predictive,
     };
     let cache = rejoin_cache::Settings { policy, ..settings.cache.clone() };
-    Ok(Arc::new(Cache::new(&cache, random_key()?, now_ms)?))
+    let cache = Cache::new(&cache, random_key()?, now_ms)?;
+    let system = rustix::system::sysinfo();
+    let memory_bytes = system.totalram * u64::from(system.mem_unit);
+    let bytes = cache.capacity_bytes();
+    if bytes > memory_bytes {
+        return Err(Error::LargerThanMemory { bytes, memory_bytes });
+    }
+    Ok(Arc::new(cache))
 }
 
 /// Waiting for a hint only makes sense where it will be listened to.

@@ -1,0 +1,53 @@
+# `make run` and `make test` do their whole set-up on a fresh Debian or Ubuntu with Rust installed.
+
+SHELL := /bin/bash
+PACKAGES := build-essential pkg-config libssl-dev
+CARGO := cargo
+
+.PHONY: run test lint bench fuzz setup
+
+## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
+run: setup
+	$(CARGO) run --release --locked --package rejoin-cli -- demo
+
+## Everything that is tested, in a few minutes.
+test: setup
+	$(CARGO) test --workspace --locked
+
+## Formatting, warnings, licences and known vulnerabilities.
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
+	else echo "skipped: licences (cargo install cargo-deny)"; fi
+
+## The cache against its peers, in one table.
+bench: setup
+	$(CARGO) bench --locked --package rejoin-cache
+
+## Ten minutes of fuzzing; FUZZ_SECONDS=30 for less.
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= cache_ops
+fuzz: setup
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
+	@for target in $(FUZZ_TARGETS); do \
+	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+
+## Installs what is missing; without root it says what.
+setup:
+	@missing=""; for package in $(PACKAGES); do \
+	  dpkg-query --show --showformat='$${Status}' $$package 2>/dev/null | grep -q "ok installed" \
+	    || missing="$$missing $$package"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  if ! command -v apt-get >/dev/null; then \
+	    echo "not a Debian or Ubuntu: install the equivalents of$$missing, then set PACKAGES="; exit 1; \
+	  elif [ "$$(id -u)" = 0 ]; then \
+	    (apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes $$missing) >/dev/null; \
+	  else \
+	    echo "missing packages: run  sudo apt-get install$$missing"; exit 1; \
+	  fi; \
+	fi
+	@command -v $(CARGO) >/dev/null || { echo "missing Rust: see https://rustup.rs"; exit 1; }
