@@ -26,9 +26,9 @@ lint: setup
 bench: setup
 	$(CARGO) bench --locked --package rejoin-cache
 
-## Ten minutes of fuzzing; FUZZ_SECONDS=30 for less.
+## Ten minutes of fuzzing for each target; FUZZ_SECONDS=30 for less.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= cache_ops
+FUZZ_TARGETS ?= cache_ops cache_model visits layouts session_id
 fuzz: setup
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
 	@for target in $(FUZZ_TARGETS); do \

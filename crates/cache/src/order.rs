@@ -134,7 +134,7 @@ impl Order<'_> {
     }
 }
 
-/// When a client last seen at `seen` is expected. Both stay below 2³¹: see [`crate::shard`].
+/// When a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].
 pub(crate) fn returns(seen: u32, class: u8) -> u32 {
     seen.saturating_add(IntervalClass(class).interval().ticks())
 }

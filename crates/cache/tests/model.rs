@@ -1,0 +1,113 @@
+//! The engine against a naive exact model of itself: twenty million seeded random operations, every
+//! answer, every value and every count compared.
+//!
+//! The model (`model/naive.rs`) is written from the documentation of the operations, with a `Vec`
+//! and linear scans. Histories of evicted clients are modelled exactly as well: the tests choose
+//! the hash key, so they know where an id's history is kept. Nothing of the crate is public for
+//! the sake of these tests.
+//!
+//! Configurations are the product of policy and prediction, grace, capacity and shards; block
+//! size, longest value, ghosts, prior, pace of the clock, and whether the clock may step back
+//! follow from the seed. Each runs on the heap and in the middle of fenced memory.
+
+#[path = "model/mod.rs"]
+mod model;
+
+use model::fenced::Fenced;
+use model::operation::{Operation, id_of};
+use model::plan::Plan;
+use model::random::Random;
+use model::twins::{Happened, Twins};
+use rejoin_cache::{Cache, Capacity, ContextTag, Layout, Line, Memory, Policy, Prediction};
+use rejoin_cache::{SecretBytes, Settings};
+
+/// Of each of the two comparisons.
+const OPERATIONS: u64 = 10_000_000;
+
+fn on_the_heap(layout: &Layout) -> Vec<Line> {
+    vec![Line::ZERO; layout.region_lines()]
+}
+
+#[test]
+fn agrees_with_the_model_on_the_heap() {
+    run(plans(1), on_the_heap);
+}
+
+#[test]
+fn agrees_with_the_model_between_fences() {
+    run(plans(2), Fenced::new);
+}
+
+#[test]
+fn no_time_is_too_far() {
+    let settings = Settings::new(Capacity::Sessions(4));
+    let mut twins = Twins::new(&settings, [0; 16], 4, 0, on_the_heap);
+    let context = ContextTag::default();
+    for now_ms in [0, 1 << 33, (1 << 33) - 1, 1 << 45, 3, u64::MAX / 1_000_000] {
+        (0..4).for_each(|client| twins.apply(now_ms, Operation::Get { client, context }));
+    }
+    let cache = Cache::new(&settings, [0; 16], 0).expect("settings make a cache");
+    cache.get(u64::MAX, &id_of(0), context, &mut SecretBytes::default());
+}
+
+fn run<M: Memory>(plans: Vec<Plan>, memory: fn(&Layout) -> M) {
+    let share = OPERATIONS.div_ceil(plans.len() as u64);
+    let runs = plans.into_iter().map(|plan| Plan { operations: share, ..plan }.run(memory));
+    let all = runs.fold(Happened::default(), |all, one| all.plus(&one));
+    let counts: &[u64] = bytemuck::cast_slice(std::slice::from_ref(&all.counters));
+    assert!(counts.iter().all(|count| *count > 3_000), "hardly exercised: {all:?}");
+    assert!(all.epoch_moves > 3_000, "hardly exercised: {all:?}");
+}
+
+fn plans(seed: u64) -> Vec<Plan> {
+    const POLICIES: [(Policy, Prediction); 4] = [
+        (Policy::Predictive, Prediction::Hint),
+        (Policy::Predictive, Prediction::Learned),
+        (Policy::Predictive, Prediction::Both),
+        (Policy::Lru, Prediction::Both),
+    ];
+    let mut random = Random::new(seed);
+    let mut plans = Vec::new();
+    for (policy, prediction) in POLICIES {
+        for grace_ms in [0, 2_000, 600_000] {
+            for sessions in [1, 3, 17, 64, 250] {
+                for shards in [1, 4] {
+                    let asked = Settings {
+                        policy,
+                        prediction,
+                        grace_ms,
+                        shards: Some(shards),
+                        ..Settings::new(Capacity::Sessions(sessions))
+                    };
+                    plans.push(plan(asked, &mut random));
+                }
+            }
+        }
+    }
+    plans.push(plan(Settings::new(Capacity::Sessions(1_000)), &mut random));
+    plans.push(plan(Settings::new(Capacity::Bytes(50_000)), &mut random));
+    plans
+}
+
+/// What the product leaves open is drawn.
+fn plan(asked: Settings, random: &mut Random) -> Plan {
+    let block_bytes = random.one_of(&[8, 20, 64, 192]);
+    let settings = Settings {
+        prior_ms: random.one_of(&[0, 1_000, 60_000, 10_000_000]),
+        block_bytes,
+        longest_value_bytes: random.one_of(&[block_bytes - 1, 3 * block_bytes, 2_000, 65_535]),
+        ghosts_percent: random.one_of(&[0, 50, 400, 1_000]),
+        ..asked
+    };
+    let layouts = Layout::for_cache(&settings).expect("settings make a cache");
+    let sessions: u64 = layouts.iter().map(Layout::sessions).sum();
+    Plan {
+        seed: random.next(),
+        operations: 0,
+        clients: (sessions as u16 * random.one_of(&[1, 2, 4, 8])).max(6),
+        pace_bits: random.one_of(&[1, 5, 9, 13]),
+        back: random.once_in(3),
+        counters_every: if layouts.len() == 1 { 1 } else { 8 },
+        settings,
+    }
+}

@@ -1,0 +1,157 @@
+//! The engine and the naive cache, given the same operations and compared after each.
+
+use rejoin_cache::{Arrival, Cache, ContextTag, Counters, History, Layout, Memory, NewSession};
+use rejoin_cache::{SecretBytes, Settings};
+
+use super::expectation::Past;
+use super::naive::{Answer, Naive};
+use super::operation::{New, Operation, fill_value, id_of};
+
+/// A failing comparison panics; what was being done is then printed.
+pub(crate) struct Twins<M: Memory> {
+    cache: Cache<M>,
+    naive: Naive,
+    /// What each client's last lookup said of it, by the engine and by the naive cache.
+    clients: Vec<(History, Past)>,
+    value: SecretBytes,
+    new_value: Vec<u8>,
+    forged: u64,
+    step: u64,
+    doing: Option<(u64, Operation)>,
+}
+
+impl<M: Memory> Twins<M> {
+    /// Of `clients` clients.
+    pub(crate) fn new(
+        settings: &Settings,
+        hash_key: [u8; 16],
+        clients: u16,
+        now_ms: u64,
+        memory: impl FnMut(&Layout) -> M,
+    ) -> Self {
+        Self {
+            cache: Cache::on(settings, hash_key, now_ms, memory).expect("settings make a cache"),
+            naive: Naive::new(settings, hash_key, now_ms),
+            clients: vec![Default::default(); usize::from(clients)],
+            value: SecretBytes::default(),
+            new_value: Vec::new(),
+            forged: 0,
+            step: 0,
+            doing: None,
+        }
+    }
+
+    /// Does it to both, and compares what they answer.
+    pub(crate) fn apply(&mut self, now_ms: u64, operation: Operation) {
+        self.step += 1;
+        self.doing = Some((now_ms, operation));
+        self.value.clear();
+        match operation {
+            Operation::Get { client, context } => {
+                let arrival = self.cache.get(now_ms, &id_of(client), context, &mut self.value);
+                let answer = self.naive.get(now_ms, &id_of(client), context);
+                self.arrived(client, arrival, answer);
+            }
+            Operation::Take { client, context } => {
+                let arrival = self.cache.take(now_ms, &id_of(client), context, &mut self.value);
+                let answer = self.naive.take(now_ms, &id_of(client), context);
+                self.arrived(client, arrival, answer);
+            }
+            Operation::Peek { client, context } => {
+                let found = self.cache.peek(now_ms, &id_of(client), context, &mut self.value);
+                let answer = self.naive.peek(now_ms, &id_of(client), context);
+                self.compare_value(found, answer.as_deref());
+            }
+            Operation::Insert { client, new } => self.insert(now_ms, client, new),
+            Operation::Hint { client, interval_ms } => {
+                let there = self.cache.hint(now_ms, &id_of(client), interval_ms);
+                assert_eq!(there, self.naive.hint(now_ms, &id_of(client), interval_ms));
+            }
+            Operation::Retire { client } => {
+                self.cache.retire(&id_of(client));
+                self.naive.retire(&id_of(client));
+            }
+            Operation::Remove { client } => {
+                assert_eq!(self.cache.remove(&id_of(client)), self.naive.remove(&id_of(client)));
+            }
+            Operation::Forged => {
+                self.cache.record_forged();
+                self.forged += 1;
+            }
+        }
+    }
+
+    fn arrived(&mut self, client: u16, arrival: Arrival, answer: Answer) {
+        self.compare_value(arrival.found, answer.value.as_deref());
+        let learned = arrival.history.learned().map(|interval| interval.as_ms());
+        assert_eq!(learned, answer.past.learned_ms());
+        assert_eq!(arrival.history == History::default(), answer.past == Past::default());
+        self.clients[usize::from(client)] = (arrival.history, answer.past);
+    }
+
+    fn insert(&mut self, now_ms: u64, client: u16, new: New) {
+        self.new_value.resize(usize::from(new.value_bytes), 0);
+        fill_value(client, self.step, &mut self.new_value);
+        let known = Some(self.clients[usize::from(client)]).filter(|_| new.with_history);
+        let (history, past) = known.unwrap_or_default();
+        let session = NewSession {
+            id: id_of(client),
+            value: &self.new_value,
+            expires_ms: new.expires_ms,
+            context: new.context,
+            history,
+            hint_ms: new.hint_ms,
+            sibling: new.sibling,
+        };
+        let inserted = self.cache.insert(now_ms, &session).map(|inserted| inserted.evicted);
+        assert_eq!(inserted, self.naive.insert(now_ms, &session, past));
+    }
+
+    fn compare_value(&self, found: bool, expected: Option<&[u8]>) {
+        assert_eq!(found, expected.is_some(), "found");
+        assert!(*self.value == *expected.unwrap_or_default(), "another value");
+    }
+
+    pub(crate) fn compare_counters(&self) {
+        let expected = Counters { forged: self.forged, ..self.naive.counters() };
+        assert_eq!(self.cache.counters(), expected);
+    }
+
+    /// Looks at everything, leaving no trace.
+    pub(crate) fn compare_all(&mut self, now_ms: u64, contexts: &[ContextTag]) {
+        for client in 0..self.clients.len() as u16 {
+            contexts.iter().for_each(|&context| {
+                self.apply(now_ms, Operation::Peek { client, context });
+            });
+        }
+        self.compare_counters();
+    }
+
+    pub(crate) fn happened(&self) -> Happened {
+        Happened { counters: self.cache.counters(), epoch_moves: self.naive.epoch_moves() }
+    }
+}
+
+/// What a run came across, so that a test can tell that it tested something.
+#[derive(Debug, Default)]
+pub(crate) struct Happened {
+    pub(crate) counters: Counters,
+    pub(crate) epoch_moves: u64,
+}
+
+impl Happened {
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        Self {
+            counters: self.counters.plus(&other.counters),
+            epoch_moves: self.epoch_moves + other.epoch_moves,
+        }
+    }
+}
+
+impl<M: Memory> Drop for Twins<M> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("step {}, at (ms): {:?}", self.step, self.doing);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What a [`Visit`] promises, whatever the sessions, the periods and the order of events.
+
+use std::collections::BTreeSet;
+
+use rejoin_cache::{Cache, Capacity, ContextTag, Counters, History, Issued, NewSession, Refusal};
+use rejoin_cache::{SecretBytes, SessionId, Settings, TICK_MS, Visit};
+
+#[expect(dead_code, reason = "the model uses the rest")]
+#[path = "model/random.rs"]
+mod random;
+
+use random::Random;
+
+const CONTEXT: ContextTag = ContextTag(7);
+const DAY_MS: u64 = 86_400_000;
+
+fn cache_of(sessions: u64) -> Cache {
+    let settings = Settings { shards: Some(1), ..Settings::new(Capacity::Sessions(sessions)) };
+    Cache::new(&settings, [9; 16], 0).expect("settings make a cache")
+}
+
+fn id(number: u64) -> SessionId {
+    SessionId::new(&number.to_be_bytes()).expect("eight bytes")
+}
+
+fn issued(number: u64) -> Issued {
+    let value = SecretBytes::from(number.to_le_bytes().to_vec());
+    Issued { id: id(number), value, expires_ms: u64::MAX, context: CONTEXT }
+}
+
+/// Whether it is in the cache, without a trace.
+fn is_stored(cache: &Cache, number: u64) -> bool {
+    cache.peek(0, &id(number), CONTEXT, &mut SecretBytes::default())
+}
+
+/// A session of no visit, whose client returns in `interval_ms`.
+fn newcomer(cache: &Cache, now_ms: u64, number: u64, interval_ms: u64) -> Result<u32, Refusal> {
+    let new = NewSession {
+        id: id(number),
+        value: &[],
+        expires_ms: u64::MAX,
+        context: CONTEXT,
+        history: History::default(),
+        hint_ms: Some(interval_ms),
+        sibling: false,
+    };
+    cache.insert(now_ms, &new).map(|inserted| inserted.evicted)
+}
+
+/// A client that always presents the newest session it was given.
+struct Client {
+    first_ms: u64,
+    period_ms: u64,
+    session: Option<u64>,
+}
+
+impl Client {
+    fn new(random: &mut Random) -> Self {
+        let period_ms = (1 + random.of_any_size(26)) * TICK_MS;
+        Self { first_ms: random.below(60_000) * TICK_MS, period_ms, session: None }
+    }
+
+    /// Presents its session, and is given a few new ones.
+    fn connect(&mut self, cache: &Cache, now_ms: u64, random: &mut Random, next_id: &mut u64) {
+        let (mut visit, mut value) = (Visit::default(), SecretBytes::default());
+        if let Some(session) = self.session {
+            let found = if random.once_in(2) {
+                visit.look_up(cache, now_ms, &id(session), CONTEXT, &mut value)
+            } else {
+                visit.take(cache, now_ms, &id(session), CONTEXT, &mut value)
+            };
+            assert!(found && *value == session.to_le_bytes());
+        }
+        for _ in 0..random.below(7) {
+            *next_id += 1;
+            if random.once_in(3) {
+                visit.issue(cache, now_ms, &issued(*next_id));
+            } else {
+                visit.issue_later(cache, now_ms, issued(*next_id));
+            }
+        }
+        // Those issued at once have overtaken those that wait: let a waiting one be the newest.
+        *next_id += 1;
+        visit.issue_later(cache, now_ms, issued(*next_id));
+        visit.finish(cache, now_ms);
+        self.session = Some(*next_id);
+    }
+}
+
+#[test]
+fn history_follows_the_client_over_changing_ids() {
+    const VISITS: u64 = 6;
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let cache = cache_of(20_000);
+        let mut clients: Vec<Client> = (0..20).map(|_| Client::new(&mut random)).collect();
+        let times = |(at, client): (usize, &Client)| {
+            let Client { first_ms, period_ms, .. } = *client;
+            (0..VISITS).map(move |visit| (first_ms + visit * period_ms, at))
+        };
+        let connections: BTreeSet<_> = clients.iter().enumerate().flat_map(times).collect();
+        let mut next_id = 0;
+        for (now_ms, at) in connections {
+            clients[at].connect(&cache, now_ms, &mut random, &mut next_id);
+        }
+        for Client { first_ms, period_ms, session } in clients {
+            // An absence of this length is no news of a client with a habit: what is learned is
+            // what the visits before handed on.
+            let now_ms = first_ms + (VISITS + 4) * period_ms;
+            let session = id(session.expect("connected"));
+            let arrival = cache.get(now_ms, &session, CONTEXT, &mut SecretBytes::default());
+            let learned = arrival.history.learned().expect("a habit").as_ms();
+            assert!(arrival.found && learned <= period_ms);
+            assert!(period_ms - learned <= period_ms / 2_048, "{learned} for {period_ms}");
+        }
+    }
+}
+
+#[test]
+fn an_evicted_client_is_known_when_it_comes_back() {
+    let cache = cache_of(2);
+    let mut visit = Visit::default();
+    visit.issue(&cache, 0, &issued(1));
+    assert_eq!(newcomer(&cache, 0, 2, 1), Ok(0));
+    assert_eq!(newcomer(&cache, 0, 3, 1), Ok(1), "the first returns last");
+    let value = &mut SecretBytes::default();
+    let mut visit = Visit::default();
+    assert!(!visit.look_up(&cache, 30_000, &id(1), CONTEXT, value));
+    visit.issue(&cache, 30_000, &issued(4));
+    let arrival = cache.get(100_000, &id(4), CONTEXT, value);
+    let learned = arrival.history.learned().map(|gap| gap.as_ms());
+    assert_eq!(learned, Some(30_000), "the shorter of two gaps");
+    assert_eq!(cache.counters().wanted_after_eviction, 1);
+}
+
+#[test]
+fn siblings_are_evicted_first() {
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let mut sizes: Vec<u64> = (0..1 + random.below(12)).map(|_| 1 + random.below(5)).collect();
+        sizes.push(2);
+        let cache = cache_of(sizes.iter().sum());
+        let (mut newest, mut siblings) = (Vec::new(), BTreeSet::new());
+        for (visited, size) in (1..).zip(sizes) {
+            let mut visit = Visit::default();
+            let ids = visited * 100..visited * 100 + size;
+            ids.clone().for_each(|number| visit.issue_later(&cache, 0, issued(number)));
+            visit.hint(&cache, 0, 1 + random.below(DAY_MS));
+            newest.push(ids.end - 1);
+            siblings.extend(ids.start..ids.end - 1);
+        }
+        let late_ms = 5 * DAY_MS;
+        for number in 0..siblings.len() as u64 {
+            assert_eq!(newcomer(&cache, 0, number, late_ms), Ok(1));
+            assert!(newest.iter().all(|number| is_stored(&cache, *number)));
+        }
+        assert!(siblings.iter().all(|number| !is_stored(&cache, *number)));
+        assert_eq!(newcomer(&cache, 0, 99, late_ms), Err(Refusal::ReturnsLater));
+        assert_eq!(cache.counters().evicted_latest, siblings.len() as u64);
+    }
+}
+
+#[test]
+fn a_sibling_finds_no_place_in_a_full_cache() {
+    let cache = cache_of(1);
+    let mut visit = Visit::default();
+    visit.issue_later(&cache, 0, issued(1));
+    visit.issue_later(&cache, 0, issued(2));
+    visit.hint(&cache, 0, 5 * DAY_MS);
+    assert!(is_stored(&cache, 2) && !is_stored(&cache, 1));
+    assert_eq!(cache.counters().refused_returns_later, 1);
+}
+
+#[test]
+fn the_consumed_session_is_retired() {
+    for later in [false, true] {
+        let cache = cache_of(3);
+        assert_eq!(newcomer(&cache, 0, 1, 3 * DAY_MS), Ok(0));
+        assert_eq!(newcomer(&cache, 0, 2, 1), Ok(0));
+        let mut visit = Visit::default();
+        assert!(visit.look_up(&cache, 1, &id(2), CONTEXT, &mut SecretBytes::default()));
+        if later {
+            visit.issue_later(&cache, 1, issued(3));
+            visit.hint(&cache, 1, 4 * DAY_MS);
+        } else {
+            visit.issue(&cache, 1, &issued(3));
+            visit.hint(&cache, 1, 4 * DAY_MS);
+        }
+        assert!((1..=3).all(|number| is_stored(&cache, number)), "there is room to spare");
+        assert_eq!(newcomer(&cache, 1, 4, 5 * DAY_MS), Ok(1));
+        let left: Vec<bool> = (1..=4).map(|number| is_stored(&cache, number)).collect();
+        assert_eq!(left, [true, false, true, true]);
+    }
+}
+
+/// How far from its expectation a session was found.
+fn error_ms(cache: &Cache, now_ms: u64, number: u64) -> Option<u64> {
+    let before = cache.counters();
+    assert!(cache.get(now_ms, &id(number), CONTEXT, &mut SecretBytes::default()).found);
+    let Counters { predictions, prediction_error_ms, .. } = cache.counters();
+    (predictions > before.predictions).then(|| prediction_error_ms - before.prediction_error_ms)
+}
+
+#[test]
+fn a_hint_reaches_the_session_that_waits_or_the_one_stored() {
+    let mut random = Random::new(5);
+    for _ in 0..500 {
+        let cache = cache_of(16);
+        let interval_ms = 1 + random.of_any_size(31);
+        let mut visit = Visit::default();
+        let waiting = 1 + random.below(4);
+        if random.once_in(3) {
+            visit.issue(&cache, 0, &issued(waiting));
+        } else {
+            (1..=waiting).for_each(|number| visit.issue_later(&cache, 0, issued(number)));
+            assert_eq!(cache.counters().stored, 0);
+        }
+        visit.hint(&cache, 0, interval_ms);
+        let error = error_ms(&cache, interval_ms, waiting).expect("predicted");
+        assert!(error <= interval_ms / 8 + 2 * TICK_MS, "{error} off {interval_ms}");
+        for sibling in 1..waiting {
+            assert!(!is_stored(&cache, sibling) || error_ms(&cache, 1, sibling).is_none());
+        }
+    }
+}
+
+#[test]
+fn more_than_may_wait_are_stored_at_once() {
+    let cache = cache_of(16);
+    let mut visit = Visit::default();
+    (1..=5).for_each(|number| visit.issue_later(&cache, 0, issued(number)));
+    assert_eq!(cache.counters().stored, 4);
+    visit.hint(&cache, 0, 1_000);
+    assert_eq!(cache.counters().stored, 5);
+    assert_eq!(error_ms(&cache, 1_000, 4), None, "retired by the fifth");
+    assert!(error_ms(&cache, 1_000, 5).expect("predicted") <= 125 + TICK_MS);
+}
+
+#[test]
+fn a_client_hello_read_twice_is_one_arrival() {
+    let cache = cache_of(4);
+    Visit::default().issue(&cache, 0, &issued(1));
+    let (mut visit, mut value) = (Visit::default(), SecretBytes::default());
+    assert!(visit.look_up(&cache, 1_000, &id(1), CONTEXT, &mut value));
+    value.clear();
+    assert!(visit.look_up(&cache, 1_004, &id(1), CONTEXT, &mut value));
+    assert_eq!(*value, 1_u64.to_le_bytes());
+    assert_eq!(cache.counters().hits, 1);
+    let again = cache.get(11_000, &id(1), CONTEXT, &mut value);
+    assert_eq!(again.history.learned().map(|gap| gap.as_ms()), Some(1_000));
+}
+
+#[test]
+fn forget_removes_all_sessions_of_the_visit_and_no_other() {
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let cache = cache_of(64);
+        (1..=8).for_each(|number| Visit::default().issue(&cache, 0, &issued(number)));
+        let (mut visit, mut touched) = (Visit::default(), BTreeSet::new());
+        let presented = 1 + random.below(8);
+        if random.once_in(2) {
+            assert!(visit.look_up(&cache, 1, &id(presented), CONTEXT, &mut SecretBytes::default()));
+            touched.insert(presented);
+        }
+        for number in 100..100 + random.below(8) {
+            match random.below(4) {
+                0 => visit.issue(&cache, 1, &issued(number)),
+                _ => visit.issue_later(&cache, 1, issued(number)),
+            }
+            touched.insert(number);
+            if random.once_in(6) {
+                visit.hint(&cache, 1, random.below(DAY_MS));
+            }
+        }
+        visit.forget(&cache);
+        visit.finish(&cache, 2);
+        assert!(touched.iter().all(|number| !is_stored(&cache, *number)), "seed {seed}");
+        let others = (1..=8).filter(|number| !touched.contains(number));
+        assert_eq!(
+            others.filter(|number| is_stored(&cache, *number)).count() as u64,
+            8 - touched.range(1..=8).count() as u64
+        );
+    }
+}

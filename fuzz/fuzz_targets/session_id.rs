@@ -1,0 +1,21 @@
+//! Ids from the wire: parsed or refused, and recognised only when sealed.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rejoin_cache::{ContextTag, IdSeal, SessionId};
+
+fuzz_target!(|input: ([u8; 16], Vec<u8>)| {
+    let (key, bytes) = input;
+    let seal = IdSeal::new(key);
+    let _ = ContextTag::of(&bytes, &key);
+    let Ok(id) = SessionId::new(&bytes) else {
+        assert!(bytes.is_empty() || bytes.len() > SessionId::LONGEST);
+        return;
+    };
+    assert_eq!(id.as_bytes(), bytes);
+    let _ = format!("{id:?}");
+    let sealed = bytes.first_chunk::<{ IdSeal::RANDOM }>().map(|random| seal.seal(random));
+    assert_eq!(seal.recognises(&id), sealed == Some(id));
+    assert!(sealed.is_none_or(|sealed| seal.recognises(&sealed)));
+});
