@@ -3,6 +3,8 @@
 use std::fmt;
 use std::hash::Hasher;
 
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
 
 use crate::Error;
@@ -44,9 +46,15 @@ impl SessionId {
         Self { length: length.min(Self::LONGEST as u8), bytes }
     }
 
-    /// A hash that nobody without the key can aim at.
+    /// A hash under a key. It need not resist those who choose ids: servers choose them, at
+    /// random, and an id that a client makes up is looked up and never stored.
+    #[inline]
     pub(crate) fn hash_with(&self, key: &[u8; 16]) -> u64 {
-        SipHasher13::new_with_key(key).hash(self.as_bytes())
+        static SHARED: SharedSeed = SharedSeed::from_u64(0);
+        let [low, high]: [u64; 2] = bytemuck::pod_read_unaligned(key);
+        let mut hasher = FoldHasher::with_seed(low ^ high.rotate_left(32), &SHARED);
+        hasher.write(&self.bytes);
+        hasher.finish()
     }
 }
 

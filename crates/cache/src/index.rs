@@ -42,21 +42,25 @@ impl Bucket {
 }
 
 /// What a bucket holds besides the slot.
+#[inline]
 fn mark(hash: u64, distance: usize) -> u32 {
     let tag = (hash >> 32) as u32 & 0xf;
     ((distance.min(FAR) as u32) << 4 | tag) << SLOT_BITS
 }
 
 /// Where a probe starts: the low half of the hash, scaled. (The high bits chose the shard.)
+#[inline]
 fn home(buckets: &[Bucket], hash: u64) -> usize {
     ((u64::from(hash as u32) * buckets.len() as u64) >> 32) as usize
 }
 
+#[inline]
 fn after(buckets: &[Bucket], at: usize) -> usize {
     if at + 1 == buckets.len() { 0 } else { at + 1 }
 }
 
 /// The slot with this hash that `is_it` accepts.
+#[inline]
 pub(crate) fn find(
     buckets: &[Bucket],
     hash: u64,

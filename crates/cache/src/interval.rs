@@ -58,14 +58,21 @@ impl IntervalClass {
 
     /// The upper bound of the class. For [`Self::NEVER`] the longest interval there is.
     pub fn interval(self) -> Interval {
-        let class = u32::from(self.0);
-        match class {
-            0..=8 => Interval(class),
-            9..=224 => Interval((8 + class % 8) << (class / 8 - 1)),
-            _ => Interval(LONGEST_TICKS),
-        }
+        Interval(UPPER_BOUNDS_TICKS[usize::from(self.0)])
     }
 }
+
+/// The upper bound of every class.
+const UPPER_BOUNDS_TICKS: [u32; IntervalClass::COUNT] = {
+    let mut bounds = [LONGEST_TICKS; IntervalClass::COUNT];
+    let mut class = 0;
+    while class <= 224 {
+        bounds[class as usize] =
+            if class <= 8 { class } else { (8 + class % 8) << (class / 8 - 1) };
+        class += 1;
+    }
+    bounds
+};
 
 /// A gap between two visits in 16 bits, with eleven bits of precision; zero is "not known".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
@@ -99,12 +106,8 @@ impl Gap {
         if code == 0 {
             return None;
         }
-        let one = 1 << Self::PRECISION;
-        if code < 2 * one {
-            return Some(code);
-        }
-        let exponent = (code >> Self::PRECISION) - 1;
-        Some((one + (code & (one - 1))) << exponent)
+        let exponent = (code >> Self::PRECISION).saturating_sub(1);
+        Some((code - (exponent << Self::PRECISION)) << exponent)
     }
 }
 

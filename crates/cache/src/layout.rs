@@ -98,7 +98,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub struct Layout {
     /// Sessions of up to one block.
     pub(crate) slots: u32,
-    pub(crate) ghost_sets: u32,
+    /// Lines of each part, in order.
+    pub(crate) parts: [usize; 6],
     pub(crate) block_bytes: u32,
     pub(crate) longest_value_bytes: u32,
     pub(crate) policy: Policy,
@@ -132,7 +133,7 @@ impl Layout {
                 if bytes < needed_bytes {
                     return Err(Error::CapacityTooSmall { capacity_bytes: bytes, needed_bytes });
                 }
-                bytes / one.bytes_per_slot()
+                bytes / Self::bytes_per_slot(settings)
             }
         };
         let fitting = (sessions / Self::SESSIONS_PER_SHARD).clamp(1, 64);
@@ -159,10 +160,11 @@ impl Layout {
 
     fn with_slots(settings: &Settings, slots: u32) -> Self {
         let ghosts = u64::from(slots) * u64::from(settings.ghosts_percent) / 100;
+        let block_bytes = settings.block_bytes.next_multiple_of(8);
         Self {
             slots,
-            ghost_sets: ghosts.div_ceil(GhostSet::GHOSTS as u64) as u32,
-            block_bytes: settings.block_bytes.next_multiple_of(8),
+            parts: Self::divide(slots as usize, ghosts as usize, block_bytes as usize),
+            block_bytes,
             longest_value_bytes: settings.longest_value_bytes,
             policy: settings.policy,
             prediction: settings.prediction,
@@ -187,17 +189,17 @@ impl Layout {
     }
 
     /// Bytes that one more session takes, everything included.
-    fn bytes_per_slot(&self) -> u64 {
-        let thousand = Self { slots: 1_000, ghost_sets: self.ghost_sets * 1_000, ..self.clone() };
-        ((thousand.region_bytes() - self.region_bytes()) as u64).div_ceil(999)
+    fn bytes_per_slot(settings: &Settings) -> u64 {
+        let bytes = |slots| Self::with_slots(settings, slots).region_bytes() as u64;
+        (bytes(1_000) - bytes(1)).div_ceil(999)
     }
 
-    /// Lines that [`crate::Shard`] needs.
+    /// Lines that a shard needs.
     pub fn region_lines(&self) -> usize {
-        self.parts().iter().sum()
+        self.parts.iter().sum()
     }
 
-    /// Bytes that [`crate::Shard`] needs.
+    /// Bytes that a shard needs.
     pub fn region_bytes(&self) -> usize {
         self.region_lines() * Line::BYTES
     }
@@ -207,15 +209,14 @@ impl Layout {
         u64::from(self.slots)
     }
 
-    pub(crate) fn parts(&self) -> [usize; 6] {
-        let slots = self.slots as usize;
+    fn divide(slots: usize, ghosts: usize, block_bytes: usize) -> [usize; 6] {
         [
             Self::HEADER_LINES,
             Self::CLASS_LINES,
             lines::<Bucket>(Bucket::count(slots)),
-            lines::<GhostSet>(self.ghost_sets as usize),
+            ghosts.div_ceil(GhostSet::GHOSTS),
             lines::<Slot>(slots),
-            (slots * self.block_bytes as usize).div_ceil(Line::BYTES),
+            (slots * block_bytes).div_ceil(Line::BYTES),
         ]
     }
 }
@@ -252,7 +253,8 @@ mod tests {
             let layouts = Layout::for_cache(&Settings::new(Capacity::Bytes(bytes))).expect("fits");
             let taken: u64 = layouts.iter().map(|l| l.region_bytes() as u64).sum();
             let spare = bytes - taken;
-            let slack = layouts.len() as u64 * (layouts[0].bytes_per_slot() + 4 * 64);
+            let slack = layouts.len() as u64
+                * (Layout::bytes_per_slot(&Settings::new(Capacity::Bytes(0))) + 4 * 64);
             assert!(taken <= bytes && spare <= slack, "{bytes}: {spare} of {slack} unused");
         }
     }

@@ -44,6 +44,7 @@ pub(crate) struct Order<'a> {
 
 impl Order<'_> {
     /// Puts a slot, whose class and time of last sight are set, at the end of its list.
+    #[inline]
     pub(crate) fn join(&mut self, slot: u32) {
         let Slot { class, seen, .. } = self.slots[slot as usize];
         let returns = returns(seen, class);
@@ -63,6 +64,7 @@ impl Order<'_> {
     }
 
     /// Takes a slot out of its list.
+    #[inline]
     pub(crate) fn leave(&mut self, slot: u32) {
         let Slot { class, earlier, later, .. } = self.slots[slot as usize];
         let list = &mut self.lists[usize::from(class)];
@@ -135,6 +137,7 @@ impl Order<'_> {
 }
 
 /// When a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].
+#[inline]
 pub(crate) fn returns(seen: u32, class: u8) -> u32 {
     seen.saturating_add(IntervalClass(class).interval().ticks())
 }

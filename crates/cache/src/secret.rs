@@ -31,6 +31,9 @@ impl SecretBytes {
     /// Makes the contents `length` bytes long, for the caller to overwrite; what was beyond is
     /// wiped.
     pub fn resize(&mut self, length: usize) -> &mut [u8] {
+        if self.0.len() == length {
+            return &mut self.0;
+        }
         if let Some(beyond) = self.0.get_mut(length..) {
             wipe(beyond);
         }

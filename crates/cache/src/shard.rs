@@ -97,7 +97,7 @@ impl<'r> Shard<'r> {
     /// When the region is not of [`Layout::region_lines`].
     pub(crate) fn format(region: &mut [Line], layout: &Layout, now_ms: u64) {
         assert_eq!(region.len(), layout.region_lines(), "region of another layout");
-        let [header, lists, ..] = layout.parts();
+        let [header, lists, ..] = layout.parts;
         let (header, rest) = region.split_at_mut(header);
         *one(header) = Header::new(now_ms, now_ms);
         bytemuck::cast_slice_mut(&mut rest[..lists]).fill(ClassList::EMPTY);
@@ -107,13 +107,14 @@ impl<'r> Shard<'r> {
     ///
     /// # Panics
     /// When the region is shorter than [`Layout::region_lines`].
+    #[inline]
     pub(crate) fn view(
         region: &'r mut [Line],
         layout: &'r Layout,
         hash_key: &'r [u8; 16],
         population: &'r Population,
     ) -> Self {
-        let [header, lists, index, ghosts, slots, _] = layout.parts();
+        let [header, lists, index, ghosts, slots, _] = layout.parts;
         let (header, region) = region.split_at_mut(header);
         let (lists, region) = region.split_at_mut(lists);
         let (buckets, region) = region.split_at_mut(index);
@@ -134,6 +135,7 @@ impl<'r> Shard<'r> {
 
     /// A client presents `id` in `context`. A session found is copied to `value`, and its client
     /// expected again by what is known of it until [`Self::hint`] says more.
+    #[inline]
     pub(crate) fn get(
         &mut self,
         now_ms: u64,
@@ -284,6 +286,7 @@ impl<'r> Shard<'r> {
         self.header.counters
     }
 
+    #[inline]
     fn find(&self, key: &Key<'_>) -> Option<u32> {
         let length = key.id.as_bytes().len() as u8;
         index::find(self.buckets, key.hash, |slot| {
@@ -303,6 +306,7 @@ impl<'r> Shard<'r> {
     }
 
     /// Records the visit of a session's client and expects the next.
+    #[inline]
     fn arrived(&mut self, slot: u32, now: u32) -> History {
         let Slot { seen, class, mut history, .. } = self.slots[slot as usize];
         if class != IntervalClass::NEVER.0 && self.layout.policy == Policy::Predictive {
@@ -317,6 +321,7 @@ impl<'r> Shard<'r> {
         history
     }
 
+    #[inline]
     fn record(&self, history: &mut History, gap_ticks: u32) {
         if history.is_empty() {
             self.population.record(IntervalClass::holding(Interval::from_ticks(gap_ticks)));
@@ -333,6 +338,7 @@ impl<'r> Shard<'r> {
 
     /// The interval to expect: by the hint as far as it is believed, by the client's history, by
     /// what was expected of it before, by what is expected of any client.
+    #[inline]
     fn predict(
         &self,
         history: History,
@@ -358,6 +364,7 @@ impl<'r> Shard<'r> {
     }
 
     /// Moves a session to where a client heard of at `now` belongs.
+    #[inline]
     fn expect(&mut self, slot: u32, now: u32, class: IntervalClass) {
         let mut order = self.order();
         order.leave(slot);
@@ -490,8 +497,13 @@ impl<'r> Shard<'r> {
         slot
     }
 
+    #[inline]
     fn copy_value(&mut self, slot: u32, value: &mut SecretBytes) {
         let length = usize::from(self.slots[slot as usize].value_length);
+        if length <= self.layout.block_bytes as usize {
+            value.resize(length).copy_from_slice(&self.block(slot)[..length]);
+            return;
+        }
         let mut from = slot;
         for chunk in value.resize(length).chunks_mut(self.layout.block_bytes as usize) {
             chunk.copy_from_slice(&self.block(from)[..chunk.len()]);
@@ -499,24 +511,29 @@ impl<'r> Shard<'r> {
         }
     }
 
+    #[inline]
     fn block(&mut self, slot: u32) -> &mut [u8] {
         let bytes = self.layout.block_bytes as usize;
         &mut self.blocks[slot as usize * bytes..][..bytes]
     }
 
+    #[inline]
     fn order(&mut self) -> Order<'_> {
         Order { lists: self.lists, occupied: &mut self.header.occupied, slots: self.slots }
     }
 
+    #[inline]
     fn expired(&self, slot: u32, now_ms: u64) -> bool {
         self.slots[slot as usize].expiry_s <= self.second(now_ms)
     }
 
+    #[inline]
     fn second(&self, ms: u64) -> u32 {
         (ms.saturating_sub(self.header.born_ms) / 1_000).min(u64::from(u32::MAX)) as u32
     }
 
     /// Ticks since the epoch; a time before it counts as the epoch.
+    #[inline]
     fn tick(&mut self, now_ms: u64) -> u32 {
         let mut ticks = now_ms.saturating_sub(self.header.epoch_ms) / TICK_MS;
         if ticks >= OLDEST_TICKS {
@@ -537,6 +554,7 @@ impl<'r> Shard<'r> {
     }
 }
 
+#[inline]
 fn one<T: bytemuck::Pod>(lines: &mut [Line]) -> &mut T {
     bytemuck::from_bytes_mut(&mut bytemuck::cast_slice_mut::<Line, u8>(lines)[..size_of::<T>()])
 }

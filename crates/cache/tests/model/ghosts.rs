@@ -1,7 +1,6 @@
 //! What stays known of clients whose session was evicted or refused.
 
 use rejoin_cache::SessionId;
-use siphasher::sip::SipHasher13;
 
 use super::expectation::Past;
 
@@ -51,7 +50,7 @@ impl Ghosts {
     }
 
     fn set(&mut self, id: &SessionId) -> Option<(&mut GhostSet, u16)> {
-        let hash = SipHasher13::new_with_key(&self.hash_key).hash(id.as_bytes());
+        let hash = super::keyed_hash(&self.hash_key, id);
         let at = ((hash & 0xffff_ffff) * self.sets.len() as u64) >> 32;
         let told_by = ((hash >> 32) as u16).max(1);
         Some((self.sets.get_mut(at as usize)?, told_by))

@@ -11,3 +11,20 @@ pub(crate) mod operation;
 pub(crate) mod plan;
 pub(crate) mod random;
 pub(crate) mod twins;
+
+use std::hash::Hasher;
+
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+use rejoin_cache::SessionId;
+
+/// What decides on shards and ghosts: the one thing taken over from the engine as it is.
+pub(crate) fn keyed_hash(key: &[u8; 16], id: &SessionId) -> u64 {
+    static SHARED: SharedSeed = SharedSeed::from_u64(0);
+    let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| key[at + byte]));
+    let mut padded = [0; SessionId::LONGEST];
+    padded[..id.as_bytes().len()].copy_from_slice(id.as_bytes());
+    let mut hasher = FoldHasher::with_seed(half(0) ^ half(8).rotate_left(32), &SHARED);
+    hasher.write(&padded);
+    hasher.finish()
+}

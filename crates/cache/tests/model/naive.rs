@@ -8,7 +8,6 @@
 
 use rejoin_cache::{ContextTag, Counters, Layout, NewSession, Policy, Refusal, SessionId};
 use rejoin_cache::{Settings, TICK_MS};
-use siphasher::sip::SipHasher13;
 
 use super::expectation::{Beliefs, Class, Past, interval_ticks};
 use super::ghosts::Ghosts;
@@ -113,7 +112,7 @@ impl Naive {
     }
 
     fn shard(&mut self, id: &SessionId) -> (&mut Shard, &mut Beliefs) {
-        let hash = SipHasher13::new_with_key(&self.hash_key).hash(id.as_bytes());
+        let hash = super::keyed_hash(&self.hash_key, id);
         let at = (hash >> 48) as usize * self.shards.len() / (1 << 16);
         (&mut self.shards[at], &mut self.beliefs)
     }

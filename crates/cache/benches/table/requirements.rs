@@ -1,0 +1,131 @@
+//! What the cache must reach, as ratios within one run.
+
+use rejoin_cache::{Cache, Policy, SecretBytes};
+
+use crate::adapter;
+use crate::peers::{BTREE, CONTENDERS, LRU, PREDICTIVE, QUICK_CACHE, SKIP_LIST, ours};
+use crate::race::{Figures, Size, median, timed};
+use crate::workload::{Arrival, Newcomers, VALUE_BYTES, Value, Workload};
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// A requirement, and what was measured.
+#[derive(Debug)]
+pub(crate) struct Requirement {
+    pub(crate) what: &'static str,
+    pub(crate) sessions: u64,
+    pub(crate) bound: Bound,
+    pub(crate) measured: f64,
+}
+
+impl Requirement {
+    pub(crate) fn is_met(&self) -> bool {
+        match self.bound {
+            Bound::AtMost(most) => self.measured <= most,
+            Bound::AtLeast(least) => self.measured >= least,
+        }
+    }
+}
+
+const VALUE: Value = [7; VALUE_BYTES];
+
+/// Those that the table answers.
+pub(crate) fn of_table(sessions: u64, figures: &[Figures]) -> Vec<Requirement> {
+    let of = |name| {
+        let at = CONTENDERS.iter().position(|contender| contender.name == name);
+        &figures[at.expect("the row is in the table")]
+    };
+    let requirement = |what, bound, measured| Requirement { what, sessions, bound, measured };
+    let ours = of(PREDICTIVE);
+    vec![
+        requirement("predictive / our lru", Bound::AtMost(1.3), ours.times(of(LRU))),
+        requirement("predictive / quick_cache", Bound::AtMost(1.4), ours.times(of(QUICK_CACHE))),
+        requirement("BTreeMap index / predictive", Bound::AtLeast(3.0), of(BTREE).times(ours)),
+        requirement("skip list / predictive", Bound::AtLeast(4.0), of(SKIP_LIST).times(ours)),
+        requirement("overhead, bytes a session", Bound::AtMost(48.0), ours.overhead_bytes),
+    ]
+}
+
+/// Those with a workload of their own.
+pub(crate) fn of_their_own(size: &Size) -> Vec<Requirement> {
+    let Size { sessions, rounds, timed, .. } = *size;
+    let lifetime = |sessions| Requirement {
+        what: "insert with a lifetime / without",
+        sessions,
+        bound: Bound::AtMost(1.3),
+        measured: lifetime(sessions, rounds, timed as u64 / 4),
+    };
+    vec![
+        Requirement {
+            what: "two threads / one thread, 64 shards",
+            sessions,
+            bound: Bound::AtLeast(1.5),
+            measured: two_threads(sessions, rounds, timed),
+        },
+        lifetime(20_480),
+        lifetime(sessions),
+        Requirement {
+            what: "rustls' own take + put / ours",
+            sessions: 100_000,
+            bound: Bound::AtLeast(100.0),
+            measured: adapter::speedup(100_000, rounds),
+        },
+    ]
+}
+
+/// Operations per second of two threads, each with clients of its own, over those of one thread
+/// with both.
+fn two_threads(sessions: u64, rounds: usize, arrivals_each: usize) -> f64 {
+    let cache = ours::cache(sessions, Policy::Predictive, Some(64));
+    let mut halves = [1, 2].map(|seed| Workload::new(sessions / 2, seed));
+    halves.iter_mut().for_each(|half| serve(&cache, &half.fill()));
+    let pair = |_| {
+        let [a, b] = halves.each_mut().map(|half| half.next(arrivals_each));
+        let both: Vec<Arrival> = a.into_iter().zip(b).flat_map(|(a, b)| [a, b]).collect();
+        let (alone_ns, ()) = timed(|| serve(&cache, &both));
+        let [a, b] = halves.each_mut().map(|half| half.next(arrivals_each));
+        let (together_ns, ()) = timed(|| {
+            std::thread::scope(|threads| {
+                threads.spawn(|| serve(&cache, &a));
+                serve(&cache, &b);
+            });
+        });
+        alone_ns / together_ns
+    };
+    median((0..rounds).map(pair).collect())
+}
+
+fn serve(cache: &Cache, arrivals: &[Arrival]) {
+    let mut out = SecretBytes::default();
+    for arrival in arrivals {
+        if arrival.first || !ours::arrive(cache, arrival, &mut out) {
+            ours::store(cache, arrival, &VALUE, u64::MAX);
+        }
+    }
+}
+
+/// Time to store a session in a full cache when sessions have lifetimes, of which some are over,
+/// to when they have none.
+fn lifetime(sessions: u64, rounds: usize, arrivals: u64) -> f64 {
+    let caches = [(), ()].map(|()| ours::cache(sessions, Policy::Predictive, None));
+    let mut newcomers = Newcomers::new(sessions, 0);
+    let mut round = |arrivals| {
+        let arrivals = newcomers.next(arrivals);
+        let [with, without] = [true, false].map(|limited| {
+            let store = |(at, arrival): (usize, &Arrival)| {
+                let lifetime_ms = 20_000 * (1 + at as u64 % 16);
+                let expires_ms = if limited { arrival.at_ms + lifetime_ms } else { u64::MAX };
+                ours::store(&caches[usize::from(limited)], arrival, &VALUE, expires_ms);
+            };
+            timed(|| arrivals.iter().enumerate().for_each(store)).0
+        });
+        with / without
+    };
+    // Filled, and replaced once.
+    round(2 * sessions);
+    median((0..rounds).map(|_| round(arrivals)).collect())
+}

@@ -1,0 +1,139 @@
+//! Who comes, and when: one stream of arrivals that every peer is given.
+//!
+//! Four fifths of a full cache belong to clients that keep returning, every 15, 30 or 60 seconds
+//! with a second of jitter; the rest were left behind by clients that are gone. A client makes
+//! twenty visits, the first with a new session, so that one operation in twenty stores a session
+//! in a full cache. At that rate a session nobody returns for is two minutes old when the last of
+//! its cohort goes: both LRU and prediction can keep every session that is still wanted, and the
+//! peers' times are those of the same work.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+pub(crate) const ID_BYTES: usize = 32;
+/// A serialised session without a client certificate takes 129 to 163 bytes.
+pub(crate) const VALUE_BYTES: usize = 152;
+pub(crate) type Id = [u8; ID_BYTES];
+pub(crate) type Value = [u8; VALUE_BYTES];
+
+/// When the first session is stored, on the virtual clock.
+pub(crate) const START_MS: u64 = 1_000_000;
+/// How long a session nobody returns for stays, by the shares above.
+const STALE_MS: u64 = 128_000;
+const INTERVALS_MS: [u32; 3] = [15_000, 30_000, 60_000];
+const JITTER_MS: u32 = 1_000;
+/// After its first.
+const RETURNS: u32 = 19;
+
+/// A client arrives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) id: Id,
+    pub(crate) at_ms: u64,
+    /// In how long its client says it will be back.
+    pub(crate) interval_ms: u32,
+    /// It has no session yet.
+    pub(crate) first: bool,
+}
+
+struct Client {
+    id: Id,
+    interval_ms: u32,
+    returns_left: u32,
+}
+
+/// An endless stream of arrivals, the same for the same seed.
+pub(crate) struct Workload {
+    random: ChaCha8Rng,
+    clients: Vec<Client>,
+    due: BinaryHeap<Reverse<(u64, u32)>>,
+    fill: Vec<Arrival>,
+}
+
+impl Workload {
+    pub(crate) fn new(sessions: u64, seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut fill = Vec::with_capacity(sessions as usize);
+        let (mut clients, mut due) = (Vec::new(), Vec::new());
+        for at in 0..sessions {
+            let id = new_id(&mut random);
+            let interval_ms = INTERVALS_MS[random.random_range(0..INTERVALS_MS.len())];
+            let returning = at % 5 != 0;
+            let longest_ago = if returning { u64::from(interval_ms) } else { STALE_MS };
+            let at_ms = START_MS + STALE_MS - random.random_range(0..longest_ago);
+            fill.push(Arrival { id, at_ms, interval_ms, first: true });
+            if returning {
+                let next_ms = at_ms + jittered(interval_ms, &mut random);
+                due.push(Reverse((next_ms.max(START_MS + STALE_MS), clients.len() as u32)));
+                let returns_left = random.random_range(0..=RETURNS);
+                clients.push(Client { id, interval_ms, returns_left });
+            }
+        }
+        fill.sort_by_key(|arrival| arrival.at_ms);
+        Self { random, clients, due: due.into(), fill }
+    }
+
+    /// The arrivals that fill an empty cache: to be taken once, before any other.
+    pub(crate) fn fill(&mut self) -> Vec<Arrival> {
+        std::mem::take(&mut self.fill)
+    }
+
+    /// The next arrivals.
+    pub(crate) fn next(&mut self, count: usize) -> Vec<Arrival> {
+        (0..count).map(|_| self.arrive()).collect()
+    }
+
+    fn arrive(&mut self) -> Arrival {
+        let mut soonest = self.due.peek_mut().expect("clients return until they are replaced");
+        let Reverse((at_ms, who)) = *soonest;
+        let client = &mut self.clients[who as usize];
+        let first = client.returns_left == 0;
+        if first {
+            client.id = new_id(&mut self.random);
+            client.returns_left = RETURNS;
+        } else {
+            client.returns_left -= 1;
+        }
+        *soonest = Reverse((at_ms + jittered(client.interval_ms, &mut self.random), who));
+        Arrival { id: client.id, at_ms, interval_ms: client.interval_ms, first }
+    }
+}
+
+/// Arrivals of clients that never return, at a rate that replaces `sessions` in the time a stale
+/// session stays: the cache is full, and every one of them evicts.
+pub(crate) struct Newcomers {
+    random: ChaCha8Rng,
+    sessions: u64,
+    arrived: u64,
+}
+
+impl Newcomers {
+    pub(crate) fn new(sessions: u64, seed: u64) -> Self {
+        Self { random: ChaCha8Rng::seed_from_u64(seed), sessions, arrived: 0 }
+    }
+
+    /// The next arrivals.
+    pub(crate) fn next(&mut self, count: u64) -> Vec<Arrival> {
+        let arrivals = (self.arrived..self.arrived + count).map(|at| Arrival {
+            id: new_id(&mut self.random),
+            at_ms: START_MS + at * STALE_MS / self.sessions,
+            interval_ms: INTERVALS_MS[self.random.random_range(0..INTERVALS_MS.len())],
+            first: true,
+        });
+        self.arrived += count;
+        arrivals.collect()
+    }
+}
+
+pub(crate) fn new_id(random: &mut ChaCha8Rng) -> Id {
+    let mut id = [0; ID_BYTES];
+    random.fill_bytes(&mut id);
+    id
+}
+
+fn jittered(interval_ms: u32, random: &mut ChaCha8Rng) -> u64 {
+    u64::from(interval_ms - JITTER_MS + random.random_range(0..=2 * JITTER_MS))
+}
