@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU64;
 
-use crate::draws::Draws;
+use crate::draws::{Draws, whole_ms};
 use crate::event::Event;
-use crate::population::PopulationSettings;
+use crate::population::{PopulationSettings, Start};
+use crate::schedule::Scheduled;
 
 /// A device between two connections.
 #[derive(Debug, Clone)]
@@ -13,8 +14,7 @@ pub(crate) struct Device {
     /// `None`: its next connection begins a run.
     run_ends_ms: Option<NonZeroU64>,
     interval_ms: u32,
-    /// The device after it in the schedule's list.
-    pub(crate) after: u32,
+    after: u32,
 }
 
 const _: () = assert!(size_of::<Device>() == 24);
@@ -24,8 +24,8 @@ impl Device {
     pub(crate) fn found(settings: &PopulationSettings, draws: &mut Draws) -> Self {
         let interval_ms = settings.intervals.draw(draws);
         let mut device = Self { next_ms: 0, run_ends_ms: None, interval_ms, after: 0 };
-        let PopulationSettings { running_ms, waiting_ms, .. } = *settings;
-        if draws.below(running_ms + waiting_ms) < running_ms {
+        let PopulationSettings { running_ms, waiting_ms, start, .. } = *settings;
+        if start == Start::Steady && draws.below(running_ms + waiting_ms) < running_ms {
             let past = draws.exponential(running_ms as f64);
             let interval = f64::from(interval_ms);
             let next_ms = whole_ms(interval - past % interval);
@@ -37,18 +37,15 @@ impl Device {
         device
     }
 
-    pub(crate) fn event(&self, client: u32) -> Event {
-        Event {
-            time_ms: self.next_ms,
-            client: u64::from(client),
-            first_of_run: self.run_ends_ms.is_none(),
-            returns_in_ms: Some(self.interval_ms),
-        }
-    }
-
-    /// Goes on to the connection after this one.
-    pub(crate) fn connect(&mut self, settings: &PopulationSettings, draws: &mut Draws) {
+    /// Connects, and goes on to the connection after this one.
+    pub(crate) fn connect(
+        &mut self,
+        client: u32,
+        settings: &PopulationSettings,
+        draws: &mut Draws,
+    ) -> Event {
         let now_ms = self.next_ms;
+        let first_of_run = self.run_ends_ms.is_none();
         let run_ends_ms = match self.run_ends_ms {
             Some(run_ends_ms) => run_ends_ms.get(),
             None => {
@@ -58,6 +55,14 @@ impl Device {
         };
         let gap_ms = self.gap_ms(settings.jitter_ms, draws);
         self.plan(now_ms.saturating_add(gap_ms), run_ends_ms, settings, draws);
+        let returns_in_ms = settings.claims.of(self.knows_to_return_in_ms(settings));
+        Event { time_ms: now_ms, client: u64::from(client), first_of_run, returns_in_ms }
+    }
+
+    /// What it knows after it connected.
+    fn knows_to_return_in_ms(&self, settings: &PopulationSettings) -> u32 {
+        let leaves = self.run_ends_ms.is_none();
+        if settings.departures_known && leaves { Event::NOT_BACK_MS } else { self.interval_ms }
     }
 
     /// Connects at `next_ms` if the run lasts until then, else when the next run begins.
@@ -89,7 +94,12 @@ impl Device {
     }
 }
 
-/// To the nearest millisecond.
-fn whole_ms(ms: f64) -> u64 {
-    ms.round() as u64
+impl Scheduled for Device {
+    fn next_ms(&self) -> u64 {
+        self.next_ms
+    }
+
+    fn after(&mut self) -> &mut u32 {
+        &mut self.after
+    }
 }

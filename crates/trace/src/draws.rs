@@ -12,11 +12,14 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 pub(crate) struct Draws(ChaCha8Rng);
 
 impl Draws {
-    /// The key is the seed, little-endian, then zeros.
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The key is the seed, little-endian, then zeros; the nonce is the stream. Streams of one
+    /// seed have nothing to do with each other.
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
-        Self(ChaCha8Rng::from_seed(key))
+        let mut generator = ChaCha8Rng::from_seed(key);
+        generator.set_stream(stream);
+        Self(generator)
     }
 
     /// A whole number below `bound`, uniform to one part in 2⁶⁴.
@@ -36,10 +39,15 @@ impl Draws {
     }
 
     /// Uniform over the 2⁵³ multiples of 2⁻⁵³ above 0 and up to 1: its logarithm is finite.
-    fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         const STEPS: f64 = (1_u64 << 53) as f64;
         ((self.0.next_u64() >> 11) + 1) as f64 / STEPS
     }
+}
+
+/// To the nearest millisecond.
+pub(crate) fn whole_ms(ms: f64) -> u64 {
+    ms.round() as u64
 }
 
 #[cfg(test)]
@@ -55,7 +63,7 @@ mod tests {
 
     #[test]
     fn means_and_deviations() {
-        let mut draws = Draws::new(5);
+        let mut draws = Draws::new(5, 0);
         let (mean, deviation) = moments(|| draws.exponential(100.0));
         assert!((mean - 100.0).abs() < 1.5 && (deviation - 100.0).abs() < 2.0);
         let (mean, deviation) = moments(|| draws.normal());

@@ -86,6 +86,50 @@ pub enum Error {
         /// What the output said.
         cause: io::Error,
     },
+    /// Bytes whose format neither they nor the name tell.
+    #[error(
+        "{name:?} is in no format known here: \
+         give a trace that rejoin recorded, a .csv, or a file with oracleGeneral in its name"
+    )]
+    UnknownFormat {
+        /// The name it was given.
+        name: String,
+    },
+    /// A trace that is compressed.
+    #[error("compressed with {with}: decompress it first, with {with} -d")]
+    Compressed {
+        /// The program that compressed it.
+        with: &'static str,
+    },
+    /// A CSV file whose first line does not name the columns of a trace.
+    #[error(
+        "line 1: {what}: begin with time_ms,client \
+         or with time_ms,client,first_of_run,returns_in_ms"
+    )]
+    BadHeader {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A field of a CSV file that its column cannot hold.
+    #[error("line {}, column {column}: {text:?} is not {expected}", grouped(*line))]
+    BadField {
+        /// The line, counted from 1: the header is the first.
+        line: u64,
+        /// The column's name.
+        column: &'static str,
+        /// The field, shortened if it is long.
+        text: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A line of a CSV file that is no event.
+    #[error("line {}: {what}", grouped(*line))]
+    BadLine {
+        /// The line, counted from 1: the header is the first.
+        line: u64,
+        /// What is wrong with it, and what to do.
+        what: &'static str,
+    },
     /// A setting outside its range.
     #[error(
         "{name} is {}: it must be between {} and {}",
@@ -102,6 +146,18 @@ pub enum Error {
         least: u64,
         /// The largest allowed.
         most: u64,
+    },
+    /// A setting with a fraction outside its range, or not a number.
+    #[error("{name} is {value}: it must be between {least} and {most}")]
+    NumberOutOfRange {
+        /// The setting's name.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+        /// The smallest allowed.
+        least: f64,
+        /// The largest allowed.
+        most: f64,
     },
     /// Text that is not an interval mix.
     #[error(

@@ -21,7 +21,8 @@ pub const VERSION: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 24;
 pub(crate) const RECORD_BYTES: usize = 24;
 
-const MAGIC: [u8; 16] = *b"rejoin-trace\r\n\x1a\n";
+/// What a trace begins with.
+pub(crate) const MAGIC: [u8; 16] = *b"rejoin-trace\r\n\x1a\n";
 
 const FIRST_OF_RUN: u32 = 1;
 const ANNOUNCED: u32 = 2;
@@ -105,13 +106,13 @@ fn record(first: u64, second: u64, third: u32, kind: u32) -> [u8; RECORD_BYTES] 
     bytes
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut number = [0; 4];
     number.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(number)
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut number = [0; 8];
     number.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(number)

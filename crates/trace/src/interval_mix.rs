@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn weights_are_shares() {
         let mix: IntervalMix = "60:3,30:0,15:1".parse().expect("a mix");
-        let mut draws = Draws::new(1);
+        let mut draws = Draws::new(1, 0);
         let drawn: Vec<u32> = (0..40_000).map(|_| mix.draw(&mut draws)).collect();
         let of = |interval_ms| drawn.iter().filter(|drawn| **drawn == interval_ms).count();
         assert_eq!(of(30_000), 0);

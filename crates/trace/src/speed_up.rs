@@ -69,5 +69,8 @@ mod tests {
         assert_eq!(faster, Event { time_ms: 17, returns_in_ms: Some(10_000), ..event });
         let slower = event.speed_up(SpeedUp::new(1e-9).expect("above 0"));
         assert_eq!(slower.returns_in_ms, Some(u32::MAX), "as long as can be said");
+        let leaving = Event { returns_in_ms: Some(Event::NOT_BACK_MS), ..event };
+        let faster = leaving.speed_up(SpeedUp::new(6.0).expect("above 0"));
+        assert_eq!(faster.returns_in_ms, leaving.returns_in_ms, "not back is no time");
     }
 }

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use crate::error::Error;
 use crate::event::Event;
 use crate::format::{encode, encode_end, header, offset};
+use crate::input::Progress;
 
 /// Writes a trace to any output. It buffers by itself and keeps nothing of what it wrote.
 ///
@@ -14,8 +15,7 @@ use crate::format::{encode, encode_end, header, offset};
 pub struct Writer<W: Write> {
     output: BufWriter<W>,
     checksum: crc32fast::Hasher,
-    events: u64,
-    last_ms: u64,
+    progress: Progress,
 }
 
 impl<W: Write> Writer<W> {
@@ -24,8 +24,8 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// [`Error::Write`] if the output fails.
     pub fn new(output: W) -> Result<Self, Error> {
-        let output = BufWriter::new(output);
-        let mut writer = Self { output, checksum: crc32fast::Hasher::new(), events: 0, last_ms: 0 };
+        let (output, checksum) = (BufWriter::new(output), crc32fast::Hasher::new());
+        let mut writer = Self { output, checksum, progress: Progress::default() };
         writer.append(&header())?;
         Ok(writer)
     }
@@ -36,23 +36,13 @@ impl<W: Write> Writer<W> {
     /// [`Error::BackInTime`] if it is earlier: it is not written, and the trace may go on.
     /// [`Error::Write`] if the output fails.
     pub fn write(&mut self, event: Event) -> Result<(), Error> {
-        if event.time_ms < self.last_ms {
-            return Err(Error::BackInTime {
-                event: self.events + 1,
-                byte: offset(self.events),
-                time_ms: event.time_ms,
-                before_ms: self.last_ms,
-            });
-        }
-        self.append(&encode(event))?;
-        self.events += 1;
-        self.last_ms = event.time_ms;
-        Ok(())
+        self.progress.accept(&event, offset(self.progress.events))?;
+        self.append(&encode(event))
     }
 
     /// How many events it was given.
     pub fn events(&self) -> u64 {
-        self.events
+        self.progress.events
     }
 
     /// Makes the trace whole: writes the end mark, flushes, and gives the output back.
@@ -60,9 +50,9 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// [`Error::Write`] if the output fails.
     pub fn finish(mut self) -> Result<W, Error> {
-        let end = encode_end(self.events, self.checksum.clone());
+        let end = encode_end(self.events(), self.checksum.clone());
         self.append(&end)?;
-        let Self { output, events, .. } = self;
+        let Self { output, progress: Progress { events, .. }, .. } = self;
         let failed = |cause: io::Error| Error::Write { events, cause };
         let mut output = output.into_inner().map_err(|error| failed(error.into_error()))?;
         output.flush().map_err(failed)?;
@@ -70,7 +60,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let events = self.events;
+        let events = self.events();
         self.output.write_all(bytes).map_err(|cause| Error::Write { events, cause })?;
         self.checksum.update(bytes);
         Ok(())
