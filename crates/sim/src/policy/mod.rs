@@ -1,0 +1,104 @@
+//! The yardsticks: eviction policies that a session cache might have instead, and the optimum.
+//!
+//! Each decides which sessions stay in a cache that holds so many of them. They keep keys and
+//! order, no values. A key is whatever a session is looked up by: the client if its sessions keep
+//! their id, the id itself if every handshake makes a new one.
+//!
+//! What is not here: the policies Rejoin ships, which are run as they are, in their own cache.
+//!
+//! ```
+//! use rejoin_sim::policy::{Access, Policy, PolicyName, next_accesses};
+//!
+//! let keys = [1, 2, 1, 3, 2, 1];
+//! let policy: PolicyName = "clairvoyant".parse()?;
+//! let mut cache = policy.build(2.try_into().expect("not zero"), 0);
+//! let mut hits = 0;
+//! for (&key, next) in keys.iter().zip(next_accesses(keys.iter().copied())) {
+//!     let access = Access { key, now_ms: 0, next };
+//!     if cache.access(&access) {
+//!         hits += 1;
+//!     } else {
+//!         cache.store(&access);
+//!     }
+//! }
+//! assert_eq!(hits, 3);
+//! # Ok::<(), rejoin_sim::policy::UnknownPolicy>(())
+//! ```
+
+mod adaptive;
+mod clairvoyant;
+mod future;
+mod lfu;
+mod name;
+mod nodes;
+mod queue;
+mod random;
+mod s3_fifo;
+mod set_associative;
+mod sieve;
+
+pub use adaptive::AdaptiveReplacement;
+pub use clairvoyant::Clairvoyant;
+pub use future::next_accesses;
+pub use lfu::Lfu;
+pub use name::{PolicyName, UnknownPolicy};
+pub use queue::{Fifo, Lru, Mru, Queue};
+pub use random::RandomEviction;
+pub use s3_fifo::S3Fifo;
+pub use set_associative::SetAssociativeFifo;
+pub use sieve::Sieve;
+
+/// A session is wanted, or was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// What the session is looked up by.
+    pub key: u64,
+    /// When, on the trace's clock.
+    pub now_ms: u64,
+    /// Position in the trace of the next access to the same key; [`u64::MAX`]: there is none.
+    /// Only the clairvoyant looks.
+    pub next: u64,
+}
+
+/// Which sessions are in a cache.
+///
+/// A policy never holds more sessions than its capacity, and one that was not stored is never
+/// there. Every operation takes constant or logarithmic time, amortised.
+pub trait Policy {
+    /// Whether the session is there. If it is, this is a use of it.
+    fn access(&mut self, access: &Access) -> bool;
+
+    /// A session that was not there was made. It is stored, for which another may have to go, or
+    /// it is refused. Storing one that is there changes nothing.
+    fn store(&mut self, access: &Access);
+
+    /// The session is no more: used up, expired or forgotten. Its place becomes free; what the
+    /// policy remembers of sessions it evicted stays. Returns whether it was there.
+    fn remove(&mut self, key: u64) -> bool;
+
+    /// Sessions stored.
+    fn len(&self) -> usize;
+
+    /// Whether none is.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn access(&mut self, access: &Access) -> bool {
+        (**self).access(access)
+    }
+
+    fn store(&mut self, access: &Access) {
+        (**self).store(access);
+    }
+
+    fn remove(&mut self, key: u64) -> bool {
+        (**self).remove(key)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+}
