@@ -82,7 +82,7 @@ impl Population {
     /// First gaps after which the counts are halved, so that old ones fade.
     const FADE: u32 = 64 * Self::BATCH;
 
-    /// Expects `prior` until [`Self::BATCH`] first gaps were seen.
+    /// Expects `prior` until the first few dozen first gaps were seen.
     pub fn new(prior: Interval) -> Self {
         Self {
             counts: [const { AtomicU32::new(0) }; IntervalClass::COUNT],
