@@ -14,7 +14,7 @@ run: setup
 test: setup
 	$(CARGO) test --workspace --locked
 
-## Formatting, warnings, licences and known vulnerabilities.
+## Formatting, warnings, and (with cargo-deny) licences and sources.
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

@@ -45,6 +45,10 @@ pub(crate) async fn read_request(
 }
 
 fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, u64)>> {
+    // A head that comes in single bytes is not parsed at each.
+    if !bytes.ends_with(b"\n") && !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+        return Ok(None);
+    }
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut head = httparse::Request::new(&mut fields);
     let httparse::Status::Complete(head_bytes) = head.parse(bytes).map_err(invalid)? else {

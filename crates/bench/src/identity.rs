@@ -57,8 +57,9 @@ impl Identity {
         let chain =
             X509::stack_from_pem(&read(certificate)?).ok().filter(|chain| !chain.is_empty());
         let chain = chain.ok_or_else(|| not_pem(certificate, "certificate"))?;
-        let private = PKey::private_key_from_pem(&read(key)?);
-        let private = private.map_err(|_| not_pem(key, "private key"))?;
+        // Without a callback OpenSSL would ask on the terminal for the phrase of an encrypted key.
+        let private = PKey::private_key_from_pem_callback(&read(key)?, |_| Ok(0));
+        let private = private.map_err(|_| not_pem(key, "unencrypted private key"))?;
         if !chain[0].public_key()?.public_eq(&private) {
             let (key, certificate) = (key.to_owned(), certificate.to_owned());
             return Err(Error::Mismatch { key, certificate });

@@ -1,7 +1,7 @@
 //! The thread-safe cache: shards behind locks.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::counters::Counters;
 use crate::error::{Error, Refusal};
@@ -216,8 +216,10 @@ impl<M: Memory> Cache<M> {
 
     fn in_shard<T>(&self, shard: &Guarded<M>, operation: impl FnOnce(&mut Shard<'_>) -> T) -> T {
         let Guarded { layout, memory } = shard;
-        let poisoned = memory.is_poisoned();
-        let mut guard = memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut guard, poisoned) = match memory.lock() {
+            Ok(guard) => (guard, false),
+            Err(error) => (error.into_inner(), true),
+        };
         let mut shard = Shard::view(guard.lines(), layout, &self.hash_key, &self.population);
         if poisoned {
             // A thread panicked in the middle of an operation: nothing in here can be trusted.

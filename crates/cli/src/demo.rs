@@ -69,11 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (json, page) = (arguments.json, settings.directory.join("demo.html"));
     let cells = settings.versions.len() * settings.resumptions.len();
     // Devices share a thread; the server under test has the other core.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .context("cannot start threads")?;
+    let runtime = crate::runtime(1)?;
     let rows = runtime.block_on(async move {
         let began = |step: Step, progress| {
             let Step { done, of, tls, resumption } = step;

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use rejoin_bench::fleet::{self, Handshakes, Latency, Liars, REQUEST_BYTES, Report, Settings};
 use rejoin_bench::fleet::{Source, Trust};
 use rejoin_trace::{IntervalMix, Population, PopulationSettings, SpeedUp};
@@ -79,11 +78,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     terminal::raise_descriptor_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(usize::from(arguments.workers))
-        .enable_all()
-        .build()
-        .context("cannot start threads")?;
+    let runtime = crate::runtime(arguments.workers)?;
     runtime.block_on(async {
         let settings = settings(arguments).await?;
         let (progress, receiver) = watch::channel(fleet::Progress::default());

@@ -12,6 +12,7 @@ mod terminal;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 /// Rejoin saves TLS handshakes: a session cache that knows which clients come back, and when.
@@ -53,6 +54,15 @@ fn main() -> ExitCode {
             ExitCode::from(if misuse || error.is::<arguments::Misuse>() { 2 } else { 1 })
         }
     }
+}
+
+/// So many threads for what waits on sockets.
+fn runtime(workers: u16) -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(usize::from(workers))
+        .enable_all()
+        .build()
+        .context("cannot start threads")
 }
 
 /// Help goes out whole; a wrong argument becomes one line.

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use rejoin_bench::server::{RESPONSE_BYTES, Server, Settings, Summary};
 use rejoin_bench::{Identity, KeyType};
 use rejoin_cache::{Capacity, Settings as CacheSettings};
@@ -61,8 +60,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "p256")]
     key_type: KeyTypeName,
     /// Bytes of each response
-    #[arg(long, value_name = "N", default_value_t = RESPONSE_BYTES, hide_short_help = true)]
-    response_bytes: usize,
+    #[arg(long, value_name = "N", default_value_t = RESPONSE_BYTES as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    response_bytes: u32,
     /// Print one JSON object when listening and one at the end
     #[arg(long)]
     json: bool,
@@ -87,11 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     terminal::raise_descriptor_limit();
     let settings = settings(arguments)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(usize::from(arguments.workers))
-        .enable_all()
-        .build()
-        .context("cannot start threads")?;
+    let runtime = crate::runtime(arguments.workers)?;
     runtime.block_on(async {
         let server = Server::bind(&settings).await?;
         let (listening, metrics) = server.addresses()?;
@@ -125,7 +120,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         resumption: arguments.resumption.into(),
         cache,
         identity: identity(arguments)?,
-        response_bytes: arguments.response_bytes,
+        response_bytes: arguments.response_bytes as usize,
     })
 }
 

@@ -43,13 +43,15 @@ fn misuse_is_one_line_and_exit_code_2() {
     let folder = scratch("misuse");
     let trace = folder.join("cut.trace");
     std::fs::write(&trace, b"not a trace").expect("a file");
-    let wrong: [(&[&str], &str); 10] = [
+    let wrong: [(&[&str], &str); 12] = [
         (&["serve", "--frobnicate"], "--frobnicate"),
         (&["serve", "--capacity-sessions", "0"], "at least 1"),
         (&["serve", "--capacity-bytes", "100"], "give at least"),
         (&["serve", "--capacity-bytes", "lots"], "64KiB"),
         (&["serve", "--capacity-sessions", "999999999"], "smaller capacity"),
         (&["serve", "--stack", "rustls", "--resumption", "openssl"], "--stack openssl"),
+        (&["serve", "--resumption", "openssl", "--capacity-sessions", "0"], "--capacity-sessions"),
+        (&["serve", "--response-bytes", "18446744073709551615"], "--response-bytes"),
         (&["fleet", "localhost"], "HOST:PORT"),
         (&["fleet", "127.0.0.1:1", "--devices", "0"], "devices is 0"),
         (&["fleet", "127.0.0.1:1", "--intervals", "60:0"], "weight"),
@@ -199,4 +201,25 @@ fn an_interrupted_fleet_reports_what_it_saw() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["complete"], false);
     assert!(report["all"]["full"].as_u64() > Some(0), "{report}");
+}
+
+/// Told to stop, a fleet stops, though the server accepts connections and never answers.
+#[test]
+fn a_fleet_behind_its_time_can_be_interrupted() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let target = silent.local_addr().expect("an address").to_string();
+    let mut child = Command::new(REJOIN)
+        .args(["fleet", &target, "--insecure", "--devices", "20000", "--speedup", "200"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    thread::sleep(Duration::from_secs(4));
+    servers::interrupt(&child);
+    let ended = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(100));
+        child.try_wait().expect("our own child").is_some()
+    });
+    let _ = child.kill();
+    assert!(ended, "ten seconds after Ctrl-C it still runs");
 }

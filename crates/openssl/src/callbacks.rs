@@ -8,9 +8,9 @@ use libc::{c_int, c_uchar, c_uint};
 use openssl::error::ErrorStack;
 use openssl::ssl::SslContextBuilder;
 use openssl_sys::{SSL, SSL_SESSION};
-use rejoin_cache::{Hints, IdSeal, Issued, SecretBytes, SessionId};
+use rejoin_cache::{Hints, Issued, SecretBytes, SessionId};
 
-use crate::connection::{self, Connection, of_ssl, of_ssl_or_new};
+use crate::connection::{self, Connection, State, of_ssl, of_ssl_or_new};
 use crate::ffi;
 use crate::sessions::{Attachment, now_ms, raw};
 
@@ -28,6 +28,8 @@ pub(crate) fn install(
     unsafe { openssl_sys::SSL_CTX_sess_set_new_cb(context, Some(session_made)) };
     // SAFETY: as above.
     unsafe { openssl_sys::SSL_CTX_sess_set_get_cb(context, Some(session_wanted)) };
+    // SAFETY: as above; it calls the server's own, which the attachment has kept.
+    unsafe { ffi::SSL_CTX_set_info_callback(context, Some(info)) };
     // SAFETY: as above.
     let set = unsafe { ffi::SSL_CTX_set_generate_session_id(context, Some(id_wanted)) };
     if set == 1 { Ok(()) } else { Err(ErrorStack::get()) }
@@ -38,30 +40,29 @@ pub(crate) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
 }
 
-/// A session id is to be made, for `ServerHello` (TLS 1.2) or a ticket (TLS 1.3).
+/// A session id is to be made, for `ServerHello` (TLS 1.2) or a ticket (TLS 1.3). OpenSSL fails the
+/// handshake if there is none, so whatever goes wrong here leaves at least a random one.
 unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_uint) -> c_int {
-    guard(0, || {
+    // SAFETY: `length` is OpenSSL's own variable, and says how large its buffer is: 32 bytes.
+    let room = unsafe { *length } as usize;
+    // SAFETY: the buffer is OpenSSL's own, of that size, and nobody else's during the call.
+    let id = unsafe { std::slice::from_raw_parts_mut(id, room) };
+    if openssl::rand::rand_bytes(id).is_err() {
+        // As OpenSSL does itself without random numbers.
+        return 0;
+    }
+    guard((), || {
         // SAFETY: OpenSSL passes a valid SSL.
-        let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else {
-            return 0;
-        };
-        let mut random = [0; IdSeal::RANDOM];
-        if openssl::rand::rand_bytes(&mut random).is_err() {
-            return 0;
+        let connection = unsafe { of_ssl_or_new(ssl) };
+        if let (Some(connection), Some(random)) = (connection, id.first_chunk()) {
+            let made = connection.attachment.sessions.seal().seal(random);
+            let bytes = made.as_bytes();
+            if let Some(id) = id.get_mut(..bytes.len()) {
+                id.copy_from_slice(bytes);
+            }
         }
-        let made = connection.attachment.sessions.seal().seal(&random);
-        let bytes = made.as_bytes();
-        // SAFETY: OpenSSL's buffer holds `*length` bytes, 32 in every version.
-        let room = unsafe { *length } as usize;
-        if room < bytes.len() {
-            return 0;
-        }
-        // SAFETY: the buffer has room, and does not overlap ours.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), id, bytes.len()) };
-        // SAFETY: `length` is OpenSSL's own variable.
-        unsafe { *length = bytes.len() as c_uint };
-        1
-    })
+    });
+    1
 }
 
 /// A client presents a session id. The reference returned is OpenSSL's.
@@ -87,7 +88,7 @@ unsafe extern "C" fn session_wanted(
 }
 
 fn find(connection: &Connection, id: &SessionId) -> *mut SSL_SESSION {
-    let Attachment { sessions, context } = &connection.attachment;
+    let Attachment { sessions, context, .. } = &connection.attachment;
     if !sessions.seal().recognises(id) {
         sessions.cache().record_forged();
         return std::ptr::null_mut();
@@ -118,11 +119,11 @@ unsafe extern "C" fn session_made(ssl: *mut SSL, session: *mut SSL_SESSION) -> c
         // SAFETY: OpenSSL passes a valid session.
         let issued = connection.and_then(|c| Some((unsafe { serialised(session) }?, c)));
         if let Some(((id, value, lifetime_ms), connection)) = issued {
-            let Attachment { sessions, context } = &connection.attachment;
+            let Attachment { sessions, context, .. } = &connection.attachment;
             let mut state = connection.state();
             state.established = true;
             let visit = &mut state.visit;
-            let expires_ms = now_ms() + lifetime_ms;
+            let expires_ms = now_ms().saturating_add(lifetime_ms);
             let issued = Issued { id, value, expires_ms, context: *context };
             match sessions.hints() {
                 Hints::Never => visit.issue(sessions.cache(), now_ms(), &issued),
@@ -153,7 +154,7 @@ unsafe fn serialised(session: *mut SSL_SESSION) -> Option<(SessionId, SecretByte
     }
     // SAFETY: the caller vouches for `session`.
     let lifetime_s = unsafe { openssl_sys::SSL_SESSION_get_timeout(session) };
-    Some((id, value, u64::try_from(lifetime_s).ok()? * 1_000))
+    Some((id, value, u64::try_from(lifetime_s).ok()?.saturating_mul(1_000)))
 }
 
 /// Something happened on a connection: a fatal alert forgets its sessions.
@@ -162,6 +163,10 @@ unsafe fn serialised(session: *mut SSL_SESSION) -> Option<(SessionId, SecretByte
 /// session id could have it forgotten. A connection that ends without `close_notify` says nothing
 /// about its session.
 pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int) {
+    if what & ffi::SSL_CB_HANDSHAKE_START != 0 {
+        // SAFETY: OpenSSL passes a valid SSL.
+        guard((), || unsafe { handshake_starts(ssl.cast_mut()) });
+    }
     // SAFETY: OpenSSL passes a valid SSL.
     let Some(connection) = (unsafe { of_ssl(ssl) }) else {
         return;
@@ -186,5 +191,26 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
     if let Some(server_info) = server_info {
         // SAFETY: the server's own callback, with the arguments meant for it.
         unsafe { server_info(ssl, what, value) };
+    }
+}
+
+/// The connection's state is made before the client has said anything: the server may yet switch
+/// contexts by the name the client asks for, but keeps calling the callbacks of this one. An SSL
+/// that is used again after `SSL_clear` begins anew.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn handshake_starts(ssl: *mut SSL) {
+    // SAFETY: the caller vouches for `ssl`.
+    let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else {
+        return;
+    };
+    // SAFETY: without a buffer it only measures: zero before the first handshake is done, and not
+    // in a renegotiation.
+    let first = unsafe { openssl_sys::SSL_get_finished(ssl, std::ptr::null_mut(), 0) } == 0;
+    let mut state = connection.state();
+    if first && state.established {
+        state.visit.finish(connection.attachment.sessions.cache(), now_ms());
+        *state = State::default();
     }
 }

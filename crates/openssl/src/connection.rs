@@ -88,7 +88,7 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     // this call.
     let attachment = unsafe { attachment.cast::<Attachment>().as_ref() }?.clone();
     // SAFETY: `ssl` is valid.
-    let server_info = unsafe { server_info(ssl, context) };
+    let server_info = unsafe { server_info(ssl, context) }.or(attachment.server_info);
     let connection = Connection { attachment, state: Mutex::default(), server_info };
     let state = Box::into_raw(Box::new(connection));
     // SAFETY: the index is ours; on success OpenSSL hands `state` to `free_connection`.
@@ -109,15 +109,23 @@ unsafe fn server_info(ssl: *const SSL, context: *mut SSL_CTX) -> Option<ffi::Inf
     // SAFETY: the caller vouches for `ssl`.
     let own = unsafe { ffi::SSL_get_info_callback(ssl) };
     // SAFETY: the caller vouches for `context`.
-    own.or_else(|| unsafe { ffi::SSL_CTX_get_info_callback(context) })
+    let own = own.or_else(|| unsafe { ffi::SSL_CTX_get_info_callback(context) });
+    own.filter(|callback| !is_ours(*callback))
+}
+
+fn is_ours(callback: ffi::InfoCallback) -> bool {
+    std::ptr::fn_addr_eq(callback, crate::callbacks::info as ffi::InfoCallback)
 }
 
 /// Gives the context its attachment, in place of any earlier one.
 ///
 /// # Safety
 /// `context` is valid and not yet used by another thread.
-pub(crate) unsafe fn store_attachment(context: *mut SSL_CTX, attachment: Attachment) -> bool {
+pub(crate) unsafe fn store_attachment(context: *mut SSL_CTX, mut attachment: Attachment) -> bool {
     let index = context_index();
+    // SAFETY: the caller vouches for `context`.
+    let server_info = unsafe { ffi::SSL_CTX_get_info_callback(context) };
+    attachment.server_info = server_info.filter(|callback| !is_ours(*callback));
     // SAFETY: the caller vouches for `context`.
     let old = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, index) };
     let new = Box::into_raw(Box::new(attachment));
@@ -153,7 +161,7 @@ fn ssl_index() -> c_int {
             0,
             std::ptr::null_mut(),
             None,
-            None,
+            Some(dup_connection),
             Some(free_connection),
         )
     })
@@ -171,6 +179,20 @@ unsafe extern "C" fn free_attachment(
         // SAFETY: stored by `store_attachment`, freed once, by OpenSSL.
         drop(unsafe { Box::from_raw(attachment.cast::<Attachment>()) });
     }
+}
+
+/// A duplicated SSL begins without state: two must not own one.
+unsafe extern "C" fn dup_connection(
+    _to: *mut CRYPTO_EX_DATA,
+    _from: *const CRYPTO_EX_DATA,
+    data: *mut *mut c_void,
+    _index: c_int,
+    _long: c_long,
+    _pointer: *mut c_void,
+) -> c_int {
+    // SAFETY: OpenSSL passes the place of the copied pointer.
+    unsafe { *data = std::ptr::null_mut() };
+    1
 }
 
 unsafe extern "C" fn free_connection(

@@ -14,6 +14,8 @@ pub(crate) type Free = unsafe extern "C" fn(*mut c_void, *const c_char, c_int);
 pub(crate) const SSL_CTRL_SESS_NUMBER: c_int = 20;
 /// `SSL_CB_ALERT` of `ssl.h`.
 pub(crate) const SSL_CB_ALERT: c_int = 0x4000;
+/// `SSL_CB_HANDSHAKE_START` of `ssl.h`.
+pub(crate) const SSL_CB_HANDSHAKE_START: c_int = 0x10;
 /// `SSL_CB_HANDSHAKE_DONE` of `ssl.h`.
 pub(crate) const SSL_CB_HANDSHAKE_DONE: c_int = 0x20;
 /// `SSL3_AL_FATAL` of `ssl3.h`.
@@ -26,6 +28,7 @@ unsafe extern "C" {
     ) -> c_int;
     pub(crate) fn SSL_set_info_callback(ssl: *mut SSL, callback: Option<InfoCallback>);
     pub(crate) fn SSL_get_info_callback(ssl: *const SSL) -> Option<InfoCallback>;
+    pub(crate) fn SSL_CTX_set_info_callback(ctx: *mut SSL_CTX, callback: Option<InfoCallback>);
     pub(crate) fn SSL_CTX_get_info_callback(ctx: *mut SSL_CTX) -> Option<InfoCallback>;
     pub(crate) fn SSL_CTX_flush_sessions(ctx: *mut SSL_CTX, time: c_long);
     pub(crate) fn CRYPTO_set_mem_functions(malloc: Malloc, realloc: Realloc, free: Free) -> c_int;

@@ -27,9 +27,14 @@ impl ServerSessions {
     }
 
     /// Makes a server context keep its sessions here, under the session-id context `id_context`
-    /// (1 to 32 bytes): a session made in one context never resumes in another, so give each
-    /// virtual server, and each policy on client certificates, its own. TLS 1.3 tickets become
-    /// stateful.
+    /// (at most 32 bytes; nothing stands for `rejoin`): a session made in one context never resumes
+    /// in another. TLS 1.3 tickets become stateful.
+    ///
+    /// The context is the one a connection *begins* in. Sessions are looked up before the servername
+    /// callback runs, so virtual servers that are switched to there share the sessions of the
+    /// context they are switched from; where they differ in what they ask of clients (certificates),
+    /// give them listeners of their own. Early data is not supported: OpenSSL then resumes only what
+    /// is in its own cache.
     ///
     /// # Errors
     /// OpenSSL's, when it is out of memory or `id_context` is too long.
@@ -38,13 +43,15 @@ impl ServerSessions {
         context: &mut SslContextBuilder,
         id_context: &[u8],
     ) -> Result<(), ErrorStack> {
+        let id_context = if id_context.is_empty() { b"rejoin" } else { id_context };
         context.set_session_id_context(id_context)?;
         context
             .set_session_cache_mode(SslSessionCacheMode::SERVER | SslSessionCacheMode::NO_INTERNAL);
         context.set_options(SslOptions::NO_TICKET);
         // The hash only tells contexts apart within this process's cache: no secret is needed.
         let tag = ContextTag::of(id_context, &[0; 16]);
-        callbacks::install(context, Attachment { sessions: Arc::clone(self), context: tag })
+        let sessions = Arc::clone(self);
+        callbacks::install(context, Attachment { sessions, context: tag, server_info: None })
     }
 
     /// The cache.
@@ -76,6 +83,8 @@ impl ServerSessions {
 pub(crate) struct Attachment {
     pub(crate) sessions: Arc<ServerSessions>,
     pub(crate) context: ContextTag,
+    /// The server's own callback, set on the context before ours.
+    pub(crate) server_info: Option<crate::ffi::InfoCallback>,
 }
 
 /// The clock of caches used from here: milliseconds since the machine started, sleep included.

@@ -12,8 +12,8 @@ use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
 use openssl::pkey::PKey;
 use openssl::ssl::{
-    ShutdownState, Ssl, SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode,
-    SslVersion,
+    ShutdownState, SniError, Ssl, SslContext, SslContextBuilder, SslMethod, SslStream,
+    SslVerifyMode, SslVersion,
 };
 use openssl::x509::X509Builder;
 use rejoin_cache::{Cache, Capacity, Counters, Hints, Interval, IntervalClass, Settings};
@@ -73,6 +73,8 @@ impl Pair {
                     // Not a record that the server can decrypt.
                     let garbage = [&[0x17, 3, 3, 0, 64][..], &[0x55; 64]].concat();
                     stream.get_mut().write_all(&garbage).expect("garbage");
+                    // Until the server has sent its alert: one that cannot be sent is not told of.
+                    let _ = stream.get_mut().read(&mut [0; 64]);
                     stream.set_shutdown(ShutdownState::SENT);
                 }
             }
@@ -205,6 +207,33 @@ fn a_session_stays_in_its_context() {
         two.client = one.client;
         assert!(!two.connect(Some(&session), End::Clean).0, "{version:?}");
         assert_eq!(two.counters().foreign_context, 1, "{version:?}");
+    }
+}
+
+/// The servername callback switches to a context that knows nothing of us, or to one that does.
+#[test]
+fn a_server_that_switches_contexts_by_name_resumes() {
+    for (version, attached) in VERSIONS.into_iter().flat_map(|v| [(v, false), (v, true)]) {
+        let sessions = ServerSessions::new(cache(100), [4; 16], Hints::Never);
+        let mut other = builder(SslMethod::tls_server(), version);
+        certify(&mut other);
+        if attached {
+            sessions.attach(&mut other, b"other").expect("attached");
+        }
+        let other = other.build();
+        let mut server = builder(SslMethod::tls_server(), version);
+        certify(&mut server);
+        sessions.attach(&mut server, b"one").expect("attached");
+        server.set_servername_callback(move |ssl, _| {
+            ssl.set_ssl_context(&other).map_err(|_| SniError::ALERT_FATAL)
+        });
+        let mut pair = Pair::with(version, &sessions, b"one");
+        pair.server = server.build();
+        let (_, session) = pair.connect(None, End::Clean);
+        let (resumed, session) = pair.connect(Some(&session), End::Clean);
+        assert!(resumed, "{version:?} {attached}");
+        assert!(pair.connect(Some(&session), End::Clean).0, "{version:?} {attached}");
+        assert_eq!(pair.counters().foreign_context, 0, "{version:?} {attached}");
     }
 }
 

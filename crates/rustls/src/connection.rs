@@ -1,9 +1,9 @@
 //! Which connection a call of the store belongs to.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rejoin_cache::Visit;
+use rejoin_cache::{Cache, Visit};
 
 use crate::server_sessions::{ServerSessions, now_ms};
 
@@ -11,10 +11,27 @@ thread_local! {
     static CURRENT: RefCell<Option<Connection>> = const { RefCell::new(None) };
 }
 
-/// One connection's dealings with the store. Clones are the same connection.
+/// One connection's dealings with the store. Clones are the same connection. A session that still
+/// waits for a hint when the last clone is dropped is stored without.
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
-    visit: Arc<Mutex<Visit>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    visit: Mutex<Visit>,
+    /// Where sessions go that wait.
+    cache: OnceLock<Arc<Cache>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let visit = self.visit.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cache) = self.cache.get() {
+            visit.finish(cache, now_ms());
+        }
+    }
 }
 
 impl Connection {
@@ -41,8 +58,13 @@ impl Connection {
         self.with(|visit| visit.forget(sessions.cache()));
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Visit) -> T) -> T {
-        work(&mut self.visit.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Names the cache in which waiting sessions are stored at the end.
+    pub(crate) fn waits_for(&self, cache: &Arc<Cache>) {
+        self.shared.cache.get_or_init(|| Arc::clone(cache));
+    }
+
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Visit) -> T) -> T {
+        work(&mut self.shared.visit.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -55,10 +77,7 @@ impl Drop for Outer {
     }
 }
 
-/// The visit of the connection in scope; `None` outside of any.
-pub(crate) fn current<T>(work: impl FnOnce(Option<&mut Visit>) -> T) -> T {
-    match CURRENT.with_borrow(Clone::clone) {
-        Some(connection) => connection.with(|visit| work(Some(visit))),
-        None => work(None),
-    }
+/// The connection in scope; `None` outside of any.
+pub(crate) fn current() -> Option<Connection> {
+    CURRENT.with_borrow(Clone::clone)
 }

@@ -35,10 +35,8 @@ impl ServerSessions {
     ) -> Option<Vec<u8>> {
         let id = SessionId::new(key).ok()?;
         let mut value = SecretBytes::default();
-        let found = connection::current(|visit| match visit {
-            Some(visit) => found(visit, &id, &mut value),
-            None => found(&mut Visit::default(), &id, &mut value),
-        });
+        let connection = connection::current().unwrap_or_default();
+        let found = connection.with(|visit| found(visit, &id, &mut value));
         // rustls asks for a Vec, and owns the secret from here on.
         found.then(|| value.to_vec())
     }
@@ -56,13 +54,15 @@ impl StoresServerSessions for ServerSessions {
         let now_ms = now_ms();
         let expires_ms = now_ms.saturating_add(self.lifetime_ms);
         let issued = Issued { id, value, expires_ms, context: CONTEXT };
-        connection::current(|visit| match visit {
-            Some(visit) if self.hints == Hints::Expected => {
-                visit.issue_later(&self.cache, now_ms, issued);
+        match connection::current() {
+            Some(connection) if self.hints == Hints::Expected => {
+                connection.waits_for(&self.cache);
+                connection.with(|visit| visit.issue_later(&self.cache, now_ms, issued));
             }
-            Some(visit) => visit.issue(&self.cache, now_ms, &issued),
-            None => Visit::default().issue(&self.cache, now_ms, &issued),
-        });
+            connection => connection
+                .unwrap_or_default()
+                .with(|visit| visit.issue(&self.cache, now_ms, &issued)),
+        }
         true
     }
 

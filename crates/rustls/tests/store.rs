@@ -136,6 +136,18 @@ fn in_a_scope_a_session_waits_for_its_hint() {
 }
 
 #[test]
+fn a_session_whose_hint_never_comes_is_stored_at_the_end() {
+    for version in VERSIONS {
+        let pair = Pair::new(version, Hints::Expected);
+        let connection = Connection::default();
+        pair.connect(Some(&connection));
+        assert_eq!(pair.counters().sessions, 0, "{version:?}");
+        drop(connection);
+        assert!(pair.counters().sessions > 0, "{version:?}");
+    }
+}
+
+#[test]
 fn a_forgotten_connection_is_not_resumed() {
     for version in VERSIONS {
         let pair = Pair::new(version, Hints::Never);

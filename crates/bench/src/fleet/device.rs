@@ -97,8 +97,14 @@ impl Device {
         tcp.set_nodelay(true)?;
         let session = kept.take();
         let mut ssl = target.client.connection(session.as_ref())?;
-        ssl.set_hostname(&target.name)?;
-        ssl.param_mut().set_host(&target.name)?;
+        match target.name.parse() {
+            // RFC 6066, section 3: an address is no server name.
+            Ok(address) => ssl.param_mut().set_ip(address)?,
+            Err(_) => {
+                ssl.set_hostname(&target.name)?;
+                ssl.param_mut().set_host(&target.name)?;
+            }
+        }
         let mut stream = SslStream::new(ssl, tcp)?;
         let start = Instant::now();
         Pin::new(&mut stream).connect().await.map_err(io::Error::other)?;

@@ -131,7 +131,7 @@ pub async fn run(
         if event.time_ms >= settings.end_ms {
             break;
         }
-        let due = start + due(event.time_ms, settings.speed_up);
+        let Some(due) = start.checked_add(due(event.time_ms, settings.speed_up)) else { break };
         if due > Instant::now() {
             tokio::select! {
                 () = sleep_until(due) => {}
@@ -146,7 +146,12 @@ pub async fn run(
         if let Some(recorder) = &mut recorder {
             recorder.write(event)?;
         }
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
+        let place = tokio::select! {
+            biased;
+            () = &mut stop => { complete = false; break; }
+            place = Arc::clone(&places).acquire_owned() => place,
+        };
+        let Ok(place) = place else { break };
         let device = Arc::clone(devices.entry(event.client).or_default());
         let (target, tally) = (Arc::clone(&target), Arc::clone(&tally));
         tokio::spawn(async move {
@@ -155,8 +160,9 @@ pub async fn run(
         });
     }
     tally.stop_measuring();
-    // Every permit back: every connection ended, by its own limit at the latest.
-    let _ = places.acquire_many(MOST_CONNECTIONS as u32).await;
+    // Every permit back: every connection ended. Who was told to stop does not wait for long.
+    let patience = if complete { PATIENCE } else { Duration::from_secs(1) };
+    let _ = timeout(patience, places.acquire_many(MOST_CONNECTIONS as u32)).await;
     recorder.map(Recorder::finish).transpose()?;
     Ok(tally.report(complete, devices.len() as u64))
 }
@@ -174,7 +180,9 @@ async fn visit(device: &Device, target: &Target, event: Event, measured: bool, t
 }
 
 fn due(time_ms: u64, speed_up: SpeedUp) -> Duration {
-    Duration::from_secs_f64(time_ms as f64 / 1_000.0 / speed_up.factor())
+    let seconds = time_ms as f64 / 1_000.0 / speed_up.factor();
+    // Beyond what a duration holds it is never due.
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 fn arrivals(

@@ -74,9 +74,14 @@ impl Acceptor {
                         "OpenSSL's own cache is bounded in sessions: give --capacity-sessions",
                     ));
                 };
+                // To OpenSSL zero is no bound at all.
+                let size = i32::try_from(capacity).ok().filter(|size| *size > 0);
+                let size = size.ok_or(Error::Settings(
+                    "OpenSSL's own cache holds 1 to 2147483647 sessions: give --capacity-sessions",
+                ))?;
                 context.set_session_id_context(ID_CONTEXT)?;
                 context.set_session_cache_mode(SslSessionCacheMode::SERVER);
-                context.set_session_cache_size(i32::try_from(capacity).unwrap_or(i32::MAX));
+                context.set_session_cache_size(size);
                 context.set_options(SslOptions::NO_TICKET);
             }
             Resumption::Tickets => {
