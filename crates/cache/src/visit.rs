@@ -112,6 +112,20 @@ impl Visit {
         self.waiting.push(issued);
     }
 
+    /// The handshake made sessions, the newest last, and all is known that will be: store them now.
+    pub fn issue_all<M: Memory>(
+        &mut self,
+        cache: &Cache<M>,
+        now_ms: u64,
+        issued: &[Issued],
+        hint_ms: Option<u64>,
+    ) {
+        if let Some((newest, siblings)) = issued.split_last() {
+            self.store(cache, now_ms, newest, hint_ms, false);
+            siblings.iter().for_each(|sibling| self.store(cache, now_ms, sibling, None, true));
+        }
+    }
+
     /// The application says that the client comes back in `interval_ms`.
     pub fn hint<M: Memory>(&mut self, cache: &Cache<M>, now_ms: u64, interval_ms: u64) {
         if !self.waiting.is_empty() {
@@ -136,12 +150,8 @@ impl Visit {
     }
 
     fn store_waiting<M: Memory>(&mut self, cache: &Cache<M>, now_ms: u64, hint_ms: Option<u64>) {
-        if let Some(newest) = self.waiting.pop() {
-            self.store(cache, now_ms, &newest, hint_ms, false);
-        }
-        for sibling in std::mem::take(&mut self.waiting) {
-            self.store(cache, now_ms, &sibling, None, true);
-        }
+        let waiting = std::mem::take(&mut self.waiting);
+        self.issue_all(cache, now_ms, &waiting, hint_ms);
     }
 
     fn store<M: Memory>(
