@@ -116,7 +116,7 @@ fn hints_are_worth_fifty_points() {
 #[test]
 fn without_hints_much_is_learned() {
     let (learned, lru) = (mean(&LEARNED).honest, mean(&LRU).honest);
-    assert!(learned > lru + 40.0, "learned {learned:.1}, lru {lru:.1}");
+    assert!(learned > lru + 45.0, "learned {learned:.1}, lru {lru:.1}");
 }
 
 #[test]
@@ -132,6 +132,6 @@ fn liars_hurt_only_themselves() {
         let among_liars = mean(&Trial { prediction, liars_percent: 10, ..HINTED });
         let honest = mean(&Trial { prediction, ..HINTED }).honest;
         assert!(among_liars.honest > honest - 2.0, "{among_liars:?}, {honest:.1} without liars");
-        assert!(among_liars.liars < among_liars.honest - 30.0, "{among_liars:?}");
+        assert!(among_liars.liars < among_liars.honest - 20.0, "{among_liars:?}");
     }
 }

@@ -1,14 +1,15 @@
-//! The thread-safe cache: shards behind locks.
+//! The cache: shards, each used by one at a time.
 
+use std::cell::RefCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::counters::Counters;
 use crate::error::{Error, Refusal};
-use crate::history::Population;
 use crate::id::{ContextTag, Key, SessionId};
 use crate::interval::Interval;
 use crate::layout::{Layout, Line};
+use crate::return_time::ReturnTimes;
 use crate::secret::SecretBytes;
 use crate::settings::Settings;
 use crate::shard::{Arrival, Inserted, NewSession, Shard};
@@ -19,6 +20,37 @@ use crate::shard::{Arrival, Inserted, NewSession, Shard};
 pub trait Memory: Send {
     /// The region.
     fn lines(&mut self) -> &mut [Line];
+}
+
+/// A shard's memory, and what makes its users take turns.
+pub trait Region {
+    /// Uses the memory, alone. `torn` says that somebody was interrupted while using it: nothing
+    /// in it can be trusted.
+    fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> T;
+}
+
+/// For any number of threads.
+impl<M: Memory> Region for Mutex<M> {
+    #[inline]
+    fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> T {
+        let (mut memory, torn) = match self.lock() {
+            Ok(memory) => (memory, false),
+            Err(error) => {
+                // A thread panicked in the middle of an operation.
+                self.clear_poison();
+                (error.into_inner(), true)
+            }
+        };
+        operation(memory.lines(), torn)
+    }
+}
+
+/// For one thread, which needs no lock: a simulator's.
+impl<M: Memory> Region for RefCell<M> {
+    #[inline]
+    fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> T {
+        operation(self.borrow_mut().lines(), false)
+    }
 }
 
 impl Memory for Vec<Line> {
@@ -61,20 +93,20 @@ impl std::fmt::Debug for HeapMemory {
     }
 }
 
-/// A session cache for any number of threads. Every operation runs under the lock of the one
-/// shard that the session id belongs to, held for well under a microsecond.
-pub struct Cache<M: Memory = HeapMemory> {
-    shards: Box<[Guarded<M>]>,
+/// A session cache: by default on the heap, for any number of threads. Every operation runs alone
+/// in the one shard that the session id belongs to, for well under a microsecond.
+pub struct Cache<R: Region = Mutex<HeapMemory>> {
+    shards: Box<[Placed<R>]>,
     hash_key: [u8; 16],
-    population: Population,
+    return_times: ReturnTimes,
     forged: AtomicU64,
 }
 
 /// On cache lines of its own, so that neighbours' locks do not share one.
 #[repr(align(128))]
-struct Guarded<M> {
+struct Placed<R> {
     layout: Layout,
-    memory: Mutex<M>,
+    region: R,
 }
 
 impl Cache {
@@ -84,14 +116,22 @@ impl Cache {
     /// # Errors
     /// Settings that make no cache, or more memory than there is.
     pub fn new(settings: &Settings, hash_key: [u8; 16], now_ms: u64) -> Result<Self, Error> {
-        let layouts = Layout::for_cache(settings)?.into_iter();
-        let regions = layouts.map(|layout| Ok((HeapMemory::new(layout.region_lines())?, layout)));
-        Ok(Self::assemble(settings, hash_key, now_ms, regions.collect::<Result<_, _>>()?))
+        Self::on_heap(settings, hash_key, now_ms, Mutex::new)
     }
 }
 
-impl<M: Memory> Cache<M> {
-    /// A cache on memory that the caller brings, all zeros, one region per layout.
+impl Cache<RefCell<HeapMemory>> {
+    /// As [`Cache::new`], for one thread alone, which saves it the locks.
+    ///
+    /// # Errors
+    /// As [`Cache::new`].
+    pub fn unshared(settings: &Settings, hash_key: [u8; 16], now_ms: u64) -> Result<Self, Error> {
+        Self::on_heap(settings, hash_key, now_ms, RefCell::new)
+    }
+}
+
+impl<R: Region> Cache<R> {
+    /// A cache on regions that the caller brings, all zeros, one per layout.
     ///
     /// # Errors
     /// Settings that make no cache.
@@ -99,29 +139,39 @@ impl<M: Memory> Cache<M> {
         settings: &Settings,
         hash_key: [u8; 16],
         now_ms: u64,
-        mut memory: impl FnMut(&Layout) -> M,
+        mut region: impl FnMut(&Layout) -> R,
     ) -> Result<Self, Error> {
         let layouts = Layout::for_cache(settings)?.into_iter();
-        let regions = layouts.map(|layout| (memory(&layout), layout));
-        Ok(Self::assemble(settings, hash_key, now_ms, regions.collect()))
+        let placed = layouts.map(|layout| Placed { region: region(&layout), layout });
+        Ok(Self::assemble(settings, hash_key, now_ms, placed.collect()))
+    }
+
+    fn on_heap(
+        settings: &Settings,
+        hash_key: [u8; 16],
+        now_ms: u64,
+        region: impl Fn(HeapMemory) -> R,
+    ) -> Result<Self, Error> {
+        let layouts = Layout::for_cache(settings)?.into_iter();
+        let placed = layouts.map(|layout| {
+            Ok(Placed { region: region(HeapMemory::new(layout.region_lines())?), layout })
+        });
+        Ok(Self::assemble(settings, hash_key, now_ms, placed.collect::<Result<_, _>>()?))
     }
 
     fn assemble(
         settings: &Settings,
         hash_key: [u8; 16],
         now_ms: u64,
-        regions: Vec<(M, Layout)>,
+        shards: Box<[Placed<R>]>,
     ) -> Self {
-        let shards = regions.into_iter().map(|(mut memory, layout)| {
-            Shard::format(memory.lines(), &layout, now_ms);
-            Guarded { layout, memory: Mutex::new(memory) }
-        });
-        Self {
-            shards: shards.collect(),
-            hash_key,
-            population: Population::new(Interval::from_ms(settings.prior_ms)),
-            forged: AtomicU64::new(0),
+        for Placed { layout, region } in &shards {
+            region.with(|lines, _| Shard::format(lines, layout, now_ms));
         }
+        let sessions = shards.iter().map(|shard| shard.layout.sessions()).sum();
+        let prior = Interval::from_ms(settings.prior_ms);
+        let return_times = ReturnTimes::new(sessions, prior);
+        Self { shards, hash_key, return_times, forged: AtomicU64::new(0) }
     }
 
     /// A client presents `id` in `context`. A session found is copied to `value`, and its client
@@ -211,32 +261,32 @@ impl<M: Memory> Cache<M> {
     fn with<T>(&self, id: &SessionId, operation: impl FnOnce(&mut Shard<'_>, &Key<'_>) -> T) -> T {
         let hash = id.hash_with(&self.hash_key);
         let at = ((hash >> 48) * self.shards.len() as u64) >> 16;
-        self.in_shard(&self.shards[at as usize], |shard| operation(shard, &Key { id, hash }))
+        let shard = &self.shards[at as usize];
+        let done = self.in_shard(shard, |shard| operation(shard, &Key { id, hash }));
+        self.return_times.learn();
+        done
     }
 
-    fn in_shard<T>(&self, shard: &Guarded<M>, operation: impl FnOnce(&mut Shard<'_>) -> T) -> T {
-        let Guarded { layout, memory } = shard;
-        let (mut guard, poisoned) = match memory.lock() {
-            Ok(guard) => (guard, false),
-            Err(error) => (error.into_inner(), true),
-        };
-        let mut shard = Shard::view(guard.lines(), layout, &self.hash_key, &self.population);
-        if poisoned {
-            // A thread panicked in the middle of an operation: nothing in here can be trusted.
-            shard.clear();
-            memory.clear_poison();
-        }
-        operation(&mut shard)
+    #[inline]
+    fn in_shard<T>(&self, placed: &Placed<R>, operation: impl FnOnce(&mut Shard<'_>) -> T) -> T {
+        let Placed { layout, region } = placed;
+        region.with(|lines, torn| {
+            let mut shard = Shard::view(lines, layout, &self.hash_key, &self.return_times);
+            if torn {
+                shard.clear();
+            }
+            operation(&mut shard)
+        })
     }
 }
 
-impl<M: Memory> Drop for Cache<M> {
+impl<R: Region> Drop for Cache<R> {
     fn drop(&mut self) {
         self.shards.iter().for_each(|shard| self.in_shard(shard, |shard| shard.wipe()));
     }
 }
 
-impl<M: Memory> std::fmt::Debug for Cache<M> {
+impl<R: Region> std::fmt::Debug for Cache<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let bytes = self.capacity_bytes();
         f.debug_struct("Cache").field("capacity_bytes", &bytes).finish_non_exhaustive()

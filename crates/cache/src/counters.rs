@@ -20,13 +20,13 @@ pub struct Counters {
     pub foreign_context: u64,
     /// Misses on a session that had been evicted, or refused, not long before.
     pub wanted_after_eviction: u64,
-    /// Evicted because its client was overdue.
+    /// Evicted, its client being overdue, or not known at all.
     pub evicted_overdue: u64,
-    /// Evicted because it would have returned last.
+    /// Evicted, its client being expected later than others, or less surely.
     pub evicted_latest: u64,
     /// Evicted by the policy `lru`.
     pub evicted_oldest: u64,
-    /// Not stored: all others return sooner.
+    /// Not stored: all others are expected sooner, or more surely.
     pub refused_returns_later: u64,
     /// Not stored: too large.
     pub refused_too_large: u64,

@@ -1,12 +1,13 @@
-//! Histories of clients whose session was evicted or refused: a client that comes back soon after
-//! is counted as wanted, and is known when its next session is stored.
+//! Clients whose session was evicted or refused: one that comes back soon after is counted as
+//! wanted, and is known when its next session is stored.
 //!
-//! A ghost takes eight bytes: 16 bits of the id's hash, 24 of the time the client was seen, and
-//! its two gaps in 12 bits each. Eight share a cache line, chosen by hash, and the oldest of them
-//! makes way. Mistaking one client for another (once in ten thousand misses), or one seen more
-//! than three days ago for a recent one, costs a wrong expectation, nothing else.
+//! A ghost takes eight bytes: 16 bits of the id's hash, 24 of the time the client was seen, 10 of
+//! what is expected of it, 13 of its history. Eight share a cache line, chosen by hash, and the
+//! one worth least makes way. Mistaking one client for another (once in ten thousand misses), or
+//! one seen more than three days ago for a recent one, costs a wrong expectation, nothing else.
 
 use crate::History;
+use crate::return_time::Expectation;
 
 /// As many as a cache line holds.
 const GHOSTS: usize = 8;
@@ -20,44 +21,70 @@ impl GhostSet {
     pub(crate) const GHOSTS: usize = GHOSTS;
 }
 
-const HASH_SHIFT: u32 = 48;
+/// What is remembered of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ghost {
+    /// See [`tag`].
+    pub(crate) tag: u16,
+    /// For how long it has not been seen.
+    pub(crate) age_ticks: u32,
+    pub(crate) expected: Expectation,
+    pub(crate) history: History,
+}
+
+const TAG_SHIFT: u32 = 48;
 const SEEN_SHIFT: u32 = 24;
 const SEEN_MASK: u64 = (1 << 24) - 1;
+const EXPECTED_SHIFT: u32 = 13;
+const HISTORY_MASK: u32 = (1 << 13) - 1;
 /// Ticks in the unit of [`SEEN_MASK`]: 16 ms, so that the field wraps after three days.
 const UNIT_TICKS: u32 = 4;
 
-/// Remembers a client that was last seen at tick `seen`.
-pub(crate) fn add(sets: &mut [GhostSet], hash: u64, now: u32, seen: u32, history: History) {
-    if let Some(GhostSet(ghosts)) = set_of(sets, hash) {
-        // As old as they are now: the newcomer may have been seen before any of them.
-        let oldest = ghosts.iter_mut().max_by_key(|ghost| match **ghost {
-            0 => u64::MAX,
-            ghost => age(ghost, units(now)),
-        });
-        if let Some(place) = oldest {
-            let told_by = u64::from(told_by(hash)) << HASH_SHIFT;
-            *place = told_by | units(seen) << SEEN_SHIFT | u64::from(history.coarse());
+impl Ghost {
+    fn packed(&self, now: u32) -> u64 {
+        let known = (self.expected.index() as u32) << EXPECTED_SHIFT | self.history.coarse();
+        let seen = units(now.saturating_sub(self.age_ticks));
+        u64::from(self.tag) << TAG_SHIFT | seen << SEEN_SHIFT | u64::from(known)
+    }
+
+    fn unpacked(packed: u64, now: u32) -> Self {
+        let known = packed as u32;
+        let age = units(now).wrapping_sub(packed >> SEEN_SHIFT) & SEEN_MASK;
+        Self {
+            tag: (packed >> TAG_SHIFT) as u16,
+            age_ticks: age as u32 * UNIT_TICKS,
+            expected: Expectation::from_index((known >> EXPECTED_SHIFT) as usize),
+            history: History::from_coarse(known & HISTORY_MASK),
         }
     }
 }
 
-/// Forgets the client; returns how many ticks ago it was last seen, and its history.
-pub(crate) fn take(sets: &mut [GhostSet], hash: u64, now: u32) -> Option<(u32, History)> {
+/// Remembers a client. Returns the one that had to make way: itself if there is no place at all.
+pub(crate) fn add(
+    sets: &mut [GhostSet],
+    hash: u64,
+    now: u32,
+    ghost: &Ghost,
+    worth: impl Fn(&Ghost) -> u64,
+) -> Option<Ghost> {
+    let Some(GhostSet(ghosts)) = set_of(sets, hash) else { return Some(*ghost) };
+    let worth_of =
+        |place: u64| if place == 0 { 0 } else { 1 + worth(&Ghost::unpacked(place, now)) };
+    let least = ghosts.iter_mut().min_by_key(|place| worth_of(**place))?;
+    let before = std::mem::replace(least, ghost.packed(now));
+    (before != 0).then(|| Ghost::unpacked(before, now))
+}
+
+/// Forgets a client, and returns what was remembered of it.
+pub(crate) fn take(sets: &mut [GhostSet], hash: u64, now: u32) -> Option<Ghost> {
     let GhostSet(ghosts) = set_of(sets, hash)?;
-    let told_by = u64::from(told_by(hash));
-    let ghost = ghosts.iter_mut().find(|ghost| **ghost >> HASH_SHIFT == told_by)?;
-    let ghost = std::mem::take(ghost);
-    let ticks = age(ghost, units(now)) as u32 * UNIT_TICKS;
-    Some((ticks, History::from_coarse(ghost as u32 & SEEN_MASK as u32)))
+    let tag = u64::from(tag(hash));
+    let ghost = ghosts.iter_mut().find(|ghost| **ghost >> TAG_SHIFT == tag)?;
+    Some(Ghost::unpacked(std::mem::take(ghost), now))
 }
 
 fn units(ticks: u32) -> u64 {
     u64::from(ticks / UNIT_TICKS) & SEEN_MASK
-}
-
-/// Units since the ghost was seen.
-fn age(ghost: u64, now: u64) -> u64 {
-    now.wrapping_sub(ghost >> SEEN_SHIFT) & SEEN_MASK
 }
 
 fn set_of(sets: &mut [GhostSet], hash: u64) -> Option<&mut GhostSet> {
@@ -65,7 +92,8 @@ fn set_of(sets: &mut [GhostSet], hash: u64) -> Option<&mut GhostSet> {
     sets.get_mut(at as usize)
 }
 
-fn told_by(hash: u64) -> u16 {
+/// What a client is told by: some bits of its id's hash, never zero.
+pub(crate) fn tag(hash: u64) -> u16 {
     ((hash >> 32) as u16).max(1)
 }
 
@@ -73,27 +101,37 @@ fn told_by(hash: u64) -> u16 {
 mod tests {
     use super::*;
 
+    fn ghost(client: u64, age_ticks: u32) -> Ghost {
+        let (expected, history) = (Expectation::UNKNOWN, History::default());
+        Ghost { tag: tag(client << 32), age_ticks, expected, history }
+    }
+
+    fn younger(ghost: &Ghost) -> u64 {
+        u64::from(u32::MAX - ghost.age_ticks)
+    }
+
     #[test]
-    fn the_oldest_makes_way() {
+    fn the_least_makes_way() {
         let mut sets = [GhostSet([0; 8])];
-        let client = |n: u64| (n + 1) << 32;
-        let times = [70, 10, 50, 30, 80, 20, 60, 40, 90];
-        for (n, seen) in times.into_iter().enumerate() {
-            add(&mut sets, client(n as u64), 90, seen, History::default());
+        let ages = [20, 80, 40, 60, 8, 72, 32, 48];
+        for (client, age) in (1..).zip(ages) {
+            assert_eq!(add(&mut sets, client << 32, 100, &ghost(client, age), younger), None);
         }
-        assert_eq!(take(&mut sets, client(1), 100), None);
-        add(&mut sets, client(9), 95, 15, History::default());
-        assert_eq!(take(&mut sets, client(5), 100), None, "not one seen after the newcomer");
-        assert_eq!(take(&mut sets, client(3), 100).map(|(ticks, _)| ticks), Some(72));
-        assert_eq!(take(&mut sets, client(3), 100), None);
+        let lost = add(&mut sets, 9 << 32, 100, &ghost(9, 76), younger);
+        assert_eq!(lost, Some(ghost(2, 80)));
+        let lost = add(&mut sets, 10 << 32, 100, &ghost(10, 0), younger);
+        assert_eq!(lost, Some(ghost(9, 76)), "the newcomer may have been seen before any other");
+        assert_eq!(take(&mut sets, 2 << 32, 104), None);
+        assert_eq!(take(&mut sets, 3 << 32, 104), Some(ghost(3, 44)));
+        assert_eq!(take(&mut sets, 3 << 32, 104), None);
     }
 
     #[test]
     fn time_may_wrap() {
         let mut sets = [GhostSet([0; 8])];
         let last = (SEEN_MASK as u32) * UNIT_TICKS;
-        add(&mut sets, 1 << 32, last, last, History::default());
-        let (ticks, _) = take(&mut sets, 1 << 32, last + 400).expect("there");
-        assert_eq!(ticks, 400);
+        add(&mut sets, 1 << 32, last, &ghost(1, 0), younger);
+        let ghost = take(&mut sets, 1 << 32, last + 400).expect("there");
+        assert_eq!(ghost.age_ticks, 400);
     }
 }

@@ -35,15 +35,13 @@ impl Interval {
     }
 }
 
-/// One of the 225 classes of interval, or [`Self::NEVER`].
+/// One of the 225 classes of interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IntervalClass(pub(crate) u8);
 
 impl IntervalClass {
-    /// How many lists a shard keeps: every class, and a few that stay empty.
+    /// Every class, and a few numbers that mean none.
     pub(crate) const COUNT: usize = 256;
-    /// A session that is not expected back: the unused sibling of another (TLS 1.3).
-    pub const NEVER: Self = Self(255);
 
     /// The class whose upper bound is the first at or above `interval`.
     pub fn holding(interval: Interval) -> Self {
@@ -56,9 +54,13 @@ impl IntervalClass {
         Self((shift * 8 + eighths) as u8)
     }
 
-    /// The upper bound of the class. For [`Self::NEVER`] the longest interval there is.
+    /// The upper bound of the class.
     pub fn interval(self) -> Interval {
-        Interval(UPPER_BOUNDS_TICKS[usize::from(self.0)])
+        Interval(self.upper_bound_ticks())
+    }
+
+    pub(crate) const fn upper_bound_ticks(self) -> u32 {
+        UPPER_BOUNDS_TICKS[self.0 as usize]
     }
 }
 

@@ -4,8 +4,8 @@
 //!
 //! | part | one per | bytes |
 //! |---|---|---|
-//! | header, counters | shard | 192 |
-//! | class lists | interval class | 16 |
+//! | header, counters | shard | 320 |
+//! | lists | expectation | 16 |
 //! | index | two thirds of a session | 4 |
 //! | ghosts | history of an evicted client | 8 |
 //! | slots | session | 64, of which 32 are the id |
@@ -19,8 +19,9 @@ use std::fmt;
 use crate::counters::Counters;
 use crate::ghosts::GhostSet;
 use crate::index::Bucket;
-use crate::interval::IntervalClass;
-use crate::order::ClassList;
+use crate::interval::{Interval, IntervalClass};
+use crate::order::List;
+use crate::return_time::Expectation;
 use crate::settings::{Capacity, Settings};
 use crate::{Error, Policy, Prediction};
 
@@ -49,8 +50,8 @@ pub(crate) struct Header {
     pub(crate) epoch_ms: u64,
     /// When expiry second zero was: unlike the epoch, never moved.
     pub(crate) born_ms: u64,
-    /// Which class lists are not empty, a bit each.
-    pub(crate) occupied: [u64; IntervalClass::COUNT / 64],
+    /// Which lists are not empty, a bit each.
+    pub(crate) occupied: [u64; Expectation::COUNT / 64],
     pub(crate) counters: Counters,
     /// Slots in use, whether as a session or as the rest of one.
     pub(crate) used: u32,
@@ -58,7 +59,8 @@ pub(crate) struct Header {
     pub(crate) free: u32,
     /// Slots from here on were never used.
     pub(crate) fresh: u32,
-    pub(crate) unused: u32,
+    /// The slot that is looked at next when the one worth least is sought.
+    pub(crate) hand: u32,
 }
 
 impl Header {
@@ -73,7 +75,7 @@ impl Header {
 #[repr(C)]
 pub(crate) struct Slot {
     pub(crate) id: [u8; 32],
-    /// Neighbours in the class list.
+    /// Neighbours in its list.
     pub(crate) earlier: u32,
     pub(crate) later: u32,
     /// The slot with the rest of the value; in a free slot, the next free one.
@@ -85,9 +87,41 @@ pub(crate) struct Slot {
     pub(crate) context: u32,
     pub(crate) history: crate::History,
     pub(crate) value_length: u16,
+    /// The lower half of what is expected.
     pub(crate) class: u8,
-    /// Zero when this is not a session's first slot.
-    pub(crate) id_length: u8,
+    /// Six bits of the id's length, and what else is expected.
+    pub(crate) id_length_and_trust: u8,
+}
+
+impl Slot {
+    const ID_LENGTH_BITS: u32 = 6;
+    const ID_LENGTH_MASK: u8 = (1 << Self::ID_LENGTH_BITS) - 1;
+
+    /// Of the id; zero when this is not a session's first slot.
+    #[inline]
+    pub(crate) fn id_length(&self) -> u8 {
+        self.id_length_and_trust & Self::ID_LENGTH_MASK
+    }
+
+    /// What is expected of the client: the list that it is in.
+    #[inline]
+    pub(crate) fn expected(&self) -> Expectation {
+        let trust = usize::from(self.id_length_and_trust >> Self::ID_LENGTH_BITS);
+        Expectation::from_index(trust << 8 | usize::from(self.class))
+    }
+
+    #[inline]
+    pub(crate) fn expect(&mut self, expected: Expectation) {
+        let index = expected.index();
+        self.class = index as u8;
+        self.id_length_and_trust = self.id_length() | ((index >> 8) as u8) << Self::ID_LENGTH_BITS;
+    }
+
+    #[inline]
+    pub(crate) fn set_id_length(&mut self, length: u8) {
+        let trust = self.id_length_and_trust & !Self::ID_LENGTH_MASK;
+        self.id_length_and_trust = trust | length & Self::ID_LENGTH_MASK;
+    }
 }
 
 /// "No slot", in every link.
@@ -105,17 +139,17 @@ pub struct Layout {
     pub(crate) policy: Policy,
     pub(crate) prediction: Prediction,
     pub(crate) grace_ticks: u32,
+    pub(crate) prior: IntervalClass,
 }
 
 impl Layout {
     /// Twenty-four bits of an index entry name the slot.
     const MOST_SLOTS: u64 = (1 << 24) - 2;
     const HEADER_LINES: usize = size_of::<Header>().div_ceil(Line::BYTES);
-    const CLASS_LINES: usize = lines::<ClassList>(IntervalClass::COUNT);
     /// Shards a cache may have.
     const MOST_SHARDS: u64 = 4_096;
     /// Below this many sessions a second shard would cost more in evenness than it brings.
-    const SESSIONS_PER_SHARD: u64 = 4_096;
+    const SESSIONS_PER_SHARD: u64 = 8_192;
 
     /// One layout per shard; together they take exactly the capacity's sessions, or at most its
     /// bytes.
@@ -163,12 +197,18 @@ impl Layout {
         let block_bytes = settings.block_bytes.next_multiple_of(8);
         Self {
             slots,
-            parts: Self::divide(slots as usize, ghosts as usize, block_bytes as usize),
+            parts: Self::divide(
+                lists(settings),
+                slots as usize,
+                ghosts as usize,
+                block_bytes as usize,
+            ),
             block_bytes,
             longest_value_bytes: settings.longest_value_bytes,
             policy: settings.policy,
             prediction: settings.prediction,
-            grace_ticks: crate::Interval::from_ms(settings.grace_ms).ticks(),
+            grace_ticks: Interval::from_ms(settings.grace_ms).ticks(),
+            prior: IntervalClass::holding(Interval::from_ms(settings.prior_ms)),
         }
     }
 
@@ -194,6 +234,11 @@ impl Layout {
         (bytes(1_000) - bytes(1)).div_ceil(999)
     }
 
+    /// Whether the engine finds out by itself when clients return.
+    pub(crate) fn learns(&self) -> bool {
+        self.policy == Policy::Predictive && self.prediction != Prediction::Hint
+    }
+
     /// Lines that a shard needs.
     pub fn region_lines(&self) -> usize {
         self.parts.iter().sum()
@@ -209,15 +254,23 @@ impl Layout {
         u64::from(self.slots)
     }
 
-    fn divide(slots: usize, ghosts: usize, block_bytes: usize) -> [usize; 6] {
+    fn divide(lists: usize, slots: usize, ghosts: usize, block_bytes: usize) -> [usize; 6] {
         [
             Self::HEADER_LINES,
-            Self::CLASS_LINES,
+            lines::<List>(lists),
             lines::<Bucket>(Bucket::count(slots)),
             ghosts.div_ceil(GhostSet::GHOSTS),
             lines::<Slot>(slots),
             (slots * block_bytes).div_ceil(Line::BYTES),
         ]
+    }
+}
+
+/// Trust matters only where something is learned.
+fn lists(settings: &Settings) -> usize {
+    match (settings.policy, settings.prediction) {
+        (Policy::Lru, _) | (_, Prediction::Hint) => IntervalClass::COUNT,
+        (Policy::Predictive, Prediction::Learned | Prediction::Both) => Expectation::COUNT,
     }
 }
 
@@ -240,7 +293,7 @@ fn check(settings: &Settings) -> Result<(), Error> {
 const _: () = {
     assert!(size_of::<Slot>() == 64);
     assert!(size_of::<GhostSet>() == 64);
-    assert!(size_of::<ClassList>() == 16);
+    assert!(size_of::<List>() == 16);
 };
 
 #[cfg(test)]
@@ -249,7 +302,7 @@ mod tests {
 
     #[test]
     fn bytes_are_exact_and_used() {
-        for bytes in [8_000, 10_000, 1 << 20, (1 << 20) + 1, 64 << 20] {
+        for bytes in [20_000, 24_000, 1 << 20, (1 << 20) + 1, 64 << 20] {
             let layouts = Layout::for_cache(&Settings::new(Capacity::Bytes(bytes))).expect("fits");
             let taken: u64 = layouts.iter().map(|l| l.region_bytes() as u64).sum();
             let spare = bytes - taken;

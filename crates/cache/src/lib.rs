@@ -2,11 +2,14 @@
 //!
 //! A shard is one region of plain memory holding sessions, the order in which their clients are
 //! expected to return, and the histories those expectations come from. It is single-threaded and
-//! has all the behaviour. A [`Cache`] is many shards, each behind its own lock. A [`Visit`] is what one TLS connection does with a cache: look up, issue, hint, forget.
+//! has all the behaviour. A [`Cache`] is many shards, each used by one at a time. A [`Visit`] is
+//! what one TLS connection does with a cache: look up, issue, hint, forget.
 //!
-//! Eviction is *predictive* (Stevens & Chen, "Predictive Eviction", GLOBECOM 2015, Algorithm 1):
-//! a session overdue by more than the grace goes first, otherwise the one that returns last, and
-//! a newcomer that would return later still is refused.
+//! Eviction is *predictive* (Stevens & Chen, "Predictive Eviction", GLOBECOM 2015). By their
+//! Algorithm 1 a session overdue by more than the grace goes first, otherwise the one that returns
+//! last, and a newcomer that would return later still is refused. Where the application's hints
+//! are not all that counts, the session goes whose place is worth least by what was learned of
+//! clients like it ([`ReturnTimes`]), and that may be the newcomer.
 //!
 //! What is not here: clocks, random numbers, files, sockets and TLS. Every `now_ms` is an
 //! argument: milliseconds of one clock that all callers of a cache share.
@@ -23,18 +26,20 @@ mod index;
 mod interval;
 mod layout;
 mod order;
+mod return_time;
 mod secret;
 mod settings;
 mod shard;
 mod visit;
 
-pub use cache::{Cache, HeapMemory, Memory};
+pub use cache::{Cache, HeapMemory, Memory, Region};
 pub use counters::Counters;
 pub use error::{Error, Refusal};
-pub use history::{History, Population};
+pub use history::History;
 pub use id::{ContextTag, IdSeal, SessionId};
 pub use interval::{Interval, IntervalClass, TICK_MS};
 pub use layout::{Layout, Line};
+pub use return_time::{Expectation, ReturnTimes, Trust};
 pub use secret::SecretBytes;
 pub use settings::{Capacity, Policy, Prediction, Settings};
 pub use shard::{Arrival, Inserted, NewSession};

@@ -1,60 +1,67 @@
 //! The order in which clients are expected back.
 //!
-//! One list per interval class. A session joins the end of its class's list when its client is
-//! heard of, so that every list is in order of return time by itself, and the first and last
-//! session of the whole shard are among the ends of the few dozen lists in use. Joining and
-//! leaving cost what they cost an LRU list; finding an end looks at the ends only, which the class
-//! table repeats so that no slot is touched.
+//! One list per expectation: per class of interval, and where something is learned per trust, too.
+//! A session joins the end of its list when its client is heard of, so that every list is in order
+//! of return time by itself, and the first and last session of the whole shard are among the ends
+//! of the few dozen lists in use. Joining and leaving cost what they cost an LRU list; finding an
+//! end looks at the ends only, which the table of lists repeats so that no slot is touched.
 //!
 //! Under the policy `lru` there is one list.
 
 use std::num::NonZero;
 
-use crate::interval::IntervalClass;
 use crate::layout::{NONE, Slot};
+use crate::return_time::Expectation;
 
-/// A list and the return times at its ends, in ticks.
+/// A list, and when the clients at its ends were heard of, in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub(crate) struct ClassList {
+pub(crate) struct List {
     first: u32,
     last: u32,
-    first_return: u32,
-    last_return: u32,
+    first_seen: u32,
+    last_seen: u32,
 }
 
-impl ClassList {
-    pub(crate) const EMPTY: Self =
-        Self { first: NONE, last: NONE, first_return: 0, last_return: 0 };
+impl List {
+    pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE, first_seen: 0, last_seen: 0 };
 }
 
-/// The session at an end of the order.
+/// A session at an end of a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
     pub(crate) slot: u32,
-    pub(crate) returns: u32,
+    pub(crate) seen: u32,
+    pub(crate) expected: Expectation,
+}
+
+impl End {
+    /// When the client is expected, in ticks.
+    pub(crate) fn returns(&self) -> u32 {
+        returns(self.seen, self.expected)
+    }
 }
 
 /// The parts of a shard that make the order.
 pub(crate) struct Order<'a> {
-    pub(crate) lists: &'a mut [ClassList],
-    pub(crate) occupied: &'a mut [u64; IntervalClass::COUNT / 64],
+    pub(crate) lists: &'a mut [List],
+    pub(crate) occupied: &'a mut [u64; Expectation::COUNT / 64],
     pub(crate) slots: &'a mut [Slot],
 }
 
 impl Order<'_> {
-    /// Puts a slot, whose class and time of last sight are set, at the end of its list.
+    /// Puts a slot, whose expectation and time of last sight are set, at the end of its list.
     #[inline]
     pub(crate) fn join(&mut self, slot: u32) {
-        let Slot { class, seen, .. } = self.slots[slot as usize];
-        let returns = returns(seen, class);
-        let list = &mut self.lists[usize::from(class)];
+        let seen = self.slots[slot as usize].seen;
+        let index = self.slots[slot as usize].expected().index();
+        let list = &mut self.lists[index];
         let before = std::mem::replace(&mut list.last, slot);
-        list.last_return = returns;
+        list.last_seen = seen;
         if before == NONE {
             list.first = slot;
-            list.first_return = returns;
-            self.occupied[usize::from(class) / 64] |= 1 << (class % 64);
+            list.first_seen = seen;
+            self.occupied[index / 64] |= 1 << (index % 64);
         } else {
             self.slots[before as usize].later = slot;
         }
@@ -66,78 +73,80 @@ impl Order<'_> {
     /// Takes a slot out of its list.
     #[inline]
     pub(crate) fn leave(&mut self, slot: u32) {
-        let Slot { class, earlier, later, .. } = self.slots[slot as usize];
-        let list = &mut self.lists[usize::from(class)];
+        let Slot { earlier, later, .. } = self.slots[slot as usize];
+        let index = self.slots[slot as usize].expected().index();
+        let list = &mut self.lists[index];
         if earlier == NONE {
             list.first = later;
-        }
-        if later == NONE {
-            list.last = earlier;
-        }
-        if later != NONE {
-            let next = &mut self.slots[later as usize];
-            next.earlier = earlier;
-            if earlier == NONE {
-                list.first_return = returns(next.seen, class);
-            }
-        }
-        if earlier != NONE {
+        } else {
             let before = &mut self.slots[earlier as usize];
             before.later = later;
             if later == NONE {
-                list.last_return = returns(before.seen, class);
+                list.last_seen = before.seen;
+            }
+        }
+        if later == NONE {
+            list.last = earlier;
+        } else {
+            let next = &mut self.slots[later as usize];
+            next.earlier = earlier;
+            if earlier == NONE {
+                list.first_seen = next.seen;
             }
         }
         if earlier == NONE && later == NONE {
-            self.occupied[usize::from(class) / 64] &= !(1 << (class % 64));
+            self.occupied[index / 64] &= !(1 << (index % 64));
         }
     }
 
     /// The session expected first, those never expected left out.
     pub(crate) fn earliest(&self) -> Option<End> {
-        let ends = self.ends().map(|list| End { slot: list.first, returns: list.first_return });
-        ends.min_by_key(|end| end.returns)
+        self.ends().map(|[first, _]| first).min_by_key(End::returns)
     }
 
     /// The session expected last, those never expected left out.
     pub(crate) fn latest(&self) -> Option<End> {
-        let ends = self.ends().map(|list| End { slot: list.last, returns: list.last_return });
-        ends.max_by_key(|end| end.returns)
+        self.ends().map(|[_, last]| last).max_by_key(End::returns)
     }
 
     /// Of the sessions never expected back, the one stored longest ago.
     pub(crate) fn never(&self) -> Option<u32> {
-        let list = &self.lists[usize::from(IntervalClass::NEVER.0)];
-        (list.first != NONE).then_some(list.first)
+        self.first_of(Expectation::NEVER)
     }
 
-    /// The first of a class.
-    pub(crate) fn first_of(&self, class: IntervalClass) -> Option<u32> {
-        let first = self.lists[usize::from(class.0)].first;
+    /// The first of a list.
+    pub(crate) fn first_of(&self, expected: Expectation) -> Option<u32> {
+        let first = self.lists[expected.index()].first;
         (first != NONE).then_some(first)
     }
 
-    /// Reads the return times at the ends again, after the epoch moved.
-    pub(crate) fn refresh(&mut self) {
-        for (class, list) in self.lists.iter_mut().enumerate().filter(|(_, l)| l.first != NONE) {
-            list.first_return = returns(self.slots[list.first as usize].seen, class as u8);
-            list.last_return = returns(self.slots[list.last as usize].seen, class as u8);
-        }
-    }
-
-    fn ends(&self) -> impl Iterator<Item = &ClassList> {
-        let never = usize::from(IntervalClass::NEVER.0);
-        let classes = self.occupied.iter().enumerate().flat_map(|(word, bits)| {
+    /// The first and the last of every list but that of sessions never expected.
+    #[inline]
+    pub(crate) fn ends(&self) -> impl Iterator<Item = [End; 2]> {
+        let occupied = self.occupied.iter().enumerate().flat_map(|(word, bits)| {
             let but_lowest = |bits: &NonZero<u64>| NonZero::new(bits.get() & (bits.get() - 1));
             std::iter::successors(NonZero::new(*bits), but_lowest)
                 .map(move |bits| word * 64 + bits.trailing_zeros() as usize)
         });
-        classes.filter(move |class| *class != never).map(|class| &self.lists[class])
+        let expected = occupied.filter(|index| *index != Expectation::NEVER.index());
+        expected.map(|index| {
+            let (list, expected) = (&self.lists[index], Expectation::from_index(index));
+            let end = |slot, seen| End { slot, seen, expected };
+            [end(list.first, list.first_seen), end(list.last, list.last_seen)]
+        })
+    }
+
+    /// Reads again when the clients at the ends were heard of, after the epoch moved.
+    pub(crate) fn refresh(&mut self) {
+        for list in self.lists.iter_mut().filter(|list| list.first != NONE) {
+            list.first_seen = self.slots[list.first as usize].seen;
+            list.last_seen = self.slots[list.last as usize].seen;
+        }
     }
 }
 
 /// When a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].
 #[inline]
-pub(crate) fn returns(seen: u32, class: u8) -> u32 {
-    seen.saturating_add(IntervalClass(class).interval().ticks())
+pub(crate) fn returns(seen: u32, expected: Expectation) -> u32 {
+    seen.saturating_add(expected.class.upper_bound_ticks())
 }

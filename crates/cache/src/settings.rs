@@ -13,22 +13,24 @@ pub enum Capacity {
 /// Which session goes when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// The one overdue, else the one that returns last (paper 000, Algorithm 1, read with
-    /// "else").
+    /// The one that is expected back last, or no more: by [`Prediction`].
     #[default]
     Predictive,
     /// The one not used for longest.
     Lru,
 }
 
-/// What a return time is made of.
+/// What a return time is made of, and so who goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prediction {
-    /// What the application says, taken at its word (paper 000).
+    /// What the application says, taken at its word: the session overdue goes, else the one that
+    /// returns last (paper 000, Algorithm 1, read with "else").
     Hint,
-    /// The client's own past visits, else the population's first gaps.
+    /// The client's own past visits, and those of clients like it: the session whose place is
+    /// worth least goes ([`ReturnTimes`](crate::ReturnTimes)).
     Learned,
-    /// The hint as far as the client's past supports it, else as [`Self::Learned`].
+    /// The hint as far as the client's past supports it, and what was learned of clients of whom
+    /// the like was said; else as [`Self::Learned`].
     #[default]
     Both,
 }
@@ -42,7 +44,8 @@ pub struct Settings {
     pub policy: Policy,
     /// Where return times come from.
     pub prediction: Prediction,
-    /// How long after its return time a client still counts as on its way, in milliseconds.
+    /// How long after its return time a client still counts as on its way, in milliseconds. Only
+    /// for [`Prediction::Hint`]: elsewhere it is learned.
     pub grace_ms: u64,
     /// The interval expected of a client without history while nothing is known of any,
     /// in milliseconds.
@@ -54,7 +57,7 @@ pub struct Settings {
     pub longest_value_bytes: u32,
     /// Histories of evicted clients kept, in percent of the sessions, at most 1,000.
     pub ghosts_percent: u32,
-    /// Shards, each with its own lock, at most 4,096; `None`: one per 4,096 sessions, at most 64.
+    /// Shards, each with its own lock, at most 4,096; `None`: one per 8,192 sessions, at most 64.
     pub shards: Option<u32>,
 }
 

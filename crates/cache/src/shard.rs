@@ -11,13 +11,14 @@ use std::fmt;
 
 use crate::counters::Counters;
 use crate::error::Refusal;
-use crate::ghosts::{self, GhostSet};
-use crate::history::{History, Population};
+use crate::ghosts::{self, Ghost, GhostSet};
+use crate::history::History;
 use crate::id::{ContextTag, Key, SessionId};
 use crate::index::{self, Bucket};
 use crate::interval::{Interval, IntervalClass, TICK_MS};
 use crate::layout::{Header, Layout, Line, NONE, Slot};
-use crate::order::{self, ClassList, Order};
+use crate::order::{self, List, Order};
+use crate::return_time::{Expectation, ReturnTimes, Trust};
 use crate::secret::{SecretBytes, wipe};
 use crate::settings::{Policy, Prediction};
 
@@ -75,9 +76,9 @@ pub struct Arrival {
 pub(crate) struct Shard<'r> {
     layout: &'r Layout,
     hash_key: &'r [u8; 16],
-    population: &'r Population,
+    return_times: &'r ReturnTimes,
     header: &'r mut Header,
-    lists: &'r mut [ClassList],
+    lists: &'r mut [List],
     buckets: &'r mut [Bucket],
     ghosts: &'r mut [GhostSet],
     slots: &'r mut [Slot],
@@ -100,7 +101,7 @@ impl<'r> Shard<'r> {
         let [header, lists, ..] = layout.parts;
         let (header, rest) = region.split_at_mut(header);
         *one(header) = Header::new(now_ms, now_ms);
-        bytemuck::cast_slice_mut(&mut rest[..lists]).fill(ClassList::EMPTY);
+        bytemuck::cast_slice_mut(&mut rest[..lists]).fill(List::EMPTY);
     }
 
     /// The view of a formatted region.
@@ -112,7 +113,7 @@ impl<'r> Shard<'r> {
         region: &'r mut [Line],
         layout: &'r Layout,
         hash_key: &'r [u8; 16],
-        population: &'r Population,
+        return_times: &'r ReturnTimes,
     ) -> Self {
         let [header, lists, index, ghosts, slots, _] = layout.parts;
         let (header, region) = region.split_at_mut(header);
@@ -123,7 +124,7 @@ impl<'r> Shard<'r> {
         Self {
             layout,
             hash_key,
-            population,
+            return_times,
             header: one(header),
             lists: bytemuck::cast_slice_mut(lists),
             buckets: bytemuck::cast_slice_mut(buckets),
@@ -160,7 +161,7 @@ impl<'r> Shard<'r> {
         }
         self.copy_value(slot, value);
         self.header.counters.hits += 1;
-        Arrival { found: true, history: self.arrived(slot, now) }
+        Arrival { found: true, history: self.arrived(key.hash, slot, now) }
     }
 
     /// Copies a session to `value` again, for the client that just presented it: leaves no trace.
@@ -217,17 +218,15 @@ impl<'r> Shard<'r> {
             self.header.counters.refused_expired += 1;
             return Err(Refusal::Expired);
         }
-        let class = self.class_of_new(new);
-        let evicted = match self.make_room(now, needed as u32, class) {
+        let expected = self.expected_of_new(new);
+        let evicted = match self.make_room(now, needed as u32, expected) {
             Ok(evicted) => evicted,
             Err(refusal) => {
-                if !new.sibling {
-                    ghosts::add(self.ghosts, key.hash, now, now, new.history);
-                }
+                self.remember(key.hash, now, now, expected, new.history);
                 return Err(refusal);
             }
         };
-        self.write(now, key.hash, new, expiry_s, class);
+        self.write(now, key.hash, new, expiry_s, expected);
         Ok(Inserted { evicted })
     }
 
@@ -237,8 +236,8 @@ impl<'r> Shard<'r> {
         let now = self.tick(now_ms);
         self.find(key).is_some_and(|slot| {
             let history = self.slots[slot as usize].history;
-            let class = self.predict(history, Some(interval_ms), None);
-            self.expect(slot, now, class);
+            let expected = self.predict(history, Some(interval_ms), Expectation::NEVER);
+            self.expect(slot, now, expected);
             true
         })
     }
@@ -252,7 +251,7 @@ impl<'r> Shard<'r> {
         if let Some(slot) = self.find(key) {
             let seen = self.slots[slot as usize].seen;
             self.slots[slot as usize].history = History::default();
-            self.expect(slot, seen, IntervalClass::NEVER);
+            self.expect(slot, seen, Expectation::NEVER);
         }
     }
 
@@ -274,7 +273,7 @@ impl<'r> Shard<'r> {
         self.slots[..self.header.fresh as usize].fill(bytemuck::Zeroable::zeroed());
         self.buckets.fill(Bucket::EMPTY);
         self.ghosts.fill(bytemuck::Zeroable::zeroed());
-        self.lists.fill(ClassList::EMPTY);
+        self.lists.fill(List::EMPTY);
         let Header { epoch_ms, born_ms, counters, .. } = *self.header;
         let counters = Counters { sessions: 0, ..counters };
         *self.header = Header::new(epoch_ms, born_ms);
@@ -291,94 +290,92 @@ impl<'r> Shard<'r> {
         let length = key.id.as_bytes().len() as u8;
         index::find(self.buckets, key.hash, |slot| {
             let slot = &self.slots[slot as usize];
-            slot.id == *key.id.padded() && slot.id_length == length
+            slot.id == *key.id.padded() && slot.id_length() == length
         })
     }
 
     fn missed(&mut self, now: u32, hash: u64) -> Arrival {
         self.header.counters.misses += 1;
-        let Some((gap_ticks, mut history)) = ghosts::take(self.ghosts, hash, now) else {
+        let Some(ghost) = ghosts::take(self.ghosts, hash, now) else {
             return Arrival { found: false, history: History::default() };
         };
         self.header.counters.wanted_after_eviction += 1;
-        self.record(&mut history, gap_ticks);
+        self.learn(&ghost, true);
+        let Ghost { age_ticks, mut history, .. } = ghost;
+        history.record(age_ticks);
         Arrival { found: false, history }
     }
 
     /// Records the visit of a session's client and expects the next.
     #[inline]
-    fn arrived(&mut self, slot: u32, now: u32) -> History {
-        let Slot { seen, class, mut history, .. } = self.slots[slot as usize];
-        if class != IntervalClass::NEVER.0 && self.layout.policy == Policy::Predictive {
-            let error = u64::from(order::returns(seen, class).abs_diff(now)) * TICK_MS;
-            self.header.counters.predictions += 1;
-            self.header.counters.prediction_error_ms += error;
+    fn arrived(&mut self, hash: u64, slot: u32, now: u32) -> History {
+        let Slot { seen, mut history, .. } = self.slots[slot as usize];
+        let expected = self.slots[slot as usize].expected();
+        let age_ticks = now.saturating_sub(seen);
+        if self.layout.policy == Policy::Predictive {
+            self.count_prediction(seen, now, expected);
         }
-        self.record(&mut history, now.saturating_sub(seen));
+        self.learn(&Ghost { tag: ghosts::tag(hash), age_ticks, expected, history }, true);
+        history.record(age_ticks);
         self.slots[slot as usize].history = history;
-        let class = self.predict(history, None, Some(IntervalClass(class)));
-        self.expect(slot, now, class);
+        let expected = self.predict(history, None, expected);
+        self.expect(slot, now, expected);
         history
     }
 
     #[inline]
-    fn record(&self, history: &mut History, gap_ticks: u32) {
-        if history.is_empty() {
-            self.population.record(IntervalClass::holding(Interval::from_ticks(gap_ticks)));
+    fn count_prediction(&mut self, seen: u32, now: u32, expected: Expectation) {
+        if expected != Expectation::NEVER && expected != Expectation::UNKNOWN {
+            let error = u64::from(order::returns(seen, expected).abs_diff(now)) * TICK_MS;
+            self.header.counters.predictions += 1;
+            self.header.counters.prediction_error_ms += error;
         }
-        history.record(gap_ticks);
     }
 
-    fn class_of_new(&self, new: &NewSession<'_>) -> IntervalClass {
+    fn expected_of_new(&self, new: &NewSession<'_>) -> Expectation {
         if new.sibling && self.layout.policy == Policy::Predictive {
-            return IntervalClass::NEVER;
+            return Expectation::NEVER;
         }
-        self.predict(new.history, new.hint_ms, None)
+        self.predict(new.history, new.hint_ms, Expectation::NEVER)
     }
 
-    /// The interval to expect: by the hint as far as it is believed, by the client's history, by
-    /// what was expected of it before, by what is expected of any client.
+    /// What to expect: by the hint as far as it is believed, else by the client's history. Where
+    /// only hints count, and there is none, by what was expected before, or of any client.
     #[inline]
-    fn predict(
-        &self,
-        history: History,
-        hint_ms: Option<u64>,
-        before: Option<IntervalClass>,
-    ) -> IntervalClass {
-        if self.layout.policy == Policy::Lru {
-            return IntervalClass(0);
-        }
+    fn predict(&self, history: History, hint_ms: Option<u64>, before: Expectation) -> Expectation {
+        let trusted = |class| Expectation { trust: Trust::Loose, class };
         let hint = hint_ms.map(Interval::from_ms);
-        let interval = match self.layout.prediction {
-            Prediction::Hint => hint,
-            Prediction::Learned => history.learned(),
-            Prediction::Both => match hint {
-                Some(hint) => Some(history.least_believable().map_or(hint, |own| own.max(hint))),
-                None => history.learned(),
-            },
-        };
-        interval
-            .map(IntervalClass::holding)
-            .or_else(|| before.filter(|class| *class != IntervalClass::NEVER))
-            .unwrap_or_else(|| self.population.expected())
+        match (self.layout.policy, self.layout.prediction, hint) {
+            (Policy::Lru, ..) => trusted(IntervalClass(0)),
+            (_, Prediction::Hint, Some(hint)) => trusted(IntervalClass::holding(hint)),
+            (_, Prediction::Hint, None) if before != Expectation::NEVER => before,
+            (_, Prediction::Hint, None) => trusted(self.layout.prior),
+            (_, Prediction::Both, Some(hint)) => Expectation::hinted(history, hint),
+            (_, Prediction::Both | Prediction::Learned, _) => Expectation::learned(history),
+        }
     }
 
     /// Moves a session to where a client heard of at `now` belongs.
     #[inline]
-    fn expect(&mut self, slot: u32, now: u32, class: IntervalClass) {
+    fn expect(&mut self, slot: u32, now: u32, expected: Expectation) {
         let mut order = self.order();
         order.leave(slot);
         let moved = &mut order.slots[slot as usize];
         moved.seen = now;
-        moved.class = class.0;
+        moved.expect(expected);
         order.join(slot);
     }
 
-    /// Algorithm 1, once per slot that is missing.
-    fn make_room(&mut self, now: u32, needed: u32, class: IntervalClass) -> Result<u32, Refusal> {
+    /// One eviction per slot that is missing.
+    fn make_room(&mut self, now: u32, needed: u32, newcomer: Expectation) -> Result<u32, Refusal> {
         let mut evicted = 0;
         while self.layout.slots - self.header.used < needed {
-            let Some(victim) = self.victim(now, class) else {
+            let victim = match (self.layout.policy, self.layout.prediction) {
+                (Policy::Lru, _) => self.oldest(),
+                (Policy::Predictive, Prediction::Hint) => self.overdue_or_latest(now, newcomer),
+                (Policy::Predictive, _) => self.worth_least(now, newcomer),
+            };
+            let Some(victim) = victim else {
                 self.header.counters.refused_returns_later += 1;
                 return Err(Refusal::ReturnsLater);
             };
@@ -388,38 +385,120 @@ impl<'r> Shard<'r> {
         Ok(evicted)
     }
 
-    fn victim(&mut self, now: u32, newcomer: IntervalClass) -> Option<u32> {
-        let layout = self.layout;
+    fn oldest(&mut self) -> Option<u32> {
+        let oldest = self.order().first_of(Expectation::UNKNOWN);
+        self.header.counters.evicted_oldest += u64::from(oldest.is_some());
+        oldest
+    }
+
+    /// Algorithm 1.
+    fn overdue_or_latest(&mut self, now: u32, newcomer: Expectation) -> Option<u32> {
+        let grace = self.layout.grace_ticks;
         let order = self.order();
-        if layout.policy == Policy::Lru {
-            let oldest = order.first_of(IntervalClass(0));
-            self.header.counters.evicted_oldest += u64::from(oldest.is_some());
-            return oldest;
-        }
         if let Some(end) = order.earliest()
-            && end.returns.saturating_add(layout.grace_ticks) < now
+            && end.returns().saturating_add(grace) < now
         {
             self.header.counters.evicted_overdue += 1;
             return Some(end.slot);
         }
-        if newcomer == IntervalClass::NEVER {
+        if newcomer == Expectation::NEVER {
             return None;
         }
-        let returns = order::returns(now, newcomer.0);
+        let returns = order::returns(now, newcomer);
         let last = order
             .never()
-            .or_else(|| order.latest().filter(|end| returns < end.returns).map(|end| end.slot));
+            .or_else(|| order.latest().filter(|end| returns < end.returns()).map(|end| end.slot));
         self.header.counters.evicted_latest += u64::from(last.is_some());
         last
     }
 
-    fn evict(&mut self, now: u32, slot: u32) {
-        let Slot { id, id_length, seen, history, class, .. } = self.slots[slot as usize];
-        let hash = SessionId::from_padded(id, id_length).hash_with(self.hash_key);
-        if class != IntervalClass::NEVER.0 {
-            ghosts::add(self.ghosts, hash, now, seen, history);
+    /// The session for whose client a place is worth least, if less than for the newcomer. It is
+    /// looked for at the ends of the lists and, since worth has its ups and downs within a list,
+    /// among the next few slots.
+    fn worth_least(&mut self, now: u32, newcomer: Expectation) -> Option<u32> {
+        const FEW: u32 = 8;
+        if newcomer == Expectation::NEVER {
+            return None;
         }
+        if let Some(never) = self.order().never() {
+            self.header.counters.evicted_latest += 1;
+            return Some(never);
+        }
+        let return_times = self.return_times;
+        let mut least = (return_times.worth(newcomer, 0), None);
+        let mut consider = |expected, seen, slot| {
+            let worth = return_times.worth(expected, now.saturating_sub(seen));
+            if worth < least.0 {
+                least = (worth, Some((slot, order::returns(seen, expected) < now)));
+            }
+        };
+        for [first, last] in self.order().ends() {
+            consider(first.expected, first.seen, first.slot);
+            consider(last.expected, last.seen, last.slot);
+        }
+        for _ in 0..FEW.min(self.header.fresh) {
+            let at = if self.header.hand < self.header.fresh { self.header.hand } else { 0 };
+            self.header.hand = at + 1;
+            let slot = &self.slots[at as usize];
+            if slot.id_length() > 0 {
+                consider(slot.expected(), slot.seen, at);
+            }
+        }
+        let (slot, overdue) = least.1?;
+        self.header.counters.evicted_overdue += u64::from(overdue);
+        self.header.counters.evicted_latest += u64::from(!overdue);
+        Some(slot)
+    }
+
+    fn evict(&mut self, now: u32, slot: u32) {
+        let Slot { id, seen, history, .. } = self.slots[slot as usize];
+        let (length, expected) = {
+            let slot = &self.slots[slot as usize];
+            (slot.id_length(), slot.expected())
+        };
+        let hash = SessionId::from_padded(id, length).hash_with(self.hash_key);
+        self.remember(hash, now, seen, expected, history);
         self.free(slot, hash);
+    }
+
+    /// Remembers a client whose session is not kept, unless it was not expected back.
+    fn remember(
+        &mut self,
+        hash: u64,
+        now: u32,
+        seen: u32,
+        expected: Expectation,
+        history: History,
+    ) {
+        if expected == Expectation::NEVER {
+            return;
+        }
+        let ghost = Ghost {
+            tag: ghosts::tag(hash),
+            age_ticks: now.saturating_sub(seen),
+            expected,
+            history,
+        };
+        let learns = self.layout.learns();
+        let return_times = self.return_times;
+        let lost = ghosts::add(self.ghosts, hash, now, &ghost, |ghost| {
+            if learns {
+                return_times.worth(ghost.expected, ghost.age_ticks)
+            } else {
+                u64::from(u32::MAX - ghost.age_ticks)
+            }
+        });
+        if let Some(lost) = lost {
+            self.learn(&lost, false);
+        }
+    }
+
+    /// A client has returned, or is given up on.
+    #[inline]
+    fn learn(&self, of: &Ghost, returned: bool) {
+        if self.layout.learns() {
+            self.return_times.record(of.tag, of.expected, of.age_ticks, returned);
+        }
     }
 
     /// Takes a session out of everything and wipes it.
@@ -427,8 +506,8 @@ impl<'r> Shard<'r> {
         self.order().leave(slot);
         let (slots, key) = (&*self.slots, self.hash_key);
         index::remove(self.buckets, hash, slot, |other| {
-            let Slot { id, id_length, .. } = slots[other as usize];
-            SessionId::from_padded(id, id_length).hash_with(key)
+            let slot = &slots[other as usize];
+            SessionId::from_padded(slot.id, slot.id_length()).hash_with(key)
         });
         let mut left = usize::from(self.slots[slot as usize].value_length);
         let mut freed = slot;
@@ -437,7 +516,7 @@ impl<'r> Shard<'r> {
             wipe(&mut self.block(freed)[..length]);
             left -= length;
             let rest = self.slots[freed as usize].rest;
-            self.slots[freed as usize].id_length = 0;
+            self.slots[freed as usize].set_id_length(0);
             self.slots[freed as usize].rest = self.header.free;
             self.header.free = freed;
             self.header.used -= 1;
@@ -453,10 +532,11 @@ impl<'r> Shard<'r> {
         hash: u64,
         new: &NewSession<'_>,
         expiry_s: u32,
-        class: IntervalClass,
+        expected: Expectation,
     ) {
         let slot = self.allocate();
-        self.slots[slot as usize] = Slot {
+        let written = &mut self.slots[slot as usize];
+        *written = Slot {
             id: *new.id.padded(),
             earlier: NONE,
             later: NONE,
@@ -466,9 +546,10 @@ impl<'r> Shard<'r> {
             context: new.context.0,
             history: new.history,
             value_length: new.value.len() as u16,
-            class: class.0,
-            id_length: new.id.as_bytes().len() as u8,
+            class: 0,
+            id_length_and_trust: new.id.as_bytes().len() as u8,
         };
+        written.expect(expected);
         let mut last = slot;
         let mut chunks = new.value.chunks(self.layout.block_bytes as usize);
         let first = chunks.next().unwrap_or_default();

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use crate::cache::{Cache, Memory};
+use crate::cache::{Cache, Region};
 use crate::history::History;
 use crate::id::{ContextTag, SessionId};
 use crate::secret::SecretBytes;
@@ -59,9 +59,9 @@ impl Visit {
     const MOST_OTHERS: usize = 8;
 
     /// The client presents a session id. If its session is in the cache, it is copied to `value`.
-    pub fn look_up<M: Memory>(
+    pub fn look_up<R: Region>(
         &mut self,
-        cache: &Cache<M>,
+        cache: &Cache<R>,
         now_ms: u64,
         id: &SessionId,
         context: ContextTag,
@@ -76,9 +76,9 @@ impl Visit {
     }
 
     /// As [`Self::look_up`], for sessions that may be used once only.
-    pub fn take<M: Memory>(
+    pub fn take<R: Region>(
         &mut self,
-        cache: &Cache<M>,
+        cache: &Cache<R>,
         now_ms: u64,
         id: &SessionId,
         context: ContextTag,
@@ -100,12 +100,12 @@ impl Visit {
     }
 
     /// The handshake made a session: store it now.
-    pub fn issue<M: Memory>(&mut self, cache: &Cache<M>, now_ms: u64, issued: &Issued) {
+    pub fn issue<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64, issued: &Issued) {
         self.store(cache, now_ms, issued, None, false);
     }
 
     /// The handshake made a session: store it when [`Self::hint`] or [`Self::finish`] is called.
-    pub fn issue_later<M: Memory>(&mut self, cache: &Cache<M>, now_ms: u64, issued: Issued) {
+    pub fn issue_later<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64, issued: Issued) {
         if self.waiting.len() == Self::MOST_WAITING {
             self.store_waiting(cache, now_ms, None);
         }
@@ -113,9 +113,9 @@ impl Visit {
     }
 
     /// The handshake made sessions, the newest last, and all is known that will be: store them now.
-    pub fn issue_all<M: Memory>(
+    pub fn issue_all<R: Region>(
         &mut self,
-        cache: &Cache<M>,
+        cache: &Cache<R>,
         now_ms: u64,
         issued: &[Issued],
         hint_ms: Option<u64>,
@@ -127,7 +127,7 @@ impl Visit {
     }
 
     /// The application says that the client comes back in `interval_ms`.
-    pub fn hint<M: Memory>(&mut self, cache: &Cache<M>, now_ms: u64, interval_ms: u64) {
+    pub fn hint<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64, interval_ms: u64) {
         if !self.waiting.is_empty() {
             self.store_waiting(cache, now_ms, Some(interval_ms));
         } else if let Some(id) = &self.current {
@@ -136,27 +136,27 @@ impl Visit {
     }
 
     /// No hint will come.
-    pub fn finish<M: Memory>(&mut self, cache: &Cache<M>, now_ms: u64) {
+    pub fn finish<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64) {
         self.store_waiting(cache, now_ms, None);
     }
 
     /// The connection ended in a fatal alert: its sessions are not to be resumed (RFC 5246,
     /// section 7.2.2).
-    pub fn forget<M: Memory>(&mut self, cache: &Cache<M>) {
+    pub fn forget<R: Region>(&mut self, cache: &Cache<R>) {
         self.waiting.clear();
         for id in self.others.drain(..).chain(self.current.take()) {
             cache.remove(&id);
         }
     }
 
-    fn store_waiting<M: Memory>(&mut self, cache: &Cache<M>, now_ms: u64, hint_ms: Option<u64>) {
+    fn store_waiting<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64, hint_ms: Option<u64>) {
         let waiting = std::mem::take(&mut self.waiting);
         self.issue_all(cache, now_ms, &waiting, hint_ms);
     }
 
-    fn store<M: Memory>(
+    fn store<R: Region>(
         &mut self,
-        cache: &Cache<M>,
+        cache: &Cache<R>,
         now_ms: u64,
         issued: &Issued,
         hint_ms: Option<u64>,

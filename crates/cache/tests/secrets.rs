@@ -54,7 +54,7 @@ impl Drop for Watched {
 
 /// A cache of one shard, and the window on its memory.
 struct Glass {
-    cache: Option<Cache<Watched>>,
+    cache: Option<Cache<Mutex<Watched>>>,
     window: Arc<Window>,
 }
 
@@ -66,11 +66,11 @@ impl Glass {
             lines: vec![Line::ZERO; layout.region_lines()],
             window: Arc::clone(&window),
         };
-        let cache = Some(Cache::on(&settings, [3; 16], 0, memory)?);
+        let cache = Some(Cache::on(&settings, [3; 16], 0, |layout| Mutex::new(memory(layout)))?);
         Ok(Self { cache, window })
     }
 
-    fn cache(&self) -> &Cache<Watched> {
+    fn cache(&self) -> &Cache<Mutex<Watched>> {
         self.cache.as_ref().expect("not dropped")
     }
 

@@ -109,8 +109,9 @@ fn history_follows_the_client_over_changing_ids() {
             let now_ms = first_ms + (VISITS + 4) * period_ms;
             let session = id(session.expect("connected"));
             let arrival = cache.get(now_ms, &session, CONTEXT, &mut SecretBytes::default());
-            let learned = arrival.history.learned().expect("a habit").as_ms();
-            assert!(arrival.found && learned <= period_ms);
+            let (learned, kept) = arrival.history.interval().expect("two gaps");
+            let learned = learned.as_ms();
+            assert!(arrival.found && kept && learned <= period_ms);
             assert!(period_ms - learned <= period_ms / 2_048, "{learned} for {period_ms}");
         }
     }
@@ -122,14 +123,14 @@ fn an_evicted_client_is_known_when_it_comes_back() {
     let mut visit = Visit::default();
     visit.issue(&cache, 0, &issued(1));
     assert_eq!(newcomer(&cache, 0, 2, 1), Ok(0));
-    assert_eq!(newcomer(&cache, 0, 3, 1), Ok(1), "the first returns last");
+    assert_eq!(newcomer(&cache, 0, 3, 1), Ok(1), "of the first nothing is known");
     let value = &mut SecretBytes::default();
     let mut visit = Visit::default();
     assert!(!visit.look_up(&cache, 30_000, &id(1), CONTEXT, value));
     visit.issue(&cache, 30_000, &issued(4));
-    let arrival = cache.get(100_000, &id(4), CONTEXT, value);
-    let learned = arrival.history.learned().map(|gap| gap.as_ms());
-    assert_eq!(learned, Some(30_000), "the shorter of two gaps");
+    let arrival = cache.get(60_000, &id(4), CONTEXT, value);
+    let learned = arrival.history.interval().map(|(gap, kept)| (gap.as_ms(), kept));
+    assert_eq!(learned, Some((30_000, true)), "the second gap agrees with the first");
     assert_eq!(cache.counters().wanted_after_eviction, 1);
 }
 
@@ -247,7 +248,8 @@ fn a_client_hello_read_twice_is_one_arrival() {
     assert_eq!(*value, 1_u64.to_le_bytes());
     assert_eq!(cache.counters().hits, 1);
     let again = cache.get(11_000, &id(1), CONTEXT, &mut value);
-    assert_eq!(again.history.learned().map(|gap| gap.as_ms()), Some(1_000));
+    let (gap, _) = again.history.interval().expect("two gaps");
+    assert_eq!(gap.as_ms(), 10_000, "since the first reading, not the second");
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! What the documentation says about time and return times, written down a second time.
 //!
 //! Times are ticks in `u64`; nothing is packed and nothing saturates but what is documented to.
+//! What a place is worth is asked of a [`ReturnTimes`] of the model's own, which is told the same
+//! as the engine's: its calculations have tests of their own, and a decision between two places of
+//! nearly the same worth must not hang on a rounding.
 
 use std::sync::LazyLock;
 
-use rejoin_cache::{Policy, Prediction, Settings, TICK_MS};
+use rejoin_cache::{Expectation, Interval, IntervalClass, Policy, Prediction, ReturnTimes};
+use rejoin_cache::{Settings, TICK_MS, Trust};
 
 /// 49 days: the longest interval.
 const LONGEST_TICKS: u64 = 1 << 30;
@@ -15,7 +19,7 @@ static BOUNDS: LazyLock<Vec<u64>> = LazyLock::new(|| {
     while let Some(&octave) = bounds.last().filter(|last| **last < LONGEST_TICKS) {
         bounds.extend((1..=8).map(|eighths| octave + octave / 8 * eighths));
     }
-    assert_eq!(bounds.len(), Class::COUNT);
+    assert_eq!(bounds.len(), 225);
     bounds
 });
 
@@ -24,20 +28,53 @@ static BOUNDS: LazyLock<Vec<u64>> = LazyLock::new(|| {
 pub(crate) struct Class(usize);
 
 impl Class {
-    pub(crate) const COUNT: usize = 225;
-
     /// Rounds up.
     fn of(interval_ticks: u64) -> Self {
         let interval = interval_ticks.min(LONGEST_TICKS);
         Self(BOUNDS.partition_point(|bound| *bound < interval))
     }
 
-    pub(crate) fn ticks(self) -> u64 {
+    fn ticks(self) -> u64 {
         BOUNDS[self.0]
     }
+}
 
-    pub(crate) fn index(self) -> usize {
-        self.0
+/// What is expected of a client, in the order in which lists are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Expected {
+    /// Nothing is known of it.
+    Unknown,
+    Back(Trust, Class),
+    Never,
+}
+
+impl Expected {
+    /// What is not trusted at all and takes no time is as good as not known.
+    fn back(trust: Trust, interval_ticks: u64) -> Self {
+        match Class::of(interval_ticks) {
+            Class(0) if trust == Trust::Loose => Self::Unknown,
+            class => Self::Back(trust, class),
+        }
+    }
+
+    /// How long after it was heard of; that of a client not known is at once.
+    pub(crate) fn ticks(self) -> Option<u64> {
+        match self {
+            Self::Unknown => Some(0),
+            Self::Back(_, class) => Some(class.ticks()),
+            Self::Never => None,
+        }
+    }
+
+    /// As the engine says it.
+    fn told(self) -> Expectation {
+        let class =
+            |class: Class| IntervalClass::holding(Interval::from_ms(class.ticks() * TICK_MS));
+        match self {
+            Self::Unknown => Expectation::UNKNOWN,
+            Self::Back(trust, interval) => Expectation { trust, class: class(interval) },
+            Self::Never => Expectation::NEVER,
+        }
     }
 }
 
@@ -54,34 +91,49 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    fn record(&mut self, gap_ticks: u64) {
-        if let (Some(last), Some(before)) = (self.last, self.before) {
-            let agree = last.abs_diff(before) * 10 <= before + 10 * (500 / TICK_MS);
-            if agree && gap_ticks > 3 * last {
-                return;
-            }
+    /// Adds a visit, unless it begins a new run of a client with a habit.
+    pub(crate) fn record(&mut self, gap_ticks: u64) {
+        if self.habit().is_none_or(|_| self.last.is_some_and(|last| gap_ticks <= 3 * last)) {
+            *self = Self { last: Some(eleven_bits(gap_ticks)), before: self.last };
         }
-        *self = Self { last: Some(eleven_bits(gap_ticks)), before: self.last };
     }
 
-    /// The interval to expect: the shorter gap.
-    pub(crate) fn learned(self) -> Option<u64> {
-        [self.last, self.before].into_iter().flatten().min()
+    /// The longer of two gaps that agree.
+    fn habit(self) -> Option<u64> {
+        let (last, before) = (self.last?, self.before?);
+        agree(last, before).then_some(last.max(before))
     }
 
-    pub(crate) fn learned_ms(self) -> Option<u64> {
-        self.learned().map(|ticks| ticks * TICK_MS)
+    /// The habit, or else the last gap, and which of the two it is.
+    fn interval(self) -> Option<(u64, Trust)> {
+        let habit = self.habit().map(|habit| (habit, Trust::Confirmed));
+        habit.or_else(|| Some((self.last?, Trust::Loose)))
     }
 
-    /// As a ghost keeps it.
-    pub(crate) fn coarse(self) -> Self {
-        Self { last: self.last.map(seven_bits), before: self.before.map(seven_bits) }
+    /// In milliseconds, and whether it is a habit.
+    pub(crate) fn interval_ms(self) -> Option<(u64, bool)> {
+        self.interval().map(|(ticks, trust)| (ticks * TICK_MS, trust == Trust::Confirmed))
     }
 
     /// What a hint may not undercut.
-    fn floor(self) -> Option<u64> {
-        self.last?.min(self.before?).into()
+    fn floor(self) -> u64 {
+        self.last.zip(self.before).map_or(0, |(last, before)| last.min(before))
     }
+
+    fn keeps(self, interval_ticks: u64) -> bool {
+        [self.last, self.before].into_iter().flatten().any(|gap| agree(gap, interval_ticks))
+    }
+
+    /// As a ghost keeps it: the last gap, and again if the one before agrees.
+    pub(crate) fn coarse(self) -> Self {
+        let last = self.last.map(seven_bits);
+        Self { last, before: last.filter(|_| self.habit().is_some()) }
+    }
+}
+
+/// Within a fifth and half a second.
+fn agree(gap_ticks: u64, interval_ticks: u64) -> bool {
+    5 * gap_ticks.abs_diff(interval_ticks) <= interval_ticks + 5 * (500 / TICK_MS)
 }
 
 /// A gap as a ghost keeps it: seven bits after the leading one, rounded down to 64 ms at least.
@@ -98,66 +150,79 @@ fn eleven_bits(gap_ticks: u64) -> u64 {
     gap >> dropped << dropped
 }
 
-/// What the cache believes of clients: its settings, and the population's first gaps.
+/// What the cache believes of clients: its settings, and what it has learned.
 pub(crate) struct Beliefs {
     policy: Policy,
     prediction: Prediction,
-    first_gaps: Vec<u64>,
-    seen: u64,
-    typical: Class,
+    prior_ticks: u64,
+    return_times: ReturnTimes,
 }
 
 impl Beliefs {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    /// Of a cache of so many sessions in all.
+    pub(crate) fn new(settings: &Settings, sessions: u64) -> Self {
         Self {
             policy: settings.policy,
             prediction: settings.prediction,
-            first_gaps: vec![0; BOUNDS.len()],
-            seen: 0,
-            typical: Class::of(interval_ticks(settings.prior_ms)),
+            prior_ticks: interval_ticks(settings.prior_ms),
+            return_times: ReturnTimes::new(sessions, Interval::from_ms(settings.prior_ms)),
         }
     }
 
-    /// The interval to expect of a client, by its hint, its past, and what was expected before.
+    /// Whether places are weighed by what they are worth.
+    pub(crate) fn weighs(&self) -> bool {
+        self.policy == Policy::Predictive && self.prediction != Prediction::Hint
+    }
+
+    /// What to expect of a client, by its hint, its past, and what was expected before.
     pub(crate) fn expectation(
         &self,
         past: Past,
         hint_ms: Option<u64>,
-        before: Option<Class>,
-    ) -> Class {
-        if self.policy == Policy::Lru {
-            return Class(0);
-        }
-        let hint = hint_ms.map(interval_ticks);
-        let interval = match (self.prediction, hint) {
-            (Prediction::Hint, hint) => hint,
-            (Prediction::Learned, _) | (Prediction::Both, None) => past.learned(),
-            (Prediction::Both, Some(hint)) => Some(hint.max(past.floor().unwrap_or(0))),
+        before: Option<Expected>,
+    ) -> Expected {
+        let learned = || {
+            past.interval().map_or(Expected::Unknown, |(ticks, trust)| Expected::back(trust, ticks))
         };
-        interval.map(Class::of).or(before).unwrap_or(self.typical)
+        match (self.policy, self.prediction, hint_ms.map(interval_ticks)) {
+            (Policy::Lru, ..) => Expected::Unknown,
+            (_, Prediction::Hint, hint) => {
+                let before = before.filter(|before| hint.is_none() && *before != Expected::Never);
+                let interval = hint.unwrap_or(self.prior_ticks);
+                before.unwrap_or_else(|| Expected::back(Trust::Loose, interval))
+            }
+            (_, Prediction::Both, Some(hint)) => {
+                let interval = hint.max(past.floor());
+                let kept = past.keeps(interval);
+                Expected::back(if kept { Trust::Kept } else { Trust::Claimed }, interval)
+            }
+            (_, Prediction::Both, None) | (_, Prediction::Learned, _) => learned(),
+        }
     }
 
-    /// A client came `gap_ticks` after it was last heard of.
-    pub(crate) fn record_visit(&mut self, past: &mut Past, gap_ticks: u64) {
-        if past.last.is_none() {
-            self.record_first_gap(Class::of(gap_ticks));
+    /// The wait for a client is over. Nobody waits for one that is never expected.
+    pub(crate) fn record(&self, told_by: u16, expected: Expected, age_ticks: u64, returned: bool) {
+        if self.weighs() && expected != Expected::Never {
+            self.return_times.record(told_by, expected.told(), in_32_bits(age_ticks), returned);
         }
-        past.record(gap_ticks);
     }
 
-    /// Every 64 first gaps the 90th percentile is the new expectation; every 64 times that the
-    /// counts are halved.
-    fn record_first_gap(&mut self, gap: Class) {
-        self.first_gaps[gap.0] += 1;
-        self.seen += 1;
-        if self.seen.is_multiple_of(64) {
-            let total: u64 = self.first_gaps.iter().sum();
-            let at_most = |class: usize| self.first_gaps[..=class].iter().sum::<u64>();
-            let ninety = (0..BOUNDS.len()).find(|class| at_most(*class) * 10 >= total * 9);
-            self.typical = Class(ninety.expect("all of them are at most the longest"));
-        }
-        if self.seen.is_multiple_of(64 * 64) {
-            self.first_gaps.iter_mut().for_each(|count| *count -= *count / 2);
-        }
+    /// What a place is worth for a client heard of so long ago.
+    pub(crate) fn worth(&self, expected: Expected, age_ticks: u64) -> u64 {
+        self.return_times.worth(expected.told(), in_32_bits(age_ticks))
     }
+
+    /// What remembering is worth: where nothing is learned, the less the older.
+    pub(crate) fn worth_remembering(&self, expected: Expected, age_ticks: u64) -> u64 {
+        if self.weighs() { self.worth(expected, age_ticks) } else { u64::MAX - age_ticks }
+    }
+
+    /// After every operation.
+    pub(crate) fn learn(&self) {
+        self.return_times.learn();
+    }
+}
+
+fn in_32_bits(age_ticks: u64) -> u32 {
+    u32::try_from(age_ticks).expect("the epoch moves before")
 }

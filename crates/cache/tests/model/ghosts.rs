@@ -2,9 +2,9 @@
 
 use rejoin_cache::SessionId;
 
-use super::expectation::Past;
+use super::expectation::{Beliefs, Expected, Past};
 
-/// An empty place is filled first, else the oldest makes way.
+/// An empty place is filled first, else the ghost worth least makes way.
 type GhostSet = [Option<Ghost>; 8];
 
 /// Sets of eight, chosen by hash.
@@ -17,7 +17,16 @@ pub(crate) struct Ghosts {
 struct Ghost {
     told_by: u16,
     seen: Units,
+    expected: Expected,
     past: Past,
+}
+
+/// What was remembered of a client.
+pub(crate) struct Remembered {
+    /// For how long it had not been seen.
+    pub(crate) age_ticks: u64,
+    pub(crate) expected: Expected,
+    pub(crate) past: Past,
 }
 
 /// The time of ghosts: in 16 ms, and starting again every three days.
@@ -29,31 +38,41 @@ impl Ghosts {
         Self { sets: vec![GhostSet::default(); ghosts.div_ceil(8)], hash_key }
     }
 
-    /// Remembers a client seen at tick `seen`.
-    pub(crate) fn add(&mut self, id: &SessionId, now: u64, seen: u64, past: Past) {
-        let now = Units::at(now);
-        let Some((places, told_by)) = self.set(id) else { return };
-        let oldest = places.iter_mut().max_by_key(|place| {
-            place.as_ref().map_or(Units::PERIOD, |ghost| ghost.seen.until(now))
-        });
-        *oldest.expect("eight places") =
-            Some(Ghost { told_by, seen: Units::at(seen), past: past.coarse() });
+    /// Remembers a client. Whoever finds no place or loses it is given up on.
+    pub(crate) fn add(
+        &mut self,
+        id: &SessionId,
+        now: u64,
+        Remembered { age_ticks, expected, past }: Remembered,
+        beliefs: &Beliefs,
+    ) {
+        let (places, told_by) = self.set(id);
+        let Some(places) = places else {
+            return beliefs.record(told_by, expected, age_ticks, false);
+        };
+        let age = |ghost: &Ghost| ghost.seen.ticks_until(now);
+        let worth = |ghost: &Ghost| beliefs.worth_remembering(ghost.expected, age(ghost));
+        let least = places.iter_mut().min_by_key(|place| place.as_ref().map(worth));
+        let ghost =
+            Ghost { told_by, seen: Units::at(now - age_ticks), expected, past: past.coarse() };
+        if let Some(lost) = least.expect("eight places").replace(ghost) {
+            beliefs.record(lost.told_by, lost.expected, age(&lost), false);
+        }
     }
 
-    /// Forgets a client; returns how many ticks ago it was seen, and its past.
-    pub(crate) fn take(&mut self, id: &SessionId, now: u64) -> Option<(u64, Past)> {
-        let (places, told_by) = self.set(id)?;
+    /// Forgets a client that has returned.
+    pub(crate) fn take(&mut self, id: &SessionId, now: u64) -> Option<Remembered> {
+        let (places, told_by) = self.set(id);
         let is_it = |ghost: &Ghost| ghost.told_by == told_by;
-        let place = places.iter_mut().find(|place| place.as_ref().is_some_and(is_it))?;
-        let ghost = place.take()?;
-        Some((ghost.seen.until(Units::at(now)) * Units::TICKS, ghost.past))
+        let place = places?.iter_mut().find(|place| place.as_ref().is_some_and(is_it))?;
+        let Ghost { seen, expected, past, .. } = place.take()?;
+        Some(Remembered { age_ticks: seen.ticks_until(now), expected, past })
     }
 
-    fn set(&mut self, id: &SessionId) -> Option<(&mut GhostSet, u16)> {
+    fn set(&mut self, id: &SessionId) -> (Option<&mut GhostSet>, u16) {
         let hash = super::keyed_hash(&self.hash_key, id);
         let at = ((hash & 0xffff_ffff) * self.sets.len() as u64) >> 32;
-        let told_by = ((hash >> 32) as u16).max(1);
-        Some((self.sets.get_mut(at as usize)?, told_by))
+        (self.sets.get_mut(at as usize), super::told_by(&self.hash_key, id))
     }
 }
 
@@ -65,7 +84,7 @@ impl Units {
         Self(tick / Self::TICKS % Self::PERIOD)
     }
 
-    fn until(self, now: Self) -> u64 {
-        (now.0 + Self::PERIOD - self.0) % Self::PERIOD
+    fn ticks_until(self, now: u64) -> u64 {
+        (Self::at(now).0 + Self::PERIOD - self.0) % Self::PERIOD * Self::TICKS
     }
 }

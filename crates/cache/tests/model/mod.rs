@@ -10,6 +10,7 @@ pub(crate) mod naive;
 pub(crate) mod operation;
 pub(crate) mod plan;
 pub(crate) mod random;
+pub(crate) mod slots;
 pub(crate) mod twins;
 
 use std::hash::Hasher;
@@ -18,7 +19,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 use rejoin_cache::SessionId;
 
-/// What decides on shards and ghosts: the one thing taken over from the engine as it is.
+/// What decides on shards and ghosts: taken over from the engine as it is.
 pub(crate) fn keyed_hash(key: &[u8; 16], id: &SessionId) -> u64 {
     static SHARED: SharedSeed = SharedSeed::from_u64(0);
     let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| key[at + byte]));
@@ -27,4 +28,9 @@ pub(crate) fn keyed_hash(key: &[u8; 16], id: &SessionId) -> u64 {
     let mut hasher = FoldHasher::with_seed(half(0) ^ half(8).rotate_left(32), &SHARED);
     hasher.write(&padded);
     hasher.finish()
+}
+
+/// What a client is told by among others: bits of the same hash, never zero.
+pub(crate) fn told_by(key: &[u8; 16], id: &SessionId) -> u16 {
+    ((keyed_hash(key, id) >> 32) as u16).max(1)
 }

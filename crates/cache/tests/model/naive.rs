@@ -1,16 +1,21 @@
 //! The cache as its documentation describes it: sessions in a `Vec`, found by looking at each.
 //!
-//! Three things are the engine's own choice and are taken from it. Of equal return times the shorter
-//! interval counts as earlier, and of equally old ghosts the last in its set goes first. Certain
+//! Five things are the engine's own choice and are taken from it. Of equal return times the shorter
+//! interval counts as earlier, and of ghosts worth the same the first in its set makes way. Certain
 //! bits of the keyed hash choose a shard and a set of ghosts, and tell a ghost. When a caller's
-//! clock steps back, the sessions of one interval class stay in the order they were heard of: the
-//! ends of a class are its oldest and newest arrivals, whatever their times.
+//! clock steps back, the sessions of one expectation stay in the order they were heard of: the
+//! ends of its list are its oldest and newest arrivals, whatever their times. Where places are
+//! weighed by what they are worth, only these ends and a few slots are; of places worth the same
+//! goes the one met first: ends before slots, in the order of expectations, oldest before newest.
+
+use std::collections::BTreeMap;
 
 use rejoin_cache::{ContextTag, Counters, Layout, NewSession, Policy, Refusal, SessionId};
 use rejoin_cache::{Settings, TICK_MS};
 
-use super::expectation::{Beliefs, Class, Past, interval_ticks};
-use super::ghosts::Ghosts;
+use super::expectation::{Beliefs, Expected, Past, interval_ticks};
+use super::ghosts::{Ghosts, Remembered};
+use super::slots::Slots;
 
 /// Ticks after which the epoch moves, and by how much.
 const OLDEST_TICKS: u64 = 1 << 31;
@@ -23,6 +28,29 @@ pub(crate) struct Answer {
     pub(crate) past: Past,
 }
 
+/// Decisions made by what places are worth.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Weighed {
+    /// Evictions of clients that should have been back.
+    pub(crate) overdue: u64,
+    /// And of others.
+    pub(crate) in_time: u64,
+    /// Evictions of sessions that were at no end of a list.
+    pub(crate) swept: u64,
+    pub(crate) refused: u64,
+}
+
+impl Weighed {
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        Self {
+            overdue: self.overdue + other.overdue,
+            in_time: self.in_time + other.in_time,
+            swept: self.swept + other.swept,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
 /// All shards.
 pub(crate) struct Naive {
     hash_key: [u8; 16],
@@ -33,27 +61,28 @@ pub(crate) struct Naive {
 impl Naive {
     pub(crate) fn new(settings: &Settings, hash_key: [u8; 16], now_ms: u64) -> Self {
         let layouts = Layout::for_cache(settings).expect("settings make a cache");
+        let sessions = layouts.iter().map(Layout::sessions).sum();
         let shard =
             |layout: &Layout| Shard::new(settings, layout.sessions() as usize, hash_key, now_ms);
         Self {
             hash_key,
-            beliefs: Beliefs::new(settings),
+            beliefs: Beliefs::new(settings, sessions),
             shards: layouts.iter().map(shard).collect(),
         }
     }
 
     pub(crate) fn get(&mut self, now_ms: u64, id: &SessionId, context: ContextTag) -> Answer {
-        let (shard, beliefs) = self.shard(id);
-        shard.get(now_ms, id, context, beliefs)
+        self.with(id, |shard, beliefs| shard.get(now_ms, id, context, beliefs))
     }
 
     pub(crate) fn take(&mut self, now_ms: u64, id: &SessionId, context: ContextTag) -> Answer {
-        let (shard, beliefs) = self.shard(id);
-        let answer = shard.get(now_ms, id, context, beliefs);
-        if answer.value.is_some() {
-            shard.remove(id);
-        }
-        answer
+        self.with(id, |shard, beliefs| {
+            let answer = shard.get(now_ms, id, context, beliefs);
+            if answer.value.is_some() {
+                shard.remove(id);
+            }
+            answer
+        })
     }
 
     pub(crate) fn peek(
@@ -62,10 +91,11 @@ impl Naive {
         id: &SessionId,
         context: ContextTag,
     ) -> Option<Vec<u8>> {
-        let shard = self.shard(id).0;
-        let session = &shard.sessions[shard.find(id)?];
-        (session.context == context && !shard.is_over(session.expiry_s, now_ms))
-            .then(|| session.value.clone())
+        self.with(id, |shard, _| {
+            let session = &shard.sessions[shard.find(id)?];
+            (session.context == context && !shard.is_over(session.expiry_s, now_ms))
+                .then(|| session.value.clone())
+        })
     }
 
     pub(crate) fn insert(
@@ -74,30 +104,31 @@ impl Naive {
         new: &NewSession<'_>,
         past: Past,
     ) -> Result<u32, Refusal> {
-        let (shard, beliefs) = self.shard(&new.id);
-        shard.insert(now_ms, new, past, beliefs)
+        self.with(&new.id, |shard, beliefs| shard.insert(now_ms, new, past, beliefs))
     }
 
     pub(crate) fn hint(&mut self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
-        let (shard, beliefs) = self.shard(id);
-        let now = shard.tick(now_ms);
-        let Some(at) = shard.find(id) else { return false };
-        let class = beliefs.expectation(shard.sessions[at].past, Some(interval_ms), None);
-        shard.expect(at, now, Some(class));
-        true
+        self.with(id, |shard, beliefs| {
+            let now = shard.tick(now_ms);
+            let Some(at) = shard.find(id) else { return false };
+            let expected = beliefs.expectation(shard.sessions[at].past, Some(interval_ms), None);
+            shard.expect(at, now, expected);
+            true
+        })
     }
 
     pub(crate) fn retire(&mut self, id: &SessionId) {
-        let shard = self.shard(id).0;
-        if let Some(at) = shard.find(id).filter(|_| shard.policy == Policy::Predictive) {
-            let seen = shard.sessions[at].seen;
-            shard.sessions[at].past = Past::default();
-            shard.expect(at, seen, None);
-        }
+        self.with(id, |shard, _| {
+            if let Some(at) = shard.find(id).filter(|_| shard.policy == Policy::Predictive) {
+                let seen = shard.sessions[at].seen;
+                shard.sessions[at].past = Past::default();
+                shard.expect(at, seen, Expected::Never);
+            }
+        });
     }
 
     pub(crate) fn remove(&mut self, id: &SessionId) -> bool {
-        self.shard(id).0.remove(id)
+        self.with(id, |shard, _| shard.remove(id))
     }
 
     pub(crate) fn counters(&self) -> Counters {
@@ -111,46 +142,53 @@ impl Naive {
         self.shards.iter().map(|shard| shard.epoch / EPOCH_STEP_TICKS).sum()
     }
 
-    fn shard(&mut self, id: &SessionId) -> (&mut Shard, &mut Beliefs) {
+    pub(crate) fn weighed(&self) -> Weighed {
+        self.shards.iter().fold(Weighed::default(), |sum, shard| sum.plus(&shard.weighed))
+    }
+
+    fn with<T>(&mut self, id: &SessionId, operation: impl FnOnce(&mut Shard, &Beliefs) -> T) -> T {
         let hash = super::keyed_hash(&self.hash_key, id);
         let at = (hash >> 48) as usize * self.shards.len() / (1 << 16);
-        (&mut self.shards[at], &mut self.beliefs)
+        let done = operation(&mut self.shards[at], &self.beliefs);
+        self.beliefs.learn();
+        done
     }
 }
 
 struct Session {
     id: SessionId,
     value: Vec<u8>,
+    /// The first one counts.
+    slots: Vec<usize>,
     context: ContextTag,
     expiry_s: u64,
     past: Past,
     /// Ticks since the shard was born.
     seen: u64,
-    /// `None`: never expected back.
-    class: Option<Class>,
+    expected: Expected,
+}
+
+impl Session {
+    /// `None`: never.
+    fn returns(&self) -> Option<u64> {
+        Some(self.seen + self.expected.ticks()?)
+    }
 }
 
 /// A session's place in the order of return times.
 struct End {
     at: usize,
     returns: u64,
-    class: Class,
-}
-
-impl End {
-    /// None for those never expected.
-    fn of((at, session): (usize, &Session)) -> Option<Self> {
-        let class = session.class?;
-        Some(Self { at, returns: session.seen + class.ticks(), class })
-    }
+    expected: Expected,
 }
 
 struct Shard {
+    hash_key: [u8; 16],
     policy: Policy,
     block_bytes: usize,
     longest_value_bytes: usize,
     grace_ticks: u64,
-    slots: usize,
+    capacity: usize,
     born_ms: u64,
     /// Ticks since the shard was born.
     epoch: u64,
@@ -158,26 +196,31 @@ struct Shard {
     clock_stepped_back: bool,
     /// In the order in which they were heard of.
     sessions: Vec<Session>,
+    slots: Slots,
     ghosts: Ghosts,
     counters: Counters,
+    weighed: Weighed,
 }
 
 impl Shard {
-    fn new(settings: &Settings, slots: usize, hash_key: [u8; 16], born_ms: u64) -> Self {
-        let ghosts = slots * settings.ghosts_percent as usize / 100;
+    fn new(settings: &Settings, capacity: usize, hash_key: [u8; 16], born_ms: u64) -> Self {
+        let ghosts = capacity * settings.ghosts_percent as usize / 100;
         Self {
+            hash_key,
             policy: settings.policy,
             block_bytes: settings.block_bytes.next_multiple_of(8) as usize,
             longest_value_bytes: settings.longest_value_bytes as usize,
             grace_ticks: interval_ticks(settings.grace_ms),
-            slots,
+            capacity,
             born_ms,
             epoch: 0,
             latest_now: 0,
             clock_stepped_back: false,
             sessions: Vec::new(),
+            slots: Slots::default(),
             ghosts: Ghosts::new(ghosts, hash_key),
             counters: Counters::default(),
+            weighed: Weighed::default(),
         }
     }
 
@@ -186,7 +229,7 @@ impl Shard {
         now_ms: u64,
         id: &SessionId,
         context: ContextTag,
-        beliefs: &mut Beliefs,
+        beliefs: &Beliefs,
     ) -> Answer {
         let now = self.tick(now_ms);
         let Some(at) = self.find(id) else {
@@ -196,7 +239,7 @@ impl Shard {
         if self.is_over(self.sessions[at].expiry_s, now_ms) {
             self.counters.misses += 1;
             self.counters.expired += 1;
-            self.sessions.remove(at);
+            self.remove(id);
             return Answer::default();
         }
         if self.sessions[at].context != context {
@@ -208,26 +251,29 @@ impl Shard {
         self.arrived(at, now, beliefs)
     }
 
-    fn arrived(&mut self, at: usize, now: u64, beliefs: &mut Beliefs) -> Answer {
+    fn arrived(&mut self, at: usize, now: u64, beliefs: &Beliefs) -> Answer {
         let session = &mut self.sessions[at];
-        if let Some(class) = session.class.filter(|_| self.policy == Policy::Predictive) {
-            let returns = session.seen + class.ticks();
+        let (age_ticks, before) = (now.saturating_sub(session.seen), session.expected);
+        if let Some(returns) = session.returns().filter(|_| self.policy == Policy::Predictive)
+            && before != Expected::Unknown
+        {
             self.counters.predictions += 1;
             self.counters.prediction_error_ms += returns.abs_diff(now) * TICK_MS;
         }
-        beliefs.record_visit(&mut session.past, now.saturating_sub(session.seen));
+        beliefs.record(super::told_by(&self.hash_key, &session.id), before, age_ticks, true);
+        session.past.record(age_ticks);
         let (past, value) = (session.past, session.value.clone());
-        let class = beliefs.expectation(past, None, session.class);
-        self.expect(at, now, Some(class));
+        self.expect(at, now, beliefs.expectation(past, None, Some(before)));
         Answer { value: Some(value), past }
     }
 
-    fn missed(&mut self, now: u64, id: &SessionId, beliefs: &mut Beliefs) -> Past {
-        let Some((gap_ticks, mut past)) = self.ghosts.take(id, now) else {
+    fn missed(&mut self, now: u64, id: &SessionId, beliefs: &Beliefs) -> Past {
+        let Some(Remembered { age_ticks, expected, mut past }) = self.ghosts.take(id, now) else {
             return Past::default();
         };
         self.counters.wanted_after_eviction += 1;
-        beliefs.record_visit(&mut past, gap_ticks);
+        beliefs.record(super::told_by(&self.hash_key, id), expected, age_ticks, true);
+        past.record(age_ticks);
         past
     }
 
@@ -241,7 +287,7 @@ impl Shard {
         let now = self.tick(now_ms);
         self.remove(&new.id);
         let needed = self.blocks(new.value.len());
-        if new.value.len() > self.longest_value_bytes || needed > self.slots {
+        if new.value.len() > self.longest_value_bytes || needed > self.capacity {
             self.counters.refused_too_large += 1;
             return Err(Refusal::TooLarge);
         }
@@ -251,94 +297,154 @@ impl Shard {
             return Err(Refusal::Expired);
         }
         let sibling = new.sibling && self.policy == Policy::Predictive;
-        let class = (!sibling).then(|| beliefs.expectation(past, new.hint_ms, None));
+        let expected =
+            if sibling { Expected::Never } else { beliefs.expectation(past, new.hint_ms, None) };
         let mut evicted = 0;
-        while self.slots - self.used() < needed {
-            let Some(victim) = self.victim(now, class) else {
+        while self.capacity - self.used() < needed {
+            let Some(victim) = self.victim(now, expected, beliefs) else {
                 self.counters.refused_returns_later += 1;
-                if !new.sibling {
-                    self.ghosts.add(&new.id, now, now, past);
-                }
+                let refused = Remembered { age_ticks: 0, expected, past };
+                self.remember(&new.id, now, refused, beliefs);
                 return Err(Refusal::ReturnsLater);
             };
-            self.evict(now, victim);
+            self.evict(now, victim, beliefs);
             evicted += 1;
         }
         self.counters.stored += 1;
         self.sessions.push(Session {
             id: new.id,
             value: new.value.to_vec(),
+            slots: self.slots.take(needed),
             context: new.context,
             expiry_s,
             past,
             seen: now,
-            class,
+            expected,
         });
         Ok(evicted)
     }
 
-    /// Algorithm 1, read with "else".
-    fn victim(&mut self, now: u64, newcomer: Option<Class>) -> Option<usize> {
+    fn victim(&mut self, now: u64, newcomer: Expected, beliefs: &Beliefs) -> Option<usize> {
         if self.policy == Policy::Lru {
             self.counters.evicted_oldest += 1;
-            return Some(0);
+            Some(0)
+        } else if beliefs.weighs() {
+            self.worth_least(now, newcomer, beliefs)
+        } else {
+            self.overdue_or_latest(now, newcomer)
         }
+    }
+
+    /// Algorithm 1, read with "else".
+    fn overdue_or_latest(&mut self, now: u64, newcomer: Expected) -> Option<usize> {
         let overdue = |end: &End| end.returns + self.grace_ticks < now;
         if let Some(earliest) = self.earliest().filter(overdue) {
             self.counters.evicted_overdue += 1;
             return Some(earliest.at);
         }
-        let returns = now + newcomer?.ticks();
-        let never = self.sessions.iter().position(|session| session.class.is_none());
+        let returns = now + newcomer.ticks()?;
         let last = || self.latest().filter(|latest| returns < latest.returns).map(|end| end.at);
-        let victim = never.or_else(last);
+        let victim = self.never().or_else(last);
         self.counters.evicted_latest += u64::from(victim.is_some());
         victim
     }
 
-    /// The session expected first: one of the oldest arrivals of each class.
+    /// A session never expected, else the one worth least of those looked at, if that is less than
+    /// the newcomer is worth.
+    fn worth_least(&mut self, now: u64, newcomer: Expected, beliefs: &Beliefs) -> Option<usize> {
+        if newcomer == Expected::Never {
+            return None;
+        }
+        if let Some(never) = self.never() {
+            self.counters.evicted_latest += 1;
+            return Some(never);
+        }
+        let ends: Vec<usize> = self.ends().into_values().flatten().collect();
+        let first_slot_of = |slot| self.sessions.iter().position(|s| s.slots[0] == slot);
+        let swept = self.slots.sweep().into_iter().filter_map(first_slot_of);
+        let worth = |at: &usize| {
+            let Session { seen, expected, .. } = self.sessions[*at];
+            beliefs.worth(expected, now.saturating_sub(seen))
+        };
+        let least = ends.iter().copied().chain(swept).min_by_key(worth);
+        let Some(at) = least.filter(|at| worth(at) < beliefs.worth(newcomer, 0)) else {
+            self.weighed.refused += 1;
+            return None;
+        };
+        let overdue = self.sessions[at].returns().is_some_and(|returns| returns < now);
+        self.weighed.swept += u64::from(!ends.contains(&at));
+        self.weighed.overdue += u64::from(overdue);
+        self.weighed.in_time += u64::from(!overdue);
+        self.counters.evicted_overdue += u64::from(overdue);
+        self.counters.evicted_latest += u64::from(!overdue);
+        Some(at)
+    }
+
+    fn never(&self) -> Option<usize> {
+        self.sessions.iter().position(|session| session.expected == Expected::Never)
+    }
+
+    /// The oldest and the newest arrival of each expectation, in order.
+    fn ends(&self) -> BTreeMap<Expected, [usize; 2]> {
+        let mut ends = BTreeMap::new();
+        for (at, Session { expected, .. }) in self.sessions.iter().enumerate() {
+            if *expected != Expected::Never {
+                ends.entry(*expected).or_insert([at, at])[1] = at;
+            }
+        }
+        ends
+    }
+
+    fn end(&self, at: usize) -> Option<End> {
+        let session = &self.sessions[at];
+        Some(End { at, returns: session.returns()?, expected: session.expected })
+    }
+
+    /// The session expected first: one of the oldest arrivals of each expectation.
     fn earliest(&self) -> Option<End> {
-        let mut met = [false; Class::COUNT];
-        let expected = self.sessions.iter().enumerate().filter_map(End::of);
-        let oldest = expected.filter(|end| !std::mem::replace(&mut met[end.class.index()], true));
-        let end = oldest.min_by_key(|end| (end.returns, end.class))?;
+        let oldest = self.ends().into_values().filter_map(|[oldest, _]| self.end(oldest));
+        let end = oldest.min_by_key(|end| (end.returns, end.expected))?;
         self.check_end(end.returns, u64::min);
         Some(end)
     }
 
-    /// The session expected last: one of the newest arrivals of each class.
+    /// The session expected last: one of the newest arrivals of each expectation.
     fn latest(&self) -> Option<End> {
-        let mut met = [false; Class::COUNT];
-        let expected = self.sessions.iter().enumerate().rev().filter_map(End::of);
-        let newest = expected.filter(|end| !std::mem::replace(&mut met[end.class.index()], true));
-        let end = newest.max_by_key(|end| (end.returns, end.class))?;
+        let newest = self.ends().into_values().filter_map(|[_, newest]| self.end(newest));
+        let end = newest.max_by_key(|end| (end.returns, end.expected))?;
         self.check_end(end.returns, u64::max);
         Some(end)
     }
 
-    /// While the clock only goes forward, the end of the classes is the end of everything.
+    /// While the clock only goes forward, the end of the lists is the end of everything.
     fn check_end(&self, found: u64, end: fn(u64, u64) -> u64) {
         if !self.clock_stepped_back {
-            let all = self.sessions.iter().enumerate().filter_map(End::of);
-            let exact = all.map(|end| end.returns).reduce(end);
-            assert_eq!(Some(found), exact, "a class is not in order of return time");
+            let exact = self.sessions.iter().filter_map(Session::returns).reduce(end);
+            assert_eq!(Some(found), exact, "a list is not in order of return time");
         }
     }
 
-    fn evict(&mut self, now: u64, at: usize) {
-        let Session { id, seen, past, class, .. } = self.sessions.remove(at);
-        if class.is_some() {
-            self.ghosts.add(&id, now, seen, past);
+    fn evict(&mut self, now: u64, at: usize, beliefs: &Beliefs) {
+        let Session { id, seen, expected, past, .. } = self.sessions[at];
+        let evicted = Remembered { age_ticks: now.saturating_sub(seen), expected, past };
+        self.remember(&id, now, evicted, beliefs);
+        self.remove(&id);
+    }
+
+    fn remember(&mut self, id: &SessionId, now: u64, client: Remembered, beliefs: &Beliefs) {
+        if client.expected != Expected::Never {
+            self.ghosts.add(id, now, client, beliefs);
         }
     }
 
-    fn expect(&mut self, at: usize, seen: u64, class: Option<Class>) {
+    fn expect(&mut self, at: usize, seen: u64, expected: Expected) {
         let session = self.sessions.remove(at);
-        self.sessions.push(Session { seen, class, ..session });
+        self.sessions.push(Session { seen, expected, ..session });
     }
 
     fn remove(&mut self, id: &SessionId) -> bool {
-        self.find(id).map(|at| self.sessions.remove(at)).is_some()
+        let removed = self.find(id).map(|at| self.sessions.remove(at));
+        removed.map(|session| self.slots.give_back(&session.slots)).is_some()
     }
 
     fn find(&self, id: &SessionId) -> Option<usize> {

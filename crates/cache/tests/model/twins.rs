@@ -1,15 +1,17 @@
 //! The engine and the naive cache, given the same operations and compared after each.
 
+use std::sync::Mutex;
+
 use rejoin_cache::{Arrival, Cache, ContextTag, Counters, History, Layout, Memory, NewSession};
 use rejoin_cache::{SecretBytes, Settings};
 
 use super::expectation::Past;
-use super::naive::{Answer, Naive};
+use super::naive::{Answer, Naive, Weighed};
 use super::operation::{New, Operation, fill_value, id_of};
 
 /// A failing comparison panics; what was being done is then printed.
 pub(crate) struct Twins<M: Memory> {
-    cache: Cache<M>,
+    cache: Cache<Mutex<M>>,
     naive: Naive,
     /// What each client's last lookup said of it, by the engine and by the naive cache.
     clients: Vec<(History, Past)>,
@@ -27,10 +29,11 @@ impl<M: Memory> Twins<M> {
         hash_key: [u8; 16],
         clients: u16,
         now_ms: u64,
-        memory: impl FnMut(&Layout) -> M,
+        mut memory: impl FnMut(&Layout) -> M,
     ) -> Self {
         Self {
-            cache: Cache::on(settings, hash_key, now_ms, memory).expect("settings make a cache"),
+            cache: Cache::on(settings, hash_key, now_ms, |layout| Mutex::new(memory(layout)))
+                .expect("settings make a cache"),
             naive: Naive::new(settings, hash_key, now_ms),
             clients: vec![Default::default(); usize::from(clients)],
             value: SecretBytes::default(),
@@ -83,8 +86,8 @@ impl<M: Memory> Twins<M> {
 
     fn arrived(&mut self, client: u16, arrival: Arrival, answer: Answer) {
         self.compare_value(arrival.found, answer.value.as_deref());
-        let learned = arrival.history.learned().map(|interval| interval.as_ms());
-        assert_eq!(learned, answer.past.learned_ms());
+        let interval = arrival.history.interval().map(|(interval, kept)| (interval.as_ms(), kept));
+        assert_eq!(interval, answer.past.interval_ms());
         assert_eq!(arrival.history == History::default(), answer.past == Past::default());
         self.clients[usize::from(client)] = (arrival.history, answer.past);
     }
@@ -128,7 +131,11 @@ impl<M: Memory> Twins<M> {
     }
 
     pub(crate) fn happened(&self) -> Happened {
-        Happened { counters: self.cache.counters(), epoch_moves: self.naive.epoch_moves() }
+        Happened {
+            counters: self.cache.counters(),
+            epoch_moves: self.naive.epoch_moves(),
+            weighed: self.naive.weighed(),
+        }
     }
 }
 
@@ -137,6 +144,7 @@ impl<M: Memory> Twins<M> {
 pub(crate) struct Happened {
     pub(crate) counters: Counters,
     pub(crate) epoch_moves: u64,
+    pub(crate) weighed: Weighed,
 }
 
 impl Happened {
@@ -144,6 +152,7 @@ impl Happened {
         Self {
             counters: self.counters.plus(&other.counters),
             epoch_moves: self.epoch_moves + other.epoch_moves,
+            weighed: self.weighed.plus(&other.weighed),
         }
     }
 }

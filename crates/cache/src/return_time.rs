@@ -1,0 +1,618 @@
+//! When a client comes back, learned from those that did.
+//!
+//! What is known of a client is an [`Expectation`]: the interval it keeps, and how far that is
+//! trusted. Clients of the same trust and the same octave of interval are alike, and share a row
+//! of counts: how many were waited for until which age (the time since they were last heard of, in
+//! multiples of their interval), and how many of those came back at that age. From the counts
+//! follows the hazard of a return at each age (Kaplan & Meier, "Nonparametric estimation from
+//! incomplete observations", 1958: whoever is given up on counts until then), and from the hazards
+//! what a place in the cache is *worth*: the greatest ratio, over all times that one might go on
+//! waiting, of the chance of a return to the time that the place is taken.
+//!
+//! The session worth least goes. A client that keeps its interval is worth more the closer its
+//! return is, and little once it is overdue; one whose visits come in bursts is worth most when it
+//! has just been there, and the engine finds out by itself which is which, how long to wait for
+//! the tardy, and that clients of some kind never return at all.
+//!
+//! A table is one for all shards, so that a small shard learns from everyone, and takes
+//! [`ReturnTimes::BYTES`]. It is lock-free; its figures are approximate under concurrency. Counts
+//! are whole numbers; only [`ReturnTimes::learn`], once in some hundred arrivals, calculates with
+//! fractions.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::history::History;
+use crate::interval::{Interval, IntervalClass};
+
+/// How far an interval is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Trust {
+    /// It is the client's last gap, and no more.
+    Loose,
+    /// The client's last two gaps agree.
+    Confirmed,
+    /// The application said so; the client's past does not bear it out.
+    Claimed,
+    /// What the application said, or the client's own shortest gap where that is longer, and one
+    /// of its last two gaps agrees.
+    Kept,
+}
+
+/// What is expected of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Expectation {
+    /// How far the interval is trusted.
+    pub trust: Trust,
+    /// The interval at which it is expected.
+    pub class: IntervalClass,
+}
+
+impl Expectation {
+    /// Of a client of which nothing is known.
+    pub const UNKNOWN: Self = Self { trust: Trust::Loose, class: IntervalClass(0) };
+    /// A session that is not expected back: the unused sibling of another (TLS 1.3).
+    pub const NEVER: Self = Self { trust: Trust::Loose, class: IntervalClass(255) };
+    /// How many there are.
+    pub(crate) const COUNT: usize = 4 * IntervalClass::COUNT;
+
+    /// By a client's own past.
+    #[inline]
+    pub fn learned(history: History) -> Self {
+        let Some((interval, confirmed)) = history.interval() else { return Self::UNKNOWN };
+        let trust = if confirmed { Trust::Confirmed } else { Trust::Loose };
+        Self { trust, class: IntervalClass::holding(interval) }
+    }
+
+    /// By the application's word, as far as the client's past supports it: nobody is expected
+    /// back sooner than it ever came.
+    #[inline]
+    pub fn hinted(history: History, hint: Interval) -> Self {
+        let interval = history.least().map_or(hint, |least| least.max(hint));
+        let trust = if history.keeps(interval) { Trust::Kept } else { Trust::Claimed };
+        Self { trust, class: IntervalClass::holding(interval) }
+    }
+
+    /// Its place among all [`Self::COUNT`].
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.trust as u8) << 8 | usize::from(self.class.0)
+    }
+
+    /// The inverse of [`Self::index`], of its lowest ten bits.
+    #[inline]
+    pub(crate) fn from_index(index: usize) -> Self {
+        let trust = match index >> 8 & 3 {
+            0 => Trust::Loose,
+            1 => Trust::Confirmed,
+            2 => Trust::Claimed,
+            _ => Trust::Kept,
+        };
+        Self { trust, class: IntervalClass(index as u8) }
+    }
+
+    /// The row of counts, and which of its bins holds an age.
+    #[inline]
+    fn bin(self, age_ticks: u32) -> usize {
+        let age = IntervalClass::holding(Interval::from_ticks(age_ticks));
+        if self == Self::UNKNOWN {
+            return usize::from(age.0);
+        }
+        let row = usize::from(self.trust as u8) * OCTAVES + usize::from(self.class.0) / 8;
+        let apart = 224 + usize::from(age.0) - usize::from(self.class.0.min(224));
+        UNKNOWN_BINS + row * BINS + usize::from(BIN_OF[apart])
+    }
+}
+
+/// Octaves of intervals.
+const OCTAVES: usize = 32;
+/// Bins in the row of clients of which nothing is known: one for every class of age.
+const UNKNOWN_BINS: usize = IntervalClass::COUNT;
+/// Bins in every other row.
+const BINS: usize = 64;
+const ALL_BINS: usize = UNKNOWN_BINS + 4 * OCTAVES * BINS;
+
+/// Bins of ages by how many classes (eighths of an octave) they are above or below the interval's:
+/// as fine as the classes within an octave of it, two to the octave below, where much happens to
+/// clients that come in bursts, and above two to the octave for four octaves, then whole octaves.
+const FINE: i32 = 8;
+const FIRST_FINE_BIN: i32 = 22;
+const FIRST_ABOVE_BIN: i32 = FIRST_FINE_BIN + 2 * FINE;
+const FIRST_FAR_BIN: i32 = FIRST_ABOVE_BIN + 8;
+/// The bin of the interval itself.
+const ON_TIME: usize = (FIRST_FINE_BIN + FINE) as usize;
+
+/// The first class apart of a bin.
+const fn first_apart(bin: i32) -> i32 {
+    if bin <= FIRST_FINE_BIN {
+        -FINE - 4 * (FIRST_FINE_BIN - bin)
+    } else if bin <= FIRST_ABOVE_BIN {
+        bin - FIRST_FINE_BIN - FINE
+    } else if bin <= FIRST_FAR_BIN {
+        FINE + 4 * (bin - FIRST_ABOVE_BIN)
+    } else {
+        FINE + 4 * 8 + 8 * (bin - FIRST_FAR_BIN)
+    }
+}
+
+/// The bin of a number of classes apart, counted from −224.
+const BIN_OF: [u8; 449] = {
+    let mut bins = [0; 449];
+    let mut at = 0;
+    while at < bins.len() {
+        let mut bin = BINS as i32 - 1;
+        while bin > 0 && first_apart(bin) > at as i32 - 224 {
+            bin -= 1;
+        }
+        bins[at] = bin as u8;
+        at += 1;
+    }
+    bins
+};
+
+/// 2⁴⁰ / interval, by class.
+const PER_TICK: [u64; IntervalClass::COUNT] = {
+    let mut rates = [0; IntervalClass::COUNT];
+    let mut class = 0;
+    while class < rates.len() {
+        let ticks = IntervalClass(class as u8).upper_bound_ticks() as u64;
+        rates[class] = (1 << 40) / if ticks == 0 { 1 } else { ticks };
+        class += 1;
+    }
+    rates
+};
+/// As long as the interval of clients of which nothing is known counts: 65 s.
+const UNKNOWN_TICKS: u64 = 1 << 14;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct ReturnTimes {
+    prior: IntervalClass,
+    /// Only clients with all these bits in the tag of their id are counted.
+    sample: u16,
+    waited: Box<[AtomicU32]>,
+    returned: Box<[AtomicU32]>,
+    worth: Box<[AtomicU32]>,
+    counted: AtomicU32,
+    due: AtomicBool,
+}
+
+impl ReturnTimes {
+    /// What a table takes, whatever the size of the cache.
+    pub const BYTES: usize = 3 * ALL_BINS * size_of::<u32>();
+    /// Ends of waits between two calculations.
+    const BATCH: u32 = 256;
+    /// What one of them adds to a count.
+    const ONE: u32 = 256;
+    /// The logarithm of the share of a count that fades at each calculation.
+    const FADE: u32 = 6;
+    /// The sessions of which everybody is counted; of more, as many.
+    const SAMPLE: u64 = 1_024;
+    /// What [`Self::worth`] is in multiples of, per interval.
+    const UNIT: f64 = 65_536.0;
+
+    /// For a cache of so many sessions, whose clients are expected at `prior` while nothing is
+    /// known of any.
+    pub fn new(sessions: u64, prior: Interval) -> Self {
+        let bins = || (0..ALL_BINS).map(|_| AtomicU32::new(0)).collect();
+        let sample = (sessions / Self::SAMPLE).clamp(1, 1 << 15).next_power_of_two() - 1;
+        let table = Self {
+            prior: IntervalClass::holding(prior),
+            sample: sample as u16,
+            waited: bins(),
+            returned: bins(),
+            worth: bins(),
+            counted: AtomicU32::new(0),
+            due: AtomicBool::new(false),
+        };
+        rows().for_each(|row| table.calculate(row));
+        table
+    }
+
+    /// A wait of `age_ticks` for a client is over: it has returned, or is given up on. `tag` are
+    /// sixteen bits of its id's hash, always the same ones.
+    #[inline]
+    pub fn record(&self, tag: u16, expected: Expectation, age_ticks: u32, returned: bool) {
+        if tag & self.sample != self.sample || expected == Expectation::NEVER {
+            return;
+        }
+        let bin = expected.bin(age_ticks);
+        add(&self.waited[bin], Self::ONE);
+        if returned {
+            add(&self.returned[bin], Self::ONE);
+        }
+        if self.counted.fetch_add(1, Ordering::Relaxed) + 1 >= Self::BATCH {
+            self.counted.store(0, Ordering::Relaxed);
+            self.due.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What a place is worth that is kept for a client last heard of `age_ticks` ago.
+    #[inline]
+    pub fn worth(&self, expected: Expectation, age_ticks: u32) -> u64 {
+        let per_tick = if expected == Expectation::UNKNOWN {
+            (1 << 40) / UNKNOWN_TICKS
+        } else {
+            PER_TICK[usize::from(expected.class.0)]
+        };
+        let per_interval = self.worth[expected.bin(age_ticks)].load(Ordering::Relaxed);
+        u64::from(per_interval).saturating_mul(per_tick)
+    }
+
+    /// Calculates what places are worth from what was counted, if enough was counted since the
+    /// last time; counts of old fade. Takes some ten
+    /// microseconds, up to a hundred: not to be called under a lock.
+    pub fn learn(&self) {
+        if self.due.load(Ordering::Relaxed) && self.due.swap(false, Ordering::Relaxed) {
+            let known = |row: &Row| self.waited[row.bins()].iter().any(is_some);
+            rows().filter(known).for_each(|row| {
+                self.calculate(row);
+                self.fade(row);
+            });
+        }
+    }
+
+    fn fade(&self, row: Row) {
+        for count in self.waited[row.bins()].iter().chain(&self.returned[row.bins()]) {
+            let faded = count.load(Ordering::Relaxed).div_ceil(1 << Self::FADE);
+            count.fetch_sub(faded, Ordering::Relaxed);
+        }
+    }
+
+    /// From the hazards follow, for each age, how long places were taken until then and how many
+    /// clients came back. What a place is worth at an age is the steepest way from there to any
+    /// later age: along the upper hull of these points.
+    fn calculate(&self, row: Row) {
+        let hazards = self.hazards(row);
+        let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
+        let mut points = vec![(time, returned)];
+        for (bin, hazard) in hazards.into_iter().enumerate() {
+            time += waiting * (row.end(bin) - row.start(bin));
+            returned += waiting * hazard;
+            waiting *= 1.0 - hazard;
+            points.push((time, returned));
+        }
+        let steepness = |from: (f64, f64), to: (f64, f64)| {
+            let taken = to.0 - from.0;
+            if taken > 0.0 { (to.1 - from.1) / taken } else { 0.0 }
+        };
+        let mut hull: Vec<(f64, f64)> = points.pop().into_iter().collect();
+        let worth = self.worth[row.bins()].iter();
+        for (point, worth) in points.into_iter().zip(worth).rev() {
+            while let [.., further, nearest] = hull[..]
+                && steepness(point, nearest) <= steepness(point, further)
+            {
+                hull.pop();
+            }
+            let steepest = hull.last().map_or(0.0, |nearest| steepness(point, *nearest));
+            worth.store((steepest * Self::UNIT) as u32, Ordering::Relaxed);
+            hull.push(point);
+        }
+    }
+
+    /// The chance, for each bin, that a client waited for until then returns in it.
+    fn hazards(&self, row: Row) -> Vec<f64> {
+        let counts = |counts: &[AtomicU32]| -> Vec<f64> {
+            let counts = counts[row.bins()].iter();
+            counts.map(|n| f64::from(n.load(Ordering::Relaxed)) / f64::from(Self::ONE)).collect()
+        };
+        let (waited, returned) = (counts(&self.waited), counts(&self.returned));
+        let mut waiting = 0.0;
+        let mut hazards = vec![0.0; waited.len()];
+        for bin in (0..waited.len()).rev() {
+            waiting += waited[bin];
+            // Whoever was given up on within the bin was waited for during half of it.
+            let exposed = waiting - 0.5 * (waited[bin] - returned[bin]);
+            hazards[bin] = (returned[bin] + self.prior(row, bin)) / (exposed + 1.0);
+        }
+        // The last bin has no end.
+        hazards.pop();
+        hazards.push(0.0);
+        hazards
+    }
+
+    /// The chance of a return that is assumed as if one client had shown it: most where it is
+    /// expected, else in proportion to time, up to an eighth of an interval.
+    fn prior(&self, row: Row, bin: usize) -> f64 {
+        let eighths = ((row.end(bin) - row.start(bin)) * 8.0).min(1.0);
+        match row {
+            Row::Unknown if bin == usize::from(self.prior.0) => 0.3,
+            Row::Unknown => 0.005 * eighths,
+            Row::Known(trust) if bin == ON_TIME => match trust / OCTAVES {
+                0 => 0.15,
+                2 => 0.5,
+                _ => 0.6,
+            },
+            Row::Known(_) => 0.01 * eighths,
+        }
+    }
+}
+
+fn add(count: &AtomicU32, one: u32) {
+    count.fetch_add(one, Ordering::Relaxed);
+}
+
+fn is_some(count: &AtomicU32) -> bool {
+    count.load(Ordering::Relaxed) > 0
+}
+
+/// A row of bins.
+#[derive(Debug, Clone, Copy)]
+enum Row {
+    Unknown,
+    /// By trust, then by octave.
+    Known(usize),
+}
+
+fn rows() -> impl Iterator<Item = Row> {
+    std::iter::once(Row::Unknown).chain((0..4 * OCTAVES).map(Row::Known))
+}
+
+impl Row {
+    fn bins(self) -> std::ops::Range<usize> {
+        match self {
+            Self::Unknown => 0..UNKNOWN_BINS,
+            Self::Known(row) => {
+                let start = UNKNOWN_BINS + row * BINS;
+                start..start + BINS
+            }
+        }
+    }
+
+    /// The age at which a bin begins, in multiples of the interval.
+    fn start(self, bin: usize) -> f64 {
+        if bin == 0 {
+            return 0.0;
+        }
+        match self {
+            Self::Unknown => {
+                let before = IntervalClass((bin - 1).min(224) as u8);
+                f64::from(before.upper_bound_ticks()) / UNKNOWN_TICKS as f64
+            }
+            Self::Known(_) => {
+                let before = first_apart(bin as i32) - 1;
+                f64::from(8 + before.rem_euclid(8)) / 8.0 * 2_f64.powi(before.div_euclid(8))
+            }
+        }
+    }
+
+    /// The age at which it ends.
+    fn end(self, bin: usize) -> f64 {
+        self.start(bin + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 15,360 ticks: a minute, nearly.
+    const MINUTE: Expectation =
+        Expectation { trust: Trust::Confirmed, class: IntervalClass(8 * 10 + 15) };
+
+    fn table() -> ReturnTimes {
+        ReturnTimes::new(1, Interval::from_ms(60_000))
+    }
+
+    /// As many as make the table learn.
+    fn batches(table: &ReturnTimes, batches: u32, of: Expectation, age_ticks: u32, returned: bool) {
+        for _ in 0..batches {
+            (0..ReturnTimes::BATCH).for_each(|_| table.record(0, of, age_ticks, returned));
+            table.learn();
+        }
+    }
+
+    fn interval_ticks(of: Expectation) -> u32 {
+        of.class.upper_bound_ticks()
+    }
+
+    fn ticks_of(class: u8) -> u32 {
+        IntervalClass(class).upper_bound_ticks()
+    }
+
+    /// Counts of any size, and returns among them; the same ones every time (xorshift).
+    fn fill_at_random(table: &ReturnTimes, row: Row) {
+        let mut state = 0x9e37_79b9_u32;
+        let mut below = |bound: u32| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state % bound
+        };
+        for bin in row.bins() {
+            let size = below(14);
+            let waited = below(1 << size) * ReturnTimes::ONE / 16;
+            table.waited[bin].store(waited, Ordering::Relaxed);
+            table.returned[bin].store(below(waited + 1), Ordering::Relaxed);
+        }
+    }
+
+    /// The chance of a return over the time taken, were one to wait from the start of `bin` until
+    /// the best of all ends.
+    fn best_of_all(row: Row, hazards: &[f64], bin: usize) -> f64 {
+        let (mut time, mut returned, mut waiting, mut best) = (0.0, 0.0, 1.0, 0.0_f64);
+        for (bin, hazard) in hazards.iter().enumerate().skip(bin) {
+            time += waiting * (row.end(bin) - row.start(bin));
+            returned += waiting * hazard;
+            waiting *= 1.0 - hazard;
+            if time > 0.0 {
+                best = best.max(returned / time);
+            }
+        }
+        best
+    }
+
+    #[test]
+    fn a_place_is_worth_the_best_of_all_ways_to_wait() {
+        for row in [Row::Unknown, Row::Known(17), Row::Known(OCTAVES + 9)] {
+            let table = table();
+            fill_at_random(&table, row);
+            table.calculate(row);
+            let hazards = table.hazards(row);
+            for (bin, at) in row.bins().enumerate() {
+                let exact = best_of_all(row, &hazards, bin) * ReturnTimes::UNIT;
+                let worth = f64::from(table.worth[at].load(Ordering::Relaxed));
+                let error = (worth - exact).abs();
+                assert!(error <= 1.0 + exact * 1e-9, "{row:?}, bin {bin}: {worth}, not {exact}");
+            }
+        }
+    }
+
+    /// Ten wait: one is given up on in the first bin, four return in the second, and the other
+    /// five are given up on in the third.
+    #[test]
+    fn who_is_given_up_on_counts_until_then() {
+        let (table, row) = (table(), Row::Known(3));
+        let ends = [(1, 0), (4, 4), (5, 0)];
+        for (bin, (waited, returned)) in row.bins().zip(ends) {
+            table.waited[bin].store(waited * ReturnTimes::ONE, Ordering::Relaxed);
+            table.returned[bin].store(returned * ReturnTimes::ONE, Ordering::Relaxed);
+        }
+        let prior = |bin| table.prior(row, bin);
+        let expected = [prior(0) / 10.5, (4.0 + prior(1)) / 10.0, prior(2) / 3.5, prior(3)];
+        for (hazard, expected) in table.hazards(row).into_iter().zip(expected) {
+            assert!((hazard - expected).abs() < 1e-12, "{hazard}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn a_bin_holds_the_classes_between_its_start_and_the_next() {
+        let mut before = 0;
+        for (at, bin) in BIN_OF.into_iter().map(i32::from).enumerate() {
+            let apart = at as i32 - 224;
+            assert!(bin == 0 || first_apart(bin) <= apart, "{apart} below bin {bin}");
+            assert!(bin == BINS as i32 - 1 || apart < first_apart(bin + 1), "{apart}: {bin}");
+            assert!(bin == before || bin == before + 1);
+            before = bin;
+        }
+        assert_eq!(usize::from(BIN_OF[224]), ON_TIME);
+        let starts = |row: Row, bins| (0..bins).map(|bin| row.start(bin)).collect::<Vec<_>>();
+        assert!(starts(Row::Known(0), BINS + 1).is_sorted_by(|a, b| a < b));
+        assert!(starts(Row::Unknown, 226)[1..].is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn an_age_is_within_its_bin() {
+        for class in (64..=224).step_by(5) {
+            let known = Expectation { trust: Trust::Kept, class: IntervalClass(class) };
+            let row = usize::from(known.trust as u8) * OCTAVES + usize::from(class) / 8;
+            for age_class in 8..=224 {
+                for age_ticks in [ticks_of(age_class - 1) + 1, ticks_of(age_class)] {
+                    // Classes and bins divide an octave evenly, each from a border of its own.
+                    let age = f64::from(age_ticks) / f64::from(interval_ticks(known));
+                    let (row, eighth) = (Row::Known(row), 9.0 / 8.0);
+                    let bin = known.bin(age_ticks) - row.bins().start;
+                    assert!(row.start(bin) < age * eighth, "{age_ticks} in {bin} of {known:?}");
+                    let last = bin == BINS - 1;
+                    assert!(last || age <= row.end(bin) * eighth, "{age_ticks}: {bin}, {known:?}");
+                    let (row, age) = (Row::Unknown, f64::from(age_ticks) / UNKNOWN_TICKS as f64);
+                    let bin = Expectation::UNKNOWN.bin(age_ticks);
+                    assert!(row.start(bin) < age && age <= row.end(bin), "{age_ticks} in {bin}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_expectation_and_its_index_are_one() {
+        for index in 0..Expectation::COUNT {
+            assert_eq!(Expectation::from_index(index).index(), index);
+        }
+        let Expectation { trust, class } = Expectation::from_index(MINUTE.index());
+        assert_eq!((trust, class), (MINUTE.trust, MINUTE.class));
+    }
+
+    #[test]
+    fn a_hint_is_believed_as_far_as_the_past_supports_it() {
+        let second = Interval::from_ms(1_000);
+        let hinted = |gaps: &[u32], hint: Interval| {
+            let mut history = History::default();
+            gaps.iter().for_each(|&gap| history.record(gap));
+            let Expectation { trust, class } = Expectation::hinted(history, hint);
+            (trust, class)
+        };
+        let holding = |ticks| IntervalClass::holding(Interval::from_ticks(ticks));
+        assert_eq!(hinted(&[], second), (Trust::Claimed, holding(250)));
+        assert_eq!(hinted(&[15_000], second), (Trust::Claimed, holding(250)), "one is no floor");
+        assert_eq!(hinted(&[250], second), (Trust::Kept, holding(250)));
+        assert_eq!(hinted(&[30_000, 15_000], second), (Trust::Kept, holding(14_992)));
+        let hour = Interval::from_ms(3_600_000);
+        assert_eq!(hinted(&[15_000, 15_000], hour), (Trust::Claimed, IntervalClass::holding(hour)));
+    }
+
+    #[test]
+    fn what_never_returns_is_worth_little() {
+        let table = table();
+        let prior = table.worth(MINUTE, 0);
+        batches(&table, 8, MINUTE, 4 * interval_ticks(MINUTE), false);
+        assert!(table.worth(MINUTE, 0) < prior / 20, "{prior} before");
+        let other = Expectation { trust: Trust::Loose, ..MINUTE };
+        assert_eq!(table.worth(other, 0), self::table().worth(other, 0), "of another row");
+    }
+
+    #[test]
+    fn what_is_periodic_is_worth_most_just_before_it_is_due() {
+        let table = table();
+        batches(&table, 8, MINUTE, interval_ticks(MINUTE), true);
+        let class = MINUTE.class.0;
+        let worth = |age_class: u8| table.worth(MINUTE, ticks_of(age_class));
+        let waiting: Vec<u64> = (class - 24..=class).map(worth).collect();
+        assert!(waiting.is_sorted(), "{waiting:?}");
+        assert!(worth(class) > 4 * worth(class - 24));
+        assert!(worth(class + 1) < worth(class - 24) / 8, "it is late");
+    }
+
+    #[test]
+    fn what_comes_in_bursts_is_worth_most_at_once() {
+        let table = table();
+        let interval = interval_ticks(MINUTE);
+        for _ in 0..8 {
+            batches(&table, 1, MINUTE, interval / 32, true);
+            batches(&table, 1, MINUTE, 2 * interval, false);
+        }
+        assert!(table.worth(MINUTE, 0) > 20 * table.worth(MINUTE, interval / 4));
+    }
+
+    #[test]
+    fn of_those_unknown_is_learned_too() {
+        let (table, second) = (table(), 250);
+        let soon = second / 2;
+        let prior = table.worth(Expectation::UNKNOWN, soon);
+        batches(&table, 8, Expectation::UNKNOWN, second, true);
+        let returning = table.worth(Expectation::UNKNOWN, soon);
+        assert!(returning > 8 * prior);
+        batches(&table, 40, Expectation::UNKNOWN, 2 * second, false);
+        assert!(table.worth(Expectation::UNKNOWN, soon) < returning / 2);
+    }
+
+    #[test]
+    fn the_past_fades() {
+        let (table, faithful) = (table(), table());
+        let interval = interval_ticks(MINUTE);
+        batches(&table, 1_000, MINUTE, 4 * interval, false);
+        batches(&table, 100, MINUTE, interval, true);
+        batches(&faithful, 100, MINUTE, interval, true);
+        assert!(table.worth(MINUTE, 0) > faithful.worth(MINUTE, 0) / 2);
+        // What nobody adds to any more is gone at last.
+        let other = Expectation { trust: Trust::Loose, ..MINUTE };
+        batches(&table, 2_000, other, interval, true);
+        assert_eq!(table.waited[MINUTE.bin(interval)].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn of_more_clients_a_sample_is_counted() {
+        for (sessions, one_in) in [(1, 1), (2_047, 1), (2_048, 2), (5_000, 4), (1 << 40, 1 << 15)] {
+            let table = ReturnTimes::new(sessions, Interval::from_ms(60_000));
+            (0..=u16::MAX).for_each(|tag| table.record(tag, MINUTE, 0, false));
+            let counted = table.waited[MINUTE.bin(0)].load(Ordering::Relaxed) / ReturnTimes::ONE;
+            assert_eq!(counted, (1 << 16) / one_in, "of {sessions} sessions");
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_never_expected() {
+        let table = table();
+        table.record(0, Expectation::NEVER, 1, false);
+        assert!(!table.waited.iter().any(is_some));
+    }
+}

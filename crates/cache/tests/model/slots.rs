@@ -1,0 +1,39 @@
+//! Which slots sessions take. It matters to the engine's choice: when a place is sought, a hand goes
+//! round the slots.
+
+/// Slots by number.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    /// Those given back: the last one is taken first.
+    free: Vec<usize>,
+    /// Those from here on were never used.
+    fresh: usize,
+    hand: usize,
+}
+
+impl Slots {
+    pub(crate) fn take(&mut self, slots: usize) -> Vec<usize> {
+        let take = |_| {
+            self.free.pop().unwrap_or_else(|| {
+                self.fresh += 1;
+                self.fresh - 1
+            })
+        };
+        (0..slots).map(take).collect()
+    }
+
+    pub(crate) fn give_back(&mut self, slots: &[usize]) {
+        self.free.extend(slots);
+    }
+
+    /// The next eight of those ever used; of fewer, all.
+    pub(crate) fn sweep(&mut self) -> Vec<usize> {
+        let next = |_| {
+            let at = self.hand % self.fresh;
+            // The hand rests behind the last one, which may not be the last for long.
+            self.hand = at + 1;
+            at
+        };
+        (0..self.fresh.min(8)).map(next).collect()
+    }
+}

@@ -1,0 +1,125 @@
+//! Who goes and who stays where places are weighed by what they are worth: a cache of one session,
+//! mostly, and a newcomer.
+
+use rejoin_cache::{Cache, Capacity, ContextTag, History, NewSession, Prediction, Refusal};
+use rejoin_cache::{SecretBytes, SessionId, Settings};
+
+const CONTEXT: ContextTag = ContextTag(0);
+const SECOND_MS: u64 = 1_000;
+const HOUR_MS: u64 = 3_600 * SECOND_MS;
+const TEN_SECONDS_MS: u64 = 10 * SECOND_MS;
+/// When a place that is kept for a client of ten seconds is worth most.
+const NEARLY_TEN_SECONDS_MS: u64 = 9_900;
+
+fn cache_of(sessions: u64, prediction: Prediction) -> Cache {
+    let settings = Settings { prediction, ..Settings::new(Capacity::Sessions(sessions)) };
+    Cache::new(&settings, [4; 16], 0).expect("settings make a cache")
+}
+
+fn id(client: u64) -> SessionId {
+    SessionId::new(&client.to_be_bytes()).expect("eight bytes")
+}
+
+fn is_stored(cache: &Cache, client: u64) -> bool {
+    cache.peek(0, &id(client), CONTEXT, &mut SecretBytes::default())
+}
+
+fn insert(
+    cache: &Cache,
+    now_ms: u64,
+    client: u64,
+    history: History,
+    hint_ms: Option<u64>,
+) -> Result<u32, Refusal> {
+    let new = NewSession {
+        id: id(client),
+        value: &[],
+        expires_ms: u64::MAX,
+        context: CONTEXT,
+        history,
+        hint_ms,
+        sibling: false,
+    };
+    cache.insert(now_ms, &new).map(|inserted| inserted.evicted)
+}
+
+/// What a server knows of a client that came three times, with these gaps between.
+fn history(gaps_ms: [u64; 2]) -> History {
+    let cache = cache_of(1, Prediction::Learned);
+    assert_eq!(insert(&cache, 0, 1, History::default(), None), Ok(0));
+    let visit = |now_ms| cache.get(now_ms, &id(1), CONTEXT, &mut SecretBytes::default()).history;
+    visit(gaps_ms[0]);
+    visit(gaps_ms[0] + gaps_ms[1])
+}
+
+fn habit(interval_ms: u64) -> History {
+    history([interval_ms; 2])
+}
+
+#[test]
+fn who_is_overdue_goes_before_who_is_about_to_return() {
+    let cache = cache_of(2, Prediction::Learned);
+    assert_eq!(insert(&cache, 0, 1, habit(TEN_SECONDS_MS), None), Ok(0));
+    assert_eq!(insert(&cache, 0, 2, habit(60 * SECOND_MS), None), Ok(0));
+    assert_eq!(insert(&cache, 55 * SECOND_MS, 3, History::default(), None), Ok(1));
+    assert!(!is_stored(&cache, 1) && is_stored(&cache, 2));
+    assert_eq!(cache.counters().evicted_overdue, 1);
+}
+
+#[test]
+fn who_has_long_to_wait_goes_though_not_overdue() {
+    let cache = cache_of(1, Prediction::Learned);
+    assert_eq!(insert(&cache, 0, 1, habit(HOUR_MS), None), Ok(0));
+    assert_eq!(insert(&cache, SECOND_MS, 2, habit(TEN_SECONDS_MS), None), Ok(1));
+    assert_eq!(cache.counters().evicted_latest, 1);
+    let before = insert(&cache, 2 * SECOND_MS, 3, habit(HOUR_MS), None);
+    assert_eq!(before, Err(Refusal::ReturnsLater));
+}
+
+#[test]
+fn nobody_buys_a_place_by_claiming_to_be_back_sooner_than_ever() {
+    let cache = cache_of(1, Prediction::Both);
+    assert_eq!(insert(&cache, 0, 1, habit(TEN_SECONDS_MS), Some(TEN_SECONDS_MS)), Ok(0));
+    let (slow, claimed) = (history([90 * SECOND_MS, 60 * SECOND_MS]), Some(100));
+    let refused = Err(Refusal::ReturnsLater);
+    assert_eq!(insert(&cache, NEARLY_TEN_SECONDS_MS, 2, slow, claimed), refused);
+    let unknown = History::default();
+    assert_eq!(
+        insert(&cache, NEARLY_TEN_SECONDS_MS, 3, unknown, claimed),
+        Ok(1),
+        "nothing says no"
+    );
+}
+
+#[test]
+fn who_has_kept_its_word_is_worth_more_than_who_gives_it() {
+    let cache = cache_of(2, Prediction::Both);
+    assert_eq!(insert(&cache, 0, 1, habit(TEN_SECONDS_MS), Some(TEN_SECONDS_MS)), Ok(0));
+    assert_eq!(insert(&cache, 0, 2, History::default(), Some(TEN_SECONDS_MS)), Ok(0));
+    assert_eq!(insert(&cache, NEARLY_TEN_SECONDS_MS, 3, History::default(), Some(100)), Ok(1));
+    assert!(is_stored(&cache, 1) && !is_stored(&cache, 2));
+}
+
+/// Thirty clients keep coming every ten seconds, and say so. In between come two hundred who say
+/// the same, and are never seen again. There is room for thirty.
+#[test]
+fn of_claims_that_nobody_keeps_the_cache_learns() {
+    let cache = cache_of(30, Prediction::Both);
+    let (mut hits, mut visits) = (0, 0);
+    for step in 0..200 * 60 {
+        let now_ms = step * 50;
+        let _ = insert(&cache, now_ms, 1_000 + step, History::default(), Some(TEN_SECONDS_MS));
+        if step % 200 < 30 {
+            let client = step % 200;
+            let arrival = cache.get(now_ms, &id(client), CONTEXT, &mut SecretBytes::default());
+            if arrival.found {
+                cache.hint(now_ms, &id(client), TEN_SECONDS_MS);
+            } else {
+                let _ = insert(&cache, now_ms, client, arrival.history, Some(TEN_SECONDS_MS));
+            }
+            hits += u64::from(arrival.found && step >= 200 * 30);
+            visits += u64::from(step >= 200 * 30);
+        }
+    }
+    assert!(hits * 10 > visits * 9, "{hits} of {visits}");
+}
