@@ -7,7 +7,8 @@
 //! follows the hazard of a return at each age (Kaplan & Meier, "Nonparametric estimation from
 //! incomplete observations", 1958: whoever is given up on counts until then), and from the hazards
 //! what a place in the cache is *worth*: the greatest ratio, over all times that one might go on
-//! waiting, of the chance of a return to the time that the place is taken.
+//! waiting, of the chance of a return to the time that the place is taken. Where a row has little
+//! to say, all rows of the same trust together speak for it.
 //!
 //! The session worth least goes. A client that keeps its interval is worth more the closer its
 //! return is, and little once it is overdue; one whose visits come in bursts is worth most when it
@@ -188,6 +189,8 @@ impl ReturnTimes {
     const FADE: u32 = 6;
     /// The sessions of which everybody is counted; of more, as many.
     const SAMPLE: u64 = 1_024;
+    /// As many clients of its own outweigh, in a row, all others of the same trust.
+    const WEIGHT_OF_POOL: f64 = 4.0;
     /// What [`Self::worth`] is in multiples of, per interval.
     const UNIT: f64 = 65_536.0;
 
@@ -205,7 +208,8 @@ impl ReturnTimes {
             counted: AtomicU32::new(0),
             due: AtomicBool::new(false),
         };
-        rows().for_each(|row| table.calculate(row));
+        let pools = std::array::from_fn(|trust| table.pool(trust));
+        rows().for_each(|row| table.calculate(row, &pools));
         table
     }
 
@@ -240,13 +244,14 @@ impl ReturnTimes {
     }
 
     /// Calculates what places are worth from what was counted, if enough was counted since the
-    /// last time; counts of old fade. Takes some ten
-    /// microseconds, up to a hundred: not to be called under a lock.
+    /// last time; counts of old fade. Takes some ten microseconds, up to a hundred: not to be
+    /// called under a lock.
     pub fn learn(&self) {
         if self.due.load(Ordering::Relaxed) && self.due.swap(false, Ordering::Relaxed) {
+            let pools: [Hazards; 4] = std::array::from_fn(|trust| self.pool(trust));
             let known = |row: &Row| self.waited[row.bins()].iter().any(is_some);
             rows().filter(known).for_each(|row| {
-                self.calculate(row);
+                self.calculate(row, &pools);
                 self.fade(row);
             });
         }
@@ -262,8 +267,8 @@ impl ReturnTimes {
     /// From the hazards follow, for each age, how long places were taken until then and how many
     /// clients came back. What a place is worth at an age is the steepest way from there to any
     /// later age: along the upper hull of these points.
-    fn calculate(&self, row: Row) {
-        let hazards = self.hazards(row);
+    fn calculate(&self, row: Row, pools: &[Hazards; 4]) {
+        let hazards = self.hazards(row, pools);
         let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
         let mut points = vec![(time, returned)];
         for (bin, hazard) in hazards.into_iter().enumerate() {
@@ -290,25 +295,35 @@ impl ReturnTimes {
         }
     }
 
-    /// The chance, for each bin, that a client waited for until then returns in it.
-    fn hazards(&self, row: Row) -> Vec<f64> {
-        let counts = |counts: &[AtomicU32]| -> Vec<f64> {
-            let counts = counts[row.bins()].iter();
-            counts.map(|n| f64::from(n.load(Ordering::Relaxed)) / f64::from(Self::ONE)).collect()
+    /// Those of a row. What it has not shown itself, other intervals of the same trust say.
+    fn hazards(&self, row: Row, pools: &[Hazards; 4]) -> Hazards {
+        let mut hazards = match row {
+            Row::Unknown => self.counts(row).hazards(1.0, |bin| self.prior(row, bin)),
+            Row::Known(at) => {
+                let pool = &pools[at / OCTAVES];
+                self.counts(row).hazards(Self::WEIGHT_OF_POOL, |bin| pool[bin])
+            }
         };
-        let (waited, returned) = (counts(&self.waited), counts(&self.returned));
-        let mut waiting = 0.0;
-        let mut hazards = vec![0.0; waited.len()];
-        for bin in (0..waited.len()).rev() {
-            waiting += waited[bin];
-            // Whoever was given up on within the bin was waited for during half of it.
-            let exposed = waiting - 0.5 * (waited[bin] - returned[bin]);
-            hazards[bin] = (returned[bin] + self.prior(row, bin)) / (exposed + 1.0);
-        }
         // The last bin has no end.
         hazards.pop();
         hazards.push(0.0);
         hazards
+    }
+
+    /// Those of all rows of a trust together.
+    fn pool(&self, trust: usize) -> Hazards {
+        let rows = (0..OCTAVES).map(|octave| Row::Known(trust * OCTAVES + octave));
+        let all = rows.clone().map(|row| self.counts(row)).reduce(Counts::plus);
+        let prior = |bin| self.prior(Row::Known(trust * OCTAVES), bin);
+        all.map_or_else(Vec::new, |all| all.hazards(1.0, prior))
+    }
+
+    fn counts(&self, row: Row) -> Counts {
+        let counts = |counts: &[AtomicU32]| -> Vec<f64> {
+            let counts = counts[row.bins()].iter();
+            counts.map(|n| f64::from(n.load(Ordering::Relaxed)) / f64::from(Self::ONE)).collect()
+        };
+        Counts { waited: counts(&self.waited), returned: counts(&self.returned) }
     }
 
     /// The chance of a return that is assumed as if one client had shown it: most where it is
@@ -325,6 +340,38 @@ impl ReturnTimes {
             },
             Row::Known(_) => 0.01 * eighths,
         }
+    }
+}
+
+/// The chance, for each bin, that a client waited for until then returns in it.
+type Hazards = Vec<f64>;
+
+/// Of a row's bins: in which so many waits ended, and how many of those in a return.
+struct Counts {
+    waited: Vec<f64>,
+    returned: Vec<f64>,
+}
+
+impl Counts {
+    fn plus(mut self, other: Self) -> Self {
+        let add = |to: &mut [f64], more: &[f64]| to.iter_mut().zip(more).for_each(|(a, b)| *a += b);
+        add(&mut self.waited, &other.waited);
+        add(&mut self.returned, &other.returned);
+        self
+    }
+
+    /// With a chance assumed beforehand, as if so many clients had shown it.
+    fn hazards(&self, clients: f64, assumed: impl Fn(usize) -> f64) -> Hazards {
+        let Self { waited, returned } = self;
+        let mut waiting = 0.0;
+        let mut hazards = vec![0.0; waited.len()];
+        for bin in (0..waited.len()).rev() {
+            waiting += waited[bin];
+            // Whoever was given up on within the bin was waited for during half of it.
+            let exposed = waiting - 0.5 * (waited[bin] - returned[bin]);
+            hazards[bin] = (returned[bin] + clients * assumed(bin)) / (exposed + clients);
+        }
+        hazards
     }
 }
 
@@ -447,8 +494,9 @@ mod tests {
         for row in [Row::Unknown, Row::Known(17), Row::Known(OCTAVES + 9)] {
             let table = table();
             fill_at_random(&table, row);
-            table.calculate(row);
-            let hazards = table.hazards(row);
+            let pools = std::array::from_fn(|trust| table.pool(trust));
+            table.calculate(row, &pools);
+            let hazards = table.hazards(row, &pools);
             for (bin, at) in row.bins().enumerate() {
                 let exact = best_of_all(row, &hazards, bin) * ReturnTimes::UNIT;
                 let worth = f64::from(table.worth[at].load(Ordering::Relaxed));
@@ -459,20 +507,31 @@ mod tests {
     }
 
     /// Ten wait: one is given up on in the first bin, four return in the second, and the other
-    /// five are given up on in the third.
+    /// five are given up on in the third. One more is assumed.
     #[test]
     fn who_is_given_up_on_counts_until_then() {
-        let (table, row) = (table(), Row::Known(3));
-        let ends = [(1, 0), (4, 4), (5, 0)];
-        for (bin, (waited, returned)) in row.bins().zip(ends) {
-            table.waited[bin].store(waited * ReturnTimes::ONE, Ordering::Relaxed);
-            table.returned[bin].store(returned * ReturnTimes::ONE, Ordering::Relaxed);
-        }
-        let prior = |bin| table.prior(row, bin);
-        let expected = [prior(0) / 10.5, (4.0 + prior(1)) / 10.0, prior(2) / 3.5, prior(3)];
-        for (hazard, expected) in table.hazards(row).into_iter().zip(expected) {
+        let counts =
+            Counts { waited: vec![1.0, 4.0, 5.0, 0.0], returned: vec![0.0, 4.0, 0.0, 0.0] };
+        let expected = [0.1 / 10.5, 4.1 / 10.0, 0.1 / 3.5, 0.1];
+        for (hazard, expected) in counts.hazards(1.0, |_| 0.1).into_iter().zip(expected) {
             assert!((hazard - expected).abs() < 1e-12, "{hazard}, not {expected}");
         }
+    }
+
+    #[test]
+    fn what_an_interval_has_not_shown_others_of_its_trust_say() {
+        let table = table();
+        let interval = interval_ticks(MINUTE);
+        let other = Expectation { class: IntervalClass(MINUTE.class.0 - 24), ..MINUTE };
+        let seldom = |table: &ReturnTimes| table.record(0, other, 1, false);
+        let late = |of: Expectation| table.worth(of, 2 * interval_ticks(of));
+        seldom(&table);
+        let before = late(other);
+        batches(&table, 8, MINUTE, 5 * interval / 2, true);
+        assert!(late(other) > 4 * before, "{} after {before}", late(other));
+        let of_another_trust = Expectation { trust: Trust::Loose, ..other };
+        let untouched = ReturnTimes::new(1, Interval::from_ms(60_000));
+        assert_eq!(late(of_another_trust), untouched.worth(of_another_trust, 2 * interval / 8));
     }
 
     #[test]

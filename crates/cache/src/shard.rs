@@ -207,7 +207,11 @@ impl<'r> Shard<'r> {
         if let Some(old) = self.find(key) {
             self.free(old, key.hash);
         }
-        let needed = new.value.len().div_ceil(self.layout.block_bytes as usize).max(1);
+        let block_bytes = self.layout.block_bytes as usize;
+        let needed = match new.value.len() {
+            length if length <= block_bytes => 1,
+            length => length.div_ceil(block_bytes),
+        };
         let longest = self.layout.longest_value_bytes as usize;
         if new.value.len() > longest || needed > self.layout.slots as usize {
             self.header.counters.refused_too_large += 1;
@@ -235,9 +239,12 @@ impl<'r> Shard<'r> {
     pub(crate) fn hint(&mut self, now_ms: u64, key: &Key<'_>, interval_ms: u64) -> bool {
         let now = self.tick(now_ms);
         self.find(key).is_some_and(|slot| {
-            let history = self.slots[slot as usize].history;
+            let Slot { history, seen, .. } = self.slots[slot as usize];
             let expected = self.predict(history, Some(interval_ms), Expectation::NEVER);
-            self.expect(slot, now, expected);
+            // A client that keeps its interval is where it belongs since it arrived.
+            if seen != now || self.slots[slot as usize].expected() != expected {
+                self.expect(slot, now, expected);
+            }
             true
         })
     }

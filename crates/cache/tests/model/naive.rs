@@ -112,7 +112,10 @@ impl Naive {
             let now = shard.tick(now_ms);
             let Some(at) = shard.find(id) else { return false };
             let expected = beliefs.expectation(shard.sessions[at].past, Some(interval_ms), None);
-            shard.expect(at, now, expected);
+            let session = &shard.sessions[at];
+            if session.seen != now || session.expected != expected {
+                shard.expect(at, now, expected);
+            }
             true
         })
     }
