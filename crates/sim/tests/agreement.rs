@@ -51,13 +51,14 @@ fn accesses() -> Vec<Access> {
             now_ms: u64::from(u32::from_le_bytes([s0, s1, s2, s3])) * 1_000,
             // The trace counts positions from 1.
             next: u64::try_from(next).map_or(u64::MAX, |next| next - 1),
+            returns_in_ms: None,
         }
     };
     records.iter().map(read).collect()
 }
 
 fn hits(policy: PolicyName, capacity: u32, seed: u64, accesses: &[Access]) -> u64 {
-    let mut cache = policy.build(NonZeroU32::new(capacity).expect("not zero"), seed);
+    let mut cache = policy.build(NonZeroU32::new(capacity).expect("not zero"), seed, 0);
     let mut hits = 0;
     for access in accesses {
         if cache.access(access) {

@@ -30,7 +30,12 @@ fn script(random: &mut Random, keys: u64) -> Vec<(Access, Step)> {
         (0..STEPS).map(|_| random.below(random.clone().below(keys) + 1)).collect();
     let next = next_accesses(drawn.iter().copied());
     let accesses = drawn.iter().zip(next).enumerate();
-    let accesses = accesses.map(|(at, (&key, next))| Access { key, now_ms: at as u64, next });
+    let accesses = accesses.map(|(at, (&key, next))| Access {
+        key,
+        now_ms: at as u64,
+        next,
+        returns_in_ms: None,
+    });
     let step = |random: &mut Random| match random.below(20) {
         0 => Step::Remove,
         1 | 2 => Step::Store,
@@ -82,7 +87,7 @@ fn assert_same<N: Policy>(
 }
 
 fn assert_named<N: Policy>(policy: PolicyName, naive: impl Fn(usize) -> N) {
-    assert_same(|capacity| policy.build(capacity, 0), naive);
+    assert_same(|capacity| policy.build(capacity, 0, 0), naive);
 }
 
 #[test]
@@ -141,7 +146,7 @@ fn random_and_sets_hold_what_was_stored() {
     for (policy, seed) in policies.into_iter().zip(0..) {
         for capacity in 1..=24_u32 {
             let mut random = Random::new(seed);
-            let mut cache = policy.build(NonZeroU32::new(capacity).expect("not zero"), seed);
+            let mut cache = policy.build(NonZeroU32::new(capacity).expect("not zero"), seed, 0);
             let script = script(&mut random, 3 * u64::from(capacity));
             let mut held: Vec<u64> = Vec::new();
             for (access, step) in script {

@@ -38,7 +38,12 @@ fn most_hits(keys: &[u64], capacity: u32, bypass: bool) -> u32 {
 
 fn hits(mut cache: impl Policy, keys: &[u64]) -> u32 {
     let next = next_accesses(keys.iter().copied());
-    let accesses = keys.iter().zip(next).map(|(&key, next)| Access { key, now_ms: 0, next });
+    let accesses = keys.iter().zip(next).map(|(&key, next)| Access {
+        key,
+        now_ms: 0,
+        next,
+        returns_in_ms: None,
+    });
     let hit = |access: Access| {
         let hit = cache.access(&access);
         if !hit {
@@ -66,7 +71,7 @@ fn no_decisions_get_more_hits() {
         assert_eq!(with, most_hits(&keys, capacity, true), "{capacity} sessions, {keys:?}");
         assert_eq!(without, most_hits(&keys, capacity, false), "{capacity} sessions, {keys:?}");
         for policy in PolicyName::ALL {
-            assert!(hits(policy.build(sessions, 0), &keys) <= with, "{policy}: {keys:?}");
+            assert!(hits(policy.build(sessions, 0, 0), &keys) <= with, "{policy}: {keys:?}");
         }
     }
 }

@@ -11,10 +11,10 @@
 //!
 //! let keys = [1, 2, 1, 3, 2, 1];
 //! let policy: PolicyName = "clairvoyant".parse()?;
-//! let mut cache = policy.build(2.try_into().expect("not zero"), 0);
+//! let mut cache = policy.build(2.try_into().expect("not zero"), 0, 0);
 //! let mut hits = 0;
 //! for (&key, next) in keys.iter().zip(next_accesses(keys.iter().copied())) {
-//!     let access = Access { key, now_ms: 0, next };
+//!     let access = Access { key, now_ms: 0, next, returns_in_ms: None };
 //!     if cache.access(&access) {
 //!         hits += 1;
 //!     } else {
@@ -26,11 +26,12 @@
 //! ```
 
 mod adaptive;
+mod announced;
 mod clairvoyant;
 mod future;
 mod lfu;
 mod name;
-mod nodes;
+pub(crate) mod nodes;
 mod queue;
 mod random;
 mod s3_fifo;
@@ -38,6 +39,7 @@ mod set_associative;
 mod sieve;
 
 pub use adaptive::AdaptiveReplacement;
+pub use announced::{Announced, Exact, Literal};
 pub use clairvoyant::Clairvoyant;
 pub use future::next_accesses;
 pub use lfu::Lfu;
@@ -58,6 +60,14 @@ pub struct Access {
     /// Position in the trace of the next access to the same key; [`u64::MAX`]: there is none.
     /// Only the clairvoyant looks.
     pub next: u64,
+    /// In how many milliseconds the client announces to return. `None`, or
+    /// [`Self::NOT_BACK_MS`]: it is not expected back. Only [`Literal`] and [`Exact`] look.
+    pub returns_in_ms: Option<u32>,
+}
+
+impl Access {
+    /// Announced by a client that leaves, as in a trace.
+    pub const NOT_BACK_MS: u32 = rejoin_trace::Event::NOT_BACK_MS;
 }
 
 /// Which sessions are in a cache.

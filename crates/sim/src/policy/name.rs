@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use super::{
-    AdaptiveReplacement, Clairvoyant, Fifo, Lfu, Lru, Mru, Policy, RandomEviction, S3Fifo,
-    SetAssociativeFifo, Sieve,
+    AdaptiveReplacement, Clairvoyant, Exact, Fifo, Lfu, Literal, Lru, Mru, Policy, RandomEviction,
+    S3Fifo, SetAssociativeFifo, Sieve,
 };
 
 /// One of the yardsticks.
@@ -35,6 +35,10 @@ pub enum PolicyName {
     S3Fifo,
     /// `arc`: [`AdaptiveReplacement`].
     Arc,
+    /// `literal`: [`Literal`].
+    Literal,
+    /// `exact`: [`Exact`].
+    Exact,
     /// `clairvoyant`: [`Clairvoyant`].
     Clairvoyant,
     /// `clairvoyant-no-bypass`: [`Clairvoyant::without_bypass`].
@@ -43,7 +47,7 @@ pub enum PolicyName {
 
 impl PolicyName {
     /// Every policy.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Fifo,
         Self::Lru,
         Self::Random,
@@ -55,6 +59,8 @@ impl PolicyName {
         Self::Sieve,
         Self::S3Fifo,
         Self::Arc,
+        Self::Literal,
+        Self::Exact,
         Self::Clairvoyant,
         Self::ClairvoyantNoBypass,
     ];
@@ -73,6 +79,8 @@ impl PolicyName {
             Self::Sieve => "sieve",
             Self::S3Fifo => "s3-fifo",
             Self::Arc => "arc",
+            Self::Literal => "literal",
+            Self::Exact => "exact",
             Self::Clairvoyant => "clairvoyant",
             Self::ClairvoyantNoBypass => "clairvoyant-no-bypass",
         }
@@ -83,8 +91,9 @@ impl PolicyName {
         matches!(self, Self::Clairvoyant | Self::ClairvoyantNoBypass)
     }
 
-    /// An empty cache for `capacity` sessions. Only random eviction depends on the seed.
-    pub fn build(self, capacity: NonZeroU32, seed: u64) -> Box<dyn Policy + Send> {
+    /// An empty cache for `capacity` sessions. Only random eviction depends on the seed, and only
+    /// those that listen to announcements on the grace.
+    pub fn build(self, capacity: NonZeroU32, seed: u64, grace_ms: u64) -> Box<dyn Policy + Send> {
         const WAYS: [NonZeroU32; 3] = [ways(4), ways(8), ways(11)];
         let set_associative = |ways| Box::new(SetAssociativeFifo::new(capacity, ways));
         match self {
@@ -99,6 +108,8 @@ impl PolicyName {
             Self::Sieve => Box::new(Sieve::new(capacity)),
             Self::S3Fifo => Box::new(S3Fifo::new(capacity)),
             Self::Arc => Box::new(AdaptiveReplacement::new(capacity)),
+            Self::Literal => Box::new(Literal::new(capacity, grace_ms)),
+            Self::Exact => Box::new(Exact::new(capacity, grace_ms)),
             Self::Clairvoyant => Box::new(Clairvoyant::new(capacity)),
             Self::ClairvoyantNoBypass => Box::new(Clairvoyant::without_bypass(capacity)),
         }

@@ -10,7 +10,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// SplitMix64's finaliser (Steele, Lea & Flood, OOPSLA 2014). Written out, so that the sets of a
 /// set-associative cache stay the same whatever version of whatever crate is around.
-pub(super) fn hash(key: u64) -> u64 {
+pub(crate) fn hash(key: u64) -> u64 {
     let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)

@@ -93,7 +93,7 @@ mod tests {
     const UNLIKELY: f64 = 33.7;
 
     fn store(cache: &mut RandomEviction, key: u64) {
-        cache.store(&Access { key, now_ms: 0, next: u64::MAX });
+        cache.store(&Access { key, now_ms: 0, next: u64::MAX, returns_in_ms: None });
     }
 
     fn chi_square(counts: &[u64]) -> f64 {

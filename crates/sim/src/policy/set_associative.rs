@@ -116,7 +116,7 @@ mod tests {
         let mut draw = 1_u64;
         for _ in 0..100_000 {
             draw = hash(draw + 1);
-            let access = Access { key: draw % 100, now_ms: 0, next: u64::MAX };
+            let access = Access { key: draw % 100, now_ms: 0, next: u64::MAX, returns_in_ms: None };
             let fifo = &mut fifos[cache.set_of(access.key)];
             if draw >> 60 == 0 {
                 assert_eq!(cache.remove(access.key), fifo.remove(access.key));

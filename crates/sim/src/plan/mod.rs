@@ -1,0 +1,239 @@
+//! Plans: who connects to which servers, and what to try on them, as TOML.
+//!
+//! ```
+//! let plan = rejoin_sim::Plan::parse(
+//!     r#"
+//!     title = "A hundred devices for an hour"
+//!     duration_s = 3600
+//!     [[group]]
+//!     kind = "devices"
+//!     devices = 100
+//!     running_s = 120
+//!     waiting_s = 2760
+//!     intervals = "60:23,30:13,15:2"
+//!     "#,
+//! )?;
+//! assert_eq!(plan.groups, ["devices"]);
+//! # Ok::<(), rejoin_sim::Error>(())
+//! ```
+//!
+//! # Keys
+//!
+//! | key | default | |
+//! |---|---|---|
+//! | `title` | "untitled" | what the reports are called |
+//! | `duration_s` | | how long it is played; needed where there is a group |
+//! | `warm_up_s` | 0 | how much of that is not counted |
+//! | `tls` | "1.2" | or "1.3" |
+//! | `tickets_full` | 2 | TLS 1.3: tickets of a full handshake, 1 to 16 |
+//! | `tickets_resumed` | 1 | TLS 1.3: tickets of a resumption, 0 to 16 |
+//! | `tickets_used_once` | false | TLS 1.3: whether a resumption takes the ticket out of the cache |
+//! | `grace_ms` | 2000 | how late a client may be before its session is the first to go |
+//! | `ghosts_percent` | the cache's | histories of evicted clients it keeps |
+//! | `sessions_kept` | true | whether a device still has its session at its next run |
+//! | `keyed_by` | "client" where it can | or "session": [`KeyedBy`] |
+//! | `servers` | 1 | to 1,024, each with its own cache of the whole capacity |
+//! | `balancer` | "random" | or "round-robin", "client": [`Balancer`] |
+//! | `capacities`, `policies`, `seeds` | | what to try, unless the caller says otherwise |
+//!
+//! Each `[[group]]` has a `name` (its kind by default, a number behind it if that is taken) and a
+//! `kind`:
+//!
+//! | kind | keys |
+//! |---|---|
+//! | "devices" | `devices`, `running_s`, `waiting_s`, `intervals`; `jitter_s` (0), `start` ("steady", or "waiting"), `departures_known` (false), `claims` ("truth", or "nothing", `{ permille = 970 }`, `{ fixed_s = 1 }`) |
+//! | "browsers" | `browsers`, `gaps`: `{ pareto = { least_s, shape } }` or `{ log_normal = { median_s, sigma } }` |
+//! | "flood" | `per_s`; `claims_s` (nothing) |
+//!
+//! Seconds may have a fraction, down to the millisecond.
+
+mod file;
+mod group;
+
+use std::num::NonZeroU32;
+
+use rejoin_trace::Mixture;
+
+use crate::error::Error;
+use crate::server::{Balancer, KeyedBy, Server, Tls};
+use crate::subject::Subject;
+use file::{BalancerName, File, KeyName, TlsName};
+
+/// What a plan says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// What the reports are called.
+    pub title: String,
+    /// How much is played before anything is counted.
+    pub warm_up_ms: u64,
+    /// When it ends; `None`, which only a plan without groups can say: with its trace.
+    pub end_ms: Option<u64>,
+    /// The servers.
+    pub server: Server,
+    /// Who connects to them; `None` if the plan has no group and needs a trace.
+    pub mixture: Option<Mixture>,
+    /// The groups' names.
+    pub groups: Vec<String>,
+    /// Capacities to try, perhaps none.
+    pub capacities: Vec<NonZeroU32>,
+    /// Policies to try, perhaps none.
+    pub policies: Vec<Subject>,
+    /// How many seeds to try.
+    pub seeds: Option<NonZeroU32>,
+}
+
+/// The most servers behind a balancer.
+pub const MOST_SERVERS: u16 = 1_024;
+/// The most tickets of one handshake.
+pub const MOST_TICKETS: u8 = 16;
+/// The most seeds.
+pub const MOST_SEEDS: u32 = 10_000;
+/// The longest grace: 49 days.
+const LONGEST_GRACE_MS: u64 = u32::MAX as u64;
+
+impl Plan {
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// [`Error::BadPlan`], [`Error::BadValue`], [`Error::BadGroup`].
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        File::parse(text)?.try_into()
+    }
+}
+
+impl Default for Plan {
+    /// The empty plan, for a trace.
+    fn default() -> Self {
+        Self {
+            title: "untitled".to_owned(),
+            warm_up_ms: 0,
+            end_ms: None,
+            server: Server::default(),
+            mixture: None,
+            groups: Vec::new(),
+            capacities: Vec::new(),
+            policies: Vec::new(),
+            seeds: None,
+        }
+    }
+}
+
+impl TryFrom<File> for Plan {
+    type Error = Error;
+
+    fn try_from(file: File) -> Result<Self, Error> {
+        let server = server(&file)?;
+        let warm_up_ms = milliseconds("warm_up_s", file.warm_up_s.unwrap_or(0.0), 0)?;
+        let end_ms = file.duration_s.map(|s| milliseconds("duration_s", s, 1)).transpose()?;
+        if end_ms.is_some_and(|end_ms| warm_up_ms >= end_ms) {
+            let what = "it is as long as duration_s: leave something to count";
+            return bad("warm_up_s", what.to_owned());
+        }
+        if end_ms.is_none() && !file.groups.is_empty() {
+            return bad("duration_s", "it is missing: give the seconds to be played".to_owned());
+        }
+        let (groups, mixture) = group::mixture(file.groups)?;
+        let seeds = file.seeds.map(|seeds| within("seeds", seeds, 1, MOST_SEEDS)).transpose()?;
+        let capacity = |sessions| within("capacities", sessions, 1, u32::MAX).map(not_zero);
+        let policy = |name: String| {
+            name.parse().map_err(|cause: Error| value("policies", cause.to_string()))
+        };
+        Ok(Self {
+            title: file.title.unwrap_or_else(|| "untitled".to_owned()),
+            warm_up_ms,
+            end_ms,
+            server,
+            mixture,
+            groups,
+            capacities: file.capacities.into_iter().map(capacity).collect::<Result<_, _>>()?,
+            policies: file.policies.into_iter().map(policy).collect::<Result<_, _>>()?,
+            seeds: seeds.map(not_zero),
+        })
+    }
+}
+
+fn server(file: &File) -> Result<Server, Error> {
+    let tickets = |key, tickets: Option<i64>, least, default: i64| {
+        within(key, tickets.unwrap_or(default), least, u32::from(MOST_TICKETS))
+            .map(|tickets| tickets as u8)
+    };
+    let full = tickets("tickets_full", file.tickets_full, 1, 2)?;
+    let resumed = tickets("tickets_resumed", file.tickets_resumed, 0, 1)?;
+    let used_once = file.tickets_used_once.unwrap_or(false);
+    let about_tickets = [
+        ("tickets_full", file.tickets_full.is_some()),
+        ("tickets_resumed", file.tickets_resumed.is_some()),
+        ("tickets_used_once", file.tickets_used_once.is_some()),
+    ];
+    let tls = match (file.tls.unwrap_or_default(), about_tickets.iter().find(|key| key.1)) {
+        (TlsName::V1_3, _) if used_once && resumed == 0 => {
+            let what = "0 leaves a client without a ticket where each is used once: give 1 or more";
+            return bad("tickets_resumed", what.to_owned());
+        }
+        (TlsName::V1_3, _) => Tls::V1_3 { full, resumed, used_once },
+        (TlsName::V1_2, Some((key, _))) => {
+            return bad(key, "TLS 1.2 has no such thing here: say tls = \"1.3\"".to_owned());
+        }
+        (TlsName::V1_2, None) => Tls::V1_2,
+    };
+    let servers = within("servers", file.servers.unwrap_or(1), 1, u32::from(MOST_SERVERS))?;
+    let grace_ms = match file.grace_ms.unwrap_or(rejoin_cache::Settings::GRACE_MS as i64) {
+        ms @ 0.. if ms as u64 <= LONGEST_GRACE_MS => ms as u64,
+        ms => return bad("grace_ms", format!("{ms} is not from 0 to {LONGEST_GRACE_MS}")),
+    };
+    let percent = |percent| within("ghosts_percent", percent, 0, 1_000);
+    let mut server = Server {
+        tls,
+        grace_ms,
+        ghosts_percent: file.ghosts_percent.map(percent).transpose()?,
+        sessions_kept: file.sessions_kept.unwrap_or(true),
+        keyed_by: KeyedBy::Client,
+        servers: servers as u16,
+        balancer: match file.balancer.unwrap_or_default() {
+            BalancerName::RoundRobin => Balancer::RoundRobin,
+            BalancerName::Random => Balancer::Random,
+            BalancerName::Client => Balancer::Client,
+        },
+    };
+    server.keyed_by = match file.keyed_by {
+        Some(KeyName::Client) if !server.can_key_by_client() => {
+            let what = "a client has no one session over TLS 1.3, with several servers, \
+                        or if sessions are not kept: say \"session\", or nothing";
+            return bad("keyed_by", what.to_owned());
+        }
+        Some(KeyName::Session) => KeyedBy::Session,
+        _ if server.can_key_by_client() => KeyedBy::Client,
+        _ => KeyedBy::Session,
+    };
+    Ok(server)
+}
+
+/// Seconds as milliseconds, at least so many.
+fn milliseconds(key: &str, seconds: f64, least_ms: u64) -> Result<u64, Error> {
+    const LONGEST_S: f64 = 1e9;
+    let ms = (seconds * 1_000.0).round();
+    if ms >= least_ms as f64 && ms <= LONGEST_S * 1_000.0 && seconds >= 0.0 {
+        return Ok(ms as u64);
+    }
+    let least_s = least_ms as f64 / 1_000.0;
+    bad(key, format!("{seconds} is not a number of seconds from {least_s} to {LONGEST_S}"))
+}
+
+fn within(key: &str, number: i64, least: u32, most: u32) -> Result<u32, Error> {
+    match u32::try_from(number) {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => bad(key, format!("{number} is not from {least} to {most}")),
+    }
+}
+
+fn not_zero(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).expect("checked to be at least 1")
+}
+
+fn value(key: &str, what: String) -> Error {
+    Error::BadValue { key: key.to_owned(), what }
+}
+
+fn bad<T>(key: &str, what: String) -> Result<T, Error> {
+    Err(value(key, what))
+}

@@ -1,0 +1,153 @@
+//! One policy at one capacity, playing a pass.
+
+use std::num::NonZeroU32;
+
+use crate::error::Error;
+use crate::request::Request;
+use crate::server::{KeyedBy, Server, Tls};
+use crate::store::{Shipped, Store, Yardstick};
+use crate::subject::Subject;
+use crate::tally::Tally;
+
+/// Some requests in a row, and what is known of their future.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chunk<'a> {
+    pub(crate) requests: &'a [Request],
+    /// How many requests there were before.
+    pub(crate) position: u64,
+    /// [`crate::future::Future::gaps_from`]; empty if nobody asked for it.
+    pub(crate) gaps: &'a [u32],
+}
+
+impl Chunk<'_> {
+    /// Each request with the position of the one that wants its session next.
+    #[inline]
+    fn iter(&self) -> impl Iterator<Item = (&Request, u64)> {
+        let next = |at: usize| match self.gaps.get(at) {
+            None | Some(0) => u64::MAX,
+            Some(gap) => self.position + at as u64 + u64::from(*gap),
+        };
+        self.requests.iter().enumerate().map(move |(at, request)| (request, next(at)))
+    }
+}
+
+/// Plays requests and counts hits.
+pub(crate) trait Player: Send {
+    fn play(&mut self, chunk: &Chunk<'_>);
+    fn hits(&self) -> &Tally;
+}
+
+/// The player for a policy.
+pub(crate) fn player(
+    subject: Subject,
+    capacity: NonZeroU32,
+    server: &Server,
+    seed: u64,
+    groups: usize,
+) -> Result<Box<dyn Player>, Error> {
+    let servers = u64::from(server.servers.max(1));
+    match subject {
+        Subject::Yardstick(name) => {
+            let seeds = (0..servers).map(|number| seed * servers + number);
+            let store = |seed| Yardstick::new(name, capacity, server, seed);
+            Ok(assemble(seeds.map(store).collect(), subject, server, groups))
+        }
+        _ => {
+            let stores = (0..servers).map(|_| Shipped::new(subject, capacity, server));
+            Ok(assemble(stores.collect::<Result<_, _>>()?, subject, server, groups))
+        }
+    }
+}
+
+fn assemble<S: Store + 'static>(
+    mut stores: Vec<S>,
+    subject: Subject,
+    server: &Server,
+    groups: usize,
+) -> Box<dyn Player> {
+    let hits = Tally::new(groups);
+    // An optimum stores the newest ticket only: as if there was one session, and it went on.
+    let tls = if subject.needs_future() { Tls::V1_2 } else { server.tls };
+    let by_client = server.keyed_by == KeyedBy::Client || subject.needs_future();
+    let by_client = by_client && Server { tls, ..server.clone() }.can_key_by_client();
+    match stores.pop() {
+        Some(store) if by_client => Box::new(ByClient { store, hits }),
+        store => {
+            stores.extend(store);
+            let (full, resumed) = match tls {
+                Tls::V1_2 => (1, 0),
+                Tls::V1_3 { full, resumed, .. } => (full, resumed),
+            };
+            let (full, resumed) = (u32::from(full), u32::from(resumed));
+            let sessions_kept = server.sessions_kept;
+            Box::new(BySession { stores, held: Vec::new(), full, resumed, sessions_kept, hits })
+        }
+    }
+}
+
+/// Every client has one key for life.
+struct ByClient<S> {
+    store: S,
+    hits: Tally,
+}
+
+impl<S: Store> Player for ByClient<S> {
+    fn play(&mut self, chunk: &Chunk<'_>) {
+        for (request, next) in chunk.iter() {
+            let key = u64::from(request.client);
+            let hit = self.store.resume(request, next, Some(key));
+            if hit {
+                self.store.renew(request);
+            } else {
+                self.store.issue(request, next, key..=key);
+            }
+            self.hits.add(request.kind, hit);
+        }
+    }
+
+    fn hits(&self) -> &Tally {
+        &self.hits
+    }
+}
+
+/// Every session has its own key, and each client holds the one it got last.
+struct BySession<S> {
+    stores: Vec<S>,
+    /// How many sessions each client was given: the last is the one it holds.
+    held: Vec<u32>,
+    /// Sessions made by a full handshake.
+    full: u32,
+    /// Sessions made by a resumption.
+    resumed: u32,
+    sessions_kept: bool,
+    hits: Tally,
+}
+
+impl<S: Store> Player for BySession<S> {
+    fn play(&mut self, chunk: &Chunk<'_>) {
+        for (request, next) in chunk.iter() {
+            let client = request.client as usize;
+            if client >= self.held.len() {
+                self.held.resize(client + 1, 0);
+            }
+            let held = &mut self.held[client];
+            let session = |number: u32| u64::from(request.client) << 32 | u64::from(number);
+            let store = &mut self.stores[usize::from(request.server)];
+            let offers = *held > 0 && (self.sessions_kept || !request.first_of_run);
+            let hit = store.resume(request, next, offers.then(|| session(*held)));
+            let issued = if hit { self.resumed } else { self.full };
+            if issued > 0 {
+                let first = *held + 1;
+                *held += issued;
+                store.issue(request, next, session(first)..=session(*held));
+            } else if hit {
+                store.renew(request);
+            }
+            self.hits.add(request.kind, hit);
+        }
+    }
+
+    fn hits(&self) -> &Tally {
+        &self.hits
+    }
+}

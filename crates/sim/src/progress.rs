@@ -1,0 +1,61 @@
+//! How far a simulation is, and how it is stopped, from another thread.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Shared by those who run a simulation and those who watch it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    stop: AtomicBool,
+    /// In parts of a pass, for each cell.
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+/// The parts a pass is counted in.
+const PARTS: f64 = 1e6;
+
+impl Progress {
+    /// Ends the simulation soon: what is finished is kept.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was told to stop.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Which part of the simulation is over: 0 to 1.
+    pub fn part_over(&self) -> f64 {
+        let total = self.total.load(Ordering::Relaxed).max(1);
+        self.done.load(Ordering::Relaxed) as f64 / total as f64
+    }
+
+    pub(crate) fn begin(&self, cells: usize) {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(cells as u64 * PARTS as u64, Ordering::Relaxed);
+    }
+
+    /// Follows one pass of so many cells.
+    pub(crate) fn pass(&self, cells: usize) -> PassProgress<'_> {
+        PassProgress { progress: self, cells: cells as u64, done: 0 }
+    }
+}
+
+/// One pass within the whole.
+#[derive(Debug)]
+pub(crate) struct PassProgress<'a> {
+    progress: &'a Progress,
+    cells: u64,
+    done: u64,
+}
+
+impl PassProgress<'_> {
+    /// Which part of the pass is over. It never goes back.
+    pub(crate) fn set(&mut self, part: f64) {
+        let done = (part.clamp(0.0, 1.0) * PARTS) as u64;
+        let more = done.saturating_sub(self.done);
+        self.done += more;
+        self.progress.done.fetch_add(more * self.cells, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,149 @@
+//! The requests of a pass: events with all that is the same for every policy.
+
+use rejoin_trace::{Event, group_of};
+
+use crate::clients::Clients;
+use crate::error::Error;
+use crate::policy::nodes::hash;
+use crate::server::{Balancer, Server};
+use crate::source::{Pass, Source};
+use crate::tally::{Kind, Tally};
+
+/// Requests played at once by each cell: few enough to stay in a processor's cache.
+const CHUNK: usize = 4_096;
+
+/// A client connects.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) now_ms: u64,
+    pub(crate) returns_in_ms: Option<u32>,
+    pub(crate) client: u32,
+    /// Which server it reaches.
+    pub(crate) server: u16,
+    /// How it is counted.
+    pub(crate) kind: Kind,
+    pub(crate) first_of_run: bool,
+}
+
+/// What a pass counts, and what of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope {
+    /// Requests before are played and not counted.
+    pub(crate) warm_up_ms: u64,
+    /// Requests from then on are not played.
+    pub(crate) end_ms: u64,
+    /// Groups told apart, at least one.
+    pub(crate) groups: usize,
+}
+
+/// Reads the requests of a pass, chunk by chunk.
+pub(crate) struct Requests<'a> {
+    pass: Box<dyn Pass + 'a>,
+    /// As read last.
+    events: Vec<Event>,
+    clients: Clients,
+    scope: Scope,
+    balancing: Balancing,
+    chunk: Vec<Request>,
+    /// How many there were before the chunk.
+    position: u64,
+    counts: Tally,
+}
+
+impl<'a> Requests<'a> {
+    pub(crate) fn open(
+        source: &'a (impl Source + ?Sized),
+        seed: u64,
+        server: &Server,
+        scope: Scope,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            pass: source.open(seed)?,
+            events: Vec::with_capacity(CHUNK),
+            clients: Clients::default(),
+            scope,
+            balancing: Balancing { servers: server.servers.max(1), by: server.balancer, seed },
+            chunk: Vec::with_capacity(CHUNK),
+            position: 0,
+            counts: Tally::new(scope.groups),
+        })
+    }
+
+    /// Goes on to the next chunk; false if there is none.
+    pub(crate) fn advance(&mut self) -> Result<bool, Error> {
+        self.position += self.chunk.len() as u64;
+        self.chunk.clear();
+        self.events.clear();
+        self.pass.read(&mut self.events, CHUNK)?;
+        for at in 0..self.events.len() {
+            let event = self.events[at];
+            if event.time_ms >= self.scope.end_ms {
+                break;
+            }
+            let request = self.request(&event)?;
+            self.counts.add(request.kind, true);
+            self.chunk.push(request);
+        }
+        Ok(!self.chunk.is_empty())
+    }
+
+    pub(crate) fn chunk(&self) -> &[Request] {
+        &self.chunk
+    }
+
+    /// How many there were before the chunk.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// When the chunk ends, and how many requests there were then.
+    pub(crate) fn reached(&self) -> (u64, u64) {
+        let time_ms = self.chunk.last().map_or(0, |request| request.now_ms);
+        (time_ms, self.position + self.chunk.len() as u64)
+    }
+
+    /// How many requests there were of each kind.
+    pub(crate) fn into_counts(self) -> Tally {
+        self.counts
+    }
+
+    fn request(&mut self, event: &Event) -> Result<Request, Error> {
+        let &Event { time_ms, client, first_of_run, returns_in_ms } = event;
+        let (number, first_of_device) = self.clients.number(client)?;
+        let group = group_of(client).min(self.scope.groups - 1);
+        let kind = if time_ms < self.scope.warm_up_ms {
+            Kind::UNCOUNTED
+        } else {
+            Kind::new(group, first_of_device, first_of_run)
+        };
+        let at = self.position + self.chunk.len() as u64;
+        let server = self.balancing.server(client, at);
+        Ok(Request { now_ms: time_ms, returns_in_ms, client: number, server, kind, first_of_run })
+    }
+}
+
+#[derive(Debug)]
+struct Balancing {
+    servers: u16,
+    by: Balancer,
+    seed: u64,
+}
+
+impl Balancing {
+    fn server(&self, client: u64, position: u64) -> u16 {
+        if self.servers == 1 {
+            return 0;
+        }
+        let servers = u64::from(self.servers);
+        let any = |draw: u64| ((u128::from(draw) * u128::from(servers)) >> 64) as u16;
+        match self.by {
+            Balancer::RoundRobin => (position % servers) as u16,
+            // SplitMix64, as its finaliser is `hash`.
+            Balancer::Random => {
+                const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+                any(hash(hash(self.seed).wrapping_add(position.wrapping_add(1).wrapping_mul(STEP))))
+            }
+            Balancer::Client => any(hash(client.wrapping_add(1))),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! How long sessions must live.
+//!
+//! A session lives from the handshake that made it. Over TLS 1.3 a resumption makes new tickets, so
+//! what counts is the gap between two requests of a client. Over TLS 1.2 the session that is resumed
+//! goes on and grows old, and so it does with OpenSSL, nginx and HAProxy: a lifetime as long as the
+//! gaps would make every second handshake a full one. So lifetimes are tried, all at once, on a
+//! cache that evicts nothing.
+
+use serde::Serialize;
+
+use crate::server::{Server, Tls};
+
+/// Lifetimes that are tried, in seconds: round ones. The last is the longest that TLS 1.3 allows
+/// (RFC 8446 §4.6.1), a day the longest that TLS 1.2 suggests (RFC 5246 §F.1.4).
+const LIFETIMES_S: [u32; 12] =
+    [60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 28_800, A_DAY_S, 172_800, 604_800];
+const A_DAY_S: u32 = 86_400;
+/// Ages are counted in tenths of a second.
+const TICKS_A_SECOND: u32 = 10;
+/// At most so many percent of the requests that could resume may find their session expired.
+const MOST_LOST_PERCENT: f64 = 1.0;
+
+/// How long sessions must live so that few returning clients find theirs expired.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Lifetime {
+    /// In seconds.
+    pub seconds: u32,
+    /// Of the requests that an unlimited cache resumes, how many it would lose, in percent.
+    pub lost_percent: f64,
+    /// Whether a resumption makes a new session, so that age is counted from the last request.
+    pub renewed: bool,
+}
+
+/// When each client's session was made, for every lifetime.
+#[derive(Debug)]
+pub(super) struct Ages {
+    lifetimes: &'static [u32],
+    renewed: bool,
+    /// In ticks, `stride` for each client.
+    born: Vec<u32>,
+    stride: usize,
+    lost: Vec<u64>,
+}
+
+impl Ages {
+    pub(super) fn new(server: &Server) -> Self {
+        let (renewed, lifetimes) = match server.tls {
+            Tls::V1_3 { resumed, .. } => (resumed > 0, &LIFETIMES_S[..]),
+            Tls::V1_2 => {
+                let allowed = LIFETIMES_S.iter().filter(|seconds| **seconds <= A_DAY_S).count();
+                (false, &LIFETIMES_S[..allowed])
+            }
+        };
+        // Renewed ones are as old for every lifetime.
+        let stride = if renewed { 1 } else { lifetimes.len() };
+        Self { lifetimes, renewed, born: Vec::new(), stride, lost: vec![0; lifetimes.len()] }
+    }
+
+    /// The client, numbered as they come, connects. `resumes`: an unlimited cache would have its
+    /// session. `counted`: whether it is one of those to be counted.
+    pub(super) fn record(&mut self, client: u32, now_ms: u64, resumes: bool, counted: bool) {
+        let now = u32::try_from(now_ms / (1_000 / u64::from(TICKS_A_SECOND))).unwrap_or(u32::MAX);
+        let at = client as usize * self.stride;
+        if at >= self.born.len() {
+            self.born.resize(at + self.stride, now);
+        }
+        let born = &mut self.born[at..][..self.stride];
+        for (number, seconds) in self.lifetimes.iter().enumerate() {
+            let born = &mut born[if self.renewed { 0 } else { number }];
+            let expired = now.saturating_sub(*born) > seconds * TICKS_A_SECOND;
+            self.lost[number] += u64::from(resumes && counted && expired);
+            if !self.renewed && (expired || !resumes) {
+                *born = now;
+            }
+        }
+        if self.renewed {
+            born[0] = now;
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.lost.iter_mut().zip(&other.lost).for_each(|(lost, more)| *lost += more);
+    }
+
+    /// The shortest that is long enough for so many requests that could resume, else the longest.
+    pub(super) fn lifetime(&self, could_resume: u64) -> Lifetime {
+        let percent = |lost: u64| lost as f64 * 100.0 / could_resume.max(1) as f64;
+        let enough = self.lost.iter().position(|lost| percent(*lost) <= MOST_LOST_PERCENT);
+        let number = enough.unwrap_or(self.lifetimes.len() - 1);
+        Lifetime {
+            seconds: self.lifetimes[number],
+            lost_percent: percent(self.lost[number]),
+            renewed: self.renewed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that connects every 50 s for ten hours.
+    fn regular(server: &Server) -> Lifetime {
+        let mut ages = Ages::new(server);
+        for request in 0..720 {
+            ages.record(0, request * 50_000, request > 0, true);
+        }
+        ages.lifetime(719)
+    }
+
+    #[test]
+    fn a_session_that_is_renewed_lives_from_request_to_request() {
+        let tls = Tls::V1_3 { full: 2, resumed: 1, used_once: false };
+        let found = regular(&Server { tls, ..Server::default() });
+        assert_eq!(found, Lifetime { seconds: 60, lost_percent: 0.0, renewed: true });
+    }
+
+    #[test]
+    fn a_session_that_goes_on_grows_old() {
+        // A lifetime of two hours loses every 145th request; one of an hour every 73rd.
+        let found = regular(&Server::default());
+        assert_eq!((found.seconds, found.renewed), (7_200, false));
+        assert_eq!(found.lost_percent, 4.0 * 100.0 / 719.0);
+    }
+
+    #[test]
+    fn where_none_is_long_enough_it_is_the_longest() {
+        let mut ages = Ages::new(&Server::default());
+        for request in 0..100 {
+            ages.record(0, request * 90_000_000, request > 0, true);
+        }
+        let found = ages.lifetime(99);
+        assert_eq!((found.seconds, found.lost_percent), (86_400, 100.0));
+    }
+}

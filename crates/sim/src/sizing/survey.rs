@@ -1,0 +1,247 @@
+//! What arrivals are like, and what a cache that evicts nothing would resume.
+
+use crate::error::Error;
+use crate::outcome::{Cell, HitRates};
+use crate::progress::Progress;
+use crate::request::{Request, Requests, Scope};
+use crate::server::{Server, Tls};
+use crate::simulation::{Simulation, in_parallel, rates};
+use crate::source::Source;
+use crate::tally::{Counts, Kind, Tally};
+
+use super::ages::{Ages, Lifetime};
+
+/// Arrivals seen from far. Figures are means over seeds where nothing else is said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Survey {
+    /// How many clients there are, at most.
+    pub clients: u64,
+    /// Requests counted.
+    pub requests: f64,
+    /// The time between the first and the last of them, in seconds.
+    pub counted_s: f64,
+    /// What a cache that evicts nothing would resume.
+    pub unlimited: HitRates,
+    /// How many sessions such a cache would come to hold on one server, at most.
+    pub most_sessions: u64,
+    /// Whether anybody announces a return.
+    pub hints: bool,
+    /// Whether it is known where runs begin.
+    pub runs: bool,
+    /// How long sessions must live.
+    pub lifetime: Lifetime,
+}
+
+impl Survey {
+    /// Reads the arrivals of every seed once. `None` if it was stopped before.
+    ///
+    /// # Errors
+    /// What the source gives.
+    pub fn of(
+        simulation: &Simulation,
+        source: &(impl Source + ?Sized),
+        progress: &Progress,
+    ) -> Result<Option<Self>, Error> {
+        let seeds: Vec<u64> = (1..=u64::from(simulation.seeds)).collect();
+        progress.begin(seeds.len());
+        let seen = in_parallel(&seeds, simulation.jobs, progress, |seed| {
+            Seen::of(simulation, source, *seed, progress)
+        })?;
+        let seen: Option<Vec<Seen>> = seen.into_iter().collect();
+        Ok(seen.filter(|seen| !seen.is_empty()).map(|seen| Self::over(&seen)))
+    }
+
+    fn over(seen: &[Seen]) -> Self {
+        let mean = |of: &dyn Fn(&Seen) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
+        let most = |of: &dyn Fn(&Seen) -> u64| seen.iter().map(of).max().unwrap_or(0);
+        let counts: Vec<(Counts, Counts)> =
+            seen.iter().map(|seen| (seen.requests.total(), seen.hits.total())).collect();
+        let mut ages = Ages::new(&seen[0].server);
+        seen.iter().for_each(|seen| ages.add(&seen.ages));
+        Self {
+            clients: most(&|seen| seen.held.len() as u64),
+            requests: mean(&|seen| seen.requests.total().all as f64),
+            counted_s: mean(&|seen| seen.counted_ms() as f64 / 1_000.0),
+            unlimited: rates(&counts),
+            most_sessions: most(&|seen| seen.issued.iter().copied().max().unwrap_or(0)),
+            hints: seen.iter().any(|seen| seen.hints),
+            runs: seen.iter().any(|seen| seen.runs),
+            lifetime: ages.lifetime(counts.iter().map(|(_, hits)| hits.all).sum()),
+        }
+    }
+
+    /// What an unlimited cache would resume after the first request of each device, in percent; 0
+    /// if nobody returns.
+    pub fn returning_percent(&self) -> f64 {
+        self.unlimited.hit_after_first_of_device.map_or(0.0, |rate| rate.mean)
+    }
+
+    /// Full handshakes that a cache saves each second, against no resumption at all. `None` if
+    /// everything happened in one moment.
+    pub fn avoided_per_s(&self, cell: &Cell) -> Option<f64> {
+        (self.counted_s > 0.0).then(|| (cell.requests - cell.full_handshakes) / self.counted_s)
+    }
+}
+
+/// One seed.
+struct Seen {
+    server: Server,
+    /// On which server each client's session is.
+    held: Vec<u16>,
+    /// Sessions that each server would hold.
+    issued: Vec<u64>,
+    requests: Tally,
+    hits: Tally,
+    ages: Ages,
+    hints: bool,
+    runs: bool,
+    first_counted_ms: Option<u64>,
+    last_ms: u64,
+}
+
+impl Seen {
+    fn of(
+        simulation: &Simulation,
+        source: &(impl Source + ?Sized),
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<Option<Self>, Error> {
+        let Simulation { server, warm_up_ms, end_ms, .. } = simulation;
+        let scope =
+            Scope { warm_up_ms: *warm_up_ms, end_ms: end_ms.unwrap_or(u64::MAX), groups: 1 };
+        let mut requests = Requests::open(source, seed, server, scope)?;
+        let mut seen = Self {
+            server: server.clone(),
+            held: Vec::new(),
+            issued: vec![0; usize::from(server.servers.max(1))],
+            requests: Tally::new(1),
+            hits: Tally::new(1),
+            ages: Ages::new(server),
+            hints: false,
+            runs: false,
+            first_counted_ms: None,
+            last_ms: 0,
+        };
+        let mut pass = progress.pass(1);
+        while requests.advance()? {
+            if progress.stopped() {
+                return Ok(None);
+            }
+            requests.chunk().iter().for_each(|request| seen.record(request));
+            let (time_ms, events) = requests.reached();
+            pass.set(source.part_over(time_ms, events));
+        }
+        pass.set(1.0);
+        seen.requests = requests.into_counts();
+        Ok(Some(seen))
+    }
+
+    fn record(&mut self, request: &Request) {
+        let (client, server) = (request.client as usize, request.server);
+        let known = self.held.get(client).copied();
+        let offers = known.is_some() && (self.server.sessions_kept || !request.first_of_run);
+        let resumes = offers && known == Some(server);
+        match self.held.get_mut(client) {
+            Some(held) => *held = server,
+            // Clients are numbered as they come.
+            None => self.held.push(server),
+        }
+        self.issued[usize::from(server)] += self.made(resumes);
+        let counted = request.kind != Kind::UNCOUNTED;
+        self.ages.record(request.client, request.now_ms, resumes, counted);
+        self.hits.add(request.kind, resumes);
+        self.hints |= request.returns_in_ms.is_some();
+        self.runs |= request.first_of_run && known.is_some();
+        self.last_ms = request.now_ms;
+        if counted {
+            self.first_counted_ms.get_or_insert(request.now_ms);
+        }
+    }
+
+    fn made(&self, resumes: bool) -> u64 {
+        match self.server.tls {
+            Tls::V1_2 => u64::from(!resumes),
+            Tls::V1_3 { full, .. } if !resumes => u64::from(full),
+            Tls::V1_3 { resumed, used_once, .. } => {
+                u64::from(resumed).saturating_sub(u64::from(used_once))
+            }
+        }
+    }
+
+    fn counted_ms(&self) -> u64 {
+        self.last_ms.saturating_sub(self.first_counted_ms.unwrap_or(self.last_ms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use rejoin_trace::Event;
+
+    use super::*;
+    use crate::Plan;
+    use crate::policy::PolicyName;
+    use crate::server::Balancer;
+    use crate::subject::Subject;
+
+    fn event(time_s: u64, client: u64, first_of_run: bool) -> Event {
+        Event { time_ms: time_s * 1_000, client, first_of_run, returns_in_ms: None }
+    }
+
+    fn survey(server: Server, events: &[Event]) -> Survey {
+        let simulation = Simulation { server, seeds: 1, ..Simulation::of(&Plan::default()) };
+        let survey = Survey::of(&simulation, events, &Progress::default());
+        survey.expect("events in memory").expect("an end")
+    }
+
+    #[test]
+    fn what_is_seen_is_counted() {
+        let events = [event(0, 7, true), event(10, 8, true), event(20, 7, false)];
+        let found = survey(Server::default(), &events);
+        assert_eq!((found.clients, found.most_sessions, found.requests), (2, 2, 3.0));
+        assert_eq!((found.counted_s, found.returning_percent()), (20.0, 100.0));
+        assert!(!found.hints && !found.runs);
+        let again = [&events[..], &[event(30, 8, true)]].concat();
+        assert!(survey(Server::default(), &again).runs);
+        let lost = survey(Server { sessions_kept: false, ..Server::default() }, &again);
+        assert_eq!((lost.returning_percent(), lost.most_sessions), (50.0, 3));
+    }
+
+    /// A simulation whose cache never fills up, of every kind of server.
+    #[test]
+    fn unlimited_is_what_a_simulation_of_it_gives() {
+        let plan = "duration_s = 2000\n[[group]]\nkind = \"devices\"\ndevices = 200\n\
+                    running_s = 120\nwaiting_s = 400\nintervals = \"60:2,15:1\"";
+        let plan = Plan::parse(plan).expect("a plan");
+        let mixture = plan.mixture.as_ref().expect("a group");
+        let source = crate::Drawn { mixture, end_ms: 2_000_000 };
+        let tls_1_3 = |full, resumed, used_once| Tls::V1_3 { full, resumed, used_once };
+        for tls in [Tls::V1_2, tls_1_3(2, 1, false), tls_1_3(2, 1, true), tls_1_3(1, 0, false)] {
+            for (servers, sessions_kept) in [(1, true), (3, true), (1, false), (3, false)] {
+                let balancer = Balancer::Random;
+                let server =
+                    Server { tls, servers, sessions_kept, balancer, ..plan.server.clone() };
+                let simulation = Simulation {
+                    server,
+                    seeds: 3,
+                    warm_up_ms: 500_000,
+                    policies: vec![Subject::Yardstick(PolicyName::Fifo)],
+                    capacities: vec![u32::MAX.try_into().expect("not zero")],
+                    ..Simulation::of(&plan)
+                };
+                let progress = Progress::default();
+                let found = Survey::of(&simulation, &source, &progress).expect("no error");
+                let found = found.expect("an end");
+                let cell = simulation.run(&source, &progress).expect("no error").cells.remove(0);
+                assert_eq!(found.unlimited, cell.rates, "{:?}", simulation.server);
+                assert_eq!(found.requests, cell.requests);
+                let most = found.most_sessions.try_into().expect("few");
+                let capacities = vec![NonZeroU32::new(most).expect("some")];
+                let enough = Simulation { capacities, ..simulation };
+                let cell = enough.run(&source, &progress).expect("no error").cells.remove(0);
+                assert_eq!(found.unlimited, cell.rates, "{:?} with {most}", enough.server);
+            }
+        }
+    }
+}

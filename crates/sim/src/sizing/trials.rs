@@ -1,0 +1,114 @@
+//! Policies at capacities, each tried once.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use super::{Need, Sizing, sizes};
+use crate::error::Error;
+use crate::outcome::Cell;
+use crate::progress::Progress;
+use crate::simulation::Simulation;
+use crate::source::Source;
+use crate::subject::Subject;
+
+/// What was tried so far.
+pub(super) struct Trials<'a, S: ?Sized> {
+    sizing: &'a Sizing<'a>,
+    source: &'a S,
+    progress: &'a Progress,
+    /// By capacity and policy.
+    cells: BTreeMap<(u32, Subject), Cell>,
+}
+
+/// A policy within so many points of an unlimited cache has nothing more to win.
+const NOTHING_POINTS: f64 = 0.1;
+/// Below this part of what an unlimited cache resumes, little is resumed.
+const LITTLE: f64 = 0.05;
+
+impl<'a, S: Source + ?Sized> Trials<'a, S> {
+    pub(super) fn new(sizing: &'a Sizing<'a>, source: &'a S, progress: &'a Progress) -> Self {
+        Self { sizing, source, progress, cells: BTreeMap::new() }
+    }
+
+    /// Tries what was not tried yet. If it is stopped, some of it stays untried.
+    pub(super) fn run(&mut self, policies: &[Subject], sizes: &[u32]) -> Result<(), Error> {
+        let known =
+            |size: &u32| policies.iter().all(|policy| self.cells.contains_key(&(*size, *policy)));
+        let sizes = sizes.iter().filter(|size| !known(size));
+        let capacities: Vec<NonZeroU32> = sizes.filter_map(|size| NonZeroU32::new(*size)).collect();
+        if capacities.is_empty() || self.progress.stopped() {
+            return Ok(());
+        }
+        let policies = policies.to_vec();
+        let simulation = Simulation { policies, capacities, ..self.sizing.simulation.clone() };
+        let outcome = simulation.run(self.source, self.progress)?;
+        let cells = outcome.cells.into_iter().map(|cell| ((cell.capacity, cell.policy), cell));
+        self.cells.extend(cells);
+        Ok(())
+    }
+
+    /// Whether no policy gets anywhere with so many sessions.
+    pub(super) fn little_resumed(&self, size: u32) -> bool {
+        let little = self.sizing.survey.returning_percent() * LITTLE;
+        self.at(size).all(|percent| percent < little)
+    }
+
+    /// Whether more than so many sessions are of no use to any policy.
+    pub(super) fn nothing_to_win(&self, size: u32) -> bool {
+        let all = self.sizing.survey.returning_percent() - NOTHING_POINTS;
+        self.at(size).all(|percent| percent >= all)
+    }
+
+    fn at(&self, size: u32) -> impl Iterator<Item = f64> {
+        let cells = self.cells.iter().filter(move |((capacity, _), _)| *capacity == size);
+        cells.map(|(_, cell)| percent(cell))
+    }
+
+    fn enough(&self, policy: Subject, size: u32) -> bool {
+        let cell = self.cells.get(&(size, policy));
+        cell.is_some_and(|cell| percent(cell) >= self.sizing.goal())
+    }
+
+    /// The smallest size tried from which on all that were tried are enough.
+    pub(super) fn need(&self, policy: Subject) -> Need {
+        let mut need = Need { policy, sessions: None, fails_at: None };
+        for (size, _) in self.cells.keys().rev().filter(|(_, of)| *of == policy) {
+            if !self.enough(policy, *size) {
+                need.fails_at = Some(*size);
+                break;
+            }
+            need.sessions = Some(*size);
+        }
+        need
+    }
+
+    /// Tries sizes between what is enough and what is not.
+    pub(super) fn narrow(&mut self, need: &mut Need) -> Result<(), Error> {
+        let Need { policy, sessions: Some(sessions), fails_at } = *need else { return Ok(()) };
+        let narrowed = sizes::narrow(fails_at.unwrap_or(0), sessions, |sizes| {
+            self.run(&[policy], sizes)?;
+            let known = !self.progress.stopped();
+            Ok::<_, Error>(
+                known.then(|| sizes.iter().map(|size| self.enough(policy, *size)).collect()),
+            )
+        })?;
+        if let Some((fails, reaches)) = narrowed {
+            (need.sessions, need.fails_at) = (Some(reaches), (fails > 0).then_some(fails));
+        }
+        Ok(())
+    }
+
+    /// In the order of capacities, then of policies asked for.
+    pub(super) fn into_cells(self) -> Vec<Cell> {
+        let asked = &self.sizing.simulation.policies;
+        let place = |cell: &Cell| asked.iter().position(|policy| *policy == cell.policy);
+        let mut cells: Vec<Cell> = self.cells.into_values().collect();
+        cells.sort_by_key(|cell| (cell.capacity, place(cell)));
+        cells
+    }
+}
+
+/// What it resumes after the first request of each device; 0 if nobody returns.
+fn percent(cell: &Cell) -> f64 {
+    cell.rates.hit_after_first_of_device.map_or(0.0, |rate| rate.mean)
+}

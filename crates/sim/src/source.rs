@@ -1,0 +1,70 @@
+//! Where the requests of a simulation come from.
+
+use rejoin_trace::{Event, Mixture};
+
+use crate::error::Error;
+
+/// Arrivals that can be played again and again.
+///
+/// Nothing is opened in this crate: a trace in a file is opened by an implementation elsewhere.
+pub trait Source: Sync {
+    /// The arrivals from the beginning, in order of time. The same seed gives the same ones.
+    ///
+    /// # Errors
+    /// [`Error::Open`], [`Error::Trace`].
+    fn open(&self, seed: u64) -> Result<Box<dyn Pass + '_>, Error>;
+
+    /// Which part of a pass is over, 0 to 1, after so many events, the last of them at `time_ms`:
+    /// as well as can be told.
+    fn part_over(&self, time_ms: u64, events: u64) -> f64;
+}
+
+/// Arrivals being played: any iterator of events, taken many at a time.
+pub trait Pass: Send {
+    /// Adds so many events, or fewer if there are no more.
+    ///
+    /// # Errors
+    /// [`Error::Trace`].
+    fn read(&mut self, events: &mut Vec<Event>, most: usize) -> Result<(), Error>;
+}
+
+impl<I: Iterator<Item = Result<Event, rejoin_trace::Error>> + Send> Pass for I {
+    fn read(&mut self, events: &mut Vec<Event>, most: usize) -> Result<(), Error> {
+        for event in self.take(most) {
+            events.push(event?);
+        }
+        Ok(())
+    }
+}
+
+/// Arrivals drawn for each seed, up to a time.
+#[derive(Debug)]
+pub struct Drawn<'a> {
+    /// Who arrives.
+    pub mixture: &'a Mixture,
+    /// Before when, in milliseconds.
+    pub end_ms: u64,
+}
+
+impl Source for Drawn<'_> {
+    fn open(&self, seed: u64) -> Result<Box<dyn Pass + '_>, Error> {
+        let end_ms = self.end_ms;
+        let arrivals = self.mixture.arrivals(seed);
+        Ok(Box::new(arrivals.take_while(move |event| event.time_ms < end_ms).map(Ok)))
+    }
+
+    fn part_over(&self, time_ms: u64, _: u64) -> f64 {
+        time_ms as f64 / self.end_ms.max(1) as f64
+    }
+}
+
+/// Arrivals in memory, the same for every seed.
+impl Source for [Event] {
+    fn open(&self, _: u64) -> Result<Box<dyn Pass + '_>, Error> {
+        Ok(Box::new(self.iter().copied().map(Ok)))
+    }
+
+    fn part_over(&self, _: u64, events: u64) -> f64 {
+        events as f64 / self.len().max(1) as f64
+    }
+}

@@ -1,0 +1,166 @@
+//! A server's sessions: the shipped cache as it is, or a yardstick.
+
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+
+use rejoin_cache::{
+    Cache, Capacity, ContextTag, HeapMemory, Issued, SecretBytes, SessionId, Settings, Visit,
+};
+
+use crate::error::Error;
+use crate::policy::{Access, Policy, PolicyName};
+use crate::request::Request;
+use crate::server::{Server, Tls};
+use crate::subject::Subject;
+
+/// What a server does with sessions during one connection: [`Self::resume`], and then
+/// [`Self::renew`] or [`Self::issue`]. `next` is the position of the request that wants the
+/// session next.
+pub(crate) trait Store: Send {
+    /// The client connects, and offers a session or none. Whether it was found.
+    fn resume(&mut self, request: &Request, next: u64, offered: Option<u64>) -> bool;
+
+    /// It was resumed, and goes on as it is.
+    fn renew(&mut self, request: &Request);
+
+    /// The handshake made sessions, the newest last.
+    fn issue(&mut self, request: &Request, next: u64, sessions: RangeInclusive<u64>);
+}
+
+/// The cache Rejoin ships.
+pub(crate) struct Shipped {
+    cache: Cache<RefCell<HeapMemory>>,
+    visit: Visit,
+    /// Sessions to be issued: only their ids change.
+    issued: Vec<Issued>,
+    value: SecretBytes,
+    hints: bool,
+    used_once: bool,
+}
+
+impl Shipped {
+    pub(crate) fn new(
+        subject: Subject,
+        capacity: NonZeroU32,
+        server: &Server,
+    ) -> Result<Self, Error> {
+        /// Enough that one shard never has too many.
+        const MOST_IN_A_SHARD: u32 = 1 << 23;
+        let (policy, prediction) = subject.shipped().expect("a shipped policy");
+        let mut settings = Settings {
+            policy,
+            prediction,
+            grace_ms: server.grace_ms,
+            block_bytes: 8,
+            shards: Some(capacity.get().div_ceil(MOST_IN_A_SHARD)),
+            ..Settings::new(Capacity::Sessions(u64::from(capacity.get())))
+        };
+        settings.ghosts_percent = match subject {
+            // It learns nothing from them.
+            Subject::Lru => 0,
+            _ => server.ghosts_percent.unwrap_or(settings.ghosts_percent),
+        };
+        let most_issued = match server.tls {
+            Tls::V1_2 => 1,
+            Tls::V1_3 { full, resumed, .. } => full.max(resumed),
+        };
+        let capacity = capacity.get();
+        let made = Cache::unshared(&settings, [0; 16], 0);
+        Ok(Self {
+            cache: made.map_err(|cause| Error::Cache { policy: subject, capacity, cause })?,
+            visit: Visit::default(),
+            issued: (0..most_issued).map(|_| session()).collect(),
+            value: SecretBytes::default(),
+            hints: !matches!(subject, Subject::Learned | Subject::Lru),
+            used_once: used_once(server),
+        })
+    }
+
+    fn hint_ms(&self, request: &Request) -> Option<u64> {
+        request.returns_in_ms.filter(|_| self.hints).map(u64::from)
+    }
+}
+
+impl Store for Shipped {
+    #[inline]
+    fn resume(&mut self, request: &Request, _: u64, offered: Option<u64>) -> bool {
+        self.visit = Visit::default();
+        let Self { cache, visit, value, used_once, .. } = self;
+        let (now_ms, context) = (request.now_ms, ContextTag(0));
+        offered.map(id).is_some_and(|id| match used_once {
+            true => visit.take(cache, now_ms, &id, context, value),
+            false => visit.look_up(cache, now_ms, &id, context, value),
+        })
+    }
+
+    #[inline]
+    fn renew(&mut self, request: &Request) {
+        if let Some(ms) = self.hint_ms(request) {
+            self.visit.hint(&self.cache, request.now_ms, ms);
+        }
+    }
+
+    #[inline]
+    fn issue(&mut self, request: &Request, _: u64, sessions: RangeInclusive<u64>) {
+        let hint_ms = self.hint_ms(request);
+        let mut count = 0;
+        for (issued, session) in self.issued.iter_mut().zip(sessions) {
+            issued.id = id(session);
+            count += 1;
+        }
+        let issued = &self.issued[..count];
+        self.visit.issue_all(&self.cache, request.now_ms, issued, hint_ms);
+    }
+}
+
+fn id(session: u64) -> SessionId {
+    SessionId::new(&session.to_le_bytes()).expect("eight bytes")
+}
+
+/// Without a value, which no policy looks at. It outlives every simulation.
+fn session() -> Issued {
+    let value = SecretBytes::default();
+    Issued { id: id(0), value, expires_ms: u64::MAX, context: ContextTag(0) }
+}
+
+/// A yardstick.
+pub(crate) struct Yardstick {
+    policy: Box<dyn Policy + Send>,
+    used_once: bool,
+}
+
+impl Yardstick {
+    pub(crate) fn new(name: PolicyName, capacity: NonZeroU32, server: &Server, seed: u64) -> Self {
+        let policy = name.build(capacity, seed, server.grace_ms);
+        // An optimum's only session goes on as the client's next ticket.
+        Self { policy, used_once: used_once(server) && !name.needs_future() }
+    }
+}
+
+impl Store for Yardstick {
+    #[inline]
+    fn resume(&mut self, request: &Request, next: u64, offered: Option<u64>) -> bool {
+        let Self { policy, used_once } = self;
+        offered.is_some_and(|key| {
+            policy.access(&access(request, next, key)) && (!*used_once || policy.remove(key))
+        })
+    }
+
+    #[inline]
+    fn renew(&mut self, _: &Request) {}
+
+    #[inline]
+    fn issue(&mut self, request: &Request, next: u64, sessions: RangeInclusive<u64>) {
+        sessions.for_each(|key| self.policy.store(&access(request, next, key)));
+    }
+}
+
+fn used_once(server: &Server) -> bool {
+    matches!(server.tls, Tls::V1_3 { used_once: true, .. })
+}
+
+#[inline]
+fn access(request: &Request, next: u64, key: u64) -> Access {
+    Access { key, now_ms: request.now_ms, next, returns_in_ms: request.returns_in_ms }
+}

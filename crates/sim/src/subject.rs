@@ -1,0 +1,107 @@
+//! What is simulated, by name: the policies Rejoin ships and the yardsticks.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rejoin_cache::{Policy, Prediction};
+use serde::{Serialize, Serializer};
+
+use crate::error::Error;
+use crate::policy::PolicyName;
+
+/// A policy in a simulation.
+///
+/// Those that Rejoin ships run in `rejoin_cache` as they are. Its `lru` is the one that is called
+/// so here: the yardstick of that name is what tests hold it against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Subject {
+    /// `predictive`: shipped; takes clients at their word ([`Prediction::Hint`]).
+    Predictive,
+    /// `learned`: shipped; is told nothing ([`Prediction::Learned`]).
+    Learned,
+    /// `both`: shipped; believes clients as far as their past supports it ([`Prediction::Both`]).
+    Both,
+    /// `lru`: shipped; the least recently used session goes.
+    Lru,
+    /// A yardstick, by its own name.
+    Yardstick(PolicyName),
+}
+
+impl Subject {
+    const SHIPPED: [Self; 4] = [Self::Predictive, Self::Learned, Self::Both, Self::Lru];
+
+    /// Every policy that can be asked for, the shipped ones first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let yardsticks = PolicyName::ALL.into_iter().filter(|name| *name != PolicyName::Lru);
+        Self::SHIPPED.into_iter().chain(yardsticks.map(Self::Yardstick))
+    }
+
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Predictive => "predictive",
+            Self::Learned => "learned",
+            Self::Both => "both",
+            Self::Lru => "lru",
+            Self::Yardstick(name) => name.as_str(),
+        }
+    }
+
+    /// How the shipped cache is set up for it; `None` for a yardstick.
+    pub(crate) const fn shipped(self) -> Option<(Policy, Prediction)> {
+        match self {
+            Self::Predictive => Some((Policy::Predictive, Prediction::Hint)),
+            Self::Learned => Some((Policy::Predictive, Prediction::Learned)),
+            Self::Both => Some((Policy::Predictive, Prediction::Both)),
+            Self::Lru => Some((Policy::Lru, Prediction::Hint)),
+            Self::Yardstick(_) => None,
+        }
+    }
+
+    /// Whether it must know the whole pass beforehand, which takes memory for every request.
+    pub const fn needs_future(self) -> bool {
+        matches!(self, Self::Yardstick(name) if name.needs_future())
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Subject {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Self::all().find(|subject| subject.as_str() == text.trim());
+        found.ok_or_else(|| Error::UnknownPolicy { name: text.to_owned() })
+    }
+}
+
+impl Serialize for Subject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_read_as_they_are_written() {
+        for subject in Subject::all() {
+            assert_eq!(subject.to_string().parse::<Subject>().expect("its name"), subject);
+        }
+        assert_eq!("lru".parse::<Subject>().expect("a name"), Subject::Lru);
+    }
+
+    #[test]
+    fn an_unknown_name_says_which_there_are() {
+        let error = "lifo\n".parse::<Subject>().expect_err("no such policy").to_string();
+        assert!(error.contains("\"lifo\\n\"") && error.contains("learned, both, lru, fifo"));
+        assert!(error.contains("clairvoyant") && !error.contains('\n'), "{error}");
+    }
+}

@@ -1,0 +1,82 @@
+//! What is learned without being told, and what it is worth against those who lie: the plans of this
+//! repository, with few seeds.
+
+#[expect(dead_code, reason = "others make populations of their own")]
+#[path = "population/mod.rs"]
+mod population;
+
+use population::{after_first_of_run, play, simulation};
+use rejoin_sim::{Cell, HitRates, Plan};
+
+const SEEDS: u32 = 2;
+
+/// A plan's cells, in order of policy and then of size.
+fn cells(plan: &str, policies: &str, capacities: &[u32]) -> Vec<Cell> {
+    let plan = Plan::parse(plan).expect("a plan");
+    play(&plan, &simulation(&plan, policies, capacities, SEEDS)).cells
+}
+
+fn after_first_of_device(rates: &HitRates) -> f64 {
+    rates.hit_after_first_of_device.expect("some were counted").mean
+}
+
+#[test]
+fn without_hints_most_of_what_hints_are_worth() {
+    let plan = include_str!("../../../plans/paper-000.toml");
+    let least = [(200, 35.0), (400, 58.0), (600, 73.5), (1_000, 96.0), (1_300, 99.5)];
+    let capacities = least.map(|(capacity, _)| capacity);
+    for (cell, (capacity, least)) in cells(plan, "learned", &capacities).iter().zip(least) {
+        let rate = after_first_of_run(cell);
+        assert!(rate >= least, "{rate:.1} at {capacity}");
+    }
+}
+
+#[test]
+fn the_tardy_are_waited_for_as_long_as_they_take() {
+    let five = cells(include_str!("../../../plans/paper-000-jitter-5s.toml"), "learned", &[1_000]);
+    assert!(after_first_of_run(&five[0]) >= 91.5, "{:?}", five[0].rates);
+    let plan = include_str!("../../../plans/paper-000-jitter-10s.toml");
+    let capacities = [200, 400, 600, 800, 1_000, 1_300];
+    let (learned, lru) = (cells(plan, "learned", &capacities), cells(plan, "lru", &capacities));
+    for (learned, lru) in learned.iter().zip(&lru) {
+        let (rate, of_lru) = (after_first_of_run(learned), after_first_of_run(lru));
+        // Where everybody has a place, LRU cannot miss.
+        assert!(rate >= of_lru - 0.5, "{rate:.1} and {of_lru:.1} at {}", learned.capacity);
+    }
+}
+
+#[test]
+fn browsers_and_devices_share_a_server() {
+    let plan = include_str!("../../../plans/mixed.toml");
+    let rates: Vec<f64> =
+        cells(plan, "both,learned,lru", &[500, 1_000]).iter().map(after_first_of_run).collect();
+    let [both_500, both_1_000, learned_500, learned_1_000, lru_500, lru_1_000] = rates[..] else {
+        panic!("three policies at two sizes");
+    };
+    assert!(both_500 >= 58.0 && both_1_000 >= 77.0, "{rates:.1?}");
+    assert!(learned_500 >= lru_500 + 7.0 && learned_1_000 >= lru_1_000 + 11.0, "{rates:.1?}");
+}
+
+#[test]
+fn shading_a_hint_gains_little() {
+    let shading = include_str!("../../../plans/shading.toml");
+    let honest = include_str!("../../../plans/shading-none.toml");
+    let groups = |plan| cells(plan, "both", &[600]).remove(0).groups;
+    let (with, without) = (groups(shading), groups(honest));
+    let rate = |group: &rejoin_sim::GroupCell| after_first_of_device(&group.rates);
+    assert!(rate(&with[1]) <= rate(&with[0]) + 8.0, "{with:?}");
+    assert!(rate(&with[0]) >= rate(&without[0]) - 1.0, "{with:?}, {without:?}");
+}
+
+#[test]
+fn a_flood_is_seen_through() {
+    for (plan, least) in [
+        (include_str!("../../../plans/flood-1s.toml"), 82.0),
+        (include_str!("../../../plans/flood-14s.toml"), 79.0),
+        (include_str!("../../../plans/flood-55s.toml"), 52.0),
+    ] {
+        let devices = cells(plan, "both", &[1_000]).remove(0).groups.remove(0);
+        let rate = after_first_of_device(&devices.rates);
+        assert!(rate >= least, "{rate:.1}, at least {least}");
+    }
+}
