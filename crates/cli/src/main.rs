@@ -5,9 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod arrivals;
 mod demo;
 mod fleet;
+mod plan;
 mod serve;
+mod simulate;
+mod sizes;
 mod terminal;
 
 use std::process::ExitCode;
@@ -31,6 +35,10 @@ enum Command {
     Serve(Box<serve::Arguments>),
     /// Let thousands of devices connect to a TLS server and come back
     Fleet(Box<fleet::Arguments>),
+    /// Play populations or traces against caches in virtual time: hit rates by policy and capacity
+    Simulate(Box<simulate::Arguments>),
+    /// Say how big a cache must be, with which policy, and what it saves
+    Plan(Box<plan::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +50,8 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Fleet(arguments) => fleet::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

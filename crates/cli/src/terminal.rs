@@ -1,6 +1,7 @@
 //! What a person sees: lines, progress, and being told to stop.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_bench::fleet::Progress;
@@ -46,6 +47,25 @@ pub(crate) async fn follow(bar: ProgressBar, mut progress: watch::Receiver<Progr
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     bar.finish_and_clear();
+}
+
+/// A bar over the parts of a simulation; nothing when standard error is no terminal.
+pub(crate) fn parts(label: &'static str) -> ProgressBar {
+    let style = "{prefix} {bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left";
+    let style =
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(PARTS).with_style(style).with_prefix(label)
+}
+
+/// The parts a simulation is counted in.
+const PARTS: u64 = 10_000;
+
+/// Moves the bar until it is finished.
+pub(crate) async fn follow_parts(bar: ProgressBar, progress: Arc<rejoin_sim::Progress>) {
+    while !bar.is_finished() {
+        bar.set_position((progress.part_over() * PARTS as f64) as u64);
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
 }
 
 /// Lets the process hold as many connections as the system allows.

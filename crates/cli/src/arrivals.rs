@@ -1,0 +1,114 @@
+//! Plans and traces that are named on the command line.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use rejoin_sim::{Drawn, Error, Pass, Plan, Source};
+use rejoin_trace::Mixture;
+
+use crate::arguments::Misuse;
+
+/// The empty plan if none is given.
+pub(crate) fn plan(path: Option<&Path>) -> anyhow::Result<Plan> {
+    let Some(path) = path else { return Ok(Plan::default()) };
+    let text =
+        fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
+    Plan::parse(&text).map_err(|error| Misuse(format!("{}: {error}", path.display())).into())
+}
+
+/// Where the arrivals come from, and the file to name when something is wrong with them.
+pub(crate) struct Arrivals<'a> {
+    pub(crate) name: String,
+    from: From<'a>,
+}
+
+enum From<'a> {
+    Plan(Drawn<'a>),
+    Trace(TraceFile),
+}
+
+impl<'a> Arrivals<'a> {
+    /// `plan_file` is where the plan is from.
+    pub(crate) fn of(
+        plan_file: Option<&Path>,
+        plan: &'a Plan,
+        trace: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let shown = |path: Option<&Path>| {
+            path.map(Path::display).map(|path| path.to_string()).unwrap_or_default()
+        };
+        match (trace, &plan.mixture) {
+            (None, Some(mixture)) => {
+                Ok(Self { name: shown(plan_file), from: From::Plan(drawn(mixture, plan)) })
+            }
+            (Some(path), None) => {
+                Ok(Self { name: shown(trace), from: From::Trace(TraceFile::find(path)?) })
+            }
+            (None, None) => {
+                let plan = shown(plan_file);
+                Err(Misuse(format!("{plan}: no [[group]]: add one, or give a --trace")).into())
+            }
+            (Some(_), Some(_)) => {
+                let plan = shown(plan_file);
+                let what = "the plan has clients of its own: remove its groups, or --trace";
+                Err(Misuse(format!("{plan}: {what}")).into())
+            }
+        }
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        match &self.from {
+            From::Plan(drawn) => drawn,
+            From::Trace(file) => file,
+        }
+    }
+
+    /// What went wrong with them, with their file's name.
+    pub(crate) fn failed(&self, error: Error) -> anyhow::Error {
+        match error {
+            // About the flags as much as about the file.
+            Error::Cache { .. } if error.is_misuse() => Misuse(error.to_string()).into(),
+            Error::Cache { .. } => error.into(),
+            error => anyhow!("{}: {error}", self.name),
+        }
+    }
+}
+
+fn drawn<'a>(mixture: &'a Mixture, plan: &Plan) -> Drawn<'a> {
+    Drawn { mixture, end_ms: plan.end_ms.unwrap_or(u64::MAX) }
+}
+
+/// A trace in a file, which is read once for every pass.
+#[derive(Debug)]
+struct TraceFile {
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// An event in a binary trace, and about as much in a CSV file.
+const EVENT_BYTES: f64 = 24.0;
+
+impl TraceFile {
+    fn find(path: &Path) -> anyhow::Result<Self> {
+        let found = fs::metadata(path);
+        let found = found.with_context(|| format!("{}: cannot be read", path.display()))?;
+        if !found.is_file() {
+            let what = "no file: a trace is read once for every seed, so put it into one";
+            return Err(Misuse(format!("{}: {what}", path.display())).into());
+        }
+        Ok(Self { path: path.to_owned(), bytes: found.len() })
+    }
+}
+
+impl Source for TraceFile {
+    fn open(&self, _: u64) -> Result<Box<dyn Pass + '_>, Error> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let file = File::open(&self.path).map_err(Error::Open)?;
+        Ok(Box::new(rejoin_trace::open(&name, file)?))
+    }
+
+    fn part_over(&self, _: u64, events: u64) -> f64 {
+        events as f64 * EVENT_BYTES / self.bytes.max(1) as f64
+    }
+}

@@ -1,0 +1,109 @@
+//! Configuration of servers for a cache of the recommended size.
+
+use rejoin_cache::{Capacity, Settings};
+use rejoin_sim::sizing::{HAPROXY, NGINX};
+use rejoin_sim::{Server, Subject};
+use serde::Serialize;
+
+use super::costs::version;
+use super::text::{percent, thousands};
+
+/// Ready to be copied, a string for each server.
+#[derive(Debug, Serialize)]
+pub(super) struct Configuration {
+    pub(super) nginx: String,
+    pub(super) haproxy: String,
+    pub(super) rejoin: String,
+}
+
+/// What the servers are to be told.
+#[derive(Debug)]
+pub(super) struct Wanted<'a> {
+    /// Ours.
+    pub(super) policy: Subject,
+    /// With it.
+    pub(super) sessions: u32,
+    /// For servers that evict first in, first out.
+    pub(super) fifo_sessions: u32,
+    /// What they resume then, of returning devices.
+    pub(super) fifo_percent: Option<f64>,
+    /// Whether that is as much as was asked for.
+    pub(super) fifo_is_enough: bool,
+    pub(super) lifetime_s: u32,
+    pub(super) session_bytes: u32,
+    pub(super) server: &'a Server,
+}
+
+impl Configuration {
+    pub(super) fn of(wanted: &Wanted<'_>) -> Self {
+        Self { nginx: nginx(wanted), haproxy: haproxy(wanted), rejoin: rejoin(wanted) }
+    }
+}
+
+/// Why so many sessions, in a comment.
+fn reason(wanted: &Wanted<'_>) -> String {
+    let sessions = thousands(wanted.fifo_sessions);
+    let mut reason = format!("# {sessions} sessions, first in, first out");
+    if let Some(resumed) = wanted.fifo_percent {
+        reason += &format!(": {} % of returning devices resume", percent(resumed));
+    }
+    if !wanted.fifo_is_enough && wanted.fifo_percent.is_some() {
+        reason += ", less than asked for";
+    }
+    reason
+}
+
+fn nginx(wanted: &Wanted<'_>) -> String {
+    let mebibytes = NGINX.bytes(wanted.fifo_sessions).div_ceil(1 << 20);
+    format!(
+        "{}\n\
+         ssl_session_cache shared:SSL:{mebibytes}m;\n\
+         ssl_session_timeout {}s;\n\
+         # With tickets, the default, clients keep their sessions themselves and this cache is\n\
+         # used only by those without; then rotate the keys (ssl_session_ticket_key).\n\
+         ssl_session_tickets off;",
+        reason(wanted),
+        wanted.lifetime_s,
+    )
+}
+
+fn haproxy(wanted: &Wanted<'_>) -> String {
+    format!(
+        "global\n    \
+         {}\n    \
+         # a block of about {} bytes for each, two or more with a client's certificate\n    \
+         tune.ssl.cachesize {}\n    \
+         tune.ssl.lifetime {}\n    \
+         # With tickets, the default, clients keep their sessions themselves.\n    \
+         ssl-default-bind-options no-tls-tickets",
+        reason(wanted),
+        HAPROXY.session_bytes,
+        wanted.fifo_sessions,
+        wanted.lifetime_s,
+    )
+}
+
+/// What exists today: the flags of `rejoin serve`.
+fn rejoin(wanted: &Wanted<'_>) -> String {
+    let policy = match wanted.policy {
+        Subject::Lru => "--resumption lru".to_owned(),
+        policy => {
+            let prediction = match policy {
+                Subject::Predictive => "hint",
+                Subject::Learned => "learned",
+                _ => "both",
+            };
+            let grace_ms = wanted.server.grace_ms;
+            format!("--resumption predictive --prediction {prediction} --grace-ms {grace_ms}")
+        }
+    };
+    let block_bytes = Settings::new(Capacity::Sessions(1)).block_bytes;
+    let blocks = wanted.session_bytes.div_ceil(block_bytes);
+    let capacity = u64::from(wanted.sessions) * u64::from(blocks);
+    let tls = version(wanted.server.tls);
+    let mut text = format!("rejoin serve --tls {tls} {policy} --capacity-sessions {capacity}");
+    if blocks > 1 {
+        text = format!("# {blocks} blocks of {block_bytes} bytes for each session\n{text}");
+    }
+    text
+}

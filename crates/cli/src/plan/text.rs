@@ -1,0 +1,236 @@
+//! For a person at a terminal.
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use rejoin_sim::Rate;
+use rejoin_sim::report;
+use rejoin_sim::sizing::{FIFO, Found, Lifetime};
+
+use super::answer::{Answer, Recommendation, Row};
+
+/// One line, below the heads.
+const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// Everything, the table first.
+pub(super) fn of(answer: &Answer<'_>, found: &Found) -> String {
+    let mut text = vec![head(answer), table(answer, found), notes(answer), String::new()];
+    text.push(answer.line.clone());
+    if let Some(best) = &answer.recommendation {
+        text.push(details(answer, best));
+    }
+    if let Some(configuration) = &answer.configuration {
+        for (name, lines) in [
+            ("nginx", &configuration.nginx),
+            ("HAProxy", &configuration.haproxy),
+            ("rejoin", &configuration.rejoin),
+        ] {
+            text.push(format!("\n{name}:"));
+            text.extend(lines.lines().map(|line| format!("  {line}")));
+        }
+        text.push(format!(
+            "\nsessions live {}: {}",
+            time(answer.lifetime_s),
+            answer.lifetime_source
+        ));
+    }
+    let text = text.join("\n");
+    // Padding at the end of a line is of no use to anyone.
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn head(answer: &Answer<'_>) -> String {
+    let title: String =
+        answer.title.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let servers = match answer.servers {
+        1 => String::new(),
+        servers => format!(", {servers} servers (sizes are of each)"),
+    };
+    let (clients, per_s) =
+        (answer.clients, answer.requests / answer.counted_s.max(f64::MIN_POSITIVE));
+    let rate = if answer.counted_s > 0.0 {
+        format!(", {} a second", figure(per_s))
+    } else {
+        String::new()
+    };
+    format!(
+        "{title}: {} clients, {} requests{rate}, TLS {}{servers}",
+        report::thousands(clients as f64),
+        report::thousands(answer.requests),
+        answer.tls
+    )
+}
+
+fn table(answer: &Answer<'_>, found: &Found) -> String {
+    let with_cores = answer.costs.handshake.is_some();
+    let mut head = vec!["sessions", "policy", "memory", "returning\ndevices %"];
+    head.extend(answer.runs.then_some("after the first\nof each run %"));
+    head.push("full handshakes\navoided /s");
+    head.extend(with_cores.then_some("cores\nsaved"));
+    let mut table = Table::new();
+    table.load_style(STYLE).set_header(head);
+    let recommended = answer.recommendation.as_ref();
+    let fifo = recommended.and_then(|best| best.fifo_sessions);
+    let mut before = None;
+    for row in &answer.rows {
+        let cell = row.cell;
+        let needed = cell.policy == FIFO && fifo == Some(cell.capacity);
+        if !needed && !found.sizes.contains(&cell.capacity) {
+            continue;
+        }
+        let first = before.replace(cell.capacity) != Some(cell.capacity);
+        let best = recommended
+            .is_some_and(|best| (best.policy, best.sessions) == (cell.policy, cell.capacity));
+        let mut figures = vec![
+            if first { thousands(cell.capacity) } else { String::new() },
+            format!("{}{}", cell.policy, if best { " ◀" } else { "" }),
+            memory(row),
+            rate(cell.rates.hit_after_first_of_device, answer.seeds),
+        ];
+        figures.extend(answer.runs.then(|| rate(cell.rates.hit_after_first_of_run, answer.seeds)));
+        figures.push(row.avoided_per_s.map_or_else(nothing, figure));
+        figures.extend(with_cores.then(|| row.cores_saved.map_or_else(nothing, figure)));
+        table.add_row(figures);
+    }
+    for (at, column) in table.column_iter_mut().enumerate() {
+        if at != 1 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+fn nothing() -> String {
+    "–".to_owned()
+}
+
+fn memory(row: &Row<'_>) -> String {
+    row.bytes.rejoin.or(row.bytes.openssl).map_or_else(nothing, bytes)
+}
+
+/// What the columns mean, and what they are made of.
+fn notes(answer: &Answer<'_>) -> String {
+    let costs = &answer.costs;
+    let [nginx, haproxy] = &answer.peers;
+    let mut notes = vec![format!(
+        "memory: of rejoin's cache; for fifo of OpenSSL's own, {} bytes a session, {} (nginx: {}, HAProxy: {})",
+        report::thousands(costs.openssl_session_bytes),
+        costs.openssl_session_bytes_source,
+        report::thousands(nginx.session_bytes),
+        report::thousands(haproxy.session_bytes),
+    )];
+    notes.push(match (&costs.handshake, &costs.source) {
+        (Some(cost), Some(source)) => format!(
+            "cores: {} µs for a full handshake, {} µs for a resumed one over TLS {}, {source}",
+            figure(cost.full_us),
+            figure(cost.resumed_us),
+            cost.tls
+        ),
+        _ => "cores saved: give --full-us and --resumed-us, or --measure".to_owned(),
+    });
+    notes.join("\n")
+}
+
+fn details(answer: &Answer<'_>, best: &Recommendation) -> String {
+    let mut text = format!("{} sessions, policy {}", thousands(best.sessions), best.policy);
+    if let Some(fails) = best.fails_at {
+        text += &format!(" ({} are too few)", thousands(fails));
+    }
+    text += &format!(
+        "; asked for: {} % of the {} % that an unlimited cache resumes",
+        percent(answer.target_percent),
+        percent(answer.unlimited.hit_after_first_of_device.map_or(0.0, |rate| rate.mean))
+    );
+    if let Some(avoided) = best.avoided_per_s {
+        text += &format!("; {} full handshakes a second avoided", figure(avoided));
+    }
+    if let Some(cores) = best.cores_saved {
+        text += &format!(", {} cores saved", figure(cores));
+    }
+    text
+}
+
+/// How the lifetime was found.
+pub(super) fn lifetime(found: Option<&Lifetime>, counted_s: f64) -> String {
+    let Some(found) = found else { return "as given".to_owned() };
+    let age = if found.renewed {
+        "since the request before, as each makes new tickets"
+    } else {
+        "since its full handshake, as OpenSSL counts"
+    };
+    let which = if found.lost_percent <= 1.0 {
+        "the shortest round time that costs at most 1 % of resumptions"
+    } else {
+        "the longest allowed"
+    };
+    let mut text =
+        format!("{which}; {} % find their session too old, {age}", percent(found.lost_percent));
+    if f64::from(found.seconds) >= counted_s / 2.0 {
+        text += &format!(
+            "; arrivals of {} say little of it",
+            time((counted_s / 60.0).round() as u32 * 60)
+        );
+    }
+    text
+}
+
+/// With its unit: `5.5 MiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut number = bytes as f64;
+    let mut unit = 0;
+    while number >= 1_000.0 && unit + 1 < units.len() {
+        number /= 1_024.0;
+        unit += 1;
+    }
+    let number = if unit == 0 { report::thousands(number) } else { figure(number) };
+    format!("{number} {}", units[unit])
+}
+
+pub(super) fn thousands(number: u32) -> String {
+    report::thousands(f64::from(number))
+}
+
+/// One digit behind the point, and none for a whole number. A rate below 100 is not shown as 100.
+pub(super) fn percent(percent: f64) -> String {
+    let shown = if percent < 100.0 { percent.min(99.9) } else { percent };
+    let text = format!("{shown:.1}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+}
+
+fn rate(rate: Option<Rate>, seeds: u32) -> String {
+    match rate {
+        None => nothing(),
+        Some(Rate { mean, .. }) if seeds == 1 => format!("{mean:.1}"),
+        Some(Rate { mean, sd }) => format!("{mean:.1} ± {sd:.1}"),
+    }
+}
+
+/// To about three digits.
+fn figure(number: f64) -> String {
+    match number.abs() {
+        size if size >= 100.0 => report::thousands(number),
+        size if size >= 10.0 => format!("{number:.1}"),
+        size if size >= 1.0 => format!("{number:.2}"),
+        _ => format!("{number:.3}"),
+    }
+}
+
+/// `90 s`, `5 min`, `2 h`, `7 d`.
+fn time(seconds: u32) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    let unit =
+        units.into_iter().find(|(unit, _)| seconds >= *unit && seconds.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{seconds} s"), |(unit, name)| format!("{} {name}", seconds / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!([999, 1_000, 5 << 20].map(bytes), ["999 bytes", "0.977 KiB", "5.00 MiB"]);
+        assert_eq!([98.04, 100.0, 99.99, 97.95].map(percent), ["98", "100", "99.9", "98"]);
+        assert_eq!([90, 300, 7_200, 604_800].map(time), ["90 s", "5 min", "2 h", "7 d"]);
+    }
+}

@@ -1,0 +1,159 @@
+//! `rejoin simulate`
+
+mod files;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rejoin_sim::{Outcome, Plan, Progress, Simulation, Subject, report};
+
+use crate::arguments::Misuse;
+use crate::arrivals::{self, Arrivals};
+use crate::sizes::Sizes;
+use crate::terminal;
+use files::Beside;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Hit rates are of all requests, after the first of each device, and after the first of each run.
+What the flags say goes before what the plan says. A plan with no group gives the servers to a trace.
+Examples:
+  rejoin simulate --plan plans/paper-000.toml --capacities 200..2000:100 --html curves.html
+  rejoin simulate --trace arrivals.trace --capacities 1000,5000 --policies lru,learned --json
+  rejoin simulate --plan plans/paper-000.toml --write-trace paper.oracleGeneral.bin")]
+pub(crate) struct Arguments {
+    /// Who connects to which servers, in TOML
+    #[arg(long, value_name = "FILE", required_unless_present = "trace")]
+    plan: Option<PathBuf>,
+    /// Arrivals to play instead of drawing them: rejoin's own format, CSV or oracleGeneral
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Sessions the cache may hold, one after the other: 300,600 or 100..2000:100
+    #[arg(long, value_name = "N,…")]
+    capacities: Option<Sizes>,
+    /// Policies to try [default: the plan's, else fifo,lru,random,predictive,learned,clairvoyant]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    policies: Option<Vec<Subject>>,
+    /// How many seeds to try, from 1 on [default: the plan's, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(rejoin_sim::plan::MOST_SEEDS)))]
+    seeds: Option<u32>,
+    /// Threads [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Print a table, as if nothing was said
+    #[arg(long, conflicts_with = "json")]
+    table: bool,
+    /// Print one JSON object for each policy and capacity
+    #[arg(long)]
+    json: bool,
+    /// Write a table as comma-separated values, too
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write a page with the curves, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the arrivals to a trace, in the format its name says, and do nothing else
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["capacities", "policies", "seeds", "jobs", "table", "json", "csv", "html"]
+    )]
+    write_trace: Option<PathBuf>,
+    /// Which seed's arrivals to write [default: 1]
+    #[arg(long, value_name = "N", requires = "write_trace")]
+    seed: Option<u64>,
+}
+
+const POLICIES: [&str; 6] = ["fifo", "lru", "random", "predictive", "learned", "clairvoyant"];
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let plan = arrivals::plan(arguments.plan.as_deref())?;
+    let arrivals = Arrivals::of(arguments.plan.as_deref(), &plan, arguments.trace.as_deref())?;
+    let progress = Arc::new(Progress::default());
+    // For signals and the bar; the simulation has threads of its own.
+    let runtime = crate::runtime(1)?;
+    let told = Arc::clone(&progress);
+    runtime.spawn(async move {
+        terminal::interrupted().await;
+        told.stop();
+    });
+    if let Some(path) = &arguments.write_trace {
+        return write_trace(path, arguments.seed.unwrap_or(1), &arrivals, &progress);
+    }
+    let simulation = simulation(arguments, &plan, &arrivals)?;
+    let csv = arguments.csv.as_deref().map(Beside::create).transpose()?;
+    let html = arguments.html.as_deref().map(Beside::create).transpose()?;
+    let bar = terminal::parts("simulating");
+    runtime.spawn(terminal::follow_parts(bar.clone(), Arc::clone(&progress)));
+    let ran = simulation.run(arrivals.source(), &progress);
+    bar.finish_and_clear();
+    runtime.shutdown_background();
+    let outcome = ran.map_err(|error| arrivals.failed(error))?;
+    if !outcome.cells.is_empty() {
+        print(arguments.json, &outcome)?;
+        csv.map(|file| file.write(&report::csv(&outcome))).transpose()?;
+        html.map(|file| file.write(&report::html(&outcome)?)).transpose()?;
+    }
+    anyhow::ensure!(outcome.complete, "interrupted: the figures are those of the seeds finished");
+    Ok(())
+}
+
+fn write_trace(
+    path: &Path,
+    seed: u64,
+    arrivals: &Arrivals<'_>,
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let style = ProgressStyle::with_template("writing {human_pos} arrivals, {elapsed_precise}");
+    let bar = ProgressBar::no_length();
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    let mut pass = arrivals.source().open(seed).map_err(|error| arrivals.failed(error))?;
+    let written = |arrivals| {
+        bar.set_position(arrivals);
+        anyhow::ensure!(!progress.stopped(), "interrupted: {} is not written", path.display());
+        Ok(())
+    };
+    files::write_trace(path, &mut *pass, |error| arrivals.failed(error), written)
+}
+
+fn simulation(
+    arguments: &Arguments,
+    plan: &Plan,
+    arrivals: &Arrivals<'_>,
+) -> anyhow::Result<Simulation> {
+    let mut simulation = Simulation::of(plan);
+    if arguments.plan.is_none() {
+        simulation.title.clone_from(&arrivals.name);
+    }
+    if let Some(Sizes(capacities)) = &arguments.capacities {
+        simulation.capacities.clone_from(capacities);
+    }
+    if simulation.capacities.is_empty() {
+        let what = "no capacity is given: say --capacities, such as 300,600 or 100..2000:100";
+        return Err(Misuse(what.to_owned()).into());
+    }
+    if let Some(policies) = &arguments.policies {
+        simulation.policies.clone_from(policies);
+    }
+    if simulation.policies.is_empty() {
+        simulation.policies = POLICIES.map(str::parse).into_iter().collect::<Result<_, _>>()?;
+    }
+    simulation.seeds = arguments.seeds.unwrap_or(simulation.seeds);
+    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let jobs = arguments.jobs.and_then(|jobs| NonZeroUsize::new(usize::from(jobs)));
+    simulation.jobs = jobs.unwrap_or(processors);
+    Ok(simulation)
+}
+
+fn print(json: bool, outcome: &Outcome) -> anyhow::Result<()> {
+    if !json {
+        terminal::print(report::table(outcome).trim_end());
+        return Ok(());
+    }
+    for cell in &outcome.cells {
+        terminal::print(&serde_json::to_string(cell)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! What `rejoin simulate` writes: files that are whole or not there.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use rejoin_sim::{Error, Pass};
+use rejoin_trace::{Event, Format, Writer, csv, oracle_general};
+
+use crate::arguments::Misuse;
+
+/// Arrivals written between two looks at whether to go on.
+const AT_ONCE: usize = 4_096;
+
+/// A file that gets its name when it is whole: until then it lies beside, and nothing of it stays
+/// behind if it never is.
+#[derive(Debug)]
+pub(super) struct Beside {
+    path: PathBuf,
+    beside: PathBuf,
+    /// `None` once it has its name.
+    file: Option<File>,
+}
+
+impl Beside {
+    /// Made before there is anything to write, so that a folder that is not there shows early.
+    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.filter(|_| !path.is_dir()).ok_or_else(|| {
+            Misuse(format!("{}: not the name of a file to write", path.display()))
+        })?;
+        let beside = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&beside);
+        let file = file.with_context(|| format!("{}: cannot be written", path.display()))?;
+        Ok(Self { path: path.to_owned(), beside, file: Some(file) })
+    }
+
+    pub(super) fn write(mut self, text: &str) -> anyhow::Result<()> {
+        let written = self.file.as_mut().map(|file| file.write_all(text.as_bytes()));
+        written.unwrap_or(Ok(())).with_context(|| self.failed())?;
+        self.finish()
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        fs::rename(&self.beside, &self.path).with_context(|| self.failed())?;
+        self.file = None;
+        Ok(())
+    }
+
+    fn failed(&self) -> String {
+        format!("{}: cannot be written", self.path.display())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            // What cannot be removed has a name that says what it is.
+            let _ = fs::remove_file(&self.beside);
+        }
+    }
+}
+
+/// Writes arrivals in the format that the name says, and says how many there are so far.
+pub(super) fn write_trace(
+    path: &Path,
+    pass: &mut dyn Pass,
+    from: impl Fn(Error) -> anyhow::Error,
+    mut written: impl FnMut(u64) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let beside = Beside::create(path)?;
+    let file = || beside.file.as_ref().context("closed").and_then(|file| Ok(file.try_clone()?));
+    let failed = |error: rejoin_trace::Error| anyhow!("{}: {error}", path.display());
+    let mut each = |write: &mut dyn FnMut(Event) -> Result<(), rejoin_trace::Error>| {
+        let (mut events, mut count) = (Vec::new(), 0);
+        loop {
+            events.clear();
+            pass.read(&mut events, AT_ONCE).map_err(&from)?;
+            if events.is_empty() {
+                return anyhow::Ok(());
+            }
+            events.iter().try_for_each(|event| write(*event)).map_err(failed)?;
+            count += events.len() as u64;
+            written(count)?;
+        }
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match Format::of(&name, &[])? {
+        Format::Csv => {
+            let mut writer = csv::Writer::new(file()?).map_err(failed)?;
+            each(&mut |event| writer.write(event))?;
+            writer.finish().map_err(failed)?;
+        }
+        Format::OracleGeneral => {
+            let mut writer = oracle_general::Writer::new(file()?).map_err(failed)?;
+            each(&mut |event| writer.write(event))?;
+            writer.finish().map_err(failed)?;
+        }
+        _ => {
+            let mut writer = Writer::new(file()?).map_err(failed)?;
+            each(&mut |event| writer.write(event))?;
+            writer.finish().map_err(failed)?;
+        }
+    }
+    beside.finish()
+}
