@@ -1,6 +1,7 @@
 //! Plans and traces that are named on the command line.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -12,10 +13,24 @@ use crate::arguments::Misuse;
 /// The empty plan if none is given.
 pub(crate) fn plan(path: Option<&Path>) -> anyhow::Result<Plan> {
     let Some(path) = path else { return Ok(Plan::default()) };
-    let text =
-        fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
-    Plan::parse(&text).map_err(|error| Misuse(format!("{}: {error}", path.display())).into())
+    let misuse = |what: String| Misuse(format!("{}: {what}", path.display()));
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(PLAN_BYTES + 1).read_to_end(&mut bytes));
+    read.with_context(|| format!("{}: cannot be read", path.display()))?;
+    if bytes.len() as u64 > PLAN_BYTES {
+        let what = "longer than 1 MiB: a plan is a short text in TOML; a trace goes to --trace";
+        return Err(misuse(what.to_owned()).into());
+    }
+    let text = str::from_utf8(&bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        misuse(format!("line {line}: not UTF-8: a plan is TOML; a trace goes to --trace"))
+    })?;
+    Ok(Plan::parse(text).map_err(|error| misuse(error.to_string()))?)
 }
+
+/// No plan is longer: what is longer is another file, or has no end.
+const PLAN_BYTES: u64 = 1 << 20;
 
 /// Where the arrivals come from, and the file to name when something is wrong with them.
 pub(crate) struct Arrivals<'a> {
@@ -62,6 +77,11 @@ impl<'a> Arrivals<'a> {
             From::Plan(drawn) => drawn,
             From::Trace(file) => file,
         }
+    }
+
+    /// When nobody came in the time that counts.
+    pub(crate) fn none_counted(&self) -> anyhow::Error {
+        anyhow!("{}: no arrivals in what is counted: give a longer one", self.name)
     }
 
     /// What went wrong with them, with their file's name.

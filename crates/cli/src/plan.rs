@@ -14,7 +14,7 @@ use rejoin_sim::sizing::{FIFO, Found, Sizing, Stage, Survey};
 use rejoin_sim::{Plan, Progress, Simulation, Subject};
 
 use crate::arrivals::{self, Arrivals};
-use crate::sizes::Sizes;
+use crate::sizes::{Sizes, distinct};
 use crate::terminal;
 use answer::Answer;
 use costs::Costs;
@@ -89,8 +89,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut simulation = simulation(arguments, &plan, &arrivals);
     let surveyed = Survey::of(&simulation, arrivals.source(), &progress);
     let surveyed = surveyed.map_err(|error| arrivals.failed(error))?;
-    let survey = surveyed.ok_or_else(|| anyhow!("interrupted before anything was tried"))?;
-    check(&survey, &arrivals.name)?;
+    let survey = surveyed.ok_or_else(|| anyhow!(NOTHING_TRIED))?;
+    check(&survey, &arrivals)?;
     simulation.policies = policies(arguments, &survey);
     let sizing =
         Sizing { simulation: &simulation, survey: &survey, target_percent: arguments.target };
@@ -103,11 +103,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     bar.finish_and_clear();
     runtime.shutdown_background();
     let found = found.map_err(|error| arrivals.failed(error))?;
+    anyhow::ensure!(!found.cells.is_empty(), NOTHING_TRIED);
     let answer = Answer::of(arguments, &sizing, &found, costs)?;
     print(arguments.json, &answer, &found)?;
     anyhow::ensure!(found.complete, "interrupted: nothing is recommended from what is finished");
     Ok(())
 }
+
+const NOTHING_TRIED: &str = "interrupted before anything was tried";
 
 /// Without policies, which depend on who arrives.
 fn simulation(arguments: &Arguments, plan: &Plan, arrivals: &Arrivals<'_>) -> Simulation {
@@ -125,11 +128,11 @@ fn simulation(arguments: &Arguments, plan: &Plan, arrivals: &Arrivals<'_>) -> Si
 }
 
 /// Whether a cache can be of any use.
-fn check(survey: &Survey, name: &str) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        survey.requests > 0.0,
-        "{name}: no arrivals in what is counted: give a longer one"
-    );
+fn check(survey: &Survey, arrivals: &Arrivals<'_>) -> anyhow::Result<()> {
+    if survey.requests == 0.0 {
+        return Err(arrivals.none_counted());
+    }
+    let name = &arrivals.name;
     anyhow::ensure!(
         survey.returning_percent() > 0.0,
         "{name}: no client comes back with a session: there is nothing to resume"
@@ -139,17 +142,11 @@ fn check(survey: &Survey, name: &str) -> anyhow::Result<()> {
 
 /// Those asked for, none twice.
 fn policies(arguments: &Arguments, survey: &Survey) -> Vec<Subject> {
-    let mut policies = Vec::new();
     let default = || {
         let told = survey.hints.then_some(Subject::Both);
         [FIFO, Subject::Lru, Subject::Learned].into_iter().chain(told).collect()
     };
-    for policy in arguments.policies.clone().unwrap_or_else(default) {
-        if !policies.contains(&policy) {
-            policies.push(policy);
-        }
-    }
-    policies
+    distinct(arguments.policies.clone().unwrap_or_else(default))
 }
 
 const fn label(stage: Stage) -> &'static str {
@@ -161,12 +158,8 @@ const fn label(stage: Stage) -> &'static str {
 }
 
 fn print(json: bool, answer: &Answer<'_>, found: &Found) -> anyhow::Result<()> {
-    if found.cells.is_empty() {
-        return Ok(());
-    }
     let text = if json { serde_json::to_string(answer)? } else { text::of(answer, found) };
-    terminal::print(&text);
-    Ok(())
+    terminal::print_result(&text)
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -11,13 +11,17 @@ use rejoin_sim::{Outcome, Plan, Progress, Simulation, Subject, report};
 
 use crate::arguments::Misuse;
 use crate::arrivals::{self, Arrivals};
-use crate::sizes::Sizes;
+use crate::sizes::{Sizes, distinct};
 use crate::terminal;
 use files::Beside;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Hit rates are of all requests, after the first of each device, and after the first of each run.
+Hit rates are of all requests, after the first of each device, and after the first of each run; in a
+trace that marks no runs the last is that of all requests.
+Policies: lru, predictive, learned and both are the shipped cache's; fifo, random, lfu, mru,
+fifo-4way, fifo-8way, fifo-11way, sieve, s3-fifo, arc, literal, exact, clairvoyant and
+clairvoyant-no-bypass are to compare with.
 What the flags say goes before what the plan says. A plan with no group gives the servers to a trace.
 Examples:
   rejoin simulate --plan plans/paper-000.toml --capacities 200..2000:100 --html curves.html
@@ -83,21 +87,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return write_trace(path, arguments.seed.unwrap_or(1), &arrivals, &progress);
     }
     let simulation = simulation(arguments, &plan, &arrivals)?;
-    let csv = arguments.csv.as_deref().map(Beside::create).transpose()?;
-    let html = arguments.html.as_deref().map(Beside::create).transpose()?;
+    let (csv, html) = outputs(arguments)?;
     let bar = terminal::parts("simulating");
     runtime.spawn(terminal::follow_parts(bar.clone(), Arc::clone(&progress)));
     let ran = simulation.run(arrivals.source(), &progress);
     bar.finish_and_clear();
     runtime.shutdown_background();
     let outcome = ran.map_err(|error| arrivals.failed(error))?;
-    if !outcome.cells.is_empty() {
-        print(arguments.json, &outcome)?;
-        csv.map(|file| file.write(&report::csv(&outcome))).transpose()?;
-        html.map(|file| file.write(&report::html(&outcome)?)).transpose()?;
+    anyhow::ensure!(!outcome.cells.is_empty(), "interrupted before any seed was finished");
+    if outcome.cells.iter().all(|cell| cell.requests == 0.0) {
+        return Err(arrivals.none_counted());
     }
+    print(arguments.json, &outcome)?;
+    csv.map(|file| file.write(&report::csv(&outcome))).transpose()?;
+    html.map(|file| file.write(&report::html(&outcome)?)).transpose()?;
     anyhow::ensure!(outcome.complete, "interrupted: the figures are those of the seeds finished");
     Ok(())
+}
+
+/// The files to write: two, and none that is read.
+fn outputs(arguments: &Arguments) -> anyhow::Result<(Option<Beside>, Option<Beside>)> {
+    let csv = arguments.csv.as_deref().map(Beside::create).transpose()?;
+    let html = arguments.html.as_deref().map(Beside::create).transpose()?;
+    let read = [&arguments.plan, &arguments.trace].into_iter().flatten();
+    let mut taken: Vec<PathBuf> = read.map(|path| files::resolved(path)).collect();
+    for file in [&csv, &html].into_iter().flatten() {
+        file.differs_from(&taken)?;
+        taken.push(file.target().to_owned());
+    }
+    Ok((csv, html))
 }
 
 fn write_trace(
@@ -140,6 +158,8 @@ fn simulation(
     if simulation.policies.is_empty() {
         simulation.policies = POLICIES.map(str::parse).into_iter().collect::<Result<_, _>>()?;
     }
+    simulation.capacities = distinct(simulation.capacities);
+    simulation.policies = distinct(simulation.policies);
     simulation.seeds = arguments.seeds.unwrap_or(simulation.seeds);
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let jobs = arguments.jobs.and_then(|jobs| NonZeroUsize::new(usize::from(jobs)));
@@ -149,11 +169,10 @@ fn simulation(
 
 fn print(json: bool, outcome: &Outcome) -> anyhow::Result<()> {
     if !json {
-        terminal::print(report::table(outcome).trim_end());
-        return Ok(());
+        return terminal::print_result(report::table(outcome).trim_end());
     }
     for cell in &outcome.cells {
-        terminal::print(&serde_json::to_string(cell)?);
+        terminal::print_result(&serde_json::to_string(cell)?)?;
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Capacities as they are written: `300,600`, `100..2000:100`.
 
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// In the order given, none twice in a row.
+/// In the order given, none twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sizes(pub(super) Vec<NonZeroU32>);
 
@@ -24,9 +26,15 @@ impl FromStr for Sizes {
                 return Err(format!("more than {MOST} capacities: use larger steps"));
             }
         }
-        sizes.dedup();
-        Ok(Self(sizes))
+        Ok(Self(distinct(sizes)))
     }
+}
+
+/// In the order of their first appearance.
+pub(crate) fn distinct<T: Copy + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
+    let mut seen = HashSet::new();
+    items.retain(|item| seen.insert(*item));
+    items
 }
 
 /// One number, or those from the first to the last by a step; both ends belong to it.
@@ -58,6 +66,7 @@ mod tests {
         assert_eq!(sizes("100..500:200, 500,7"), [100, 300, 500, 7]);
         assert_eq!(sizes("4294967295"), [u32::MAX]);
         assert_eq!(sizes("1..10:4294967295"), [1]);
+        assert_eq!(sizes("300,600,300..700:100"), [300, 600, 400, 500, 700]);
     }
 
     #[test]

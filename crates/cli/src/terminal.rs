@@ -1,8 +1,9 @@
 //! What a person sees: lines, progress, and being told to stop.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_bench::fleet::Progress;
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,9 +14,26 @@ pub(crate) fn print(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// Prints a line of complaint.
+/// Prints what the run was for. A reader who has gone away has read enough; a full disk has not
+/// kept it.
+pub(crate) fn print_result(text: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("standard output cannot be written")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a line of complaint, one line whatever the names in it are.
 pub(crate) fn complain(line: &str) {
+    let line = printable(line);
     let _ = writeln!(std::io::stderr().lock(), "rejoin: {line}");
+}
+
+/// Without what would command the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Completes at Ctrl-C or when the process is asked to end.

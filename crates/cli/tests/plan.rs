@@ -149,8 +149,9 @@ fn what_is_saved_follows_from_hit_rates_and_costs() {
             assert_eq!(number(&bytes["nginx"]), (sessions * 262.144).ceil());
             assert_eq!(number(&bytes["haproxy"]), sessions * 200.0);
         } else {
-            let ours = number(&bytes["rejoin"]) / sessions;
-            assert!((256.0..400.0).contains(&ours), "{row}");
+            // Part of it is the same for every size.
+            let ours = number(&bytes["rejoin"]);
+            assert!((256.0 * sessions..300.0 * sessions + 20_480.0).contains(&ours), "{row}");
         }
     }
     let larger = self::answer(&[&small[..], &["--session-bytes", "1000"]].concat());

@@ -1,6 +1,8 @@
 //! `rejoin simulate` as its users run it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -170,7 +172,13 @@ fn misuse_is_one_line_and_exit_code_2() {
     let empty = file(&folder, "empty.toml", "");
     let bare = file(&folder, "bare.toml", PLAN.replace("capacities", "# capacities"));
     let trace = file(&folder, "trace.csv", "time_ms,client\n0,1\n");
-    let wrong: [(&[&str], &str); 17] = [
+    let binary = file(&folder, "binary.toml", b"seeds = 1\n\xff");
+    let control = file(&folder, "control.toml", "\"a\\n\\u001b[31m\" = 1");
+    let out = path(&folder, "out");
+    let out_again = folder.join("../misuse/out");
+    let out_again = out_again.to_str().expect("UTF-8");
+    let small = ["--trace", &trace, "--capacities", "5", "--csv", &trace];
+    let wrong: [(&[&str], &str); 23] = [
         (&[], "--plan"),
         (&["--plan", &unknown], "unknown.toml: line 4: unknown field `sedes`"),
         (&["--plan", &negative], "running_s: -120 is not a number of seconds"),
@@ -188,12 +196,59 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["--trace", &trace], "say --capacities"),
         (&["--trace", "/dev/null", "--capacities", "5"], "put it into one"),
         (&["--plan", &plan, "--write-trace", "x", "--json"], "--json"),
+        (&["--plan", &binary], "binary.toml: line 2: not UTF-8"),
+        (&["--plan", "/dev/zero"], "/dev/zero: longer than 1 MiB"),
+        (&["--plan", &control], "unknown field `a \u{fffd}[31m`"),
+        (&["--plan", &plan, "--csv", &out, "--html", out_again], "give another name"),
+        (&["--plan", &plan, "--html", &plan], "give another name"),
+        (&small, "give another name"),
     ];
     for (arguments, remedy) in wrong {
         let (line, code) = complaint(arguments);
         assert!(line.contains(remedy) && code == 2, "{arguments:?}: {code}, {line}");
     }
-    assert_eq!(names(&folder).len(), 6, "{:?}", names(&folder));
+    assert_eq!(names(&folder).len(), 8, "{:?}", names(&folder));
+}
+
+/// A device in the place of a file would be gone, and a link would be one no more.
+#[test]
+fn only_files_are_replaced() {
+    let folder = scratch("replaced");
+    let plan = file(&folder, "plan.toml", PLAN);
+    let socket = path(&folder, "socket");
+    let _listens = UnixListener::bind(&socket).expect("a socket");
+    for flag in ["--csv", "--html", "--write-trace"] {
+        let (line, code) = complaint(&["--plan", &plan, flag, &socket]);
+        assert!(line.contains("not the name of a file to write") && code == 2, "{line}");
+    }
+    assert!(!fs::metadata(&socket).expect("the socket").is_file());
+    let (old, link) = (file(&folder, "old.csv", "old"), path(&folder, "link.csv"));
+    symlink("old.csv", &link).expect("a link");
+    done(&["--plan", &plan, "--csv", &link]);
+    assert!(fs::symlink_metadata(&link).expect("the link").is_symlink());
+    assert!(fs::read_to_string(&old).expect("values").starts_with("policy,"));
+    assert_eq!(names(&folder), ["link.csv", "old.csv", "plan.toml", "socket"]);
+}
+
+#[test]
+fn nothing_is_tried_twice() {
+    let plan = file(&scratch("twice"), "plan.toml", PLAN.replace("[30, 60]", "[30, 60, 30]"));
+    assert_eq!(cells(&["--plan", &plan, "--policies", "lru,fifo,lru"]).len(), 4);
+    assert_eq!(cells(&["--plan", &plan, "--capacities", "5,7,5..9:2"]).len(), 6);
+}
+
+#[test]
+fn results_that_nobody_can_keep_are_a_failure() {
+    let plan = file(&scratch("full"), "plan.toml", PLAN);
+    for arguments in [&["simulate", "--json"][..], &["simulate"], &["plan"]] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut command = Command::new(REJOIN);
+        command.args(arguments).args(["--plan", &plan]).stdout(full);
+        let output = command.output().expect("the program runs");
+        let line = text(&output.stderr);
+        assert!(line.contains("standard output cannot be written"), "{arguments:?}: {line}");
+        assert_eq!((line.lines().count(), output.status.code()), (1, Some(1)), "{line}");
+    }
 }
 
 #[test]
@@ -207,13 +262,18 @@ fn failure_is_one_line_and_exit_code_1() {
     let version = [&bytes[..16], &[9, 0, 0, 0], &bytes[20..]].concat();
     let version = file(&folder, "version.trace", version);
     let unsorted = file(&folder, "unsorted.csv", "time_ms,client\n5,1\n4,2\n");
+    let micros = file(&folder, "micros.csv", "time_ms,client\n1700000000000000,1\n");
     let other = file(&folder, "other.bin", "no trace");
     let out = path(&folder, "nowhere/rates.csv");
     let small = ["--capacities", "30", "--policies", "lru"];
     let with = |trace: &str| -> Vec<String> {
         ["--trace", trace].iter().chain(&small).map(ToString::to_string).collect()
     };
-    let failing: [(Vec<String>, &str); 8] = [
+    let none = file(&folder, "none.csv", "time_ms,client\n");
+    let html = ["--trace", &none, "--capacities", "1", "--html", &path(&folder, "none.html")];
+    let failing: [(Vec<String>, &str); 10] = [
+        (with(&micros), "event 1 is at 1700000000000000 ms"),
+        (html.map(str::to_owned).to_vec(), "none.csv: no arrivals in what is counted"),
         (with("/nowhere/a.trace"), "/nowhere/a.trace: cannot be read"),
         (with(&cut), "cut.trace: cut after"),
         (with(&version), "version.trace: a trace of version 9"),
@@ -228,8 +288,16 @@ fn failure_is_one_line_and_exit_code_1() {
         let (line, code) = complaint(&arguments);
         assert!(line.contains(told) && code == 1, "{arguments:?}: {code}, {line}");
     }
-    let left =
-        ["cut.trace", "other.bin", "plan.toml", "unsorted.csv", "version.trace", "whole.trace"];
+    let left = [
+        "cut.trace",
+        "micros.csv",
+        "none.csv",
+        "other.bin",
+        "plan.toml",
+        "unsorted.csv",
+        "version.trace",
+        "whole.trace",
+    ];
     assert_eq!(names(&folder), left, "something half-written was left");
 }
 
@@ -264,6 +332,19 @@ fn interrupted_it_gives_what_is_finished() {
     }
     assert_eq!(lines.lines().count(), 4);
     assert_eq!(names(&folder), ["plan.toml", "rates.csv"]);
+}
+
+#[test]
+fn interrupted_early_it_says_that_there_is_nothing() {
+    let folder = scratch("early");
+    let long = PLAN.replace("duration_s = 1800", "duration_s = 900000000");
+    let plan = file(&folder, "plan.toml", long);
+    let child = start(&["--plan", &plan, "--html", &path(&folder, "curves.html")]);
+    interrupt_after(&child, 1.0);
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""));
+    assert_eq!(text(&output.stderr), "rejoin: interrupted before any seed was finished\n");
+    assert_eq!(names(&folder), ["plan.toml"]);
 }
 
 #[test]

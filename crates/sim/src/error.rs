@@ -53,6 +53,17 @@ pub enum Error {
         /// As many as there may be.
         most: u32,
     },
+    /// A time beyond those that the shipped cache can tell apart.
+    #[error(
+        "event {event} is at {time_ms} ms, more than 136 years: \
+         give times in milliseconds, from the beginning of the trace"
+    )]
+    TooLate {
+        /// The event, counted from 1.
+        event: u64,
+        /// Its time.
+        time_ms: u64,
+    },
     /// The arrivals cannot be opened.
     #[error("cannot be opened: {0}")]
     Open(std::io::Error),
@@ -73,7 +84,11 @@ impl Error {
             | Self::BadValue { .. }
             | Self::BadGroup { .. } => true,
             Self::Cache { cause, .. } => !matches!(cause, rejoin_cache::Error::OutOfMemory { .. }),
-            Self::TooManyClients { .. } | Self::Open(_) | Self::Trace(_) | Self::Panicked => false,
+            Self::TooManyClients { .. }
+            | Self::TooLate { .. }
+            | Self::Open(_)
+            | Self::Trace(_)
+            | Self::Panicked => false,
         }
     }
 }

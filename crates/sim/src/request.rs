@@ -11,6 +11,8 @@ use crate::tally::{Kind, Tally};
 
 /// Requests played at once by each cell: few enough to stay in a processor's cache.
 const CHUNK: usize = 4_096;
+/// From here on the shipped cache, whose seconds have 32 bits, would take every session for expired.
+const END_OF_TIME_MS: u64 = u32::MAX as u64 * 1_000;
 
 /// A client connects.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +111,10 @@ impl<'a> Requests<'a> {
 
     fn request(&mut self, event: &Event) -> Result<Request, Error> {
         let &Event { time_ms, client, first_of_run, returns_in_ms } = event;
+        let at = self.position + self.chunk.len() as u64;
+        if time_ms >= END_OF_TIME_MS {
+            return Err(Error::TooLate { event: at + 1, time_ms });
+        }
         let (number, first_of_device) = self.clients.number(client)?;
         let group = group_of(client).min(self.scope.groups - 1);
         let kind = if time_ms < self.scope.warm_up_ms {
@@ -116,7 +122,6 @@ impl<'a> Requests<'a> {
         } else {
             Kind::new(group, first_of_device, first_of_run)
         };
-        let at = self.position + self.chunk.len() as u64;
         let server = self.balancing.server(client, at);
         Ok(Request { now_ms: time_ms, returns_in_ms, client: number, server, kind, first_of_run })
     }

@@ -6,6 +6,7 @@ use rejoin_sim::report;
 use rejoin_sim::sizing::{FIFO, Found, Lifetime};
 
 use super::answer::{Answer, Recommendation, Row};
+use crate::terminal::printable;
 
 /// One line, below the heads.
 const STYLE: TableStyle =
@@ -39,8 +40,7 @@ pub(super) fn of(answer: &Answer<'_>, found: &Found) -> String {
 }
 
 fn head(answer: &Answer<'_>) -> String {
-    let title: String =
-        answer.title.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let title = printable(answer.title);
     let servers = match answer.servers {
         1 => String::new(),
         servers => format!(", {servers} servers (sizes are of each)"),

@@ -17,7 +17,10 @@ const AT_ONCE: usize = 4_096;
 /// behind if it never is.
 #[derive(Debug)]
 pub(super) struct Beside {
+    /// As it was named.
     path: PathBuf,
+    /// Where that leads.
+    target: PathBuf,
     beside: PathBuf,
     /// `None` once it has its name.
     file: Option<File>,
@@ -26,15 +29,31 @@ pub(super) struct Beside {
 impl Beside {
     /// Made before there is anything to write, so that a folder that is not there shows early.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = name.filter(|_| !path.is_dir()).ok_or_else(|| {
+        let target = resolved(path);
+        let name = target.file_name().map(|name| name.to_string_lossy().into_owned());
+        // A device or a pipe would be replaced by a file.
+        let free = target.is_file() || !target.exists();
+        let name = name.filter(|_| free).ok_or_else(|| {
             Misuse(format!("{}: not the name of a file to write", path.display()))
         })?;
-        let beside = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let beside = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(true).open(&beside);
         let file = file.with_context(|| format!("{}: cannot be written", path.display()))?;
-        Ok(Self { path: path.to_owned(), beside, file: Some(file) })
+        Ok(Self { path: path.to_owned(), target, beside, file: Some(file) })
+    }
+
+    pub(super) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Complains if it is one of these files, which have another use.
+    pub(super) fn differs_from(&self, others: &[PathBuf]) -> Result<(), Misuse> {
+        let what = "already read or written by this command: give another name";
+        match others.contains(&self.target) {
+            true => Err(Misuse(format!("{}: {what}", self.path.display()))),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn write(mut self, text: &str) -> anyhow::Result<()> {
@@ -44,7 +63,7 @@ impl Beside {
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
-        fs::rename(&self.beside, &self.path).with_context(|| self.failed())?;
+        fs::rename(&self.beside, &self.target).with_context(|| self.failed())?;
         self.file = None;
         Ok(())
     }
@@ -61,6 +80,16 @@ impl Drop for Beside {
             let _ = fs::remove_file(&self.beside);
         }
     }
+}
+
+/// Where a name leads: through links, which stay what they are, whether the file is there or not.
+pub(super) fn resolved(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let in_folder = || {
+        let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new("."))).ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
 /// Writes arrivals in the format that the name says, and says how many there are so far.

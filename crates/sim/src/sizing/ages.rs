@@ -36,7 +36,9 @@ pub struct Lifetime {
 pub(super) struct Ages {
     lifetimes: &'static [u32],
     renewed: bool,
-    /// In ticks, `stride` for each client.
+    /// When the first request was: clocks may have begun long before.
+    origin_ms: Option<u64>,
+    /// In ticks since then, `stride` for each client.
     born: Vec<u32>,
     stride: usize,
     lost: Vec<u64>,
@@ -53,12 +55,20 @@ impl Ages {
         };
         // Renewed ones are as old for every lifetime.
         let stride = if renewed { 1 } else { lifetimes.len() };
-        Self { lifetimes, renewed, born: Vec::new(), stride, lost: vec![0; lifetimes.len()] }
+        Self {
+            lifetimes,
+            renewed,
+            origin_ms: None,
+            born: Vec::new(),
+            stride,
+            lost: vec![0; lifetimes.len()],
+        }
     }
 
     /// The client, numbered as they come, connects. `resumes`: an unlimited cache would have its
     /// session. `counted`: whether it is one of those to be counted.
     pub(super) fn record(&mut self, client: u32, now_ms: u64, resumes: bool, counted: bool) {
+        let now_ms = now_ms - *self.origin_ms.get_or_insert(now_ms);
         let now = u32::try_from(now_ms / (1_000 / u64::from(TICKS_A_SECOND))).unwrap_or(u32::MAX);
         let at = client as usize * self.stride;
         if at >= self.born.len() {
@@ -121,6 +131,16 @@ mod tests {
         let found = regular(&Server::default());
         assert_eq!((found.seconds, found.renewed), (7_200, false));
         assert_eq!(found.lost_percent, 4.0 * 100.0 / 719.0);
+    }
+
+    /// Traces may count from 1970.
+    #[test]
+    fn where_the_clock_begins_is_all_the_same() {
+        let mut ages = Ages::new(&Server::default());
+        for request in 0..720 {
+            ages.record(0, 1_700_000_000_000 + request * 50_000, request > 0, true);
+        }
+        assert_eq!(ages.lifetime(719), regular(&Server::default()));
     }
 
     #[test]
