@@ -177,6 +177,12 @@ impl Layout {
             let most = Self::MOST_SHARDS * Self::MOST_SLOTS;
             return Err(Error::OutOfRange { name: "capacity", value: sessions, least: 1, most });
         }
+        if let Capacity::Bytes(capacity_bytes) = settings.capacity {
+            let needed_bytes = shards * one.region_bytes() as u64;
+            if capacity_bytes < needed_bytes {
+                return Err(Error::CapacityTooSmall { capacity_bytes, needed_bytes });
+            }
+        }
         (0..shards).map(|shard| Self::for_shard(settings, shard, shards)).collect()
     }
 
@@ -184,7 +190,7 @@ impl Layout {
         let share = |whole: u64| whole / shards + u64::from(shard < whole % shards);
         let sessions = match settings.capacity {
             Capacity::Sessions(sessions) => share(sessions),
-            Capacity::Bytes(bytes) => Self::slots_within(settings, share(bytes))?,
+            Capacity::Bytes(bytes) => Self::slots_within(settings, share(bytes)),
         };
         if sessions > Self::MOST_SLOTS {
             return Err(Error::ShardTooLarge { sessions, limit: Self::MOST_SLOTS });
@@ -212,20 +218,16 @@ impl Layout {
         }
     }
 
-    /// The most slots whose region fits in `bytes`.
-    fn slots_within(settings: &Settings, bytes: u64) -> Result<u64, Error> {
+    /// The most slots whose region fits in `bytes`, which one does.
+    fn slots_within(settings: &Settings, bytes: u64) -> u64 {
         let fits =
             |slots: u64| Self::with_slots(settings, slots as u32).region_bytes() as u64 <= bytes;
-        let needed_bytes = Self::with_slots(settings, 1).region_bytes() as u64;
-        if !fits(1) {
-            return Err(Error::CapacityTooSmall { capacity_bytes: bytes, needed_bytes });
-        }
         let (mut fit, mut too_many) = (1, (bytes / 64 + 2).min(Self::MOST_SLOTS + 2));
         while fit + 1 < too_many {
             let middle = fit.midpoint(too_many);
             if fits(middle) { fit = middle } else { too_many = middle }
         }
-        Ok(fit)
+        fit
     }
 
     /// Bytes that one more session takes, everything included.
@@ -330,6 +332,13 @@ mod tests {
         };
         assert!(Layout::for_cache(&Settings::new(Capacity::Bytes(needed_bytes))).is_ok());
         assert!(Layout::for_cache(&Settings::new(Capacity::Bytes(needed_bytes - 1))).is_err());
+        let (capacity_bytes, shards) = (100_000, Some(64));
+        let many = Settings { shards, ..Settings::new(Capacity::Bytes(capacity_bytes)) };
+        let needed_bytes = 64 * needed_bytes;
+        let too_small = Error::CapacityTooSmall { capacity_bytes, needed_bytes };
+        assert_eq!(Layout::for_cache(&many).unwrap_err(), too_small);
+        let enough = Settings { capacity: Capacity::Bytes(needed_bytes), ..many };
+        assert_eq!(Layout::for_cache(&enough).map(|shards| shards.len()).ok(), Some(64));
         let mut huge = Settings::new(Capacity::Sessions(1 << 25));
         huge.shards = Some(1);
         assert!(matches!(Layout::for_cache(&huge), Err(Error::ShardTooLarge { .. })));

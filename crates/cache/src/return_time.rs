@@ -244,8 +244,8 @@ impl ReturnTimes {
     }
 
     /// Calculates what places are worth from what was counted, if enough was counted since the
-    /// last time; counts of old fade. Takes some ten microseconds, up to a hundred: not to be
-    /// called under a lock.
+    /// last time; counts of old fade. Takes some ten microseconds, up to two hundred where clients
+    /// of every interval and trust come: not to be called under a lock.
     pub fn learn(&self) {
         if self.due.load(Ordering::Relaxed) && self.due.swap(false, Ordering::Relaxed) {
             let pools: [Hazards; 4] = std::array::from_fn(|trust| self.pool(trust));
@@ -259,8 +259,9 @@ impl ReturnTimes {
 
     fn fade(&self, row: Row) {
         for count in self.waited[row.bins()].iter().chain(&self.returned[row.bins()]) {
-            let faded = count.load(Ordering::Relaxed).div_ceil(1 << Self::FADE);
-            count.fetch_sub(faded, Ordering::Relaxed);
+            // Two may calculate at once: neither takes what the other has taken.
+            let faded = |count: u32| Some(count - count.div_ceil(1 << Self::FADE));
+            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, faded);
         }
     }
 
@@ -369,7 +370,9 @@ impl Counts {
             waiting += waited[bin];
             // Whoever was given up on within the bin was waited for during half of it.
             let exposed = waiting - 0.5 * (waited[bin] - returned[bin]);
-            hazards[bin] = (returned[bin] + clients * assumed(bin)) / (exposed + clients);
+            // Counts read while others add to them may show more returns than waits.
+            let hazard = (returned[bin] + clients * assumed(bin)) / (exposed + clients);
+            hazards[bin] = hazard.min(1.0);
         }
         hazards
     }
@@ -516,6 +519,37 @@ mod tests {
         for (hazard, expected) in counts.hazards(1.0, |_| 0.1).into_iter().zip(expected) {
             assert!((hazard - expected).abs() < 1e-12, "{hazard}, not {expected}");
         }
+    }
+
+    #[test]
+    fn no_chance_is_above_one() {
+        let counts = Counts { waited: vec![0.0, 1.0], returned: vec![8.0, 8.0] };
+        for hazard in counts.hazards(1.0, |_| 0.1) {
+            assert!((0.0..=1.0).contains(&hazard), "{hazard}");
+        }
+    }
+
+    #[test]
+    fn no_count_fades_below_nothing() {
+        let (table, row, done) = (table(), Row::Unknown, AtomicBool::new(false));
+        let counts = &table.waited[row.bins()];
+        let most = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    table.fade(row);
+                }
+            });
+            let mut most = 0;
+            for _ in 0..20_000 {
+                counts.iter().for_each(|count| count.store(1, Ordering::Relaxed));
+                table.fade(row);
+                let left = counts.iter().map(|count| count.load(Ordering::Relaxed));
+                most = left.fold(most, u32::max);
+            }
+            done.store(true, Ordering::Relaxed);
+            most
+        });
+        assert_eq!(most, 0);
     }
 
     #[test]

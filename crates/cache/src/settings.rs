@@ -6,7 +6,8 @@ pub enum Capacity {
     /// So many sessions whose value fits in [`Settings::block_bytes`]; a larger one takes the
     /// place of several.
     Sessions(u64),
-    /// So many bytes in all: sessions, index, orders and ghosts.
+    /// So many bytes in all: sessions, index, orders and ghosts. The 100 KB of
+    /// [`ReturnTimes`](crate::ReturnTimes), whatever the capacity, come on top.
     Bytes(u64),
 }
 

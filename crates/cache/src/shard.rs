@@ -151,6 +151,8 @@ impl<'r> Shard<'r> {
         if self.expired(slot, now_ms) {
             self.header.counters.expired += 1;
             self.header.counters.misses += 1;
+            // Its place was kept in vain, though the client has come.
+            self.wait_is_over(now, key.hash, slot, false);
             self.free(slot, key.hash);
             return Arrival { found: false, history: History::default() };
         }
@@ -322,7 +324,7 @@ impl<'r> Shard<'r> {
         if self.layout.policy == Policy::Predictive {
             self.count_prediction(seen, now, expected);
         }
-        self.learn(&Ghost { tag: ghosts::tag(hash), age_ticks, expected, history }, true);
+        self.wait_is_over(now, hash, slot, true);
         history.record(age_ticks);
         self.slots[slot as usize].history = history;
         let expected = self.predict(history, None, expected);
@@ -434,7 +436,8 @@ impl<'r> Shard<'r> {
         let return_times = self.return_times;
         let mut least = (return_times.worth(newcomer, 0), None);
         let mut consider = |expected, seen, slot| {
-            let worth = return_times.worth(expected, now.saturating_sub(seen));
+            // Seen in the future, before the clock stepped back: of those one must get rid, too.
+            let worth = return_times.worth(expected, now.abs_diff(seen));
             if worth < least.0 {
                 least = (worth, Some((slot, order::returns(seen, expected) < now)));
             }
@@ -498,6 +501,15 @@ impl<'r> Shard<'r> {
         if let Some(lost) = lost {
             self.learn(&lost, false);
         }
+    }
+
+    /// A session was of use to its client, or is no longer.
+    #[inline]
+    fn wait_is_over(&self, now: u32, hash: u64, slot: u32, returned: bool) {
+        let slot = &self.slots[slot as usize];
+        let (expected, history) = (slot.expected(), slot.history);
+        let age_ticks = now.saturating_sub(slot.seen);
+        self.learn(&Ghost { tag: ghosts::tag(hash), age_ticks, expected, history }, returned);
     }
 
     /// A client has returned, or is given up on.

@@ -123,3 +123,35 @@ fn of_claims_that_nobody_keeps_the_cache_learns() {
     }
     assert!(hits * 10 > visits * 9, "{hits} of {visits}");
 }
+
+#[test]
+fn a_clock_that_steps_back_makes_room_for_others() {
+    let cache = cache_of(1, Prediction::Both);
+    assert_eq!(insert(&cache, HOUR_MS, 1, History::default(), Some(TEN_SECONDS_MS)), Ok(0));
+    assert_eq!(insert(&cache, 0, 2, History::default(), Some(TEN_SECONDS_MS)), Ok(1));
+}
+
+/// A client returns as it says, after ten minutes. Its session is over after five.
+#[test]
+fn of_sessions_that_are_over_when_they_are_wanted_the_cache_learns() {
+    const LIFETIME_MS: u64 = 300 * SECOND_MS;
+    let cache = cache_of(1, Prediction::Both);
+    let mut now_ms = 0;
+    for _ in 0..300 {
+        let new = NewSession {
+            id: id(1),
+            value: &[],
+            expires_ms: now_ms + LIFETIME_MS,
+            context: CONTEXT,
+            history: History::default(),
+            hint_ms: Some(2 * LIFETIME_MS),
+            sibling: false,
+        };
+        assert_eq!(cache.insert(now_ms, &new).map(|inserted| inserted.evicted), Ok(0));
+        now_ms += 2 * LIFETIME_MS;
+        assert!(!cache.get(now_ms, &id(1), CONTEXT, &mut SecretBytes::default()).found);
+    }
+    assert_eq!(insert(&cache, now_ms, 1, History::default(), Some(2 * LIFETIME_MS)), Ok(0));
+    let nearly_due_ms = now_ms + 2 * LIFETIME_MS - SECOND_MS;
+    assert_eq!(insert(&cache, nearly_due_ms, 2, History::default(), None), Ok(1));
+}

@@ -242,6 +242,9 @@ impl Shard {
         if self.is_over(self.sessions[at].expiry_s, now_ms) {
             self.counters.misses += 1;
             self.counters.expired += 1;
+            let Session { seen, expected, .. } = self.sessions[at];
+            let told_by = super::told_by(&self.hash_key, id);
+            beliefs.record(told_by, expected, now.saturating_sub(seen), false);
             self.remove(id);
             return Answer::default();
         }
@@ -367,7 +370,7 @@ impl Shard {
         let swept = self.slots.sweep().into_iter().filter_map(first_slot_of);
         let worth = |at: &usize| {
             let Session { seen, expected, .. } = self.sessions[*at];
-            beliefs.worth(expected, now.saturating_sub(seen))
+            beliefs.worth(expected, now.abs_diff(seen))
         };
         let least = ends.iter().copied().chain(swept).min_by_key(worth);
         let Some(at) = least.filter(|at| worth(at) < beliefs.worth(newcomer, 0)) else {
