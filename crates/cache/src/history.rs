@@ -33,11 +33,11 @@ impl History {
         Some((Interval::from_ticks(agreed.map_or(gap, |before| before.max(gap))), agreed.is_some()))
     }
 
-    /// What a hint may not undercut: the shorter gap, once two are known. It stops a client from
-    /// buying a place by claiming to be back sooner than it ever was.
+    /// What a hint may not undercut: the shorter of the gaps known. It stops a client from buying a
+    /// place by claiming to be back sooner than it ever was.
     pub(crate) fn least(self) -> Option<Interval> {
-        let (gap, before) = (self.gap.ticks()?, self.gap_before.ticks()?);
-        Some(Interval::from_ticks(gap.min(before)))
+        let gap = self.gap.ticks()?;
+        Some(Interval::from_ticks(self.gap_before.ticks().map_or(gap, |before| gap.min(before))))
     }
 
     /// Whether one of the last two gaps agrees with an interval.

@@ -626,7 +626,7 @@ mod tests {
         };
         let holding = |ticks| IntervalClass::holding(Interval::from_ticks(ticks));
         assert_eq!(hinted(&[], second), (Trust::Claimed, holding(250)));
-        assert_eq!(hinted(&[15_000], second), (Trust::Claimed, holding(250)), "one is no floor");
+        assert_eq!(hinted(&[15_000], second), (Trust::Kept, holding(15_000)));
         assert_eq!(hinted(&[250], second), (Trust::Kept, holding(250)));
         assert_eq!(hinted(&[30_000, 15_000], second), (Trust::Kept, holding(14_992)));
         let hour = Interval::from_ms(3_600_000);

@@ -115,9 +115,9 @@ impl Past {
         self.interval().map(|(ticks, trust)| (ticks * TICK_MS, trust == Trust::Confirmed))
     }
 
-    /// What a hint may not undercut.
+    /// What a hint may not undercut: the shortest gap known.
     fn floor(self) -> u64 {
-        self.last.zip(self.before).map_or(0, |(last, before)| last.min(before))
+        [self.last, self.before].into_iter().flatten().min().unwrap_or(0)
     }
 
     fn keeps(self, interval_ticks: u64) -> bool {
