@@ -1,0 +1,345 @@
+//! The TCP connections of a capture, and what they say.
+//!
+//! The table is bounded: the connection that was silent longest is reported and forgotten first.
+//! A connection whose handshake is complete, or in which there is no TLS, keeps only its place.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::classify::{End, Facts, Side};
+use crate::handshake::{Carrier, Handshake};
+use crate::hello::{ClientHello, ServerHello};
+use crate::limits::Limits;
+use crate::tcp::{At, Flow, Piece, Segment};
+use crate::tls::{self, Event, Listen, Stream};
+
+const NONE: u32 = u32::MAX;
+
+/// All connections that are watched.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limits: Limits,
+    places: HashMap<[End; 2], u32, FixedState>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// The connection that was silent longest, and the one that spoke last.
+    oldest: u32,
+    newest: u32,
+    held_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    older: u32,
+    newer: u32,
+    connection: Connection,
+}
+
+#[derive(Debug)]
+struct Connection {
+    ends: [End; 2],
+    flows: [Flow; 2],
+    /// Sequence numbers of the SYNs.
+    begins: [Option<u32>; 2],
+    talk: Talk,
+    held_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Talk {
+    /// Not a byte yet.
+    Silent,
+    Watched(Box<Conversation>),
+    /// Reported, or not TLS.
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct Conversation {
+    streams: [Stream; 2],
+    facts: Facts,
+}
+
+impl Connections {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            places: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
+            slots: Vec::new(),
+            free: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            held_bytes: 0,
+        }
+    }
+
+    /// Takes a segment from one end to another.
+    pub(crate) fn segment(
+        &mut self,
+        from: End,
+        to: End,
+        segment: &Segment<'_>,
+        at: At,
+        emit: &mut dyn FnMut(Handshake),
+    ) {
+        let (ends, side) = if from <= to { ([from, to], 0) } else { ([to, from], 1) };
+        let place = match self.places.get(&ends) {
+            Some(&place) => {
+                self.touch(place);
+                place
+            }
+            None if segment.length == 0 && !segment.syn => return,
+            None => self.insert(ends, emit),
+        };
+        let Some(slot) = self.slots.get_mut(place as usize) else { return };
+        let connection = &mut slot.connection;
+        if connection.is_reused(side, segment) {
+            connection.finish(emit);
+            *connection = Connection::new(ends);
+        }
+        let before = connection.held_bytes;
+        connection.segment(side, segment, at, &self.limits, emit);
+        self.held_bytes = self.held_bytes + connection.held_bytes - before;
+        while self.held_bytes > self.limits.total_bytes && self.oldest != NONE {
+            self.remove_oldest(emit);
+        }
+    }
+
+    /// The capture is over: reports what is left.
+    pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
+        while self.oldest != NONE {
+            self.remove_oldest(emit);
+        }
+        self.slots.clear();
+        self.free.clear();
+    }
+
+    fn insert(&mut self, ends: [End; 2], emit: &mut dyn FnMut(Handshake)) -> u32 {
+        while self.places.len() >= self.limits.connections.clamp(1, NONE as usize) {
+            self.remove_oldest(emit);
+        }
+        let slot = Slot { older: NONE, newer: NONE, connection: Connection::new(ends) };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.slots[place as usize] = slot;
+                place
+            }
+            None => {
+                self.slots.push(slot);
+                u32::try_from(self.slots.len() - 1).unwrap_or(NONE)
+            }
+        };
+        self.places.insert(ends, place);
+        self.append(place);
+        place
+    }
+
+    fn remove_oldest(&mut self, emit: &mut dyn FnMut(Handshake)) {
+        let place = self.oldest;
+        self.unlink(place);
+        let connection = &mut self.slots[place as usize].connection;
+        self.held_bytes -= connection.held_bytes;
+        connection.finish(emit);
+        self.places.remove(&connection.ends);
+        self.free.push(place);
+    }
+
+    fn touch(&mut self, place: u32) {
+        if self.newest != place {
+            self.unlink(place);
+            self.append(place);
+        }
+    }
+
+    fn append(&mut self, place: u32) {
+        let newest = std::mem::replace(&mut self.newest, place);
+        self.slots[place as usize].older = newest;
+        self.slots[place as usize].newer = NONE;
+        match self.slots.get_mut(newest as usize) {
+            Some(slot) => slot.newer = place,
+            None => self.oldest = place,
+        }
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Slot { older, newer, .. } = self.slots[place as usize];
+        match self.slots.get_mut(older as usize) {
+            Some(slot) => slot.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.slots.get_mut(newer as usize) {
+            Some(slot) => slot.older = older,
+            None => self.newest = older,
+        }
+    }
+}
+
+impl Connection {
+    fn new(ends: [End; 2]) -> Self {
+        Self {
+            ends,
+            flows: <[Flow; 2]>::default(),
+            begins: [None; 2],
+            talk: Talk::Silent,
+            held_bytes: 0,
+        }
+    }
+
+    /// Whether this SYN begins another connection between the same ends.
+    fn is_reused(&self, side: Side, segment: &Segment<'_>) -> bool {
+        let is_other = self.begins[side].is_some_and(|begin| begin != segment.sequence);
+        let has_spoken = !matches!(self.talk, Talk::Silent);
+        if !segment.syn {
+            return false;
+        }
+        match segment.ack {
+            false => {
+                let is_late = self.flows[side].may_begin(segment.sequence);
+                is_other || (has_spoken && self.begins[side].is_none() && !is_late)
+            }
+            true => is_other && has_spoken,
+        }
+    }
+
+    fn segment(
+        &mut self,
+        side: Side,
+        segment: &Segment<'_>,
+        at: At,
+        limits: &Limits,
+        emit: &mut dyn FnMut(Handshake),
+    ) {
+        if segment.syn {
+            self.begins[side] = Some(segment.sequence);
+            self.flows[side].begin(segment.sequence);
+        }
+        if segment.length == 0 || matches!(self.talk, Talk::Over) {
+            return;
+        }
+        if matches!(self.talk, Talk::Silent) {
+            self.talk = Talk::Watched(Box::default());
+        }
+        let Talk::Watched(conversation) = &mut self.talk else { return };
+        let ends = self.ends;
+        self.flows[side].segment(segment, at, limits, &mut |piece, at| {
+            conversation.hear(side, piece, at, ends, emit);
+        });
+        if conversation.is_over(side, limits) {
+            self.finish(emit);
+            return;
+        }
+        let [first, second] = &conversation.streams;
+        self.held_bytes = first.held_bytes()
+            + second.held_bytes()
+            + self.flows.iter().map(Flow::held_bytes).sum::<usize>();
+    }
+
+    /// Reports what was seen and forgets everything but the ends.
+    fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
+        let talk = std::mem::replace(&mut self.talk, Talk::Over);
+        let mut flows = std::mem::take(&mut self.flows);
+        self.held_bytes = 0;
+        let Talk::Watched(mut conversation) = talk else { return };
+        let first = conversation.facts.client_side().unwrap_or(0);
+        for side in [first, 1 - first] {
+            flows[side].flush(&mut |piece, at| {
+                conversation.hear(side, piece, at, self.ends, emit);
+            });
+        }
+        if conversation.facts.has_hello() {
+            emit(conversation.facts.report(Carrier::Tls, self.ends));
+        }
+    }
+}
+
+impl Conversation {
+    fn hear(
+        &mut self,
+        side: Side,
+        piece: Piece<'_>,
+        at: At,
+        ends: [End; 2],
+        emit: &mut dyn FnMut(Handshake),
+    ) {
+        let direct = self.streams.iter().all(|stream| stream.skipped == 0);
+        let expected = self.streams[1 - side].is_tls();
+        let mut listener = Listener {
+            facts: &mut self.facts,
+            carrier: Carrier::Tls,
+            side,
+            at,
+            ends,
+            direct,
+            emit,
+        };
+        match piece {
+            Piece::Bytes(bytes) => self.streams[side].bytes(bytes, expected, &mut listener),
+            Piece::Gap => self.streams[side].gap(),
+            Piece::Cut(length) => self.streams[side].cut(length, &mut listener),
+        }
+    }
+
+    fn is_over(&self, side: Side, limits: &Limits) -> bool {
+        let stream = &self.streams[side];
+        self.facts.is_complete() || (!stream.is_tls() && stream.skipped > limits.search_bytes)
+    }
+}
+
+/// Turns what streams show into facts.
+pub(crate) struct Listener<'a> {
+    pub(crate) facts: &'a mut Facts,
+    pub(crate) carrier: Carrier,
+    pub(crate) side: Side,
+    pub(crate) at: At,
+    pub(crate) ends: [End; 2],
+    pub(crate) direct: bool,
+    pub(crate) emit: &'a mut dyn FnMut(Handshake),
+}
+
+impl Listener<'_> {
+    fn client_hello(&mut self, hello: ClientHello) {
+        if self.facts.is_other(&hello) {
+            (self.emit)(self.facts.report(self.carrier, self.ends));
+            *self.facts = Facts::default();
+        }
+        self.facts.client_hello(self.side, hello, self.at, self.direct);
+    }
+
+    fn hello(&mut self, kind: u8, body: &[u8]) {
+        let Self { side, at, direct, .. } = *self;
+        match kind {
+            tls::CLIENT_HELLO => {
+                if let Some(hello) = ClientHello::parse(body) {
+                    self.client_hello(hello);
+                }
+            }
+            tls::SERVER_HELLO => {
+                if let Some(hello) = ServerHello::parse(body) {
+                    self.facts.server_hello(side, hello, at, direct);
+                }
+            }
+            _ => self.facts.retry_request(),
+        }
+    }
+}
+
+impl Listen for Listener<'_> {
+    fn event(&mut self, event: Event<'_>) -> bool {
+        match event {
+            Event::Hello(kind, body) => self.hello(kind, body),
+            Event::OldHello(bytes) => {
+                if let Some(hello) = ClientHello::parse_old(bytes) {
+                    self.client_hello(hello);
+                }
+            }
+            Event::Message(kind, length) => self.facts.message(self.side, kind, length),
+            Event::ChangeCipherSpec => {
+                if !self.facts.is_retrying() {
+                    self.facts.change_cipher_spec(self.side, self.at);
+                }
+            }
+            Event::ApplicationData => self.facts.application_data(self.side),
+        }
+        self.facts.is_retrying()
+    }
+}

@@ -1,0 +1,417 @@
+//! Frames out of a capture file: pcap in its variants, pcapng, gzip of either.
+//!
+//! The records are parsed by `pcap-parser`; the buffer is ours, so that a record that never gets
+//! complete ends the capture with a reason instead of being asked for again.
+
+use std::io::{self, Cursor, Read};
+
+use flate2::read::MultiGzDecoder;
+use pcap_parser::nom::{Err as NomError, IResult};
+use pcap_parser::{
+    Block, LegacyPcapBlock, PcapError, parse_block_be, parse_block_le, parse_pcap_frame,
+    parse_pcap_frame_be, parse_pcap_frame_modified, parse_pcap_header,
+};
+
+use crate::error::{Error, Stop};
+use crate::limits::{LARGEST_BLOCK_BYTES, MOST_INTERFACES};
+
+const CHUNK_BYTES: usize = 1 << 18;
+const PCAP_HEADER_BYTES: usize = 24;
+/// Gzip in gzip is not looked into further than this.
+const DEEPEST_GZIP: u8 = 2;
+
+/// One packet as it was captured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    /// Counted from 1.
+    pub(crate) number: u64,
+    /// Since 1970, in nanoseconds.
+    pub(crate) time_ns: u64,
+    /// The link layer, as a LINKTYPE number.
+    pub(crate) link: i32,
+    pub(crate) data: &'a [u8],
+}
+
+/// How a capture was read.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) frames: u64,
+    pub(crate) stop: Option<Stop>,
+}
+
+/// Calls `each` with every frame of a capture.
+pub(crate) fn frames(
+    reader: &mut dyn Read,
+    each: &mut dyn FnMut(Frame<'_>),
+) -> Result<Ended, Error> {
+    frames_of(reader, each, DEEPEST_GZIP)
+}
+
+fn frames_of(
+    reader: &mut dyn Read,
+    each: &mut dyn FnMut(Frame<'_>),
+    gzip: u8,
+) -> Result<Ended, Error> {
+    let mut magic = [0; 4];
+    let length = read_up_to(reader, &mut magic)?;
+    let magic_read = magic.get(..length).unwrap_or(&magic);
+    match magic {
+        _ if length == 0 => return Err(Error::Empty),
+        [0x1f, 0x8b, ..] if gzip > 0 && length >= 2 => {
+            let mut plain = MultiGzDecoder::new(Cursor::new(magic_read).chain(reader));
+            return frames_of(&mut plain, each, gzip - 1);
+        }
+        _ if length < 4 => return Err(Error::NotACapture),
+        _ => {}
+    }
+    let mut window = Window::new(magic_read, reader);
+    let (frames, result) = match u32::from_le_bytes(magic) {
+        0x0a0d_0d0a => pcapng(&mut window, each),
+        0xa1b2_c3d4 | 0xa1b2_3c4d | 0xa1b2_cd34 | 0xd4c3_b2a1 | 0x4d3c_b2a1 | 0x34cd_b2a1 => {
+            pcap(&mut window, each)
+        }
+        _ => return Err(Error::NotACapture),
+    };
+    let stop = result.err().map(|fault| fault.after(frames));
+    Ok(Ended { frames, stop })
+}
+
+fn read_up_to(reader: &mut dyn Read, space: &mut [u8]) -> Result<usize, io::Error> {
+    let mut filled = 0;
+    while let Some(rest) = space.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match reader.read(rest) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(filled)
+}
+
+enum Fault {
+    Truncated,
+    Corrupt,
+    TooLong,
+    Read(io::Error),
+}
+
+impl Fault {
+    fn after(self, frames: u64) -> Stop {
+        match self {
+            Self::Truncated => Stop::Truncated { frames },
+            Self::Corrupt => Stop::Corrupt { frames },
+            Self::TooLong => Stop::TooLong { frames, limit: LARGEST_BLOCK_BYTES },
+            Self::Read(cause) => Stop::Read { frames, cause },
+        }
+    }
+}
+
+/// The bytes that were read and not yet parsed.
+struct Window<'r> {
+    reader: &'r mut dyn Read,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl<'r> Window<'r> {
+    fn new(first: &[u8], reader: &'r mut dyn Read) -> Self {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let end = first.len().min(CHUNK_BYTES);
+        buffer[..end].copy_from_slice(&first[..end]);
+        Self { reader, buffer, start: 0, end }
+    }
+
+    fn data(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    fn consume(&mut self, length: usize) {
+        self.start = (self.start + length).min(self.end);
+    }
+
+    /// Reads on. False at the end of the source.
+    fn more(&mut self) -> Result<bool, Fault> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == self.buffer.len() {
+            if self.end >= LARGEST_BLOCK_BYTES {
+                return Err(Fault::TooLong);
+            }
+            self.buffer.resize(self.end * 2, 0);
+        }
+        loop {
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Ok(read) => {
+                    self.end += read;
+                    return Ok(read > 0);
+                }
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(Fault::Read(cause)),
+            }
+        }
+    }
+
+    /// Reads until `length` bytes are there, or the source ends.
+    fn fill(&mut self, length: usize) -> Result<bool, Fault> {
+        while self.end - self.start < length {
+            if !self.more()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What to do when a record does not parse: read on, or end (`false`).
+    fn after<I>(&mut self, error: NomErrorKind<I>) -> Result<bool, Fault> {
+        match error {
+            NomError::Incomplete(_) => {
+                let empty = self.start == self.end;
+                match self.more()? {
+                    true => Ok(true),
+                    false if empty => Ok(false),
+                    false => Err(Fault::Truncated),
+                }
+            }
+            NomError::Error(_) | NomError::Failure(_) => Err(Fault::Corrupt),
+        }
+    }
+}
+
+type NomErrorKind<I> = NomError<PcapError<I>>;
+type ParseRecord = fn(&[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
+
+/// The "modified" record in the other byte order, which `pcap-parser` does not know.
+fn parse_modified_be(bytes: &[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>> {
+    let (Some(head), Some(rest)) = (bytes.get(..16), bytes.get(24..)) else {
+        return Err(NomError::Incomplete(pcap_parser::nom::Needed::Unknown));
+    };
+    let number =
+        |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let caplen = number(8);
+    let Some((data, rest)) = rest.split_at_checked(caplen as usize) else {
+        return Err(NomError::Incomplete(pcap_parser::nom::Needed::Unknown));
+    };
+    let (ts_sec, ts_usec, origlen) = (number(0), number(4), number(12));
+    Ok((rest, LegacyPcapBlock { ts_sec, ts_usec, caplen, origlen, data }))
+}
+
+fn pcap(window: &mut Window<'_>, each: &mut dyn FnMut(Frame<'_>)) -> (u64, Result<(), Fault>) {
+    let mut frames = 0;
+    let result = pcap_records(window, each, &mut frames);
+    (frames, result)
+}
+
+fn pcap_records(
+    window: &mut Window<'_>,
+    each: &mut dyn FnMut(Frame<'_>),
+    frames: &mut u64,
+) -> Result<(), Fault> {
+    if !window.fill(PCAP_HEADER_BYTES)? {
+        return Err(Fault::Truncated);
+    }
+    let mut head = [0; PCAP_HEADER_BYTES];
+    head.copy_from_slice(&window.data()[..PCAP_HEADER_BYTES]);
+    let modified_be = head.starts_with(&[0xa1, 0xb2, 0xcd, 0x34]);
+    if modified_be {
+        head[2..4].copy_from_slice(&[0xc3, 0xd4]);
+    }
+    let (_, header) = parse_pcap_header(&head).map_err(|_| Fault::Corrupt)?;
+    window.consume(PCAP_HEADER_BYTES);
+    // The upper half tells the length of a frame check sequence, not the link.
+    let link = header.network.0 & 0xffff;
+    let nanos = if header.is_nanosecond_precision() { 1 } else { 1_000 };
+    window.fill(CHUNK_BYTES / 2)?;
+    let parse: ParseRecord = if modified_be {
+        parse_modified_be
+    } else if header.is_modified_format() {
+        parse_pcap_frame_modified
+    } else if header.is_bigendian() {
+        if is_red_hat(window.data(), true) { parse_modified_be } else { parse_pcap_frame_be }
+    } else if is_red_hat(window.data(), false) {
+        parse_pcap_frame_modified
+    } else {
+        parse_pcap_frame
+    };
+    loop {
+        let data = window.data();
+        match parse(data) {
+            Ok((rest, record)) => {
+                *frames += 1;
+                let time_ns =
+                    u64::from(record.ts_sec) * 1_000_000_000 + u64::from(record.ts_usec) * nanos;
+                each(Frame { number: *frames, time_ns, link, data: record.data });
+                let length = data.len() - rest.len();
+                window.consume(length);
+            }
+            Err(error) => {
+                if claims_too_much(data, header.is_bigendian()) {
+                    return Err(Fault::TooLong);
+                }
+                let error = error.map(|_| PcapError::<()>::Eof);
+                if !window.after(error)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn claims_too_much(record: &[u8], big_endian: bool) -> bool {
+    captured_length(record, big_endian).is_some_and(|length| length > LARGEST_BLOCK_BYTES)
+}
+
+fn captured_length(record: &[u8], big_endian: bool) -> Option<usize> {
+    let bytes = *record.get(8..)?.first_chunk()?;
+    let length = if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
+    Some(length as usize)
+}
+
+/// "Red Hat 6.1" wrote the usual magic, but 24-byte record headers. It shows in the records: with
+/// 16 bytes they soon make no sense, with 24 they do.
+fn is_red_hat(records: &[u8], big_endian: bool) -> bool {
+    const LOOK_AHEAD: usize = 4;
+    let sensible = |header: usize| {
+        let mut rest = records;
+        let mut second = 0;
+        for count in 0..LOOK_AHEAD {
+            let (Some(length), Some(first)) =
+                (captured_length(rest, big_endian), rest.first_chunk::<16>())
+            else {
+                return count > 0;
+            };
+            let read = |at: usize| {
+                let bytes = [first[at], first[at + 1], first[at + 2], first[at + 3]];
+                if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+            };
+            let (seconds, fraction, original) = (read(0), read(4), read(12) as usize);
+            let near = count == 0 || seconds.abs_diff(second) < 86_400 * 365;
+            if length > 1 << 18 || original < length || fraction >= 1_000_000_000 || !near {
+                return false;
+            }
+            second = seconds;
+            let Some(next) = rest.get(header + length..) else { return count > 0 };
+            rest = next;
+        }
+        true
+    };
+    !sensible(16) && sensible(24)
+}
+
+/// An interface of a pcapng section.
+#[derive(Clone, Copy)]
+struct Interface {
+    link: i32,
+    snap_length: u32,
+    units_per_second: u64,
+    offset_s: i64,
+}
+
+impl Interface {
+    fn time_ns(self, high: u32, low: u32) -> u64 {
+        let units = u128::from(high) << 32 | u128::from(low);
+        let nanos = units * 1_000_000_000 / u128::from(self.units_per_second.max(1));
+        let nanos = i128::try_from(nanos).unwrap_or(i128::MAX);
+        let nanos = nanos.saturating_add(i128::from(self.offset_s) * 1_000_000_000);
+        u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+fn pcapng(window: &mut Window<'_>, each: &mut dyn FnMut(Frame<'_>)) -> (u64, Result<(), Fault>) {
+    let mut frames = 0;
+    let result = pcapng_blocks(window, each, &mut frames);
+    (frames, result)
+}
+
+fn pcapng_blocks(
+    window: &mut Window<'_>,
+    each: &mut dyn FnMut(Frame<'_>),
+    frames: &mut u64,
+) -> Result<(), Fault> {
+    let mut interfaces = Vec::new();
+    let mut big_endian = false;
+    loop {
+        let data = window.data();
+        let parsed = if big_endian { parse_block_be(data) } else { parse_block_le(data) };
+        match parsed {
+            Ok((rest, block)) => {
+                if let Block::SectionHeader(section) = &block {
+                    big_endian = section.big_endian();
+                    interfaces.clear();
+                }
+                pcapng_block(&block, &mut interfaces, frames, each);
+                let length = data.len() - rest.len();
+                if length == 0 {
+                    return Err(Fault::Corrupt);
+                }
+                window.consume(length);
+            }
+            Err(error) => {
+                check_block_length(data, big_endian)?;
+                let error = error.map(|_| PcapError::<()>::Eof);
+                if !window.after(error)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// What a block's own length says against it, before the whole of it is there.
+fn check_block_length(block: &[u8], big_endian: bool) -> Result<(), Fault> {
+    const SMALLEST_BLOCK_BYTES: u32 = 12;
+    const BYTE_ORDER_BE: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
+    let (Some(kind), Some(&length)) =
+        (block.get(..4), block.get(4..).and_then(|rest| rest.first_chunk()))
+    else {
+        return Ok(());
+    };
+    let is_section = kind == [0x0a, 0x0d, 0x0d, 0x0a];
+    let big_endian = match block.get(8..12) {
+        Some(order) if is_section => order == BYTE_ORDER_BE,
+        None if is_section => return Ok(()),
+        _ => big_endian,
+    };
+    let length = if big_endian { u32::from_be_bytes(length) } else { u32::from_le_bytes(length) };
+    match length {
+        ..SMALLEST_BLOCK_BYTES => Err(Fault::Corrupt),
+        length if length as usize > LARGEST_BLOCK_BYTES => Err(Fault::TooLong),
+        _ => Ok(()),
+    }
+}
+
+fn pcapng_block(
+    block: &Block<'_>,
+    interfaces: &mut Vec<Interface>,
+    frames: &mut u64,
+    each: &mut dyn FnMut(Frame<'_>),
+) {
+    match block {
+        Block::InterfaceDescription(description) if interfaces.len() < MOST_INTERFACES => {
+            interfaces.push(Interface {
+                link: description.linktype.0,
+                snap_length: description.snaplen,
+                units_per_second: description.ts_resolution().unwrap_or(1_000_000),
+                offset_s: description.ts_offset(),
+            });
+        }
+        Block::EnhancedPacket(packet) => {
+            *frames += 1;
+            let Some(interface) = interfaces.get(packet.if_id as usize) else { return };
+            let data = packet.data.get(..packet.caplen as usize).unwrap_or(packet.data);
+            let time_ns = interface.time_ns(packet.ts_high, packet.ts_low);
+            each(Frame { number: *frames, time_ns, link: interface.link, data });
+        }
+        Block::SimplePacket(packet) => {
+            *frames += 1;
+            let Some(interface) = interfaces.first() else { return };
+            let snapped = if interface.snap_length == 0 { u32::MAX } else { interface.snap_length };
+            let length = packet.origlen.min(snapped) as usize;
+            let data = packet.data.get(..length).unwrap_or(packet.data);
+            each(Frame { number: *frames, time_ns: 0, link: interface.link, data });
+        }
+        _ => {}
+    }
+}

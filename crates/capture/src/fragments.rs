@@ -1,0 +1,102 @@
+//! Packets put together again from their fragments, within a bound.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::ip::Packet;
+use crate::limits::Limits;
+
+const LARGEST_PACKET_BYTES: usize = 1 << 16;
+const MOST_PARTS: usize = 256;
+/// What keeping a fragment costs beside its bytes.
+const PART_BYTES: usize = 128;
+
+type Key = (IpAddr, IpAddr, u8, u32);
+
+/// The fragments that wait for the rest of their packet.
+#[derive(Debug)]
+pub(crate) struct Fragments {
+    limit_bytes: usize,
+    held_bytes: usize,
+    waiting: HashMap<Key, Parts, FixedState>,
+    /// Oldest first; may name packets that are complete by now.
+    order: VecDeque<Key>,
+}
+
+#[derive(Debug, Default)]
+struct Parts {
+    parts: Vec<(usize, Vec<u8>)>,
+    held_bytes: usize,
+    length: Option<usize>,
+}
+
+impl Fragments {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limit_bytes: limits.fragment_bytes,
+            held_bytes: 0,
+            waiting: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// Adds a fragment. Gives the packet's payload once all of it is there.
+    pub(crate) fn add(&mut self, packet: &Packet<'_>) -> Option<Vec<u8>> {
+        let fragment = packet.fragment?;
+        let end = fragment.offset.checked_add(packet.payload.len())?;
+        if packet.payload.is_empty() || end > LARGEST_PACKET_BYTES {
+            return None;
+        }
+        let key = (packet.source, packet.destination, packet.protocol, fragment.id);
+        if !self.waiting.contains_key(&key) {
+            self.order.push_back(key);
+        }
+        let parts = self.waiting.entry(key).or_default();
+        if parts.parts.len() >= MOST_PARTS {
+            return None;
+        }
+        parts.parts.push((fragment.offset, packet.payload.to_vec()));
+        let held_bytes = packet.payload.len() + PART_BYTES;
+        parts.held_bytes += held_bytes;
+        self.held_bytes += held_bytes;
+        if !fragment.more {
+            parts.length = Some(end);
+        }
+        let whole = parts.whole();
+        if whole.is_some() {
+            self.forget(&key);
+            if self.order.len() > 2 * self.waiting.len() + 64 {
+                self.order.retain(|key| self.waiting.contains_key(key));
+            }
+        }
+        while self.held_bytes > self.limit_bytes {
+            let oldest = self.order.pop_front()?;
+            self.forget(&oldest);
+        }
+        whole
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Some(parts) = self.waiting.remove(key) {
+            self.held_bytes -= parts.held_bytes;
+        }
+    }
+}
+
+impl Parts {
+    fn whole(&mut self) -> Option<Vec<u8>> {
+        let length = self.length?;
+        self.parts.sort_by_key(|(offset, _)| *offset);
+        let mut whole = Vec::with_capacity(length);
+        for (offset, bytes) in &self.parts {
+            let known = whole.len().checked_sub(*offset)?;
+            if let Some(news) = bytes.get(known..) {
+                whole.extend_from_slice(news);
+            }
+        }
+        (whole.len() >= length).then_some(whole)
+    }
+}

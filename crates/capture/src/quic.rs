@@ -1,0 +1,489 @@
+//! The hellos in QUIC's Initial packets.
+//!
+//! Initials are encrypted with keys that follow from the client's first connection id and a public
+//! salt per version (RFC 9001, 5.2), so anybody can read them: ClientHello and ServerHello, no
+//! more. That is enough to tell full from resumed. A packet that does not open is no QUIC.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use aws_lc_rs::aead::quic::{AES_128, HeaderProtectionKey};
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::bytes::Bytes;
+use crate::classify::{End, Facts, Side};
+use crate::connections::Listener;
+use crate::handshake::{Carrier, Handshake};
+use crate::limits::{LONGEST_HELLO_BYTES, Limits};
+use crate::tcp::At;
+use crate::tls::Message;
+
+const LONG_HEADER: u8 = 0x80;
+const LONGEST_ID: usize = 20;
+const SAMPLE_BYTES: usize = 16;
+/// Packets of one datagram that are looked at.
+const MOST_COALESCED: usize = 8;
+const MOST_CRYPTO_FRAMES: usize = 512;
+/// What keeping a frame costs beside its bytes.
+const FRAME_BYTES: usize = 64;
+
+const SALT_V1: [u8; 20] =
+    *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a";
+const SALT_V2: [u8; 20] =
+    *b"\x0d\xed\xe3\xde\xf7\x00\xa6\xdb\x81\x93\x81\xbe\x6e\x26\x9d\xcb\xf9\xbd\x2e\xd9";
+const SALT_DRAFT_29: [u8; 20] =
+    *b"\xaf\xbf\xec\x28\x99\x93\xd2\x4c\x9e\x97\x86\xf1\x9c\x61\x11\xe0\x43\x90\xa8\x99";
+const SALT_DRAFT_23: [u8; 20] =
+    *b"\xc3\xee\xf7\x12\xc7\x2e\xbb\x5a\x11\xa7\xd2\x43\x2b\xb4\x63\x65\xbe\xf9\xf5\x02";
+
+const SALT_DRAFT_21: [u8; 20] =
+    *b"\x7f\xbc\xdb\x0e\x7c\x66\xbb\xe9\x19\x3a\x96\xcd\x21\x51\x9e\xbd\x7a\x02\x64\x4a";
+const SALT_T051: [u8; 20] =
+    *b"\x7a\x4e\xde\xf4\xe7\xcc\xee\x5f\xa4\x50\x6c\x19\x12\x4f\xc8\xcc\xda\x6e\x03\x3d";
+
+/// What differs between the versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Dialect {
+    salt: [u8; 20],
+    is_v2: bool,
+    /// Frames as they were before the IETF's.
+    has_old_frames: bool,
+}
+
+impl Dialect {
+    fn of(version: u32) -> Option<Self> {
+        let (salt, is_v2) = match version {
+            1 | 0xff00_0021 | 0xff00_0022 => (SALT_V1, false),
+            0x6b33_43cf => (SALT_V2, true),
+            0xff00_001d..=0xff00_0020 => (SALT_DRAFT_29, false),
+            // Meant to be refused, so that the server names its versions; drafts of their time.
+            grease if grease & 0x0f0f_0f0f == 0x0a0a_0a0a => (SALT_DRAFT_29, false),
+            // The last two, and one below, are one client's names for drafts 27 and 22.
+            0xff00_0017..=0xff00_001c | 0xface_b002 | 0xface_b00e => (SALT_DRAFT_23, false),
+            0xff00_0015 | 0xff00_0016 | 0xface_b001 => (SALT_DRAFT_21, false),
+            // "T051", of another.
+            0x5430_3531 => (SALT_T051, false),
+            _ => return None,
+        };
+        Some(Self { salt, is_v2, has_old_frames: salt == SALT_T051 })
+    }
+}
+
+/// The QUIC connections that are watched.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limits: Limits,
+    held_bytes: usize,
+    connections: HashMap<[End; 2], Connection, FixedState>,
+    /// In the order in which they began.
+    order: VecDeque<[End; 2]>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    client: Side,
+    has_old_frames: bool,
+    /// The client's keys and the server's.
+    keys: [Keys; 2],
+    crypto: [Crypto; 2],
+    facts: Facts,
+}
+
+impl Connections {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            held_bytes: 0,
+            connections: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
+            order: VecDeque::new(),
+        }
+    }
+
+    /// Takes the payload of a datagram.
+    pub(crate) fn datagram(
+        &mut self,
+        from: End,
+        to: End,
+        payload: &[u8],
+        at: At,
+        emit: &mut dyn FnMut(Handshake),
+    ) {
+        let (ends, side) = if from <= to { ([from, to], 0) } else { ([to, from], 1) };
+        let mut rest = payload;
+        for _ in 0..MOST_COALESCED {
+            let Some((packet, next)) = Packet::parse(rest) else { return };
+            match packet {
+                Packet::Initial(dialect, initial) => {
+                    let before = self.held_bytes_of(&ends);
+                    self.initial(ends, side, dialect, &initial, at, emit);
+                    self.held_bytes = self.held_bytes + self.held_bytes_of(&ends) - before;
+                    while self.held_bytes > self.limits.quic_bytes {
+                        let Some(oldest) = self.order.pop_front() else { break };
+                        self.remove(oldest, emit);
+                    }
+                }
+                Packet::Handshake => {
+                    if let Some(connection) = self.connections.get_mut(&ends) {
+                        connection.facts.application_data(side);
+                    }
+                }
+                Packet::Retry => {
+                    if let Some(connection) = self.connections.get_mut(&ends) {
+                        connection.facts.expect_again();
+                    }
+                }
+                Packet::EarlyData => {}
+            }
+            rest = next;
+        }
+    }
+
+    /// The capture is over: reports what was seen.
+    pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
+        while let Some(ends) = self.order.pop_front() {
+            self.remove(ends, emit);
+        }
+    }
+
+    fn held_bytes_of(&self, ends: &[End; 2]) -> usize {
+        self.connections.get(ends).map_or(0, Connection::held_bytes)
+    }
+
+    fn remove(&mut self, ends: [End; 2], emit: &mut dyn FnMut(Handshake)) {
+        let Some(connection) = self.connections.remove(&ends) else { return };
+        self.held_bytes -= connection.held_bytes();
+        if connection.facts.has_hello() {
+            emit(connection.facts.report(Carrier::Quic, ends));
+        }
+    }
+
+    fn initial(
+        &mut self,
+        ends: [End; 2],
+        side: Side,
+        dialect: Dialect,
+        initial: &Initial<'_>,
+        at: At,
+        emit: &mut dyn FnMut(Handshake),
+    ) {
+        let known = self.connections.get_mut(&ends);
+        let opened = known.as_ref().and_then(|connection| {
+            connection.keys[usize::from(connection.client != side)].open(initial)
+        });
+        if let (Some(connection), Some(plain)) = (known, &opened) {
+            connection.frames(side, plain, at, ends, emit);
+            return;
+        }
+        let Some(keys) = Keys::both(dialect, initial.destination_id) else { return };
+        let Some(plain) = keys[0].open(initial) else { return };
+        if let Some(connection) = self.connections.get_mut(&ends) {
+            // After a Retry, or another connection between the same ends: the hello will tell.
+            connection.keys = keys;
+            connection.client = side;
+            connection.crypto = <[Crypto; 2]>::default();
+        } else {
+            while self.connections.len() >= self.limits.quic_connections.max(1) {
+                let Some(oldest) = self.order.pop_front() else { break };
+                self.remove(oldest, emit);
+            }
+            self.order.push_back(ends);
+            let crypto = <[Crypto; 2]>::default();
+            let (facts, has_old_frames) = (Facts::default(), dialect.has_old_frames);
+            let connection = Connection { client: side, has_old_frames, keys, crypto, facts };
+            self.connections.insert(ends, connection);
+        }
+        if let Some(connection) = self.connections.get_mut(&ends) {
+            connection.frames(side, &plain, at, ends, emit);
+        }
+    }
+}
+
+impl Connection {
+    fn held_bytes(&self) -> usize {
+        self.crypto.iter().map(Crypto::held_bytes).sum()
+    }
+
+    fn frames(
+        &mut self,
+        side: Side,
+        plain: &[u8],
+        at: At,
+        ends: [End; 2],
+        emit: &mut dyn FnMut(Handshake),
+    ) {
+        let facts = &mut self.facts;
+        let mut listener =
+            Listener { facts, carrier: Carrier::Quic, side, at, ends, direct: true, emit };
+        let crypto = &mut self.crypto[side];
+        let add = |offset, data: &[u8]| crypto.add(offset, data, &mut listener);
+        let _ = match self.has_old_frames {
+            true => old_crypto_frames(plain, add),
+            false => crypto_frames(plain, add),
+        };
+    }
+}
+
+/// The stream of CRYPTO frames in one direction.
+#[derive(Debug, Default)]
+struct Crypto {
+    next: u64,
+    waiting: BTreeMap<u64, Vec<u8>>,
+    waiting_bytes: usize,
+    message: Message,
+}
+
+impl Crypto {
+    fn held_bytes(&self) -> usize {
+        self.waiting_bytes + self.waiting.len() * FRAME_BYTES + self.message.held_bytes()
+    }
+
+    fn add(&mut self, offset: u64, data: &[u8], listener: &mut Listener<'_>) {
+        let is_new = offset.saturating_add(data.len() as u64) > self.next;
+        let fits = self.waiting_bytes + data.len() <= LONGEST_HELLO_BYTES
+            && self.waiting.len() < MOST_CRYPTO_FRAMES;
+        if !is_new || !fits {
+            return;
+        }
+        self.waiting_bytes += data.len();
+        if let Some(before) = self.waiting.insert(offset, data.to_vec()) {
+            self.waiting_bytes -= before.len();
+        }
+        while let Some(first) = self.waiting.first_entry() {
+            let Some(known) = self.next.checked_sub(*first.key()) else { return };
+            let data = first.remove();
+            self.waiting_bytes -= data.len();
+            let known = usize::try_from(known).unwrap_or(usize::MAX);
+            let news = data.get(known..).unwrap_or_default();
+            self.next += news.len() as u64;
+            self.message.feed(news, listener);
+        }
+    }
+}
+
+/// Walks the frames of an Initial packet (RFC 9000, 17.2.2: no others may be in it).
+fn crypto_frames(plain: &[u8], mut each: impl FnMut(u64, &[u8])) -> Option<()> {
+    let mut bytes = Bytes(plain);
+    loop {
+        match bytes.u8()? {
+            // PADDING, PING.
+            0 | 1 => {}
+            kind @ (2 | 3) => acknowledgement(&mut bytes, kind == 3)?,
+            6 => crypto_frame(&mut bytes, &mut each)?,
+            _ => return None,
+        }
+    }
+}
+
+fn crypto_frame(bytes: &mut Bytes<'_>, each: &mut impl FnMut(u64, &[u8])) -> Option<()> {
+    let offset = variable(bytes)?;
+    let length = usize::try_from(variable(bytes)?).ok()?;
+    each(offset, bytes.take(length)?);
+    Some(())
+}
+
+/// The same for Google's frames, as version T051 has them.
+fn old_crypto_frames(plain: &[u8], mut each: impl FnMut(u64, &[u8])) -> Option<()> {
+    let mut bytes = Bytes(plain);
+    loop {
+        match bytes.u8()? {
+            // PADDING, PING.
+            0 | 7 => {}
+            8 => crypto_frame(&mut bytes, &mut each)?,
+            kind @ 0x40..=0x7f => old_acknowledgement(&mut bytes, kind)?,
+            _ => return None,
+        }
+    }
+}
+
+/// Largest packet, delay, blocks and timestamps, in widths that the kind tells.
+fn old_acknowledgement(bytes: &mut Bytes<'_>, kind: u8) -> Option<()> {
+    const WIDTHS: [usize; 4] = [1, 2, 4, 6];
+    let largest_width = WIDTHS[usize::from(kind >> 2 & 3)];
+    let block_width = WIDTHS[usize::from(kind & 3)];
+    bytes.take(largest_width + 2)?;
+    let blocks = if kind & 0x20 != 0 { usize::from(bytes.u8()?) } else { 0 };
+    bytes.take(block_width + blocks * (1 + block_width))?;
+    match usize::from(bytes.u8()?) {
+        0 => Some(()),
+        timestamps => bytes.take(5 + (timestamps - 1) * 3).map(|_| ()),
+    }
+}
+
+fn acknowledgement(bytes: &mut Bytes<'_>, has_counts: bool) -> Option<()> {
+    variable(bytes)?;
+    variable(bytes)?;
+    let ranges = variable(bytes)?;
+    variable(bytes)?;
+    for _ in 0..ranges {
+        variable(bytes)?;
+        variable(bytes)?;
+    }
+    for _ in 0..if has_counts { 3 } else { 0 } {
+        variable(bytes)?;
+    }
+    Some(())
+}
+
+/// An integer of variable length (RFC 9000, 16).
+fn variable(bytes: &mut Bytes<'_>) -> Option<u64> {
+    let first = bytes.u8()?;
+    let rest = bytes.take((1 << (first >> 6)) - 1)?;
+    Some(rest.iter().fold(u64::from(first & 0x3f), |value, byte| value << 8 | u64::from(*byte)))
+}
+
+/// A packet with a long header.
+enum Packet<'a> {
+    Initial(Dialect, Initial<'a>),
+    EarlyData,
+    Handshake,
+    Retry,
+}
+
+/// An Initial packet, still protected.
+struct Initial<'a> {
+    destination_id: &'a [u8],
+    /// The whole packet.
+    bytes: &'a [u8],
+    /// Where its packet number begins.
+    number_at: usize,
+}
+
+impl<'a> Packet<'a> {
+    /// Reads the first packet of a datagram, and gives what follows it.
+    fn parse(datagram: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let mut bytes = Bytes(datagram);
+        let first = bytes.u8()?;
+        if first & LONG_HEADER == 0 {
+            return None;
+        }
+        let dialect = Dialect::of(bytes.u32()?)?;
+        let destination_length = usize::from(bytes.u8()?);
+        let destination_id = bytes.take(destination_length)?;
+        let source_length = usize::from(bytes.u8()?);
+        bytes.take(source_length)?;
+        if destination_length > LONGEST_ID || source_length > LONGEST_ID {
+            return None;
+        }
+        let kind = first >> 4 & 3;
+        // Version 2 counts on by one.
+        let kind = if dialect.is_v2 { kind.wrapping_sub(1) & 3 } else { kind };
+        match kind {
+            0 => {
+                let token_length = usize::try_from(variable(&mut bytes)?).ok()?;
+                bytes.take(token_length)?;
+            }
+            3 => return Some((Self::Retry, &[])),
+            _ => {}
+        }
+        let length = usize::try_from(variable(&mut bytes)?).ok()?;
+        let number_at = datagram.len() - bytes.0.len();
+        let end = number_at.checked_add(length)?;
+        let (packet, rest) = datagram.split_at_checked(end)?;
+        let packet = match kind {
+            0 => Self::Initial(dialect, Initial { destination_id, bytes: packet, number_at }),
+            1 => Self::EarlyData,
+            _ => Self::Handshake,
+        };
+        Some((packet, rest))
+    }
+}
+
+/// The keys of one direction. They are public, so nothing hides them.
+#[derive(Debug, Clone, Copy)]
+struct Keys {
+    key: [u8; 16],
+    iv: [u8; 12],
+    header: [u8; 16],
+}
+
+impl Keys {
+    /// The client's keys and the server's.
+    fn both(dialect: Dialect, destination_id: &[u8]) -> Option<[Self; 2]> {
+        let secret = Salt::new(HKDF_SHA256, &dialect.salt).extract(destination_id);
+        let client = Self::of(dialect, &expand::<32>(&secret, "client in")?)?;
+        let server = Self::of(dialect, &expand::<32>(&secret, "server in")?)?;
+        Some([client, server])
+    }
+
+    fn of(dialect: Dialect, secret: &[u8]) -> Option<Self> {
+        let secret = Prk::new_less_safe(HKDF_SHA256, secret);
+        let [key, iv, header] = match dialect.is_v2 {
+            true => ["quicv2 key", "quicv2 iv", "quicv2 hp"],
+            false => ["quic key", "quic iv", "quic hp"],
+        };
+        Some(Self {
+            key: expand(&secret, key)?,
+            iv: expand(&secret, iv)?,
+            header: expand(&secret, header)?,
+        })
+    }
+
+    /// Opens an Initial (RFC 9001, 5.3 and 5.4).
+    fn open(&self, initial: &Initial<'_>) -> Option<Vec<u8>> {
+        let sample = initial.bytes.get(initial.number_at + 4..)?.get(..SAMPLE_BYTES)?;
+        let mask = HeaderProtectionKey::new(&AES_128, &self.header).ok()?.new_mask(sample).ok()?;
+        let mut packet = initial.bytes.to_vec();
+        packet[0] ^= mask[0] & 0x0f;
+        let number_length = usize::from(packet[0] & 3) + 1;
+        let (header, payload) = packet.split_at_mut_checked(initial.number_at + number_length)?;
+        let mut number = 0u64;
+        for (byte, mask) in header.get_mut(initial.number_at..)?.iter_mut().zip(&mask[1..]) {
+            *byte ^= mask;
+            number = number << 8 | u64::from(*byte);
+        }
+        let mut nonce = self.iv;
+        for (byte, number) in nonce[4..].iter_mut().zip(number.to_be_bytes()) {
+            *byte ^= number;
+        }
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &self.key).ok()?);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let plain = key.open_in_place(nonce, Aad::from(&*header), payload).ok()?;
+        Some(plain.to_vec())
+    }
+}
+
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+/// HKDF-Expand-Label (RFC 8446, 7.1) without a context.
+fn expand<const N: usize>(secret: &Prk, label: &str) -> Option<[u8; N]> {
+    let length = u16::try_from(N).ok()?.to_be_bytes();
+    let label_length = [u8::try_from(label.len() + 6).ok()?];
+    let info = [&length[..], &label_length, b"tls13 ", label.as_bytes(), &[0]];
+    let mut key = [0; N];
+    secret.expand(&info, Length(N)).ok()?.fill(&mut key).ok()?;
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9001, appendix A.1; RFC 9369, appendix A.1.
+    #[test]
+    fn keys_are_those_of_the_rfcs() {
+        let id = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
+        let [client, server] = Keys::both(Dialect::of(1).unwrap(), &id).unwrap();
+        assert_eq!(client.key[..4], [0x1f, 0x36, 0x96, 0x13]);
+        assert_eq!(client.header[..4], [0x9f, 0x50, 0x44, 0x9e]);
+        assert_eq!(server.iv[..4], [0x0a, 0xc1, 0x49, 0x3c]);
+        let [client, _] = Keys::both(Dialect::of(0x6b33_43cf).unwrap(), &id).unwrap();
+        assert_eq!(client.key[..4], [0x8b, 0x1a, 0x0b, 0xc1]);
+    }
+
+    #[test]
+    fn integers_have_four_lengths() {
+        let read = |bytes: &[u8]| variable(&mut Bytes(bytes));
+        assert_eq!(read(&[0x25]), Some(37));
+        assert_eq!(read(&[0x7b, 0xbd]), Some(15_293));
+        assert_eq!(read(&[0x9d, 0x7f, 0x3e, 0x7d]), Some(494_878_333));
+        assert_eq!(read(&[0xc0, 0]), None);
+    }
+}

@@ -1,0 +1,485 @@
+//! Records and handshake messages in one direction of a stream.
+//!
+//! A [`Stream`] is fed pieces of any size. It keeps nothing but unfinished hellos: of every other
+//! message the kind and the length are enough. Until the first record it searches, so that TLS
+//! after STARTTLS, CONNECT or SOCKS is found like TLS from the first byte.
+//!
+//! A message counts once its record is whole. After a gap the stream goes on at the next segment
+//! that begins with a record. Where the capture cut a segment short, what is there counts, and the
+//! record's length tells where the next one begins.
+
+use crate::limits::LONGEST_HELLO_BYTES;
+
+pub(crate) const CLIENT_HELLO: u8 = 1;
+pub(crate) const SERVER_HELLO: u8 = 2;
+pub(crate) const HELLO_RETRY_REQUEST: u8 = 6;
+
+const HELLO_REQUEST: u8 = 0;
+const CERTIFICATE: u8 = 11;
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+const HEARTBEAT: u8 = 24;
+/// A record of which the rest means nothing any more.
+const SKIPPED: u8 = 0;
+
+const RECORD_HEADER_BYTES: usize = 5;
+const LARGEST_RECORD: u16 = (1 << 14) + 2048;
+/// Chains of certificates may be longer.
+const LARGEST_MESSAGE: u32 = 1 << 18;
+/// What is held while it is not yet clear whether a record begins.
+const HOLD_BYTES: usize = 512;
+
+/// What a stream shows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Event<'a> {
+    /// A ClientHello, ServerHello or HelloRetryRequest.
+    Hello(u8, &'a [u8]),
+    /// A ClientHello in the format of SSL 2.
+    OldHello(&'a [u8]),
+    /// Any other message: kind and length.
+    Message(u8, u32),
+    ChangeCipherSpec,
+    ApplicationData,
+}
+
+/// Who is told what a stream shows.
+pub(crate) trait Listen {
+    /// Hears an event. True while a HelloRetryRequest is not answered: then handshake messages
+    /// stay readable after a ChangeCipherSpec.
+    fn event(&mut self, event: Event<'_>) -> bool;
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Search,
+    Header,
+    Body,
+    Lost,
+}
+
+/// One direction of a connection that may carry TLS.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    state: State,
+    header: [u8; RECORD_HEADER_BYTES],
+    header_length: u8,
+    kind: u8,
+    left: u16,
+    encrypted: bool,
+    message: Message,
+    /// What the unfinished record shows.
+    deferred: Vec<Deferred>,
+    /// Bytes at the beginning of which it is not clear whether they are TLS.
+    hold: Vec<u8>,
+    /// Bytes that were not TLS.
+    pub(crate) skipped: u32,
+}
+
+/// The handshake message a stream is in.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    header: [u8; 4],
+    header_length: u8,
+    left: u32,
+    body: Vec<u8>,
+}
+
+/// Whether a record begins here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Record,
+    /// A ClientHello in the format of SSL 2, of so many bytes.
+    OldHello(usize),
+    No,
+    Unclear,
+}
+
+impl Stream {
+    pub(crate) fn held_bytes(&self) -> usize {
+        let deferred = self.deferred.iter().map(|deferred| match deferred {
+            Deferred::Hello(_, body) => body.capacity(),
+            Deferred::Message(..) => 0,
+        });
+        self.hold.capacity()
+            + self.message.held_bytes()
+            + self.deferred.capacity() * size_of::<Deferred>()
+            + deferred.sum::<usize>()
+    }
+
+    /// Whether a record was seen.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.state != State::Search
+    }
+
+    /// Takes the next bytes of the stream. `expected` says that the other side spoke TLS already.
+    pub(crate) fn bytes(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) {
+        match self.state {
+            State::Search => self.search(bytes, expected, listener),
+            State::Lost => {
+                if is_any_record(bytes) == Verdict::Record {
+                    self.state = State::Header;
+                    self.header_length = 0;
+                    self.records(bytes, listener);
+                }
+            }
+            State::Header | State::Body => self.records(bytes, listener),
+        }
+    }
+
+    /// Segments are missing. The record they were in is lost, and those that follow it up to the
+    /// next segment that begins with one.
+    pub(crate) fn gap(&mut self) {
+        self.hold.clear();
+        self.deferred.clear();
+        self.message = Message::default();
+        if self.state != State::Search {
+            self.state = State::Lost;
+        }
+    }
+
+    /// The end of a segment was cut off, of so many bytes.
+    pub(crate) fn cut(&mut self, length: u32, listener: &mut impl Listen) {
+        self.tell_deferred(listener);
+        match self.state {
+            State::Search => self.hold.clear(),
+            State::Lost => {}
+            State::Header => self.state = State::Lost,
+            State::Body => {
+                if self.kind == HANDSHAKE && !self.encrypted {
+                    let is_followed =
+                        self.message.header_length == 4 && length <= self.message.left;
+                    self.message.cut(length, listener);
+                    if !is_followed {
+                        self.kind = SKIPPED;
+                    }
+                }
+                match u16::try_from(length).ok().and_then(|gap| self.left.checked_sub(gap)) {
+                    Some(left) => {
+                        self.left = left;
+                        if left == 0 {
+                            self.begin_header();
+                        }
+                    }
+                    None => {
+                        self.message = Message::default();
+                        self.state = State::Lost;
+                    }
+                }
+            }
+        }
+    }
+
+    fn search(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) {
+        let mut held = std::mem::take(&mut self.hold);
+        if !held.is_empty() {
+            let before = held.len();
+            held.extend_from_slice(bytes);
+            if !self.searched(&held, expected, listener) {
+                return;
+            }
+            self.skipped = self.skipped.saturating_add(u32::try_from(before).unwrap_or(u32::MAX));
+        }
+        if self.searched(bytes, expected, listener) {
+            self.skipped =
+                self.skipped.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Goes on with bytes that are TLS or may be; true if they are not.
+    fn searched(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) -> bool {
+        let verdict = match is_first_record(bytes) {
+            Verdict::No if expected => is_any_record(bytes),
+            Verdict::No => is_old_hello(bytes),
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::No => return true,
+            Verdict::Unclear if bytes.len() > HOLD_BYTES => return true,
+            Verdict::Unclear => self.hold = bytes.to_vec(),
+            Verdict::Record => {
+                self.begin_header();
+                self.records(bytes, listener);
+            }
+            Verdict::OldHello(length) => {
+                let (hello, rest) = bytes.split_at(length.min(bytes.len()));
+                self.begin_header();
+                listener.event(Event::OldHello(hello));
+                self.records(rest, listener);
+            }
+        }
+        false
+    }
+
+    fn begin_header(&mut self) {
+        self.state = State::Header;
+        self.header_length = 0;
+    }
+
+    fn records(&mut self, mut bytes: &[u8], listener: &mut impl Listen) {
+        while !bytes.is_empty() {
+            match self.state {
+                State::Header => bytes = self.record_header(bytes, listener),
+                State::Body => {
+                    let (body, rest) = bytes.split_at(bytes.len().min(self.left.into()));
+                    if self.kind == HANDSHAKE && !self.encrypted {
+                        self.handshake(body, listener);
+                    }
+                    self.left -= u16::try_from(body.len()).unwrap_or(self.left);
+                    if self.left == 0 {
+                        self.begin_header();
+                    }
+                    bytes = rest;
+                }
+                State::Search | State::Lost => return,
+            }
+        }
+    }
+
+    /// Takes handshake messages, and tells them once their record is whole.
+    fn handshake(&mut self, body: &[u8], listener: &mut impl Listen) {
+        let is_whole = body.len() == usize::from(self.left);
+        self.encrypted = !match is_whole {
+            true => {
+                self.tell_deferred(listener);
+                self.message.feed(body, listener)
+            }
+            false => self.message.feed(body, &mut Deferring(&mut self.deferred)),
+        };
+    }
+
+    fn tell_deferred(&mut self, listener: &mut impl Listen) {
+        for deferred in std::mem::take(&mut self.deferred) {
+            match deferred {
+                Deferred::Hello(kind, body) => listener.event(Event::Hello(kind, &body)),
+                Deferred::Message(kind, length) => listener.event(Event::Message(kind, length)),
+            };
+        }
+    }
+
+    fn record_header<'a>(&mut self, bytes: &'a [u8], listener: &mut impl Listen) -> &'a [u8] {
+        let rest = collect(&mut self.header, &mut self.header_length, bytes);
+        if usize::from(self.header_length) < RECORD_HEADER_BYTES {
+            return rest;
+        }
+        let [kind, major, _, high, low] = self.header;
+        self.kind = kind;
+        self.left = u16::from_be_bytes([high, low]);
+        if !(CHANGE_CIPHER_SPEC..=HEARTBEAT).contains(&kind)
+            || major != 3
+            || self.left > LARGEST_RECORD
+        {
+            self.state = State::Lost;
+            return rest;
+        }
+        self.state = State::Body;
+        match kind {
+            CHANGE_CIPHER_SPEC => {
+                let retrying = listener.event(Event::ChangeCipherSpec);
+                self.encrypted = !retrying;
+            }
+            APPLICATION_DATA if self.left > 0 => {
+                listener.event(Event::ApplicationData);
+            }
+            _ => {}
+        }
+        if self.left == 0 {
+            self.begin_header();
+        }
+        rest
+    }
+}
+
+#[derive(Debug)]
+enum Deferred {
+    Hello(u8, Vec<u8>),
+    Message(u8, u32),
+}
+
+/// Keeps what is heard.
+struct Deferring<'a>(&'a mut Vec<Deferred>);
+
+impl Listen for Deferring<'_> {
+    fn event(&mut self, event: Event<'_>) -> bool {
+        match event {
+            Event::Hello(kind, body) => self.0.push(Deferred::Hello(kind, body.to_vec())),
+            Event::Message(kind, length) => self.0.push(Deferred::Message(kind, length)),
+            Event::OldHello(_) | Event::ChangeCipherSpec | Event::ApplicationData => {}
+        }
+        false
+    }
+}
+
+impl Message {
+    /// Takes the next bytes; false if they are no messages, because they are encrypted.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], listener: &mut impl Listen) -> bool {
+        while !bytes.is_empty() {
+            if self.header_length < 4 {
+                bytes = collect(&mut self.header, &mut self.header_length, bytes);
+                if self.header_length < 4 {
+                    return true;
+                }
+                if !self.begin() {
+                    *self = Self::default();
+                    return false;
+                }
+                if self.left == 0 {
+                    self.tell(None, listener);
+                    continue;
+                }
+            }
+            bytes = self.take(bytes, listener);
+        }
+        true
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.body.capacity()
+    }
+
+    fn kind(&self) -> u8 {
+        self.header[0]
+    }
+
+    fn is_hello(&self) -> bool {
+        matches!(self.kind(), CLIENT_HELLO | SERVER_HELLO | HELLO_RETRY_REQUEST)
+    }
+
+    /// Reads the header; false if it is none.
+    fn begin(&mut self) -> bool {
+        let [kind, high, middle, low] = self.header;
+        self.left = u32::from_be_bytes([0, high, middle, low]);
+        self.body.clear();
+        is_handshake_kind(kind) && (self.left <= LARGEST_MESSAGE || kind == CERTIFICATE)
+    }
+
+    fn take<'a>(&mut self, bytes: &'a [u8], listener: &mut impl Listen) -> &'a [u8] {
+        let length = bytes.len().min(self.left as usize);
+        let (body, rest) = bytes.split_at(length);
+        self.left -= u32::try_from(length).unwrap_or(self.left);
+        let is_whole = self.left == 0 && self.body.is_empty();
+        if self.is_hello() && !is_whole && self.body.len() + length <= LONGEST_HELLO_BYTES {
+            self.body.extend_from_slice(body);
+        }
+        if self.left == 0 {
+            self.tell(if is_whole { Some(body) } else { None }, listener);
+        }
+        rest
+    }
+
+    /// Part of the message is missing: tells what is there of a hello.
+    fn cut(&mut self, gap: u32, listener: &mut impl Listen) {
+        if self.header_length < 4 {
+            *self = Self::default();
+            return;
+        }
+        let left = self.left.checked_sub(gap);
+        if self.is_hello() && !self.body.is_empty() {
+            self.tell(None, listener);
+        }
+        *self = Self::default();
+        if let Some(left) = left.filter(|left| *left > 0) {
+            // The rest of this message is skipped, as if of a kind nobody asks for.
+            (self.left, self.header_length, self.header[0]) = (left, 4, HELLO_REQUEST);
+        }
+    }
+
+    fn tell(&mut self, whole: Option<&[u8]>, listener: &mut impl Listen) {
+        let [kind, high, middle, low] = self.header;
+        if self.is_hello() {
+            listener.event(Event::Hello(kind, whole.unwrap_or(&self.body)));
+        } else {
+            let length = u32::from_be_bytes([0, high, middle, low]);
+            listener.event(Event::Message(kind, length));
+        }
+        *self = Self::default();
+    }
+}
+
+/// Fills `space` from `length` on; gives the rest of the bytes.
+fn collect<'a>(space: &mut [u8], length: &mut u8, bytes: &'a [u8]) -> &'a [u8] {
+    let free = space.get_mut(usize::from(*length)..).unwrap_or_default();
+    let taken = free.len().min(bytes.len());
+    free[..taken].copy_from_slice(&bytes[..taken]);
+    *length += u8::try_from(taken).unwrap_or(0);
+    &bytes[taken..]
+}
+
+fn is_handshake_kind(kind: u8) -> bool {
+    matches!(kind, 0..=6 | 8 | 11..=16 | 20..=25 | 67 | 254)
+}
+
+/// Whether a hello in a record begins here.
+fn is_first_record(bytes: &[u8]) -> Verdict {
+    let at = |place: usize| bytes.get(place).copied();
+    let record_length = match (at(3), at(4)) {
+        (Some(high), Some(low)) => Some(u16::from_be_bytes([high, low])),
+        _ => None,
+    };
+    let fits = at(0).is_none_or(|kind| kind == HANDSHAKE)
+        && at(1).is_none_or(|major| major == 3)
+        && at(2).is_none_or(|minor| minor <= 4)
+        && record_length.is_none_or(|length| (1..=LARGEST_RECORD).contains(&length))
+        && at(5).is_none_or(|kind| matches!(kind, CLIENT_HELLO | SERVER_HELLO));
+    if !fits {
+        return Verdict::No;
+    }
+    // The message's header may lie in the next record.
+    if record_length.is_some_and(|length| length < 6) && bytes.len() >= 6 {
+        return Verdict::Record;
+    }
+    let fits = at(6).is_none_or(|high| high <= 3)
+        && at(9).is_none_or(|major| matches!(major, 3 | 0x7f) || at(5) == Some(SERVER_HELLO));
+    match (fits, bytes.len() >= 10) {
+        (false, _) => Verdict::No,
+        (true, true) => Verdict::Record,
+        (true, false) => Verdict::Unclear,
+    }
+}
+
+/// Whether a record of any kind begins here.
+fn is_any_record(bytes: &[u8]) -> Verdict {
+    let Some(&[kind, major, minor, high, low]) = bytes.first_chunk() else {
+        let fits = bytes.first().is_none_or(|kind| (CHANGE_CIPHER_SPEC..=HEARTBEAT).contains(kind))
+            && bytes.get(1).is_none_or(|major| *major == 3);
+        return if fits { Verdict::Unclear } else { Verdict::No };
+    };
+    let length = u16::from_be_bytes([high, low]);
+    let fits = major == 3
+        && minor <= 4
+        && match kind {
+            CHANGE_CIPHER_SPEC => length == 1,
+            ALERT => (2..=256).contains(&length),
+            HANDSHAKE | APPLICATION_DATA => (1..=LARGEST_RECORD).contains(&length),
+            _ => false,
+        };
+    if fits { Verdict::Record } else { Verdict::No }
+}
+
+/// Whether a ClientHello in the format of SSL 2 begins here (RFC 5246, E.2).
+fn is_old_hello(bytes: &[u8]) -> Verdict {
+    let &[high, low, CLIENT_HELLO, 3, minor, c1, c0, s1, s0, r1, r0] =
+        bytes.first_chunk().unwrap_or(&[0; 11])
+    else {
+        return Verdict::No;
+    };
+    let length = usize::from(u16::from_be_bytes([high & 0x7f, low]));
+    let [ciphers, session_id, challenge] =
+        [[c1, c0], [s1, s0], [r1, r0]].map(|pair| usize::from(u16::from_be_bytes(pair)));
+    let fits = high & 0x80 != 0
+        && minor <= 4
+        && ciphers % 3 == 0
+        && ciphers > 0
+        && matches!(session_id, 0 | 16)
+        && (16..=32).contains(&challenge)
+        && 9 + ciphers + session_id + challenge == length;
+    match (fits, bytes.len() >= length + 2) {
+        (false, _) => Verdict::No,
+        (true, true) => Verdict::OldHello(length + 2),
+        (true, false) => Verdict::Unclear,
+    }
+}

@@ -1,0 +1,197 @@
+//! The same ClientHello in every kind of file, and under every kind of link.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rejoin_capture::{Analyser, Error, Handshake, Limits, Stop};
+
+/// Seconds and microseconds of the one frame.
+const TIME: (u32, u32) = (1_600_000_000, 250_000);
+
+const ETHERNET: u32 = 1;
+const RAW: u32 = 101;
+
+/// A ClientHello without extensions, in its record.
+fn hello() -> Vec<u8> {
+    let mut body = vec![3, 3];
+    body.extend([7; 32]);
+    body.extend([0, 0, 2, 0xc0, 0x2f, 1, 0]);
+    let length = u8::try_from(body.len()).unwrap();
+    [&[22, 3, 1, 0, length + 4, 1, 0, 0, length][..], &body].concat()
+}
+
+fn tcp() -> Vec<u8> {
+    let header = [0x9c, 0x40, 1, 0xbb, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0];
+    [&header[..], &hello()].concat()
+}
+
+fn ip_v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    fragment(protocol, payload, 0)
+}
+
+fn fragment(protocol: u8, payload: &[u8], place: u16) -> Vec<u8> {
+    let length = u16::try_from(payload.len() + 20).unwrap().to_be_bytes();
+    let [high, low] = place.to_be_bytes();
+    let header = [0x45, 0, length[0], length[1], 0, 9, high, low, 64, protocol, 0, 0];
+    [&header[..], &[10, 0, 0, 1], &[192, 0, 2, 1], payload].concat()
+}
+
+fn ip_v6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len()).unwrap().to_be_bytes();
+    let header = [0x60, 0, 0, 0, length[0], length[1], next, 64];
+    [&header[..], &[0x20; 16], &[0x30; 16], payload].concat()
+}
+
+fn udp(destination: u16, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = destination.to_be_bytes();
+    [&[0xff, 0xff, high, low, 0, 0, 0, 0][..], payload].concat()
+}
+
+fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+    [&[2; 12][..], &kind.to_be_bytes(), payload].concat()
+}
+
+/// A pcap with a magic number, in a byte order, with so many bytes more in each record's header.
+fn pcap(magic: u32, big_endian: bool, more: usize, link: u32, frames: &[Vec<u8>]) -> Vec<u8> {
+    let word = |value: u32| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    let half = |value: u16| if big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    let mut bytes = [word(magic), [0; 4], word(0), word(0), word(65_535), word(link)].concat();
+    bytes[4..6].copy_from_slice(&half(2));
+    bytes[6..8].copy_from_slice(&half(4));
+    let fraction = if magic == 0xa1b2_3c4d { TIME.1 * 1_000 } else { TIME.1 };
+    for frame in frames {
+        let length = u32::try_from(frame.len()).unwrap();
+        bytes.extend([word(TIME.0), word(fraction), word(length), word(length)].concat());
+        bytes.extend(vec![0; more]);
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
+    let length = u32::try_from(12 + body.len() + padding.len()).unwrap().to_le_bytes();
+    [&kind.to_le_bytes()[..], &length, body, &padding, &length].concat()
+}
+
+/// A pcapng with two interfaces, the second with a resolution of 10^-3 seconds.
+fn pcapng(frame: &[u8]) -> Vec<u8> {
+    let section = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let ethernet = [1, 0, 0, 0, 0, 0, 0, 0];
+    let raw = [101, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0];
+    let time = u64::from(TIME.0) * 1_000 + u64::from(TIME.1 / 1_000);
+    let length = u32::try_from(frame.len()).unwrap();
+    let mut packet = Vec::new();
+    for word in [1, u32::try_from(time >> 32).unwrap(), time as u32, length, length] {
+        packet.extend(word.to_le_bytes());
+    }
+    packet.extend(frame);
+    let unknown = block(0x0bad, &[1, 2, 3]);
+    [block(0x0a0d_0d0a, &section), block(1, &ethernet), block(1, &raw), unknown, block(6, &packet)]
+        .concat()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn read(capture: &[u8]) -> (Vec<Handshake>, Option<Stop>) {
+    let mut found = Vec::new();
+    let summary =
+        Analyser::new(Limits::default()).read(capture, |handshake| found.push(handshake)).unwrap();
+    (found, summary.stop)
+}
+
+fn assert_found(name: &str, capture: &[u8]) {
+    let (found, stop) = read(capture);
+    assert!(stop.is_none(), "{name}: {stop:?}");
+    assert_eq!(found.len(), 1, "{name}");
+    assert_eq!(found[0].ch_random, Some(vec![7; 32]), "{name}");
+    assert_eq!(found[0].t_ch, Some(1_600_000_000.25), "{name}");
+}
+
+#[test]
+fn every_kind_of_file_is_read() {
+    let frames = vec![ip_v4(6, &tcp())];
+    for big_endian in [false, true] {
+        for (name, magic, more) in [
+            ("microseconds", 0xa1b2_c3d4, 0),
+            ("nanoseconds", 0xa1b2_3c4d, 0),
+            ("modified", 0xa1b2_cd34, 8),
+            ("Red Hat 6.1", 0xa1b2_c3d4, 8),
+        ] {
+            // The variant of Red Hat shows from the second record on.
+            let frames =
+                if name.starts_with("Red") { vec![frames[0].clone(); 3] } else { frames.clone() };
+            let capture = pcap(magic, big_endian, more, RAW, &frames);
+            assert_found(name, &capture);
+            assert_found(name, &gzip(&capture));
+        }
+    }
+    assert_found("pcapng", &pcapng(&frames[0]));
+    assert_found("pcapng in gzip", &gzip(&pcapng(&frames[0])));
+}
+
+#[test]
+fn every_kind_of_link_is_looked_into() {
+    let v4 = ip_v4(6, &tcp());
+    let in_ethernet = ethernet(0x0800, &v4);
+    let v6 =
+        ip_v6(0, &[&[43, 0, 0, 0, 0, 0, 0, 0][..], &[6, 0, 0, 0, 0, 0, 0, 0], &tcp()].concat());
+    let vlan = ethernet(0x88a8, &[&[0, 1, 0x81, 0, 0, 2, 0x08, 0][..], &v4].concat());
+    let mpls = ethernet(0x8847, &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &v4].concat());
+    let pppoe = ethernet(0x8864, &[&[0x11, 0, 0, 1, 0, 0, 0, 0x21][..], &v4].concat());
+    let vxlan = udp(4789, &[&[8, 0, 0, 0, 0, 0, 1, 0][..], &in_ethernet].concat());
+    let gre = [&[0x20, 0, 8, 0, 0, 0, 0, 1][..], &v4].concat();
+    for (name, link, frame) in [
+        ("ethernet", ETHERNET, in_ethernet),
+        ("IPv6 with extensions", RAW, v6.clone()),
+        ("QinQ", ETHERNET, vlan),
+        ("MPLS", ETHERNET, mpls),
+        ("PPPoE", ETHERNET, pppoe),
+        ("PPP", 9, [&[0xff, 3, 0, 0x21][..], &v4].concat()),
+        ("cooked", 113, [&[0; 14][..], &[8, 0], &v4].concat()),
+        ("cooked, version 2", 276, [&[0x86, 0xdd][..], &[0; 18], &v6].concat()),
+        ("loopback", 0, [&[2, 0, 0, 0][..], &v4].concat()),
+        ("GRE with a key", RAW, ip_v4(47, &gre)),
+        ("VXLAN", RAW, ip_v4(17, &vxlan)),
+        ("IP in IPv6", RAW, ip_v6(4, &v4)),
+    ] {
+        assert_found(name, &pcap(0xa1b2_c3d4, false, 0, link, &[frame]));
+    }
+}
+
+#[test]
+fn fragments_are_put_together_in_any_order() {
+    let tcp = tcp();
+    let first = fragment(6, &tcp[..32], 0x2000);
+    let last = fragment(6, &tcp[32..], 4);
+    for frames in [[first.clone(), last.clone()], [last, first]] {
+        assert_found("fragments", &pcap(0xa1b2_c3d4, false, 0, RAW, &frames));
+    }
+}
+
+#[test]
+fn what_an_error_message_quotes_is_no_connection() {
+    let quoted = [&[3, 4, 0, 0, 0, 0, 0, 0][..], &ip_v4(6, &tcp())].concat();
+    let (found, stop) = read(&pcap(0xa1b2_c3d4, false, 0, RAW, &[ip_v4(1, &quoted)]));
+    assert!(found.is_empty() && stop.is_none());
+}
+
+#[test]
+fn what_is_no_capture_is_named() {
+    let read = |bytes: &[u8]| Analyser::new(Limits::default()).read(bytes, |_| {});
+    assert!(matches!(read(b""), Err(Error::Empty)));
+    assert!(matches!(read(b"GIF"), Err(Error::NotACapture)));
+    assert!(matches!(read(b"# a text\n"), Err(Error::NotACapture)));
+    assert!(matches!(read(&gzip(b"a text")), Err(Error::NotACapture)));
+    let whole = gzip(&pcapng(&ip_v4(6, &tcp())));
+    let cut = read(&whole[..whole.len() - 12]).unwrap();
+    assert!(matches!(cut.stop, Some(Stop::Read { .. } | Stop::Truncated { .. })));
+    let mut endless = pcapng(&ip_v4(6, &tcp()));
+    endless.extend([6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(matches!(read(&endless).unwrap().stop, Some(Stop::Corrupt { frames: 1 })));
+}

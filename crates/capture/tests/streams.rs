@@ -1,0 +1,342 @@
+//! Handshakes in captures made by hand: what happens to segments on their way.
+
+use rejoin_capture::{Analyser, Class, Evidence, Handshake, Limits, Method, Stop, Version};
+
+const CLIENT: u16 = 40_000;
+const SERVER: u16 = 443;
+const CLIENT_BEGIN: u32 = 1_000;
+const SERVER_BEGIN: u32 = 0xffff_ff00;
+
+const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
+const TICKET: u8 = 4;
+const CERTIFICATE: u8 = 11;
+const SERVER_HELLO_DONE: u8 = 14;
+const CLIENT_KEY_EXCHANGE: u8 = 16;
+
+fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(body.len()).unwrap().to_be_bytes();
+    [&[kind, 3, 3], &length[..], body].concat()
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    [&[kind], &length[1..], body].concat()
+}
+
+fn extension(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(value.len()).unwrap().to_be_bytes();
+    [&kind.to_be_bytes()[..], &length, value].concat()
+}
+
+fn with_length(bytes: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(bytes.len()).unwrap().to_be_bytes();
+    [&length[..], bytes].concat()
+}
+
+fn client_hello(random: u8, ticket: &[u8]) -> Vec<u8> {
+    let name = with_length(&[&[0][..], &with_length(b"rejoin.example")].concat());
+    let extensions = [extension(0, &name), extension(35, ticket)].concat();
+    let body = [
+        &[3, 3][..],
+        &[random; 32],
+        &[4, 1, 2, 3, 4],
+        &[0, 2, 0x13, 1],
+        &[1, 0],
+        &with_length(&extensions),
+    ];
+    message(CLIENT_HELLO, &body.concat())
+}
+
+fn server_hello(extensions: &[u8]) -> Vec<u8> {
+    let body = [&[3, 3][..], &[9; 32], &[0], &[0x13, 1], &[0], &with_length(extensions)];
+    message(SERVER_HELLO, &body.concat())
+}
+
+fn tls_1_3(extensions: &[u8]) -> Vec<u8> {
+    server_hello(&[&extension(43, &[3, 4])[..], extensions].concat())
+}
+
+fn change_cipher_spec() -> Vec<u8> {
+    [record(20, &[1]), record(22, &[0x55; 40])].concat()
+}
+
+/// A full handshake of TLS 1.2: what the client and the server say.
+fn full_1_2() -> (Vec<u8>, Vec<u8>) {
+    let server =
+        [server_hello(&[]), message(CERTIFICATE, &[7; 2000]), message(SERVER_HELLO_DONE, &[])];
+    let client = [
+        record(22, &client_hello(1, &[])),
+        record(22, &message(CLIENT_KEY_EXCHANGE, &[8; 66])),
+        change_cipher_spec(),
+    ];
+    (client.concat(), [record(22, &server.concat()), change_cipher_spec()].concat())
+}
+
+/// A capture of raw IPv4 packets.
+#[derive(Default)]
+struct Capture(Vec<u8>);
+
+impl Capture {
+    fn new() -> Self {
+        let header = [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 101];
+        Self(header.iter().flat_map(|word| word.to_le_bytes()).collect())
+    }
+
+    fn packet(&mut self, packet: &[u8]) {
+        let length = u32::try_from(packet.len()).unwrap();
+        for word in [1_700_000_000, 5, length, length] {
+            self.0.extend_from_slice(&word.to_le_bytes());
+        }
+        self.0.extend_from_slice(packet);
+    }
+
+    /// A segment of which the capture holds `captured` bytes.
+    fn cut(&mut self, (from, to): (u16, u16), sequence: u32, payload: &[u8], captured: usize) {
+        let tcp = [
+            &from.to_be_bytes()[..],
+            &to.to_be_bytes(),
+            &sequence.to_be_bytes(),
+            &[0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0],
+            payload,
+        ]
+        .concat();
+        let packet = ip(6, from, &tcp);
+        self.packet(&packet[..packet.len() - (payload.len() - captured)]);
+    }
+
+    fn segment(&mut self, ports: (u16, u16), sequence: u32, payload: &[u8]) {
+        self.cut(ports, sequence, payload, payload.len());
+    }
+
+    fn client(&mut self, offset: usize, payload: &[u8]) {
+        self.segment((CLIENT, SERVER), at(CLIENT_BEGIN, offset), payload);
+    }
+
+    fn server(&mut self, offset: usize, payload: &[u8]) {
+        self.segment((SERVER, CLIENT), at(SERVER_BEGIN, offset), payload);
+    }
+
+    fn handshakes(&self) -> Vec<Handshake> {
+        let mut found = Vec::new();
+        let summary = Analyser::new(Limits::default())
+            .read(&self.0[..], |handshake| found.push(handshake))
+            .unwrap();
+        assert!(summary.stop.is_none(), "{:?}", summary.stop);
+        assert_eq!(summary.handshakes, found.len() as u64);
+        found
+    }
+
+    fn handshake(&self) -> Handshake {
+        let mut found = self.handshakes();
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+}
+
+fn at(begin: u32, offset: usize) -> u32 {
+    begin.wrapping_add(u32::try_from(offset).unwrap())
+}
+
+fn ip(protocol: u8, from: u16, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(payload.len() + 20).unwrap().to_be_bytes();
+    let (client, server) = ([10, 0, 0, 1], [192, 0, 2, 1]);
+    let (source, destination) = if from == CLIENT { (client, server) } else { (server, client) };
+    let header = [0x45, 0, high, low, 0, 1, 0, 0, 64, protocol, 0, 0];
+    [&header[..], &source, &destination, payload].concat()
+}
+
+#[test]
+fn a_full_handshake_is_full() {
+    let (client, server) = full_1_2();
+    let hello = record(22, &client_hello(1, &[])).len();
+    let mut capture = Capture::new();
+    capture.client(0, &client[..hello]);
+    capture.server(0, &server);
+    capture.client(hello, &client[hello..]);
+    let handshake = capture.handshake();
+    assert_eq!((handshake.cls, handshake.evidence), (Class::Full, Some(Evidence::KeyExchange)));
+    assert_eq!(handshake.version, Some(Version::Tls12));
+    assert_eq!(handshake.sni.as_deref(), Some("rejoin.example"));
+    assert_eq!((handshake.client_port, handshake.server_port), (CLIENT, SERVER));
+    assert_eq!((handshake.frame_ch, handshake.frame_sh), (Some(1), Some(2)));
+    assert!(handshake.completed && handshake.direct);
+    assert_eq!(handshake.client_auth, Some(false));
+}
+
+#[test]
+fn a_ticket_that_the_server_accepts_is_a_resumption() {
+    for (ticket, method) in [(&[5; 100][..], Method::Ticket), (&[], Method::Id)] {
+        let mut capture = Capture::new();
+        let hello = record(22, &client_hello(1, ticket));
+        let answer = [server_hello(&[]), message(TICKET, &[6; 50])].concat();
+        capture.client(0, &hello);
+        capture.server(0, &[record(22, &answer), change_cipher_spec()].concat());
+        capture.client(hello.len(), &change_cipher_spec());
+        let handshake = capture.handshake();
+        assert_eq!((handshake.cls, handshake.method), (Class::Resumed, Some(method)));
+        assert_eq!(handshake.offered_ticket_len, Some(ticket.len()));
+        assert!(handshake.completed);
+    }
+}
+
+#[test]
+fn tls_1_3_is_resumed_when_a_key_is_accepted() {
+    for (extensions, class) in [(extension(41, &[0, 0]), Class::Resumed), (Vec::new(), Class::Full)]
+    {
+        let mut capture = Capture::new();
+        capture.client(0, &record(22, &client_hello(1, &[])));
+        capture.server(0, &record(22, &tls_1_3(&extensions)));
+        let handshake = capture.handshake();
+        assert_eq!((handshake.cls, handshake.version), (class, Some(Version::Tls13)));
+        assert!(!handshake.completed);
+    }
+}
+
+#[test]
+fn segments_may_come_in_any_order_and_twice() {
+    let (client, server) = full_1_2();
+    let hello = record(22, &client_hello(1, &[])).len();
+    for size in [1, 2, 3, 7, 50, 500] {
+        let mut capture = Capture::new();
+        // The first byte tells where the stream begins; then every pair comes swapped, and each
+        // segment overlaps the next.
+        for (begin, stream, is_client) in
+            [(0, &client[..hello], true), (0, &server[..], false), (hello, &client[hello..], true)]
+        {
+            let mut pieces: Vec<(usize, &[u8])> = stream
+                .chunks(size)
+                .enumerate()
+                .map(|(place, _)| place * size)
+                .map(|from| (from, &stream[from..stream.len().min(from + size + 2)]))
+                .collect();
+            pieces[1..].chunks_mut(2).for_each(<[_]>::reverse);
+            for (offset, piece) in pieces {
+                match is_client {
+                    true => capture.client(begin + offset, piece),
+                    false => capture.server(offset, piece),
+                }
+            }
+        }
+        let handshake = capture.handshake();
+        assert_eq!((handshake.cls, handshake.completed), (Class::Full, true), "size {size}");
+        assert!(handshake.direct);
+    }
+}
+
+#[test]
+fn hellos_may_be_split_over_records() {
+    let mut capture = Capture::new();
+    let records: Vec<u8> =
+        client_hello(1, &[]).chunks(3).flat_map(|piece| record(22, piece)).collect();
+    capture.client(0, &records);
+    capture.server(0, &record(22, &server_hello(&[])));
+    let handshake = capture.handshake();
+    assert_eq!(handshake.sni.as_deref(), Some("rejoin.example"));
+    assert_eq!(handshake.cls, Class::Unknown);
+}
+
+#[test]
+fn after_a_gap_the_next_segment_with_a_record_counts() {
+    let (client, server) = full_1_2();
+    let change = server.len() - change_cipher_spec().len();
+    let mut capture = Capture::new();
+    capture.client(0, &client);
+    capture.server(0, &server[..500]);
+    capture.server(1500, &server[1500..change]);
+    capture.server(change, &server[change..]);
+    let handshake = capture.handshake();
+    // The record of the ServerHello is not whole, the client's messages are.
+    assert_eq!((handshake.cls, handshake.completed), (Class::NoServerhello, true));
+}
+
+#[test]
+fn a_cut_hello_tells_what_is_left_of_it() {
+    let hello = record(22, &client_hello(3, &[]));
+    let mut capture = Capture::new();
+    capture.cut((CLIENT, SERVER), CLIENT_BEGIN, &hello, 60);
+    capture.server(0, &record(22, &server_hello(&[])));
+    let handshake = capture.handshake();
+    assert_eq!(handshake.ch_random, Some(vec![3; 32]));
+    assert_eq!((handshake.sni, handshake.cls), (None, Class::Unknown));
+}
+
+#[test]
+fn one_direction_is_enough() {
+    let (client, server) = full_1_2();
+    let mut capture = Capture::new();
+    capture.client(0, &client);
+    assert_eq!(capture.handshake().cls, Class::NoServerhello);
+    let mut capture = Capture::new();
+    capture.server(0, &server);
+    let handshake = capture.handshake();
+    assert_eq!((handshake.cls, handshake.ch_random), (Class::Full, None));
+    assert_eq!((handshake.client_port, handshake.server_port), (CLIENT, SERVER));
+}
+
+#[test]
+fn tls_after_other_bytes_is_not_direct() {
+    let (client, server) = full_1_2();
+    let mut capture = Capture::new();
+    capture.server(0, b"220 ready\r\n");
+    capture.client(0, b"STARTTLS\r\n");
+    capture.server(11, b"220 go ahead\r\n");
+    capture.client(10, &client);
+    capture.server(25, &server);
+    let handshake = capture.handshake();
+    assert_eq!((handshake.cls, handshake.direct), (Class::Full, false));
+}
+
+#[test]
+fn ports_may_be_used_again() {
+    let mut capture = Capture::new();
+    for random in [1, 2] {
+        let begin = CLIENT_BEGIN + u32::from(random) * 1_000_000;
+        let mut syn = ip(6, CLIENT, &[0; 20]);
+        syn[20..24].copy_from_slice(&[0x9c, 0x40, 1, 0xbb]);
+        syn[24..28].copy_from_slice(&begin.wrapping_sub(1).to_be_bytes());
+        syn[32..34].copy_from_slice(&[0x50, 2]);
+        capture.packet(&syn);
+        capture.segment((CLIENT, SERVER), begin, &record(22, &client_hello(random, &[])));
+    }
+    let randoms: Vec<_> =
+        capture.handshakes().into_iter().map(|found| found.ch_random.unwrap()[0]).collect();
+    assert_eq!(randoms, [1, 2]);
+}
+
+#[test]
+fn a_table_that_is_full_reports_the_oldest() {
+    let mut capture = Capture::new();
+    for port in 0..100 {
+        let hello = record(22, &client_hello(u8::try_from(port).unwrap(), &[]));
+        capture.segment((CLIENT, 1_000 + port), 1, &hello);
+    }
+    let limits = Limits { connections: 3, ..Limits::default() };
+    let mut ports = Vec::new();
+    Analyser::new(limits).read(&capture.0[..], |found| ports.push(found.server_port)).unwrap();
+    assert!(ports.into_iter().eq(1_000..1_100));
+}
+
+#[test]
+fn every_truncation_and_corruption_is_survived() {
+    let (client, server) = full_1_2();
+    let mut capture = Capture::new();
+    capture.client(0, &client[..150]);
+    capture.server(0, &server[..1000]);
+    let mut analyser = Analyser::new(Limits::default());
+    for length in 24..capture.0.len() {
+        let summary = analyser.read(&capture.0[..length], |_| {}).unwrap();
+        let is_whole = length == 24 || length == 24 + 16 + 40 + 150;
+        assert_eq!(summary.stop.is_none(), is_whole, "{length}");
+    }
+    for place in 24..capture.0.len() {
+        for value in [0, 0x7f, 0xff] {
+            let mut bytes = capture.0.clone();
+            bytes[place] = value;
+            let _ = analyser.read(&bytes[..], |_| {});
+        }
+    }
+    capture.0.extend_from_slice(&[0xff; 16]);
+    let summary = analyser.read(&capture.0[..], |_| {}).unwrap();
+    assert!(matches!(summary.stop, Some(Stop::TooLong { frames: 2, .. })));
+}
