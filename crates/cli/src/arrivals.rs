@@ -2,17 +2,64 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use rejoin_sim::{Drawn, Error, Pass, Plan, Source};
+use rejoin_sim::plan::MOST_SEEDS;
+use rejoin_sim::{Drawn, Error, Pass, Plan, Simulation, Source};
 use rejoin_trace::Mixture;
 
 use crate::arguments::Misuse;
 
-/// The empty plan if none is given.
-pub(crate) fn plan(path: Option<&Path>) -> anyhow::Result<Plan> {
-    let Some(path) = path else { return Ok(Plan::default()) };
+/// What is simulated: the same for every command that does.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Input {
+    /// Who connects to which servers, in TOML
+    #[arg(long, value_name = "FILE", required_unless_present = "trace")]
+    plan: Option<PathBuf>,
+    /// Arrivals to play instead of drawing them: rejoin's own format, CSV or oracleGeneral
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// How many seeds to try, from 1 on [default: the plan's, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SEEDS)))]
+    seeds: Option<u32>,
+    /// Threads [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+}
+
+impl Input {
+    /// The empty plan if none is given.
+    pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
+        self.plan.as_deref().map_or_else(|| Ok(Plan::default()), read_plan)
+    }
+
+    /// Of a plan's clients, or of the trace.
+    pub(crate) fn arrivals<'a>(&self, plan: &'a Plan) -> anyhow::Result<Arrivals<'a>> {
+        Arrivals::of(self.plan.as_deref(), plan, self.trace.as_deref())
+    }
+
+    /// What the plan says, where the flags do not say otherwise.
+    pub(crate) fn simulation(&self, plan: &Plan, arrivals: &Arrivals<'_>) -> Simulation {
+        let mut simulation = Simulation::of(plan);
+        if self.plan.is_none() {
+            simulation.title.clone_from(&arrivals.name);
+        }
+        simulation.seeds = self.seeds.unwrap_or(simulation.seeds);
+        let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let jobs = self.jobs.and_then(|jobs| NonZeroUsize::new(usize::from(jobs)));
+        simulation.jobs = jobs.unwrap_or(processors);
+        simulation
+    }
+
+    /// The files that are read.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.plan, &self.trace].into_iter().flatten().map(PathBuf::as_path)
+    }
+}
+
+fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let misuse = |what: String| Misuse(format!("{}: {what}", path.display()));
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(PLAN_BYTES + 1).read_to_end(&mut bytes));
@@ -45,11 +92,7 @@ enum From<'a> {
 
 impl<'a> Arrivals<'a> {
     /// `plan_file` is where the plan is from.
-    pub(crate) fn of(
-        plan_file: Option<&Path>,
-        plan: &'a Plan,
-        trace: Option<&Path>,
-    ) -> anyhow::Result<Self> {
+    fn of(plan_file: Option<&Path>, plan: &'a Plan, trace: Option<&Path>) -> anyhow::Result<Self> {
         let shown = |path: Option<&Path>| {
             path.map(Path::display).map(|path| path.to_string()).unwrap_or_default()
         };

@@ -5,17 +5,13 @@ mod configuration;
 mod costs;
 mod text;
 
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use anyhow::anyhow;
 use rejoin_sim::sizing::{FIFO, Found, Sizing, Stage, Survey};
-use rejoin_sim::{Plan, Progress, Simulation, Subject};
+use rejoin_sim::{Plan, Simulation, Subject};
 
-use crate::arrivals::{self, Arrivals};
+use crate::arrivals::{Arrivals, Input};
 use crate::sizes::{Sizes, distinct};
-use crate::terminal;
+use crate::terminal::{self, Watch};
 use answer::Answer;
 use costs::Costs;
 
@@ -28,12 +24,8 @@ Examples:
   rejoin plan --trace arrivals.trace --target 95 --full-us 900 --resumed-us 90
   rejoin plan --plan plans/paper-000.toml --capacities 100..5000:100 --json")]
 pub(crate) struct Arguments {
-    /// Who connects to which servers, in TOML
-    #[arg(long, value_name = "FILE", required_unless_present = "trace")]
-    plan: Option<PathBuf>,
-    /// Arrivals to play instead of drawing them: rejoin's own format, CSV or oracleGeneral
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    #[command(flatten)]
+    input: Input,
     /// Sessions the cache may hold: 300,600 or 100..5000:100 [default: found by trying]
     #[arg(long, value_name = "N,…")]
     capacities: Option<Sizes>,
@@ -61,33 +53,20 @@ pub(crate) struct Arguments {
     /// How long sessions live, for the configurations [default: found from the arrivals]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=604_800))]
     lifetime_s: Option<u32>,
-    /// How many seeds to try, from 1 on [default: the plan's, else 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(rejoin_sim::plan::MOST_SEEDS)))]
-    seeds: Option<u32>,
-    /// Threads [default: as many as there are processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
     /// Print one JSON object with everything
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let plan = arrivals::plan(arguments.plan.as_deref())?;
-    let arrivals = Arrivals::of(arguments.plan.as_deref(), &plan, arguments.trace.as_deref())?;
+    let plan = arguments.input.plan()?;
+    let arrivals = arguments.input.arrivals(&plan)?;
     let costs = Costs::of(arguments, plan.server.tls)?;
-    let progress = Arc::new(Progress::default());
-    // For signals and the bar; the simulation has threads of its own.
-    let runtime = crate::runtime(1)?;
-    let told = Arc::clone(&progress);
-    runtime.spawn(async move {
-        terminal::interrupted().await;
-        told.stop();
-    });
-    let bar = terminal::parts("looking at the arrivals    ");
-    runtime.spawn(terminal::follow_parts(bar.clone(), Arc::clone(&progress)));
+    let watch = Watch::start()?;
+    let progress = watch.progress();
+    let bar = watch.bar("looking at the arrivals    ");
     let mut simulation = simulation(arguments, &plan, &arrivals);
-    let surveyed = Survey::of(&simulation, arrivals.source(), &progress);
+    let surveyed = Survey::of(&simulation, arrivals.source(), progress);
     let surveyed = surveyed.map_err(|error| arrivals.failed(error))?;
     let survey = surveyed.ok_or_else(|| anyhow!(NOTHING_TRIED))?;
     check(&survey, &arrivals)?;
@@ -99,9 +78,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         bar.set_prefix(label(stage));
         bar.reset();
     };
-    let found = sizing.run(capacities, arrivals.source(), &progress, &begins);
-    bar.finish_and_clear();
-    runtime.shutdown_background();
+    let found = sizing.run(capacities, arrivals.source(), progress, &begins);
+    watch.finish(&bar);
     let found = found.map_err(|error| arrivals.failed(error))?;
     anyhow::ensure!(!found.cells.is_empty(), NOTHING_TRIED);
     let answer = Answer::of(arguments, &sizing, &found, costs)?;
@@ -114,16 +92,9 @@ const NOTHING_TRIED: &str = "interrupted before anything was tried";
 
 /// Without policies, which depend on who arrives.
 fn simulation(arguments: &Arguments, plan: &Plan, arrivals: &Arrivals<'_>) -> Simulation {
-    let mut simulation = Simulation::of(plan);
-    if arguments.plan.is_none() {
-        simulation.title.clone_from(&arrivals.name);
-    }
+    let mut simulation = arguments.input.simulation(plan, arrivals);
     // A group's own rates are of no use here.
     simulation.groups = Vec::new();
-    simulation.seeds = arguments.seeds.unwrap_or(simulation.seeds);
-    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let jobs = arguments.jobs.and_then(|jobs| NonZeroUsize::new(usize::from(jobs)));
-    simulation.jobs = jobs.unwrap_or(processors);
     simulation
 }
 

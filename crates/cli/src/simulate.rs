@@ -2,17 +2,15 @@
 
 mod files;
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_sim::{Outcome, Plan, Progress, Simulation, Subject, report};
 
 use crate::arguments::Misuse;
-use crate::arrivals::{self, Arrivals};
+use crate::arrivals::{Arrivals, Input};
 use crate::sizes::{Sizes, distinct};
-use crate::terminal;
+use crate::terminal::{self, Watch};
 use files::Beside;
 
 #[derive(Debug, clap::Args)]
@@ -28,24 +26,14 @@ Examples:
   rejoin simulate --trace arrivals.trace --capacities 1000,5000 --policies lru,learned --json
   rejoin simulate --plan plans/paper-000.toml --write-trace paper.oracleGeneral.bin")]
 pub(crate) struct Arguments {
-    /// Who connects to which servers, in TOML
-    #[arg(long, value_name = "FILE", required_unless_present = "trace")]
-    plan: Option<PathBuf>,
-    /// Arrivals to play instead of drawing them: rejoin's own format, CSV or oracleGeneral
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    #[command(flatten)]
+    input: Input,
     /// Sessions the cache may hold, one after the other: 300,600 or 100..2000:100
     #[arg(long, value_name = "N,…")]
     capacities: Option<Sizes>,
     /// Policies to try [default: the plan's, else fifo,lru,random,predictive,learned,clairvoyant]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     policies: Option<Vec<Subject>>,
-    /// How many seeds to try, from 1 on [default: the plan's, else 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(rejoin_sim::plan::MOST_SEEDS)))]
-    seeds: Option<u32>,
-    /// Threads [default: as many as there are processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
     /// Print a table, as if nothing was said
     #[arg(long, conflicts_with = "json")]
     table: bool,
@@ -73,26 +61,18 @@ pub(crate) struct Arguments {
 const POLICIES: [&str; 6] = ["fifo", "lru", "random", "predictive", "learned", "clairvoyant"];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let plan = arrivals::plan(arguments.plan.as_deref())?;
-    let arrivals = Arrivals::of(arguments.plan.as_deref(), &plan, arguments.trace.as_deref())?;
-    let progress = Arc::new(Progress::default());
-    // For signals and the bar; the simulation has threads of its own.
-    let runtime = crate::runtime(1)?;
-    let told = Arc::clone(&progress);
-    runtime.spawn(async move {
-        terminal::interrupted().await;
-        told.stop();
-    });
+    let plan = arguments.input.plan()?;
+    let arrivals = arguments.input.arrivals(&plan)?;
+    let watch = Watch::start()?;
+    let progress = watch.progress();
     if let Some(path) = &arguments.write_trace {
-        return write_trace(path, arguments.seed.unwrap_or(1), &arrivals, &progress);
+        return write_trace(path, arguments.seed.unwrap_or(1), &arrivals, progress);
     }
     let simulation = simulation(arguments, &plan, &arrivals)?;
     let (csv, html) = outputs(arguments)?;
-    let bar = terminal::parts("simulating");
-    runtime.spawn(terminal::follow_parts(bar.clone(), Arc::clone(&progress)));
-    let ran = simulation.run(arrivals.source(), &progress);
-    bar.finish_and_clear();
-    runtime.shutdown_background();
+    let bar = watch.bar("simulating");
+    let ran = simulation.run(arrivals.source(), progress);
+    watch.finish(&bar);
     let outcome = ran.map_err(|error| arrivals.failed(error))?;
     anyhow::ensure!(!outcome.cells.is_empty(), "interrupted before any seed was finished");
     if outcome.cells.iter().all(|cell| cell.requests == 0.0) {
@@ -109,8 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn outputs(arguments: &Arguments) -> anyhow::Result<(Option<Beside>, Option<Beside>)> {
     let csv = arguments.csv.as_deref().map(Beside::create).transpose()?;
     let html = arguments.html.as_deref().map(Beside::create).transpose()?;
-    let read = [&arguments.plan, &arguments.trace].into_iter().flatten();
-    let mut taken: Vec<PathBuf> = read.map(|path| files::resolved(path)).collect();
+    let mut taken: Vec<PathBuf> = arguments.input.files().map(files::resolved).collect();
     for file in [&csv, &html].into_iter().flatten() {
         file.differs_from(&taken)?;
         taken.push(file.target().to_owned());
@@ -141,10 +120,7 @@ fn simulation(
     plan: &Plan,
     arrivals: &Arrivals<'_>,
 ) -> anyhow::Result<Simulation> {
-    let mut simulation = Simulation::of(plan);
-    if arguments.plan.is_none() {
-        simulation.title.clone_from(&arrivals.name);
-    }
+    let mut simulation = arguments.input.simulation(plan, arrivals);
     if let Some(Sizes(capacities)) = &arguments.capacities {
         simulation.capacities.clone_from(capacities);
     }
@@ -160,10 +136,6 @@ fn simulation(
     }
     simulation.capacities = distinct(simulation.capacities);
     simulation.policies = distinct(simulation.policies);
-    simulation.seeds = arguments.seeds.unwrap_or(simulation.seeds);
-    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let jobs = arguments.jobs.and_then(|jobs| NonZeroUsize::new(usize::from(jobs)));
-    simulation.jobs = jobs.unwrap_or(processors);
     Ok(simulation)
 }
 

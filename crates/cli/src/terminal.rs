@@ -67,22 +67,51 @@ pub(crate) async fn follow(bar: ProgressBar, mut progress: watch::Receiver<Progr
     bar.finish_and_clear();
 }
 
-/// A bar over the parts of a simulation; nothing when standard error is no terminal.
-pub(crate) fn parts(label: &'static str) -> ProgressBar {
-    let style = "{prefix} {bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(PARTS).with_style(style).with_prefix(label)
+/// What goes on beside a simulation: being told to stop, and the bar. Nothing of it is shown when
+/// standard error is no terminal.
+pub(crate) struct Watch {
+    /// For signals and the bar; the simulation has threads of its own.
+    runtime: tokio::runtime::Runtime,
+    progress: Arc<rejoin_sim::Progress>,
 }
 
-/// The parts a simulation is counted in.
-const PARTS: u64 = 10_000;
+impl Watch {
+    /// The parts a simulation is counted in.
+    const PARTS: u64 = 10_000;
 
-/// Moves the bar until it is finished.
-pub(crate) async fn follow_parts(bar: ProgressBar, progress: Arc<rejoin_sim::Progress>) {
-    while !bar.is_finished() {
-        bar.set_position((progress.part_over() * PARTS as f64) as u64);
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let (runtime, progress) = (crate::runtime(1)?, Arc::<rejoin_sim::Progress>::default());
+        let told = Arc::clone(&progress);
+        runtime.spawn(async move {
+            interrupted().await;
+            told.stop();
+        });
+        Ok(Self { runtime, progress })
+    }
+
+    pub(crate) fn progress(&self) -> &rejoin_sim::Progress {
+        &self.progress
+    }
+
+    /// A bar that moves until it is finished.
+    pub(crate) fn bar(&self, label: &'static str) -> ProgressBar {
+        let style = "{prefix} {bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left";
+        let style =
+            ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::new(Self::PARTS).with_style(style).with_prefix(label);
+        let (moved, progress) = (bar.clone(), Arc::clone(&self.progress));
+        self.runtime.spawn(async move {
+            while !moved.is_finished() {
+                moved.set_position((progress.part_over() * Self::PARTS as f64) as u64);
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        });
+        bar
+    }
+
+    pub(crate) fn finish(self, bar: &ProgressBar) {
+        bar.finish_and_clear();
+        self.runtime.shutdown_background();
     }
 }
 

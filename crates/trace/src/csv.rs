@@ -20,7 +20,7 @@ use ::csv::{ByteRecord, ErrorKind, Terminator, Trim};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::input::Progress;
+use crate::input::{Progress, until_error};
 
 /// The longest line, in bytes, up to a buffer more: whatever the input, a reader takes no more
 /// memory than a few lines.
@@ -173,12 +173,8 @@ impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Event, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let event = self.advance();
-        self.done = !matches!(event, Ok(Some(_)));
-        event.transpose()
+        let event = (!self.done).then(|| self.advance())?;
+        until_error(event, &mut self.done)
     }
 }
 

@@ -187,8 +187,8 @@ pub enum Error {
     },
 }
 
-/// A number with a comma between its thousands: positions in a trace are long.
-fn grouped(number: u64) -> String {
+/// A number with a comma between its thousands, as in the messages of this crate.
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.char_indices() {

@@ -48,3 +48,12 @@ impl Progress {
         Ok(())
     }
 }
+
+/// What a reader's iterator gives: events up to the end or the first error, after which it is done.
+pub(crate) fn until_error(
+    event: Result<Option<Event>, Error>,
+    done: &mut bool,
+) -> Option<Result<Event, Error>> {
+    *done = !matches!(event, Ok(Some(_)));
+    event.transpose()
+}

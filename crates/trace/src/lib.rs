@@ -54,7 +54,7 @@ mod writer;
 pub use arrivals::Arrivals;
 pub use browsers::{BrowserArrivals, BrowserSettings, Browsers};
 pub use claims::Claims;
-pub use error::Error;
+pub use error::{Error, grouped};
 pub use event::Event;
 pub use flood::{Flood, FloodArrivals, FloodSettings, MOST_PER_S};
 pub use format::VERSION;

@@ -22,7 +22,7 @@ use std::iter::FusedIterator;
 use crate::error::Error;
 use crate::event::Event;
 use crate::format::{u32_at, u64_at};
-use crate::input::{Progress, fill};
+use crate::input::{Progress, fill, until_error};
 use crate::population::in_range;
 
 const RECORD_BYTES: usize = 24;
@@ -98,12 +98,8 @@ impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Event, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let event = self.advance();
-        self.done = !matches!(event, Ok(Some(_)));
-        event.transpose()
+        let event = (!self.done).then(|| self.advance())?;
+        until_error(event, &mut self.done)
     }
 }
 

@@ -6,7 +6,7 @@ use std::iter::FusedIterator;
 use crate::error::Error;
 use crate::event::Event;
 use crate::format::{CHECKED_END_BYTES, HEADER_BYTES, RECORD_BYTES, Record, check_header, offset};
-use crate::input::{Progress, fill};
+use crate::input::{Progress, fill, until_error};
 
 /// Reads a trace from any input, in memory that does not depend on its length. It buffers by
 /// itself.
@@ -87,12 +87,8 @@ impl<R: Read> Iterator for Reader<R> {
     type Item = Result<Event, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        let event = self.advance();
-        self.done = !matches!(event, Ok(Some(_)));
-        event.transpose()
+        let event = (!self.done).then(|| self.advance())?;
+        until_error(event, &mut self.done)
     }
 }
 

@@ -8,6 +8,8 @@ mod escape;
 mod page;
 mod terminal;
 
+use rejoin_trace::grouped;
+
 use crate::{Cell, HitRates, Outcome, Rate, Subject};
 
 pub use comma_separated::csv;
@@ -125,17 +127,9 @@ fn percent(rate: Option<Rate>, seeds: u32) -> String {
     }
 }
 
-/// To the nearest whole, with commas between the thousands.
+/// To the nearest whole, with commas between the thousands. Below nothing is nothing.
 pub fn thousands(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    grouped(number.round_ties_even() as u64)
 }
 
 #[cfg(test)]
