@@ -7,7 +7,7 @@
 //! one seen more than three days ago for a recent one, costs a wrong expectation, nothing else.
 
 use crate::History;
-use crate::return_time::Expectation;
+use crate::expectation::Expectation;
 
 /// As many as a cache line holds.
 const GHOSTS: usize = 8;

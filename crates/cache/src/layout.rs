@@ -17,11 +17,11 @@
 use std::fmt;
 
 use crate::counters::Counters;
+use crate::expectation::Expectation;
 use crate::ghosts::GhostSet;
 use crate::index::Bucket;
 use crate::interval::{Interval, IntervalClass};
 use crate::order::List;
-use crate::return_time::Expectation;
 use crate::settings::{Capacity, Settings};
 use crate::{Error, Policy, Prediction};
 

@@ -16,9 +16,11 @@
 
 #![forbid(unsafe_code)]
 
+mod ages;
 mod cache;
 mod counters;
 mod error;
+mod expectation;
 mod ghosts;
 mod history;
 mod id;
@@ -35,11 +37,12 @@ mod visit;
 pub use cache::{Cache, HeapMemory, Memory, Region};
 pub use counters::Counters;
 pub use error::{Error, Refusal};
+pub use expectation::{Expectation, Trust};
 pub use history::History;
 pub use id::{ContextTag, IdSeal, SessionId};
 pub use interval::{Interval, IntervalClass, TICK_MS};
 pub use layout::{Layout, Line};
-pub use return_time::{Expectation, ReturnTimes, Trust};
+pub use return_time::ReturnTimes;
 pub use secret::SecretBytes;
 pub use settings::{Capacity, Policy, Prediction, Settings};
 pub use shard::{Arrival, Inserted, NewSession};

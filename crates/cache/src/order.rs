@@ -10,8 +10,8 @@
 
 use std::num::NonZero;
 
+use crate::expectation::Expectation;
 use crate::layout::{NONE, Slot};
-use crate::return_time::Expectation;
 
 /// A list, and when the clients at its ends were heard of, in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]

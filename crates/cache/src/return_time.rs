@@ -22,134 +22,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::history::History;
+use crate::ages::{self, ALL_BINS, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS, rows};
+use crate::expectation::Expectation;
 use crate::interval::{Interval, IntervalClass};
-
-/// How far an interval is trusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Trust {
-    /// It is the client's last gap, and no more.
-    Loose,
-    /// The client's last two gaps agree.
-    Confirmed,
-    /// The application said so; the client's past does not bear it out.
-    Claimed,
-    /// What the application said, or the client's own shortest gap where that is longer, and one
-    /// of its last two gaps agrees.
-    Kept,
-}
-
-/// What is expected of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Expectation {
-    /// How far the interval is trusted.
-    pub trust: Trust,
-    /// The interval at which it is expected.
-    pub class: IntervalClass,
-}
-
-impl Expectation {
-    /// Of a client of which nothing is known.
-    pub const UNKNOWN: Self = Self { trust: Trust::Loose, class: IntervalClass(0) };
-    /// A session that is not expected back: the unused sibling of another (TLS 1.3).
-    pub const NEVER: Self = Self { trust: Trust::Loose, class: IntervalClass(255) };
-    /// How many there are.
-    pub(crate) const COUNT: usize = 4 * IntervalClass::COUNT;
-
-    /// By a client's own past.
-    #[inline]
-    pub fn learned(history: History) -> Self {
-        let Some((interval, confirmed)) = history.interval() else { return Self::UNKNOWN };
-        let trust = if confirmed { Trust::Confirmed } else { Trust::Loose };
-        Self { trust, class: IntervalClass::holding(interval) }
-    }
-
-    /// By the application's word, as far as the client's past supports it: nobody is expected
-    /// back sooner than it ever came.
-    #[inline]
-    pub fn hinted(history: History, hint: Interval) -> Self {
-        let interval = history.least().map_or(hint, |least| least.max(hint));
-        let trust = if history.keeps(interval) { Trust::Kept } else { Trust::Claimed };
-        Self { trust, class: IntervalClass::holding(interval) }
-    }
-
-    /// Its place among all [`Self::COUNT`].
-    #[inline]
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.trust as u8) << 8 | usize::from(self.class.0)
-    }
-
-    /// The inverse of [`Self::index`], of its lowest ten bits.
-    #[inline]
-    pub(crate) fn from_index(index: usize) -> Self {
-        let trust = match index >> 8 & 3 {
-            0 => Trust::Loose,
-            1 => Trust::Confirmed,
-            2 => Trust::Claimed,
-            _ => Trust::Kept,
-        };
-        Self { trust, class: IntervalClass(index as u8) }
-    }
-
-    /// The row of counts, and which of its bins holds an age.
-    #[inline]
-    fn bin(self, age_ticks: u32) -> usize {
-        let age = IntervalClass::holding(Interval::from_ticks(age_ticks));
-        if self == Self::UNKNOWN {
-            return usize::from(age.0);
-        }
-        let row = usize::from(self.trust as u8) * OCTAVES + usize::from(self.class.0) / 8;
-        let apart = 224 + usize::from(age.0) - usize::from(self.class.0.min(224));
-        UNKNOWN_BINS + row * BINS + usize::from(BIN_OF[apart])
-    }
-}
-
-/// Octaves of intervals.
-const OCTAVES: usize = 32;
-/// Bins in the row of clients of which nothing is known: one for every class of age.
-const UNKNOWN_BINS: usize = IntervalClass::COUNT;
-/// Bins in every other row.
-const BINS: usize = 64;
-const ALL_BINS: usize = UNKNOWN_BINS + 4 * OCTAVES * BINS;
-
-/// Bins of ages by how many classes (eighths of an octave) they are above or below the interval's:
-/// as fine as the classes within an octave of it, two to the octave below, where much happens to
-/// clients that come in bursts, and above two to the octave for four octaves, then whole octaves.
-const FINE: i32 = 8;
-const FIRST_FINE_BIN: i32 = 22;
-const FIRST_ABOVE_BIN: i32 = FIRST_FINE_BIN + 2 * FINE;
-const FIRST_FAR_BIN: i32 = FIRST_ABOVE_BIN + 8;
-/// The bin of the interval itself.
-const ON_TIME: usize = (FIRST_FINE_BIN + FINE) as usize;
-
-/// The first class apart of a bin.
-const fn first_apart(bin: i32) -> i32 {
-    if bin <= FIRST_FINE_BIN {
-        -FINE - 4 * (FIRST_FINE_BIN - bin)
-    } else if bin <= FIRST_ABOVE_BIN {
-        bin - FIRST_FINE_BIN - FINE
-    } else if bin <= FIRST_FAR_BIN {
-        FINE + 4 * (bin - FIRST_ABOVE_BIN)
-    } else {
-        FINE + 4 * 8 + 8 * (bin - FIRST_FAR_BIN)
-    }
-}
-
-/// The bin of a number of classes apart, counted from −224.
-const BIN_OF: [u8; 449] = {
-    let mut bins = [0; 449];
-    let mut at = 0;
-    while at < bins.len() {
-        let mut bin = BINS as i32 - 1;
-        while bin > 0 && first_apart(bin) > at as i32 - 224 {
-            bin -= 1;
-        }
-        bins[at] = bin as u8;
-        at += 1;
-    }
-    bins
-};
 
 /// 2⁴⁰ / interval, by class.
 const PER_TICK: [u64; IntervalClass::COUNT] = {
@@ -162,8 +37,6 @@ const PER_TICK: [u64; IntervalClass::COUNT] = {
     }
     rates
 };
-/// As long as the interval of clients of which nothing is known counts: 65 s.
-const UNKNOWN_TICKS: u64 = 1 << 14;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -220,7 +93,7 @@ impl ReturnTimes {
         if tag & self.sample != self.sample || expected == Expectation::NEVER {
             return;
         }
-        let bin = expected.bin(age_ticks);
+        let bin = ages::bin_of(expected, age_ticks);
         add(&self.waited[bin], Self::ONE);
         if returned {
             add(&self.returned[bin], Self::ONE);
@@ -239,7 +112,7 @@ impl ReturnTimes {
         } else {
             PER_TICK[usize::from(expected.class.0)]
         };
-        let per_interval = self.worth[expected.bin(age_ticks)].load(Ordering::Relaxed);
+        let per_interval = self.worth[ages::bin_of(expected, age_ticks)].load(Ordering::Relaxed);
         u64::from(per_interval).saturating_mul(per_tick)
     }
 
@@ -386,55 +259,10 @@ fn is_some(count: &AtomicU32) -> bool {
     count.load(Ordering::Relaxed) > 0
 }
 
-/// A row of bins.
-#[derive(Debug, Clone, Copy)]
-enum Row {
-    Unknown,
-    /// By trust, then by octave.
-    Known(usize),
-}
-
-fn rows() -> impl Iterator<Item = Row> {
-    std::iter::once(Row::Unknown).chain((0..4 * OCTAVES).map(Row::Known))
-}
-
-impl Row {
-    fn bins(self) -> std::ops::Range<usize> {
-        match self {
-            Self::Unknown => 0..UNKNOWN_BINS,
-            Self::Known(row) => {
-                let start = UNKNOWN_BINS + row * BINS;
-                start..start + BINS
-            }
-        }
-    }
-
-    /// The age at which a bin begins, in multiples of the interval.
-    fn start(self, bin: usize) -> f64 {
-        if bin == 0 {
-            return 0.0;
-        }
-        match self {
-            Self::Unknown => {
-                let before = IntervalClass((bin - 1).min(224) as u8);
-                f64::from(before.upper_bound_ticks()) / UNKNOWN_TICKS as f64
-            }
-            Self::Known(_) => {
-                let before = first_apart(bin as i32) - 1;
-                f64::from(8 + before.rem_euclid(8)) / 8.0 * 2_f64.powi(before.div_euclid(8))
-            }
-        }
-    }
-
-    /// The age at which it ends.
-    fn end(self, bin: usize) -> f64 {
-        self.start(bin + 1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expectation::Trust;
 
     /// 15,360 ticks: a minute, nearly.
     const MINUTE: Expectation =
@@ -569,71 +397,6 @@ mod tests {
     }
 
     #[test]
-    fn a_bin_holds_the_classes_between_its_start_and_the_next() {
-        let mut before = 0;
-        for (at, bin) in BIN_OF.into_iter().map(i32::from).enumerate() {
-            let apart = at as i32 - 224;
-            assert!(bin == 0 || first_apart(bin) <= apart, "{apart} below bin {bin}");
-            assert!(bin == BINS as i32 - 1 || apart < first_apart(bin + 1), "{apart}: {bin}");
-            assert!(bin == before || bin == before + 1);
-            before = bin;
-        }
-        assert_eq!(usize::from(BIN_OF[224]), ON_TIME);
-        let starts = |row: Row, bins| (0..bins).map(|bin| row.start(bin)).collect::<Vec<_>>();
-        assert!(starts(Row::Known(0), BINS + 1).is_sorted_by(|a, b| a < b));
-        assert!(starts(Row::Unknown, 226)[1..].is_sorted_by(|a, b| a < b));
-    }
-
-    #[test]
-    fn an_age_is_within_its_bin() {
-        for class in (64..=224).step_by(5) {
-            let known = Expectation { trust: Trust::Kept, class: IntervalClass(class) };
-            let row = usize::from(known.trust as u8) * OCTAVES + usize::from(class) / 8;
-            for age_class in 8..=224 {
-                for age_ticks in [ticks_of(age_class - 1) + 1, ticks_of(age_class)] {
-                    // Classes and bins divide an octave evenly, each from a border of its own.
-                    let age = f64::from(age_ticks) / f64::from(interval_ticks(known));
-                    let (row, eighth) = (Row::Known(row), 9.0 / 8.0);
-                    let bin = known.bin(age_ticks) - row.bins().start;
-                    assert!(row.start(bin) < age * eighth, "{age_ticks} in {bin} of {known:?}");
-                    let last = bin == BINS - 1;
-                    assert!(last || age <= row.end(bin) * eighth, "{age_ticks}: {bin}, {known:?}");
-                    let (row, age) = (Row::Unknown, f64::from(age_ticks) / UNKNOWN_TICKS as f64);
-                    let bin = Expectation::UNKNOWN.bin(age_ticks);
-                    assert!(row.start(bin) < age && age <= row.end(bin), "{age_ticks} in {bin}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn an_expectation_and_its_index_are_one() {
-        for index in 0..Expectation::COUNT {
-            assert_eq!(Expectation::from_index(index).index(), index);
-        }
-        let Expectation { trust, class } = Expectation::from_index(MINUTE.index());
-        assert_eq!((trust, class), (MINUTE.trust, MINUTE.class));
-    }
-
-    #[test]
-    fn a_hint_is_believed_as_far_as_the_past_supports_it() {
-        let second = Interval::from_ms(1_000);
-        let hinted = |gaps: &[u32], hint: Interval| {
-            let mut history = History::default();
-            gaps.iter().for_each(|&gap| history.record(gap));
-            let Expectation { trust, class } = Expectation::hinted(history, hint);
-            (trust, class)
-        };
-        let holding = |ticks| IntervalClass::holding(Interval::from_ticks(ticks));
-        assert_eq!(hinted(&[], second), (Trust::Claimed, holding(250)));
-        assert_eq!(hinted(&[15_000], second), (Trust::Kept, holding(15_000)));
-        assert_eq!(hinted(&[250], second), (Trust::Kept, holding(250)));
-        assert_eq!(hinted(&[30_000, 15_000], second), (Trust::Kept, holding(14_992)));
-        let hour = Interval::from_ms(3_600_000);
-        assert_eq!(hinted(&[15_000, 15_000], hour), (Trust::Claimed, IntervalClass::holding(hour)));
-    }
-
-    #[test]
     fn what_never_returns_is_worth_little() {
         let table = table();
         let prior = table.worth(MINUTE, 0);
@@ -689,7 +452,7 @@ mod tests {
         // What nobody adds to any more is gone at last.
         let other = Expectation { trust: Trust::Loose, ..MINUTE };
         batches(&table, 2_000, other, interval, true);
-        assert_eq!(table.waited[MINUTE.bin(interval)].load(Ordering::Relaxed), 0);
+        assert_eq!(table.waited[ages::bin_of(MINUTE, interval)].load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -697,7 +460,8 @@ mod tests {
         for (sessions, one_in) in [(1, 1), (2_047, 1), (2_048, 2), (5_000, 4), (1 << 40, 1 << 15)] {
             let table = ReturnTimes::new(sessions, Interval::from_ms(60_000));
             (0..=u16::MAX).for_each(|tag| table.record(tag, MINUTE, 0, false));
-            let counted = table.waited[MINUTE.bin(0)].load(Ordering::Relaxed) / ReturnTimes::ONE;
+            let counted =
+                table.waited[ages::bin_of(MINUTE, 0)].load(Ordering::Relaxed) / ReturnTimes::ONE;
             assert_eq!(counted, (1 << 16) / one_in, "of {sessions} sessions");
         }
     }

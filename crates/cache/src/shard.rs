@@ -11,6 +11,7 @@ use std::fmt;
 
 use crate::counters::Counters;
 use crate::error::Refusal;
+use crate::expectation::{Expectation, Trust};
 use crate::ghosts::{self, Ghost, GhostSet};
 use crate::history::History;
 use crate::id::{ContextTag, Key, SessionId};
@@ -18,7 +19,7 @@ use crate::index::{self, Bucket};
 use crate::interval::{Interval, IntervalClass, TICK_MS};
 use crate::layout::{Header, Layout, Line, NONE, Slot};
 use crate::order::{self, List, Order};
-use crate::return_time::{Expectation, ReturnTimes, Trust};
+use crate::return_time::ReturnTimes;
 use crate::secret::{SecretBytes, wipe};
 use crate::settings::{Policy, Prediction};
 

@@ -1,0 +1,163 @@
+//! Ages in bins: the time since a client was last heard of, in multiples of its interval.
+//!
+//! Every trust and octave of interval is a row of bins, and clients of which nothing is known are one
+//! more, with a bin for every class of age.
+
+use std::ops::Range;
+
+use crate::expectation::Expectation;
+use crate::interval::{Interval, IntervalClass};
+
+/// Octaves of intervals.
+pub(crate) const OCTAVES: usize = 32;
+/// As long as the interval of clients of which nothing is known counts: 65 s.
+pub(crate) const UNKNOWN_TICKS: u64 = 1 << 14;
+/// Bins in the row of clients of which nothing is known: one for every class of age.
+pub(crate) const UNKNOWN_BINS: usize = IntervalClass::COUNT;
+/// Bins in every other row.
+pub(crate) const BINS: usize = 64;
+pub(crate) const ALL_BINS: usize = UNKNOWN_BINS + 4 * OCTAVES * BINS;
+
+/// Bins of ages by how many classes (eighths of an octave) they are above or below the interval's:
+/// as fine as the classes within an octave of it, two to the octave below, where much happens to
+/// clients that come in bursts, and above two to the octave for four octaves, then whole octaves.
+const FINE: i32 = 8;
+const FIRST_FINE_BIN: i32 = 22;
+const FIRST_ABOVE_BIN: i32 = FIRST_FINE_BIN + 2 * FINE;
+const FIRST_FAR_BIN: i32 = FIRST_ABOVE_BIN + 8;
+/// The bin of the interval itself.
+pub(crate) const ON_TIME: usize = (FIRST_FINE_BIN + FINE) as usize;
+
+/// The first class apart of a bin.
+const fn first_apart(bin: i32) -> i32 {
+    if bin <= FIRST_FINE_BIN {
+        -FINE - 4 * (FIRST_FINE_BIN - bin)
+    } else if bin <= FIRST_ABOVE_BIN {
+        bin - FIRST_FINE_BIN - FINE
+    } else if bin <= FIRST_FAR_BIN {
+        FINE + 4 * (bin - FIRST_ABOVE_BIN)
+    } else {
+        FINE + 4 * 8 + 8 * (bin - FIRST_FAR_BIN)
+    }
+}
+
+/// The bin of a number of classes apart, counted from −224.
+const BIN_OF: [u8; 449] = {
+    let mut bins = [0; 449];
+    let mut at = 0;
+    while at < bins.len() {
+        let mut bin = BINS as i32 - 1;
+        while bin > 0 && first_apart(bin) > at as i32 - 224 {
+            bin -= 1;
+        }
+        bins[at] = bin as u8;
+        at += 1;
+    }
+    bins
+};
+
+/// A row of bins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Row {
+    Unknown,
+    /// By trust, then by octave.
+    Known(usize),
+}
+
+pub(crate) fn rows() -> impl Iterator<Item = Row> {
+    std::iter::once(Row::Unknown).chain((0..4 * OCTAVES).map(Row::Known))
+}
+
+impl Row {
+    pub(crate) fn bins(self) -> Range<usize> {
+        match self {
+            Self::Unknown => 0..UNKNOWN_BINS,
+            Self::Known(row) => {
+                let start = UNKNOWN_BINS + row * BINS;
+                start..start + BINS
+            }
+        }
+    }
+
+    /// The age at which a bin begins, in multiples of the interval.
+    pub(crate) fn start(self, bin: usize) -> f64 {
+        if bin == 0 {
+            return 0.0;
+        }
+        match self {
+            Self::Unknown => {
+                let before = IntervalClass((bin - 1).min(224) as u8);
+                f64::from(before.upper_bound_ticks()) / UNKNOWN_TICKS as f64
+            }
+            Self::Known(_) => {
+                let before = first_apart(bin as i32) - 1;
+                f64::from(8 + before.rem_euclid(8)) / 8.0 * 2_f64.powi(before.div_euclid(8))
+            }
+        }
+    }
+
+    /// The age at which it ends.
+    pub(crate) fn end(self, bin: usize) -> f64 {
+        self.start(bin + 1)
+    }
+}
+
+/// The bin, among all, that holds an age.
+#[inline]
+pub(crate) fn bin_of(expected: Expectation, age_ticks: u32) -> usize {
+    let age = IntervalClass::holding(Interval::from_ticks(age_ticks));
+    if expected == Expectation::UNKNOWN {
+        return usize::from(age.0);
+    }
+    let row = usize::from(expected.trust as u8) * OCTAVES + usize::from(expected.class.0) / 8;
+    let apart = 224 + usize::from(age.0) - usize::from(expected.class.0.min(224));
+    UNKNOWN_BINS + row * BINS + usize::from(BIN_OF[apart])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expectation::Trust;
+
+    fn ticks_of(class: u8) -> u32 {
+        IntervalClass(class).upper_bound_ticks()
+    }
+
+    #[test]
+    fn a_bin_holds_the_classes_between_its_start_and_the_next() {
+        let mut before = 0;
+        for (at, bin) in BIN_OF.into_iter().map(i32::from).enumerate() {
+            let apart = at as i32 - 224;
+            assert!(bin == 0 || first_apart(bin) <= apart, "{apart} below bin {bin}");
+            assert!(bin == BINS as i32 - 1 || apart < first_apart(bin + 1), "{apart}: {bin}");
+            assert!(bin == before || bin == before + 1);
+            before = bin;
+        }
+        assert_eq!(usize::from(BIN_OF[224]), ON_TIME);
+        let starts = |row: Row, bins| (0..bins).map(|bin| row.start(bin)).collect::<Vec<_>>();
+        assert!(starts(Row::Known(0), BINS + 1).is_sorted_by(|a, b| a < b));
+        assert!(starts(Row::Unknown, 226)[1..].is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn an_age_is_within_its_bin() {
+        for class in (64..=224).step_by(5) {
+            let known = Expectation { trust: Trust::Kept, class: IntervalClass(class) };
+            let row = usize::from(known.trust as u8) * OCTAVES + usize::from(class) / 8;
+            for age_class in 8..=224 {
+                for age_ticks in [ticks_of(age_class - 1) + 1, ticks_of(age_class)] {
+                    // Classes and bins divide an octave evenly, each from a border of its own.
+                    let age = f64::from(age_ticks) / f64::from(known.class.upper_bound_ticks());
+                    let (row, eighth) = (Row::Known(row), 9.0 / 8.0);
+                    let bin = bin_of(known, age_ticks) - row.bins().start;
+                    assert!(row.start(bin) < age * eighth, "{age_ticks} in {bin} of {known:?}");
+                    let last = bin == BINS - 1;
+                    assert!(last || age <= row.end(bin) * eighth, "{age_ticks}: {bin}, {known:?}");
+                    let (row, age) = (Row::Unknown, f64::from(age_ticks) / UNKNOWN_TICKS as f64);
+                    let bin = bin_of(Expectation::UNKNOWN, age_ticks);
+                    assert!(row.start(bin) < age && age <= row.end(bin), "{age_ticks} in {bin}");
+                }
+            }
+        }
+    }
+}
