@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use comfy_table::{CellAlignment, Table, presets};
 use rejoin_bench::demo::{self, Row, Settings, Step};
 use rejoin_bench::fleet::Liars;
 use rejoin_bench::server::{Resumption, Versions};
@@ -84,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         demo::run(&settings, began, ended, terminal::interrupted()).await
     })?;
     if !json {
-        terminal::print(&table(&rows).to_string());
+        terminal::print(&table(&rows));
         terminal::print(&format!("charts: {}", page.display()));
     }
     if rows.len() < cells {
@@ -116,28 +115,17 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     })
 }
 
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "TLS",
-        "resumption",
-        "resumed %",
-        "handshakes/s",
-        "server CPU µs",
-        "bytes/session",
-    ]);
-    for row in rows {
-        table.add_row([
+fn table(rows: &[Row]) -> String {
+    let head = ["TLS", "resumption", "resumed %", "handshakes/s", "server CPU µs", "bytes/session"];
+    let rows = rows.iter().map(|row| {
+        vec![
             row.tls.to_owned(),
             row.resumption.to_owned(),
             format!("{:.1}", row.hit_after_first_of_run),
             format!("{:.0}", row.handshakes_per_s),
             format!("{:.0}", row.server_cpu_us),
             format!("{:.0}", row.cache_bytes_per_session),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+        ]
+    });
+    rejoin_report::table(&[0, 1], head, rows)
 }

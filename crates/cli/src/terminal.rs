@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_bench::fleet::Progress;
+use rejoin_report::printable;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -29,11 +30,6 @@ pub(crate) fn print_result(text: &str) -> anyhow::Result<()> {
 pub(crate) fn complain(line: &str) {
     let line = printable(line);
     let _ = writeln!(std::io::stderr().lock(), "rejoin: {line}");
-}
-
-/// Without what would command the terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Completes at Ctrl-C or when the process is asked to end.

@@ -1,16 +1,11 @@
 //! For a person at a terminal.
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use rejoin_report::{printable, trimmed};
 use rejoin_sim::Rate;
 use rejoin_sim::report;
 use rejoin_sim::sizing::{FIFO, Found, Lifetime};
 
 use super::answer::{Answer, Recommendation, Row};
-use crate::terminal::printable;
-
-/// One line, below the heads.
-const STYLE: TableStyle =
-    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// Everything, the table first.
 pub(super) fn of(answer: &Answer<'_>, found: &Found) -> String {
@@ -34,9 +29,7 @@ pub(super) fn of(answer: &Answer<'_>, found: &Found) -> String {
             answer.lifetime_source
         ));
     }
-    let text = text.join("\n");
-    // Padding at the end of a line is of no use to anyone.
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    trimmed(&text.join("\n"))
 }
 
 fn head(answer: &Answer<'_>) -> String {
@@ -66,8 +59,7 @@ fn table(answer: &Answer<'_>, found: &Found) -> String {
     head.extend(answer.runs.then_some("after the first\nof each run %"));
     head.push("full handshakes\navoided /s");
     head.extend(with_cores.then_some("cores\nsaved"));
-    let mut table = Table::new();
-    table.load_style(STYLE).set_header(head);
+    let mut rows = Vec::new();
     let recommended = answer.recommendation.as_ref();
     let fifo = recommended.and_then(|best| best.fifo_sessions);
     let mut before = None;
@@ -89,14 +81,9 @@ fn table(answer: &Answer<'_>, found: &Found) -> String {
         figures.extend(answer.runs.then(|| rate(cell.rates.hit_after_first_of_run, answer.seeds)));
         figures.push(row.avoided_per_s.map_or_else(nothing, figure));
         figures.extend(with_cores.then(|| row.cores_saved.map_or_else(nothing, figure)));
-        table.add_row(figures);
+        rows.push(figures);
     }
-    for (at, column) in table.column_iter_mut().enumerate() {
-        if at != 1 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string()
+    rejoin_report::table(&[1], head, rows)
 }
 
 fn nothing() -> String {

@@ -4,7 +4,6 @@
 
 mod chart;
 mod comma_separated;
-mod escape;
 mod page;
 mod terminal;
 

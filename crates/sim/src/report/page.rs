@@ -5,8 +5,9 @@
 
 use std::fmt;
 
+use rejoin_report::{Escaped, Page};
+
 use super::chart::{Chart, Format, Legend, View, groups};
-use super::escape::Escaped;
 use super::{Counted, Curve, Error, incomplete, percent, seeds_differ, thousands};
 use crate::{HitRates, Outcome};
 
@@ -34,7 +35,9 @@ pub fn html(outcome: &Outcome) -> Result<String, Error> {
         .flat_map(|group| counted.iter().map(move |counted| View { counted: *counted, group }))
         .collect();
     let curves = Curve::all(outcome);
-    Ok(Page { outcome, counted, groups, views, curves }.to_string())
+    let body = Body { outcome, counted, groups, views, curves };
+    let page = Page { title: &outcome.title, style: STYLE, script: SCRIPT, body };
+    Ok(page.to_string())
 }
 
 fn is_counted(outcome: &Outcome, counted: Counted) -> bool {
@@ -59,7 +62,7 @@ fn check(outcome: &Outcome) -> Result<(), Error> {
     Ok(())
 }
 
-struct Page<'a> {
+struct Body<'a> {
     outcome: &'a Outcome,
     /// What was counted at all.
     counted: Vec<Counted>,
@@ -69,37 +72,16 @@ struct Page<'a> {
     curves: Vec<Curve<'a>>,
 }
 
-impl fmt::Display for Page<'_> {
+impl fmt::Display for Body<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let title = Escaped(&self.outcome.title);
-        write!(
-            f,
-            r#"<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>
-{STYLE}</style>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
-"#
-        )?;
         self.introduction(f)?;
         self.choices(f)?;
         self.figure(f)?;
-        self.table(f)?;
-        write!(f, "</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n")
+        self.table(f)
     }
 }
 
-impl Page<'_> {
+impl Body<'_> {
     fn introduction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<p>Share of requests that resume a TLS session, by the size of the server’s session cache. ")?;
         match self.outcome.seeds {

@@ -1,42 +1,15 @@
 //! For a person at a terminal.
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use rejoin_report::printable;
 
 use super::{Counted, Curve, incomplete, percent, seeds_differ, thousands};
 use crate::{HitRates, Outcome};
-
-/// One line, below the heads.
-const STYLE: TableStyle =
-    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// The outcome as a table: a row for each policy and capacity, below it one for each group of
 /// clients where there are several. Rates are in percent, ± one standard deviation over seeds.
 pub fn table(outcome: &Outcome) -> String {
     let with_seeds = seeds_differ(outcome);
-    let mut table = Table::new();
-    table.load_style(STYLE).set_header(head(with_seeds));
-    for (at, curve) in Curve::all(outcome).iter().enumerate() {
-        if at > 0 {
-            table.add_row([""]);
-        }
-        for (at, cell) in curve.cells.iter().enumerate() {
-            let policy = if at == 0 { cell.policy.to_string() } else { String::new() };
-            let mut row = vec![policy, thousands(cell.capacity.into())];
-            row.extend(with_seeds.then(|| cell.seeds.to_string()));
-            row.extend(figures(&cell.rates, cell.seeds, cell.requests));
-            table.add_row(row);
-            let several = cell.groups.len() > 1;
-            for group in cell.groups.iter().filter(|_| several) {
-                let mut row = vec![format!("  {}", printable(&group.name)), String::new()];
-                row.extend(with_seeds.then(String::new));
-                row.extend(figures(&group.rates, cell.seeds, group.requests));
-                table.add_row(row);
-            }
-        }
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let table = rejoin_report::table(&[0], head(with_seeds), rows(outcome, with_seeds));
     let seeds = match outcome.seeds {
         1 => "one seed".to_owned(),
         seeds => format!("{seeds} seeds"),
@@ -46,8 +19,31 @@ pub fn table(outcome: &Outcome) -> String {
         text.push('\n');
         text.push_str(line);
     }
-    // Padding at the end of a line is of no use to anyone.
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    text
+}
+
+fn rows(outcome: &Outcome, with_seeds: bool) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for (at, curve) in Curve::all(outcome).iter().enumerate() {
+        if at > 0 {
+            rows.push(vec![String::new()]);
+        }
+        for (at, cell) in curve.cells.iter().enumerate() {
+            let policy = if at == 0 { cell.policy.to_string() } else { String::new() };
+            let mut row = vec![policy, thousands(cell.capacity.into())];
+            row.extend(with_seeds.then(|| cell.seeds.to_string()));
+            row.extend(figures(&cell.rates, cell.seeds, cell.requests));
+            rows.push(row);
+            let several = cell.groups.len() > 1;
+            for group in cell.groups.iter().filter(|_| several) {
+                let mut row = vec![format!("  {}", printable(&group.name)), String::new()];
+                row.extend(with_seeds.then(String::new));
+                row.extend(figures(&group.rates, cell.seeds, group.requests));
+                rows.push(row);
+            }
+        }
+    }
+    rows
 }
 
 fn head(with_seeds: bool) -> Vec<&'static str> {
@@ -65,9 +61,4 @@ fn head(with_seeds: bool) -> Vec<&'static str> {
 fn figures(rates: &HitRates, seeds: u32, requests: f64) -> impl Iterator<Item = String> {
     let rates = Counted::EVERY.map(|counted| percent(counted.of(rates), seeds));
     rates.into_iter().chain([thousands(requests)])
-}
-
-/// Without what would command the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

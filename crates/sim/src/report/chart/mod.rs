@@ -13,11 +13,11 @@ mod marks;
 
 use std::fmt;
 
-use super::escape::Escaped;
 use super::{Counted, Curve, percent, thousands};
 use crate::{Cell, HitRates, Outcome, Rate};
 use axis::Axis;
 use marks::Mark;
+use rejoin_report::Escaped;
 
 /// Between two lines of text beside the plot.
 const LINE_HEIGHT: f64 = 19.0;

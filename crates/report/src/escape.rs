@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 /// Text as content or in a quoted attribute. Characters that XML has no way to write
 /// become U+FFFD.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Escaped<'a>(pub(super) &'a str);
+pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
