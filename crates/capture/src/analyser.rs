@@ -134,7 +134,9 @@ impl Analyser {
         bytes.take(4)?;
         let inner = in_udp_tunnel(source.port, destination.port, bytes.0);
         if inner.is_none() {
-            self.quic.datagram(source, destination, bytes.0, at, emit);
+            // The header's 8 bytes are not the payload's.
+            let length = packet.length.saturating_sub(8).max(bytes.0.len());
+            self.quic.datagram(source, destination, bytes.0, length, at, emit);
         }
         inner
     }
@@ -158,7 +160,7 @@ fn in_gre(payload: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The IP packet in VXLAN, Geneve, GTP-U or L2TP.
+/// The IP packet in VXLAN, Geneve, GTP-U or CAPWAP.
 fn in_udp_tunnel(source: u16, destination: u16, payload: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(payload);
     match (source, destination) {
@@ -172,6 +174,7 @@ fn in_udp_tunnel(source: u16, destination: u16, payload: &[u8]) -> Option<&[u8]>
             link::in_ethertype(u16::from_be_bytes([high, low]), bytes.0)
         }
         (2152, _) | (_, 2152) => in_gtp(bytes),
+        (5247, _) | (_, 5247) => in_capwap(payload),
         _ => None,
     }
     .filter(|packet| matches!(packet.first().map(|first| first >> 4), Some(4 | 6)))
@@ -192,4 +195,17 @@ fn in_gtp(mut bytes: Bytes<'_>) -> Option<&[u8]> {
         }
     }
     Some(bytes.0)
+}
+
+/// The IP packet in a CAPWAP data packet (RFC 5415, 4.3) that is no fragment.
+fn in_capwap(payload: &[u8]) -> Option<&[u8]> {
+    const NATIVE: u8 = 1;
+    const FRAGMENT: u8 = 0x80;
+    let [0, length, kind, flags] = *payload.first_chunk()? else { return None };
+    let frame = payload.get(usize::from(length >> 3) * 4..)?;
+    match (kind & NATIVE, flags & FRAGMENT) {
+        (_, FRAGMENT) => None,
+        (NATIVE, _) => link::in_wifi(frame),
+        _ => link::in_ethernet(frame),
+    }
 }

@@ -7,11 +7,13 @@
 
 use std::net::IpAddr;
 
+use crate::certificate::Certificate;
 use crate::handshake::{Carrier, Class, Evidence, Handshake, Method, Version};
-use crate::hello::{ClientHello, ServerHello};
+use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::tcp::At;
+use crate::tls::{APPLICATION_DATA, CERTIFICATE, HANDSHAKE};
+use crate::via::Via;
 
-const CERTIFICATE: u8 = 11;
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const CERTIFICATE_REQUEST: u8 = 13;
 const SERVER_HELLO_DONE: u8 = 14;
@@ -38,12 +40,27 @@ pub(crate) struct Facts {
     retry: bool,
     /// The next ClientHello is this handshake's, whatever its random.
     again: bool,
-    key_exchange: bool,
+    /// When the first message of a key exchange came.
+    key_exchange: Option<At>,
     client_certificate: bool,
-    is_direct: bool,
+    via: Option<Via>,
     /// When each side's ChangeCipherSpec came.
     cipher_changes: [Option<At>; 2],
-    application_data: [bool; 2],
+    application_data: [Option<At>; 2],
+    issued_ticket: Option<IssuedTicket>,
+    certificate: Option<Certificate>,
+    sent: [Sent; 2],
+    is_reported: bool,
+}
+
+/// What one side sent for the handshake.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sent {
+    bytes: u64,
+    /// The last record or datagram among them, in bytes.
+    last_bytes: u32,
+    /// What follows is not for the handshake.
+    is_counted: bool,
 }
 
 impl Facts {
@@ -59,7 +76,36 @@ impl Facts {
 
     /// Whether nothing that follows can change the report.
     pub(crate) fn is_complete(&self) -> bool {
-        self.server_hello.is_some() && self.client_hello.is_some() && self.is_encrypted()
+        self.server_hello.is_some()
+            && self.client_hello.is_some()
+            && self.encrypted_at().is_some()
+            && self.sent.iter().all(|sent| sent.is_counted)
+    }
+
+    /// Bytes in memory beside the facts themselves.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let name = self.client_hello.as_ref().and_then(|(hello, _)| hello.server_name.as_ref());
+        name.map_or(0, String::capacity)
+            + self.certificate.as_ref().map_or(0, Certificate::held_bytes)
+    }
+
+    /// Whether the report was given already.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.is_reported
+    }
+
+    /// The report was given.
+    pub(crate) fn reported(&mut self) {
+        self.is_reported = true;
+    }
+
+    /// Begins another handshake: with the record of a side that made it known.
+    pub(crate) fn begin_again(&mut self, side: Side) {
+        let last = self.sent.get(side).copied().unwrap_or_default();
+        *self = Self::default();
+        if let Some(sent) = self.sent.get_mut(side) {
+            sent.add(last.last_bytes);
+        }
     }
 
     /// Whether a HelloRetryRequest is not answered.
@@ -73,22 +119,34 @@ impl Facts {
             && self.client_hello.as_ref().is_some_and(|(known, _)| known.random != hello.random)
     }
 
-    pub(crate) fn client_hello(&mut self, side: Side, hello: ClientHello, at: At, direct: bool) {
+    pub(crate) fn client_hello(
+        &mut self,
+        side: Side,
+        hello: ClientHello,
+        at: At,
+        via: Option<Via>,
+    ) {
         self.again = false;
         if self.client_hello.is_none() {
             self.client = Some(side);
             self.client_hello = Some((hello, at));
-            self.is_direct = direct;
+            self.via = via;
         }
     }
 
-    pub(crate) fn server_hello(&mut self, side: Side, hello: ServerHello, at: At, direct: bool) {
+    pub(crate) fn server_hello(
+        &mut self,
+        side: Side,
+        hello: ServerHello,
+        at: At,
+        via: Option<Via>,
+    ) {
         if self.client == Some(side) {
             return;
         }
         if self.client.is_none() {
             self.client = Some(1 - side);
-            self.is_direct = direct;
+            self.via = via;
         }
         if hello.retry {
             self.retry = true;
@@ -107,19 +165,38 @@ impl Facts {
         self.retry = true;
     }
 
-    pub(crate) fn message(&mut self, side: Side, kind: u8, length: u32) {
+    /// A message that is no hello.
+    pub(crate) fn message(&mut self, side: Side, kind: u8, length: u32, at: At) {
         let is_client = self.client == Some(side);
         if kind == CERTIFICATE && is_client && length > EMPTY_CERTIFICATE_BYTES {
             self.client_certificate = true;
         }
-        self.key_exchange |= matches!(
+        if matches!(
             kind,
             CERTIFICATE
                 | SERVER_KEY_EXCHANGE
                 | CERTIFICATE_REQUEST
                 | SERVER_HELLO_DONE
                 | CLIENT_KEY_EXCHANGE
-        );
+        ) {
+            self.key_exchange.get_or_insert(at);
+        }
+    }
+
+    /// Whether a Certificate message of this side is the server's.
+    pub(crate) fn wants_certificate(&self, side: Side) -> bool {
+        self.client == Some(1 - side) && self.certificate.is_none()
+    }
+
+    pub(crate) fn certificate(&mut self, certificate: Option<Certificate>) {
+        self.certificate = certificate;
+    }
+
+    /// A NewSessionTicket in the clear.
+    pub(crate) fn new_session_ticket(&mut self, side: Side, ticket: Option<IssuedTicket>) {
+        if self.client != Some(side) && self.issued_ticket.is_none() {
+            self.issued_ticket = ticket;
+        }
     }
 
     pub(crate) fn change_cipher_spec(&mut self, side: Side, at: At) {
@@ -128,43 +205,85 @@ impl Facts {
         }
     }
 
-    pub(crate) fn application_data(&mut self, side: Side) {
+    pub(crate) fn application_data(&mut self, side: Side, at: At) {
         if let Some(seen) = self.application_data.get_mut(side) {
-            *seen = true;
+            seen.get_or_insert(at);
         }
     }
 
-    fn is_encrypted(&self) -> bool {
-        match self.server_hello {
-            Some((ServerHello { version: Version::Tls13, .. }, _)) => {
-                self.application_data == [true; 2]
-            }
-            _ => self.cipher_changes.iter().all(Option::is_some),
+    /// Counts a record that begins.
+    pub(crate) fn record(&mut self, side: Side, kind: u8, length: u32) {
+        let is_client = self.client == Some(side);
+        let offers_early_data =
+            self.client_hello.as_ref().is_some_and(|(hello, _)| hello.early_data);
+        let is_early = is_client && offers_early_data && self.server_hello.is_none();
+        let is_finished = self.cipher_changes.get(side).is_some_and(Option::is_some);
+        let is_tls_1_3 = self.is_tls_1_3();
+        let Some(sent) = self.sent.get_mut(side) else { return };
+        match kind {
+            _ if is_tls_1_3 => sent.add(length),
+            APPLICATION_DATA if !is_early => sent.is_counted = true,
+            _ => sent.add(length),
+        }
+        match (is_tls_1_3, kind) {
+            (true, APPLICATION_DATA) if is_client => self.all_is_counted(),
+            (false, HANDSHAKE) if is_finished => sent.is_counted = true,
+            _ => {}
         }
     }
 
-    fn class(&self) -> (Class, Option<Evidence>) {
-        let Some((server_hello, _)) = self.server_hello else {
-            return (Class::NoServerhello, None);
+    /// Counts a datagram.
+    pub(crate) fn datagram(&mut self, side: Side, length: usize) {
+        let Some(sent) = self.sent.get_mut(side) else { return };
+        sent.add(u32::try_from(length).unwrap_or(u32::MAX));
+        let is_encrypted = self.application_data.get(side).is_some_and(Option::is_some);
+        if self.client == Some(side) && is_encrypted && self.server_hello.is_some() {
+            self.all_is_counted();
+        }
+    }
+
+    fn all_is_counted(&mut self) {
+        self.sent.iter_mut().for_each(|sent| sent.is_counted = true);
+    }
+
+    fn is_tls_1_3(&self) -> bool {
+        self.server_hello.is_some_and(|(hello, _)| hello.version == Version::Tls13)
+    }
+
+    /// When both sides had come as far as encrypted records.
+    fn encrypted_at(&self) -> Option<At> {
+        let [first, second] = match self.is_tls_1_3() {
+            true => self.application_data,
+            false => self.cipher_changes,
+        };
+        Some(first?.max(second?))
+    }
+
+    /// The class, what it rests on, and when that was seen.
+    fn class(&self) -> (Class, Option<Evidence>, Option<At>) {
+        let Some((server_hello, hello_at)) = self.server_hello else {
+            return (Class::NoServerhello, None, None);
         };
         if server_hello.version == Version::Tls13 {
-            return match server_hello.pre_shared_key {
-                true => (Class::Resumed, Some(Evidence::ShPreSharedKey)),
-                false => (Class::Full, Some(Evidence::ShWithoutPsk)),
+            let (class, evidence) = match server_hello.pre_shared_key {
+                true => (Class::Resumed, Evidence::ShPreSharedKey),
+                false => (Class::Full, Evidence::ShWithoutPsk),
             };
+            return (class, Some(evidence), Some(hello_at));
         }
-        if self.key_exchange {
-            return (Class::Full, Some(Evidence::KeyExchange));
+        if self.key_exchange.is_some() {
+            return (Class::Full, Some(Evidence::KeyExchange), self.key_exchange);
         }
         let client = self.client.unwrap_or(0);
         let change = |side: Side| self.cipher_changes.get(side).copied().flatten();
-        let server_first = match (change(1 - client.min(1)), change(client)) {
+        let server = change(1 - client.min(1));
+        let server_first = match (server, change(client)) {
             (Some(server), Some(client)) => server < client,
             (server, _) => server.is_some(),
         };
         match server_first {
-            true => (Class::Resumed, Some(Evidence::ServerCcsFirstNoCert)),
-            false => (Class::Unknown, Some(Evidence::ShOnly)),
+            true => (Class::Resumed, Some(Evidence::ServerCcsFirstNoCert), server),
+            false => (Class::Unknown, Some(Evidence::ShOnly), Some(hello_at)),
         }
     }
 
@@ -189,14 +308,19 @@ impl Facts {
 
     /// The report.
     pub(crate) fn report(&self, carrier: Carrier, ends: [End; 2]) -> Handshake {
-        let (cls, evidence) = self.class();
+        let (cls, evidence, proof) = self.class();
         let [first, second] = ends;
         let (client, server) =
             if self.client == Some(1) { (second, first) } else { (first, second) };
+        let [first, second] = self.sent;
+        let (from_client, from_server) =
+            if self.client == Some(1) { (second, first) } else { (first, second) };
         let hello = self.client_hello.as_ref().map(|(hello, _)| hello);
-        let version = self.server_hello.map(|(hello, _)| hello.version);
+        let chosen = self.server_hello.map(|(hello, _)| hello);
         let (ch, sh) =
             (self.client_hello.as_ref().map(|(_, at)| *at), self.server_hello.map(|(_, at)| at));
+        let done = self.encrypted_at();
+        let issued = self.issued_ticket;
         Handshake {
             carrier,
             client_ip: client.ip,
@@ -205,7 +329,9 @@ impl Facts {
             server_port: server.port,
             ch_random: hello.map(|hello| hello.random.map(Vec::from).unwrap_or_default()),
             sni: hello.and_then(|hello| hello.server_name.clone()),
-            version: version.or_else(|| self.retry.then_some(Version::Tls13)),
+            version: chosen
+                .map(|hello| hello.version)
+                .or_else(|| self.retry.then_some(Version::Tls13)),
             cls,
             method: self.method(cls, evidence),
             evidence,
@@ -215,12 +341,33 @@ impl Facts {
             offered_sid_len: hello.map(|hello| hello.session_id_length),
             offered_ticket_len: hello.map(|hello| hello.ticket_length),
             client_auth: self.client_auth(cls),
-            completed: self.is_encrypted(),
-            direct: self.is_direct,
+            completed: done.is_some(),
+            direct: self.via.is_none_or(|via| via == Via::Socks),
+            via: self.via,
             t_ch: ch.map(seconds),
             t_sh: sh.map(seconds),
             frame_ch: ch.map(|at| at.frame),
             frame_sh: sh.map(|at| at.frame),
+            proof_frame: proof.map(|at| at.frame),
+            t_done: done.map(seconds),
+            offered_ticket_hash: hello.and_then(|hello| hello.ticket),
+            issued_ticket_len: issued.map(|ticket| ticket.length),
+            issued_ticket_lifetime_s: issued.map(|ticket| ticket.lifetime_s),
+            issued_ticket_hash: issued.and_then(|ticket| ticket.digest),
+            issued_sid_len: chosen.and_then(|hello| hello.session_id_length),
+            session_id_hash: chosen.and_then(|hello| hello.session_id),
+            certificate: self.certificate.clone(),
+            bytes_from_client: from_client.bytes,
+            bytes_from_server: from_server.bytes,
+        }
+    }
+}
+
+impl Sent {
+    fn add(&mut self, length: u32) {
+        if !self.is_counted {
+            self.bytes += u64::from(length);
+            self.last_bytes = length;
         }
     }
 }

@@ -6,19 +6,26 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::certificate::Certificates;
 use crate::classify::{End, Facts, Side};
 use crate::handshake::{Carrier, Handshake};
-use crate::hello::{ClientHello, ServerHello};
+use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::limits::Limits;
 use crate::tcp::{At, Flow, Piece, Segment};
 use crate::tls::{self, Event, Listen, Stream};
+use crate::via::Preface;
 
 const NONE: u32 = u32::MAX;
+
+/// What a connection's place costs, and finding it.
+pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
+pub(crate) const PLACE_BYTES: usize = size_of::<([End; 2], u32)>();
 
 /// All connections that are watched.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: Limits,
+    certificates: Certificates,
     places: HashMap<[End; 2], u32, FixedState>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -38,16 +45,16 @@ struct Slot {
 #[derive(Debug)]
 struct Connection {
     ends: [End; 2],
-    flows: [Flow; 2],
     /// Sequence numbers of the SYNs.
     begins: [Option<u32>; 2],
     talk: Talk,
     held_bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Talk {
     /// Not a byte yet.
+    #[default]
     Silent,
     Watched(Box<Conversation>),
     /// Reported, or not TLS.
@@ -56,14 +63,23 @@ enum Talk {
 
 #[derive(Debug, Default)]
 struct Conversation {
+    flows: [Flow; 2],
     streams: [Stream; 2],
+    preface: Preface,
     facts: Facts,
+}
+
+/// What reports are made with, and who gets them.
+struct Output<'a> {
+    certificates: &'a mut Certificates,
+    emit: &'a mut dyn FnMut(Handshake),
 }
 
 impl Connections {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            certificates: Certificates::new(limits),
             places: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
             slots: Vec::new(),
             free: Vec::new(),
@@ -93,12 +109,13 @@ impl Connections {
         };
         let Some(slot) = self.slots.get_mut(place as usize) else { return };
         let connection = &mut slot.connection;
+        let before = connection.held_bytes;
+        let output = &mut Output { certificates: &mut self.certificates, emit: &mut *emit };
         if connection.is_reused(side, segment) {
-            connection.finish(emit);
+            connection.finish(output);
             *connection = Connection::new(ends);
         }
-        let before = connection.held_bytes;
-        connection.segment(side, segment, at, &self.limits, emit);
+        connection.segment(side, segment, at, &self.limits, output);
         self.held_bytes = self.held_bytes + connection.held_bytes - before;
         while self.held_bytes > self.limits.total_bytes && self.oldest != NONE {
             self.remove_oldest(emit);
@@ -139,7 +156,7 @@ impl Connections {
         self.unlink(place);
         let connection = &mut self.slots[place as usize].connection;
         self.held_bytes -= connection.held_bytes;
-        connection.finish(emit);
+        connection.finish(&mut Output { certificates: &mut self.certificates, emit });
         self.places.remove(&connection.ends);
         self.free.push(place);
     }
@@ -176,13 +193,7 @@ impl Connections {
 
 impl Connection {
     fn new(ends: [End; 2]) -> Self {
-        Self {
-            ends,
-            flows: <[Flow; 2]>::default(),
-            begins: [None; 2],
-            talk: Talk::Silent,
-            held_bytes: 0,
-        }
+        Self { ends, begins: [None; 2], talk: Talk::Silent, held_bytes: 0 }
     }
 
     /// Whether this SYN begins another connection between the same ends.
@@ -194,7 +205,10 @@ impl Connection {
         }
         match segment.ack {
             false => {
-                let is_late = self.flows[side].may_begin(segment.sequence);
+                let is_late = match &self.talk {
+                    Talk::Watched(talk) => talk.flows[side].may_begin(segment.sequence),
+                    _ => true,
+                };
                 is_other || (has_spoken && self.begins[side].is_none() && !is_late)
             }
             true => is_other && has_spoken,
@@ -207,61 +221,85 @@ impl Connection {
         segment: &Segment<'_>,
         at: At,
         limits: &Limits,
-        emit: &mut dyn FnMut(Handshake),
+        output: &mut Output<'_>,
     ) {
         if segment.syn {
             self.begins[side] = Some(segment.sequence);
-            self.flows[side].begin(segment.sequence);
+            if let Talk::Watched(conversation) = &mut self.talk {
+                conversation.flows[side].begin(segment.sequence);
+            }
         }
         if segment.length == 0 || matches!(self.talk, Talk::Over) {
             return;
         }
         if matches!(self.talk, Talk::Silent) {
-            self.talk = Talk::Watched(Box::default());
+            self.talk = Talk::Watched(Box::new(Conversation::after(self.begins)));
         }
         let Talk::Watched(conversation) = &mut self.talk else { return };
-        let ends = self.ends;
-        self.flows[side].segment(segment, at, limits, &mut |piece, at| {
-            conversation.hear(side, piece, at, ends, emit);
-        });
-        if conversation.is_over(side, limits) {
-            self.finish(emit);
-            return;
+        conversation.segment(side, segment, at, self.ends, limits, output);
+        match conversation.is_over(side, limits) {
+            true => self.finish(output),
+            false => self.held_bytes = conversation.held_bytes(),
         }
-        let [first, second] = &conversation.streams;
-        self.held_bytes = first.held_bytes()
-            + second.held_bytes()
-            + self.flows.iter().map(Flow::held_bytes).sum::<usize>();
     }
 
     /// Reports what was seen and forgets everything but the ends.
-    fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
+    fn finish(&mut self, output: &mut Output<'_>) {
         let talk = std::mem::replace(&mut self.talk, Talk::Over);
-        let mut flows = std::mem::take(&mut self.flows);
         self.held_bytes = 0;
-        let Talk::Watched(mut conversation) = talk else { return };
-        let first = conversation.facts.client_side().unwrap_or(0);
-        for side in [first, 1 - first] {
-            flows[side].flush(&mut |piece, at| {
-                conversation.hear(side, piece, at, self.ends, emit);
-            });
-        }
-        if conversation.facts.has_hello() {
-            emit(conversation.facts.report(Carrier::Tls, self.ends));
+        if let Talk::Watched(mut conversation) = talk {
+            conversation.finish(self.ends, output);
         }
     }
 }
 
 impl Conversation {
+    /// A conversation after the SYNs with these sequence numbers.
+    fn after(begins: [Option<u32>; 2]) -> Self {
+        let mut conversation = Self::default();
+        for (flow, begin) in conversation.flows.iter_mut().zip(begins) {
+            if let Some(begin) = begin {
+                flow.begin(begin);
+            }
+        }
+        conversation
+    }
+
+    fn segment(
+        &mut self,
+        side: Side,
+        segment: &Segment<'_>,
+        at: At,
+        ends: [End; 2],
+        limits: &Limits,
+        output: &mut Output<'_>,
+    ) {
+        let mut flow = std::mem::take(&mut self.flows[side]);
+        flow.segment(segment, at, limits, &mut |piece, at| {
+            self.hear(side, piece, at, ends, output);
+        });
+        self.flows[side] = flow;
+    }
+
+    fn finish(&mut self, ends: [End; 2], output: &mut Output<'_>) {
+        let mut flows = std::mem::take(&mut self.flows);
+        let first = self.facts.client_side().unwrap_or(0);
+        for side in [first, 1 - first] {
+            flows[side].flush(&mut |piece, at| self.hear(side, piece, at, ends, output));
+        }
+        if self.facts.has_hello() {
+            (output.emit)(self.facts.report(Carrier::Tls, ends));
+        }
+    }
+
     fn hear(
         &mut self,
         side: Side,
         piece: Piece<'_>,
         at: At,
         ends: [End; 2],
-        emit: &mut dyn FnMut(Handshake),
+        output: &mut Output<'_>,
     ) {
-        let direct = self.streams.iter().all(|stream| stream.skipped == 0);
         let expected = self.streams[1 - side].is_tls();
         let mut listener = Listener {
             facts: &mut self.facts,
@@ -269,8 +307,9 @@ impl Conversation {
             side,
             at,
             ends,
-            direct,
-            emit,
+            preface: &mut self.preface,
+            certificates: Some(output.certificates),
+            emit: output.emit,
         };
         match piece {
             Piece::Bytes(bytes) => self.streams[side].bytes(bytes, expected, &mut listener),
@@ -283,6 +322,14 @@ impl Conversation {
         let stream = &self.streams[side];
         self.facts.is_complete() || (!stream.is_tls() && stream.skipped > limits.search_bytes)
     }
+
+    /// Bytes in memory.
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.streams.iter().map(Stream::held_bytes).sum::<usize>()
+            + self.flows.iter().map(Flow::held_bytes).sum::<usize>()
+            + self.facts.held_bytes()
+    }
 }
 
 /// Turns what streams show into facts.
@@ -292,21 +339,24 @@ pub(crate) struct Listener<'a> {
     pub(crate) side: Side,
     pub(crate) at: At,
     pub(crate) ends: [End; 2],
-    pub(crate) direct: bool,
+    pub(crate) preface: &'a mut Preface,
+    /// Absent where certificates are encrypted.
+    pub(crate) certificates: Option<&'a mut Certificates>,
     pub(crate) emit: &'a mut dyn FnMut(Handshake),
 }
 
 impl Listener<'_> {
     fn client_hello(&mut self, hello: ClientHello) {
         if self.facts.is_other(&hello) {
-            (self.emit)(self.facts.report(self.carrier, self.ends));
-            *self.facts = Facts::default();
+            if !self.facts.is_reported() {
+                (self.emit)(self.facts.report(self.carrier, self.ends));
+            }
+            self.facts.begin_again(self.side);
         }
-        self.facts.client_hello(self.side, hello, self.at, self.direct);
+        self.facts.client_hello(self.side, hello, self.at, self.preface.via());
     }
 
     fn hello(&mut self, kind: u8, body: &[u8]) {
-        let Self { side, at, direct, .. } = *self;
         match kind {
             tls::CLIENT_HELLO => {
                 if let Some(hello) = ClientHello::parse(body) {
@@ -315,10 +365,23 @@ impl Listener<'_> {
             }
             tls::SERVER_HELLO => {
                 if let Some(hello) = ServerHello::parse(body) {
-                    self.facts.server_hello(side, hello, at, direct);
+                    self.facts.server_hello(self.side, hello, self.at, self.preface.via());
                 }
             }
             _ => self.facts.retry_request(),
+        }
+    }
+
+    fn message(&mut self, kind: u8, length: u32, body: &[u8]) {
+        self.facts.message(self.side, kind, length, self.at);
+        match (kind, &mut self.certificates) {
+            (tls::NEW_SESSION_TICKET, _) => {
+                self.facts.new_session_ticket(self.side, IssuedTicket::parse(body));
+            }
+            (tls::CERTIFICATE, Some(certificates)) if self.facts.wants_certificate(self.side) => {
+                self.facts.certificate(certificates.leaf(body, length));
+            }
+            _ => {}
         }
     }
 }
@@ -329,16 +392,20 @@ impl Listen for Listener<'_> {
             Event::Hello(kind, body) => self.hello(kind, body),
             Event::OldHello(bytes) => {
                 if let Some(hello) = ClientHello::parse_old(bytes) {
+                    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    self.facts.record(self.side, tls::HANDSHAKE, length);
                     self.client_hello(hello);
                 }
             }
-            Event::Message(kind, length) => self.facts.message(self.side, kind, length),
+            Event::Record(kind, length) => self.facts.record(self.side, kind, length),
+            Event::Skipped(bytes) => self.preface.hear(self.side, bytes),
+            Event::Message(kind, length, body) => self.message(kind, length, body),
             Event::ChangeCipherSpec => {
                 if !self.facts.is_retrying() {
                     self.facts.change_cipher_spec(self.side, self.at);
                 }
             }
-            Event::ApplicationData => self.facts.application_data(self.side),
+            Event::ApplicationData => self.facts.application_data(self.side, self.at),
         }
         self.facts.is_retrying()
     }

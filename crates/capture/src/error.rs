@@ -15,6 +15,22 @@ pub enum Error {
     /// The first bytes could not be read.
     #[error("the capture cannot be read: {0}")]
     Read(#[from] io::Error),
+    /// A model of costs is none.
+    #[error("line {line}: {what}")]
+    Model {
+        /// Where, counted from 1.
+        line: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A table of networks is none.
+    #[error("line {line}: {what}")]
+    Networks {
+        /// Where, counted from 1.
+        line: u64,
+        /// What is wrong there.
+        what: String,
+    },
 }
 
 /// Why a capture was left before its end. What came before it counts.

@@ -223,7 +223,7 @@ fn pcap_records(
     // The upper half tells the length of a frame check sequence, not the link.
     let link = header.network.0 & 0xffff;
     let nanos = if header.is_nanosecond_precision() { 1 } else { 1_000 };
-    window.fill(CHUNK_BYTES / 2)?;
+    look_ahead(window, header.is_bigendian())?;
     let parse: ParseRecord = if modified_be {
         parse_modified_be
     } else if header.is_modified_format() {
@@ -267,6 +267,26 @@ fn captured_length(record: &[u8], big_endian: bool) -> Option<usize> {
     let bytes = *record.get(8..)?.first_chunk()?;
     let length = if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
     Some(length as usize)
+}
+
+/// Reads the first record, and the next one's header if the first may have a long header itself.
+/// Nothing else is waited for: the source may be a live interface.
+fn look_ahead(window: &mut Window<'_>, big_endian: bool) -> Result<(), Fault> {
+    const LONG_HEADER_BYTES: usize = 24;
+    if !window.fill(LONG_HEADER_BYTES)? {
+        return Ok(());
+    }
+    let record = window.data();
+    // What follows the usual header: interface, protocol, kind of packet (0 to 4), padding.
+    let [first, second, third, fourth, protocol_high, protocol_low, kind, padding] =
+        record.get(16..).and_then(|more| more.first_chunk().copied()).unwrap_or([0xff; 8]);
+    let (high, low) = if big_endian { (first, second) } else { (fourth, third) };
+    let length = captured_length(record, big_endian).unwrap_or(0).min(LARGEST_BLOCK_BYTES);
+    let has_protocol = (protocol_high, protocol_low) != (0, 0);
+    if (high, low) == (0, 0) && has_protocol && kind <= 4 && padding == 0 {
+        window.fill(2 * LONG_HEADER_BYTES + length)?;
+    }
+    Ok(())
 }
 
 /// "Red Hat 6.1" wrote the usual magic, but 24-byte record headers. It shows in the records: with

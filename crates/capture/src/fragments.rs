@@ -12,7 +12,7 @@ use crate::limits::Limits;
 const LARGEST_PACKET_BYTES: usize = 1 << 16;
 const MOST_PARTS: usize = 256;
 /// What keeping a fragment costs beside its bytes.
-const PART_BYTES: usize = 128;
+const PART_BYTES: usize = 384;
 
 type Key = (IpAddr, IpAddr, u8, u32);
 

@@ -4,6 +4,10 @@ use std::net::IpAddr;
 
 use serde::{Serialize, Serializer};
 
+use crate::certificate::Certificate;
+use crate::digest::{self, Digest};
+use crate::via::Via;
+
 /// One handshake: one ClientHello (a retry after HelloRetryRequest included) and its answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Handshake {
@@ -45,8 +49,11 @@ pub struct Handshake {
     pub client_auth: Option<bool>,
     /// Both sides came as far as encrypted records.
     pub completed: bool,
-    /// TLS from the first byte: no STARTTLS, no proxy, no tunnel before it.
+    /// TLS from the first byte: no STARTTLS, no CONNECT, no tunnel before it. What a SOCKS proxy
+    /// passes on is direct: the client speaks to the server as if nothing was between.
     pub direct: bool,
+    /// What stood before TLS on the connection.
+    pub via: Option<Via>,
     /// When the ClientHello was complete, in seconds since 1970.
     pub t_ch: Option<f64>,
     /// When the ServerHello was complete, in seconds since 1970.
@@ -55,6 +62,31 @@ pub struct Handshake {
     pub frame_ch: Option<u64>,
     /// The frame that completed the ServerHello, counted from 1.
     pub frame_sh: Option<u64>,
+    /// The frame of the message that decided `cls`, counted from 1.
+    pub proof_frame: Option<u64>,
+    /// When both sides had come as far as `completed` says, in seconds since 1970.
+    pub t_done: Option<f64>,
+    /// The ticket the client offered (TLS 1.2 and before).
+    pub offered_ticket_hash: Option<Digest>,
+    /// Length of the ticket the server issued in the clear (TLS 1.2 and before, RFC 5077), in bytes.
+    pub issued_ticket_len: Option<usize>,
+    /// How long the server means to accept that ticket, in seconds; 0 leaves it to the client.
+    pub issued_ticket_lifetime_s: Option<u32>,
+    /// That ticket.
+    pub issued_ticket_hash: Option<Digest>,
+    /// Length of the session id in the ServerHello (TLS 1.2 and before), in bytes.
+    pub issued_sid_len: Option<usize>,
+    /// That session id, if it is not empty.
+    pub session_id_hash: Option<Digest>,
+    /// The server's certificate, where it is visible (TLS 1.2 and before).
+    pub certificate: Option<Certificate>,
+    /// What the client sent for the handshake, in bytes: TLS records with their headers, each
+    /// once; for QUIC the payload of its datagrams. Up to TLS 1.2 until its Finished message, from
+    /// TLS 1.3 on until its first encrypted record after the ServerHello. What the capture misses
+    /// is not counted.
+    pub bytes_from_client: u64,
+    /// The same for the server; from TLS 1.3 on until the same moment.
+    pub bytes_from_server: u64,
 }
 
 /// What carries a handshake.
@@ -160,11 +192,8 @@ impl Serialize for Version {
 }
 
 fn hex<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-    let Some(bytes) = bytes else { return serializer.serialize_none() };
-    let text: String = bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect();
-    serializer.serialize_str(&text)
+    match bytes {
+        Some(bytes) => serializer.serialize_str(&digest::hex(bytes)),
+        None => serializer.serialize_none(),
+    }
 }

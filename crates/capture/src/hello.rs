@@ -1,16 +1,15 @@
 //! ClientHello and ServerHello, read leniently: what is there counts, even if the rest is odd.
 
 use crate::bytes::Bytes;
+use crate::digest::Digest;
 use crate::handshake::Version;
+use crate::limits::LONGEST_NAME_BYTES;
 
 const SERVER_NAME: u16 = 0;
 const SESSION_TICKET: u16 = 35;
 const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
-
-/// The longest name there can be (RFC 1035, 2.3.4).
-const LONGEST_NAME_BYTES: usize = 255;
 
 /// The random of a ServerHello that is a HelloRetryRequest (RFC 8446, 4.1.3).
 const HELLO_RETRY_REQUEST: [u8; 32] = [
@@ -25,6 +24,7 @@ pub(crate) struct ClientHello {
     pub(crate) random: Option<[u8; 32]>,
     pub(crate) session_id_length: usize,
     pub(crate) ticket_length: usize,
+    pub(crate) ticket: Option<Digest>,
     pub(crate) server_name: Option<String>,
     pub(crate) pre_shared_key: bool,
     pub(crate) early_data: bool,
@@ -36,6 +36,27 @@ pub(crate) struct ServerHello {
     pub(crate) version: Version,
     pub(crate) retry: bool,
     pub(crate) pre_shared_key: bool,
+    /// Means something up to TLS 1.2 only.
+    pub(crate) session_id_length: Option<usize>,
+    pub(crate) session_id: Option<Digest>,
+}
+
+/// A session ticket that a server issued in the clear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IssuedTicket {
+    pub(crate) length: usize,
+    pub(crate) lifetime_s: u32,
+    pub(crate) digest: Option<Digest>,
+}
+
+impl IssuedTicket {
+    /// Reads the body of a NewSessionTicket up to TLS 1.2 (RFC 5077, 3.3).
+    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+        let mut bytes = Bytes(body);
+        let lifetime_s = bytes.u32()?;
+        let length = usize::from(bytes.u16()?);
+        Some(Self { length, lifetime_s, digest: bytes.take(length).and_then(Digest::of) })
+    }
 }
 
 impl ClientHello {
@@ -65,7 +86,10 @@ impl ClientHello {
         bytes.take(compressions)?;
         extensions(bytes, |kind, length, value| match kind {
             SERVER_NAME => self.server_name = self.server_name.take().or_else(|| host_name(value)),
-            SESSION_TICKET => self.ticket_length = length,
+            SESSION_TICKET => {
+                self.ticket_length = length;
+                self.ticket = value.get(..length).and_then(Digest::of);
+            }
             PRE_SHARED_KEY => self.pre_shared_key = true,
             EARLY_DATA => self.early_data = true,
             _ => {}
@@ -80,10 +104,22 @@ impl ServerHello {
         let number = bytes.u16()?;
         let random: [u8; 32] = bytes.array()?;
         let retry = random == HELLO_RETRY_REQUEST;
-        let mut hello = Self { version: Version::from_wire(number), retry, pre_shared_key: false };
+        let version = Version::from_wire(number);
+        let mut hello = Self {
+            version,
+            retry,
+            pre_shared_key: false,
+            session_id_length: None,
+            session_id: None,
+        };
         // Drafts of TLS 1.3 up to 21 had no session id and no compression here.
         let is_early_draft = matches!(number, 0x7f00..=0x7fff);
+        let session_id = if is_early_draft { None } else { session_id(bytes) };
         let _ = hello.parse_choices(bytes, is_early_draft);
+        if hello.version != Version::Tls13 {
+            hello.session_id_length = session_id.map(<[u8]>::len);
+            hello.session_id = session_id.and_then(Digest::of);
+        }
         Some(hello)
     }
 
@@ -105,6 +141,11 @@ impl ServerHello {
             _ => {}
         })
     }
+}
+
+fn session_id(mut bytes: Bytes<'_>) -> Option<&[u8]> {
+    let length = usize::from(bytes.u8()?);
+    bytes.take(length)
 }
 
 /// Walks the extensions: kind, length as claimed, value as far as it is there.

@@ -15,8 +15,10 @@
 
 mod analyser;
 mod bytes;
+mod certificate;
 mod classify;
 mod connections;
+mod digest;
 mod error;
 mod file;
 mod fragments;
@@ -25,11 +27,23 @@ mod hello;
 mod ip;
 mod limits;
 mod link;
+mod model;
+mod networks;
+mod pseudonyms;
 mod quic;
+pub mod report;
+pub mod sharing;
 mod tcp;
 mod tls;
+mod via;
 
 pub use analyser::{Analyser, Summary};
+pub use certificate::Certificate;
+pub use digest::Digest;
 pub use error::{Error, Stop};
 pub use handshake::{Carrier, Class, Evidence, Handshake, Method, Version};
 pub use limits::Limits;
+pub use model::{Cost, Model};
+pub use networks::Networks;
+pub use pseudonyms::Pseudonyms;
+pub use via::Via;

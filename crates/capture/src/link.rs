@@ -126,9 +126,13 @@ pub(crate) fn in_ppp(payload: &[u8]) -> Option<&[u8]> {
 }
 
 /// Data frames of 802.11 that are not encrypted.
-fn in_wifi(frame: &[u8]) -> Option<&[u8]> {
+pub(crate) fn in_wifi(frame: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(frame);
-    let [control, flags] = bytes.array()?;
+    let [mut control, mut flags] = bytes.array()?;
+    // Some access points tunnel frames with these two swapped; the version's bits tell.
+    if control & 3 != 0 && flags & 0x0f == 0x08 {
+        (control, flags) = (flags, control);
+    }
     let (is_data, has_data) = (control & 0x0c == 0x08, control & 0x40 == 0);
     let protected = flags & 0x40 != 0;
     if !is_data || !has_data || protected {

@@ -19,6 +19,7 @@ use crate::handshake::{Carrier, Handshake};
 use crate::limits::{LONGEST_HELLO_BYTES, Limits};
 use crate::tcp::At;
 use crate::tls::Message;
+use crate::via::Preface;
 
 const LONG_HEADER: u8 = 0x80;
 const LONGEST_ID: usize = 20;
@@ -26,8 +27,13 @@ const SAMPLE_BYTES: usize = 16;
 /// Packets of one datagram that are looked at.
 const MOST_COALESCED: usize = 8;
 const MOST_CRYPTO_FRAMES: usize = 512;
-/// What keeping a frame costs beside its bytes.
-const FRAME_BYTES: usize = 64;
+/// What keeping a frame costs beside its bytes, and keeping the first of them.
+const FRAME_BYTES: usize = 96;
+const FIRST_FRAME_BYTES: usize = 512;
+
+/// What a connection costs, and finding it.
+pub(crate) const CONNECTION_BYTES: usize = size_of::<Connection>();
+pub(crate) const PLACE_BYTES: usize = size_of::<([End; 2], Box<Connection>)>();
 
 const SALT_V1: [u8; 20] =
     *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a";
@@ -76,7 +82,7 @@ impl Dialect {
 pub(crate) struct Connections {
     limits: Limits,
     held_bytes: usize,
-    connections: HashMap<[End; 2], Connection, FixedState>,
+    connections: HashMap<[End; 2], Box<Connection>, FixedState>,
     /// In the order in which they began.
     order: VecDeque<[End; 2]>,
 }
@@ -101,42 +107,64 @@ impl Connections {
         }
     }
 
-    /// Takes the payload of a datagram.
+    /// Takes the payload of a datagram, of which `length` bytes were on the wire.
     pub(crate) fn datagram(
         &mut self,
         from: End,
         to: End,
         payload: &[u8],
+        length: usize,
         at: At,
         emit: &mut dyn FnMut(Handshake),
     ) {
         let (ends, side) = if from <= to { ([from, to], 0) } else { ([to, from], 1) };
+        let before = self.held_bytes_of(&ends);
         let mut rest = payload;
-        for _ in 0..MOST_COALESCED {
-            let Some((packet, next)) = Packet::parse(rest) else { return };
-            match packet {
-                Packet::Initial(dialect, initial) => {
-                    let before = self.held_bytes_of(&ends);
-                    self.initial(ends, side, dialect, &initial, at, emit);
-                    self.held_bytes = self.held_bytes + self.held_bytes_of(&ends) - before;
-                    while self.held_bytes > self.limits.quic_bytes {
-                        let Some(oldest) = self.order.pop_front() else { break };
-                        self.remove(oldest, emit);
-                    }
+        for count in 0..MOST_COALESCED {
+            let Some((packet, next)) = Packet::parse(rest, length > payload.len()) else {
+                if count == 0 {
+                    return;
                 }
-                Packet::Handshake => {
-                    if let Some(connection) = self.connections.get_mut(&ends) {
-                        connection.facts.application_data(side);
-                    }
-                }
-                Packet::Retry => {
-                    if let Some(connection) = self.connections.get_mut(&ends) {
-                        connection.facts.expect_again();
-                    }
-                }
-                Packet::EarlyData => {}
-            }
+                break;
+            };
+            self.packet(ends, side, &packet, at, emit);
             rest = next;
+        }
+        if let Some(connection) = self.connections.get_mut(&ends) {
+            connection.facts.datagram(side, length);
+            connection.report_if_complete(ends, emit);
+        }
+        self.held_bytes = self.held_bytes + self.held_bytes_of(&ends) - before;
+        while self.held_bytes > self.limits.quic_bytes {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.remove(oldest, emit);
+        }
+    }
+
+    fn packet(
+        &mut self,
+        ends: [End; 2],
+        side: Side,
+        packet: &Packet<'_>,
+        at: At,
+        emit: &mut dyn FnMut(Handshake),
+    ) {
+        if let Packet::Initial(dialect, initial) = packet {
+            self.initial(ends, side, *dialect, initial, at, emit);
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(&ends) else {
+            if let Packet::CutInitial(dialect, destination_id) = packet
+                && let Some(keys) = Keys::both(*dialect, destination_id)
+            {
+                self.watch(ends, side, *dialect, keys, emit);
+            }
+            return;
+        };
+        match packet {
+            Packet::Handshake => connection.facts.application_data(side, at),
+            Packet::Retry => connection.facts.expect_again(),
+            Packet::Initial(..) | Packet::CutInitial(..) | Packet::EarlyData => {}
         }
     }
 
@@ -147,14 +175,15 @@ impl Connections {
         }
     }
 
+    /// Bytes in memory, of the connection between two ends.
     fn held_bytes_of(&self, ends: &[End; 2]) -> usize {
-        self.connections.get(ends).map_or(0, Connection::held_bytes)
+        self.connections.get(ends).map_or(0, |connection| connection.held_bytes())
     }
 
     fn remove(&mut self, ends: [End; 2], emit: &mut dyn FnMut(Handshake)) {
         let Some(connection) = self.connections.remove(&ends) else { return };
         self.held_bytes -= connection.held_bytes();
-        if connection.facts.has_hello() {
+        if connection.facts.has_hello() && !connection.facts.is_reported() {
             emit(connection.facts.report(Carrier::Quic, ends));
         }
     }
@@ -184,25 +213,44 @@ impl Connections {
             connection.client = side;
             connection.crypto = <[Crypto; 2]>::default();
         } else {
-            while self.connections.len() >= self.limits.quic_connections.max(1) {
-                let Some(oldest) = self.order.pop_front() else { break };
-                self.remove(oldest, emit);
-            }
-            self.order.push_back(ends);
-            let crypto = <[Crypto; 2]>::default();
-            let (facts, has_old_frames) = (Facts::default(), dialect.has_old_frames);
-            let connection = Connection { client: side, has_old_frames, keys, crypto, facts };
-            self.connections.insert(ends, connection);
+            self.watch(ends, side, dialect, keys, emit);
         }
         if let Some(connection) = self.connections.get_mut(&ends) {
             connection.frames(side, &plain, at, ends, emit);
         }
     }
+
+    /// Watches a connection that this side began.
+    fn watch(
+        &mut self,
+        ends: [End; 2],
+        side: Side,
+        dialect: Dialect,
+        keys: [Keys; 2],
+        emit: &mut dyn FnMut(Handshake),
+    ) {
+        while self.connections.len() >= self.limits.quic_connections.max(1) {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.remove(oldest, emit);
+        }
+        self.order.push_back(ends);
+        let (crypto, facts) = (<[Crypto; 2]>::default(), Facts::default());
+        let has_old_frames = dialect.has_old_frames;
+        let connection = Connection { client: side, has_old_frames, keys, crypto, facts };
+        self.connections.insert(ends, Box::new(connection));
+    }
 }
 
 impl Connection {
     fn held_bytes(&self) -> usize {
-        self.crypto.iter().map(Crypto::held_bytes).sum()
+        self.crypto.iter().map(Crypto::held_bytes).sum::<usize>() + self.facts.held_bytes()
+    }
+
+    fn report_if_complete(&mut self, ends: [End; 2], emit: &mut dyn FnMut(Handshake)) {
+        if self.facts.is_complete() && !self.facts.is_reported() {
+            emit(self.facts.report(Carrier::Quic, ends));
+            self.facts.reported();
+        }
     }
 
     fn frames(
@@ -214,8 +262,16 @@ impl Connection {
         emit: &mut dyn FnMut(Handshake),
     ) {
         let facts = &mut self.facts;
-        let mut listener =
-            Listener { facts, carrier: Carrier::Quic, side, at, ends, direct: true, emit };
+        let mut listener = Listener {
+            facts,
+            carrier: Carrier::Quic,
+            side,
+            at,
+            ends,
+            preface: &mut Preface::default(),
+            certificates: None,
+            emit,
+        };
         let crypto = &mut self.crypto[side];
         let add = |offset, data: &[u8]| crypto.add(offset, data, &mut listener);
         let _ = match self.has_old_frames {
@@ -236,7 +292,11 @@ struct Crypto {
 
 impl Crypto {
     fn held_bytes(&self) -> usize {
-        self.waiting_bytes + self.waiting.len() * FRAME_BYTES + self.message.held_bytes()
+        let first_bytes = if self.waiting.is_empty() { 0 } else { FIRST_FRAME_BYTES };
+        self.waiting_bytes
+            + first_bytes
+            + self.waiting.len() * FRAME_BYTES
+            + self.message.held_bytes()
     }
 
     fn add(&mut self, offset: u64, data: &[u8], listener: &mut Listener<'_>) {
@@ -336,6 +396,8 @@ fn variable(bytes: &mut Bytes<'_>) -> Option<u64> {
 /// A packet with a long header.
 enum Packet<'a> {
     Initial(Dialect, Initial<'a>),
+    /// The capture cut it: only the connection id is there, from which the keys follow.
+    CutInitial(Dialect, &'a [u8]),
     EarlyData,
     Handshake,
     Retry,
@@ -352,7 +414,7 @@ struct Initial<'a> {
 
 impl<'a> Packet<'a> {
     /// Reads the first packet of a datagram, and gives what follows it.
-    fn parse(datagram: &'a [u8]) -> Option<(Self, &'a [u8])> {
+    fn parse(datagram: &'a [u8], is_cut: bool) -> Option<(Self, &'a [u8])> {
         let mut bytes = Bytes(datagram);
         let first = bytes.u8()?;
         if first & LONG_HEADER == 0 {
@@ -380,6 +442,9 @@ impl<'a> Packet<'a> {
         let length = usize::try_from(variable(&mut bytes)?).ok()?;
         let number_at = datagram.len() - bytes.0.len();
         let end = number_at.checked_add(length)?;
+        if kind == 0 && is_cut && end > datagram.len() {
+            return Some((Self::CutInitial(dialect, destination_id), &[]));
+        }
         let (packet, rest) = datagram.split_at_checked(end)?;
         let packet = match kind {
             0 => Self::Initial(dialect, Initial { destination_id, bytes: packet, number_at }),

@@ -8,19 +8,21 @@
 //! that begins with a record. Where the capture cut a segment short, what is there counts, and the
 //! record's length tells where the next one begins.
 
-use crate::limits::LONGEST_HELLO_BYTES;
+use crate::limits::{LONGEST_HELLO_BYTES, LONGEST_MESSAGE_BYTES};
 
 pub(crate) const CLIENT_HELLO: u8 = 1;
 pub(crate) const SERVER_HELLO: u8 = 2;
 pub(crate) const HELLO_RETRY_REQUEST: u8 = 6;
 
+pub(crate) const NEW_SESSION_TICKET: u8 = 4;
+pub(crate) const CERTIFICATE: u8 = 11;
+
 const HELLO_REQUEST: u8 = 0;
-const CERTIFICATE: u8 = 11;
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
-const APPLICATION_DATA: u8 = 23;
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const APPLICATION_DATA: u8 = 23;
 const HEARTBEAT: u8 = 24;
 /// A record of which the rest means nothing any more.
 const SKIPPED: u8 = 0;
@@ -39,8 +41,12 @@ pub(crate) enum Event<'a> {
     Hello(u8, &'a [u8]),
     /// A ClientHello in the format of SSL 2.
     OldHello(&'a [u8]),
-    /// Any other message: kind and length.
-    Message(u8, u32),
+    /// Any other message: kind, length, and what is there of a ticket or a certificate.
+    Message(u8, u32, &'a [u8]),
+    /// A record begins: kind, and length with its header.
+    Record(u8, u32),
+    /// Bytes that are not TLS.
+    Skipped(&'a [u8]),
     ChangeCipherSpec,
     ApplicationData,
 }
@@ -101,8 +107,7 @@ enum Verdict {
 impl Stream {
     pub(crate) fn held_bytes(&self) -> usize {
         let deferred = self.deferred.iter().map(|deferred| match deferred {
-            Deferred::Hello(_, body) => body.capacity(),
-            Deferred::Message(..) => 0,
+            Deferred::Hello(_, body) | Deferred::Message(_, _, body) => body.capacity(),
         });
         self.hold.capacity()
             + self.message.held_bytes()
@@ -181,12 +186,18 @@ impl Stream {
             if !self.searched(&held, expected, listener) {
                 return;
             }
-            self.skipped = self.skipped.saturating_add(u32::try_from(before).unwrap_or(u32::MAX));
+            held.truncate(before);
+            self.skip(&held, listener);
         }
         if self.searched(bytes, expected, listener) {
-            self.skipped =
-                self.skipped.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            self.skip(bytes, listener);
         }
+    }
+
+    fn skip(&mut self, bytes: &[u8], listener: &mut impl Listen) {
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.skipped = self.skipped.saturating_add(length);
+        listener.event(Event::Skipped(bytes));
     }
 
     /// Goes on with bytes that are TLS or may be; true if they are not.
@@ -255,7 +266,9 @@ impl Stream {
         for deferred in std::mem::take(&mut self.deferred) {
             match deferred {
                 Deferred::Hello(kind, body) => listener.event(Event::Hello(kind, &body)),
-                Deferred::Message(kind, length) => listener.event(Event::Message(kind, length)),
+                Deferred::Message(kind, length, body) => {
+                    listener.event(Event::Message(kind, length, &body))
+                }
             };
         }
     }
@@ -276,6 +289,8 @@ impl Stream {
             return rest;
         }
         self.state = State::Body;
+        let record_length = u32::from(self.left) + u32::from(self.header_length);
+        listener.event(Event::Record(kind, record_length));
         match kind {
             CHANGE_CIPHER_SPEC => {
                 let retrying = listener.event(Event::ChangeCipherSpec);
@@ -296,7 +311,7 @@ impl Stream {
 #[derive(Debug)]
 enum Deferred {
     Hello(u8, Vec<u8>),
-    Message(u8, u32),
+    Message(u8, u32, Vec<u8>),
 }
 
 /// Keeps what is heard.
@@ -306,8 +321,10 @@ impl Listen for Deferring<'_> {
     fn event(&mut self, event: Event<'_>) -> bool {
         match event {
             Event::Hello(kind, body) => self.0.push(Deferred::Hello(kind, body.to_vec())),
-            Event::Message(kind, length) => self.0.push(Deferred::Message(kind, length)),
-            Event::OldHello(_) | Event::ChangeCipherSpec | Event::ApplicationData => {}
+            Event::Message(kind, length, body) => {
+                self.0.push(Deferred::Message(kind, length, body.to_vec()));
+            }
+            _ => {}
         }
         false
     }
@@ -349,6 +366,15 @@ impl Message {
         matches!(self.kind(), CLIENT_HELLO | SERVER_HELLO | HELLO_RETRY_REQUEST)
     }
 
+    /// How many bytes of the message are kept until it is whole.
+    fn kept_bytes(&self) -> usize {
+        match self.kind() {
+            NEW_SESSION_TICKET | CERTIFICATE => LONGEST_MESSAGE_BYTES,
+            _ if self.is_hello() => LONGEST_HELLO_BYTES,
+            _ => 0,
+        }
+    }
+
     /// Reads the header; false if it is none.
     fn begin(&mut self) -> bool {
         let [kind, high, middle, low] = self.header;
@@ -362,11 +388,15 @@ impl Message {
         let (body, rest) = bytes.split_at(length);
         self.left -= u32::try_from(length).unwrap_or(self.left);
         let is_whole = self.left == 0 && self.body.is_empty();
-        if self.is_hello() && !is_whole && self.body.len() + length <= LONGEST_HELLO_BYTES {
-            self.body.extend_from_slice(body);
-        }
-        if self.left == 0 {
-            self.tell(if is_whole { Some(body) } else { None }, listener);
+        let kept_bytes = self.kept_bytes();
+        if is_whole {
+            self.tell(Some(body.get(..kept_bytes).unwrap_or(body)), listener);
+        } else {
+            let room = kept_bytes.saturating_sub(self.body.len());
+            self.body.extend_from_slice(body.get(..room).unwrap_or(body));
+            if self.left == 0 {
+                self.tell(None, listener);
+            }
         }
         rest
     }
@@ -390,11 +420,12 @@ impl Message {
 
     fn tell(&mut self, whole: Option<&[u8]>, listener: &mut impl Listen) {
         let [kind, high, middle, low] = self.header;
+        let body = whole.unwrap_or(&self.body);
         if self.is_hello() {
-            listener.event(Event::Hello(kind, whole.unwrap_or(&self.body)));
+            listener.event(Event::Hello(kind, body));
         } else {
             let length = u32::from_be_bytes([0, high, middle, low]);
-            listener.event(Event::Message(kind, length));
+            listener.event(Event::Message(kind, length, body));
         }
         *self = Self::default();
     }

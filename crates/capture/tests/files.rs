@@ -63,7 +63,8 @@ fn pcap(magic: u32, big_endian: bool, more: usize, link: u32, frames: &[Vec<u8>]
     for frame in frames {
         let length = u32::try_from(frame.len()).unwrap();
         bytes.extend([word(TIME.0), word(fraction), word(length), word(length)].concat());
-        bytes.extend(vec![0; more]);
+        // Interface 2, IPv4, sent to us.
+        bytes.extend([word(2), [8, 0, 0, 0]].concat().get(..more).unwrap());
         bytes.extend(frame);
     }
     bytes
@@ -147,7 +148,7 @@ fn every_kind_of_link_is_looked_into() {
     let vxlan = udp(4789, &[&[8, 0, 0, 0, 0, 0, 1, 0][..], &in_ethernet].concat());
     let gre = [&[0x20, 0, 8, 0, 0, 0, 0, 1][..], &v4].concat();
     for (name, link, frame) in [
-        ("ethernet", ETHERNET, in_ethernet),
+        ("ethernet", ETHERNET, in_ethernet.clone()),
         ("IPv6 with extensions", RAW, v6.clone()),
         ("QinQ", ETHERNET, vlan),
         ("MPLS", ETHERNET, mpls),
@@ -159,9 +160,57 @@ fn every_kind_of_link_is_looked_into() {
         ("GRE with a key", RAW, ip_v4(47, &gre)),
         ("VXLAN", RAW, ip_v4(17, &vxlan)),
         ("IP in IPv6", RAW, ip_v6(4, &v4)),
+        ("loopback of OpenBSD", 108, [&[0, 0, 0, 2][..], &v4].concat()),
+        ("IPv4 without a link", 228, v4.clone()),
+        ("IPv6 without a link", 229, v6),
+        ("802.11", 105, wifi(&v4)),
+        ("802.11 with radiotap", 127, [&[0, 0, 8, 0, 0, 0, 0, 0][..], &wifi(&v4)].concat()),
+        ("CAPWAP", RAW, ip_v4(17, &udp(5247, &capwap(&wifi(&v4))))),
+        ("CAPWAP, control swapped", RAW, ip_v4(17, &udp(5247, &capwap(&swapped(wifi(&v4)))))),
+        ("GRE with Ethernet", RAW, ip_v4(47, &[&[0, 0, 0x65, 0x58][..], &in_ethernet].concat())),
+        ("PPTP", RAW, ip_v4(47, &pptp(&v4))),
+        ("Geneve", RAW, ip_v4(17, &udp(6081, &[&[0, 0, 8, 0, 0, 0, 1, 0][..], &v4].concat()))),
+        ("GTP-U", RAW, ip_v4(17, &udp(2152, &[&[0x30, 255, 0, 0, 0, 0, 0, 1][..], &v4].concat()))),
     ] {
         assert_found(name, &pcap(0xa1b2_c3d4, false, 0, link, &[frame]));
     }
+}
+
+/// A data frame to a station, not encrypted.
+fn wifi(packet: &[u8]) -> Vec<u8> {
+    let header = [&[0x08, 0x02][..], &[2; 22]].concat();
+    [&header[..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], packet].concat()
+}
+
+fn swapped(mut frame: Vec<u8>) -> Vec<u8> {
+    // Version bits that no frame has.
+    frame[..2].copy_from_slice(&[0x11, 0x08]);
+    frame
+}
+
+fn capwap(frame: &[u8]) -> Vec<u8> {
+    [&[0, 0x10, 0x03, 0, 0, 0, 0, 0][..], frame].concat()
+}
+
+/// Enhanced GRE, with a sequence number and an acknowledgement.
+fn pptp(packet: &[u8]) -> Vec<u8> {
+    let header = [0x30, 0x81, 0x88, 0x0b, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1];
+    [&header[..], &[0xff, 3, 0, 0x21], packet].concat()
+}
+
+#[test]
+fn a_simple_packet_has_no_time() {
+    let frame = ip_v4(6, &tcp());
+    let section = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let length = u32::try_from(frame.len()).unwrap().to_le_bytes();
+    let blocks = [
+        block(0x0a0d_0d0a, &section),
+        block(1, &[101, 0, 0, 0, 0, 0, 0, 0]),
+        block(3, &[&length, &frame[..]].concat()),
+    ];
+    let (found, stop) = read(&blocks.concat());
+    assert!(stop.is_none());
+    assert_eq!((found.len(), found[0].t_ch), (1, Some(0.0)));
 }
 
 #[test]

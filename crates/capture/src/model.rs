@@ -1,0 +1,142 @@
+//! What handshakes cost a client: latency and energy, from a model file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// What full and resumed handshakes cost, as somebody measured it.
+///
+/// ```
+/// use rejoin_capture::Model;
+///
+/// let model = Model::default();
+/// // Table I of paper 004, the first column: 4,021 full handshakes and 974 resumptions.
+/// let average = model.average(4_021.0, 974.0, 0.0);
+/// assert_eq!(format!("{:.2} ms, {:.2} µAh", average.latency_ms, average.energy_uah), "840.44 ms, 51.29 µAh");
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Where the figures are from.
+    pub name: String,
+    /// Of a full handshake.
+    pub full: Cost,
+    /// Of a resumed one.
+    pub resumed: Cost,
+    /// Of every 1,000 bytes that both sides send for a handshake, as counted in the captures.
+    #[serde(default)]
+    pub per_kilobyte: Cost,
+}
+
+/// What one handshake costs, or what so many do on average.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cost {
+    /// Until data can flow, in milliseconds.
+    pub latency_ms: f64,
+    /// Of the client's battery, in microampere hours.
+    pub energy_uah: f64,
+    /// Of the server's processor, in microseconds.
+    pub server_cpu_us: f64,
+    /// Of the client's processor, in microseconds.
+    pub client_cpu_us: f64,
+}
+
+impl Default for Model {
+    /// A smartphone's: the figures behind Table I of paper 004, found by least squares from its
+    /// six columns. They contain what the bytes cost.
+    fn default() -> Self {
+        let cost = |latency_ms, energy_uah| Cost { latency_ms, energy_uah, ..Cost::default() };
+        Self {
+            name: "paper 004".to_owned(),
+            full: cost(906.53, 55.404),
+            resumed: cost(567.60, 34.304),
+            per_kilobyte: Cost::default(),
+        }
+    }
+}
+
+impl Model {
+    /// Reads a model in TOML.
+    ///
+    /// # Errors
+    /// [`Error::Model`] for what is no model, or a cost that is negative or no number.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let model: Self = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            Error::Model { line, what: error.message().replace('\n', "; ") }
+        })?;
+        let costs = [model.full, model.resumed, model.per_kilobyte].map(Cost::fields);
+        if costs.iter().flatten().any(|cost| !cost.is_finite() || *cost < 0.0) {
+            let what = "a cost is a number, 0 or above".to_owned();
+            return Err(Error::Model { line: 1, what });
+        }
+        Ok(model)
+    }
+
+    /// What one of so many full and resumed handshakes costs on average, if one takes so many
+    /// bytes of both sides on average. Nothing, of none.
+    pub fn average(&self, full: f64, resumed: f64, bytes: f64) -> Cost {
+        let all = full + resumed;
+        let share = if all > 0.0 { full / all } else { 0.0 };
+        let (full, resumed) = (self.full.fields(), self.resumed.fields());
+        let per_kilobyte = self.per_kilobyte.fields();
+        let average = |at: usize| {
+            full[at] * share + resumed[at] * (1.0 - share) + per_kilobyte[at] * bytes / 1_000.0
+        };
+        if all > 0.0 { Cost::of([0, 1, 2, 3].map(average)) } else { Cost::default() }
+    }
+}
+
+impl Cost {
+    const fn fields(self) -> [f64; 4] {
+        [self.latency_ms, self.energy_uah, self.server_cpu_us, self.client_cpu_us]
+    }
+
+    const fn of([latency_ms, energy_uah, server_cpu_us, client_cpu_us]: [f64; 4]) -> Self {
+        Self { latency_ms, energy_uah, server_cpu_us, client_cpu_us }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Table I of paper 004: full handshakes, resumptions, energy, latency.
+    const TABLE_I: [(f64, f64, f64, f64); 6] = [
+        (4_021.0, 974.0, 51.29, 840.44),
+        (1_538.0, 3_457.0, 40.80, 671.96),
+        (828.0, 4_167.0, 37.80, 623.79),
+        (57_719.0, 12_935.0, 51.54, 844.48),
+        (17_029.0, 53_625.0, 39.39, 649.29),
+        (12_539.0, 58_115.0, 38.05, 627.75),
+    ];
+
+    /// No two costs with two decimals give all six latencies to the last digit.
+    #[test]
+    fn table_i_of_the_paper_to_a_hundredth() {
+        for (full, resumed, energy, latency) in TABLE_I {
+            let Cost { energy_uah, latency_ms, .. } = Model::default().average(full, resumed, 0.0);
+            let off = [energy_uah - energy, latency_ms - latency].map(f64::abs);
+            assert!(off.iter().all(|off| *off <= 0.01), "{off:?}: {full} full, {resumed} resumed");
+        }
+    }
+
+    #[test]
+    fn bytes_cost_what_the_model_says() {
+        let text =
+            "name = 'x'\n[full]\nlatency_ms = 100\n[resumed]\n[per_kilobyte]\nlatency_ms = 2";
+        let model = Model::parse(text).unwrap();
+        assert!((model.average(1.0, 3.0, 5_000.0).latency_ms - 35.0).abs() < 1e-9);
+        assert_eq!(model.average(0.0, 0.0, 5_000.0), Cost::default());
+    }
+
+    #[test]
+    fn what_is_no_model_is_said_with_its_line() {
+        let refused = |text| Model::parse(text).unwrap_err().to_string();
+        let text = refused("name = 'x'\n[full]\nlatency = 1\n[resumed]");
+        assert!(text.contains("line 3") && text.contains("latency"), "{text}");
+        let text = refused("name = 'x'\n[full]\nlatency_ms = -1\n[resumed]");
+        assert!(text.contains("0 or above"), "{text}");
+    }
+}

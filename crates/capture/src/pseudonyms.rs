@@ -1,0 +1,106 @@
+//! Results that name nobody: names, addresses and files replaced, each always by the same.
+
+use std::hash::Hasher;
+
+use serde_json::Value;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+use crate::report::Report;
+
+/// Replaces what could name somebody. Whoever does not have the key cannot tell what a pseudonym
+/// stands for, nor try names out; with the same key the same pseudonyms come out, so that results
+/// can be compared. Times, lengths and counts stay.
+#[derive(Clone)]
+pub struct Pseudonyms {
+    key: [u8; 16],
+}
+
+impl Pseudonyms {
+    /// `key` is random, and a secret.
+    pub const fn new(key: [u8; 16]) -> Self {
+        Self { key }
+    }
+
+    /// What stands for this text: the kind, and 12 hexadecimal digits.
+    pub fn of(&self, kind: &str, text: &str) -> String {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(kind.as_bytes());
+        hasher.write_u8(0xff);
+        hasher.write(text.as_bytes());
+        format!("{kind}-{:012x}", hasher.finish128().as_u128() & 0xffff_ffff_ffff)
+    }
+
+    /// Replaces names in a handshake's JSON record.
+    pub fn replace(&self, record: &mut Value) {
+        const KINDS: [(&str, &str); 8] = [
+            ("file", "file"),
+            ("sni", "name"),
+            ("client_ip", "host"),
+            ("server_ip", "host"),
+            ("ch_random", "random"),
+            ("offered_ticket_hash", "ticket"),
+            ("issued_ticket_hash", "ticket"),
+            ("session_id_hash", "session"),
+        ];
+        for (field, kind) in KINDS {
+            if let Some(Value::String(text)) = record.get_mut(field) {
+                *text = self.of(kind, text);
+            }
+        }
+        // A certificate is its owner's name, whatever is taken out of it.
+        if let Some(certificate) = record.get_mut("certificate") {
+            *certificate = Value::Null;
+        }
+    }
+
+    /// Replaces names in a report.
+    pub fn replace_in(&self, report: &mut Report) {
+        for service in &mut report.findings.top_services {
+            let is_address = service.name.parse::<std::net::IpAddr>().is_ok();
+            let kind = if is_address { "host" } else { "name" };
+            service.name = self.of(kind, &service.name);
+            for host in &mut service.hosts {
+                host.address = self.of("host", &host.address);
+            }
+        }
+        for left_out in &mut report.captured.left_out {
+            left_out.file = self.of("file", &left_out.file);
+        }
+    }
+}
+
+/// The key is a secret.
+impl std::fmt::Debug for Pseudonyms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pseudonyms(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_stands_for_the_same_under_one_key() {
+        let (one, other) = (Pseudonyms::new([1; 16]), Pseudonyms::new([2; 16]));
+        assert_eq!(one.of("name", "example.org"), one.of("name", "example.org"));
+        assert_ne!(one.of("name", "example.org"), one.of("name", "example.com"));
+        assert_ne!(one.of("name", "example.org"), other.of("name", "example.org"));
+        assert_eq!(format!("{one:?}"), "Pseudonyms(…)");
+    }
+
+    #[test]
+    fn a_record_names_nobody() {
+        let mut record = serde_json::json!({
+            "file": "phone.pcap", "sni": "example.org", "client_ip": "192.0.2.1",
+            "server_ip": "192.0.2.2", "ch_random": "00ff", "cls": "full",
+            "certificate": {"sha256": "aa", "names": ["example.org"]},
+        });
+        Pseudonyms::new([7; 16]).replace(&mut record);
+        let text = record.to_string();
+        for name in ["phone", "example", "192.0.2", "00ff", "aa\""] {
+            assert!(!text.contains(name), "{name} in {text}");
+        }
+        assert_eq!(record["cls"], "full");
+    }
+}

@@ -1,0 +1,107 @@
+//! Handshakes one by one: a line, CSV, and why each was classified as it was.
+
+use crate::handshake::{Class, Evidence, Handshake, Method};
+
+/// The columns of a handshake in CSV, whose names and order stay.
+pub const COLUMNS: [&str; 19] = [
+    "file",
+    "t_ch",
+    "client_ip",
+    "client_port",
+    "server_ip",
+    "server_port",
+    "carrier",
+    "sni",
+    "version",
+    "cls",
+    "method",
+    "evidence",
+    "hrr",
+    "client_auth",
+    "completed",
+    "direct",
+    "bytes_from_client",
+    "bytes_from_server",
+    "ch_random",
+];
+
+/// A handshake in the order of [`COLUMNS`], as its JSON record has it: what is not known is empty.
+pub fn fields(record: &serde_json::Value) -> [String; COLUMNS.len()] {
+    COLUMNS.map(|column| match &record[column] {
+        serde_json::Value::Null => String::new(),
+        serde_json::Value::String(text) => text.clone(),
+        value => value.to_string(),
+    })
+}
+
+/// A handshake on one line, from its JSON record (names in it may have been replaced).
+pub fn line(record: &serde_json::Value) -> String {
+    let [
+        _,
+        time,
+        client,
+        client_port,
+        server,
+        server_port,
+        carrier,
+        name,
+        version,
+        class,
+        method,
+        ..,
+    ] = fields(record);
+    let time: f64 = time.parse().unwrap_or_default();
+    let name = if name.is_empty() { "-" } else { &name };
+    let version = match (carrier.as_str(), version.as_str()) {
+        ("quic", _) => "QUIC",
+        (_, "") => "-",
+        (_, version) => version,
+    };
+    let method = if method.is_empty() { String::new() } else { format!(" by {method}") };
+    let class = class.replace('_', " ").replace("serverhello", "server hello");
+    format!(
+        "{time:.6}  {client}:{client_port} > {server}:{server_port}  {name}  {version}  {class}{method}"
+    )
+}
+
+/// Why a handshake was classified as it was, in a sentence.
+pub fn explained(handshake: &Handshake) -> String {
+    let frame =
+        |frame: Option<u64>| frame.map_or_else(|| "?".to_owned(), |frame| frame.to_string());
+    let (hello, answer) = (frame(handshake.frame_ch), frame(handshake.frame_sh));
+    let proof = frame(handshake.proof_frame);
+    let verdict = match (handshake.cls, handshake.evidence) {
+        (Class::NoServerhello, _) => {
+            return format!("ClientHello in frame {hello}; no ServerHello in the capture");
+        }
+        (Class::Unknown, _) => {
+            return format!(
+                "ServerHello in frame {answer}; the capture does not show how it went on"
+            );
+        }
+        (_, Some(Evidence::KeyExchange)) => {
+            format!("frame {proof} has a certificate or a key exchange, which a resumption has not")
+        }
+        (_, Some(Evidence::ShWithoutPsk)) => {
+            format!("the ServerHello in frame {answer} accepts no pre-shared key")
+        }
+        (_, Some(Evidence::ShPreSharedKey)) => {
+            format!("the ServerHello in frame {answer} accepts a pre-shared key")
+        }
+        (_, Some(Evidence::ServerCcsFirstNoCert)) => format!(
+            "the server's ChangeCipherSpec in frame {proof} comes before the client's, and nothing \
+             of a key exchange was seen"
+        ),
+        (_, Some(Evidence::ShOnly) | None) => format!("ServerHello in frame {answer}"),
+    };
+    let offered = match handshake.method {
+        Some(Method::Ticket) => {
+            format!("; ticket of {} bytes offered", handshake.offered_ticket_len.unwrap_or(0))
+        }
+        Some(Method::Id) => {
+            format!("; session id of {} bytes offered", handshake.offered_sid_len.unwrap_or(0))
+        }
+        _ => String::new(),
+    };
+    verdict + &offered
+}

@@ -1,0 +1,148 @@
+//! The page: Table I of paper 004 as bars, and its Fig. 3 and 4.
+
+use std::fmt::{self, Display};
+
+use rejoin_report::{Escaped, Page};
+use rejoin_trace::grouped;
+
+use super::{Average, Report, STEPS};
+use crate::sharing::Service;
+
+const STYLE: &str = include_str!("page.css");
+
+/// Hosts of a service that are drawn one by one; the rest are one area.
+const MOST_AREAS: usize = 120;
+/// Captures left out that are listed.
+const MOST_LISTED: usize = 50;
+
+/// The report as an HTML page of one file, which makes no request and needs no script.
+pub fn html(report: &Report, title: &str) -> String {
+    Page { title, style: STYLE, script: "", body: Body(report) }.to_string()
+}
+
+struct Body<'a>(&'a Report);
+
+impl Display for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.introduction(f)?;
+        self.steps(f)?;
+        self.services(f)?;
+        self.left_out(f)
+    }
+}
+
+impl Body<'_> {
+    fn introduction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { captured, findings, .. } = self.0;
+        let [client, server] = findings.ideal.only_through_others();
+        writeln!(
+            f,
+            "<p>{} of {} TLS and QUIC handshakes in {} captures count: classified, direct, without a \
+             client certificate, in no earlier capture. Avoidable only through another application’s \
+             session: {}; if servers share, {}.</p>",
+            grouped(findings.ideal.handshakes),
+            grouped(captured.handshakes_seen),
+            grouped(captured.captures),
+            grouped(client),
+            grouped(server),
+        )?;
+        if captured.interrupted {
+            writeln!(f, "<p class=\"incomplete\">Interrupted: what was read by then.</p>")?;
+        }
+        Ok(())
+    }
+
+    fn steps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = Escaped(&self.0.model.name);
+        writeln!(
+            f,
+            "<h2>Full handshakes, step by step of sharing</h2>\n<p>As in Table I of paper 004: every \
+             session lives for ever. “Truly” is by the clock, within lifetimes, each TLS 1.3 ticket \
+             once. Latency and energy of an average handshake by the model “{model}”.</p>\n\
+             <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Steps\">\n\
+             <table class=\"steps\">\n<thead><tr><th scope=\"col\">sessions<th scope=\"col\">\
+             <th scope=\"col\">full<th scope=\"col\">%<th scope=\"col\">truly<th scope=\"col\">latency \
+             ms<th scope=\"col\">energy µAh</thead>\n<tbody>"
+        )?;
+        for (average, (_, name)) in self.0.average.iter().zip(STEPS) {
+            let Average { full, resumed, realistic_full, cost, .. } = average;
+            let share = 100.0 * *full as f64 / (full + resumed).max(1) as f64;
+            writeln!(
+                f,
+                "<tr><th scope=\"row\">{name}<td><span class=\"bar\" aria-hidden=\"true\">\
+                 <i style=\"width:{share:.2}%\"></i></span><td>{}<td>{share:.1}<td>{}<td>{:.2}<td>{:.2}",
+                grouped(*full),
+                grouped(*realistic_full),
+                cost.latency_ms,
+                cost.energy_uah
+            )?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")
+    }
+
+    fn services(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let services = &self.0.findings.top_services;
+        let most = services.iter().map(areas).max().unwrap_or(1).max(1);
+        f.write_str(
+            "<h2>Services that most applications use</h2>\n<p>As in Fig. 3 and 4 of paper 004: an \
+             area for each host, as wide as the applications that connect to it. A service of one \
+             area gains all there is by sharing on the client; one of many needs its servers to \
+             share.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Services\">\n\
+             <table class=\"services\">\n<thead><tr><th scope=\"col\">service<th scope=\"col\">\
+             applications by host<th scope=\"col\">applica&shy;tions<th scope=\"col\">hosts\
+             <th scope=\"col\">full<th scope=\"col\">shared on the client<th scope=\"col\">and between \
+             servers<th scope=\"col\">saved ms, client<th scope=\"col\">and servers</thead>\n<tbody>\n",
+        )?;
+        for service in services {
+            self.service(f, service, most)?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")
+    }
+
+    fn service(&self, f: &mut fmt::Formatter<'_>, service: &Service, most: u64) -> fmt::Result {
+        write!(f, "<tr><th scope=\"row\">{}<td><span class=\"bar\">", Escaped(&service.name))?;
+        let (drawn, rest) = service.hosts.split_at(service.hosts.len().min(MOST_AREAS));
+        for host in drawn {
+            let width = 100.0 * host.applications as f64 / most as f64;
+            let (address, applications) = (Escaped(&host.address), host.applications);
+            write!(f, "<i style=\"width:{width:.2}%\" title=\"{address}: {applications}\"></i>")?;
+        }
+        if !rest.is_empty() {
+            let applications: u64 = rest.iter().map(|host| host.applications).sum();
+            let (width, hosts) = (100.0 * applications as f64 / most as f64, rest.len());
+            write!(f, "<i style=\"width:{width:.2}%\" title=\"{hosts} more hosts\"></i>")?;
+        }
+        let [now, client, server] = self.0.average_of(service).map(|cost| cost.latency_ms);
+        writeln!(
+            f,
+            "</span><td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.0}<td>{:.0}",
+            grouped(service.applications),
+            grouped(service.hosts.len() as u64),
+            grouped(service.full_observed),
+            grouped(service.full_shared_client),
+            grouped(service.full_shared_server),
+            now - client,
+            now - server
+        )
+    }
+
+    fn left_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left_out = &self.0.captured.left_out;
+        if left_out.is_empty() {
+            return Ok(());
+        }
+        f.write_str("<h2>Not read, or not to the end</h2>\n<ul class=\"left\">\n")?;
+        for left in left_out.iter().take(MOST_LISTED) {
+            writeln!(f, "<li>{}: {}", Escaped(&left.file), Escaped(&left.reason))?;
+        }
+        if left_out.len() > MOST_LISTED {
+            writeln!(f, "<li>and {} more", left_out.len() - MOST_LISTED)?;
+        }
+        f.write_str("</ul>\n")
+    }
+}
+
+/// The width of a service's bar: an application that uses two hosts counts in both areas.
+fn areas(service: &Service) -> u64 {
+    service.hosts.iter().map(|host| host.applications).sum()
+}

@@ -1,0 +1,191 @@
+//! For a person at a terminal.
+
+use rejoin_report::printable;
+use rejoin_trace::grouped;
+
+use super::{Average, Captured, Report, STEPS};
+use crate::model::Model;
+use crate::sharing::{Findings, PassedOver, Resumed};
+
+/// Hosts are counted, not listed: the page draws them.
+const NAME_CHARS: usize = 44;
+
+/// The report as text: what was read, Table I of paper 004, and the services used most.
+pub fn table(report: &Report) -> String {
+    let Report { captured, findings, .. } = report;
+    let mut parts = vec![head(captured, findings)];
+    if findings.ideal.handshakes == 0 {
+        parts.push("no handshake counts: nothing to compare".to_owned());
+        return parts.join("\n");
+    }
+    parts.push(steps(report));
+    parts.push(notes(report));
+    if !findings.top_services.is_empty() {
+        parts.push(services(report));
+    }
+    parts.join("\n\n")
+}
+
+fn head(captured: &Captured, findings: &Findings) -> String {
+    let Captured { captures, bytes, frames, handshakes_seen, left_out, interrupted } = captured;
+    let mut text = format!(
+        "{}, {:.1} MB, {}: {}, of which {} count",
+        of(*captures, "capture"),
+        *bytes as f64 / 1e6,
+        of(*frames, "frame"),
+        of(*handshakes_seen, "handshake"),
+        grouped(findings.ideal.handshakes),
+    );
+    let PassedOver { duplicate, unclassified, indirect, client_certificate } = findings.passed_over;
+    let reasons = [
+        (unclassified, "do not show whether they were resumed"),
+        (duplicate, "stand in an earlier capture"),
+        (indirect, "behind STARTTLS, a proxy or in a tunnel"),
+        (client_certificate, "with a client certificate"),
+    ];
+    for (count, reason) in reasons.iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!("\n  not counted: {} {reason}", grouped(*count)));
+    }
+    if !left_out.is_empty() {
+        let left_out = of(left_out.len() as u64, "capture");
+        text.push_str(&format!("\n  {left_out} not read, or not to the end"));
+    }
+    if *interrupted {
+        text.push_str("\n  interrupted: what was read by then");
+    }
+    text + &format!(
+        "\n{}, {}, {}; {}",
+        of(findings.applications, "application"),
+        of(findings.services, "service"),
+        of(findings.hosts, "host"),
+        resumed(&findings.resumed_by),
+    )
+}
+
+/// `1 capture`, `2 captures`
+fn of(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+fn resumed(by: &Resumed) -> String {
+    let parts = [
+        (by.ticket, "by ticket"),
+        (by.id, "by session id"),
+        (by.psk, "by pre-shared key"),
+        (by.unknown, "by ticket or id"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, how)| format!("{} {how}", grouped(*count)))
+        .collect();
+    if parts.is_empty() {
+        "none resumed".to_owned()
+    } else {
+        format!("resumed {}", parts.join(", "))
+    }
+}
+
+fn steps(report: &Report) -> String {
+    let head = ["", "full", "resumed", "full %", "latency ms", "energy µAh", "full, truly"];
+    let rows = report.average.iter().zip(STEPS).map(|(average, (_, name))| {
+        let mut row = vec![name.to_owned()];
+        row.extend(figures(average));
+        row.push(grouped(average.realistic_full));
+        row
+    });
+    rejoin_report::table(&[0], head, rows)
+}
+
+fn figures(average: &Average) -> [String; 5] {
+    let Average { full, resumed, cost, .. } = average;
+    let share = 100.0 * *full as f64 / (full + resumed).max(1) as f64;
+    [
+        grouped(*full),
+        grouped(*resumed),
+        format!("{share:.1}"),
+        format!("{:.2}", cost.latency_ms),
+        format!("{:.2}", cost.energy_uah),
+    ]
+}
+
+fn notes(report: &Report) -> String {
+    let Report { findings, model, .. } = report;
+    let [client, server] = findings.ideal.only_through_others();
+    let (full, resumed) = (&findings.wire.full, &findings.wire.resumed);
+    let mut lines = vec![
+        format!(
+            "Avoidable only through another application's session: {}; if servers share, {}.",
+            grouped(client),
+            grouped(server)
+        ),
+        "\"truly\": by the clock, within the lifetimes of sessions, each TLS 1.3 ticket once."
+            .to_owned(),
+        format!(
+            "Average latency and energy of a handshake by the model \"{}\".",
+            printable(&model.name)
+        ),
+    ];
+    if full.sum() > 0.0 {
+        lines.push(format!(
+            "On the wire a full handshake takes {:.0} bytes ({:.0} of the server), a resumed one \
+             {:.0} ({:.0}).",
+            full.sum(),
+            full.from_server,
+            resumed.sum(),
+            resumed.from_server
+        ));
+    }
+    lines.join("\n")
+}
+
+fn services(report: &Report) -> String {
+    let head = [
+        "service",
+        "appli-\ncations",
+        "hosts",
+        "hand-\nshakes",
+        "full",
+        "shared on\nthe client",
+        "and between\nservers",
+        "latency saved ms,\non the client",
+        "and between\nservers",
+    ];
+    let rows = report.findings.top_services.iter().map(|service| {
+        let [now, client, server] = report.average_of(service).map(|cost| cost.latency_ms);
+        let counts = [
+            service.applications,
+            service.hosts.len() as u64,
+            service.handshakes,
+            service.full_observed,
+            service.full_shared_client,
+            service.full_shared_server,
+        ];
+        let mut row = vec![printable(&shortened(&service.name))];
+        row.extend(counts.map(grouped));
+        row.extend([client, server].map(|shared| format!("{:.0}", now - shared)));
+        row
+    });
+    rejoin_report::table(&[0], head, rows)
+}
+
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= NAME_CHARS {
+        return name.to_owned();
+    }
+    let kept: String = name.chars().take(NAME_CHARS - 1).collect();
+    kept + "…"
+}
+
+/// Table I of counts that somebody else made: full and resumed handshakes, step by step.
+pub fn counts_table(counts: &[(u64, u64)], model: &Model) -> String {
+    let head = ["", "full", "resumed", "full %", "latency ms", "energy µAh"];
+    let rows = counts.iter().enumerate().map(|(at, (full, resumed))| {
+        let cost = model.average(*full as f64, *resumed as f64, 0.0);
+        let average = Average { step: "", full: *full, resumed: *resumed, realistic_full: 0, cost };
+        let mut row = vec![(at + 1).to_string()];
+        row.extend(figures(&average));
+        row
+    });
+    rejoin_report::table(&[0], head, rows)
+}

@@ -1,0 +1,172 @@
+//! What would truly be saved: sessions end, tickets are spent, and time has one direction.
+//!
+//! Handshakes are walked by the clock. A full one is avoided if its key has a session by then: one
+//! whose handshake was over, whose lifetime is not, that the server gave something to resume by,
+//! and, in TLS 1.3, a ticket of which nobody has used (RFC 8446, C.4). A resumed one stays resumed,
+//! for it had a session from before.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::steps::{self, Counts};
+use super::used::Use;
+
+/// What is assumed of what a capture does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assumptions {
+    /// Tickets that a server sends after a full handshake in TLS 1.3.
+    pub tickets_per_full: u32,
+    /// Tickets that it sends after a resumption.
+    pub tickets_per_resumption: u32,
+    /// The longest a session is resumed, in seconds, whatever its ticket says.
+    pub longest_lifetime_s: u32,
+}
+
+impl Default for Assumptions {
+    /// OpenSSL's tickets, and seven days (RFC 8446, 4.6.1).
+    fn default() -> Self {
+        let longest_lifetime_s = 7 * 24 * 60 * 60;
+        Self { tickets_per_full: 2, tickets_per_resumption: 1, longest_lifetime_s }
+    }
+}
+
+/// Sessions of one key that nobody has used up, the newest last.
+#[derive(Debug, Default)]
+struct Sessions(Vec<Session>);
+
+/// Sessions of one key that are kept; of more the oldest go.
+const MOST_SESSIONS: usize = 16;
+
+#[derive(Debug, Clone, Copy)]
+struct Session {
+    from_us: i64,
+    until_us: i64,
+    is_single_use: bool,
+}
+
+pub(super) fn counts(uses: &[Use], assumptions: &Assumptions) -> Counts {
+    let mut by_clock: Vec<&Use> = uses.iter().collect();
+    by_clock.sort_by_key(|used| used.begun_us);
+    let shared_server = full(&by_clock, assumptions, steps::network);
+    Counts {
+        handshakes: uses.len() as u64,
+        full_observed: uses.iter().filter(|used| used.is_full).count() as u64,
+        full_own_reuse: full(&by_clock, assumptions, steps::own_address),
+        full_shared_client: full(&by_clock, assumptions, steps::address),
+        full_own_reuse_server: full(&by_clock, assumptions, steps::own_network),
+        full_shared_server: shared_server,
+        // Which names a server would accept a session under cannot be seen: nothing is assumed.
+        full_shared_certificate: shared_server,
+    }
+}
+
+fn full<K: Hash + Eq>(uses: &[&Use], assumptions: &Assumptions, key: impl Fn(&Use) -> K) -> u64 {
+    let mut sessions: HashMap<K, Sessions> = HashMap::new();
+    let stays_full = |used: &&&Use| {
+        let sessions = sessions.entry(key(used)).or_default();
+        let stays = used.is_full && !sessions.take(used.begun_us);
+        sessions.add(used, stays, assumptions);
+        stays
+    };
+    uses.iter().filter(stays_full).count() as u64
+}
+
+impl Sessions {
+    /// Uses a session, if there is one at this time.
+    fn take(&mut self, now_us: i64) -> bool {
+        self.0.retain(|session| session.until_us > now_us);
+        let Some(at) = self.0.iter().rposition(|session| session.from_us <= now_us) else {
+            return false;
+        };
+        if self.0[at].is_single_use {
+            self.0.remove(at);
+        }
+        true
+    }
+
+    /// What a handshake leaves.
+    fn add(&mut self, used: &Use, was_full: bool, assumptions: &Assumptions) {
+        if !used.is_resumable {
+            return;
+        }
+        let lifetime_s = used.lifetime_s.min(assumptions.longest_lifetime_s);
+        let session = Session {
+            from_us: used.done_us,
+            until_us: used.done_us.saturating_add(i64::from(lifetime_s) * 1_000_000),
+            is_single_use: used.is_single_use,
+        };
+        let tickets = match (used.is_single_use, was_full) {
+            (false, true) => 1,
+            // A resumption makes no session live longer; that of one observed is new to us.
+            (false, false) => u32::from(!used.is_full && self.0.is_empty()),
+            (true, true) => assumptions.tickets_per_full,
+            (true, false) => assumptions.tickets_per_resumption,
+        };
+        self.0.extend((0..tickets).map(|_| session));
+        let excess = self.0.len().saturating_sub(MOST_SESSIONS);
+        self.0.drain(..excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::texts::NONE;
+    use super::super::used::{Asked, Network};
+    use super::*;
+
+    fn at(begun_s: i64, is_single_use: bool) -> Use {
+        Use {
+            begun_us: begun_s * 1_000_000,
+            done_us: begun_s * 1_000_000 + 50_000,
+            lifetime_s: 100,
+            application: 0,
+            device: 0,
+            host: 0,
+            asked: Asked::Host(0),
+            network: Network::Host(0),
+            certificate: NONE,
+            is_full: true,
+            method: None,
+            is_single_use,
+            is_resumable: true,
+            bytes: [0; 2],
+        }
+    }
+
+    fn full_of(uses: &[Use]) -> u64 {
+        counts(uses, &Assumptions::default()).full_shared_client
+    }
+
+    #[test]
+    fn sessions_end() {
+        assert_eq!(full_of(&[at(0, false), at(99, false)]), 1);
+        assert_eq!(full_of(&[at(0, false), at(99, false), at(101, false)]), 2);
+        let short = Assumptions { longest_lifetime_s: 10, ..Assumptions::default() };
+        assert_eq!(counts(&[at(0, false), at(11, false)], &short).full_shared_client, 2);
+    }
+
+    #[test]
+    fn tickets_are_spent() {
+        // Two tickets for three that begin before any of them is done.
+        let burst = |is_single_use| {
+            let late = at(10, is_single_use);
+            [at(0, is_single_use), late, late, late]
+        };
+        assert_eq!((full_of(&burst(true)), full_of(&burst(false))), (2, 1));
+        assert_eq!(full_of(&[at(0, true), at(10, true), at(20, true), at(30, true)]), 1);
+    }
+
+    #[test]
+    fn nobody_resumes_what_is_not_there_yet() {
+        assert_eq!(full_of(&[at(0, false), Use { begun_us: 40_000, ..at(0, false) }]), 2);
+        let nothing = Use { is_resumable: false, ..at(0, false) };
+        assert_eq!(full_of(&[nothing, at(1, false)]), 2);
+    }
+
+    #[test]
+    fn the_clock_decides_whatever_the_order_of_captures() {
+        let resumed = Use { is_full: false, ..at(5, false) };
+        assert_eq!(full_of(&[at(9, false), resumed]), 0);
+        assert_eq!(full_of(&[at(1, false), resumed]), 1);
+    }
+}

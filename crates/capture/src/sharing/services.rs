@@ -1,0 +1,94 @@
+//! Services by the applications that use them (paper 004, Fig. 3 and 4).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::Serialize;
+
+use super::steps::Stays;
+use super::texts::Texts;
+use super::used::{Asked, Use};
+
+/// A name that applications ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Service {
+    /// As asked for.
+    pub name: String,
+    /// Applications that connected to it.
+    pub applications: u64,
+    /// Its hosts: those of most applications first.
+    pub hosts: Vec<Host>,
+    /// Handshakes with it.
+    pub handshakes: u64,
+    /// Full ones, as observed.
+    pub full_observed: u64,
+    /// Full ones, if all applications of a device shared their sessions.
+    pub full_shared_client: u64,
+    /// Full ones, if its servers shared them, too.
+    pub full_shared_server: u64,
+}
+
+/// A host of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Host {
+    /// Its address.
+    pub address: String,
+    /// Applications that connected to it.
+    pub applications: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    applications: HashSet<u32>,
+    by_host: BTreeMap<u32, HashSet<u32>>,
+    handshakes: u64,
+    full: [u64; 3],
+}
+
+/// How many services there are, and those of most applications, at most `top`.
+pub(super) fn top(uses: &[Use], stays: &Stays, texts: &Texts, top: usize) -> (u64, Vec<Service>) {
+    let mut tallies: HashMap<u32, Tally> = HashMap::new();
+    for (at, used) in uses.iter().enumerate() {
+        // Without a name there is no telling what an address serves.
+        let Asked::Name(name) = used.asked else { continue };
+        let tally = tallies.entry(name).or_default();
+        tally.applications.insert(used.application);
+        tally.by_host.entry(used.host).or_default().insert(used.application);
+        tally.handshakes += 1;
+        let full = [used.is_full, stays.shared_client[at], stays.shared_server[at]];
+        tally.full.iter_mut().zip(full).for_each(|(count, full)| *count += u64::from(full));
+    }
+    let count = tallies.len() as u64;
+    let mut order: Vec<(u32, Tally)> = tallies.into_iter().collect();
+    let name = |service: u32| texts.get(service);
+    order.sort_by(|(a, one), (b, other)| {
+        let most = other.applications.len().cmp(&one.applications.len());
+        most.then_with(|| name(*a).cmp(name(*b)))
+    });
+    order.truncate(top);
+    (count, order.iter().map(|(service, tally)| tally.service(name(*service), texts)).collect())
+}
+
+impl Tally {
+    fn service(&self, name: &str, texts: &Texts) -> Service {
+        let host = |(host, applications): (&u32, &HashSet<u32>)| Host {
+            address: texts.get(*host).to_owned(),
+            applications: applications.len() as u64,
+        };
+        let mut hosts: Vec<Host> = self.by_host.iter().map(host).collect();
+        hosts.sort_by(|a, b| {
+            b.applications.cmp(&a.applications).then_with(|| a.address.cmp(&b.address))
+        });
+        let [full_observed, full_shared_client, full_shared_server] = self.full;
+        Service {
+            name: name.to_owned(),
+            applications: self.applications.len() as u64,
+            hosts,
+            handshakes: self.handshakes,
+            full_observed,
+            full_shared_client,
+            full_shared_server,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The paper's rule: a full handshake counts unless its key was seen before.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use serde::Serialize;
+
+use super::texts::{Certificates, NONE, Texts};
+use super::used::{Asked, Use};
+
+/// How many handshakes are full, step by step of sharing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct Counts {
+    /// All, full and resumed.
+    pub handshakes: u64,
+    /// As observed.
+    pub full_observed: u64,
+    /// If each application reused its own sessions: same address and name.
+    pub full_own_reuse: u64,
+    /// If all applications of a device shared theirs: same address and name.
+    pub full_shared_client: u64,
+    /// If each application reused its own sessions, and servers shared theirs: same name and
+    /// autonomous system.
+    pub full_own_reuse_server: u64,
+    /// If applications and servers shared: same name and autonomous system.
+    pub full_shared_server: u64,
+    /// If, beyond that, a session could be resumed under every name of its certificate, where the
+    /// certificate was seen (up to TLS 1.2): same autonomous system.
+    pub full_shared_certificate: u64,
+}
+
+impl Counts {
+    /// Resumed as observed.
+    pub fn resumed_observed(&self) -> u64 {
+        self.handshakes - self.full_observed
+    }
+
+    /// Avoidable only through another application's session: with and without servers that share.
+    pub fn only_through_others(&self) -> [u64; 2] {
+        let [client, server] = [
+            (self.full_own_reuse, self.full_shared_client),
+            (self.full_own_reuse_server, self.full_shared_server),
+        ];
+        [client, server].map(|(own, shared)| own.saturating_sub(shared))
+    }
+}
+
+/// Which handshakes stay full at a step, in order.
+#[derive(Debug)]
+pub(super) struct Stays {
+    pub(super) own_reuse: Vec<bool>,
+    pub(super) shared_client: Vec<bool>,
+    pub(super) own_reuse_server: Vec<bool>,
+    pub(super) shared_server: Vec<bool>,
+    pub(super) shared_certificate: Vec<bool>,
+}
+
+impl Stays {
+    pub(super) fn of(uses: &[Use], certificates: &Certificates, texts: &Texts) -> Self {
+        Self {
+            own_reuse: first_of(uses, own_address),
+            shared_client: first_of(uses, address),
+            own_reuse_server: first_of(uses, own_network),
+            shared_server: first_of(uses, network),
+            shared_certificate: first_of_certificate(uses, certificates, texts),
+        }
+    }
+
+    pub(super) fn counts(&self, uses: &[Use]) -> Counts {
+        let count = |stay: &[bool]| stay.iter().filter(|stays| **stays).count() as u64;
+        Counts {
+            handshakes: uses.len() as u64,
+            full_observed: uses.iter().filter(|used| used.is_full).count() as u64,
+            full_own_reuse: count(&self.own_reuse),
+            full_shared_client: count(&self.shared_client),
+            full_own_reuse_server: count(&self.own_reuse_server),
+            full_shared_server: count(&self.shared_server),
+            full_shared_certificate: count(&self.shared_certificate),
+        }
+    }
+}
+
+pub(super) fn own_address(used: &Use) -> impl Hash + Eq + use<> {
+    (used.application, address(used))
+}
+
+pub(super) fn address(used: &Use) -> impl Hash + Eq + use<> {
+    (used.device, used.host, used.asked)
+}
+
+pub(super) fn own_network(used: &Use) -> impl Hash + Eq + use<> {
+    (used.application, network(used))
+}
+
+pub(super) fn network(used: &Use) -> impl Hash + Eq + use<> {
+    (used.device, used.network, used.asked)
+}
+
+fn first_of<K: Hash + Eq>(uses: &[Use], key: impl Fn(&Use) -> K) -> Vec<bool> {
+    let mut seen = HashSet::new();
+    uses.iter().map(|used| seen.insert(key(used)) && used.is_full).collect()
+}
+
+/// As [`network`], and a name also counts as seen once a certificate with it was.
+fn first_of_certificate(uses: &[Use], certificates: &Certificates, texts: &Texts) -> Vec<bool> {
+    let mut seen = HashSet::new();
+    let mut covered: HashMap<_, HashSet<&str>> = HashMap::new();
+    let mut told = HashSet::new();
+    let stays = |used: &Use| {
+        let group = (used.device, used.network);
+        let names = covered.entry(group).or_default();
+        let is_covered = match used.asked {
+            Asked::Name(name) => covers(names, texts.get(name)),
+            Asked::Host(_) => false,
+        };
+        if used.certificate != NONE && told.insert((group, used.certificate)) {
+            names.extend(certificates.names(used.certificate).iter().map(|name| &**name));
+        }
+        seen.insert(network(used)) && used.is_full && !is_covered
+    };
+    uses.iter().map(stays).collect()
+}
+
+/// Whether one of the names is this one, or stands for it: `*` for one label (RFC 6125, 6.4.3).
+fn covers(names: &HashSet<&str>, name: &str) -> bool {
+    let wild = || name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+    names.contains(name) || wild().is_some_and(|wild| names.contains(wild.as_str()))
+}

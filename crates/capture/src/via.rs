@@ -1,0 +1,147 @@
+//! What stood on a connection before its first TLS record.
+//!
+//! Protocols are told by a few bytes at the beginning of a segment, or by the command that asks
+//! for TLS. Ports mean nothing. What only one side said, and nobody knows, is no protocol: an
+//! upgrade to TLS takes a request and an answer.
+
+use serde::Serialize;
+
+use crate::classify::Side;
+
+/// Segments before TLS that are looked into, of each connection.
+const MOST_SEGMENTS: u8 = 16;
+/// How much of a segment is looked into.
+const LOOK_BYTES: usize = 512;
+
+/// What stood before TLS on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Via {
+    /// STARTTLS in SMTP (RFC 3207) or LMTP.
+    Smtp,
+    /// STARTTLS in IMAP (RFC 9051, 6.2.1).
+    Imap,
+    /// STLS in POP3 (RFC 2595, 4).
+    Pop3,
+    /// AUTH TLS in FTP (RFC 4217).
+    Ftp,
+    /// The extended operation StartTLS of LDAP (RFC 4511, 4.14).
+    Ldap,
+    /// An SSLRequest of PostgreSQL.
+    Postgresql,
+    /// STARTTLS in XMPP (RFC 6120, 5).
+    Xmpp,
+    /// CONNECT to an HTTP proxy (RFC 9110, 9.3.6).
+    Connect,
+    /// SOCKS, version 4 or 5 (RFC 1928).
+    Socks,
+    /// A tunnel that carries TLS in packets of its own, such as OpenVPN.
+    Tunnel,
+    /// Anything else, such as MySQL or RDP.
+    Other,
+}
+
+/// What both sides said before TLS.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Preface {
+    known: Option<Via>,
+    spoke: [bool; 2],
+    segments: u8,
+}
+
+impl Preface {
+    /// Hears bytes that are not TLS.
+    pub(crate) fn hear(&mut self, side: Side, bytes: &[u8]) {
+        if let Some(spoke) = self.spoke.get_mut(side) {
+            *spoke = true;
+        }
+        if self.known.is_none() && self.segments < MOST_SEGMENTS {
+            self.segments += 1;
+            self.known = recognise(bytes.get(..LOOK_BYTES).unwrap_or(bytes));
+        }
+    }
+
+    /// What it was, if anything.
+    pub(crate) fn via(&self) -> Option<Via> {
+        self.known.or_else(|| (self.spoke == [true; 2]).then_some(Via::Other))
+    }
+}
+
+fn recognise(bytes: &[u8]) -> Option<Via> {
+    binary(bytes).or_else(|| greeting(bytes)).or_else(|| command(bytes))
+}
+
+fn binary(bytes: &[u8]) -> Option<Via> {
+    const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
+    match bytes {
+        [0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f, ..] => Some(Via::Postgresql),
+        // BER's SEQUENCE, and the operation's name within.
+        [0x30, ..] if contains(bytes, START_TLS) => Some(Via::Ldap),
+        // A list of methods, as long as it says; a request to connect or bind.
+        [5, count, methods @ ..] if *count > 0 && methods.len() == usize::from(*count) => {
+            Some(Via::Socks)
+        }
+        [5, 1..=3, 0, 1 | 3 | 4, ..] => Some(Via::Socks),
+        [4, 1 | 2, _, _, _, _, _, _, .., 0] => Some(Via::Socks),
+        _ => None,
+    }
+}
+
+/// What a server says first.
+fn greeting(bytes: &[u8]) -> Option<Via> {
+    let line = bytes.split(|byte| *byte == b'\n').next()?;
+    if starts_with(line, b"* OK") || starts_with(line, b"* PREAUTH") {
+        return Some(Via::Imap);
+    }
+    if starts_with(line, b"+OK") {
+        return Some(Via::Pop3);
+    }
+    let is_ready = starts_with(line, b"220 ") || starts_with(line, b"220-");
+    match is_ready {
+        true if contains(line, b"SMTP") || contains(line, b"LMTP") => Some(Via::Smtp),
+        true if contains(line, b"FTP") => Some(Via::Ftp),
+        _ => None,
+    }
+}
+
+/// What a client says first, or last.
+fn command(bytes: &[u8]) -> Option<Via> {
+    const COMMANDS: [(&[u8], Via); 14] = [
+        (b"CONNECT ", Via::Connect),
+        (b"EHLO ", Via::Smtp),
+        (b"HELO ", Via::Smtp),
+        (b"LHLO ", Via::Smtp),
+        (b"STARTTLS\r", Via::Smtp),
+        (b"AUTH TLS", Via::Ftp),
+        (b"AUTH SSL", Via::Ftp),
+        (b"STLS", Via::Pop3),
+        (b"CAPA\r", Via::Pop3),
+        (b"<?xml", Via::Xmpp),
+        (b"<stream:", Via::Xmpp),
+        (b"<starttls", Via::Xmpp),
+        (b"<proceed", Via::Xmpp),
+        (b"234 ", Via::Ftp),
+    ];
+    let known = COMMANDS.iter().find(|(word, _)| starts_with(bytes, word));
+    known.map(|(_, via)| *via).or_else(|| imap_command(bytes))
+}
+
+/// IMAP's commands have a tag before them.
+fn imap_command(bytes: &[u8]) -> Option<Via> {
+    let mut words = bytes.split(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
+    let tag = words.next()?;
+    let is_tag = !tag.is_empty() && tag.len() <= 16 && tag.iter().all(u8::is_ascii_alphanumeric);
+    let is_known = |word: &[u8]| {
+        word.eq_ignore_ascii_case(b"STARTTLS") || word.eq_ignore_ascii_case(b"CAPABILITY")
+    };
+    (is_tag && words.next().is_some_and(is_known)).then_some(Via::Imap)
+}
+
+fn starts_with(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+}
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
+}

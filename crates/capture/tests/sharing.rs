@@ -1,0 +1,175 @@
+//! What sharing would save, of handshakes made by hand.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use rejoin_capture::sharing::{Application, Assumptions, Device, Findings, Scope, Sharing};
+use rejoin_capture::{Carrier, Certificate, Class, Handshake, Networks, Version};
+
+const NETWORKS: &str = "192.0.2.0/24,64500\n198.51.100.0/24,64500\n203.0.113.0/24,64501\n";
+
+/// A full handshake of TLS 1.2 that began at this second; each has a random of its own.
+fn full(second: u8, server: &str, name: &str) -> Handshake {
+    let mut random = vec![second; 32];
+    random.extend(server.bytes().chain(name.bytes()));
+    Handshake {
+        carrier: Carrier::Tls,
+        client_ip: "10.0.0.1".parse().unwrap(),
+        client_port: 40_000,
+        server_ip: server.parse().unwrap(),
+        server_port: 443,
+        ch_random: Some(random),
+        sni: (!name.is_empty()).then(|| name.to_owned()),
+        version: Some(Version::Tls12),
+        cls: Class::Full,
+        method: None,
+        evidence: None,
+        hrr: false,
+        psk_offered: None,
+        early_data_offered: None,
+        offered_sid_len: None,
+        offered_ticket_len: None,
+        client_auth: Some(false),
+        completed: true,
+        direct: true,
+        via: None,
+        t_ch: Some(1e9 + f64::from(second)),
+        t_sh: Some(1e9 + f64::from(second) + 0.01),
+        frame_ch: None,
+        frame_sh: None,
+        proof_frame: None,
+        t_done: Some(1e9 + f64::from(second) + 0.02),
+        offered_ticket_hash: None,
+        issued_ticket_len: None,
+        issued_ticket_lifetime_s: None,
+        issued_ticket_hash: None,
+        issued_sid_len: Some(32),
+        session_id_hash: None,
+        certificate: None,
+        bytes_from_client: 500,
+        bytes_from_server: 4_000,
+    }
+}
+
+fn findings(scope: Scope, captures: &[(&str, &[Handshake])]) -> Findings {
+    let mut sharing = Sharing::new(scope, Networks::parse(NETWORKS.as_bytes()).unwrap());
+    for (application, handshakes) in captures {
+        sharing.begin(application);
+        handshakes.iter().for_each(|handshake| sharing.add(handshake));
+    }
+    sharing.findings(&Assumptions::default(), 10)
+}
+
+/// Own sessions, shared on the client, own between servers, shared between servers, certificate.
+fn steps(captures: &[(&str, &[Handshake])]) -> [u64; 5] {
+    let counts = findings(Scope::default(), captures).ideal;
+    [
+        counts.full_own_reuse,
+        counts.full_shared_client,
+        counts.full_own_reuse_server,
+        counts.full_shared_server,
+        counts.full_shared_certificate,
+    ]
+}
+
+#[test]
+fn every_step_shares_more() {
+    let one = [
+        full(1, "192.0.2.1", "a.example"),
+        full(2, "192.0.2.1", "a.example"),
+        full(3, "198.51.100.1", "a.example"),
+        full(4, "203.0.113.1", "a.example"),
+    ];
+    let other = [full(5, "192.0.2.1", "a.example"), full(6, "198.51.100.1", "A.EXAMPLE")];
+    assert_eq!(steps(&[("one", &one), ("other", &other)]), [5, 3, 3, 2, 2]);
+}
+
+#[test]
+fn without_a_name_the_address_stands_for_it() {
+    let handshakes = [
+        full(1, "192.0.2.1", ""),
+        full(2, "192.0.2.1", ""),
+        full(3, "192.0.2.2", ""),
+        // A name that looks like an address is a name.
+        full(4, "192.0.2.1", "192.0.2.1"),
+    ];
+    assert_eq!(steps(&[("one", &handshakes)]), [3, 3, 3, 3, 3]);
+}
+
+#[test]
+fn a_certificate_speaks_for_its_names() {
+    let certificate = Certificate {
+        sha256: [1; 32],
+        message_bytes: 1_000,
+        names: Arc::from(["*.a.example".into(), "b.example".into()]),
+        not_after_s: None,
+    };
+    let with = |handshake| Handshake { certificate: Some(certificate.clone()), ..handshake };
+    let handshakes = [
+        with(full(1, "192.0.2.1", "b.example")),
+        full(2, "198.51.100.1", "www.a.example"),
+        // Two labels, and another provider, are not covered.
+        full(3, "198.51.100.1", "x.www.a.example"),
+        full(4, "203.0.113.1", "www.a.example"),
+    ];
+    assert_eq!(steps(&[("one", &handshakes)]), [4, 4, 4, 4, 3]);
+}
+
+#[test]
+fn what_does_not_count_is_told_by_its_reason() {
+    let first = full(1, "192.0.2.1", "a.example");
+    let again = [first.clone()];
+    let rest = [
+        first.clone(),
+        Handshake { cls: Class::Unknown, ..full(2, "192.0.2.1", "b.example") },
+        Handshake { direct: false, ..full(3, "192.0.2.1", "b.example") },
+        Handshake { client_auth: Some(true), ..full(4, "192.0.2.1", "b.example") },
+    ];
+    let found = findings(Scope::default(), &[("one", &again), ("other", &rest)]);
+    let passed_over = found.passed_over;
+    let reasons = [
+        passed_over.duplicate,
+        passed_over.unclassified,
+        passed_over.indirect,
+        passed_over.client_certificate,
+    ];
+    assert_eq!((found.ideal.handshakes, reasons), (1, [1, 1, 1, 1]));
+    // The same capture may have two handshakes with one random, as synthetic ones do.
+    let twice = findings(Scope::default(), &[("one", &[first.clone(), first.clone()])]);
+    assert_eq!(twice.ideal.handshakes, 2);
+    // A capture that shows only the beginning takes nothing from the one that shows it all.
+    let cut = [Handshake { cls: Class::NoServerhello, ..first }];
+    let found = findings(Scope::default(), &[("cut", &cut), ("whole", &again)]);
+    assert_eq!(found.ideal.handshakes, 1);
+}
+
+#[test]
+fn applications_and_devices_may_be_addresses() {
+    let other: IpAddr = "10.0.0.2".parse().unwrap();
+    let handshakes = [
+        full(1, "192.0.2.1", "a.example"),
+        Handshake { client_ip: other, ..full(2, "192.0.2.1", "a.example") },
+    ];
+    let full_of = |application, device| {
+        let scope = Scope { application, device, hash_seed: 7 };
+        let counts = findings(scope, &[("one", &handshakes)]).ideal;
+        (counts.full_own_reuse, counts.full_shared_client)
+    };
+    assert_eq!(full_of(Application::Capture, Device::One), (1, 1));
+    assert_eq!(full_of(Application::Client, Device::One), (2, 1));
+    assert_eq!(full_of(Application::Client, Device::Client), (2, 2));
+}
+
+#[test]
+fn services_stand_in_the_order_of_their_applications() {
+    let one = [full(1, "192.0.2.1", "a.example"), full(2, "192.0.2.2", "b.example")];
+    let other = [full(3, "192.0.2.3", "b.example"), full(4, "192.0.2.1", "")];
+    let found = findings(Scope::default(), &[("one", &one), ("other", &other)]);
+    let services: Vec<_> = found
+        .top_services
+        .iter()
+        .map(|service| (service.name.as_str(), service.applications, service.hosts.len()))
+        .collect();
+    assert_eq!(services, [("b.example", 2, 2), ("a.example", 1, 1)]);
+    assert_eq!((found.applications, found.services, found.hosts), (2, 2, 3));
+}
