@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench fuzz setup
+.PHONY: run test lint bench check-capture fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
@@ -26,9 +26,16 @@ lint: setup
 bench: setup
 	$(CARGO) bench --locked --package rejoin-cache
 
+## What rejoin capture promises, a line for each; CAPTURES is a folder of captures with answers.
+CAPTURES ?= ../shared/captures
+check-capture: PACKAGES += tshark
+check-capture: setup
+	$(CARGO) bench --locked --package rejoin-cli --bench check_capture -- $(abspath $(CAPTURES))
+
 ## Ten minutes of fuzzing for each target; FUZZ_SECONDS=30 for less.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= cache_ops cache_model visits layouts session_id
+FUZZ_TARGETS ?= cache_ops cache_model visits layouts session_id \
+	capture_file capture_wire capture_stream capture_tls capture_quic
 fuzz: setup
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
 	@for target in $(FUZZ_TARGETS); do \

@@ -6,6 +6,8 @@
 
 mod arguments;
 mod arrivals;
+mod beside;
+mod capture;
 mod demo;
 mod fleet;
 mod plan;
@@ -13,6 +15,7 @@ mod serve;
 mod simulate;
 mod sizes;
 mod terminal;
+mod trace_file;
 
 use std::process::ExitCode;
 
@@ -37,6 +40,8 @@ enum Command {
     Fleet(Box<fleet::Arguments>),
     /// Play populations or traces against caches in virtual time: hit rates by policy and capacity
     Simulate(Box<simulate::Arguments>),
+    /// Find the TLS handshakes in captures: what is resumed, and what could be
+    Capture(Box<capture::Arguments>),
     /// Say how big a cache must be, with which policy, and what it saves
     Plan(Box<plan::Arguments>),
 }
@@ -52,6 +57,7 @@ fn main() -> ExitCode {
         Command::Fleet(arguments) => fleet::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Capture(arguments) => capture::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,5 @@
 //! `rejoin simulate`
 
-mod files;
-
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,9 +7,10 @@ use rejoin_sim::{Outcome, Plan, Progress, Simulation, Subject, report};
 
 use crate::arguments::Misuse;
 use crate::arrivals::{Arrivals, Input};
+use crate::beside::{Beside, resolved};
 use crate::sizes::{Sizes, distinct};
 use crate::terminal::{self, Watch};
-use files::Beside;
+use crate::trace_file;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -58,6 +57,9 @@ pub(crate) struct Arguments {
     seed: Option<u64>,
 }
 
+/// Arrivals written between two looks at whether to go on.
+const AT_ONCE: usize = 4_096;
+
 const POLICIES: [&str; 6] = ["fifo", "lru", "random", "predictive", "learned", "clairvoyant"];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -89,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn outputs(arguments: &Arguments) -> anyhow::Result<(Option<Beside>, Option<Beside>)> {
     let csv = arguments.csv.as_deref().map(Beside::create).transpose()?;
     let html = arguments.html.as_deref().map(Beside::create).transpose()?;
-    let mut taken: Vec<PathBuf> = arguments.input.files().map(files::resolved).collect();
+    let mut taken: Vec<PathBuf> = arguments.input.files().map(resolved).collect();
     for file in [&csv, &html].into_iter().flatten() {
         file.differs_from(&taken)?;
         taken.push(file.target().to_owned());
@@ -107,12 +109,20 @@ fn write_trace(
     let bar = ProgressBar::no_length();
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     let mut pass = arrivals.source().open(seed).map_err(|error| arrivals.failed(error))?;
-    let written = |arrivals| {
-        bar.set_position(arrivals);
-        anyhow::ensure!(!progress.stopped(), "interrupted: {} is not written", path.display());
-        Ok(())
-    };
-    files::write_trace(path, &mut *pass, |error| arrivals.failed(error), written)
+    trace_file::write(path, |write| {
+        let (mut events, mut count) = (Vec::new(), 0);
+        loop {
+            events.clear();
+            pass.read(&mut events, AT_ONCE).map_err(|error| arrivals.failed(error))?;
+            if events.is_empty() {
+                return Ok(());
+            }
+            events.iter().try_for_each(|event| write(*event))?;
+            count += events.len() as u64;
+            bar.set_position(count);
+            anyhow::ensure!(!progress.stopped(), "interrupted: {} is not written", path.display());
+        }
+    })
 }
 
 fn simulation(

@@ -1,22 +1,17 @@
-//! What `rejoin simulate` writes: files that are whole or not there.
+//! What commands write: files that are whole or not there.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
-use rejoin_sim::{Error, Pass};
-use rejoin_trace::{Event, Format, Writer, csv, oracle_general};
+use anyhow::Context;
 
 use crate::arguments::Misuse;
-
-/// Arrivals written between two looks at whether to go on.
-const AT_ONCE: usize = 4_096;
 
 /// A file that gets its name when it is whole: until then it lies beside, and nothing of it stays
 /// behind if it never is.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(crate) struct Beside {
     /// As it was named.
     path: PathBuf,
     /// Where that leads.
@@ -28,7 +23,7 @@ pub(super) struct Beside {
 
 impl Beside {
     /// Made before there is anything to write, so that a folder that is not there shows early.
-    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let target = resolved(path);
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned());
         // A device or a pipe would be replaced by a file.
@@ -43,12 +38,12 @@ impl Beside {
         Ok(Self { path: path.to_owned(), target, beside, file: Some(file) })
     }
 
-    pub(super) fn target(&self) -> &Path {
+    pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
     /// Complains if it is one of these files, which have another use.
-    pub(super) fn differs_from(&self, others: &[PathBuf]) -> Result<(), Misuse> {
+    pub(crate) fn differs_from(&self, others: &[PathBuf]) -> Result<(), Misuse> {
         let what = "already read or written by this command: give another name";
         match others.contains(&self.target) {
             true => Err(Misuse(format!("{}: {what}", self.path.display()))),
@@ -56,13 +51,19 @@ impl Beside {
         }
     }
 
-    pub(super) fn write(mut self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn write(mut self, text: &str) -> anyhow::Result<()> {
         let written = self.file.as_mut().map(|file| file.write_all(text.as_bytes()));
         written.unwrap_or(Ok(())).with_context(|| self.failed())?;
         self.finish()
     }
 
-    fn finish(mut self) -> anyhow::Result<()> {
+    /// Where to write what is too long for one text.
+    pub(crate) fn file(&self) -> anyhow::Result<File> {
+        self.file.as_ref().context("closed").and_then(|file| Ok(file.try_clone()?))
+    }
+
+    /// It is whole.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         fs::rename(&self.beside, &self.target).with_context(|| self.failed())?;
         self.file = None;
         Ok(())
@@ -83,55 +84,11 @@ impl Drop for Beside {
 }
 
 /// Where a name leads: through links, which stay what they are, whether the file is there or not.
-pub(super) fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let in_folder = || {
         let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new("."))).ok()?;
         Some(folder.join(path.file_name()?))
     };
     fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
-}
-
-/// Writes arrivals in the format that the name says, and says how many there are so far.
-pub(super) fn write_trace(
-    path: &Path,
-    pass: &mut dyn Pass,
-    from: impl Fn(Error) -> anyhow::Error,
-    mut written: impl FnMut(u64) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let beside = Beside::create(path)?;
-    let file = || beside.file.as_ref().context("closed").and_then(|file| Ok(file.try_clone()?));
-    let failed = |error: rejoin_trace::Error| anyhow!("{}: {error}", path.display());
-    let mut each = |write: &mut dyn FnMut(Event) -> Result<(), rejoin_trace::Error>| {
-        let (mut events, mut count) = (Vec::new(), 0);
-        loop {
-            events.clear();
-            pass.read(&mut events, AT_ONCE).map_err(&from)?;
-            if events.is_empty() {
-                return anyhow::Ok(());
-            }
-            events.iter().try_for_each(|event| write(*event)).map_err(failed)?;
-            count += events.len() as u64;
-            written(count)?;
-        }
-    };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    match Format::of(&name, &[])? {
-        Format::Csv => {
-            let mut writer = csv::Writer::new(file()?).map_err(failed)?;
-            each(&mut |event| writer.write(event))?;
-            writer.finish().map_err(failed)?;
-        }
-        Format::OracleGeneral => {
-            let mut writer = oracle_general::Writer::new(file()?).map_err(failed)?;
-            each(&mut |event| writer.write(event))?;
-            writer.finish().map_err(failed)?;
-        }
-        _ => {
-            let mut writer = Writer::new(file()?).map_err(failed)?;
-            each(&mut |event| writer.write(event))?;
-            writer.finish().map_err(failed)?;
-        }
-    }
-    beside.finish()
 }

@@ -1,0 +1,213 @@
+//! Where captures come from: files, folders, standard input, an interface.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use rejoin_sim::Progress;
+use rejoin_trace::grouped;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use walkdir::WalkDir;
+
+use super::live::Live;
+use super::{Arguments, misuse};
+
+/// Everything there is to read, in the order of names.
+pub(super) struct Inputs {
+    list: Vec<Input>,
+    applications: HashMap<String, String>,
+    bytes: u64,
+}
+
+/// A capture, and what it is called.
+pub(super) struct Input {
+    /// Relative to the folder that was given.
+    pub(super) name: String,
+    from: From,
+}
+
+enum From {
+    File(PathBuf),
+    StandardInput,
+    Interface(Live),
+    /// It was found and cannot be read, for this reason.
+    Nowhere(String),
+}
+
+impl Inputs {
+    pub(super) fn find(arguments: &Arguments) -> anyhow::Result<Self> {
+        let mut list = Vec::new();
+        if let Some(interface) = &arguments.interface {
+            let live = Live::open(interface, arguments.duration)?;
+            list.push(Input { name: interface.clone(), from: From::Interface(live) });
+        }
+        for path in &arguments.files {
+            match fs::metadata(path) {
+                _ if path.as_os_str() == "-" => {
+                    list.push(Input { name: "-".to_owned(), from: From::StandardInput });
+                }
+                Ok(found) if found.is_dir() => list.extend(in_folder(path)),
+                Ok(_) => list.push(Input::file(path.display().to_string(), path)),
+                Err(error) => {
+                    list.push(Input::nowhere(path.display().to_string(), error.to_string()))
+                }
+            }
+        }
+        let size = |input: &Input| match &input.from {
+            From::File(path) => fs::metadata(path).map_or(0, |found| found.len()),
+            _ => 0,
+        };
+        let bytes = list.iter().map(size).sum();
+        let applications = arguments.apps.as_deref().map(applications).transpose()?;
+        Ok(Self { list, applications: applications.unwrap_or_default(), bytes })
+    }
+
+    /// What the capture of this name shows.
+    pub(super) fn application<'a>(&'a self, name: &'a str) -> &'a str {
+        self.applications.get(name).map_or(name, String::as_str)
+    }
+
+    /// `459 captures`
+    pub(super) fn counted(&self) -> String {
+        let count = self.list.len();
+        format!("{} {}", grouped(count as u64), if count == 1 { "capture" } else { "captures" })
+    }
+
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.list.iter().filter_map(|input| match &input.from {
+            From::File(path) => Some(path.as_path()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.list.iter().any(|input| matches!(input.from, From::Interface(_)))
+    }
+
+    /// A bar over the bytes of all files, on a terminal.
+    pub(super) fn bar(&self) -> ProgressBar {
+        if self.bytes == 0 {
+            return ProgressBar::hidden();
+        }
+        let style = "reading {bar:30} {percent:>3} %  {bytes_per_sec}, {eta_precise} left";
+        let style =
+            ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+        ProgressBar::new(self.bytes).with_style(style)
+    }
+
+    /// What the system could not hand over of a live capture.
+    pub(super) fn lost(&self) -> Option<String> {
+        let lost = self.list.iter().filter_map(|input| match &input.from {
+            From::Interface(live) => Some(live.lost()),
+            _ => None,
+        });
+        let lost: u32 = lost.sum();
+        (lost > 0).then(|| format!("{lost} packets came faster than they were read, and are lost"))
+    }
+}
+
+impl<'a> IntoIterator for &'a Inputs {
+    type Item = &'a Input;
+    type IntoIter = std::slice::Iter<'a, Input>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
+
+impl Input {
+    fn file(name: String, path: &Path) -> Self {
+        Self { name, from: From::File(path.to_owned()) }
+    }
+
+    fn nowhere(name: String, reason: String) -> Self {
+        Self { name, from: From::Nowhere(reason) }
+    }
+
+    /// The bytes of the capture, until it ends or somebody says stop.
+    pub(super) fn open<'a>(
+        &'a self,
+        stop: &'a Progress,
+        bar: &'a ProgressBar,
+    ) -> Result<Box<dyn Read + 'a>, String> {
+        match &self.from {
+            From::File(path) => {
+                let file = File::open(path).map_err(|error| error.to_string())?;
+                Ok(Box::new(Stoppable { input: file, stop, bar }))
+            }
+            From::StandardInput => Ok(Box::new(Stoppable { input: io::stdin().lock(), stop, bar })),
+            From::Interface(live) => Ok(Box::new(live.read(stop, bar))),
+            From::Nowhere(reason) => Err(reason.clone()),
+        }
+    }
+}
+
+/// Every file below a folder, by name.
+fn in_folder(folder: &Path) -> Vec<Input> {
+    let name = |path: &Path| path.strip_prefix(folder).unwrap_or(path).display().to_string();
+    let found =
+        WalkDir::new(folder).follow_links(true).into_iter().filter_map(|entry| match entry {
+            Ok(entry) if entry.file_type().is_file() => {
+                Some(Input::file(name(entry.path()), entry.path()))
+            }
+            Ok(_) => None,
+            Err(error) => {
+                let path = error.path().unwrap_or(folder);
+                Some(Input::nowhere(name(path), error.to_string()))
+            }
+        });
+    let mut inputs: Vec<Input> = found.collect();
+    inputs.sort_by(|a, b| a.name.cmp(&b.name));
+    inputs
+}
+
+/// Lines of file, tab, application.
+fn applications(path: &Path) -> anyhow::Result<HashMap<String, String>> {
+    let text = fs::read_to_string(path);
+    let text = text.with_context(|| format!("{}: cannot be read", path.display()))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(at, line)| {
+            let (file, application) = line.split_once('\t').ok_or_else(|| {
+                misuse(path, &format!("line {}: write file, tab, application", at + 1))
+            })?;
+            Ok((file.to_owned(), application.to_owned()))
+        })
+        .collect()
+}
+
+/// Ends when somebody says stop, even while it waits.
+struct Stoppable<'a, R> {
+    input: R,
+    stop: &'a Progress,
+    bar: &'a ProgressBar,
+}
+
+impl<R: Read + AsFd> Read for Stoppable<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !is_readable(self.input.as_fd(), self.stop)? {
+            return Ok(0);
+        }
+        let length = self.input.read(buffer)?;
+        self.bar.inc(length as u64);
+        Ok(length)
+    }
+}
+
+/// Waits until there is something to read; false if somebody said stop first.
+pub(super) fn is_readable(input: impl AsFd, stop: &Progress) -> io::Result<bool> {
+    const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    while !stop.stopped() {
+        let mut wanted = [PollFd::new(&input, PollFlags::IN)];
+        match poll(&mut wanted, Some(&LOOK_EVERY)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,202 @@
+//! Packets of an interface, as they pass: a capture file that is written while it is read.
+//!
+//! A packet socket below the link layer (packet(7)) gives the network packet and where it belongs,
+//! whatever the interface is; they become Linux cooked captures (`LINKTYPE_LINUX_SLL2`).
+
+use std::cell::Cell;
+use std::io::{self, IoSliceMut, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use indicatif::ProgressBar;
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimestampns, RxqOvfl};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind,
+    recvmsg, setsockopt, socket,
+};
+use nix::sys::time::TimeSpec;
+use rejoin_sim::Progress;
+
+use super::inputs::is_readable;
+use crate::arguments::Misuse;
+
+/// Packets that wait for us, in bytes.
+const WAITING_BYTES: usize = 64 << 20;
+/// Segments that the system has joined may be that long.
+const LONGEST_PACKET_BYTES: usize = 256 << 10;
+/// On loopback every packet is seen as it leaves and as it arrives.
+const OUTGOING: u8 = 4;
+const LOOPBACK: u16 = 772;
+
+/// An interface that is listened to.
+pub(super) struct Live {
+    socket: OwnedFd,
+    until: Option<Instant>,
+    lost: Cell<u32>,
+}
+
+impl Live {
+    /// Listens to the interface of this name, or to `any`, for so many milliseconds.
+    pub(super) fn open(name: &str, duration_ms: Option<u64>) -> anyhow::Result<Self> {
+        let address = if name == "any" { None } else { Some(address_of(name)?) };
+        let opened = socket(
+            AddressFamily::Packet,
+            SockType::Datagram,
+            SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+            SockProtocol::EthAll,
+        );
+        let socket = opened.map_err(|error| match error {
+            Errno::EPERM | Errno::EACCES => anyhow!(
+                "{name}: not permitted: run as root, or give the program the right to it \
+                 (setcap cap_net_raw+ep rejoin)"
+            ),
+            error => anyhow!("{name}: cannot be listened to: {error}"),
+        })?;
+        let asked = setsockopt(&socket, ReceiveTimestampns, &true)
+            .and_then(|()| setsockopt(&socket, RxqOvfl, &1));
+        asked.with_context(|| format!("{name}: cannot be listened to"))?;
+        // Without the right to more, the system's own limit stays.
+        let _ = setsockopt(&socket, RcvBufForce, &WAITING_BYTES);
+        if let Some(address) = address {
+            bind(socket.as_raw_fd(), &address)
+                .with_context(|| format!("{name}: cannot be listened to"))?;
+        }
+        let until = duration_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+        Ok(Self { socket, until, lost: Cell::new(0) })
+    }
+
+    /// The capture, which ends when somebody says stop or the time is over.
+    pub(super) fn read<'a>(&'a self, stop: &'a Progress, bar: &'a ProgressBar) -> impl Read + 'a {
+        Reader {
+            live: self,
+            stop,
+            bar,
+            packet: vec![0; LONGEST_PACKET_BYTES],
+            ready: header(),
+            at: 0,
+        }
+    }
+
+    /// Packets that the system had no room for.
+    pub(super) fn lost(&self) -> u32 {
+        self.lost.get()
+    }
+}
+
+fn address_of(name: &str) -> anyhow::Result<LinkAddr> {
+    let all = getifaddrs().context("the system names no interfaces")?;
+    let mut names = Vec::new();
+    for interface in all {
+        let link = interface.address.as_ref().and_then(|address| address.as_link_addr().copied());
+        match link {
+            Some(link) if interface.interface_name == name => return Ok(link),
+            Some(_) => names.push(interface.interface_name),
+            None => {}
+        }
+    }
+    let what = format!("{name}: no such interface: there are {}, and any", names.join(", "));
+    Err(Misuse(what).into())
+}
+
+struct Reader<'a> {
+    live: &'a Live,
+    stop: &'a Progress,
+    bar: &'a ProgressBar,
+    packet: Vec<u8>,
+    /// Of the capture, from `at` on not yet read.
+    ready: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.ready.len() {
+            let over = self.live.until.is_some_and(|until| Instant::now() >= until);
+            if over {
+                self.stop.stop();
+            }
+            if !is_readable(&self.live.socket, self.stop)? {
+                return Ok(0);
+            }
+            self.at = 0;
+            self.ready.clear();
+            self.receive()?;
+        }
+        let ready = &self.ready[self.at..];
+        let length = ready.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&ready[..length]);
+        self.at += length;
+        self.bar.inc(length as u64);
+        Ok(length)
+    }
+}
+
+impl Reader<'_> {
+    /// Takes the next packet, if there is one of interest.
+    fn receive(&mut self) -> io::Result<()> {
+        let mut control = cmsg_space!(TimeSpec, u32);
+        let mut parts = [IoSliceMut::new(&mut self.packet)];
+        let received = recvmsg::<LinkAddr>(
+            self.live.socket.as_raw_fd(),
+            &mut parts,
+            Some(&mut control),
+            MsgFlags::MSG_TRUNC,
+        );
+        let received = match received {
+            Ok(received) => received,
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
+            // An interface that goes away is the end of what it carried.
+            Err(error) => return Err(error.into()),
+        };
+        let mut time = None;
+        for message in received.cmsgs()? {
+            match message {
+                ControlMessageOwned::ScmTimestampns(stamp) => time = Some(stamp),
+                ControlMessageOwned::RxqOvfl(lost) => self.live.lost.set(lost),
+                _ => {}
+            }
+        }
+        let (Some(from), length) = (received.address, received.bytes) else { return Ok(()) };
+        if from.hatype() == LOOPBACK && from.pkttype() == OUTGOING {
+            return Ok(());
+        }
+        let captured = self.packet.get(..length).unwrap_or(&self.packet);
+        record(&mut self.ready, time, &from, captured, length);
+        Ok(())
+    }
+}
+
+/// Of a pcap file with times in nanoseconds.
+fn header() -> Vec<u8> {
+    const NANOSECONDS: u32 = 0xa1b2_3c4d;
+    const LINUX_SLL2: u32 = 276;
+    let words = [NANOSECONDS, 0x0004_0002, 0, 0, LONGEST_PACKET_BYTES as u32, LINUX_SLL2];
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn record(
+    capture: &mut Vec<u8>,
+    time: Option<TimeSpec>,
+    from: &LinkAddr,
+    packet: &[u8],
+    length: usize,
+) {
+    const SLL2_BYTES: usize = 20;
+    let (seconds, nanoseconds) = time.map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec()));
+    let lengths = [packet.len(), length].map(|length| (length + SLL2_BYTES) as u32);
+    for word in [seconds as u32, nanoseconds as u32].into_iter().chain(lengths) {
+        capture.extend_from_slice(&word.to_le_bytes());
+    }
+    // The protocol is in network order already.
+    capture.extend_from_slice(&from.protocol().to_ne_bytes());
+    capture.extend_from_slice(&[0; 2]);
+    capture.extend_from_slice(&(from.ifindex() as u32).to_be_bytes());
+    capture.extend_from_slice(&from.hatype().to_be_bytes());
+    capture.extend_from_slice(&[from.pkttype(), 0]);
+    capture.extend_from_slice(&[0; 8]);
+    capture.extend_from_slice(packet);
+}

@@ -1,0 +1,237 @@
+//! What a capture's handshakes become: lines, CSV, a page, arrivals, and the report.
+
+use std::fs;
+use std::hash::Hasher;
+use std::io::{BufWriter, ErrorKind, Stdout, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rejoin_capture::report::{self, Report};
+use rejoin_capture::{Handshake, Pseudonyms};
+use rejoin_trace::Event;
+use serde_json::Value;
+use siphasher::sip::SipHasher13;
+
+use super::inputs::Inputs;
+use super::{Arguments, fill_random, misuse};
+use crate::beside::{Beside, resolved};
+use crate::{terminal, trace_file};
+
+/// Where everything goes that was asked for.
+pub(super) struct Outputs {
+    list: Option<List>,
+    json: bool,
+    table: bool,
+    csv: Option<(csv::Writer<fs::File>, Beside)>,
+    html: Option<(Beside, String)>,
+    trace: Option<(PathBuf, Arrivals)>,
+    pseudonyms: Option<Pseudonyms>,
+    failed: Option<anyhow::Error>,
+    /// Nobody reads the list any more.
+    is_closed: bool,
+}
+
+struct List {
+    to: BufWriter<Stdout>,
+    explain: bool,
+    /// Each line goes out at once.
+    is_live: bool,
+}
+
+/// When somebody came, and who: in microseconds, and a number that names nobody.
+struct Arrivals {
+    key: [u8; 16],
+    arrivals: Vec<(i64, u64)>,
+}
+
+impl Outputs {
+    pub(super) fn create(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Self> {
+        let mut taken: Vec<PathBuf> = inputs.paths().map(resolved).collect();
+        let read = [&arguments.apps, &arguments.networks, &arguments.model];
+        taken.extend(read.into_iter().flatten().map(|path| resolved(path)));
+        let mut create = |path: &Path| {
+            let file = Beside::create(path)?;
+            file.differs_from(&taken)?;
+            taken.push(file.target().to_owned());
+            anyhow::Ok(file)
+        };
+        let html = arguments.html.as_deref().map(&mut create).transpose()?;
+        let csv = arguments.csv.as_deref().map(&mut create).transpose()?;
+        if let Some(trace) = &arguments.trace {
+            create(trace)?;
+        }
+        let pseudonyms = arguments.anonymise.then(|| pseudonyms(arguments)).transpose()?;
+        let list = arguments.list.then(|| List {
+            to: BufWriter::new(std::io::stdout()),
+            explain: arguments.explain,
+            is_live: inputs.is_live(),
+        });
+        let arrivals = |path: &PathBuf| anyhow::Ok((path.clone(), Arrivals::new()?));
+        Ok(Self {
+            json: arguments.json,
+            table: !arguments.list,
+            list,
+            csv: csv.map(csv_writer).transpose()?,
+            html: html.map(|file| (file, title(arguments))),
+            trace: arguments.trace.as_ref().map(arrivals).transpose()?,
+            pseudonyms,
+            failed: None,
+            is_closed: false,
+        })
+    }
+
+    /// Whether it is worth going on.
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_closed && self.failed.is_none()
+    }
+
+    /// A file's name, as it may be printed.
+    pub(super) fn shown(&self, file: &str) -> String {
+        let pseudonym = self.pseudonyms.as_ref().map(|pseudonyms| pseudonyms.of("file", file));
+        pseudonym.unwrap_or_else(|| file.to_owned())
+    }
+
+    /// Takes a handshake of this file. What goes wrong is told at the end.
+    pub(super) fn handshake(&mut self, file: &str, handshake: &Handshake) {
+        if let Some((_, arrivals)) = &mut self.trace {
+            arrivals.add(handshake);
+        }
+        if self.list.is_none() && self.csv.is_none() {
+            return;
+        }
+        if let Err(error) = self.write(file, handshake) {
+            let closed = error.downcast_ref::<std::io::Error>();
+            match closed.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+                true => self.is_closed = true,
+                false => self.failed = Some(error),
+            }
+        }
+    }
+
+    fn write(&mut self, file: &str, handshake: &Handshake) -> anyhow::Result<()> {
+        let mut record = serde_json::to_value(handshake)?;
+        record["file"] = file.into();
+        let explain = self.list.as_ref().is_some_and(|list| list.explain);
+        if explain {
+            record["explanation"] = report::explained(handshake).into();
+        }
+        if let Some(pseudonyms) = &self.pseudonyms {
+            pseudonyms.replace(&mut record);
+        }
+        if let Some((csv, _)) = &mut self.csv {
+            csv.write_record(report::fields(&record))?;
+        }
+        if let Some(list) = &mut self.list {
+            list.write(&record, self.json)?;
+        }
+        Ok(())
+    }
+
+    /// Prints and writes what there is to say at the end.
+    pub(super) fn finish(self, report: &mut Report) -> anyhow::Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        if let Some(pseudonyms) = &self.pseudonyms {
+            pseudonyms.replace_in(report);
+        }
+        if let Some(mut list) = self.list {
+            match list.to.flush() {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    return Err(error).context("standard output cannot be written");
+                }
+                _ => {}
+            }
+        }
+        match (self.table, self.json) {
+            (true, true) => terminal::print_result(&serde_json::to_string(report)?)?,
+            (true, false) => terminal::print_result(&report::table(report))?,
+            (false, _) => {}
+        }
+        if let Some((mut writer, file)) = self.csv {
+            writer.flush().context("the CSV cannot be written")?;
+            drop(writer);
+            file.finish()?;
+        }
+        if let Some((file, title)) = self.html {
+            file.write(&report::html(report, &title))?;
+        }
+        self.trace.map(|(path, arrivals)| arrivals.write(&path)).transpose()?;
+        Ok(())
+    }
+}
+
+impl List {
+    fn write(&mut self, record: &Value, json: bool) -> std::io::Result<()> {
+        if json {
+            serde_json::to_writer(&mut self.to, record)?;
+            self.to.write_all(b"\n")?;
+        } else {
+            writeln!(self.to, "{}", rejoin_report::printable(&report::line(record)))?;
+            if let Some(why) = record["explanation"].as_str() {
+                writeln!(self.to, "    {}", rejoin_report::printable(why))?;
+            }
+        }
+        if self.is_live { self.to.flush() } else { Ok(()) }
+    }
+}
+
+impl Arrivals {
+    fn new() -> anyhow::Result<Self> {
+        let mut key = [0; 16];
+        fill_random(&mut key)?;
+        Ok(Self { key, arrivals: Vec::new() })
+    }
+
+    fn add(&mut self, handshake: &Handshake) {
+        let Some(time) = handshake.t_ch.or(handshake.t_sh) else { return };
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write(handshake.client_ip.to_string().as_bytes());
+        self.arrivals.push(((time * 1e6) as i64, hasher.finish()));
+    }
+
+    fn write(mut self, path: &Path) -> anyhow::Result<()> {
+        self.arrivals.sort_unstable();
+        let first = self.arrivals.first().map_or(0, |(time, _)| *time);
+        trace_file::write(path, |write| {
+            self.arrivals.iter().try_for_each(|(time, client)| {
+                let time_ms = u64::try_from((time - first) / 1_000).unwrap_or(0);
+                write(Event { time_ms, client: *client, first_of_run: false, returns_in_ms: None })
+            })
+        })
+    }
+}
+
+fn csv_writer(file: Beside) -> anyhow::Result<(csv::Writer<fs::File>, Beside)> {
+    let mut writer = csv::Writer::from_writer(file.file()?);
+    writer.write_record(report::COLUMNS)?;
+    Ok((writer, file))
+}
+
+/// What the page is called.
+fn title(arguments: &Arguments) -> String {
+    match (&arguments.interface, arguments.files.as_slice()) {
+        _ if arguments.anonymise => "TLS handshakes".to_owned(),
+        (Some(interface), _) => format!("TLS handshakes on {interface}"),
+        (None, [one]) if one.as_os_str() != "-" => {
+            let name = one.file_name().unwrap_or(one.as_os_str());
+            format!("TLS handshakes in {}", name.to_string_lossy())
+        }
+        _ => "TLS handshakes in captures".to_owned(),
+    }
+}
+
+fn pseudonyms(arguments: &Arguments) -> anyhow::Result<Pseudonyms> {
+    let mut key = [0; 16];
+    let Some(path) = &arguments.anonymise_key else {
+        fill_random(&mut key)?;
+        return Ok(Pseudonyms::new(key));
+    };
+    let text = fs::read_to_string(path);
+    let text = text.with_context(|| format!("{}: cannot be read", path.display()))?;
+    let text = text.trim();
+    let what = "a key is 32 hexadecimal digits: openssl rand -hex 16 makes one";
+    let is_key = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = is_key.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+    Ok(Pseudonyms::new(number.ok_or_else(|| misuse(path, &what))?.to_be_bytes()))
+}

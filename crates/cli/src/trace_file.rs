@@ -1,0 +1,37 @@
+//! Arrivals, written to a file as the simulator and the planner read them.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use rejoin_trace::{Event, Format, Writer, csv, oracle_general};
+
+use crate::beside::Beside;
+
+/// Writes arrivals in the format that the name says. `each` hands them over in order of time; what
+/// stops it leaves no file behind.
+pub(crate) fn write(
+    path: &Path,
+    each: impl FnOnce(&mut dyn FnMut(Event) -> anyhow::Result<()>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let beside = Beside::create(path)?;
+    let failed = |error: rejoin_trace::Error| anyhow!("{}: {error}", path.display());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match Format::of(&name, &[])? {
+        Format::Csv => {
+            let mut writer = csv::Writer::new(beside.file()?).map_err(failed)?;
+            each(&mut |event| writer.write(event).map_err(failed))?;
+            writer.finish().map_err(failed)?;
+        }
+        Format::OracleGeneral => {
+            let mut writer = oracle_general::Writer::new(beside.file()?).map_err(failed)?;
+            each(&mut |event| writer.write(event).map_err(failed))?;
+            writer.finish().map_err(failed)?;
+        }
+        _ => {
+            let mut writer = Writer::new(beside.file()?).map_err(failed)?;
+            each(&mut |event| writer.write(event).map_err(failed))?;
+            writer.finish().map_err(failed)?;
+        }
+    }
+    beside.finish()
+}
