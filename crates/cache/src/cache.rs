@@ -2,106 +2,32 @@
 
 use std::cell::RefCell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::check::{Checked, Inconsistency};
 use crate::counters::Counters;
 use crate::error::{Error, Refusal};
 use crate::id::{ContextTag, Key, SessionId};
 use crate::interval::Interval;
-use crate::layout::{Layout, Line};
-use crate::return_time::ReturnTimes;
+use crate::layout::Layout;
+use crate::ledger::Ledger;
+use crate::region::{HeapMemory, Region};
+use crate::return_time::{Clientele, ReturnTimes, Waits};
 use crate::secret::SecretBytes;
 use crate::settings::Settings;
 use crate::shard::{Arrival, Inserted, NewSession, Shard};
-
-/// Memory that can hold a shard: a heap allocation, or a mapping.
-///
-/// The lines must stay where and what they are between uses, and be nobody else's during one.
-pub trait Memory: Send {
-    /// The region.
-    fn lines(&mut self) -> &mut [Line];
-}
-
-/// A shard's memory, and what makes its users take turns.
-pub trait Region {
-    /// Uses the memory, alone. `torn` says that somebody was interrupted while using it: nothing
-    /// in it can be trusted.
-    fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> T;
-}
-
-/// For any number of threads.
-impl<M: Memory> Region for Mutex<M> {
-    #[inline]
-    fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> T {
-        let (mut memory, torn) = match self.lock() {
-            Ok(memory) => (memory, false),
-            Err(error) => {
-                // A thread panicked in the middle of an operation.
-                self.clear_poison();
-                (error.into_inner(), true)
-            }
-        };
-        operation(memory.lines(), torn)
-    }
-}
-
-/// For one thread, which needs no lock: a simulator's.
-impl<M: Memory> Region for RefCell<M> {
-    #[inline]
-    fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> T {
-        operation(self.borrow_mut().lines(), false)
-    }
-}
-
-impl Memory for Vec<Line> {
-    fn lines(&mut self) -> &mut [Line] {
-        self
-    }
-}
-
-/// Memory on the heap, which the operating system zeroes as it is first used. (An allocation
-/// aligned to lines would be zeroed at once.)
-pub struct HeapMemory {
-    words: Vec<u64>,
-    /// The first word on a line's border.
-    start: usize,
-    lines: usize,
-}
-
-impl HeapMemory {
-    const WORDS_PER_LINE: usize = size_of::<Line>() / size_of::<u64>();
-
-    fn new(lines: usize) -> Result<Self, Error> {
-        let bytes = (lines * size_of::<Line>()) as u64;
-        let words: Vec<u64> = bytemuck::try_zeroed_vec((lines + 1) * Self::WORDS_PER_LINE)
-            .map_err(|()| Error::OutOfMemory { bytes })?;
-        let start = words.as_ptr().align_offset(align_of::<Line>());
-        Ok(Self { words, start, lines })
-    }
-}
-
-impl Memory for HeapMemory {
-    fn lines(&mut self) -> &mut [Line] {
-        let words = &mut self.words[self.start..][..self.lines * Self::WORDS_PER_LINE];
-        bytemuck::cast_slice_mut(words)
-    }
-}
-
-impl std::fmt::Debug for HeapMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "HeapMemory({} lines)", self.lines)
-    }
-}
 
 /// A session cache: by default on the heap, for any number of threads. Every operation runs alone
 /// in the one shard that the session id belongs to, for well under a microsecond; to evict one
 /// where clients of every interval and trust mix takes several. What is learned of return times
 /// takes [`ReturnTimes::BYTES`] beside the shards.
+///
+/// Where a shard cannot be had ([`Region::with`]) every operation answers as if its session were
+/// not there.
 pub struct Cache<R: Region = Mutex<HeapMemory>> {
     shards: Box<[Placed<R>]>,
     hash_key: [u8; 16],
-    return_times: ReturnTimes,
-    forged: AtomicU64,
+    ledger: R::Ledger,
+    clientele: Clientele,
 }
 
 /// On cache lines of its own, so that neighbours' locks do not share one.
@@ -132,7 +58,7 @@ impl Cache<RefCell<HeapMemory>> {
     }
 }
 
-impl<R: Region> Cache<R> {
+impl<R: Region<Ledger = Box<Ledger>>> Cache<R> {
     /// A cache on regions that the caller brings, all zeros, one per layout.
     ///
     /// # Errors
@@ -143,9 +69,11 @@ impl<R: Region> Cache<R> {
         now_ms: u64,
         mut region: impl FnMut(&Layout) -> R,
     ) -> Result<Self, Error> {
-        let layouts = Layout::for_cache(settings)?.into_iter();
-        let placed = layouts.map(|layout| Placed { region: region(&layout), layout });
-        Ok(Self::assemble(settings, hash_key, now_ms, placed.collect()))
+        let layouts = Layout::for_cache(settings)?;
+        let regions = layouts.iter().map(&mut region).collect();
+        let cache = Self::assemble(settings, hash_key, bytemuck::zeroed_box(), layouts, regions);
+        cache.format(now_ms);
+        Ok(cache)
     }
 
     fn on_heap(
@@ -154,26 +82,53 @@ impl<R: Region> Cache<R> {
         now_ms: u64,
         region: impl Fn(HeapMemory) -> R,
     ) -> Result<Self, Error> {
-        let layouts = Layout::for_cache(settings)?.into_iter();
-        let placed = layouts.map(|layout| {
-            Ok(Placed { region: region(HeapMemory::new(layout.region_lines())?), layout })
-        });
-        Ok(Self::assemble(settings, hash_key, now_ms, placed.collect::<Result<_, _>>()?))
+        let layouts = Layout::for_cache(settings)?;
+        let made = layouts.iter().map(|layout| Ok(region(HeapMemory::new(layout.region_lines())?)));
+        let regions = made.collect::<Result<_, Error>>()?;
+        let cache = Self::assemble(settings, hash_key, bytemuck::zeroed_box(), layouts, regions);
+        cache.format(now_ms);
+        Ok(cache)
+    }
+}
+
+impl<R: Region> Cache<R> {
+    /// A cache on regions and a ledger that the caller brings: such as another cache with these
+    /// settings and this key left, or all zeros. The latter need [`Self::format`] before anything
+    /// else is done.
+    ///
+    /// # Errors
+    /// Settings that make no cache.
+    pub fn over(
+        settings: &Settings,
+        hash_key: [u8; 16],
+        ledger: R::Ledger,
+        region: impl FnMut(&Layout) -> R,
+    ) -> Result<Self, Error> {
+        let layouts = Layout::for_cache(settings)?;
+        let regions = layouts.iter().map(region).collect();
+        Ok(Self::assemble(settings, hash_key, ledger, layouts, regions))
     }
 
     fn assemble(
         settings: &Settings,
         hash_key: [u8; 16],
-        now_ms: u64,
-        shards: Box<[Placed<R>]>,
+        ledger: R::Ledger,
+        layouts: Vec<Layout>,
+        regions: Vec<R>,
     ) -> Self {
-        for Placed { layout, region } in &shards {
+        let sessions = layouts.iter().map(Layout::sessions).sum();
+        let clientele = Clientele::new(sessions, Interval::from_ms(settings.prior_ms));
+        let shards = layouts.into_iter().zip(regions);
+        let shards = shards.map(|(layout, region)| Placed { layout, region }).collect();
+        Self { shards, hash_key, ledger, clientele }
+    }
+
+    /// Makes an empty cache of regions and a ledger of zeros.
+    pub fn format(&self, now_ms: u64) {
+        for Placed { layout, region } in &self.shards {
             region.with(|lines, _| Shard::format(lines, layout, now_ms));
         }
-        let sessions = shards.iter().map(|shard| shard.layout.sessions()).sum();
-        let prior = Interval::from_ms(settings.prior_ms);
-        let return_times = ReturnTimes::new(sessions, prior);
-        Self { shards, hash_key, return_times, forged: AtomicU64::new(0) }
+        self.return_times().format();
     }
 
     /// A client presents `id` in `context`. A session found is copied to `value`, and its client
@@ -185,7 +140,7 @@ impl<R: Region> Cache<R> {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> Arrival {
-        self.with(id, |shard, key| shard.get(now_ms, key, context, value))
+        self.with(id, |shard, key| shard.get(now_ms, key, context, value)).unwrap_or_default()
     }
 
     /// Copies a session to `value` again, for the client that just presented it: leaves no trace.
@@ -196,7 +151,7 @@ impl<R: Region> Cache<R> {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> bool {
-        self.with(id, |shard, key| shard.peek(now_ms, key, context, value))
+        self.with(id, |shard, key| shard.peek(now_ms, key, context, value)).unwrap_or_default()
     }
 
     /// As [`Self::get`], and the session is gone afterwards: nobody gets it twice.
@@ -207,7 +162,7 @@ impl<R: Region> Cache<R> {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> Arrival {
-        self.with(id, |shard, key| shard.take(now_ms, key, context, value))
+        self.with(id, |shard, key| shard.take(now_ms, key, context, value)).unwrap_or_default()
     }
 
     /// Stores a session, evicting others as the policy allows; one of the same id is replaced.
@@ -215,13 +170,14 @@ impl<R: Region> Cache<R> {
     /// # Errors
     /// The reason it was not stored.
     pub fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
-        self.with(&new.id, |shard, key| shard.insert(now_ms, key, new))
+        let inserted = self.with(&new.id, |shard, key| shard.insert(now_ms, key, new));
+        inserted.unwrap_or(Err(Refusal::Unavailable))
     }
 
     /// The application says that the client of this session comes back in `interval_ms`. Returns
     /// whether the session is there.
     pub fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
-        self.with(id, |shard, key| shard.hint(now_ms, key, interval_ms))
+        self.with(id, |shard, key| shard.hint(now_ms, key, interval_ms)).unwrap_or_default()
     }
 
     /// The client of this session holds a newer one: it is kept only while there is room to spare.
@@ -232,22 +188,50 @@ impl<R: Region> Cache<R> {
 
     /// Forgets a session and wipes it. Returns whether it was there.
     pub fn remove(&self, id: &SessionId) -> bool {
-        self.with(id, |shard, key| shard.remove(key))
+        self.with(id, |shard, key| shard.remove(key)).unwrap_or_default()
     }
 
     /// Counts an id that was refused before it reached the cache.
     pub fn record_forged(&self) {
-        self.forged.fetch_add(1, Ordering::Relaxed);
+        self.ledger.record_forged();
     }
 
-    /// The counts of all shards. Not one instant's: shards are read one after the other.
+    /// The counts of all shards. Not one instant's: shards are read one after the other, and one
+    /// that cannot be had is left out.
     pub fn counters(&self) -> Counters {
-        let mut sum =
-            Counters { forged: self.forged.load(Ordering::Relaxed), ..Counters::default() };
+        let forged = Counters { forged: self.ledger.forged(), ..Counters::default() };
+        let counters = |shard| self.in_shard(shard, |shard| shard.counters());
+        self.shards.iter().filter_map(counters).fold(forged, |sum, shard| sum.plus(&shard))
+    }
+
+    /// How often a shard was emptied because nothing in it could be trusted: somebody was
+    /// interrupted in the middle of an operation, or wrote to it who should not.
+    pub fn emptied(&self) -> u64 {
+        let emptied = |shard| self.in_shard(shard, |shard| shard.emptied());
+        self.shards.iter().filter_map(emptied).fold(0, u64::saturating_add)
+    }
+
+    /// Forgets and wipes every session. The counts go on, and so does what was learned.
+    pub fn clear(&self) {
         for shard in &self.shards {
-            sum = sum.plus(&self.in_shard(shard, |shard| shard.counters()));
+            self.in_shard(shard, |shard| shard.clear());
         }
-        sum
+    }
+
+    /// Forgets the counts, but for the sessions that are stored.
+    pub fn reset_counters(&self) {
+        self.ledger.reset_counters();
+        for shard in &self.shards {
+            self.in_shard(shard, |shard| shard.reset_counters());
+        }
+    }
+
+    /// Looks whether every shard makes sense, one after the other, each under its lock for as
+    /// long as it takes to look at all its sessions. In the order of the shards. One that makes none
+    /// may be emptied for that, as by any other operation.
+    pub fn check(&self) -> Vec<Result<Checked, Inconsistency>> {
+        let check = |shard| self.in_shard(shard, |shard| shard.check());
+        self.shards.iter().map(|shard| check(shard).unwrap_or(Err(Inconsistency::Locked))).collect()
     }
 
     /// Sessions of up to one block that fit.
@@ -260,31 +244,54 @@ impl<R: Region> Cache<R> {
         self.shards.iter().map(|shard| shard.layout.region_bytes() as u64).sum()
     }
 
-    fn with<T>(&self, id: &SessionId, operation: impl FnOnce(&mut Shard<'_>, &Key<'_>) -> T) -> T {
+    #[inline]
+    fn return_times(&self) -> ReturnTimes<&Waits> {
+        ReturnTimes::over(&self.ledger.waits, self.clientele)
+    }
+
+    fn with<T>(
+        &self,
+        id: &SessionId,
+        operation: impl FnOnce(&mut Shard<'_>, &Key<'_>) -> T,
+    ) -> Option<T> {
         let hash = id.hash_with(&self.hash_key);
         let at = ((hash >> 48) * self.shards.len() as u64) >> 16;
         let shard = &self.shards[at as usize];
         let done = self.in_shard(shard, |shard| operation(shard, &Key { id, hash }));
-        self.return_times.learn();
+        if self.ledger.waits.is_due() {
+            self.return_times().learn();
+        }
         done
     }
 
     #[inline]
-    fn in_shard<T>(&self, placed: &Placed<R>, operation: impl FnOnce(&mut Shard<'_>) -> T) -> T {
+    fn in_shard<T>(
+        &self,
+        placed: &Placed<R>,
+        operation: impl FnOnce(&mut Shard<'_>) -> T,
+    ) -> Option<T> {
         let Placed { layout, region } = placed;
         region.with(|lines, torn| {
-            let mut shard = Shard::view(lines, layout, &self.hash_key, &self.return_times);
+            let mut shard = Shard::view(lines, layout, &self.hash_key, self.return_times());
             if torn {
-                shard.clear();
+                shard.start_over();
             }
-            operation(&mut shard)
+            let done = operation(&mut shard);
+            if shard.is_astray() {
+                shard.start_over();
+            }
+            done
         })
     }
 }
 
 impl<R: Region> Drop for Cache<R> {
     fn drop(&mut self) {
-        self.shards.iter().for_each(|shard| self.in_shard(shard, |shard| shard.wipe()));
+        if !R::OUTLIVES_CACHE {
+            for shard in &self.shards {
+                self.in_shard(shard, |shard| shard.wipe());
+            }
+        }
     }
 }
 

@@ -61,4 +61,6 @@ pub enum Refusal {
     TooLarge,
     /// Its lifetime was over before it was stored.
     Expired,
+    /// Its shard could not be had in time.
+    Unavailable,
 }

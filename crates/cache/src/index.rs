@@ -80,30 +80,32 @@ pub(crate) fn find(
     None
 }
 
-/// Adds a slot whose id is not there yet. There is always an empty bucket.
-pub(crate) fn insert(buckets: &mut [Bucket], hash: u64, slot: u32) {
+/// Adds a slot whose id is not there yet. Returns whether there was an empty bucket, as there always
+/// is where nobody else wrote.
+pub(crate) fn insert(buckets: &mut [Bucket], hash: u64, slot: u32) -> bool {
     let mut at = home(buckets, hash);
     for distance in 0..buckets.len() {
         if buckets[at] == Bucket::EMPTY {
             buckets[at] = Bucket::new(slot, hash, distance);
-            return;
+            return true;
         }
         at = after(buckets, at);
     }
+    false
 }
 
 /// Removes a slot, and moves those behind it in its cluster to where a probe will find them.
-/// `hash_of` is asked only for those that stand far from home.
+/// `hash_of` is asked only for those that stand far from home. Returns whether the slot was there.
 pub(crate) fn remove(
     buckets: &mut [Bucket],
     hash: u64,
     slot: u32,
     mut hash_of: impl FnMut(u32) -> u64,
-) {
+) -> bool {
     let mut hole = home(buckets, hash);
     for _ in 0..buckets.len() {
         if buckets[hole] == Bucket::EMPTY {
-            return;
+            return false;
         }
         if buckets[hole].slot() == slot {
             break;
@@ -128,6 +130,7 @@ pub(crate) fn remove(
         }
     }
     buckets[hole] = Bucket::EMPTY;
+    true
 }
 
 #[cfg(test)]
@@ -143,9 +146,9 @@ mod tests {
     fn clusters_survive_removal_in_any_order() {
         for stride in [1, 5, 7, 19] {
             let mut buckets = [Bucket::EMPTY; Bucket::count(36)];
-            (0..36).for_each(|slot| insert(&mut buckets, hash_of(slot), slot));
+            (0..36).for_each(|slot| assert!(insert(&mut buckets, hash_of(slot), slot)));
             for gone in (0..36).map(|i| i * stride % 36) {
-                remove(&mut buckets, hash_of(gone), gone, hash_of);
+                assert!(remove(&mut buckets, hash_of(gone), gone, hash_of));
                 assert_eq!(find(&buckets, hash_of(gone), |slot| slot == gone), None);
                 let left =
                     (0..36).filter(|&s| find(&buckets, hash_of(s), |slot| slot == s).is_some());

@@ -12,7 +12,8 @@
 //! | blocks | session | [`Settings::block_bytes`] |
 //!
 //! The division is computed from the settings, never read from the region: a region that somebody
-//! else scribbled on can confuse the engine, but not lead it outside.
+//! else scribbled on can confuse the engine, but not lead it outside. A shard that notices is
+//! emptied.
 
 use std::fmt;
 
@@ -61,6 +62,8 @@ pub(crate) struct Header {
     pub(crate) fresh: u32,
     /// The slot that is looked at next when the one worth least is sought.
     pub(crate) hand: u32,
+    /// How often the shard was emptied because nothing in it could be trusted.
+    pub(crate) emptied: u64,
 }
 
 impl Header {
@@ -74,6 +77,7 @@ impl Header {
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Slot {
+    /// Of a slot with the rest of a value: that of the session, so that no chain can be led astray.
     pub(crate) id: [u8; 32],
     /// Neighbours in its list.
     pub(crate) earlier: u32,

@@ -12,15 +12,16 @@ use std::num::NonZero;
 
 use crate::expectation::Expectation;
 use crate::layout::{NONE, Slot};
+use crate::slots::Slots;
 
 /// A list, and when the clients at its ends were heard of, in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct List {
-    first: u32,
-    last: u32,
-    first_seen: u32,
-    last_seen: u32,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) first_seen: u32,
+    pub(crate) last_seen: u32,
 }
 
 impl List {
@@ -43,18 +44,18 @@ impl End {
 }
 
 /// The parts of a shard that make the order.
-pub(crate) struct Order<'a> {
+pub(crate) struct Order<'a, 'r> {
     pub(crate) lists: &'a mut [List],
     pub(crate) occupied: &'a mut [u64; Expectation::COUNT / 64],
-    pub(crate) slots: &'a mut [Slot],
+    pub(crate) slots: &'a mut Slots<'r>,
 }
 
-impl Order<'_> {
+impl Order<'_, '_> {
     /// Puts a slot, whose expectation and time of last sight are set, at the end of its list.
     #[inline]
     pub(crate) fn join(&mut self, slot: u32) {
-        let seen = self.slots[slot as usize].seen;
-        let index = self.slots[slot as usize].expected().index();
+        let seen = self.slots[slot].seen;
+        let index = place(self.lists, self.slots[slot].expected());
         let list = &mut self.lists[index];
         let before = std::mem::replace(&mut list.last, slot);
         list.last_seen = seen;
@@ -63,9 +64,9 @@ impl Order<'_> {
             list.first_seen = seen;
             self.occupied[index / 64] |= 1 << (index % 64);
         } else {
-            self.slots[before as usize].later = slot;
+            self.slots[before].later = slot;
         }
-        let joined = &mut self.slots[slot as usize];
+        let joined = &mut self.slots[slot];
         joined.earlier = before;
         joined.later = NONE;
     }
@@ -73,14 +74,15 @@ impl Order<'_> {
     /// Takes a slot out of its list.
     #[inline]
     pub(crate) fn leave(&mut self, slot: u32) {
-        let Slot { earlier, later, .. } = self.slots[slot as usize];
-        let index = self.slots[slot as usize].expected().index();
+        let Slot { earlier, later, .. } = self.slots[slot];
+        let index = place(self.lists, self.slots[slot].expected());
         let list = &mut self.lists[index];
+        let (mut to_here, mut from_here) = (list.first, list.last);
         if earlier == NONE {
             list.first = later;
         } else {
-            let before = &mut self.slots[earlier as usize];
-            before.later = later;
+            let before = &mut self.slots[earlier];
+            to_here = std::mem::replace(&mut before.later, later);
             if later == NONE {
                 list.last_seen = before.seen;
             }
@@ -88,14 +90,24 @@ impl Order<'_> {
         if later == NONE {
             list.last = earlier;
         } else {
-            let next = &mut self.slots[later as usize];
-            next.earlier = earlier;
+            let next = &mut self.slots[later];
+            from_here = std::mem::replace(&mut next.earlier, earlier);
             if earlier == NONE {
                 list.first_seen = next.seen;
             }
         }
         if earlier == NONE && later == NONE {
             self.occupied[index / 64] &= !(1 << (index % 64));
+        }
+        self.expect(to_here, slot);
+        self.expect(from_here, slot);
+    }
+
+    /// Links lead both ways, unless somebody else wrote them.
+    #[inline]
+    fn expect(&self, link: u32, slot: u32) {
+        if link != slot {
+            self.slots.set_astray();
         }
     }
 
@@ -116,7 +128,7 @@ impl Order<'_> {
 
     /// The first of a list.
     pub(crate) fn first_of(&self, expected: Expectation) -> Option<u32> {
-        let first = self.lists[expected.index()].first;
+        let first = self.lists[place(self.lists, expected)].first;
         (first != NONE).then_some(first)
     }
 
@@ -130,7 +142,8 @@ impl Order<'_> {
         });
         let expected = occupied.filter(|index| *index != Expectation::NEVER.index());
         expected.map(|index| {
-            let (list, expected) = (&self.lists[index], Expectation::from_index(index));
+            let expected = Expectation::from_index(index);
+            let list = &self.lists[place(self.lists, expected)];
             let end = |slot, seen| End { slot, seen, expected };
             [end(list.first, list.first_seen), end(list.last, list.last_seen)]
         })
@@ -139,10 +152,17 @@ impl Order<'_> {
     /// Reads again when the clients at the ends were heard of, after the epoch moved.
     pub(crate) fn refresh(&mut self) {
         for list in self.lists.iter_mut().filter(|list| list.first != NONE) {
-            list.first_seen = self.slots[list.first as usize].seen;
-            list.last_seen = self.slots[list.last as usize].seen;
+            list.first_seen = self.slots[list.first].seen;
+            list.last_seen = self.slots[list.last].seen;
         }
     }
+}
+
+/// The list of an expectation. Where trust does not matter there are lists for none but the first,
+/// and a slot that says otherwise was scribbled on.
+#[inline]
+fn place(lists: &[List], expected: Expectation) -> usize {
+    expected.index() & (lists.len() - 1)
 }
 
 /// When a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].

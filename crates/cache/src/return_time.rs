@@ -15,12 +15,13 @@
 //! has just been there, and the engine finds out by itself which is which, how long to wait for
 //! the tardy, and that clients of some kind never return at all.
 //!
-//! A table is one for all shards, so that a small shard learns from everyone, and takes
-//! [`ReturnTimes::BYTES`]. It is lock-free; its figures are approximate under concurrency. Counts
+//! A table is one for all shards, and for all processes that share a cache, so that a small shard
+//! learns from everyone, and takes [`ReturnTimes::BYTES`]. It is lock-free; its figures are approximate under concurrency. Counts
 //! are whole numbers; only [`ReturnTimes::learn`], once in some hundred arrivals, calculates with
 //! fractions.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ages::{self, ALL_BINS, OCTAVES, ON_TIME, Row, UNKNOWN_TICKS, rows};
 use crate::expectation::Expectation;
@@ -38,69 +39,105 @@ const PER_TICK: [u64; IntervalClass::COUNT] = {
     rates
 };
 
-/// See the module's documentation.
-#[derive(Debug)]
-pub struct ReturnTimes {
+/// Ends of waits between two calculations.
+const BATCH: u32 = 256;
+/// What one of them adds to a count.
+const ONE: u32 = 256;
+/// The logarithm of the share of a count that fades at each calculation.
+const FADE: u32 = 6;
+/// The sessions of which everybody is counted; of more, as many.
+const SAMPLE: u64 = 1_024;
+/// As many clients of its own outweigh, in a row, all others of the same trust.
+const WEIGHT_OF_POOL: f64 = 4.0;
+/// What [`ReturnTimes::worth`] is in multiples of, per interval.
+const UNIT: f64 = 65_536.0;
+
+/// The table itself: plain atomics, of which every value is a valid one, so that it may lie in
+/// memory that processes share. Zeros until a cache or a [`ReturnTimes`] has been made on it.
+#[derive(Debug, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Waits {
+    waited: [AtomicU32; ALL_BINS],
+    returned: [AtomicU32; ALL_BINS],
+    worth: [AtomicU32; ALL_BINS],
+    counted: AtomicU32,
+    /// Whether to calculate: zero is no.
+    due: AtomicU32,
+}
+
+impl Waits {
+    /// Whether there is anything to calculate.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// See the module's documentation. By default the table is its own.
+#[derive(Debug, Clone, Copy)]
+pub struct ReturnTimes<W = Box<Waits>> {
+    of: Clientele,
+    waits: W,
+}
+
+/// What is known of a cache's clients beforehand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clientele {
     prior: IntervalClass,
     /// Only clients with all these bits in the tag of their id are counted.
     sample: u16,
-    waited: Box<[AtomicU32]>,
-    returned: Box<[AtomicU32]>,
-    worth: Box<[AtomicU32]>,
-    counted: AtomicU32,
-    due: AtomicBool,
+}
+
+impl Clientele {
+    /// Of a cache of so many sessions, whose clients are expected at `prior` while nothing is
+    /// known of any.
+    pub(crate) fn new(sessions: u64, prior: Interval) -> Self {
+        let sample = (sessions / SAMPLE).clamp(1, 1 << 15).next_power_of_two() - 1;
+        Self { prior: IntervalClass::holding(prior), sample: sample as u16 }
+    }
 }
 
 impl ReturnTimes {
     /// What a table takes, whatever the size of the cache.
-    pub const BYTES: usize = 3 * ALL_BINS * size_of::<u32>();
-    /// Ends of waits between two calculations.
-    const BATCH: u32 = 256;
-    /// What one of them adds to a count.
-    const ONE: u32 = 256;
-    /// The logarithm of the share of a count that fades at each calculation.
-    const FADE: u32 = 6;
-    /// The sessions of which everybody is counted; of more, as many.
-    const SAMPLE: u64 = 1_024;
-    /// As many clients of its own outweigh, in a row, all others of the same trust.
-    const WEIGHT_OF_POOL: f64 = 4.0;
-    /// What [`Self::worth`] is in multiples of, per interval.
-    const UNIT: f64 = 65_536.0;
+    pub const BYTES: usize = size_of::<Waits>();
 
     /// For a cache of so many sessions, whose clients are expected at `prior` while nothing is
     /// known of any.
     pub fn new(sessions: u64, prior: Interval) -> Self {
-        let bins = || (0..ALL_BINS).map(|_| AtomicU32::new(0)).collect();
-        let sample = (sessions / Self::SAMPLE).clamp(1, 1 << 15).next_power_of_two() - 1;
-        let table = Self {
-            prior: IntervalClass::holding(prior),
-            sample: sample as u16,
-            waited: bins(),
-            returned: bins(),
-            worth: bins(),
-            counted: AtomicU32::new(0),
-            due: AtomicBool::new(false),
-        };
-        let pools = std::array::from_fn(|trust| table.pool(trust));
-        rows().for_each(|row| table.calculate(row, &pools));
+        let table = Self::over(bytemuck::zeroed_box(), Clientele::new(sessions, prior));
+        table.format();
         table
+    }
+}
+
+impl<W: Deref<Target = Waits>> ReturnTimes<W> {
+    /// The same, over a table that is somewhere else.
+    #[inline]
+    pub(crate) fn over(waits: W, of: Clientele) -> Self {
+        Self { of, waits }
+    }
+
+    /// Makes a table of zeros one of which nothing is known but the prior.
+    pub(crate) fn format(&self) {
+        let pools = std::array::from_fn(|trust| self.pool(trust));
+        rows().for_each(|row| self.calculate(row, &pools));
     }
 
     /// A wait of `age_ticks` for a client is over: it has returned, or is given up on. `tag` are
     /// sixteen bits of its id's hash, always the same ones.
     #[inline]
     pub fn record(&self, tag: u16, expected: Expectation, age_ticks: u32, returned: bool) {
-        if tag & self.sample != self.sample || expected == Expectation::NEVER {
+        if tag & self.of.sample != self.of.sample || expected == Expectation::NEVER {
             return;
         }
         let bin = ages::bin_of(expected, age_ticks);
-        add(&self.waited[bin], Self::ONE);
+        add(&self.waits.waited[bin], ONE);
         if returned {
-            add(&self.returned[bin], Self::ONE);
+            add(&self.waits.returned[bin], ONE);
         }
-        if self.counted.fetch_add(1, Ordering::Relaxed) + 1 >= Self::BATCH {
-            self.counted.store(0, Ordering::Relaxed);
-            self.due.store(true, Ordering::Relaxed);
+        if self.waits.counted.fetch_add(1, Ordering::Relaxed) >= BATCH - 1 {
+            self.waits.counted.store(0, Ordering::Relaxed);
+            self.waits.due.store(1, Ordering::Relaxed);
         }
     }
 
@@ -112,7 +149,8 @@ impl ReturnTimes {
         } else {
             PER_TICK[usize::from(expected.class.0)]
         };
-        let per_interval = self.worth[ages::bin_of(expected, age_ticks)].load(Ordering::Relaxed);
+        let per_interval =
+            self.waits.worth[ages::bin_of(expected, age_ticks)].load(Ordering::Relaxed);
         u64::from(per_interval).saturating_mul(per_tick)
     }
 
@@ -120,9 +158,10 @@ impl ReturnTimes {
     /// last time; counts of old fade. Takes some ten microseconds, up to two hundred where clients
     /// of every interval and trust come: not to be called under a lock.
     pub fn learn(&self) {
-        if self.due.load(Ordering::Relaxed) && self.due.swap(false, Ordering::Relaxed) {
+        let due = &self.waits.due;
+        if due.load(Ordering::Relaxed) != 0 && due.swap(0, Ordering::Relaxed) != 0 {
             let pools: [Hazards; 4] = std::array::from_fn(|trust| self.pool(trust));
-            let known = |row: &Row| self.waited[row.bins()].iter().any(is_some);
+            let known = |row: &Row| self.waits.waited[row.bins()].iter().any(is_some);
             rows().filter(known).for_each(|row| {
                 self.calculate(row, &pools);
                 self.fade(row);
@@ -131,9 +170,9 @@ impl ReturnTimes {
     }
 
     fn fade(&self, row: Row) {
-        for count in self.waited[row.bins()].iter().chain(&self.returned[row.bins()]) {
+        for count in self.waits.waited[row.bins()].iter().chain(&self.waits.returned[row.bins()]) {
             // Two may calculate at once: neither takes what the other has taken.
-            let faded = |count: u32| Some(count - count.div_ceil(1 << Self::FADE));
+            let faded = |count: u32| Some(count - count.div_ceil(1 << FADE));
             let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, faded);
         }
     }
@@ -156,7 +195,7 @@ impl ReturnTimes {
             if taken > 0.0 { (to.1 - from.1) / taken } else { 0.0 }
         };
         let mut hull: Vec<(f64, f64)> = points.pop().into_iter().collect();
-        let worth = self.worth[row.bins()].iter();
+        let worth = self.waits.worth[row.bins()].iter();
         for (point, worth) in points.into_iter().zip(worth).rev() {
             while let [.., further, nearest] = hull[..]
                 && steepness(point, nearest) <= steepness(point, further)
@@ -164,7 +203,7 @@ impl ReturnTimes {
                 hull.pop();
             }
             let steepest = hull.last().map_or(0.0, |nearest| steepness(point, *nearest));
-            worth.store((steepest * Self::UNIT) as u32, Ordering::Relaxed);
+            worth.store((steepest * UNIT) as u32, Ordering::Relaxed);
             hull.push(point);
         }
     }
@@ -175,7 +214,7 @@ impl ReturnTimes {
             Row::Unknown => self.counts(row).hazards(1.0, |bin| self.prior(row, bin)),
             Row::Known(at) => {
                 let pool = &pools[at / OCTAVES];
-                self.counts(row).hazards(Self::WEIGHT_OF_POOL, |bin| pool[bin])
+                self.counts(row).hazards(WEIGHT_OF_POOL, |bin| pool[bin])
             }
         };
         // The last bin has no end.
@@ -195,9 +234,9 @@ impl ReturnTimes {
     fn counts(&self, row: Row) -> Counts {
         let counts = |counts: &[AtomicU32]| -> Vec<f64> {
             let counts = counts[row.bins()].iter();
-            counts.map(|n| f64::from(n.load(Ordering::Relaxed)) / f64::from(Self::ONE)).collect()
+            counts.map(|n| f64::from(n.load(Ordering::Relaxed)) / f64::from(ONE)).collect()
         };
-        Counts { waited: counts(&self.waited), returned: counts(&self.returned) }
+        Counts { waited: counts(&self.waits.waited), returned: counts(&self.waits.returned) }
     }
 
     /// The chance of a return that is assumed as if one client had shown it: most where it is
@@ -205,7 +244,7 @@ impl ReturnTimes {
     fn prior(&self, row: Row, bin: usize) -> f64 {
         let eighths = ((row.end(bin) - row.start(bin)) * 8.0).min(1.0);
         match row {
-            Row::Unknown if bin == usize::from(self.prior.0) => 0.3,
+            Row::Unknown if bin == usize::from(self.of.prior.0) => 0.3,
             Row::Unknown => 0.005 * eighths,
             Row::Known(trust) if bin == ON_TIME => match trust / OCTAVES {
                 0 => 0.15,
@@ -261,6 +300,8 @@ fn is_some(count: &AtomicU32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
     use crate::expectation::Trust;
 
@@ -275,7 +316,7 @@ mod tests {
     /// As many as make the table learn.
     fn batches(table: &ReturnTimes, batches: u32, of: Expectation, age_ticks: u32, returned: bool) {
         for _ in 0..batches {
-            (0..ReturnTimes::BATCH).for_each(|_| table.record(0, of, age_ticks, returned));
+            (0..BATCH).for_each(|_| table.record(0, of, age_ticks, returned));
             table.learn();
         }
     }
@@ -299,9 +340,9 @@ mod tests {
         };
         for bin in row.bins() {
             let size = below(14);
-            let waited = below(1 << size) * ReturnTimes::ONE / 16;
-            table.waited[bin].store(waited, Ordering::Relaxed);
-            table.returned[bin].store(below(waited + 1), Ordering::Relaxed);
+            let waited = below(1 << size) * ONE / 16;
+            table.waits.waited[bin].store(waited, Ordering::Relaxed);
+            table.waits.returned[bin].store(below(waited + 1), Ordering::Relaxed);
         }
     }
 
@@ -329,8 +370,8 @@ mod tests {
             table.calculate(row, &pools);
             let hazards = table.hazards(row, &pools);
             for (bin, at) in row.bins().enumerate() {
-                let exact = best_of_all(row, &hazards, bin) * ReturnTimes::UNIT;
-                let worth = f64::from(table.worth[at].load(Ordering::Relaxed));
+                let exact = best_of_all(row, &hazards, bin) * UNIT;
+                let worth = f64::from(table.waits.worth[at].load(Ordering::Relaxed));
                 let error = (worth - exact).abs();
                 assert!(error <= 1.0 + exact * 1e-9, "{row:?}, bin {bin}: {worth}, not {exact}");
             }
@@ -360,7 +401,7 @@ mod tests {
     #[test]
     fn no_count_fades_below_nothing() {
         let (table, row, done) = (table(), Row::Unknown, AtomicBool::new(false));
-        let counts = &table.waited[row.bins()];
+        let counts = &table.waits.waited[row.bins()];
         let most = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
@@ -452,7 +493,7 @@ mod tests {
         // What nobody adds to any more is gone at last.
         let other = Expectation { trust: Trust::Loose, ..MINUTE };
         batches(&table, 2_000, other, interval, true);
-        assert_eq!(table.waited[ages::bin_of(MINUTE, interval)].load(Ordering::Relaxed), 0);
+        assert_eq!(table.waits.waited[ages::bin_of(MINUTE, interval)].load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -460,8 +501,7 @@ mod tests {
         for (sessions, one_in) in [(1, 1), (2_047, 1), (2_048, 2), (5_000, 4), (1 << 40, 1 << 15)] {
             let table = ReturnTimes::new(sessions, Interval::from_ms(60_000));
             (0..=u16::MAX).for_each(|tag| table.record(tag, MINUTE, 0, false));
-            let counted =
-                table.waited[ages::bin_of(MINUTE, 0)].load(Ordering::Relaxed) / ReturnTimes::ONE;
+            let counted = table.waits.waited[ages::bin_of(MINUTE, 0)].load(Ordering::Relaxed) / ONE;
             assert_eq!(counted, (1 << 16) / one_in, "of {sessions} sessions");
         }
     }
@@ -470,6 +510,6 @@ mod tests {
     fn nobody_waits_for_what_is_never_expected() {
         let table = table();
         table.record(0, Expectation::NEVER, 1, false);
-        assert!(!table.waited.iter().any(is_some));
+        assert!(!table.waits.waited.iter().any(is_some));
     }
 }

@@ -17,11 +17,12 @@ use crate::history::History;
 use crate::id::{ContextTag, Key, SessionId};
 use crate::index::{self, Bucket};
 use crate::interval::{Interval, IntervalClass, TICK_MS};
-use crate::layout::{Header, Layout, Line, NONE, Slot};
+use crate::layout::{Header, Layout, Line, Slot};
 use crate::order::{self, List, Order};
-use crate::return_time::ReturnTimes;
+use crate::return_time::{ReturnTimes, Waits};
 use crate::secret::{SecretBytes, wipe};
 use crate::settings::{Policy, Prediction};
+use crate::slots::Slots;
 
 /// A session to be stored.
 #[derive(Clone, Copy)]
@@ -65,7 +66,7 @@ pub struct Inserted {
 }
 
 /// A client came with a session id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Arrival {
     /// Whether its session was found: its value is in the caller's buffer.
     pub found: bool,
@@ -75,15 +76,15 @@ pub struct Arrival {
 
 /// A view of one region as a shard.
 pub(crate) struct Shard<'r> {
-    layout: &'r Layout,
-    hash_key: &'r [u8; 16],
-    return_times: &'r ReturnTimes,
-    header: &'r mut Header,
-    lists: &'r mut [List],
-    buckets: &'r mut [Bucket],
+    pub(crate) layout: &'r Layout,
+    pub(crate) hash_key: &'r [u8; 16],
+    return_times: ReturnTimes<&'r Waits>,
+    pub(crate) header: &'r mut Header,
+    pub(crate) lists: &'r mut [List],
+    pub(crate) buckets: &'r mut [Bucket],
     ghosts: &'r mut [GhostSet],
-    slots: &'r mut [Slot],
-    blocks: &'r mut [u8],
+    pub(crate) slots: Slots<'r>,
+    pub(crate) blocks: &'r mut [u8],
 }
 
 /// Ticks at which the epoch moves, and by how much: an interval of up to 2³⁰ ticks still fits
@@ -114,7 +115,7 @@ impl<'r> Shard<'r> {
         region: &'r mut [Line],
         layout: &'r Layout,
         hash_key: &'r [u8; 16],
-        return_times: &'r ReturnTimes,
+        return_times: ReturnTimes<&'r Waits>,
     ) -> Self {
         let [header, lists, index, ghosts, slots, _] = layout.parts;
         let (header, region) = region.split_at_mut(header);
@@ -130,7 +131,7 @@ impl<'r> Shard<'r> {
             lists: bytemuck::cast_slice_mut(lists),
             buckets: bytemuck::cast_slice_mut(buckets),
             ghosts: bytemuck::cast_slice_mut(ghosts),
-            slots: bytemuck::cast_slice_mut(slots),
+            slots: Slots::new(bytemuck::cast_slice_mut(slots)),
             blocks: bytemuck::cast_slice_mut(blocks),
         }
     }
@@ -150,20 +151,23 @@ impl<'r> Shard<'r> {
             return self.missed(now, key.hash);
         };
         if self.expired(slot, now_ms) {
-            self.header.counters.expired += 1;
-            self.header.counters.misses += 1;
+            add(&mut self.header.counters.expired, 1);
+            add(&mut self.header.counters.misses, 1);
             // Its place was kept in vain, though the client has come.
             self.wait_is_over(now, key.hash, slot, false);
             self.free(slot, key.hash);
             return Arrival { found: false, history: History::default() };
         }
-        if self.slots[slot as usize].context != context.0 {
-            self.header.counters.foreign_context += 1;
-            self.header.counters.misses += 1;
+        if self.slots[slot].context != context.0 {
+            add(&mut self.header.counters.foreign_context, 1);
+            add(&mut self.header.counters.misses, 1);
             return Arrival { found: false, history: History::default() };
         }
-        self.copy_value(slot, value);
-        self.header.counters.hits += 1;
+        if !self.copy_value(slot, value) {
+            add(&mut self.header.counters.misses, 1);
+            return Arrival { found: false, history: History::default() };
+        }
+        add(&mut self.header.counters.hits, 1);
         Arrival { found: true, history: self.arrived(key.hash, slot, now) }
     }
 
@@ -175,10 +179,10 @@ impl<'r> Shard<'r> {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> bool {
-        let found = self.find(key).filter(|slot| {
-            self.slots[*slot as usize].context == context.0 && !self.expired(*slot, now_ms)
-        });
-        found.map(|slot| self.copy_value(slot, value)).is_some()
+        let found = self
+            .find(key)
+            .filter(|slot| self.slots[*slot].context == context.0 && !self.expired(*slot, now_ms));
+        found.is_some_and(|slot| self.copy_value(slot, value))
     }
 
     /// As [`Self::get`], and the session is gone afterwards: nobody gets it twice.
@@ -217,12 +221,12 @@ impl<'r> Shard<'r> {
         };
         let longest = self.layout.longest_value_bytes as usize;
         if new.value.len() > longest || needed > self.layout.slots as usize {
-            self.header.counters.refused_too_large += 1;
+            add(&mut self.header.counters.refused_too_large, 1);
             return Err(Refusal::TooLarge);
         }
         let expiry_s = self.second(new.expires_ms);
         if expiry_s <= self.second(now_ms) {
-            self.header.counters.refused_expired += 1;
+            add(&mut self.header.counters.refused_expired, 1);
             return Err(Refusal::Expired);
         }
         let expected = self.expected_of_new(new);
@@ -242,10 +246,10 @@ impl<'r> Shard<'r> {
     pub(crate) fn hint(&mut self, now_ms: u64, key: &Key<'_>, interval_ms: u64) -> bool {
         let now = self.tick(now_ms);
         self.find(key).is_some_and(|slot| {
-            let Slot { history, seen, .. } = self.slots[slot as usize];
+            let Slot { history, seen, .. } = self.slots[slot];
             let expected = self.predict(history, Some(interval_ms), Expectation::NEVER);
             // A client that keeps its interval is where it belongs since it arrived.
-            if seen != now || self.slots[slot as usize].expected() != expected {
+            if seen != now || self.slots[slot].expected() != expected {
                 self.expect(slot, now, expected);
             }
             true
@@ -259,8 +263,8 @@ impl<'r> Shard<'r> {
             return;
         }
         if let Some(slot) = self.find(key) {
-            let seen = self.slots[slot as usize].seen;
-            self.slots[slot as usize].history = History::default();
+            let seen = self.slots[slot].seen;
+            self.slots[slot].history = History::default();
             self.expect(slot, seen, Expectation::NEVER);
         }
     }
@@ -274,20 +278,47 @@ impl<'r> Shard<'r> {
     /// [`Self::clear`].
     pub(crate) fn wipe(&mut self) {
         let touched = self.header.fresh as usize * self.layout.block_bytes as usize;
+        let touched = touched.min(self.blocks.len());
         wipe(&mut self.blocks[..touched]);
     }
 
     /// Forgets and wipes every session. The counts go on.
     pub(crate) fn clear(&mut self) {
-        self.wipe();
-        self.slots[..self.header.fresh as usize].fill(bytemuck::Zeroable::zeroed());
+        // How many were touched is not asked of a region that may have been scribbled on; nor when
+        // tick zero was. The epoch moves to where it belongs at the next use.
+        wipe(self.blocks);
+        self.slots.clear();
         self.buckets.fill(Bucket::EMPTY);
         self.ghosts.fill(bytemuck::Zeroable::zeroed());
         self.lists.fill(List::EMPTY);
-        let Header { epoch_ms, born_ms, counters, .. } = *self.header;
+        let Header { counters, emptied, .. } = *self.header;
         let counters = Counters { sessions: 0, ..counters };
-        *self.header = Header::new(epoch_ms, born_ms);
-        self.header.counters = counters;
+        *self.header = Header { counters, emptied, ..Header::new(0, 0) };
+    }
+
+    /// Forgets the counts. The sessions stay.
+    pub(crate) fn reset_counters(&mut self) {
+        let Counters { sessions, .. } = self.header.counters;
+        self.header.counters = Counters { sessions, ..Counters::default() };
+        self.header.emptied = 0;
+    }
+
+    /// Whether something was read that no operation wrote.
+    #[inline]
+    pub(crate) fn is_astray(&self) -> bool {
+        self.slots.is_astray()
+    }
+
+    /// Nothing in the region can be trusted: forgets every session, and counts that.
+    #[cold]
+    pub(crate) fn start_over(&mut self) {
+        self.clear();
+        self.header.emptied = self.header.emptied.wrapping_add(1);
+    }
+
+    /// How often it had to start over.
+    pub(crate) fn emptied(&self) -> u64 {
+        self.header.emptied
     }
 
     /// The counts so far.
@@ -296,20 +327,20 @@ impl<'r> Shard<'r> {
     }
 
     #[inline]
-    fn find(&self, key: &Key<'_>) -> Option<u32> {
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<u32> {
         let length = key.id.as_bytes().len() as u8;
         index::find(self.buckets, key.hash, |slot| {
-            let slot = &self.slots[slot as usize];
+            let slot = &self.slots[slot];
             slot.id == *key.id.padded() && slot.id_length() == length
         })
     }
 
     fn missed(&mut self, now: u32, hash: u64) -> Arrival {
-        self.header.counters.misses += 1;
+        add(&mut self.header.counters.misses, 1);
         let Some(ghost) = ghosts::take(self.ghosts, hash, now) else {
             return Arrival { found: false, history: History::default() };
         };
-        self.header.counters.wanted_after_eviction += 1;
+        add(&mut self.header.counters.wanted_after_eviction, 1);
         self.learn(&ghost, true);
         let Ghost { age_ticks, mut history, .. } = ghost;
         history.record(age_ticks);
@@ -319,15 +350,15 @@ impl<'r> Shard<'r> {
     /// Records the visit of a session's client and expects the next.
     #[inline]
     fn arrived(&mut self, hash: u64, slot: u32, now: u32) -> History {
-        let Slot { seen, mut history, .. } = self.slots[slot as usize];
-        let expected = self.slots[slot as usize].expected();
+        let Slot { seen, mut history, .. } = self.slots[slot];
+        let expected = self.slots[slot].expected();
         let age_ticks = now.saturating_sub(seen);
         if self.layout.policy == Policy::Predictive {
             self.count_prediction(seen, now, expected);
         }
         self.wait_is_over(now, hash, slot, true);
         history.record(age_ticks);
-        self.slots[slot as usize].history = history;
+        self.slots[slot].history = history;
         let expected = self.predict(history, None, expected);
         self.expect(slot, now, expected);
         history
@@ -337,8 +368,8 @@ impl<'r> Shard<'r> {
     fn count_prediction(&mut self, seen: u32, now: u32, expected: Expectation) {
         if expected != Expectation::NEVER && expected != Expectation::UNKNOWN {
             let error = u64::from(order::returns(seen, expected).abs_diff(now)) * TICK_MS;
-            self.header.counters.predictions += 1;
-            self.header.counters.prediction_error_ms += error;
+            add(&mut self.header.counters.predictions, 1);
+            add(&mut self.header.counters.prediction_error_ms, error);
         }
     }
 
@@ -370,7 +401,7 @@ impl<'r> Shard<'r> {
     fn expect(&mut self, slot: u32, now: u32, expected: Expectation) {
         let mut order = self.order();
         order.leave(slot);
-        let moved = &mut order.slots[slot as usize];
+        let moved = &mut order.slots[slot];
         moved.seen = now;
         moved.expect(expected);
         order.join(slot);
@@ -379,14 +410,14 @@ impl<'r> Shard<'r> {
     /// One eviction per slot that is missing.
     fn make_room(&mut self, now: u32, needed: u32, newcomer: Expectation) -> Result<u32, Refusal> {
         let mut evicted = 0;
-        while self.layout.slots - self.header.used < needed {
+        while self.spare() < needed && !self.is_astray() {
             let victim = match (self.layout.policy, self.layout.prediction) {
                 (Policy::Lru, _) => self.oldest(),
                 (Policy::Predictive, Prediction::Hint) => self.overdue_or_latest(now, newcomer),
                 (Policy::Predictive, _) => self.worth_least(now, newcomer),
             };
             let Some(victim) = victim else {
-                self.header.counters.refused_returns_later += 1;
+                add(&mut self.header.counters.refused_returns_later, 1);
                 return Err(Refusal::ReturnsLater);
             };
             self.evict(now, victim);
@@ -395,9 +426,17 @@ impl<'r> Shard<'r> {
         Ok(evicted)
     }
 
+    /// Slots that hold nothing.
+    fn spare(&self) -> u32 {
+        self.layout.slots.checked_sub(self.header.used).unwrap_or_else(|| {
+            self.slots.set_astray();
+            0
+        })
+    }
+
     fn oldest(&mut self) -> Option<u32> {
         let oldest = self.order().first_of(Expectation::UNKNOWN);
-        self.header.counters.evicted_oldest += u64::from(oldest.is_some());
+        add(&mut self.header.counters.evicted_oldest, u64::from(oldest.is_some()));
         oldest
     }
 
@@ -408,7 +447,7 @@ impl<'r> Shard<'r> {
         if let Some(end) = order.earliest()
             && end.returns().saturating_add(grace) < now
         {
-            self.header.counters.evicted_overdue += 1;
+            add(&mut self.header.counters.evicted_overdue, 1);
             return Some(end.slot);
         }
         if newcomer == Expectation::NEVER {
@@ -418,7 +457,7 @@ impl<'r> Shard<'r> {
         let last = order
             .never()
             .or_else(|| order.latest().filter(|end| returns < end.returns()).map(|end| end.slot));
-        self.header.counters.evicted_latest += u64::from(last.is_some());
+        add(&mut self.header.counters.evicted_latest, u64::from(last.is_some()));
         last
     }
 
@@ -431,7 +470,7 @@ impl<'r> Shard<'r> {
             return None;
         }
         if let Some(never) = self.order().never() {
-            self.header.counters.evicted_latest += 1;
+            add(&mut self.header.counters.evicted_latest, 1);
             return Some(never);
         }
         let return_times = self.return_times;
@@ -450,23 +489,24 @@ impl<'r> Shard<'r> {
         for _ in 0..FEW.min(self.header.fresh) {
             let at = if self.header.hand < self.header.fresh { self.header.hand } else { 0 };
             self.header.hand = at + 1;
-            let slot = &self.slots[at as usize];
+            let slot = &self.slots[at];
             if slot.id_length() > 0 {
                 consider(slot.expected(), slot.seen, at);
             }
         }
         let (slot, overdue) = least.1?;
-        self.header.counters.evicted_overdue += u64::from(overdue);
-        self.header.counters.evicted_latest += u64::from(!overdue);
+        add(&mut self.header.counters.evicted_overdue, u64::from(overdue));
+        add(&mut self.header.counters.evicted_latest, u64::from(!overdue));
         Some(slot)
     }
 
     fn evict(&mut self, now: u32, slot: u32) {
-        let Slot { id, seen, history, .. } = self.slots[slot as usize];
-        let (length, expected) = {
-            let slot = &self.slots[slot as usize];
-            (slot.id_length(), slot.expected())
-        };
+        let victim = self.slots[slot];
+        let Slot { id, seen, history, .. } = victim;
+        let (length, expected) = (victim.id_length(), victim.expected());
+        if length == 0 {
+            return self.slots.set_astray();
+        }
         let hash = SessionId::from_padded(id, length).hash_with(self.hash_key);
         self.remember(hash, now, seen, expected, history);
         self.free(slot, hash);
@@ -507,7 +547,7 @@ impl<'r> Shard<'r> {
     /// A session was of use to its client, or is no longer.
     #[inline]
     fn wait_is_over(&self, now: u32, hash: u64, slot: u32, returned: bool) {
-        let slot = &self.slots[slot as usize];
+        let slot = &self.slots[slot];
         let (expected, history) = (slot.expected(), slot.history);
         let age_ticks = now.saturating_sub(slot.seen);
         self.learn(&Ghost { tag: ghosts::tag(hash), age_ticks, expected, history }, returned);
@@ -521,111 +561,14 @@ impl<'r> Shard<'r> {
         }
     }
 
-    /// Takes a session out of everything and wipes it.
-    fn free(&mut self, slot: u32, hash: u64) {
-        self.order().leave(slot);
-        let (slots, key) = (&*self.slots, self.hash_key);
-        index::remove(self.buckets, hash, slot, |other| {
-            let slot = &slots[other as usize];
-            SessionId::from_padded(slot.id, slot.id_length()).hash_with(key)
-        });
-        let mut left = usize::from(self.slots[slot as usize].value_length);
-        let mut freed = slot;
-        while freed != NONE {
-            let length = left.min(self.layout.block_bytes as usize);
-            wipe(&mut self.block(freed)[..length]);
-            left -= length;
-            let rest = self.slots[freed as usize].rest;
-            self.slots[freed as usize].set_id_length(0);
-            self.slots[freed as usize].rest = self.header.free;
-            self.header.free = freed;
-            self.header.used -= 1;
-            freed = if left == 0 { NONE } else { rest };
-        }
-        self.header.counters.sessions -= 1;
-    }
-
-    /// Writes a session into slots known to be there.
-    fn write(
-        &mut self,
-        now: u32,
-        hash: u64,
-        new: &NewSession<'_>,
-        expiry_s: u32,
-        expected: Expectation,
-    ) {
-        let slot = self.allocate();
-        let written = &mut self.slots[slot as usize];
-        *written = Slot {
-            id: *new.id.padded(),
-            earlier: NONE,
-            later: NONE,
-            rest: NONE,
-            seen: now,
-            expiry_s,
-            context: new.context.0,
-            history: new.history,
-            value_length: new.value.len() as u16,
-            class: 0,
-            id_length_and_trust: new.id.as_bytes().len() as u8,
-        };
-        written.expect(expected);
-        let mut last = slot;
-        let mut chunks = new.value.chunks(self.layout.block_bytes as usize);
-        let first = chunks.next().unwrap_or_default();
-        self.block(slot)[..first.len()].copy_from_slice(first);
-        for chunk in chunks {
-            let rest = self.allocate();
-            self.slots[last as usize].rest = rest;
-            self.slots[rest as usize].rest = NONE;
-            self.block(rest)[..chunk.len()].copy_from_slice(chunk);
-            last = rest;
-        }
-        index::insert(self.buckets, hash, slot);
-        self.order().join(slot);
-        self.header.counters.sessions += 1;
-        self.header.counters.stored += 1;
-    }
-
-    fn allocate(&mut self) -> u32 {
-        self.header.used += 1;
-        let slot = self.header.free;
-        if slot == NONE {
-            self.header.fresh += 1;
-            return self.header.fresh - 1;
-        }
-        self.header.free = self.slots[slot as usize].rest;
-        slot
-    }
-
     #[inline]
-    fn copy_value(&mut self, slot: u32, value: &mut SecretBytes) {
-        let length = usize::from(self.slots[slot as usize].value_length);
-        if length <= self.layout.block_bytes as usize {
-            value.resize(length).copy_from_slice(&self.block(slot)[..length]);
-            return;
-        }
-        let mut from = slot;
-        for chunk in value.resize(length).chunks_mut(self.layout.block_bytes as usize) {
-            chunk.copy_from_slice(&self.block(from)[..chunk.len()]);
-            from = self.slots[from as usize].rest;
-        }
-    }
-
-    #[inline]
-    fn block(&mut self, slot: u32) -> &mut [u8] {
-        let bytes = self.layout.block_bytes as usize;
-        &mut self.blocks[slot as usize * bytes..][..bytes]
-    }
-
-    #[inline]
-    fn order(&mut self) -> Order<'_> {
-        Order { lists: self.lists, occupied: &mut self.header.occupied, slots: self.slots }
+    pub(crate) fn order(&mut self) -> Order<'_, 'r> {
+        Order { lists: self.lists, occupied: &mut self.header.occupied, slots: &mut self.slots }
     }
 
     #[inline]
     fn expired(&self, slot: u32, now_ms: u64) -> bool {
-        self.slots[slot as usize].expiry_s <= self.second(now_ms)
+        self.slots[slot].expiry_s <= self.second(now_ms)
     }
 
     #[inline]
@@ -649,10 +592,16 @@ impl<'r> Shard<'r> {
     fn move_epoch(&mut self, ticks: u64) {
         self.header.epoch_ms += ticks * TICK_MS;
         let ticks = ticks.min(u64::from(u32::MAX)) as u32;
-        let sessions = self.slots[..self.header.fresh as usize].iter_mut();
+        let sessions = self.slots.first(self.header.fresh).iter_mut();
         sessions.for_each(|slot| slot.seen = slot.seen.saturating_sub(ticks));
         self.order().refresh();
     }
+}
+
+/// A count that was scribbled on may be anything: it wraps.
+#[inline]
+fn add(count: &mut u64, more: u64) {
+    *count = count.wrapping_add(more);
 }
 
 #[inline]

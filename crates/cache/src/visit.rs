@@ -10,9 +10,10 @@
 
 use std::collections::VecDeque;
 
-use crate::cache::{Cache, Region};
+use crate::cache::Cache;
 use crate::history::History;
 use crate::id::{ContextTag, SessionId};
+use crate::region::Region;
 use crate::secret::SecretBytes;
 use crate::shard::NewSession;
 

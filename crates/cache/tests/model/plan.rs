@@ -1,6 +1,8 @@
 //! Random operations on one configuration, at one pace.
 
-use rejoin_cache::{ContextTag, Layout, Memory, Settings};
+use std::sync::Mutex;
+
+use rejoin_cache::{Cache, ContextTag, Layout, Memory, Region, Settings};
 
 use super::operation::{New, Operation};
 use super::random::Random;
@@ -26,19 +28,37 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Operations from one look at how everything fits together to the next.
+    const PARTS_EVERY: u64 = 100;
+
     /// Runs it on memory made by `memory`, and says what happened.
-    pub(crate) fn run<M: Memory>(&self, memory: impl FnMut(&Layout) -> M) -> Happened {
+    pub(crate) fn run<M: Memory>(&self, mut memory: impl FnMut(&Layout) -> M) -> Happened {
+        self.run_on(|settings, hash_key, now_ms| {
+            let region = |layout: &Layout| Mutex::new(memory(layout));
+            Cache::on(settings, hash_key, now_ms, region).expect("settings make a cache")
+        })
+    }
+
+    /// Runs it on a cache made by `cache` of settings, a hash key, and the time.
+    pub(crate) fn run_on<R: Region>(
+        &self,
+        cache: impl FnOnce(&Settings, [u8; 16], u64) -> Cache<R>,
+    ) -> Happened {
         let guard = Shown(self);
         let mut random = Random::new(self.seed);
         let mut now_ms = random.one_of(&[0, 5, 1_699_999_999_123]);
         let hash_key = bytemuck::cast([random.next(), random.next()]);
-        let mut twins = Twins::new(&self.settings, hash_key, self.clients, now_ms, memory);
+        let cache = cache(&self.settings, hash_key, now_ms);
+        let mut twins = Twins::with(cache, &self.settings, hash_key, self.clients, now_ms);
         for step in 0..self.operations {
             now_ms = self.step_clock(now_ms, &mut random);
             let operation = self.operation(now_ms, &mut random);
             twins.apply(now_ms, operation);
             if step % self.counters_every == 0 {
                 twins.compare_counters();
+            }
+            if step % Self::PARTS_EVERY == 0 {
+                twins.compare_parts();
             }
         }
         twins.compare_all(now_ms, &CONTEXTS);

@@ -3,15 +3,15 @@
 use std::sync::Mutex;
 
 use rejoin_cache::{Arrival, Cache, ContextTag, Counters, History, Layout, Memory, NewSession};
-use rejoin_cache::{SecretBytes, Settings};
+use rejoin_cache::{Region, SecretBytes, Settings};
 
 use super::expectation::Past;
 use super::naive::{Answer, Naive, Weighed};
 use super::operation::{New, Operation, fill_value, id_of};
 
 /// A failing comparison panics; what was being done is then printed.
-pub(crate) struct Twins<M: Memory> {
-    cache: Cache<Mutex<M>>,
+pub(crate) struct Twins<R: Region> {
+    cache: Cache<R>,
     naive: Naive,
     /// What each client's last lookup said of it, by the engine and by the naive cache.
     clients: Vec<(History, Past)>,
@@ -22,7 +22,7 @@ pub(crate) struct Twins<M: Memory> {
     doing: Option<(u64, Operation)>,
 }
 
-impl<M: Memory> Twins<M> {
+impl<M: Memory> Twins<Mutex<M>> {
     /// Of `clients` clients.
     pub(crate) fn new(
         settings: &Settings,
@@ -31,9 +31,23 @@ impl<M: Memory> Twins<M> {
         now_ms: u64,
         mut memory: impl FnMut(&Layout) -> M,
     ) -> Self {
+        let region = |layout: &Layout| Mutex::new(memory(layout));
+        let cache = Cache::on(settings, hash_key, now_ms, region).expect("settings make a cache");
+        Self::with(cache, settings, hash_key, clients, now_ms)
+    }
+}
+
+impl<R: Region> Twins<R> {
+    /// With a cache made just so.
+    pub(crate) fn with(
+        cache: Cache<R>,
+        settings: &Settings,
+        hash_key: [u8; 16],
+        clients: u16,
+        now_ms: u64,
+    ) -> Self {
         Self {
-            cache: Cache::on(settings, hash_key, now_ms, |layout| Mutex::new(memory(layout)))
-                .expect("settings make a cache"),
+            cache,
             naive: Naive::new(settings, hash_key, now_ms),
             clients: vec![Default::default(); usize::from(clients)],
             value: SecretBytes::default(),
@@ -128,6 +142,15 @@ impl<M: Memory> Twins<M> {
             });
         }
         self.compare_counters();
+        self.compare_parts();
+    }
+
+    /// Everything in the cache fits together.
+    pub(crate) fn compare_parts(&self) {
+        let checked = self.cache.check().into_iter().map(|shard| shard.expect("makes sense"));
+        let sessions: u64 = checked.map(|shard| shard.sessions).sum();
+        assert_eq!(sessions, self.naive.counters().sessions);
+        assert_eq!(self.cache.emptied(), 0);
     }
 
     pub(crate) fn happened(&self) -> Happened {
@@ -157,7 +180,7 @@ impl Happened {
     }
 }
 
-impl<M: Memory> Drop for Twins<M> {
+impl<R: Region> Drop for Twins<R> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("step {}, at (ms): {:?}", self.step, self.doing);

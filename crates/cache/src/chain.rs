@@ -1,0 +1,170 @@
+//! A session's slots: the first, and a chain of others when its value does not fit in one block.
+//!
+//! Where a session is in the order and in the index is none of this module's business, except that
+//! it is put there, and taken out, together with its slots.
+
+use crate::expectation::Expectation;
+use crate::id::SessionId;
+use crate::index;
+use crate::layout::{NONE, Slot};
+use crate::secret::{SecretBytes, wipe};
+use crate::shard::{NewSession, Shard};
+
+impl Shard<'_> {
+    /// Writes a session into slots known to be there.
+    pub(crate) fn write(
+        &mut self,
+        now: u32,
+        hash: u64,
+        new: &NewSession<'_>,
+        expiry_s: u32,
+        expected: Expectation,
+    ) {
+        let slot = self.allocate();
+        let written = &mut self.slots[slot];
+        *written = Slot {
+            id: *new.id.padded(),
+            earlier: NONE,
+            later: NONE,
+            rest: NONE,
+            seen: now,
+            expiry_s,
+            context: new.context.0,
+            history: new.history,
+            value_length: new.value.len() as u16,
+            class: 0,
+            id_length_and_trust: new.id.as_bytes().len() as u8,
+        };
+        written.expect(expected);
+        self.write_value(slot, new);
+        if !index::insert(self.buckets, hash, slot) {
+            self.slots.set_astray();
+        }
+        self.order().join(slot);
+        let counters = &mut self.header.counters;
+        counters.sessions = counters.sessions.wrapping_add(1);
+        counters.stored = counters.stored.wrapping_add(1);
+    }
+
+    fn write_value(&mut self, slot: u32, new: &NewSession<'_>) {
+        let mut last = slot;
+        let mut chunks = new.value.chunks(self.layout.block_bytes as usize);
+        let first = chunks.next().unwrap_or_default();
+        self.block(slot)[..first.len()].copy_from_slice(first);
+        for chunk in chunks {
+            let rest = self.allocate();
+            self.slots[last].rest = rest;
+            self.slots[rest].rest = NONE;
+            self.slots[rest].id = *new.id.padded();
+            self.block(rest)[..chunk.len()].copy_from_slice(chunk);
+            last = rest;
+        }
+    }
+
+    fn allocate(&mut self) -> u32 {
+        self.header.used = self.header.used.wrapping_add(1);
+        let slot = self.header.free;
+        if slot == NONE {
+            let fresh = self.header.fresh;
+            self.header.fresh = fresh.saturating_add(1).min(self.slots.count());
+            return self.unused(fresh);
+        }
+        self.header.free = self.slots[slot].rest;
+        self.unused(slot)
+    }
+
+    /// The slot, which holds no session.
+    fn unused(&self, slot: u32) -> u32 {
+        let slot = self.slots.within(slot) as u32;
+        if self.slots[slot].id_length() != 0 {
+            self.slots.set_astray();
+        }
+        slot
+    }
+
+    /// Takes a session out of everything and wipes it.
+    pub(crate) fn free(&mut self, slot: u32, hash: u64) {
+        self.order().leave(slot);
+        let (slots, key) = (&self.slots, self.hash_key);
+        let indexed = index::remove(self.buckets, hash, slot, |other| {
+            let slot = &slots[other];
+            SessionId::from_padded(slot.id, slot.id_length()).hash_with(key)
+        });
+        let sessions = self.header.counters.sessions.checked_sub(1);
+        if !indexed || sessions.is_none() {
+            self.slots.set_astray();
+        }
+        self.header.counters.sessions = sessions.unwrap_or_default();
+        self.free_slots(slot);
+    }
+
+    fn free_slots(&mut self, first: u32) {
+        let Slot { id, value_length, rest, .. } = self.slots[first];
+        let mut left = self.free_slot(first, usize::from(value_length));
+        let mut at = rest;
+        while left > 0 && self.is_rest_of(at, &id) {
+            let next = self.slots[at].rest;
+            left = self.free_slot(at, left);
+            at = next;
+        }
+    }
+
+    /// Of a value of which so many bytes are here and in the slots behind; returns how many are
+    /// behind.
+    #[inline]
+    fn free_slot(&mut self, freed: u32, left: usize) -> usize {
+        let length = left.min(self.layout.block_bytes as usize);
+        wipe(&mut self.block(freed)[..length]);
+        let slot = &mut self.slots[freed];
+        slot.id = [0; SessionId::LONGEST];
+        slot.set_id_length(0);
+        slot.rest = std::mem::replace(&mut self.header.free, freed);
+        self.header.used = self.header.used.wrapping_sub(1);
+        left - length
+    }
+
+    /// Copies a session's value. Returns whether it is whole.
+    #[inline]
+    pub(crate) fn copy_value(&mut self, slot: u32, value: &mut SecretBytes) -> bool {
+        let length = usize::from(self.slots[slot].value_length);
+        if length <= self.layout.block_bytes as usize {
+            value.resize(length).copy_from_slice(&self.block(slot)[..length]);
+            return true;
+        }
+        let whole = self.copy_chain(slot, value.resize(length));
+        if !whole {
+            value.clear();
+        }
+        whole
+    }
+
+    fn copy_chain(&mut self, first: u32, value: &mut [u8]) -> bool {
+        let id = self.slots[first].id;
+        let mut from = first;
+        for (at, chunk) in value.chunks_mut(self.layout.block_bytes as usize).enumerate() {
+            if at > 0 && !self.is_rest_of(from, &id) {
+                return false;
+            }
+            chunk.copy_from_slice(&self.block(from)[..chunk.len()]);
+            from = self.slots[from].rest;
+        }
+        true
+    }
+
+    /// Whether a slot holds the rest of the value of this session, as it should.
+    fn is_rest_of(&self, slot: u32, id: &[u8; SessionId::LONGEST]) -> bool {
+        let rest = &self.slots[slot];
+        let is_rest = rest.id == *id && rest.id_length() == 0;
+        if !is_rest {
+            self.slots.set_astray();
+        }
+        is_rest
+    }
+
+    #[inline]
+    fn block(&mut self, slot: u32) -> &mut [u8] {
+        let bytes = self.layout.block_bytes as usize;
+        let at = self.slots.within(slot) * bytes;
+        &mut self.blocks[at..][..bytes]
+    }
+}

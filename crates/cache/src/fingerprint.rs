@@ -1,0 +1,61 @@
+//! What two programs must agree on before they use the same regions.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::ghosts::GhostSet;
+use crate::index::Bucket;
+use crate::layout::{Header, Layout, Line, Slot};
+use crate::ledger::Ledger;
+use crate::order::List;
+
+impl Layout {
+    /// Goes up when what is written to regions or ledgers changes its place or its meaning.
+    pub const VERSION: u32 = 1;
+
+    /// Of the layouts of a cache: the same for programs that divide regions in the same way and
+    /// understand by their parts the same, as far as sizes and [`Self::VERSION`] tell.
+    pub fn fingerprint(layouts: &[Self]) -> u64 {
+        let mut hasher = SipHasher13::new();
+        let sizes = [
+            size_of::<Line>(),
+            size_of::<Header>(),
+            size_of::<List>(),
+            size_of::<Bucket>(),
+            size_of::<GhostSet>(),
+            size_of::<Slot>(),
+            size_of::<Ledger>(),
+        ];
+        hasher.write(&Self::VERSION.to_le_bytes());
+        // Bytes of the machine's own order: another order is another layout.
+        sizes.iter().for_each(|size| hasher.write(&(*size as u64).to_ne_bytes()));
+        layouts.iter().flat_map(|layout| layout.parts).for_each(|lines| {
+            hasher.write(&(lines as u64).to_ne_bytes());
+        });
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Capacity, Settings};
+
+    #[test]
+    fn another_division_is_another_layout() {
+        let of = |settings: &Settings| {
+            Layout::fingerprint(&Layout::for_cache(settings).expect("settings make a cache"))
+        };
+        let settings = Settings::new(Capacity::Sessions(100));
+        assert_eq!(of(&settings), of(&settings.clone()));
+        for other in [
+            Settings::new(Capacity::Sessions(101)),
+            Settings { block_bytes: 200, ..settings.clone() },
+            Settings { ghosts_percent: 50, ..settings.clone() },
+            Settings { shards: Some(2), ..settings.clone() },
+        ] {
+            assert_ne!(of(&settings), of(&other), "{other:?}");
+        }
+    }
+}

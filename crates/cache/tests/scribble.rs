@@ -1,0 +1,202 @@
+//! Somebody writes over a cache's memory. Whatever it is, no operation panics or goes on for ever,
+//! no session is found under another id or in another context, and the cache is of use again at
+//! once.
+//!
+//! What is not asked is that a session's own bytes are as they were stored: nothing tells.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rejoin_cache::{
+    Cache, Capacity, ContextTag, History, Layout, Line, Memory, NewSession, Policy,
+};
+use rejoin_cache::{Prediction, SecretBytes, SessionId, Settings};
+
+#[path = "model/random.rs"]
+mod random;
+
+use random::Random;
+
+const ROUNDS: u64 = 20_000;
+const CLIENTS: u64 = 60;
+const CONTEXTS: [ContextTag; 2] = [ContextTag(0x1234_5678), ContextTag(0x9abc_def0)];
+
+/// Memory that somebody writes to before it is used.
+struct Scribbled {
+    lines: Vec<Line>,
+    random: Random,
+    /// How often to write before the next use.
+    writes: Arc<AtomicU32>,
+}
+
+impl Memory for Scribbled {
+    fn lines(&mut self) -> &mut [Line] {
+        for _ in 0..self.writes.swap(0, Ordering::Relaxed) {
+            self.scribble();
+        }
+        &mut self.lines
+    }
+}
+
+impl Scribbled {
+    /// A byte, a word of four, or a whole line; the small numbers that pass for links more often
+    /// than others; the first lines, which are the header, as often as all the rest.
+    fn scribble(&mut self) {
+        let random = &mut self.random;
+        let all = self.lines.len() as u64;
+        let lines = random.one_of(&[5, all]);
+        let line = random.below(lines) as usize;
+        let words: &mut [u32] = bytemuck::cast_slice_mut(&mut self.lines[line..=line]);
+        let word = &mut words[random.below(16) as usize];
+        match random.below(8) {
+            0 => words.fill_with(|| random.next() as u32),
+            1 => *word = u32::MAX - random.below(2) as u32,
+            2 => *word ^= 1 << random.below(32),
+            3 => *word ^= (random.next() as u32 & 0xff) << (8 * random.below(4)),
+            4 => *word = random.next() as u32,
+            _ => *word = random.below(80) as u32,
+        }
+    }
+}
+
+fn id(client: u64) -> SessionId {
+    let mut random = Random::new(client);
+    let bytes: [u64; 4] = std::array::from_fn(|_| random.next());
+    SessionId::new(bytemuck::bytes_of(&bytes)).expect("32 bytes")
+}
+
+/// A word that says whose it is, and that no scribble makes of another's.
+fn word(client: u64, context: ContextTag) -> u64 {
+    Random::new(client << 32 | u64::from(context.0)).next()
+}
+
+/// No word in a value is another session's.
+fn check_value(value: &[u8], client: u64, context: ContextTag) {
+    for found in value.chunks_exact(8) {
+        let found = u64::from_ne_bytes(found.try_into().expect("eight bytes"));
+        let mut all = (0..CLIENTS).flat_map(|client| CONTEXTS.map(|context| (client, context)));
+        let owner = all.find(|(client, context)| word(*client, *context) == found);
+        assert!(owner.is_none_or(|owner| owner == (client, context)), "{owner:?} for {client}");
+    }
+}
+
+struct Cached {
+    cache: Cache<Mutex<Scribbled>>,
+    writes: Arc<AtomicU32>,
+    now_ms: u64,
+    value: SecretBytes,
+}
+
+impl Cached {
+    fn new(settings: &Settings, random: &mut Random) -> Self {
+        let writes = Arc::new(AtomicU32::new(0));
+        let region = |layout: &Layout| {
+            Mutex::new(Scribbled {
+                lines: vec![Line::ZERO; layout.region_lines()],
+                random: Random::new(random.next()),
+                writes: Arc::clone(&writes),
+            })
+        };
+        let cache = Cache::on(settings, [7; 16], 0, region).expect("settings make a cache");
+        Self { cache, writes, now_ms: 0, value: SecretBytes::default() }
+    }
+
+    fn operate(&mut self, random: &mut Random) {
+        let Self { cache, now_ms, value, .. } = self;
+        let (client, context) = (random.below(CLIENTS), random.one_of(&CONTEXTS));
+        *now_ms += random.of_any_size(12);
+        let found = match random.below(10) {
+            0..3 => cache.get(*now_ms, &id(client), context, value).found,
+            3 => cache.take(*now_ms, &id(client), context, value).found,
+            4 => cache.peek(*now_ms, &id(client), context, value),
+            5 => {
+                cache.hint(*now_ms, &id(client), random.of_any_size(30));
+                false
+            }
+            6 => {
+                cache.remove(&id(client));
+                false
+            }
+            _ => {
+                let words = random.below(40) as usize;
+                let bytes = word(client, context).to_ne_bytes().repeat(words);
+                let new = NewSession {
+                    id: id(client),
+                    value: &bytes,
+                    expires_ms: *now_ms + 1_000_000,
+                    context,
+                    history: History::default(),
+                    hint_ms: Some(random.of_any_size(20)),
+                    sibling: random.once_in(8),
+                };
+                let _ = cache.insert(*now_ms, &new);
+                if random.once_in(4) {
+                    cache.retire(&id(client));
+                }
+                false
+            }
+        };
+        if found {
+            check_value(value, client, context);
+        }
+    }
+
+    fn is_of_use(&mut self) {
+        let Self { cache, now_ms, value, .. } = self;
+        cache.clear();
+        assert!(cache.check().iter().all(Result::is_ok));
+        *now_ms += 1;
+        let new = NewSession {
+            id: id(1),
+            value: b"whole",
+            expires_ms: *now_ms + 1_000_000,
+            context: CONTEXTS[0],
+            history: History::default(),
+            hint_ms: None,
+            sibling: false,
+        };
+        assert!(cache.insert(*now_ms, &new).is_ok());
+        assert!(cache.get(*now_ms, &id(1), CONTEXTS[0], value).found);
+        assert_eq!(&**value, b"whole");
+    }
+}
+
+fn scribble(policy: Policy, prediction: Prediction) {
+    let capacity = Capacity::Sessions(40);
+    let settings = Settings {
+        policy,
+        prediction,
+        block_bytes: 64,
+        shards: Some(1),
+        ..Settings::new(capacity)
+    };
+    let mut random = Random::new(1);
+    let mut cached = Cached::new(&settings, &mut random);
+    for round in 0..ROUNDS {
+        (0..60).for_each(|_| cached.operate(&mut random));
+        cached.writes.store(1 + random.below(3) as u32, Ordering::Relaxed);
+        (0..60).for_each(|_| cached.operate(&mut random));
+        let _ = cached.cache.check();
+        let _ = cached.cache.counters();
+        if round % 8 == 0 {
+            cached.is_of_use();
+        }
+    }
+    assert!(cached.cache.emptied() > ROUNDS / 20, "{} times only", cached.cache.emptied());
+}
+
+#[test]
+fn nothing_comes_of_it_where_hints_count() {
+    scribble(Policy::Predictive, Prediction::Hint);
+}
+
+#[test]
+fn nothing_comes_of_it_where_is_learned() {
+    scribble(Policy::Predictive, Prediction::Both);
+}
+
+#[test]
+fn nothing_comes_of_it_under_lru() {
+    scribble(Policy::Lru, Prediction::Both);
+}

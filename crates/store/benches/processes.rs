@@ -1,0 +1,161 @@
+//! What it costs to share: a lookup and a store in shared memory against the same on the heap, and
+//! what two processes do together.
+//!
+//! `cargo bench -p rejoin-store`; times are of the processor, so that others on the machine do not
+//! count, and medians of rounds that take turns.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rejoin_cache::{Cache, Capacity, ContextTag, History, NewSession, Region, SecretBytes};
+use rejoin_cache::{SessionId, Settings};
+use rejoin_store::{CacheName, Store, now_ms};
+use rustix::time::{ClockId, clock_gettime};
+
+const SESSIONS: u64 = 20_000;
+const CLIENTS: u64 = 18_000;
+/// As a serialised session of OpenSSL without a client certificate.
+const VALUE_BYTES: usize = 150;
+const ROUNDS: usize = 15;
+const PAIRS: u64 = 200_000;
+const ROLE: &str = "REJOIN_BENCH_FOLDER";
+
+fn main() {
+    if let Some(folder) = std::env::var_os(ROLE) {
+        return play(Path::new(&folder));
+    }
+    let folder = Folder::new();
+    let store = open(&folder.0);
+    let heap = Cache::new(&settings(), [5; 16], now_ms()).expect("settings make a cache");
+    fill(&heap);
+    fill(store.cache());
+    let (mut on_heap, mut shared) = (Vec::new(), Vec::new());
+    for seed in 0..ROUNDS as u64 {
+        on_heap.push(pairs(&heap, seed, PAIRS));
+        shared.push(pairs(store.cache(), seed, PAIRS));
+    }
+    let (on_heap, shared) = (median(on_heap), median(shared));
+    say(&format!("get and insert, on the heap: {on_heap:.0} ns"));
+    say(&format!("get and insert, shared:      {shared:.0} ns"));
+    compare_processes(&folder.0);
+    say(&format!("{:?}", store.facts()));
+}
+
+/// Two do the same work that one does, at the same time.
+fn compare_processes(folder: &Path) {
+    let rounds: Vec<(f64, f64)> =
+        (0..5).map(|_| (at_once(folder, 1), at_once(folder, 2))).collect();
+    let one = median(rounds.iter().map(|(one, _)| *one).collect());
+    let two = median(rounds.iter().map(|(_, two)| *two).collect());
+    say(&format!("get and insert, shared, one process alone: {one:.0} ns"));
+    say(&format!("and by each of two at once:                {two:.0} ns"));
+    let gain = median(rounds.iter().map(|(one, two)| 2.0 * one / two).collect());
+    say(&format!("two processes do {gain:.2} times what one does"));
+}
+
+/// Nanoseconds of processor time that a lookup and a store take each of so many processes.
+fn at_once(folder: &Path, processes: usize) -> f64 {
+    let start = || -> Child {
+        let program = std::env::current_exe().expect("this program");
+        let mut command = Command::new(program);
+        command.env(ROLE, folder).stdout(Stdio::piped()).spawn().expect("started")
+    };
+    let children: Vec<Child> = (0..processes).map(|_| start()).collect();
+    let took = children.into_iter().map(|child| {
+        let said = child.wait_with_output().expect("a child").stdout;
+        let said = String::from_utf8(said).expect("text");
+        said.trim().parse::<f64>().expect("nanoseconds")
+    });
+    took.sum::<f64>() / processes as f64
+}
+
+/// Another process's part.
+fn play(folder: &Path) {
+    let store = open(folder);
+    let seed = u64::from(std::process::id());
+    say(&pairs(store.cache(), seed, 5 * PAIRS).to_string());
+}
+
+/// Nanoseconds of processor time that this process has had.
+fn spent() -> f64 {
+    let spent = clock_gettime(ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 * 1e9 + spent.tv_nsec as f64
+}
+
+/// Nanoseconds of processor time of one lookup and one store.
+fn pairs<R: Region>(cache: &Cache<R>, seed: u64, pairs: u64) -> f64 {
+    let before = spent();
+    pairs_of(cache, seed, pairs);
+    (spent() - before) / pairs as f64
+}
+
+fn pairs_of<R: Region>(cache: &Cache<R>, seed: u64, pairs: u64) {
+    let mut value = SecretBytes::with_capacity(256);
+    let (mut found, mut state, now_ms) = (0, seed.wrapping_mul(2) + 1, now_ms());
+    for pair in 0..pairs {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let (new, now_ms) = (session(state % CLIENTS, now_ms), now_ms + pair / 1_000);
+        found += u64::from(cache.get(now_ms, &new.id, new.context, &mut value).found);
+        let _ = cache.insert(now_ms, &new);
+    }
+    assert!(found * 10 > pairs * 8, "{found} of {pairs} found");
+}
+
+fn session(client: u64, now_ms: u64) -> NewSession<'static> {
+    let mut id = [0; SessionId::LONGEST];
+    id[..8].copy_from_slice(&client.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    NewSession {
+        id: SessionId::new(&id).expect("32 bytes"),
+        value: &[7; VALUE_BYTES],
+        expires_ms: now_ms + 86_400_000,
+        context: ContextTag(1),
+        history: History::default(),
+        hint_ms: None,
+        sibling: false,
+    }
+}
+
+fn fill<R: Region>(cache: &Cache<R>) {
+    (0..CLIENTS)
+        .for_each(|client| assert!(cache.insert(now_ms(), &session(client, now_ms())).is_ok()));
+}
+
+fn settings() -> Settings {
+    Settings { shards: Some(16), ..Settings::new(Capacity::Sessions(SESSIONS)) }
+}
+
+fn open(folder: &Path) -> Store {
+    let name: CacheName = "bench".parse().expect("a name");
+    Store::open(folder, &name, Some(&settings())).expect("opened")
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
+#[expect(clippy::print_stdout, reason = "it is what a bench is for")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+/// Goes when all is done.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let name = format!("bench-of-rejoin-{}", std::process::id());
+        let path = Path::new(Store::FOLDER).join(name);
+        std::fs::create_dir(&path).expect("a new folder");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left is found by whoever looks into the folder above.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

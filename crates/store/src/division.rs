@@ -1,0 +1,81 @@
+//! How a shared cache's file is divided.
+//!
+//! | part | bytes |
+//! |---|---|
+//! | head, and the figures of the whole | 4096 |
+//! | a page for the caller | 4096 |
+//! | locks: the page's, and one per shard | 128 each |
+//! | ledger | of [`Ledger`] |
+//! | regions of the shards | of [`Layout`] |
+//!
+//! It is computed from the settings, never read from the file.
+
+use rejoin_cache::{Layout, Ledger, Line};
+
+use crate::lock::Lock;
+
+/// Where everything is, in bytes from the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Division {
+    /// The lock of the page, and of each shard.
+    pub(crate) locks: Vec<usize>,
+    pub(crate) ledger: usize,
+    /// Where each shard's region is, and its lines.
+    pub(crate) regions: Vec<(usize, usize)>,
+    /// In all, in whole pages.
+    pub(crate) bytes: usize,
+}
+
+impl Division {
+    /// Of a page, of the first part and of the second.
+    pub(crate) const PAGE_BYTES: usize = 4096;
+    /// The figures, in the first part. The head is before them.
+    pub(crate) const FIGURES: usize = 2048;
+    /// The page for the caller.
+    pub(crate) const PAGE: usize = Self::PAGE_BYTES;
+    const LOCKS: usize = Self::PAGE + Self::PAGE_BYTES;
+    /// What every part's start is a multiple of: two cache lines.
+    const STEP: usize = 128;
+
+    /// The one that all processes come to.
+    pub(crate) fn of(layouts: &[Layout]) -> Self {
+        let mut end = Self::LOCKS;
+        let mut next = |bytes: usize| {
+            let start = end;
+            end = (end + bytes).next_multiple_of(Self::STEP);
+            start
+        };
+        let locks = (0..=layouts.len()).map(|_| next(size_of::<Lock>())).collect();
+        let ledger = next(size_of::<Ledger>());
+        let region = |layout: &Layout| (next(layout.region_bytes()), layout.region_lines());
+        let regions = layouts.iter().map(region).collect();
+        Self { locks, ledger, regions, bytes: end.next_multiple_of(Self::PAGE_BYTES) }
+    }
+}
+
+const _: () = {
+    assert!(align_of::<Lock>() <= Division::STEP);
+    assert!(align_of::<Ledger>() <= Division::STEP);
+    assert!(align_of::<Line>() <= Division::STEP);
+};
+
+#[cfg(test)]
+mod tests {
+    use rejoin_cache::{Capacity, Settings};
+
+    use super::*;
+
+    #[test]
+    fn no_two_parts_share_a_byte() {
+        let settings = Settings { shards: Some(5), ..Settings::new(Capacity::Sessions(1_003)) };
+        let layouts = Layout::for_cache(&settings).expect("settings make a cache");
+        let Division { locks, ledger, regions, bytes } = Division::of(&layouts);
+        let mut parts: Vec<(usize, usize)> = vec![(0, Division::LOCKS)];
+        parts.extend(locks.iter().map(|lock| (*lock, size_of::<Lock>())));
+        parts.push((ledger, size_of::<Ledger>()));
+        parts.extend(regions.iter().map(|(start, lines)| (*start, lines * size_of::<Line>())));
+        assert_eq!((locks.len(), regions.len()), (6, 5));
+        assert!(parts.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
+        assert!(parts.last().is_some_and(|(start, of)| start + of <= bytes));
+    }
+}

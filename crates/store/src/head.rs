@@ -1,0 +1,239 @@
+//! The head of a shared cache's file: what it holds, and the keys to it.
+//!
+//! It is written before the file has its name, read with `pread` and not through the mapping, and
+//! wiped when the cache is removed. A checksum tells a head that somebody scribbled on; it is no
+//! protection from those who mean to.
+
+use std::hash::Hasher;
+
+use rejoin_cache::{Capacity, Layout, Policy, Prediction, Settings};
+use siphasher::sip::{SipHasher13, SipHasher24};
+use zeroize::Zeroize;
+
+/// The version of everything in the file but regions and ledger: see [`Layout::VERSION`] for these.
+const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"rejoin\x00\x01";
+
+/// The keys of a cache: wiped when dropped, never printed.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    /// Of the index.
+    pub(crate) hash: [u8; 16],
+    /// Of the tags in session ids.
+    pub(crate) id: [u8; 16],
+}
+
+impl Keys {
+    /// Tells one id key from another and says nothing about it.
+    pub(crate) fn key_id(&self) -> u64 {
+        SipHasher24::new_with_key(&self.id).hash(b"rejoin key id")
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.hash.zeroize();
+        self.id.zeroize();
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(…)")
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug, Clone)]
+pub(crate) struct Head {
+    pub(crate) settings: Settings,
+    pub(crate) keys: Keys,
+    /// Of the boot that its times belong to.
+    pub(crate) boot_id: [u8; 16],
+    pub(crate) created_unix_s: u64,
+}
+
+/// Why a head is not to be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    OtherVersion,
+    Damaged,
+}
+
+/// As it is in the file.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Written {
+    magic: [u8; 8],
+    version: u32,
+    engine_version: u32,
+    fingerprint: u64,
+    capacity: u64,
+    grace_ms: u64,
+    prior_ms: u64,
+    is_in_bytes: u32,
+    policy: u32,
+    prediction: u32,
+    block_bytes: u32,
+    longest_value_bytes: u32,
+    ghosts_percent: u32,
+    /// Zero: as many as are fitting.
+    shards: u32,
+    unused: u32,
+    boot_id: [u8; 16],
+    created_unix_s: u64,
+    hash_key: [u8; 16],
+    id_key: [u8; 16],
+    /// Of all before it.
+    checksum: u64,
+}
+
+impl Head {
+    pub(crate) const BYTES: usize = size_of::<Written>();
+
+    /// The bytes for the file. The caller wipes them.
+    pub(crate) fn to_bytes(&self, layouts: &[Layout]) -> [u8; Self::BYTES] {
+        let Settings { capacity, policy, prediction, grace_ms, prior_ms, .. } = self.settings;
+        let Settings { block_bytes, longest_value_bytes, ghosts_percent, shards, .. } =
+            self.settings;
+        let (is_in_bytes, capacity) = match capacity {
+            Capacity::Sessions(sessions) => (0, sessions),
+            Capacity::Bytes(bytes) => (1, bytes),
+        };
+        let mut written = Written {
+            magic: MAGIC,
+            version: VERSION,
+            engine_version: Layout::VERSION,
+            fingerprint: Layout::fingerprint(layouts),
+            capacity,
+            grace_ms,
+            prior_ms,
+            is_in_bytes,
+            policy: POLICIES.iter().position(|of| *of == policy).unwrap_or_default() as u32,
+            prediction: PREDICTIONS.iter().position(|of| *of == prediction).unwrap_or_default()
+                as u32,
+            block_bytes,
+            longest_value_bytes,
+            ghosts_percent,
+            shards: shards.unwrap_or(0),
+            unused: 0,
+            boot_id: self.boot_id,
+            created_unix_s: self.created_unix_s,
+            hash_key: self.keys.hash,
+            id_key: self.keys.id,
+            checksum: 0,
+        };
+        written.checksum = written.sum();
+        bytemuck::cast(written)
+    }
+
+    /// Reads it, and looks whether this program would divide the file in the same way.
+    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Result<Self, Unreadable> {
+        let written: Written = bytemuck::pod_read_unaligned(bytes);
+        if written.magic != MAGIC {
+            return Err(Unreadable::Damaged);
+        }
+        if (written.version, written.engine_version) != (VERSION, Layout::VERSION) {
+            return Err(Unreadable::OtherVersion);
+        }
+        if written.checksum != written.sum() {
+            return Err(Unreadable::Damaged);
+        }
+        let head = written.head().ok_or(Unreadable::Damaged)?;
+        let layouts = Layout::for_cache(&head.settings).map_err(|_| Unreadable::OtherVersion)?;
+        if written.fingerprint != Layout::fingerprint(&layouts) {
+            return Err(Unreadable::OtherVersion);
+        }
+        Ok(head)
+    }
+}
+
+const POLICIES: [Policy; 2] = [Policy::Predictive, Policy::Lru];
+const PREDICTIONS: [Prediction; 3] = [Prediction::Hint, Prediction::Learned, Prediction::Both];
+
+impl Written {
+    fn sum(&self) -> u64 {
+        let bytes = bytemuck::bytes_of(self);
+        let mut hasher = SipHasher13::new();
+        hasher.write(&bytes[..bytes.len() - size_of::<u64>()]);
+        hasher.finish()
+    }
+
+    fn head(&self) -> Option<Head> {
+        let settings = Settings {
+            capacity: match self.is_in_bytes {
+                0 => Capacity::Sessions(self.capacity),
+                1 => Capacity::Bytes(self.capacity),
+                _ => return None,
+            },
+            policy: *POLICIES.get(self.policy as usize)?,
+            prediction: *PREDICTIONS.get(self.prediction as usize)?,
+            grace_ms: self.grace_ms,
+            prior_ms: self.prior_ms,
+            block_bytes: self.block_bytes,
+            longest_value_bytes: self.longest_value_bytes,
+            ghosts_percent: self.ghosts_percent,
+            shards: (self.shards != 0).then_some(self.shards),
+        };
+        let keys = Keys { hash: self.hash_key, id: self.id_key };
+        let Self { boot_id, created_unix_s, .. } = *self;
+        Some(Head { settings, keys, boot_id, created_unix_s })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(settings: &Settings) -> [u8; Head::BYTES] {
+        let keys = Keys { hash: [1; 16], id: [2; 16] };
+        let head = Head { settings: settings.clone(), keys, boot_id: [3; 16], created_unix_s: 4 };
+        head.to_bytes(&Layout::for_cache(settings).expect("settings make a cache"))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let settings = Settings::new(Capacity::Sessions(100));
+        for settings in [
+            Settings { policy: Policy::Lru, shards: Some(3), ..settings.clone() },
+            Settings { prediction: Prediction::Hint, grace_ms: 1, ..settings.clone() },
+            Settings { prediction: Prediction::Learned, prior_ms: 7, ..settings },
+            Settings { block_bytes: 99, ..Settings::new(Capacity::Bytes(100_000)) },
+        ] {
+            let head = Head::from_bytes(&written(&settings)).expect("readable");
+            assert_eq!(head.settings, settings);
+            assert_eq!((head.keys.hash, head.keys.id), ([1; 16], [2; 16]));
+            assert_eq!((head.boot_id, head.created_unix_s), ([3; 16], 4));
+        }
+    }
+
+    #[test]
+    fn no_bit_can_be_changed() {
+        let bytes = written(&Settings::new(Capacity::Sessions(100)));
+        for bit in 0..8 * Head::BYTES {
+            let mut changed = bytes;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let refused = Head::from_bytes(&changed).err();
+            // Bytes 8 to 15 are versions.
+            let version = (8..16).contains(&(bit / 8));
+            let expected = if version { Unreadable::OtherVersion } else { Unreadable::Damaged };
+            assert_eq!(refused, Some(expected), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn another_layout_is_another_version() {
+        let mut written: Written = bytemuck::cast(written(&Settings::new(Capacity::Sessions(100))));
+        written.fingerprint ^= 1;
+        written.checksum = written.sum();
+        let refused = Head::from_bytes(&bytemuck::cast(written)).err();
+        assert_eq!(refused, Some(Unreadable::OtherVersion));
+    }
+
+    #[test]
+    fn keys_are_not_printed() {
+        let head = Head::from_bytes(&written(&Settings::new(Capacity::Sessions(1))));
+        let printed = format!("{head:?}");
+        assert!(printed.contains("Keys(…)"), "{printed}");
+    }
+}

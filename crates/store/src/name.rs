@@ -1,0 +1,87 @@
+//! The name of a cache, which is part of the name of its file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// 1 to 64 of the characters `A-Z a-z 0-9 . _ -`, the first not a dot.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CacheName(String);
+
+impl CacheName {
+    /// Characters of the longest name.
+    pub const LONGEST: usize = 64;
+    const PREFIX: &str = "rejoin-";
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Of its file, in whatever folder.
+    pub fn file_name(&self) -> String {
+        format!("{}{self}", Self::PREFIX)
+    }
+
+    /// The cache whose file has this name.
+    pub(crate) fn of_file(file_name: &str) -> Option<Self> {
+        file_name.strip_prefix(Self::PREFIX)?.parse().ok()
+    }
+
+    /// Of a file that is not complete yet. No name of a cache holds what follows it here.
+    pub(crate) fn unfinished_file_name(&self, number: u64) -> String {
+        format!("{}{number:016x}", self.unfinished_prefix())
+    }
+
+    /// What the names of all of those begin with.
+    pub(crate) fn unfinished_prefix(&self) -> String {
+        format!(".{}{self}~", Self::PREFIX)
+    }
+}
+
+impl FromStr for CacheName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let length = (1..=Self::LONGEST).contains(&name.len());
+        if length && name.bytes().all(allowed) && !name.starts_with('.') {
+            Ok(Self(name.into()))
+        } else {
+            Err(Error::BadName { name: name.into() })
+        }
+    }
+}
+
+impl fmt::Display for CacheName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_of_few_characters() {
+        for name in ["a", "nginx", "a.b_C-9", &"x".repeat(64)] {
+            let parsed: CacheName = name.parse().expect(name);
+            assert_eq!(CacheName::of_file(&parsed.file_name()), Some(parsed));
+        }
+        for name in ["", ".a", "a/b", "a b", "a~b", "ä", "a\0", &"x".repeat(65)] {
+            assert!(name.parse::<CacheName>().is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_unfinished_file_is_no_cache_nor_of_another() {
+        let name: CacheName = "a.b".parse().expect("a name");
+        let shorter: CacheName = "a".parse().expect("a name");
+        let unfinished = name.unfinished_file_name(7);
+        assert_eq!(CacheName::of_file(&unfinished), None);
+        assert!(unfinished.starts_with(&name.unfinished_prefix()));
+        assert!(!unfinished.starts_with(&shorter.unfinished_prefix()));
+    }
+}

@@ -1,0 +1,247 @@
+//! What a cache is made of, when it lies in shared memory.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rejoin_cache::{Ledger, Line, Region};
+
+use crate::division::Division;
+use crate::lock::{Lock, NotHeld};
+use crate::mapping::{Figures, Mapping};
+
+/// A shard's region in shared memory, with a lock that survives its holders. A process that ends
+/// leaves the sessions to the others, and to those that come after.
+#[derive(Debug, Clone)]
+pub struct SharedRegion {
+    mapping: Arc<Mapping>,
+    lock: usize,
+    start: usize,
+    lines: usize,
+}
+
+/// A cache's ledger in shared memory.
+#[derive(Debug, Clone)]
+pub struct SharedLedger {
+    mapping: Arc<Mapping>,
+    start: usize,
+}
+
+impl SharedRegion {
+    /// Of the shard of this number, or of the page for the caller (`None`).
+    pub(crate) fn new(mapping: &Arc<Mapping>, division: &Division, shard: Option<usize>) -> Self {
+        let page = (Division::PAGE, Division::PAGE_BYTES / size_of::<Line>());
+        let (start, lines) = shard.map_or(page, |shard| division.regions[shard]);
+        let lock = division.locks[shard.map_or(0, |shard| shard + 1)];
+        Self { mapping: Arc::clone(mapping), lock, start, lines }
+    }
+
+    pub(crate) fn lock(&self) -> &Lock {
+        self.mapping.at(self.lock)
+    }
+
+    #[cold]
+    fn not_held(&self, why: NotHeld) {
+        let figures: &Figures = self.mapping.at(Division::FIGURES);
+        count(match why {
+            NotHeld::TimedOut => &figures.lock_timeouts,
+            NotHeld::Broken => &figures.locks_broken,
+        });
+    }
+
+    #[cold]
+    fn waited(&self) {
+        let figures: &Figures = self.mapping.at(Division::FIGURES);
+        count(&figures.lock_waits);
+    }
+}
+
+impl Region for SharedRegion {
+    type Ledger = SharedLedger;
+    const OUTLIVES_CACHE: bool = true;
+
+    #[inline]
+    fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T> {
+        let held = self.lock().acquire().map_err(|why| self.not_held(why)).ok()?;
+        if held.waited {
+            self.waited();
+        }
+        // SAFETY: every process asks for them here only, and the lock is held.
+        let lines = unsafe { self.mapping.lines(self.start, self.lines) };
+        let result = operation(lines, held.torn);
+        held.done();
+        Some(result)
+    }
+}
+
+impl SharedLedger {
+    pub(crate) fn new(mapping: &Arc<Mapping>, division: &Division) -> Self {
+        Self { mapping: Arc::clone(mapping), start: division.ledger }
+    }
+}
+
+impl Deref for SharedLedger {
+    type Target = Ledger;
+
+    #[inline]
+    fn deref(&self) -> &Ledger {
+        self.mapping.at(self.start)
+    }
+}
+
+fn count(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The naive model of the engine's own tests, on regions in a shared mapping.
+#[cfg(test)]
+#[path = "../../cache/tests/model/mod.rs"]
+#[expect(dead_code, reason = "the engine's tests use the rest")]
+mod model;
+
+#[cfg(test)]
+mod tests {
+    use rejoin_cache::{Cache, Capacity, ContextTag, Layout, Policy, Prediction, Settings};
+    use rejoin_cache::{History, NewSession, SecretBytes, SessionId};
+
+    use super::model::plan::Plan;
+    use super::*;
+
+    /// An empty cache in a mapping of its own, and its regions.
+    fn mapped(
+        settings: &Settings,
+        hash_key: [u8; 16],
+        now_ms: u64,
+    ) -> (Cache<SharedRegion>, Vec<SharedRegion>) {
+        let division = Division::of(&Layout::for_cache(settings).expect("settings"));
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = rustix::fs::memfd_create("test", flags).expect("a file in memory");
+        rustix::fs::ftruncate(&file, division.bytes as u64).expect("room");
+        let mapping = Arc::new(Mapping::new(&file, division.bytes).expect("mapped"));
+        let regions: Vec<_> = (0..division.regions.len())
+            .map(|shard| SharedRegion::new(&mapping, &division, Some(shard)))
+            .collect();
+        regions.iter().for_each(|region| region.lock().initialise());
+        let ledger = SharedLedger::new(&mapping, &division);
+        let mut shards = regions.iter().cloned();
+        let region = |_: &Layout| shards.next().expect("one per layout");
+        let cache = Cache::over(settings, hash_key, ledger, region).expect("settings");
+        cache.format(now_ms);
+        (cache, regions)
+    }
+
+    #[test]
+    fn agrees_with_the_model() {
+        let plans = [
+            (Policy::Predictive, Prediction::Hint, 3, 1),
+            (Policy::Predictive, Prediction::Learned, 64, 4),
+            (Policy::Predictive, Prediction::Both, 250, 1),
+            (Policy::Lru, Prediction::Both, 17, 4),
+        ];
+        for (seed, (policy, prediction, sessions, shards)) in (1..).zip(plans) {
+            let settings = Settings {
+                policy,
+                prediction,
+                block_bytes: 64,
+                shards: Some(shards),
+                ..Settings::new(Capacity::Sessions(sessions))
+            };
+            let clients = 3 * sessions as u16 + 6;
+            let (operations, pace_bits, back, counters_every) = (100_000, 9, seed % 2 == 0, 8);
+            let plan =
+                Plan { settings, seed, operations, clients, pace_bits, back, counters_every };
+            let happened = plan.run_on(|settings, key, now_ms| mapped(settings, key, now_ms).0);
+            assert!(happened.counters.hits > 3_000, "hardly exercised: {happened:?}");
+        }
+    }
+
+    fn session(client: u8) -> NewSession<'static> {
+        NewSession {
+            id: SessionId::new(&[client; 32]).expect("32 bytes"),
+            value: &[7; 150],
+            expires_ms: 1_000_000,
+            context: ContextTag(1),
+            history: History::default(),
+            hint_ms: None,
+            sibling: false,
+        }
+    }
+
+    /// A child that dies by SIGKILL in the middle of `operation`.
+    fn die_in(region: &SharedRegion, operation: impl FnOnce(&mut [Line])) {
+        // SAFETY: the child touches shared memory, and dies.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            region.with(|lines, _| {
+                operation(lines);
+                // SAFETY: it ends this process.
+                unsafe { libc::raise(libc::SIGKILL) };
+            });
+        }
+        assert!(child > 0, "forked");
+        let mut status = 0;
+        // SAFETY: it waits for the child.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert!(libc::WIFSIGNALED(status));
+    }
+
+    #[test]
+    fn a_death_in_the_middle_costs_one_shard() {
+        let settings = Settings { shards: Some(4), ..Settings::new(Capacity::Sessions(400)) };
+        let (cache, regions) = mapped(&settings, [3; 16], 0);
+        (0..200).for_each(|client| assert!(cache.insert(1, &session(client)).is_ok()));
+        let before: Vec<u64> =
+            cache.check().iter().map(|shard| shard.map_or(0, |of| of.sessions)).collect();
+        die_in(&regions[2], |lines| lines[6..40].fill(bytemuck::cast([0x5a_u8; 64])));
+        let mut value = SecretBytes::default();
+        let there = |client: &u8| {
+            let NewSession { id, context, .. } = session(*client);
+            cache.peek(2, &id, context, &mut value)
+        };
+        assert_eq!((0..200).filter(there).count() as u64, 200 - before[2]);
+        assert_eq!(cache.emptied(), 1);
+        let after: Vec<u64> =
+            cache.check().iter().map(|shard| shard.map_or(0, |of| of.sessions)).collect();
+        assert_eq!(after, [before[0], before[1], 0, before[3]]);
+        (0..200).for_each(|client| assert!(cache.insert(3, &session(client)).is_ok()));
+        assert!(cache.check().iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn a_lock_that_is_none_costs_its_shard() {
+        let settings = Settings { shards: Some(1), ..Settings::new(Capacity::Sessions(10)) };
+        let (cache, regions) = mapped(&settings, [3; 16], 0);
+        regions[0].lock().scribble();
+        let refused = cache.insert(1, &session(1));
+        assert_eq!(refused, Err(rejoin_cache::Refusal::Unavailable));
+        let NewSession { id, context, .. } = session(1);
+        assert!(!cache.get(1, &id, context, &mut SecretBytes::default()).found);
+        let figures: &Figures = regions[0].mapping.at(Division::FIGURES);
+        assert_eq!(figures.locks_broken.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_ledger_may_hold_anything() {
+        let settings = Settings { shards: Some(1), ..Settings::new(Capacity::Sessions(20)) };
+        let (cache, regions) = mapped(&settings, [3; 16], 0);
+        let layouts = Layout::for_cache(&settings).expect("settings");
+        let (start, lines) = (Division::of(&layouts).ledger, size_of::<Ledger>() / 64);
+        let mut random = model::random::Random::new(1);
+        for round in 0..300 {
+            // SAFETY: nobody else uses the ledger now.
+            let words = unsafe { regions[0].mapping.lines(start, lines) };
+            let words: &mut [u32] = bytemuck::cast_slice_mut(words);
+            let bits = random.one_of(&[1, 8, 32]);
+            words.fill_with(|| if random.once_in(2) { 0 } else { random.of_any_size(bits) as u32 });
+            for step in 0..300 {
+                let now_ms = round * 1_000 + step;
+                let new = NewSession { expires_ms: u64::MAX, ..session(random.below(60) as u8) };
+                let mut value = SecretBytes::default();
+                let found = cache.get(now_ms, &new.id, new.context, &mut value).found;
+                assert!(!found || *value == *new.value);
+                let _ = cache.insert(now_ms, &new);
+            }
+        }
+        assert!(cache.check().iter().all(Result::is_ok) && cache.emptied() == 0);
+    }
+}

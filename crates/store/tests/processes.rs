@@ -1,0 +1,254 @@
+//! Processes that share a cache, and die: each a copy of this program that plays a role.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use rejoin_cache::{Capacity, SecretBytes, Settings};
+use rejoin_store::{CacheName, Error, Store, now_ms};
+
+mod folder;
+mod session;
+
+use folder::Folder;
+use session::{find, id, insert};
+
+/// Different ids of sessions in every test.
+const SESSIONS: u64 = 2_000;
+const ROLE: &str = "REJOIN_TEST_ROLE";
+const FOLDER: &str = "REJOIN_TEST_FOLDER";
+const NUMBER: &str = "REJOIN_TEST_NUMBER";
+
+fn settings() -> Settings {
+    Settings { shards: Some(4), block_bytes: 200, ..Settings::new(Capacity::Sessions(1_000)) }
+}
+
+fn open(folder: &Path) -> Result<Store, Error> {
+    let name: CacheName = "test".parse()?;
+    Store::open(folder, &name, Some(&settings()))
+}
+
+/// What another process is to do.
+fn role(role: &str, folder: &Path, number: u64) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", "plays_a_role", "--ignored", "--nocapture", "--quiet"]);
+    command.env(ROLE, role).env(FOLDER, folder).env(NUMBER, number.to_string());
+    command.stdout(std::process::Stdio::null());
+    command
+}
+
+fn start(what: &str, folder: &Path, number: u64) -> Child {
+    role(what, folder, number).spawn().expect("started")
+}
+
+fn ended_well(child: &mut Child) -> bool {
+    child.wait().is_ok_and(|status: ExitStatus| status.success())
+}
+
+#[test]
+#[ignore = "it is for the other tests to start"]
+fn plays_a_role() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
+    let number = std::env::var(NUMBER).expect("a number").parse().expect("a number");
+    match role.as_str() {
+        "meet" => meet(&folder, number),
+        "come at once" => come_at_once(&folder, number),
+        "work" => work(&folder, number),
+        "come again" => come_again(&folder, number),
+        "find no room" => find_no_room(&folder),
+        "find it closed" => find_it_closed(&folder),
+        other => panic!("no role {other:?}"),
+    }
+}
+
+fn meet(folder: &Path, number: u64) {
+    let store = open(folder).expect("there");
+    assert!(find(&store, number) && insert(&store, number + 1));
+}
+
+#[test]
+fn processes_find_each_others_sessions() {
+    let folder = Folder::new();
+    let store = open(folder.path()).expect("made");
+    for number in [10, 20, 30] {
+        assert!(insert(&store, number));
+        assert!(ended_well(&mut start("meet", folder.path(), number)));
+        assert!(find(&store, number + 1));
+    }
+    assert_eq!(store.cache().counters().hits, 6, "counts are shared");
+}
+
+fn come_at_once(folder: &Path, number: u64) {
+    let start = folder.join("start");
+    while !start.exists() {
+        std::hint::spin_loop();
+    }
+    let store = open(folder).expect("made by somebody");
+    assert!(insert(&store, number));
+    assert!(store.facts().is_named);
+}
+
+#[test]
+fn of_those_who_come_at_once_one_makes_it() {
+    for _ in 0..8 {
+        let folder = Folder::new();
+        let start = |number| start("come at once", folder.path(), number);
+        let mut children: Vec<Child> = (0..16).map(start).collect();
+        std::thread::sleep(Duration::from_millis(60));
+        std::fs::write(folder.path().join("start"), "").expect("written");
+        assert!(children.iter_mut().all(ended_well));
+        let store = open(folder.path()).expect("there");
+        assert!((0..16).all(|number| find(&store, number)), "two made one");
+        assert_eq!(folder.file_names().len(), 2, "{:?}", folder.file_names());
+    }
+}
+
+fn come_again(folder: &Path, number: u64) {
+    for _ in 0..300 {
+        let store = open(folder).expect("there is one, or it is made");
+        let _was_there = find(&store, number);
+        assert!(insert(&store, number));
+        assert!(store.check().iter().all(Result::is_ok), "{:?}", store.check());
+    }
+}
+
+#[test]
+fn it_may_be_removed_while_others_come() {
+    let folder = Folder::new();
+    let start = |number| start("come again", folder.path(), number);
+    let mut children: Vec<Child> = (0..4).map(start).collect();
+    let name: CacheName = "test".parse().expect("a name");
+    let mut removed = 0;
+    while children.iter_mut().any(|child| child.try_wait().expect("a child").is_none()) {
+        removed += u32::from(Store::remove(folder.path(), &name).expect("removed, or not there"));
+    }
+    assert!(children.iter_mut().all(ended_well));
+    assert!(removed > 10, "{removed} times only");
+    Store::remove(folder.path(), &name).expect("removed, or not there");
+    assert_eq!(folder.file_names(), [] as [&str; 0]);
+}
+
+/// Goes on until it is killed; fails when it is given what is not right.
+fn work(folder: &Path, seed: u64) {
+    let store = open(folder).expect("there");
+    let mut state = seed | 1;
+    let mut value = SecretBytes::default();
+    loop {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let number = state % SESSIONS;
+        match state >> 60 {
+            0..6 => drop(find(&store, number)),
+            6 => drop(store.cache().remove(&id(number))),
+            7 => drop(store.cache().hint(now_ms(), &id(number), state >> 40)),
+            8 => drop(store.cache().take(now_ms(), &id(number), session::CONTEXT, &mut value)),
+            9 => store.cache().retire(&id(number)),
+            _ => drop(insert(&store, number)),
+        }
+    }
+}
+
+#[test]
+fn those_who_are_left_go_on_when_others_are_killed() {
+    const KILLS: u64 = 300;
+    let folder = Folder::new();
+    let store = open(folder.path()).expect("made");
+    let mut survivor = start("work", folder.path(), 1_000_003);
+    let mut victims: Vec<Child> = Vec::new();
+    for seed in 0..KILLS {
+        victims.push(start("work", folder.path(), seed * 7 + 2));
+        if victims.len() == 3 {
+            // Some are killed while they start, most while they work.
+            std::thread::sleep(Duration::from_millis(3 + seed % 23));
+            let mut victim = victims.remove(0);
+            assert!(victim.try_wait().expect("a child").is_none(), "it was told wrong");
+            victim.kill().expect("killed");
+            assert!(!ended_well(&mut victim));
+            let _found = (0..50).filter(|number| find(&store, *number)).count();
+        }
+        if seed % 50 == 0 {
+            assert!(store.check().iter().all(Result::is_ok), "{:?}", store.check());
+        }
+    }
+    assert!(survivor.try_wait().expect("a child").is_none(), "it was told wrong");
+    for child in victims.iter_mut().chain([&mut survivor]) {
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+    let facts = store.facts();
+    assert!(store.check().iter().all(Result::is_ok), "{:?}", store.check());
+    assert!(insert(&store, 5) && find(&store, 5));
+    assert!(facts.emptied > 0, "of {KILLS} none was killed in the middle");
+    assert_eq!(facts.locks_broken, 0);
+    // Where many wait for a processor, one may wait in vain for who has the lock and none.
+    assert!(facts.lock_timeouts < KILLS / 10, "{} waited in vain", facts.lock_timeouts);
+}
+
+#[test]
+fn a_child_goes_on_with_what_its_parent_opened() {
+    let folder = Folder::new();
+    let store = open(folder.path()).expect("made");
+    assert!(insert(&store, 1));
+    // SAFETY: the child uses shared memory and the heap, which the C library lets it, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = find(&store, 1) && insert(&store, 2);
+        // SAFETY: it ends this process, without what a test does at its end.
+        unsafe { libc::_exit(i32::from(!done)) };
+    }
+    let mut status = -1;
+    // SAFETY: it waits for the child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0);
+    assert!(find(&store, 2));
+    assert_eq!(store.facts().emptied, 0);
+}
+
+fn find_no_room(folder: &Path) {
+    let error = open(folder).expect_err("there is no room");
+    assert!(matches!(error, Error::NoRoom { .. }), "{error}");
+    let left = std::fs::read_dir(folder).expect("there").count();
+    assert_eq!(left, 0, "something is left behind");
+}
+
+#[test]
+fn a_full_folder_is_an_error_and_not_a_crash() {
+    let folder = Folder::new();
+    let script = r#"mount -t tmpfs -o size=128k tmpfs "$0" || exit 77; exec "$@""#;
+    let player = role("find no room", folder.path(), 0);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--", "sh", "-c", script]).arg(folder.path());
+    command.arg(player.get_program()).args(player.get_args());
+    command.envs(player.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    match command.stdout(std::process::Stdio::null()).status() {
+        Ok(status) if status.code() == Some(77) || status.code() == Some(1) => {
+            eprintln!("skipped: a full folder (needs the right to mount)");
+        }
+        Ok(status) => assert!(status.success(), "{status}"),
+        Err(_) => eprintln!("skipped: a full folder (needs unshare)"),
+    }
+}
+
+fn find_it_closed(folder: &Path) {
+    let error = open(folder).expect_err("nobody may write there");
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_is_an_error() {
+    use std::os::unix::process::CommandExt;
+    let folder = Folder::new();
+    let mut command = role("find it closed", folder.path(), 0);
+    // Root may write anywhere.
+    match command.uid(65_534).gid(65_534).current_dir("/").status() {
+        Ok(status) => assert!(status.success(), "{status}"),
+        Err(_) => eprintln!("skipped: a closed folder (needs root, and a program others may run)"),
+    }
+    // Nor may another user open what is root's.
+    open(folder.path()).expect("made");
+    if let Ok(status) = role("find it closed", folder.path(), 0).uid(65_534).status() {
+        assert!(status.success(), "{status}");
+    }
+}
