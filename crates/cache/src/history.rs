@@ -12,6 +12,20 @@ pub struct History {
 }
 
 impl History {
+    /// Its length outside the cache.
+    pub const BYTES: usize = 4;
+
+    /// For where the client itself keeps it, such as in an encrypted ticket.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        bytemuck::cast([self.gap.to_le_bytes(), self.gap_before.to_le_bytes()])
+    }
+
+    /// Any bytes are a history: a gap longer than 49 days becomes one of 49 days.
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let [gap, gap_before]: [[u8; 2]; 2] = bytemuck::cast(bytes);
+        Self { gap: Gap::from_le_bytes(gap), gap_before: Gap::from_le_bytes(gap_before) }
+    }
+
     /// Adds a visit that came `ticks` after the last. A client whose two gaps agree and who was
     /// then away for more than three of them has begun a new run of visits: the absence says
     /// nothing about its habit, and is not recorded.
@@ -89,6 +103,20 @@ mod tests {
             Some((Interval::from_ticks(15_008), true))
         );
         assert_eq!(history(&[15_000, 690_000]).interval().map(|(_, agreed)| agreed), Some(false));
+    }
+
+    #[test]
+    fn bytes_say_the_same_everywhere() {
+        for gaps in [&[][..], &[1], &[15_000], &[15_000, 690_000], &[u32::MAX, 7]] {
+            let before = history(gaps);
+            assert_eq!(History::from_bytes(before.to_bytes()), before, "{gaps:?}");
+        }
+        assert_eq!(history(&[1, 2]).to_bytes(), [2, 0, 1, 0]);
+        let longest = history(&[u32::MAX, 1, u32::MAX]);
+        assert_eq!(
+            History::from_bytes([0xff; 4]).interval(),
+            longest.interval().map(|(i, _)| (i, true))
+        );
     }
 
     #[test]

@@ -93,6 +93,15 @@ impl Gap {
         Self(((exponent << Self::PRECISION) + mantissa) as u16)
     }
 
+    pub(crate) fn to_le_bytes(self) -> [u8; 2] {
+        self.0.to_le_bytes()
+    }
+
+    /// Any bytes: what no gap has becomes the longest.
+    pub(crate) fn from_le_bytes(bytes: [u8; 2]) -> Self {
+        Self(u16::from_le_bytes(bytes).min(Self::from_ticks(LONGEST_TICKS).0))
+    }
+
     /// In twelve bits, with seven of precision, and 64 ms at the least.
     pub(crate) fn coarse(self) -> u32 {
         let code = u32::from(self.0);

@@ -10,11 +10,11 @@
 
 use std::collections::VecDeque;
 
-use crate::cache::Cache;
 use crate::history::History;
 use crate::id::{ContextTag, SessionId};
-use crate::region::Region;
+use crate::interval::Interval;
 use crate::secret::SecretBytes;
+use crate::session_store::SessionStore;
 use crate::shard::NewSession;
 
 /// Whether an application says when its clients return. Adapters are told, and call
@@ -60,9 +60,9 @@ impl Visit {
     const MOST_OTHERS: usize = 8;
 
     /// The client presents a session id. If its session is in the cache, it is copied to `value`.
-    pub fn look_up<R: Region>(
+    pub fn look_up(
         &mut self,
-        cache: &Cache<R>,
+        cache: &(impl SessionStore + ?Sized),
         now_ms: u64,
         id: &SessionId,
         context: ContextTag,
@@ -77,9 +77,9 @@ impl Visit {
     }
 
     /// As [`Self::look_up`], for sessions that may be used once only.
-    pub fn take<R: Region>(
+    pub fn take(
         &mut self,
-        cache: &Cache<R>,
+        cache: &(impl SessionStore + ?Sized),
         now_ms: u64,
         id: &SessionId,
         context: ContextTag,
@@ -100,13 +100,32 @@ impl Visit {
         found
     }
 
+    /// The client brought its own history, in a ticket that holds its whole session and that it was
+    /// given `away_ms` ago. Without that time only what was known before is.
+    pub fn recall(&mut self, mut history: History, away_ms: Option<u64>) {
+        if let Some(away_ms) = away_ms {
+            history.record(Interval::from_ms(away_ms).ticks());
+        }
+        self.history = history;
+    }
+
+    /// What is known of the client's past visits, this one included.
+    pub fn history(&self) -> History {
+        self.history
+    }
+
     /// The handshake made a session: store it now.
-    pub fn issue<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64, issued: &Issued) {
+    pub fn issue(&mut self, cache: &(impl SessionStore + ?Sized), now_ms: u64, issued: &Issued) {
         self.store(cache, now_ms, issued, None, false);
     }
 
     /// The handshake made a session: store it when [`Self::hint`] or [`Self::finish`] is called.
-    pub fn issue_later<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64, issued: Issued) {
+    pub fn issue_later(
+        &mut self,
+        cache: &(impl SessionStore + ?Sized),
+        now_ms: u64,
+        issued: Issued,
+    ) {
         if self.waiting.len() == Self::MOST_WAITING {
             self.store_waiting(cache, now_ms, None);
         }
@@ -114,9 +133,9 @@ impl Visit {
     }
 
     /// The handshake made sessions, the newest last, and all is known that will be: store them now.
-    pub fn issue_all<R: Region>(
+    pub fn issue_all(
         &mut self,
-        cache: &Cache<R>,
+        cache: &(impl SessionStore + ?Sized),
         now_ms: u64,
         issued: &[Issued],
         hint_ms: Option<u64>,
@@ -128,7 +147,7 @@ impl Visit {
     }
 
     /// The application says that the client comes back in `interval_ms`.
-    pub fn hint<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64, interval_ms: u64) {
+    pub fn hint(&mut self, cache: &(impl SessionStore + ?Sized), now_ms: u64, interval_ms: u64) {
         if !self.waiting.is_empty() {
             self.store_waiting(cache, now_ms, Some(interval_ms));
         } else if let Some(id) = &self.current {
@@ -137,27 +156,32 @@ impl Visit {
     }
 
     /// No hint will come.
-    pub fn finish<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64) {
+    pub fn finish(&mut self, cache: &(impl SessionStore + ?Sized), now_ms: u64) {
         self.store_waiting(cache, now_ms, None);
     }
 
     /// The connection ended in a fatal alert: its sessions are not to be resumed (RFC 5246,
     /// section 7.2.2).
-    pub fn forget<R: Region>(&mut self, cache: &Cache<R>) {
+    pub fn forget(&mut self, cache: &(impl SessionStore + ?Sized)) {
         self.waiting.clear();
         for id in self.others.drain(..).chain(self.current.take()) {
             cache.remove(&id);
         }
     }
 
-    fn store_waiting<R: Region>(&mut self, cache: &Cache<R>, now_ms: u64, hint_ms: Option<u64>) {
+    fn store_waiting(
+        &mut self,
+        cache: &(impl SessionStore + ?Sized),
+        now_ms: u64,
+        hint_ms: Option<u64>,
+    ) {
         let waiting = std::mem::take(&mut self.waiting);
         self.issue_all(cache, now_ms, &waiting, hint_ms);
     }
 
-    fn store<R: Region>(
+    fn store(
         &mut self,
-        cache: &Cache<R>,
+        cache: &(impl SessionStore + ?Sized),
         now_ms: u64,
         issued: &Issued,
         hint_ms: Option<u64>,

@@ -284,3 +284,25 @@ fn forget_removes_all_sessions_of_the_visit_and_no_other() {
         );
     }
 }
+
+/// A history that came in a ticket counts for the session stored next, and as if seen here.
+#[test]
+fn a_recalled_history_predicts() {
+    let mut elsewhere = Visit::default();
+    (0..2).for_each(|_| elsewhere.recall(elsewhere.history(), Some(60_000)));
+    let carried = History::from_bytes(elsewhere.history().to_bytes());
+    let predictions = |away_ms: Option<u64>, history: History| {
+        let cache = cache_of(4);
+        let mut visit = Visit::default();
+        visit.recall(history, away_ms);
+        visit.issue(&cache, 0, &issued(1));
+        let value = &mut SecretBytes::default();
+        assert!(Visit::default().look_up(&cache, 60_000, &id(1), CONTEXT, value));
+        let Counters { predictions, prediction_error_ms, .. } = cache.counters();
+        (predictions, prediction_error_ms < 10_000)
+    };
+    assert_eq!(predictions(None, History::default()).0, 0, "nothing was known");
+    assert_eq!(predictions(Some(60_000), History::default()), (1, true));
+    assert_eq!(predictions(None, carried), (1, true));
+    assert_eq!(carried.interval().map(|(_, agreed)| agreed), Some(true));
+}

@@ -2,37 +2,53 @@
 //!
 //! None of them can fail a handshake: what goes wrong here is a session not found or not stored.
 
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{c_int, c_uchar, c_uint};
 use openssl::error::ErrorStack;
 use openssl::ssl::SslContextBuilder;
-use openssl_sys::{SSL, SSL_SESSION};
+use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
 use rejoin_cache::{Hints, Issued, SecretBytes, SessionId};
 
 use crate::connection::{self, Connection, State, of_ssl, of_ssl_or_new};
 use crate::ffi;
-use crate::sessions::{Attachment, now_ms, raw};
+use crate::sessions::{Cached, now_ms, raw};
 
 /// Makes the context call what is below.
-pub(crate) fn install(
-    context: &mut SslContextBuilder,
-    attachment: Attachment,
-) -> Result<(), ErrorStack> {
+pub(crate) fn install(context: &mut SslContextBuilder, cached: Cached) -> Result<(), ErrorStack> {
     let context = raw(context);
     // SAFETY: the builder owns the context, and nobody else uses it yet.
-    if !unsafe { connection::store_attachment(context, attachment) } {
+    if !unsafe { connection::attach(context, |attachment| attachment.cached = Some(cached)) } {
         return Err(ErrorStack::get());
     }
-    // SAFETY: the context is valid, and the callback lives as long as the program.
+    // SAFETY: the context is valid.
+    if unsafe { keep_sessions(context) } { Ok(()) } else { Err(ErrorStack::get()) }
+}
+
+/// Has a context keep its sessions with us, and none itself.
+///
+/// # Safety
+/// `context` is valid.
+pub(crate) unsafe fn keep_sessions(context: *mut SSL_CTX) -> bool {
+    use openssl_sys::{SSL_SESS_CACHE_NO_INTERNAL, SSL_SESS_CACHE_SERVER};
+    // SAFETY: the caller vouches for `context`.
+    let mode = unsafe { ffi::session_cache_mode(context) };
+    let mode = mode | SSL_SESS_CACHE_SERVER | SSL_SESS_CACHE_NO_INTERNAL;
+    // SAFETY: as above.
+    unsafe { openssl_sys::SSL_CTX_set_session_cache_mode(context, mode) };
+    // SAFETY: as above; the callbacks live as long as the program.
     unsafe { openssl_sys::SSL_CTX_sess_set_new_cb(context, Some(session_made)) };
     // SAFETY: as above.
     unsafe { openssl_sys::SSL_CTX_sess_set_get_cb(context, Some(session_wanted)) };
-    // SAFETY: as above; it calls the server's own, which the attachment has kept.
-    unsafe { ffi::SSL_CTX_set_info_callback(context, Some(info)) };
     // SAFETY: as above.
-    let set = unsafe { ffi::SSL_CTX_set_generate_session_id(context, Some(id_wanted)) };
-    if set == 1 { Ok(()) } else { Err(ErrorStack::get()) }
+    unsafe { ffi::SSL_CTX_set_generate_session_id(context, Some(id_wanted)) == 1 }
+}
+
+/// Whether stateless tickets are attached to the context.
+pub(crate) fn has_tickets(context: &SslContextBuilder) -> bool {
+    // SAFETY: the builder owns the context, and lives as long as what is looked at.
+    unsafe { connection::attachment_of(raw(context)) }.is_some_and(|found| found.tickets.is_some())
 }
 
 /// Keeps a panic from reaching OpenSSL, which could not unwind.
@@ -54,8 +70,9 @@ unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_u
     guard((), || {
         // SAFETY: OpenSSL passes a valid SSL.
         let connection = unsafe { of_ssl_or_new(ssl) };
-        if let (Some(connection), Some(random)) = (connection, id.first_chunk()) {
-            let made = connection.attachment.sessions.seal().seal(random);
+        let cached = connection.and_then(|connection| connection.attachment.cached.as_ref());
+        if let (Some(cached), Some(random)) = (cached, id.first_chunk()) {
+            let made = cached.sessions.seal().seal(random);
             let bytes = made.as_bytes();
             if let Some(id) = id.get_mut(..bytes.len()) {
                 id.copy_from_slice(bytes);
@@ -80,22 +97,81 @@ unsafe extern "C" fn session_wanted(
         let bytes = unsafe { std::slice::from_raw_parts(id, length) };
         // SAFETY: OpenSSL passes a valid SSL.
         let connection = unsafe { of_ssl_or_new(ssl) };
-        match (connection, SessionId::new(bytes)) {
-            (Some(connection), Ok(id)) => find(connection, &id),
-            _ => std::ptr::null_mut(),
+        let Some(connection) = connection else { return std::ptr::null_mut() };
+        let found = SessionId::new(bytes).map_or(std::ptr::null_mut(), |id| {
+            // SAFETY: OpenSSL passes a valid SSL.
+            let name = unsafe { name_wanted(ssl) };
+            // SAFETY: as above.
+            unsafe { fitting(ssl, find(connection, &id, name)) }
+        });
+        match connection.own().and_then(|own| own.wanted) {
+            // SAFETY: the program's own callback, with the arguments meant for it.
+            Some(wanted) if found.is_null() => unsafe { wanted(ssl, id, length as c_int, copy) },
+            _ => found,
         }
     })
 }
 
-fn find(connection: &Connection, id: &SessionId) -> *mut SSL_SESSION {
-    let Attachment { sessions, context, .. } = &connection.attachment;
+/// The name the client asks for, as far as it can be read. The servername callback comes later.
+///
+/// # Safety
+/// `ssl` is valid for `'a` and reads a ClientHello.
+unsafe fn name_wanted<'a>(ssl: *mut SSL) -> &'a [u8] {
+    /// `TLSEXT_TYPE_server_name` of `tls1.h`.
+    const SERVER_NAME: c_uint = 0;
+    let (mut start, mut length) = (std::ptr::null(), 0);
+    // SAFETY: the caller vouches for `ssl`.
+    let found = unsafe {
+        ffi::SSL_client_hello_get0_ext(ssl, SERVER_NAME, &raw mut start, &raw mut length)
+    };
+    if found != 1 || start.is_null() {
+        return &[];
+    }
+    // SAFETY: the extension has that length, and lives as long as the ClientHello.
+    let extension = unsafe { std::slice::from_raw_parts(start, length) };
+    host_name(extension).unwrap_or_default()
+}
+
+/// The first name of the list, if it is a host's (RFC 6066, 3).
+fn host_name(extension: &[u8]) -> Option<&[u8]> {
+    let (&[_, _, 0, high, low], rest) = extension.split_first_chunk()? else { return None };
+    rest.get(..usize::from(u16::from_be_bytes([high, low])))
+}
+
+/// Without a session-id context OpenSSL refuses, by a fatal error, to resume where clients are asked
+/// for certificates: then there is no session.
+///
+/// # Safety
+/// `ssl` is valid; `session` is too, or null.
+unsafe fn fitting(ssl: *mut SSL, session: *mut SSL_SESSION) -> *mut SSL_SESSION {
+    if session.is_null() {
+        return session;
+    }
+    let mut length = 0;
+    // SAFETY: the session is valid.
+    unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
+    // SAFETY: the caller vouches for `ssl`.
+    let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
+    if length > 0 || !asks {
+        return session;
+    }
+    // SAFETY: the reference is ours to drop.
+    unsafe { openssl_sys::SSL_SESSION_free(session) };
+    std::ptr::null_mut()
+}
+
+fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSION {
+    let Some(Cached { sessions, context }) = &connection.attachment.cached else {
+        return std::ptr::null_mut();
+    };
     if !sessions.seal().recognises(id) {
-        sessions.cache().record_forged();
+        sessions.sessions().record_forged();
         return std::ptr::null_mut();
     }
     let mut value = SecretBytes::default();
     let mut state = connection.state();
-    state.offered = state.visit.look_up(sessions.cache(), now_ms(), id, *context, &mut value);
+    state.offered =
+        state.visit.look_up(sessions.sessions(), now_ms(), id, context.tag(name), &mut value);
     if !state.offered {
         return std::ptr::null_mut();
     }
@@ -111,28 +187,67 @@ fn find(connection: &Connection, id: &SessionId) -> *mut SSL_SESSION {
     session
 }
 
-/// A handshake made a session. Returns 0: no reference is kept.
+/// A handshake made a session. Returns 0, for no reference is kept, or what the program's own
+/// callback says.
 unsafe extern "C" fn session_made(ssl: *mut SSL, session: *mut SSL_SESSION) -> c_int {
     guard(0, || {
         // SAFETY: OpenSSL passes a valid SSL.
-        let connection = unsafe { of_ssl_or_new(ssl) };
-        // SAFETY: OpenSSL passes a valid session.
-        let issued = connection.and_then(|c| Some((unsafe { serialised(session) }?, c)));
-        if let Some(((id, value, lifetime_ms), connection)) = issued {
-            let Attachment { sessions, context, .. } = &connection.attachment;
-            let mut state = connection.state();
-            state.established = true;
-            let visit = &mut state.visit;
-            let expires_ms = now_ms().saturating_add(lifetime_ms);
-            let issued = Issued { id, value, expires_ms, context: *context };
-            match sessions.hints() {
-                Hints::Never => visit.issue(sessions.cache(), now_ms(), &issued),
-                Hints::Expected => visit.issue_later(sessions.cache(), now_ms(), issued),
-            }
+        let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else {
+            return 0;
+        };
+        // SAFETY: as above, and a valid session.
+        if !unsafe { is_in_ticket(ssl, connection) } {
+            // SAFETY: as above.
+            unsafe { store(connection, ssl, session) };
         }
-        0
+        match connection.own().and_then(|own| own.made) {
+            // SAFETY: the program's own callback, with the arguments meant for it.
+            Some(made) => unsafe { made(ssl, session) },
+            None => 0,
+        }
     })
 }
+
+/// Over TLS 1.3 OpenSSL also shows the sessions that are wholly in their ticket.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn is_in_ticket(ssl: *mut SSL, connection: &Connection) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    let version = unsafe { openssl_sys::SSL_version(ssl) };
+    // SAFETY: as above.
+    let options = unsafe { ffi::SSL_get_options(ssl) };
+    let is_stateless =
+        connection.attachment.tickets.is_some() || connection.attachment.own.is_some();
+    version == openssl_sys::TLS1_3_VERSION && is_stateless && options & ffi::SSL_OP_NO_TICKET == 0
+}
+
+/// # Safety
+/// `ssl` and `session` are valid.
+unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSION) {
+    let Some(Cached { sessions, context }) = &connection.attachment.cached else { return };
+    // SAFETY: the caller vouches for `session`.
+    let Some((id, value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
+    // SAFETY: the caller vouches for `ssl`.
+    let name = unsafe { openssl_sys::SSL_get_servername(ssl, TLSEXT_NAMETYPE_HOST_NAME) };
+    let name = match name.is_null() {
+        true => &[],
+        // SAFETY: a text that lives as long as the connection.
+        false => unsafe { CStr::from_ptr(name) }.to_bytes(),
+    };
+    let mut state = connection.state();
+    state.established = true;
+    let visit = &mut state.visit;
+    let expires_ms = now_ms().saturating_add(lifetime_ms);
+    let issued = Issued { id, value, expires_ms, context: context.tag(name) };
+    match sessions.hints() {
+        Hints::Never => visit.issue(sessions.sessions(), now_ms(), &issued),
+        Hints::Expected => visit.issue_later(sessions.sessions(), now_ms(), issued),
+    }
+}
+
+/// Of `tls1.h`.
+const TLSEXT_NAMETYPE_HOST_NAME: c_int = 0;
 
 /// A session's id, its bytes, and its lifetime in milliseconds.
 ///
@@ -173,19 +288,18 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
     };
     let server_info = connection.server_info;
     guard((), || {
-        let sessions = &connection.attachment.sessions;
+        let cached = connection.attachment.cached.as_ref();
         let mut state = connection.state();
         if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
             state.established = true;
             // SAFETY: `ssl` is valid.
             let resumed = unsafe { openssl_sys::SSL_session_reused(ssl.cast_mut()) } == 1;
-            if std::mem::take(&mut state.offered) && !resumed {
-                sessions.record_rejected();
-            }
+            let rejected = std::mem::take(&mut state.offered) && !resumed;
+            cached.filter(|_| rejected).inspect(|cached| cached.sessions.record_rejected());
         }
         let fatal = what & ffi::SSL_CB_ALERT != 0 && value >> 8 == ffi::SSL3_AL_FATAL;
-        if fatal && state.established {
-            state.visit.forget(sessions.cache());
+        if let Some(cached) = cached.filter(|_| fatal && state.established) {
+            state.visit.forget(cached.sessions.sessions());
         }
     });
     if let Some(server_info) = server_info {
@@ -208,9 +322,8 @@ unsafe fn handshake_starts(ssl: *mut SSL) {
     // SAFETY: without a buffer it only measures: zero before the first handshake is done, and not
     // in a renegotiation.
     let first = unsafe { openssl_sys::SSL_get_finished(ssl, std::ptr::null_mut(), 0) } == 0;
-    let mut state = connection.state();
-    if first && state.established {
-        state.visit.finish(connection.attachment.sessions.cache(), now_ms());
-        *state = State::default();
+    if first && connection.state().established {
+        connection.finish();
+        *connection.state() = State::default();
     }
 }

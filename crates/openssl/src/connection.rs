@@ -6,10 +6,11 @@ use foreign_types::ForeignTypeRef;
 use libc::{c_int, c_long, c_void};
 use openssl::ssl::SslRef;
 use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
-use rejoin_cache::Visit;
+use rejoin_cache::{History, SessionStore, Visit};
 
+use crate::everywhere::{self, OwnCallbacks};
 use crate::ffi;
-use crate::sessions::{Attachment, now_ms};
+use crate::sessions::{Attachment, Cached, now_ms};
 
 /// A connection of an attached context, from its first callback on.
 pub(crate) struct Connection {
@@ -25,6 +26,9 @@ pub(crate) struct State {
     pub(crate) visit: Visit,
     /// Whether a session was found and OpenSSL has yet to accept it.
     pub(crate) offered: bool,
+    /// Whether a ticket brought the client's history. A ClientHello may be read twice
+    /// (HelloRetryRequest): that is one arrival.
+    pub(crate) recalled: bool,
     /// Whether the handshake is done. (`SSL_is_init_finished` is false again by the time that a
     /// fatal alert goes out.)
     pub(crate) established: bool,
@@ -34,14 +38,30 @@ impl Connection {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The program's own callbacks, where all contexts of a process are attached.
+    pub(crate) fn own(&self) -> Option<OwnCallbacks> {
+        self.attachment.own.as_ref()?.callbacks()
+    }
+
+    /// Stores the session that still waits for a hint.
+    pub(crate) fn finish(&self) {
+        self.with_cache(|visit, cache| visit.finish(cache, now_ms()));
+    }
+
+    /// Nothing, if the context has tickets only.
+    fn with_cache(&self, work: impl FnOnce(&mut Visit, &(dyn SessionStore + Send + Sync))) {
+        if let Some(Cached { sessions, .. }) = &self.attachment.cached {
+            work(&mut self.state().visit, sessions.sessions());
+        }
+    }
 }
 
 /// The application says that this connection's client comes back in `interval_ms`. A session
 /// that waited for it is stored now.
 pub fn hint(ssl: &SslRef, interval_ms: u64) {
     if let Some(connection) = existing(ssl) {
-        let cache = connection.attachment.sessions.cache();
-        connection.state().visit.hint(cache, now_ms(), interval_ms);
+        connection.with_cache(|visit, cache| visit.hint(cache, now_ms(), interval_ms));
     }
 }
 
@@ -49,9 +69,14 @@ pub fn hint(ssl: &SslRef, interval_ms: u64) {
 /// that waits for a hint is stored when the connection ends.
 pub fn no_hint(ssl: &SslRef) {
     if let Some(connection) = existing(ssl) {
-        let cache = connection.attachment.sessions.cache();
-        connection.state().visit.finish(cache, now_ms());
+        connection.finish();
     }
+}
+
+/// What is known of the past visits of this connection's client, this one included. `None` before
+/// the handshake, and when nothing is attached to the context it began in.
+pub fn history(ssl: &SslRef) -> Option<History> {
+    existing(ssl).map(|connection| connection.state().visit.history())
 }
 
 fn existing(ssl: &SslRef) -> Option<&Connection> {
@@ -82,11 +107,15 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     }
     // SAFETY: as above.
     let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
-    // SAFETY: an SSL always has a context.
-    let attachment = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, context_index()) };
-    // SAFETY: only `store_attachment` stores under this index; the context owns it and outlives
-    // this call.
-    let attachment = unsafe { attachment.cast::<Attachment>().as_ref() }?.clone();
+    // SAFETY: an SSL always has a context, which outlives this call.
+    let mut attachment = unsafe { attachment_of(context) }?.clone();
+    // SAFETY: `ssl` is valid.
+    let is_server = unsafe { ffi::SSL_is_server(ssl) } == 1;
+    if let Some(own) = attachment.own.as_ref().filter(|_| is_server) {
+        // SAFETY: `ssl` is valid, and has this context.
+        let begun = unsafe { everywhere::begin(ssl, context, own) };
+        (attachment.cached, attachment.tickets) = begun.unwrap_or_default();
+    }
     // SAFETY: `ssl` is valid.
     let server_info = unsafe { server_info(ssl, context) }.or(attachment.server_info);
     let connection = Connection { attachment, state: Mutex::default(), server_info };
@@ -117,15 +146,33 @@ fn is_ours(callback: ffi::InfoCallback) -> bool {
     std::ptr::fn_addr_eq(callback, crate::callbacks::info as ffi::InfoCallback)
 }
 
-/// Gives the context its attachment, in place of any earlier one.
+/// What is attached to a context already.
+///
+/// # Safety
+/// `context` is valid for `'a`, during which nothing is attached to it.
+pub(crate) unsafe fn attachment_of<'a>(context: *const SSL_CTX) -> Option<&'a Attachment> {
+    // SAFETY: the caller vouches for `context`.
+    let attachment = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, context_index()) };
+    // SAFETY: only `attach` stores under this index; the context owns it.
+    unsafe { attachment.cast::<Attachment>().as_ref() }
+}
+
+/// Adds to a context's attachment, and has its connections tell us of their handshakes.
 ///
 /// # Safety
 /// `context` is valid and not yet used by another thread.
-pub(crate) unsafe fn store_attachment(context: *mut SSL_CTX, mut attachment: Attachment) -> bool {
+pub(crate) unsafe fn attach(context: *mut SSL_CTX, add: impl FnOnce(&mut Attachment)) -> bool {
     let index = context_index();
     // SAFETY: the caller vouches for `context`.
+    let mut attachment = unsafe { attachment_of(context) }.cloned().unwrap_or_default();
+    // SAFETY: the caller vouches for `context`.
     let server_info = unsafe { ffi::SSL_CTX_get_info_callback(context) };
-    attachment.server_info = server_info.filter(|callback| !is_ours(*callback));
+    if let Some(own) = server_info.filter(|callback| !is_ours(*callback)) {
+        attachment.server_info = Some(own);
+    }
+    add(&mut attachment);
+    // SAFETY: the context is valid, and our callback calls the server's own, kept above.
+    unsafe { ffi::SSL_CTX_set_info_callback(context, Some(crate::callbacks::info)) };
     // SAFETY: the caller vouches for `context`.
     let old = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, index) };
     let new = Box::into_raw(Box::new(attachment));
@@ -176,7 +223,7 @@ unsafe extern "C" fn free_attachment(
     _pointer: *mut c_void,
 ) {
     if !attachment.is_null() {
-        // SAFETY: stored by `store_attachment`, freed once, by OpenSSL.
+        // SAFETY: stored by `attach`, freed once, by OpenSSL.
         drop(unsafe { Box::from_raw(attachment.cast::<Attachment>()) });
     }
 }
@@ -209,7 +256,6 @@ unsafe extern "C" fn free_connection(
     // SAFETY: stored by `of_ssl_or_new`, freed once, by OpenSSL.
     let connection = unsafe { Box::from_raw(connection.cast::<Connection>()) };
     crate::callbacks::guard((), || {
-        let cache = connection.attachment.sessions.cache();
-        connection.state().visit.finish(cache, now_ms());
+        connection.finish();
     });
 }

@@ -1,10 +1,35 @@
 //! What `openssl-sys` does not declare.
 
 use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_void, size_t};
-use openssl_sys::{SSL, SSL_CTX};
+use openssl_sys::{
+    CRYPTO_EX_DATA, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_PARAM, SSL, SSL_CTX, SSL_SESSION,
+};
 
 pub(crate) type GenerateId = unsafe extern "C" fn(*mut SSL, *mut c_uchar, *mut c_uint) -> c_int;
+pub(crate) type SessionMade = unsafe extern "C" fn(*mut SSL, *mut SSL_SESSION) -> c_int;
+pub(crate) type SessionWanted =
+    unsafe extern "C" fn(*mut SSL, *const c_uchar, c_int, *mut c_int) -> *mut SSL_SESSION;
+/// `CRYPTO_EX_new` and `CRYPTO_EX_free` of `crypto.h` have the same arguments.
+pub(crate) type ExData =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut CRYPTO_EX_DATA, c_int, c_long, *mut c_void);
 pub(crate) type InfoCallback = unsafe extern "C" fn(*const SSL, c_int, c_int);
+pub(crate) type TicketKey = unsafe extern "C" fn(
+    *mut SSL,
+    *mut c_uchar,
+    *mut c_uchar,
+    *mut EVP_CIPHER_CTX,
+    *mut EVP_MAC_CTX,
+    c_int,
+) -> c_int;
+pub(crate) type TicketMade = unsafe extern "C" fn(*mut SSL, *mut c_void) -> c_int;
+pub(crate) type TicketOpened = unsafe extern "C" fn(
+    *mut SSL,
+    *mut SSL_SESSION,
+    *const c_uchar,
+    size_t,
+    c_int,
+    *mut c_void,
+) -> c_int;
 pub(crate) type Malloc = unsafe extern "C" fn(size_t, *const c_char, c_int) -> *mut c_void;
 pub(crate) type Realloc =
     unsafe extern "C" fn(*mut c_void, size_t, *const c_char, c_int) -> *mut c_void;
@@ -12,6 +37,13 @@ pub(crate) type Free = unsafe extern "C" fn(*mut c_void, *const c_char, c_int);
 
 /// `SSL_CTRL_SESS_NUMBER` of `ssl.h`.
 pub(crate) const SSL_CTRL_SESS_NUMBER: c_int = 20;
+/// `SSL_CTRL_GET_SESS_CACHE_MODE` of `ssl.h`.
+const SSL_CTRL_GET_SESS_CACHE_MODE: c_int = 45;
+/// `CRYPTO_EX_INDEX_SSL` and `CRYPTO_EX_INDEX_SSL_CTX` of `crypto.h`.
+const CRYPTO_EX_INDEX_SSL: c_int = 0;
+const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
+/// `SSL_OP_NO_TICKET` of `ssl.h`.
+pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
 /// `SSL_CB_ALERT` of `ssl.h`.
 pub(crate) const SSL_CB_ALERT: c_int = 0x4000;
 /// `SSL_CB_HANDSHAKE_START` of `ssl.h`.
@@ -21,7 +53,91 @@ pub(crate) const SSL_CB_HANDSHAKE_DONE: c_int = 0x20;
 /// `SSL3_AL_FATAL` of `ssl3.h`.
 pub(crate) const SSL3_AL_FATAL: c_int = 2;
 
+/// `SSL_TICKET_EMPTY` and what follows it in `ssl.h`: what was found in a client's ticket.
+pub(crate) const SSL_TICKET_EMPTY: c_int = 3;
+pub(crate) const SSL_TICKET_NO_DECRYPT: c_int = 4;
+pub(crate) const SSL_TICKET_SUCCESS: c_int = 5;
+pub(crate) const SSL_TICKET_SUCCESS_RENEW: c_int = 6;
+/// `SSL_TICKET_RETURN_IGNORE` and what follows it in `ssl.h`: what is to be done about it.
+pub(crate) const SSL_TICKET_RETURN_IGNORE: c_int = 1;
+pub(crate) const SSL_TICKET_RETURN_IGNORE_RENEW: c_int = 2;
+pub(crate) const SSL_TICKET_RETURN_USE_RENEW: c_int = 4;
+
+/// As the macro of `ssl.h`.
+///
+/// # Safety
+/// `context` is valid.
+pub(crate) unsafe fn session_cache_mode(context: *mut SSL_CTX) -> c_long {
+    let (what, none) = (SSL_CTRL_GET_SESS_CACHE_MODE, std::ptr::null_mut());
+    // SAFETY: the caller vouches for `context`; the call only reads a number.
+    unsafe { openssl_sys::SSL_CTX_ctrl(context, what, 0, none) }
+}
+
+/// As the macro of `ssl.h`: -1 when out of memory.
+pub(crate) fn ssl_index(made: Option<ExData>, freed: Option<ExData>) -> c_int {
+    // SAFETY: the callbacks have the types that OpenSSL wants, and it copies nothing.
+    unsafe {
+        CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, std::ptr::null_mut(), made, None, freed)
+    }
+}
+
+/// As the macro of `ssl.h`: -1 when out of memory.
+pub(crate) fn context_index(made: Option<ExData>, freed: Option<ExData>) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL_CTX, 0, std::ptr::null_mut(), made, None, freed)
+    }
+}
+
 unsafe extern "C" {
+    fn CRYPTO_get_ex_new_index(
+        class: c_int,
+        long: c_long,
+        pointer: *mut c_void,
+        made: Option<ExData>,
+        copied: Option<unsafe extern "C" fn()>,
+        freed: Option<ExData>,
+    ) -> c_int;
+    pub(crate) fn SSL_CTX_sess_get_new_cb(ctx: *mut SSL_CTX) -> Option<SessionMade>;
+    pub(crate) fn SSL_CTX_sess_get_get_cb(ctx: *mut SSL_CTX) -> Option<SessionWanted>;
+    pub(crate) fn SSL_get_options(ssl: *const SSL) -> u64;
+    pub(crate) fn SSL_set_options(ssl: *mut SSL, options: u64) -> u64;
+    pub(crate) fn SSL_is_server(ssl: *const SSL) -> c_int;
+    pub(crate) fn SSL_client_hello_get0_ext(
+        ssl: *mut SSL,
+        kind: c_uint,
+        value: *mut *const c_uchar,
+        length: *mut size_t,
+    ) -> c_int;
+    pub(crate) fn SSL_SESSION_get0_id_context(
+        session: *const SSL_SESSION,
+        length: *mut c_uint,
+    ) -> *const c_uchar;
+    pub(crate) fn SSL_CTX_set_tlsext_ticket_key_evp_cb(
+        ctx: *mut SSL_CTX,
+        callback: Option<TicketKey>,
+    ) -> c_int;
+    pub(crate) fn SSL_CTX_set_session_ticket_cb(
+        ctx: *mut SSL_CTX,
+        made: Option<TicketMade>,
+        opened: Option<TicketOpened>,
+        argument: *mut c_void,
+    ) -> c_int;
+    pub(crate) fn SSL_SESSION_set1_ticket_appdata(
+        session: *mut SSL_SESSION,
+        data: *const c_void,
+        length: size_t,
+    ) -> c_int;
+    pub(crate) fn SSL_SESSION_get0_ticket_appdata(
+        session: *mut SSL_SESSION,
+        data: *mut *mut c_void,
+        length: *mut size_t,
+    ) -> c_int;
+    pub(crate) fn OSSL_PARAM_construct_utf8_string(
+        key: *const c_char,
+        text: *mut c_char,
+        length: size_t,
+    ) -> OSSL_PARAM;
     pub(crate) fn SSL_CTX_set_generate_session_id(
         ctx: *mut SSL_CTX,
         callback: Option<GenerateId>,

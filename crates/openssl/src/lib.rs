@@ -1,24 +1,33 @@
-//! Attaches a [`rejoin_cache::Cache`] to an OpenSSL server.
+//! Attaches a [`rejoin_cache::SessionStore`] to an OpenSSL server.
 //!
 //! [`ServerSessions`] takes over where an `SSL_CTX` keeps its sessions: TLS 1.2 session ids and
 //! TLS 1.3 stateful tickets. OpenSSL's own cache is switched off. Session ids are made here and
 //! carry a keyed tag, so that an id nobody issued is refused without a lookup.
 //!
+//! [`TicketKeys`] are for tickets that hold the whole session: any server with the same keys resumes
+//! them, and nothing is stored. OpenSSL encrypts; the keys, and when each is used, come from a
+//! [`rejoin_tickets::KeyRing`]. What is known of a client's past visits can travel in its ticket.
+//!
 //! The application may say when a client returns: [`hint`].
 //!
 //! [`Client`] is for measuring: many clients in one process that keep their own sessions.
 //!
-//! What is not here: a session cache for clients, stateless tickets, and attaching to servers that do not
-//! link this crate.
+//! What is not here: a session cache for clients, how a ring of keys gets from one server to the
+//! next, and attaching to servers that do not link this crate.
 
 mod callbacks;
 mod client;
 mod connection;
+mod everywhere;
 mod ffi;
 mod internal_cache;
 mod sessions;
+mod ticket_history;
+mod tickets;
 
 pub use client::{Client, ClientSession};
-pub use connection::{hint, no_hint};
+pub use connection::{hint, history, no_hint};
+pub use everywhere::Everywhere;
 pub use internal_cache::{InternalCache, count_frees};
 pub use sessions::{ServerSessions, now_ms};
+pub use tickets::{TicketCounters, TicketHistory, TicketKeys};

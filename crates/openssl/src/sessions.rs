@@ -5,35 +5,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use openssl::error::ErrorStack;
 use openssl::ssl::{SslContextBuilder, SslOptions, SslSessionCacheMode};
-use rejoin_cache::{Cache, ContextTag, Hints, IdSeal};
+use rejoin_cache::{Cache, ContextTag, Hints, IdSeal, SessionStore};
 
 use crate::callbacks;
+use crate::everywhere::Own;
+use crate::tickets::ContextTickets;
 
-/// A session cache for any number of `SSL_CTX`.
-#[derive(Debug)]
-pub struct ServerSessions {
-    cache: Arc<Cache>,
+/// A session store for any number of `SSL_CTX`.
+pub struct ServerSessions<S: ?Sized = Arc<Cache>> {
     seal: IdSeal,
     hints: Hints,
     rejected: AtomicU64,
+    store: S,
 }
 
-impl ServerSessions {
-    /// `id_key` must be random, and the same on all servers that share sessions. The cache must
-    /// have been made with [`now_ms`] as its clock.
-    pub fn new(cache: Arc<Cache>, id_key: [u8; 16], hints: Hints) -> Arc<Self> {
+/// Whatever the store is.
+pub(crate) type AnySessions = ServerSessions<dyn SessionStore + Send + Sync>;
+
+impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
+    /// `id_key` must be random, and the same on all servers that share sessions. The store's clock
+    /// must be [`now_ms`].
+    pub fn new(store: S, id_key: [u8; 16], hints: Hints) -> Arc<Self> {
         let seal = IdSeal::new(id_key);
-        Arc::new(Self { cache, seal, hints, rejected: AtomicU64::new(0) })
+        Arc::new(Self { seal, hints, rejected: AtomicU64::new(0), store })
     }
 
     /// Makes a server context keep its sessions here, under the session-id context `id_context`
     /// (at most 32 bytes; nothing stands for `rejoin`): a session made in one context never resumes
-    /// in another. TLS 1.3 tickets become stateful.
+    /// in another. TLS 1.3 tickets become stateful, unless [`crate::TicketKeys`] are attached too:
+    /// then only TLS 1.2 clients that know no tickets have their sessions here.
     ///
-    /// The context is the one a connection *begins* in. Sessions are looked up before the servername
-    /// callback runs, so virtual servers that are switched to there share the sessions of the
-    /// context they are switched from; where they differ in what they ask of clients (certificates),
-    /// give them listeners of their own. Early data is not supported: OpenSSL then resumes only what
+    /// The context is the one a connection *begins* in: sessions are looked up before the servername
+    /// callback runs. Virtual servers that are switched to there share no sessions all the same, for
+    /// a session resumes only under the name that it was made under (RFC 6066, section 3). Early data is not supported: OpenSSL then resumes only what
     /// is in its own cache.
     ///
     /// # Errors
@@ -47,22 +51,28 @@ impl ServerSessions {
         context.set_session_id_context(id_context)?;
         context
             .set_session_cache_mode(SslSessionCacheMode::SERVER | SslSessionCacheMode::NO_INTERNAL);
-        context.set_options(SslOptions::NO_TICKET);
-        // The hash only tells contexts apart within this process's cache: no secret is needed.
-        let tag = ContextTag::of(id_context, &[0; 16]);
-        let sessions = Arc::clone(self);
-        callbacks::install(context, Attachment { sessions, context: tag, server_info: None })
+        if !callbacks::has_tickets(context) {
+            context.set_options(SslOptions::NO_TICKET);
+        }
+        let sessions: Arc<AnySessions> = Arc::<Self>::clone(self);
+        callbacks::install(context, Cached { sessions, context: ContextName::new(id_context) })
     }
 
-    /// The cache.
-    pub fn cache(&self) -> &Cache {
-        &self.cache
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
     }
 
     /// Sessions that were found here and that OpenSSL then declined to resume, for instance
     /// because the cipher is no longer allowed.
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
+    }
+}
+
+impl AnySessions {
+    pub(crate) fn sessions(&self) -> &(dyn SessionStore + Send + Sync) {
+        &self.store
     }
 
     pub(crate) fn record_rejected(&self) {
@@ -78,13 +88,48 @@ impl ServerSessions {
     }
 }
 
-/// One context's use of the sessions.
-#[derive(Debug, Clone)]
+impl<S: ?Sized> std::fmt::Debug for ServerSessions<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerSessions").field("hints", &self.hints).finish_non_exhaustive()
+    }
+}
+
+/// What is attached to one context.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Attachment {
-    pub(crate) sessions: Arc<ServerSessions>,
-    pub(crate) context: ContextTag,
+    pub(crate) cached: Option<Cached>,
+    pub(crate) tickets: Option<Arc<ContextTickets>>,
+    /// Of a context that is attached since all of the process are.
+    pub(crate) own: Option<Arc<Own>>,
     /// The server's own callback, set on the context before ours.
     pub(crate) server_info: Option<crate::ffi::InfoCallback>,
+}
+
+/// One context's use of the sessions.
+#[derive(Debug, Clone)]
+pub(crate) struct Cached {
+    pub(crate) sessions: Arc<AnySessions>,
+    pub(crate) context: ContextName,
+}
+
+/// Where sessions belong: to a session-id context, and to the name that the client asked for
+/// (RFC 6066, 3: under another name a session must not be resumed).
+#[derive(Debug, Clone)]
+pub(crate) struct ContextName(Vec<u8>);
+
+impl ContextName {
+    pub(crate) fn new(id_context: &[u8]) -> Self {
+        Self(id_context.to_vec())
+    }
+
+    /// `name` is empty if the client asked for none.
+    pub(crate) fn tag(&self, name: &[u8]) -> ContextTag {
+        let Self(id_context) = self;
+        let length = [id_context.len() as u8];
+        let name = name.to_ascii_lowercase();
+        // The hash only tells contexts apart within one cache: no secret is needed.
+        ContextTag::of(&[&length, &id_context[..], &name].concat(), &[0; 16])
+    }
 }
 
 /// The clock of caches used from here: milliseconds since the machine started, sleep included.

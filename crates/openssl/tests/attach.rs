@@ -49,7 +49,7 @@ impl Pair {
     }
 
     fn counters(&self) -> Counters {
-        self.sessions.cache().counters()
+        self.sessions.store().counters()
     }
 
     /// Shakes hands, exchanges a byte each way, ends as `end` says. Returns whether it was

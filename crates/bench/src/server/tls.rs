@@ -160,7 +160,7 @@ impl Acceptor {
     /// Our cache, if it serves.
     pub(super) fn cache(&self) -> Option<&Cache> {
         match self {
-            Self::OpenSsl { sessions, .. } => sessions.as_ref().map(|sessions| sessions.cache()),
+            Self::OpenSsl { sessions, .. } => sessions.as_ref().map(|sessions| &**sessions.store()),
             Self::Rustls { sessions, .. } => sessions.as_ref().map(|sessions| sessions.cache()),
         }
     }

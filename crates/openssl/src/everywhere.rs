@@ -1,0 +1,200 @@
+//! Attaching to every server context of a process, which knows nothing of us.
+//!
+//! OpenSSL tells who asks when it makes contexts and connections (`CRYPTO_get_ex_new_index(3)`). A
+//! context is remembered when it is made; the first connection made afterwards finds it set up by the
+//! program, and then its info callback becomes ours, which calls the program's. Everything else waits
+//! until a connection begins to shake hands as a server: contexts that only connect stay as they are.
+//! (A connection cannot be asked for its context when it is made: from OpenSSL 3.6 on it has none
+//! yet.)
+//!
+//! The program's session-id context is never touched, and OpenSSL compares it with a session's. The
+//! program's own session callbacks are called after ours.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use libc::{c_int, c_long, c_void};
+use openssl::error::ErrorStack;
+use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
+use rejoin_cache::SessionStore;
+
+use crate::TicketHistory;
+use crate::callbacks::{self, guard};
+use crate::connection;
+use crate::ffi;
+use crate::sessions::{AnySessions, Cached, ContextName, ServerSessions};
+use crate::tickets::{ContextTickets, TicketKeys};
+
+/// What every server context of the process gets.
+#[derive(Debug, Default)]
+pub struct Everywhere {
+    sessions: Option<Arc<AnySessions>>,
+    tickets: Option<(Arc<ContextTickets>, TicketHistory)>,
+    stateful: bool,
+}
+
+/// The label that ticket keys are derived for. Beyond it OpenSSL compares session-id contexts.
+const LABEL: &[u8] = b"rejoin";
+
+impl Everywhere {
+    /// Sessions are kept here. Where the program leaves stateless tickets on, that is TLS 1.2 clients
+    /// that know no tickets; with `stateful` it is everybody, and no context issues stateless tickets.
+    #[must_use]
+    pub fn with_sessions<S>(mut self, sessions: &Arc<ServerSessions<S>>, stateful: bool) -> Self
+    where
+        S: SessionStore + Send + Sync + 'static,
+    {
+        let sessions: Arc<AnySessions> = Arc::<ServerSessions<S>>::clone(sessions);
+        (self.sessions, self.stateful) = (Some(sessions), stateful);
+        self
+    }
+
+    /// Stateless tickets, where the program leaves them on, are under these keys instead of its own.
+    #[must_use]
+    pub fn with_tickets(mut self, keys: &TicketKeys, history: TicketHistory) -> Self {
+        self.tickets = keys.context(LABEL).ok().map(|context| (context, history));
+        self
+    }
+
+    /// Attaches, from now on and once for the process: to be called before it makes contexts.
+    ///
+    /// # Errors
+    /// OpenSSL's, when it is out of memory, or when this was done before.
+    pub fn attach(self) -> Result<(), ErrorStack> {
+        let process = Process { what: self, made: Mutex::default() };
+        if PROCESS.set(process).is_err() {
+            return Err(ErrorStack::get());
+        }
+        let contexts = ffi::context_index(Some(context_made), Some(context_freed));
+        let connections = ffi::ssl_index(Some(connection_made), None);
+        if contexts >= 0 && connections >= 0 { Ok(()) } else { Err(ErrorStack::get()) }
+    }
+}
+
+static PROCESS: OnceLock<Process> = OnceLock::new();
+
+struct Process {
+    what: Everywhere,
+    /// Contexts without our info callback, by address.
+    made: Mutex<Vec<usize>>,
+}
+
+/// What the program had set on a context, and whether ours was.
+#[derive(Debug, Default)]
+pub(crate) struct Own(OnceLock<OwnCallbacks>);
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnCallbacks {
+    pub(crate) made: Option<ffi::SessionMade>,
+    pub(crate) wanted: Option<ffi::SessionWanted>,
+}
+
+impl Own {
+    pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {
+        self.0.get().copied()
+    }
+}
+
+impl Process {
+    fn made(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What connections to this context have to do with, if it is one of all.
+///
+/// # Safety
+/// `ssl` is valid, and shakes hands as a server on this context.
+pub(crate) unsafe fn begin(
+    ssl: *mut SSL,
+    context: *mut SSL_CTX,
+    own: &Own,
+) -> Option<(Option<Cached>, Option<Arc<ContextTickets>>)> {
+    let Everywhere { sessions, tickets, stateful } = &PROCESS.get()?.what;
+    own.0.get_or_init(|| {
+        // SAFETY: the caller vouches for `context`.
+        unsafe { install(context, sessions.is_some(), tickets.as_ref()) }
+    });
+    if *stateful {
+        // What the context says was copied when the connection was made.
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
+    }
+    let cached = sessions
+        .as_ref()
+        .map(|sessions| Cached { sessions: Arc::clone(sessions), context: ContextName::new(&[]) });
+    Some((cached, tickets.as_ref().map(|(tickets, _)| Arc::clone(tickets))))
+}
+
+/// # Safety
+/// `context` is valid. Another thread may read what is set here, as a whole.
+unsafe fn install(
+    context: *mut SSL_CTX,
+    with_sessions: bool,
+    tickets: Option<&(Arc<ContextTickets>, TicketHistory)>,
+) -> OwnCallbacks {
+    // SAFETY: the caller vouches for `context`.
+    let made = unsafe { ffi::SSL_CTX_sess_get_new_cb(context) };
+    // SAFETY: as above.
+    let wanted = unsafe { ffi::SSL_CTX_sess_get_get_cb(context) };
+    if with_sessions {
+        // SAFETY: as above.
+        unsafe { callbacks::keep_sessions(context) };
+    }
+    if let Some((_, history)) = tickets {
+        // SAFETY: as above.
+        unsafe { crate::tickets::issue_tickets(context, *history) };
+    }
+    OwnCallbacks { made, wanted }
+}
+
+unsafe extern "C" fn context_made(
+    context: *mut c_void,
+    _pointer: *mut c_void,
+    _data: *mut CRYPTO_EX_DATA,
+    _index: c_int,
+    _long: c_long,
+    _argument: *mut c_void,
+) {
+    guard((), || {
+        if let Some(process) = PROCESS.get() {
+            process.made().push(context as usize);
+        }
+    });
+}
+
+unsafe extern "C" fn context_freed(
+    context: *mut c_void,
+    _pointer: *mut c_void,
+    _data: *mut CRYPTO_EX_DATA,
+    _index: c_int,
+    _long: c_long,
+    _argument: *mut c_void,
+) {
+    guard((), || {
+        if let Some(process) = PROCESS.get() {
+            process.made().retain(|made| *made != context as usize);
+        }
+    });
+}
+
+/// The contexts that were made before this connection are set up by now.
+unsafe extern "C" fn connection_made(
+    _ssl: *mut c_void,
+    _pointer: *mut c_void,
+    _data: *mut CRYPTO_EX_DATA,
+    _index: c_int,
+    _long: c_long,
+    _argument: *mut c_void,
+) {
+    guard((), || {
+        let Some(process) = PROCESS.get() else { return };
+        for context in process.made().drain(..) {
+            let context = context as *mut SSL_CTX;
+            // SAFETY: it was made and not yet freed, or it would have been taken from the list; and
+            // whoever makes a connection on it has to pass here first.
+            unsafe {
+                connection::attach(context, |attachment| attachment.own = Some(Arc::default()))
+            };
+        }
+    });
+}

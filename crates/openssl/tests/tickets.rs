@@ -1,0 +1,339 @@
+//! Stateless tickets between servers that share a ring and OpenSSL's own client, over sockets, in
+//! both versions.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use openssl::asn1::Asn1Time;
+use openssl::ec::{EcGroup, EcKey};
+use openssl::hash::MessageDigest;
+use openssl::nid::Nid;
+use openssl::pkey::PKey;
+use openssl::ssl::{
+    SniError, Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslStream, SslVerifyMode,
+    SslVersion,
+};
+use openssl::x509::X509Builder;
+use rejoin_cache::{Cache, Capacity, Hints, History, Settings};
+use rejoin_openssl::{
+    Client, ClientSession, ServerSessions, TicketCounters, TicketHistory, TicketKeys, now_ms,
+};
+use rejoin_tickets::{KeyRing, Schedule};
+
+const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
+const HOUR_S: u64 = 3_600;
+
+fn now_s() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs()
+}
+
+/// A ring whose keys were made so many hours ago, the secret of each being its number.
+fn ring(made: &[(u64, u8)]) -> KeyRing {
+    let mut ring = KeyRing::new(Schedule::default());
+    for (hours_ago, key) in made {
+        let mut secret = [*key; 32];
+        ring.rotate(now_s() - hours_ago * HOUR_S, &mut secret).expect("a key");
+    }
+    ring
+}
+
+fn server(
+    version: SslVersion,
+    keys: &TicketKeys,
+    label: &[u8],
+    history: TicketHistory,
+) -> SslContext {
+    let mut server = certified(version);
+    keys.attach(&mut server, label, history).expect("attached");
+    server.build()
+}
+
+fn plain(version: SslVersion, keys: &TicketKeys, label: &[u8]) -> SslContext {
+    server(version, keys, label, TicketHistory::NotCarried)
+}
+
+fn client(version: SslVersion) -> Client {
+    let mut client = builder(SslMethod::tls_client(), version);
+    client.set_verify(SslVerifyMode::NONE);
+    Client::new(client)
+}
+
+fn builder(method: SslMethod, version: SslVersion) -> SslContextBuilder {
+    let mut builder = SslContextBuilder::new(method).expect("a context");
+    builder.set_min_proto_version(Some(version)).expect("a version");
+    builder.set_max_proto_version(Some(version)).expect("a version");
+    builder
+}
+
+fn certified(version: SslVersion) -> SslContextBuilder {
+    let mut server = builder(SslMethod::tls_server(), version);
+    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("P-256");
+    let key = PKey::from_ec_key(EcKey::generate(&group).expect("a key")).expect("a key");
+    let mut certificate = X509Builder::new().expect("a certificate");
+    certificate.set_pubkey(&key).expect("its key");
+    certificate.set_not_before(&Asn1Time::days_from_now(0).expect("today")).expect("its start");
+    certificate.set_not_after(&Asn1Time::days_from_now(1).expect("tomorrow")).expect("its end");
+    certificate.sign(&key, MessageDigest::sha256()).expect("its signature");
+    server.set_certificate(&certificate.build()).expect("a certificate");
+    server.set_private_key(&key).expect("a key");
+    server
+}
+
+/// What both sides saw of a connection.
+struct Met {
+    resumed: bool,
+    session: ClientSession,
+    ticket: Vec<u8>,
+    history: Option<History>,
+}
+
+/// Shakes hands, exchanges a byte each way, and closes.
+fn connect(client: &Client, server: &SslContext, session: Option<&ClientSession>) -> Met {
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    let server = Ssl::new(server).expect("a server connection");
+    thread::scope(|scope| {
+        let served = scope.spawn(move || serve(server, theirs));
+        let ssl = client.connection(session).expect("a client connection");
+        let mut stream = SslStream::new(ssl, ours).expect("a stream");
+        stream.connect().expect("a handshake");
+        stream.write_all(b"?").expect("a question");
+        stream.read_exact(&mut [0]).expect("an answer");
+        let session = ClientSession::newest(stream.ssl()).expect("a session");
+        let serialised = stream.ssl().session().expect("a session").to_der().expect("its bytes");
+        let resumed = stream.ssl().session_reused();
+        drop(stream.shutdown());
+        drop(stream);
+        let (by_server, history) = served.join().expect("the server");
+        assert_eq!(by_server, resumed);
+        Met { resumed, session, ticket: ticket_of(&serialised), history }
+    })
+}
+
+fn serve(ssl: Ssl, socket: UnixStream) -> (bool, Option<History>) {
+    let mut stream = SslStream::new(ssl, socket).expect("a stream");
+    stream.accept().expect("a handshake");
+    stream.read_exact(&mut [0]).expect("a question");
+    stream.write_all(b"!").expect("an answer");
+    let _ = stream.read(&mut [0]);
+    let _ = stream.shutdown();
+    (stream.ssl().session_reused(), rejoin_openssl::history(stream.ssl()))
+}
+
+/// The ticket, if any, in a session that OpenSSL serialised: `[10] EXPLICIT OCTET STRING`, with lengths of
+/// one or two bytes.
+fn ticket_of(serialised: &[u8]) -> Vec<u8> {
+    let at = (0..serialised.len()).filter(|at| serialised[*at] == 0xaa);
+    let mut octets = at.filter_map(|at| {
+        let body = |bytes: &[u8]| match *bytes {
+            [0x81, length, ..] => Some((2, usize::from(length))),
+            [0x82, high, low, ..] => Some((3, usize::from(high) << 8 | usize::from(low))),
+            _ => None,
+        };
+        let (head, length) = body(serialised.get(at + 1..)?)?;
+        let inner = serialised.get(at + 1 + head..)?.get(..length)?;
+        let (head, length) = body(inner.strip_prefix(&[4])?)?;
+        (1 + head + length == inner.len()).then(|| inner[1 + head..].to_vec())
+    });
+    octets.next_back().unwrap_or_default()
+}
+
+#[test]
+fn a_ticket_of_one_server_resumes_on_another() {
+    for version in VERSIONS {
+        let (a, b) = (TicketKeys::new(ring(&[(1, 1)])), TicketKeys::new(ring(&[(1, 1)])));
+        let client = client(version);
+        let first = connect(&client, &plain(version, &a, b"one"), None);
+        assert!(!first.resumed);
+        let second = connect(&client, &plain(version, &b, b"one"), Some(&first.session));
+        assert!(second.resumed, "{version:?}");
+        let renews = u64::from(version == SslVersion::TLS1_3);
+        let expected = TicketCounters { known: 1, issued: renews, ..TicketCounters::default() };
+        assert_eq!(b.counters(), expected, "{version:?}");
+        assert!(a.counters().issued > 0);
+    }
+}
+
+#[test]
+fn a_ticket_stays_in_its_context_and_ring() {
+    for version in VERSIONS {
+        let keys = TicketKeys::new(ring(&[(1, 1)]));
+        let others = TicketKeys::new(ring(&[(1, 2)]));
+        let client = client(version);
+        let first = connect(&client, &plain(version, &keys, b"one"), None);
+        for (keys, label) in [(&keys, b"two"), (&others, b"one")] {
+            let met = connect(&client, &plain(version, keys, label), Some(&first.session));
+            assert!(!met.resumed, "{version:?}");
+            assert_eq!((keys.counters().known, keys.counters().unknown), (0, 1), "{version:?}");
+            assert_ne!(met.ticket[..16], first.ticket[..16], "the names differ, too");
+        }
+    }
+}
+
+#[test]
+fn a_ticket_of_an_older_key_resumes_and_is_renewed() {
+    for version in VERSIONS {
+        let keys = TicketKeys::new(ring(&[(5, 1)]));
+        let server = plain(version, &keys, b"one");
+        let client = client(version);
+        let first = connect(&client, &server, None);
+        keys.replace(ring(&[(5, 1), (2, 2)]));
+        let second = connect(&client, &server, Some(&first.session));
+        assert!(second.resumed, "{version:?}");
+        assert_ne!(second.ticket[..16], first.ticket[..16], "{version:?}: of the new key");
+        assert_eq!(keys.counters().renewed, 1, "{version:?}");
+        let third = connect(&client, &server, Some(&second.session));
+        assert!(third.resumed, "{version:?}");
+        assert_eq!(third.ticket[..16], second.ticket[..16], "{version:?}");
+        assert_eq!(keys.counters().renewed, 1, "{version:?}");
+    }
+}
+
+#[test]
+fn a_ticket_of_an_expired_or_retired_key_is_a_full_handshake() {
+    for version in VERSIONS {
+        let keys = TicketKeys::new(ring(&[(5, 1)]));
+        let server = plain(version, &keys, b"one");
+        let client = client(version);
+        let first = connect(&client, &server, None);
+        let mut retired = ring(&[(5, 1), (4, 2)]);
+        let id = retired.list(now_s()).next().expect("a key").id;
+        assert!(retired.retire(&id));
+        for ring in [ring(&[(50, 1), (26, 2)]), retired] {
+            keys.replace(ring);
+            let met = connect(&client, &server, Some(&first.session));
+            assert!(!met.resumed, "{version:?}");
+            assert!(connect(&client, &server, Some(&met.session)).resumed, "{version:?}");
+        }
+        assert_eq!(keys.counters().unknown, 2, "{version:?}");
+    }
+}
+
+/// A server with OpenSSL's own keys sealed it.
+#[test]
+fn a_ticket_of_nobody_is_a_full_handshake() {
+    for version in VERSIONS {
+        let keys = TicketKeys::new(ring(&[(1, 1)]));
+        let ours = plain(version, &keys, b"one");
+        let mut stranger = certified(version);
+        stranger.set_session_id_context(b"one").expect("a context");
+        let client = client(version);
+        let first = connect(&client, &stranger.build(), None);
+        assert!(!connect(&client, &ours, Some(&first.session)).resumed, "{version:?}");
+        assert_eq!(keys.counters().unknown, 1, "{version:?}");
+    }
+}
+
+#[test]
+fn an_empty_ring_fails_no_handshake() {
+    for version in VERSIONS {
+        let keys = TicketKeys::new(KeyRing::new(Schedule::default()));
+        let server = plain(version, &keys, b"one");
+        let client = client(version);
+        let first = connect(&client, &server, None);
+        assert!(!connect(&client, &server, Some(&first.session)).resumed, "{version:?}");
+        assert!(keys.counters().keyless > 0 && keys.counters().issued == 0, "{version:?}");
+        keys.replace(ring(&[(1, 1)]));
+        let met = connect(&client, &server, None);
+        assert!(connect(&client, &server, Some(&met.session)).resumed, "{version:?}");
+    }
+}
+
+#[test]
+fn history_travels_in_the_ticket_from_server_to_server() {
+    const GAP: Duration = Duration::from_millis(400);
+    for version in VERSIONS {
+        let keys = TicketKeys::new(ring(&[(1, 1)]));
+        let [a, b] = [(); 2].map(|()| server(version, &keys, b"one", TicketHistory::Carried));
+        let client = client(version);
+        let mut met = connect(&client, &a, None);
+        assert_eq!(met.history, Some(History::default()), "{version:?}");
+        for (visit, server) in [&b, &a, &b].into_iter().enumerate() {
+            thread::sleep(GAP);
+            met = connect(&client, server, Some(&met.session));
+            assert!(met.resumed, "{version:?}");
+            let (interval, agreed) =
+                met.history.and_then(History::interval).expect("a gap is known");
+            assert!((390..900).contains(&interval.as_ms()), "{version:?} {visit}: {interval:?}");
+            assert_eq!(agreed, visit > 0, "{version:?} {visit}");
+        }
+        let silent = plain(version, &keys, b"one");
+        met = connect(&client, &silent, Some(&met.session));
+        assert!(met.resumed && met.history == Some(History::default()), "{version:?}");
+    }
+}
+
+/// A server with tickets and a cache, attached in either order.
+fn with_cache(version: SslVersion, tickets_first: bool) -> (SslContext, Arc<ServerSessions>) {
+    let settings = Settings::new(Capacity::Sessions(10));
+    let cache = Arc::new(Cache::new(&settings, [3; 16], now_ms()).expect("a cache"));
+    let sessions = ServerSessions::new(cache, [4; 16], Hints::Never);
+    let keys = TicketKeys::new(ring(&[(1, 1)]));
+    let mut server = certified(version);
+    for tickets in [tickets_first, !tickets_first] {
+        if tickets {
+            keys.attach(&mut server, b"one", TicketHistory::Carried).expect("attached");
+        } else {
+            sessions.attach(&mut server, b"one").expect("attached");
+        }
+    }
+    (server.build(), sessions)
+}
+
+#[test]
+fn with_tickets_nothing_is_stored() {
+    for (version, tickets_first) in VERSIONS.into_iter().flat_map(|v| [(v, false), (v, true)]) {
+        let (server, sessions) = with_cache(version, tickets_first);
+        let client = client(version);
+        let first = connect(&client, &server, None);
+        let second = connect(&client, &server, Some(&first.session));
+        assert!(second.resumed, "{version:?} {tickets_first}");
+        assert!(second.history.and_then(History::interval).is_some());
+        assert_eq!(sessions.store().counters().stored, 0, "{version:?} {tickets_first}");
+    }
+}
+
+#[test]
+fn a_client_that_knows_no_tickets_has_its_session_in_the_cache() {
+    let (server, sessions) = with_cache(SslVersion::TLS1_2, false);
+    let mut client = builder(SslMethod::tls_client(), SslVersion::TLS1_2);
+    client.set_verify(SslVerifyMode::NONE);
+    client.set_options(SslOptions::NO_TICKET);
+    let client = Client::new(client);
+    let first = connect(&client, &server, None);
+    assert_eq!(first.ticket, []);
+    assert!(connect(&client, &server, Some(&first.session)).resumed);
+    assert_eq!(sessions.store().counters().hits, 1);
+}
+
+/// The servername callback switches to a context with other keys: tickets are of the first.
+#[test]
+fn a_server_that_switches_contexts_by_name_resumes() {
+    for version in VERSIONS {
+        let keys = TicketKeys::new(ring(&[(1, 1)]));
+        let other = plain(version, &keys, b"other");
+        let mut server = certified(version);
+        keys.attach(&mut server, b"one", TicketHistory::NotCarried).expect("attached");
+        server.set_servername_callback(move |ssl, _| {
+            ssl.set_ssl_context(&other).map_err(|_| SniError::ALERT_FATAL)
+        });
+        let server = server.build();
+        let client = client(version);
+        let first = connect(&client, &server, None);
+        assert!(connect(&client, &server, Some(&first.session)).resumed, "{version:?}");
+        let one = plain(version, &keys, b"one");
+        let straight = connect(&client, &one, None);
+        assert_eq!(straight.ticket[..16], first.ticket[..16], "{version:?}: the label's");
+    }
+}
+
+#[test]
+fn nothing_prints_a_key() {
+    let keys = TicketKeys::new(ring(&[(1, 0xa7)]));
+    let _attached = plain(SslVersion::TLS1_3, &keys, b"one");
+    let text = format!("{keys:?} {keys:#?}").to_lowercase();
+    assert!(text.contains("secret(32 bytes)"), "{text}");
+    assert!(!text.contains("167, 167") && !text.contains("a7a7"), "{text}");
+}

@@ -1,0 +1,111 @@
+//! Seals and opens tickets for TLS stacks that do not encrypt them by themselves.
+//!
+//! AES-256-GCM under keys of its own: a context's [`crate::ContextKeys`] share neither key nor name
+//! with its sealer. A ticket is
+//!
+//! ```text
+//! name, 16 bytes | nonce, 12 | ciphertext, as long as the session | tag, 16
+//! ```
+//! and its name and the context's label are authenticated with it. Nonces are random, which bounds
+//! a key to 2³² tickets (NIST SP 800-38D, section 8.3), of all servers and one context together:
+//! that is 99,000 a second for a turn of 12 hours.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::NAME_BYTES;
+use crate::label::Label;
+use crate::ring::RingKey;
+use crate::secret::Secret;
+use crate::timeline::{Opened, Timeline};
+
+/// Random bytes that a ticket needs: the nonce of AES-GCM.
+pub const NONCE_BYTES: usize = 12;
+
+/// RFC 8446, section 4.6.1: `opaque ticket<1..2^16-1>`.
+pub const LONGEST_TICKET_BYTES: usize = (1 << 16) - 1;
+
+const TAG_BYTES: usize = 16;
+const HEAD_BYTES: usize = NAME_BYTES + NONCE_BYTES;
+
+/// Seals one context's tickets, on any number of threads: a moment's ring.
+#[derive(Debug)]
+pub struct TicketSealer {
+    label: Label,
+    timeline: Timeline<SealingKey>,
+}
+
+struct SealingKey {
+    name: [u8; NAME_BYTES],
+    cipher: LessSafeKey,
+}
+
+impl TicketSealer {
+    /// How much longer than its session a ticket is.
+    pub const OVERHEAD_BYTES: usize = HEAD_BYTES + TAG_BYTES;
+
+    pub(crate) fn derive(ring: &Timeline<RingKey>, label: &Label) -> Self {
+        let timeline = ring.map(|key| SealingKey::derive(key, label));
+        Self { label: label.clone(), timeline }
+    }
+
+    /// A ticket for a session. `nonce` must be random, and new for each. `None` when there is no
+    /// key, or the ticket would be longer than [`LONGEST_TICKET_BYTES`]: the client gets none.
+    pub fn seal(&self, now_s: u64, session: &[u8], nonce: [u8; NONCE_BYTES]) -> Option<Vec<u8>> {
+        let length = session.len().checked_add(Self::OVERHEAD_BYTES)?;
+        let key = self.timeline.encrypting(now_s).filter(|_| length <= LONGEST_TICKET_BYTES)?;
+        let mut ticket = Vec::with_capacity(length);
+        ticket.extend_from_slice(&key.name);
+        ticket.extend_from_slice(&nonce);
+        ticket.extend_from_slice(session);
+        let sealed = &mut ticket[HEAD_BYTES..];
+        let context = self.authenticated(key);
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        match key.cipher.seal_in_place_separate_tag(nonce, Aad::from(context), sealed) {
+            Ok(tag) => ticket.extend_from_slice(tag.as_ref()),
+            Err(_) => {
+                ticket.zeroize();
+                return None;
+            }
+        }
+        Some(ticket)
+    }
+
+    /// The session in a ticket, and whether the client is to have a fresh one. `None` for all that
+    /// was not sealed in this context, with a key that is still alive: a full handshake.
+    pub fn open(&self, now_s: u64, ticket: &[u8]) -> Option<(Zeroizing<Vec<u8>>, Opened)> {
+        if ticket.len() < Self::OVERHEAD_BYTES || ticket.len() > LONGEST_TICKET_BYTES {
+            return None;
+        }
+        let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>()?;
+        let (key, opened) = self.timeline.find(now_s, |key| key.name == *name)?;
+        let mut session = Zeroizing::new(sealed.to_vec());
+        let context = Aad::from(self.authenticated(key));
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let length = key.cipher.open_in_place(nonce, context, &mut session).ok()?.len();
+        session.truncate(length);
+        Some((session, opened))
+    }
+
+    fn authenticated(&self, key: &SealingKey) -> Vec<u8> {
+        [&key.name, self.label.as_bytes()].concat()
+    }
+}
+
+impl SealingKey {
+    fn derive(key: &RingKey, label: &Label) -> Self {
+        let (secret, label) = (key.secret(), label.as_bytes());
+        let cipher_key: Secret<32> = secret.derive(&[b"rejoin ticket seal ", label]);
+        let unbound = UnboundKey::new(&AES_256_GCM, cipher_key.bytes());
+        // The library keeps its copy in memory of its own, and wipes it.
+        let cipher = LessSafeKey::new(unbound.expect("AES-256 keys have 32 bytes"));
+        Self { name: *secret.derive(&[b"rejoin ticket sealed name ", label]).bytes(), cipher }
+    }
+}
+
+impl std::fmt::Debug for SealingKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SealingKey(…)")
+    }
+}

@@ -1,0 +1,80 @@
+//! Keys in the order of their turns, and which one a ticket belongs to.
+//!
+//! The rules that say what a key is for are here once, for a ring's secrets and for all that is
+//! derived from them.
+
+use crate::schedule::{KeyState, Schedule};
+
+/// What opened a ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// A key that new tickets are sealed with, here or where clocks are ahead.
+    Fresh,
+    /// A key whose turn is over: give the client a fresh ticket, or it loses its session when the
+    /// key goes.
+    Renew,
+}
+
+/// A key, and when its turn begins.
+#[derive(Debug, Clone)]
+pub(crate) struct Timed<K> {
+    pub(crate) key: K,
+    pub(crate) created_s: u64,
+    pub(crate) encrypts_from_s: u64,
+}
+
+/// At most [`crate::KeyRing::MOST_KEYS`] keys, none before another whose turn begins earlier.
+#[derive(Debug, Clone)]
+pub(crate) struct Timeline<K> {
+    pub(crate) schedule: Schedule,
+    pub(crate) keys: Vec<Timed<K>>,
+}
+
+impl<K> Timeline<K> {
+    /// The same turns, of other keys.
+    pub(crate) fn map<D>(&self, derive: impl Fn(&K) -> D) -> Timeline<D> {
+        let derived = |timed: &Timed<K>| Timed {
+            key: derive(&timed.key),
+            created_s: timed.created_s,
+            encrypts_from_s: timed.encrypts_from_s,
+        };
+        Timeline { schedule: self.schedule, keys: self.keys.iter().map(derived).collect() }
+    }
+
+    /// The newest key whose turn has begun encrypts. Where none has begun, because this clock is
+    /// behind or the ones before were retired, the first does: better than no ticket.
+    pub(crate) fn encrypting_at(&self, now_s: u64) -> usize {
+        self.keys.iter().rposition(|timed| timed.encrypts_from_s <= now_s).unwrap_or(0)
+    }
+
+    pub(crate) fn encrypting(&self, now_s: u64) -> Option<&K> {
+        self.keys.get(self.encrypting_at(now_s)).map(|timed| &timed.key)
+    }
+
+    /// When a key's tickets are over. Unknown as long as no other has its turn after it.
+    pub(crate) fn opens_until_s(&self, at: usize) -> Option<u64> {
+        let successor = self.keys.get(at + 1)?;
+        Some(successor.encrypts_from_s.saturating_add(self.schedule.opens_for_s()))
+    }
+
+    pub(crate) fn state(&self, at: usize, now_s: u64) -> KeyState {
+        match at.cmp(&self.encrypting_at(now_s)) {
+            std::cmp::Ordering::Greater => KeyState::Upcoming,
+            std::cmp::Ordering::Equal => KeyState::Encrypting,
+            std::cmp::Ordering::Less if self.opens_until_s(at) > Some(now_s) => KeyState::Opening,
+            std::cmp::Ordering::Less => KeyState::Expired,
+        }
+    }
+
+    /// The key that a ticket names, unless it is expired. Names are public, and few: they are
+    /// compared one by one.
+    pub(crate) fn find(&self, now_s: u64, named: impl Fn(&K) -> bool) -> Option<(&K, Opened)> {
+        let at = self.keys.iter().position(|timed| named(&timed.key))?;
+        let opened = match self.state(at, now_s) {
+            KeyState::Upcoming | KeyState::Encrypting => Opened::Fresh,
+            KeyState::Opening => Opened::Renew,
+            KeyState::Expired => return None,
+        };
+        Some((&self.keys[at].key, opened))
+    }
+}
