@@ -17,8 +17,8 @@ use crate::limits::{LARGEST_BLOCK_BYTES, MOST_INTERFACES};
 
 const CHUNK_BYTES: usize = 1 << 18;
 const PCAP_HEADER_BYTES: usize = 24;
-/// Gzip in gzip is not looked into further than this.
-const DEEPEST_GZIP: u8 = 2;
+/// Gzip in gzip is not looked into: a few bytes of it could be any number.
+const DEEPEST_GZIP: u8 = 1;
 
 /// One packet as it was captured.
 #[derive(Debug, Clone, Copy)]
@@ -354,6 +354,7 @@ fn pcapng_blocks(
     let mut big_endian = false;
     loop {
         let data = window.data();
+        check_block_length(data, big_endian)?;
         let parsed = if big_endian { parse_block_be(data) } else { parse_block_le(data) };
         match parsed {
             Ok((rest, block)) => {
@@ -369,7 +370,6 @@ fn pcapng_blocks(
                 window.consume(length);
             }
             Err(error) => {
-                check_block_length(data, big_endian)?;
                 let error = error.map(|_| PcapError::<()>::Eof);
                 if !window.after(error)? {
                     return Ok(());

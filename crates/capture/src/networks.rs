@@ -3,10 +3,9 @@
 //! The table is the user's: lines of `start,end,asn,org` or of `prefix,asn,org`, separated by
 //! commas or tabs. Of ranges that contain an address the narrowest counts, as in routing.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::IpAddr;
-
-use csv::{ReaderBuilder, StringRecord};
 
 use crate::error::Error;
 
@@ -29,32 +28,32 @@ struct Range {
 
 impl Networks {
     /// Reads a table. Lines that begin with `#` are comments; a first line without an address
-    /// is a head.
+    /// is a head. What follows the number is not looked at.
     ///
     /// # Errors
-    /// [`Error::Networks`] with the line that is no range.
+    /// [`Error::Networks`] with the line that is no range, or if there is none.
     pub fn parse(mut input: impl Read) -> Result<Self, Error> {
         let failed = |line, what: String| Error::Networks { line, what };
         let mut text = Vec::new();
         input.read_to_end(&mut text).map_err(|error| failed(1, error.to_string()))?;
-        let has_tabs = text.iter().take_while(|byte| **byte != b'\n').any(|byte| *byte == b'\t');
-        let mut reader = ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .comment(Some(b'#'))
-            .delimiter(if has_tabs { b'\t' } else { b',' })
-            .from_reader(&text[..]);
-        let (mut ranges, mut record) = (Vec::new(), StringRecord::new());
-        while reader.read_record(&mut record).map_err(|error| failed(1, error.to_string()))? {
-            let line = record.position().map_or(1, csv::Position::line);
-            match range(&record) {
-                Ok(range) => ranges.push(range),
-                Err(_) if line == 1 => {}
-                Err(what) => return Err(failed(line, what)),
+        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&text);
+        let mut ranges = Vec::new();
+        for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+            let text = String::from_utf8_lossy(bytes);
+            let text = text.trim();
+            if text.is_empty() || text.starts_with('#') || (line == 1 && is_head(text)) {
+                continue;
             }
+            ranges.push(range(text).map_err(|what| failed(line, what))?);
             if ranges.len() > MOST_RANGES {
                 return Err(failed(line, format!("more than {MOST_RANGES} ranges")));
             }
+        }
+        if ranges.is_empty() {
+            return Err(failed(
+                1,
+                "no range: write start,end,asn,org or prefix,asn,org".to_owned(),
+            ));
         }
         Ok(Self { ranges: apart(ranges) })
     }
@@ -73,17 +72,28 @@ impl Networks {
     }
 }
 
-fn range(record: &StringRecord) -> Result<Range, String> {
-    let field = |at: usize| record.get(at).unwrap_or_default().trim();
+/// No address is without a point or a colon.
+fn is_head(line: &str) -> bool {
+    !field(line, 0).contains(['.', ':'])
+}
+
+/// Separated by tabs if there are any.
+fn field(line: &str, at: usize) -> &str {
+    let separator = if line.contains('\t') { '\t' } else { ',' };
+    line.split(separator).nth(at).unwrap_or_default().trim().trim_matches('"')
+}
+
+fn range(line: &str) -> Result<Range, String> {
     let asn = |at| {
-        let digits = field(at).trim_start_matches("AS");
-        digits.parse().map_err(|_| format!("{:?} is no number of an autonomous system", field(at)))
+        let digits = field(line, at).trim_start_matches("AS");
+        let what = "is no number of an autonomous system";
+        digits.parse().map_err(|_| format!("{:?} {what}", field(line, at)))
     };
-    if let Some((address, length)) = field(0).split_once('/') {
+    if let Some((address, length)) = field(line, 0).split_once('/') {
         let (start, end) = prefix(parsed(address)?, length)?;
         return Ok(Range { start, end, asn: asn(1)? });
     }
-    let (start, end) = (parsed(field(0))?, parsed(field(1))?);
+    let (start, end) = (parsed(field(line, 0))?, parsed(field(line, 1))?);
     if start.is_ipv4() != end.is_ipv4() || start > end {
         return Err(format!("{start} to {end} is no range"));
     }
@@ -111,39 +121,28 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The same ranges without overlap: the narrower ones cut into the wider.
+/// The same ranges without overlap: between two places where one begins or ends, the narrowest.
 fn apart(mut ranges: Vec<Range>) -> Vec<Range> {
-    ranges.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
-    let (mut done, mut open): (Vec<Range>, Vec<Range>) = (Vec::new(), Vec::new());
-    let close = |done: &mut Vec<Range>, open: &mut Vec<Range>, before: Option<u128>| {
-        while let Some(range) = open.last().copied() {
-            if before.is_some_and(|before| range.end >= before) {
-                return;
-            }
-            open.pop();
-            done.push(range);
-            // The wider range goes on behind the narrower one.
-            let next = range.end.checked_add(1);
-            while let Some(outer) = open.last_mut() {
-                match next {
-                    Some(next) if outer.end >= next => {
-                        outer.start = next;
-                        break;
-                    }
-                    _ => drop(open.pop()),
-                }
-            }
+    ranges.sort_by_key(|range| range.start);
+    let ends = ranges.iter().filter_map(|range| range.end.checked_add(1));
+    let mut places: Vec<u128> = ranges.iter().map(|range| range.start).chain(ends).collect();
+    places.sort_unstable();
+    places.dedup();
+    let (mut apart, mut open, mut next) = (Vec::new(), BTreeSet::new(), 0);
+    for (at, place) in places.iter().enumerate() {
+        while let Some(range) = ranges.get(next).filter(|range| range.start <= *place) {
+            open.insert((range.end - range.start, next));
+            next += 1;
         }
-    };
-    for range in ranges {
-        close(&mut done, &mut open, Some(range.start));
-        if let Some(outer) = open.last().copied().filter(|outer| outer.start < range.start) {
-            done.push(Range { end: range.start - 1, ..outer });
+        while let Some(over) = open.first().filter(|(_, at)| ranges[*at].end < *place).copied() {
+            open.remove(&over);
         }
-        open.push(range);
+        if let Some((_, narrowest)) = open.first() {
+            let end = places.get(at + 1).map_or(u128::MAX, |next| next - 1);
+            apart.push(Range { start: *place, end, asn: ranges[*narrowest].asn });
+        }
     }
-    close(&mut done, &mut open, None);
-    done
+    apart
 }
 
 #[cfg(test)]
@@ -178,6 +177,22 @@ mod tests {
         ];
         let found = asns(table, &addresses);
         assert_eq!(found, [Some(1), Some(2), Some(3), Some(2), Some(1), Some(4), None]);
+    }
+
+    #[test]
+    fn ranges_may_cross() {
+        let table = "10.0.0.0,10.0.0.100,1,a\n10.0.0.50,10.0.0.250,2,b\n";
+        let found = asns(table, &["10.0.0.80", "10.0.0.101", "10.0.0.250", "10.0.0.251"]);
+        assert_eq!(found, [Some(1), Some(2), Some(2), None]);
+    }
+
+    #[test]
+    fn odd_lines_are_read() {
+        let table = "\u{feff}# from somewhere\r\n10.0.0.0/8\t1\t\"Foo\r\n\n11.0.0.0/8\t2\tBar";
+        assert_eq!(asns(table, &["10.0.0.1", "11.0.0.1"]), [Some(1), Some(2)]);
+        let latin = b"10.0.0.0/8,7,Caf\xe9\n";
+        let networks = Networks::parse(&latin[..]).unwrap();
+        assert_eq!(networks.asn("10.0.0.1".parse().unwrap()), Some(7));
     }
 
     #[test]
@@ -224,6 +239,8 @@ mod tests {
             ("1.0.0.0,1.0.0.1,1\nx,y,1\n", "no address"),
             ("1.0.0.0/8,1\n1.0.0.0/33,1\n", "line 2"),
             ("1.0.0.0/8,1\n1.0.0.0/8,Google\n", "autonomous system"),
+            ("10.0.0.0/88,2,Bar\n", "line 1"),
+            ("start,end,asn,org\n", "no range"),
         ] {
             assert!(refused(table).contains(what), "{table}: {}", refused(table));
         }

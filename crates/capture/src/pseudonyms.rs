@@ -6,6 +6,7 @@ use serde_json::Value;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::report::Report;
+use crate::sharing::Service;
 
 /// Replaces what could name somebody. Whoever does not have the key cannot tell what a pseudonym
 /// stands for, nor try names out; with the same key the same pseudonyms come out, so that results
@@ -30,11 +31,17 @@ impl Pseudonyms {
         format!("{kind}-{:012x}", hasher.finish128().as_u128() & 0xffff_ffff_ffff)
     }
 
+    /// Of a name that was asked for, whatever its case; one may ask for an address.
+    fn of_name(&self, name: &str) -> String {
+        let name = name.to_ascii_lowercase();
+        let kind = if name.parse::<std::net::IpAddr>().is_ok() { "host" } else { "name" };
+        self.of(kind, &name)
+    }
+
     /// Replaces names in a handshake's JSON record.
     pub fn replace(&self, record: &mut Value) {
-        const KINDS: [(&str, &str); 8] = [
+        const KINDS: [(&str, &str); 7] = [
             ("file", "file"),
-            ("sni", "name"),
             ("client_ip", "host"),
             ("server_ip", "host"),
             ("ch_random", "random"),
@@ -47,6 +54,9 @@ impl Pseudonyms {
                 *text = self.of(kind, text);
             }
         }
+        if let Some(Value::String(name)) = record.get_mut("sni") {
+            *name = self.of_name(name);
+        }
         // A certificate is its owner's name, whatever is taken out of it.
         if let Some(certificate) = record.get_mut("certificate") {
             *certificate = Value::Null;
@@ -56,13 +66,14 @@ impl Pseudonyms {
     /// Replaces names in a report.
     pub fn replace_in(&self, report: &mut Report) {
         for service in &mut report.findings.top_services {
-            let is_address = service.name.parse::<std::net::IpAddr>().is_ok();
-            let kind = if is_address { "host" } else { "name" };
-            service.name = self.of(kind, &service.name);
+            service.name = self.of_name(&service.name);
             for host in &mut service.hosts {
                 host.address = self.of("host", &host.address);
             }
+            service.sort_hosts();
         }
+        // The order tells nothing of the names.
+        report.findings.top_services.sort_by(Service::order);
         for left_out in &mut report.captured.left_out {
             left_out.file = self.of("file", &left_out.file);
         }

@@ -20,7 +20,7 @@ use outputs::Outputs;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Captures are pcap or pcapng, also gzipped, of any link layer; TLS is found on every port, QUIC too.
-Folders are searched for captures, whose names are then relative to the folder. - is standard input.
+Folders are searched for captures, whose names are relative to the folder if it is all that is given. - is standard input.
 Without --list the answer is a report: what was full and resumed, what every application could have
 resumed itself, what sharing on the client would save, and what sharing between servers would.
 docs/capture.md explains the figures, and where to get a table of networks.
@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     anonymise_key: Option<PathBuf>,
     /// Print the table of these counts instead: full:resumed,…
-    #[arg(long, value_name = "FULL:RESUMED,…", value_delimiter = ',', value_parser = counts, conflicts_with_all = ["files", "interface", "list"])]
+    #[arg(long, value_name = "FULL:RESUMED,…", value_delimiter = ',', value_parser = counts, conflicts_with_all = ["files", "interface", "list", "json", "csv", "html", "trace", "networks", "apps", "server", "anonymise"])]
     counts: Option<Vec<(u64, u64)>>,
 }
 
@@ -106,6 +106,13 @@ enum Share {
     Client,
 }
 
+impl Arguments {
+    /// The files to write.
+    fn outputs(&self) -> impl Iterator<Item = &Path> {
+        [&self.csv, &self.html, &self.trace].into_iter().flatten().map(PathBuf::as_path)
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let model = arguments.model.as_deref().map_or_else(|| Ok(Model::default()), read_model)?;
     if let Some(counts) = &arguments.counts {
@@ -116,6 +123,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut outputs = Outputs::create(arguments, &inputs)?;
     let watch = Watch::start()?;
     let captured = analyse(arguments, &inputs, &mut sharing, &mut outputs, &watch)?;
+    if captured.captures == 0 && !captured.left_out.is_empty() {
+        anyhow::bail!("{}: none could be read, and nothing is written", inputs.counted());
+    }
     let findings = sharing.findings(&Assumptions::default(), usize::from(arguments.top));
     let mut report = Report::new(captured, findings, model);
     outputs.finish(&mut report)?;
@@ -147,8 +157,8 @@ fn analyse(
         sharing.begin(inputs.application(&input.name));
         let read = input.open(stop, &bar).and_then(|reader| {
             let each = |handshake: rejoin_capture::Handshake| {
-                captured.handshakes_seen += 1;
                 if arguments.server.is_none_or(|server| server == handshake.server_ip) {
+                    captured.handshakes_seen += 1;
                     sharing.add(&handshake);
                     outputs.handshake(&input.name, &handshake);
                 }
@@ -178,7 +188,7 @@ fn analyse(
     // A live capture ends by being told to, a list by nobody reading on.
     captured.interrupted = stop.stopped() && outputs.is_open() && arguments.interface.is_none();
     if let Some(reason) = inputs.lost() {
-        let file = arguments.interface.clone().unwrap_or_default();
+        let file = outputs.shown(arguments.interface.as_deref().unwrap_or_default());
         terminal::complain(&format!("{file}: {reason}"));
         captured.left_out.push(LeftOut { file, reason });
     }

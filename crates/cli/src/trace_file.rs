@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use rejoin_trace::{Event, Format, Writer, csv, oracle_general};
 
+use crate::arguments::Misuse;
 use crate::beside::Beside;
 
 /// Writes arrivals in the format that the name says. `each` hands them over in order of time; what
@@ -13,6 +14,11 @@ pub(crate) fn write(
     path: &Path,
     each: impl FnOnce(&mut dyn FnMut(Event) -> anyhow::Result<()>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    let is_compressed = |ending| path.extension().is_some_and(|found| found == ending);
+    if ["gz", "zst", "xz", "bz2"].into_iter().any(is_compressed) {
+        let what = "traces are written uncompressed: give a name that does not say otherwise";
+        return Err(Misuse(format!("{}: {what}", path.display())).into());
+    }
     let beside = Beside::create(path)?;
     let failed = |error: rejoin_trace::Error| anyhow!("{}: {error}", path.display());
     let name = path.file_name().unwrap_or_default().to_string_lossy();

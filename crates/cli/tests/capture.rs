@@ -9,7 +9,9 @@ mod watched;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use made::{Capture, client_hello, full_1_2, record};
 use serde_json::Value;
@@ -92,7 +94,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_analysed() {
         ("text.pcap", "no capture"),
         ("/nonexistent.pcap", "No such file"),
     ] {
-        let line = told.lines().find(|line| line.starts_with(&format!("rejoin: {file}: ")));
+        let line = told.lines().find(|line| line.contains(&format!("{file}: ")));
         assert!(line.is_some_and(|line| line.contains(reason)), "{file}: {told}");
     }
     assert!(!told.contains("good.pcap"), "{told}");
@@ -103,10 +105,13 @@ fn what_cannot_be_read_is_named_and_the_rest_is_analysed() {
 
 #[test]
 fn misuse_is_one_line_and_exit_code_2() {
-    let folder = folder("capture-misuse", &[("a.pcap", &full()), ("bad.csv", b"1,2\nx,y,z\n")]);
-    let (capture, bad) = (folder.join("a.pcap"), folder.join("bad.csv"));
-    let (capture, bad) = (shown(&capture), shown(&bad));
-    let wrong: [(&[&str], &str); 7] = [
+    let folder = folder(
+        "capture-misuse",
+        &[("a.pcap", &full()), ("bad.csv", b"1,2\nx,y,z\n"), ("apps.tsv", b"x\ty\n")],
+    );
+    let [capture, bad, apps] = ["a.pcap", "bad.csv", "apps.tsv"].map(|file| folder.join(file));
+    let (capture, bad, apps) = (shown(&capture), shown(&bad), shown(&apps));
+    let wrong: [(&[&str], &str); 10] = [
         (&[], "<FILE>"),
         (&["--interface", "nosuch0"], "no such interface"),
         (&["--networks", bad, capture], "line 2"),
@@ -114,6 +119,9 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["--apps", bad, capture], "tab"),
         (&["--html", capture, capture], "already read"),
         (&["--anonymise", "--anonymise-key", bad, capture], "32 hexadecimal digits"),
+        (&["--anonymise", "--anonymise-key", bad, "--csv", bad, capture], "already read"),
+        (&["--trace", "arrivals.csv.gz", capture], "uncompressed"),
+        (&["--apps", apps, capture], "none of the captures"),
     ];
     for (arguments, remedy) in wrong {
         let output = rejoin(arguments);
@@ -121,6 +129,38 @@ fn misuse_is_one_line_and_exit_code_2() {
         assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
         assert!(told.contains(remedy), "{arguments:?}: {told}");
     }
+}
+
+#[test]
+fn what_waits_can_be_told_to_stop() {
+    let pipe = scratch("capture-pipe").join("pipe");
+    let _ = fs::remove_file(&pipe);
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    let child = Command::new(REJOIN).arg("capture").arg(&pipe).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the program runs");
+    thread::sleep(Duration::from_millis(300));
+    servers::interrupt(&child);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
+    // On an interface where nothing happens time passes all the same.
+    let output = rejoin(&["--interface", "lo", "--server", "192.0.2.99", "--duration", "0.3"]);
+    let told = text(&output.stderr);
+    assert!(output.status.success() || told.contains("not permitted"), "{told}");
+}
+
+#[test]
+fn a_list_that_nobody_reads_on_takes_nothing_from_the_files() {
+    let (whole, name) = (full(), "capture-closed");
+    let folder = folder(name, &[("a.pcap", &whole), ("b.pcap", &whole), ("c.pcap", &whole)]);
+    let csv = scratch(name).join("../closed.csv");
+    let mut child = Command::new(REJOIN)
+        .args(["capture", "--list", "--json", "--csv", shown(&csv), shown(&folder)])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(fs::read_to_string(csv).expect("CSV").lines().count(), 4);
 }
 
 #[test]

@@ -30,9 +30,17 @@ pub fn trimmed(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Without what would command the terminal.
+/// Without what would command the terminal, or show a text as another: control characters, marks of
+/// direction, separators and what has no width.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let shown = |c: char| match c {
+        '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' => false,
+        c => !c.is_control(),
+    };
+    text.chars().map(|c| if shown(c) { c } else { '\u{fffd}' }).collect()
 }
 
 #[cfg(test)]
@@ -49,5 +57,6 @@ mod tests {
     #[test]
     fn nothing_commands_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        assert_eq!(printable("moc.\u{202e}elpmaxe"), "moc.\u{fffd}elpmaxe");
     }
 }

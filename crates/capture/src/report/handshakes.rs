@@ -1,5 +1,7 @@
 //! Handshakes one by one: a line, CSV, and why each was classified as it was.
 
+use rejoin_report::printable;
+
 use crate::handshake::{Class, Evidence, Handshake, Method};
 
 /// The columns of a handshake in CSV, whose names and order stay.
@@ -26,10 +28,15 @@ pub const COLUMNS: [&str; 19] = [
 ];
 
 /// A handshake in the order of [`COLUMNS`], as its JSON record has it: what is not known is empty.
+/// Texts from outside command neither a terminal nor a spreadsheet.
 pub fn fields(record: &serde_json::Value) -> [String; COLUMNS.len()] {
     COLUMNS.map(|column| match &record[column] {
         serde_json::Value::Null => String::new(),
-        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::String(text) => {
+            let quote =
+                if text.starts_with(['=', '+', '-', '@']) && text.len() > 1 { "'" } else { "" };
+            format!("{quote}{}", printable(text))
+        }
         value => value.to_string(),
     })
 }
@@ -50,7 +57,9 @@ pub fn line(record: &serde_json::Value) -> String {
         method,
         ..,
     ] = fields(record);
-    let time: f64 = time.parse().unwrap_or_default();
+    // The answer tells the time of a hello that was not captured.
+    let time: Option<f64> = time.parse().ok().or_else(|| record["t_sh"].as_f64());
+    let time = time.map_or_else(|| "-".to_owned(), |time| format!("{time:.6}"));
     let name = if name.is_empty() { "-" } else { &name };
     let version = match (carrier.as_str(), version.as_str()) {
         ("quic", _) => "QUIC",
@@ -60,7 +69,7 @@ pub fn line(record: &serde_json::Value) -> String {
     let method = if method.is_empty() { String::new() } else { format!(" by {method}") };
     let class = class.replace('_', " ").replace("serverhello", "server hello");
     format!(
-        "{time:.6}  {client}:{client_port} > {server}:{server_port}  {name}  {version}  {class}{method}"
+        "{time}  {client}:{client_port} > {server}:{server_port}  {name}  {version}  {class}{method}"
     )
 }
 

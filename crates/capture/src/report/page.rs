@@ -66,13 +66,13 @@ impl Body<'_> {
         )?;
         for (average, (_, name)) in self.0.average.iter().zip(STEPS) {
             let Average { full, resumed, realistic_full, cost, .. } = average;
-            let share = 100.0 * *full as f64 / (full + resumed).max(1) as f64;
+            let share = 100.0 * *full as f64 / (*full as f64 + *resumed as f64).max(1.0);
             writeln!(
                 f,
                 "<tr><th scope=\"row\">{name}<td><span class=\"bar\" aria-hidden=\"true\">\
                  <i style=\"width:{share:.2}%\"></i></span><td>{}<td>{share:.1}<td>{}<td>{:.2}<td>{:.2}",
                 grouped(*full),
-                grouped(*realistic_full),
+                realistic_full.map_or_else(|| "–".to_owned(), grouped),
                 cost.latency_ms,
                 cost.energy_uah
             )?;

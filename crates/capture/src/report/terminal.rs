@@ -39,7 +39,7 @@ fn head(captured: &Captured, findings: &Findings) -> String {
     let PassedOver { duplicate, unclassified, indirect, client_certificate } = findings.passed_over;
     let reasons = [
         (unclassified, "do not show whether they were resumed"),
-        (duplicate, "stand in an earlier capture"),
+        (duplicate, "stand in an earlier capture, or began on another path"),
         (indirect, "behind STARTTLS, a proxy or in a tunnel"),
         (client_certificate, "with a client certificate"),
     ];
@@ -91,7 +91,7 @@ fn steps(report: &Report) -> String {
     let rows = report.average.iter().zip(STEPS).map(|(average, (_, name))| {
         let mut row = vec![name.to_owned()];
         row.extend(figures(average));
-        row.push(grouped(average.realistic_full));
+        row.push(average.realistic_full.map_or_else(|| "–".to_owned(), grouped));
         row
     });
     rejoin_report::table(&[0], head, rows)
@@ -99,7 +99,7 @@ fn steps(report: &Report) -> String {
 
 fn figures(average: &Average) -> [String; 5] {
     let Average { full, resumed, cost, .. } = average;
-    let share = 100.0 * *full as f64 / (full + resumed).max(1) as f64;
+    let share = 100.0 * *full as f64 / (*full as f64 + *resumed as f64).max(1.0);
     [
         grouped(*full),
         grouped(*resumed),
@@ -182,7 +182,8 @@ pub fn counts_table(counts: &[(u64, u64)], model: &Model) -> String {
     let head = ["", "full", "resumed", "full %", "latency ms", "energy µAh"];
     let rows = counts.iter().enumerate().map(|(at, (full, resumed))| {
         let cost = model.average(*full as f64, *resumed as f64, 0.0);
-        let average = Average { step: "", full: *full, resumed: *resumed, realistic_full: 0, cost };
+        let average =
+            Average { step: "", full: *full, resumed: *resumed, realistic_full: None, cost };
         let mut row = vec![(at + 1).to_string()];
         row.extend(figures(&average));
         row

@@ -11,7 +11,7 @@ use crate::handshake::Method;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct PassedOver {
-    /// The same handshake stands in an earlier capture.
+    /// The same handshake stands in an earlier capture, or was begun on another path before.
     pub duplicate: u64,
     /// The capture does not show whether it was full or resumed.
     pub unclassified: u64,

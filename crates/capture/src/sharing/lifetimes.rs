@@ -2,14 +2,15 @@
 //!
 //! Handshakes are walked by the clock. A full one is avoided if its key has a session by then: one
 //! whose handshake was over, whose lifetime is not, that the server gave something to resume by,
-//! and, in TLS 1.3, a ticket of which nobody has used (RFC 8446, C.4). A resumed one stays resumed,
-//! for it had a session from before.
+//! and, in TLS 1.3, a ticket of which nobody has used (RFC 8446, C.4); of the same protocol, for TLS
+//! 1.2 resumes nothing of QUIC. A resumed one stays resumed, for it had a session from before, and
+//! spends a ticket if one is known.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::steps::{self, Counts};
-use super::used::Use;
+use super::used::{Protocol, Use};
 
 /// What is assumed of what a capture does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,16 +56,17 @@ pub(super) fn counts(uses: &[Use], assumptions: &Assumptions) -> Counts {
         full_shared_client: full(&by_clock, assumptions, steps::address),
         full_own_reuse_server: full(&by_clock, assumptions, steps::own_network),
         full_shared_server: shared_server,
-        // Which names a server would accept a session under cannot be seen: nothing is assumed.
+        // Which names a server would resume a session under cannot be seen: nothing is assumed.
         full_shared_certificate: shared_server,
     }
 }
 
 fn full<K: Hash + Eq>(uses: &[&Use], assumptions: &Assumptions, key: impl Fn(&Use) -> K) -> u64 {
-    let mut sessions: HashMap<K, Sessions> = HashMap::new();
+    let mut sessions: HashMap<(Protocol, K), Sessions> = HashMap::new();
     let stays_full = |used: &&&Use| {
-        let sessions = sessions.entry(key(used)).or_default();
-        let stays = used.is_full && !sessions.take(used.begun_us);
+        let sessions = sessions.entry((used.protocol, key(used))).or_default();
+        let found = sessions.take(used.begun_us);
+        let stays = used.is_full && !found;
         sessions.add(used, stays, assumptions);
         stays
     };
@@ -93,9 +95,9 @@ impl Sessions {
         let session = Session {
             from_us: used.done_us,
             until_us: used.done_us.saturating_add(i64::from(lifetime_s) * 1_000_000),
-            is_single_use: used.is_single_use,
+            is_single_use: used.protocol != Protocol::Tls12,
         };
-        let tickets = match (used.is_single_use, was_full) {
+        let tickets = match (session.is_single_use, was_full) {
             (false, true) => 1,
             // A resumption makes no session live longer; that of one observed is new to us.
             (false, false) => u32::from(!used.is_full && self.0.is_empty()),
@@ -127,7 +129,7 @@ mod tests {
             certificate: NONE,
             is_full: true,
             method: None,
-            is_single_use,
+            protocol: if is_single_use { Protocol::Tls13 } else { Protocol::Tls12 },
             is_resumable: true,
             bytes: [0; 2],
         }
@@ -157,6 +159,20 @@ mod tests {
     }
 
     #[test]
+    fn protocols_do_not_resume_each_other() {
+        let quic = Use { protocol: Protocol::Quic, ..at(10, true) };
+        assert_eq!(full_of(&[at(0, false), quic, at(20, true)]), 3);
+    }
+
+    #[test]
+    fn an_observed_resumption_spends_a_ticket() {
+        let resumed = Use { is_full: false, ..at(10, true) };
+        let late = at(10, true);
+        // Two tickets, one of which is spent; what it brings comes too late.
+        assert_eq!(full_of(&[at(0, true), resumed, late, late]), 2);
+    }
+
+    #[test]
     fn nobody_resumes_what_is_not_there_yet() {
         assert_eq!(full_of(&[at(0, false), Use { begun_us: 40_000, ..at(0, false) }]), 2);
         let nothing = Use { is_resumable: false, ..at(0, false) };
@@ -167,6 +183,9 @@ mod tests {
     fn the_clock_decides_whatever_the_order_of_captures() {
         let resumed = Use { is_full: false, ..at(5, false) };
         assert_eq!(full_of(&[at(9, false), resumed]), 0);
+        // What has ended is no session: the one observed is new to us.
+        let late = Use { is_full: false, ..at(200, false) };
+        assert_eq!(full_of(&[at(0, false), late, at(210, false)]), 1);
         assert_eq!(full_of(&[at(1, false), resumed]), 1);
     }
 }

@@ -3,8 +3,11 @@
 //! What is the same has the same client random, whatever the addresses, which differ if a capture
 //! was rewritten, and came to the same end: a capture that shows only its beginning takes nothing
 //! from one that shows it whole. Without a random (the hello is in the format of SSL 2, or was not
-//! captured) it has the same ends and time, at the same place of its capture. A ClientHello of QUIC
-//! that a client sends on several paths (happy eyeballs) is one handshake, too.
+//! captured) it has the same ends and time, at the same place of its capture.
+//!
+//! A ClientHello of QUIC that a client sends on several paths (happy eyeballs) is one handshake, and
+//! stands where it was sent first: if only the second path was answered, it does not count. So does the
+//! tool whose answers we compare with (`docs/capture-differences.md`).
 
 use std::collections::HashSet;
 use std::hash::Hasher;

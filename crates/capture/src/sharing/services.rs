@@ -1,5 +1,6 @@
 //! Services by the applications that use them (paper 004, Fig. 3 and 4).
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
@@ -36,6 +37,21 @@ pub struct Host {
     pub address: String,
     /// Applications that connected to it.
     pub applications: u64,
+}
+
+impl Service {
+    /// Those of most applications first, then by name.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let most = other.applications.cmp(&self.applications);
+        most.then_with(|| self.name.cmp(&other.name))
+    }
+
+    /// Those of most applications first, then by address.
+    pub(crate) fn sort_hosts(&mut self) {
+        self.hosts.sort_by(|a, b| {
+            b.applications.cmp(&a.applications).then_with(|| a.address.cmp(&b.address))
+        });
+    }
 }
 
 #[derive(Debug, Default)]
@@ -76,12 +92,9 @@ impl Tally {
             address: texts.get(*host).to_owned(),
             applications: applications.len() as u64,
         };
-        let mut hosts: Vec<Host> = self.by_host.iter().map(host).collect();
-        hosts.sort_by(|a, b| {
-            b.applications.cmp(&a.applications).then_with(|| a.address.cmp(&b.address))
-        });
+        let hosts = self.by_host.iter().map(host).collect();
         let [full_observed, full_shared_client, full_shared_server] = self.full;
-        Service {
+        let mut service = Service {
             name: name.to_owned(),
             applications: self.applications.len() as u64,
             hosts,
@@ -89,6 +102,8 @@ impl Tally {
             full_observed,
             full_shared_client,
             full_shared_server,
-        }
+        };
+        service.sort_hosts();
+        service
     }
 }

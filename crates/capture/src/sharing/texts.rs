@@ -12,8 +12,8 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Texts, each kept once.
 #[derive(Debug)]
 pub(super) struct Texts {
-    places: HashMap<Box<str>, u32, FixedState>,
-    texts: Vec<Box<str>>,
+    places: HashMap<Arc<str>, u32, FixedState>,
+    texts: Vec<Arc<str>>,
     addresses: HashMap<IpAddr, u32, FixedState>,
 }
 
@@ -28,8 +28,9 @@ impl Texts {
             return *place;
         }
         let place = u32::try_from(self.texts.len()).unwrap_or(NONE);
-        self.texts.push(text.into());
-        self.places.insert(text.into(), place);
+        let text: Arc<str> = text.into();
+        self.texts.push(Arc::clone(&text));
+        self.places.insert(text, place);
         place
     }
 

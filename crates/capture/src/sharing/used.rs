@@ -19,11 +19,30 @@ pub(super) struct Use {
     pub(super) is_full: bool,
     /// How it was resumed.
     pub(super) method: Option<Method>,
-    /// Its session is in a ticket for one resumption.
-    pub(super) is_single_use: bool,
+    pub(super) protocol: Protocol,
     /// The server gave the client something to resume by.
     pub(super) is_resumable: bool,
     pub(super) bytes: [u32; 2],
+}
+
+/// What resumes sessions of its own kind only. From TLS 1.3 on they are in tickets for one
+/// resumption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Protocol {
+    /// And before.
+    Tls12,
+    Tls13,
+    Quic,
+}
+
+impl Protocol {
+    fn of(handshake: &Handshake) -> Self {
+        match handshake.version {
+            _ if handshake.carrier == Carrier::Quic => Self::Quic,
+            Some(Version::Tls13) => Self::Tls13,
+            _ => Self::Tls12,
+        }
+    }
 }
 
 /// What is asked for.
@@ -69,7 +88,7 @@ impl Use {
             certificate,
             is_full,
             method: handshake.method,
-            is_single_use: is_tls13(handshake),
+            protocol: Protocol::of(handshake),
             is_resumable: !is_full || is_resumable(handshake),
             bytes: [handshake.bytes_from_client, handshake.bytes_from_server]
                 .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
@@ -86,10 +105,6 @@ fn microseconds(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
 }
 
-fn is_tls13(handshake: &Handshake) -> bool {
-    handshake.version == Some(Version::Tls13) || handshake.carrier == Carrier::Quic
-}
-
 /// What the ticket says, up to TLS 1.2; it cannot be seen later.
 fn lifetime_s(handshake: &Handshake) -> u32 {
     handshake.issued_ticket_lifetime_s.filter(|lifetime| *lifetime > 0).unwrap_or(DAY_S)
@@ -100,7 +115,7 @@ const DAY_S: u32 = 24 * 60 * 60;
 
 /// Up to TLS 1.2 it shows; in TLS 1.3 tickets are encrypted, and nearly every server sends some.
 fn is_resumable(handshake: &Handshake) -> bool {
-    is_tls13(handshake)
+    Protocol::of(handshake) != Protocol::Tls12
         || handshake.issued_ticket_len.is_some_and(|length| length > 0)
         || handshake.issued_sid_len != Some(0)
 }

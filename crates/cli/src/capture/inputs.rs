@@ -1,20 +1,24 @@
 //! Where captures come from: files, folders, standard input, an interface.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_sim::Progress;
 use rejoin_trace::grouped;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use walkdir::WalkDir;
 
 use super::live::Live;
 use super::{Arguments, misuse};
+use crate::beside::resolved;
 
 /// Everything there is to read, in the order of names.
 pub(super) struct Inputs {
@@ -25,7 +29,7 @@ pub(super) struct Inputs {
 
 /// A capture, and what it is called.
 pub(super) struct Input {
-    /// Relative to the folder that was given.
+    /// Relative to the folder, if one folder is all that was given.
     pub(super) name: String,
     from: From,
 }
@@ -45,25 +49,28 @@ impl Inputs {
             let live = Live::open(interface, arguments.duration)?;
             list.push(Input { name: interface.clone(), from: From::Interface(live) });
         }
+        let is_only = arguments.files.len() == 1;
+        let outputs: Vec<PathBuf> = arguments.outputs().map(resolved).collect();
         for path in &arguments.files {
             match fs::metadata(path) {
                 _ if path.as_os_str() == "-" => {
                     list.push(Input { name: "-".to_owned(), from: From::StandardInput });
                 }
-                Ok(found) if found.is_dir() => list.extend(in_folder(path)),
+                Ok(found) if found.is_dir() => list.extend(in_folder(path, is_only, &outputs)),
                 Ok(_) => list.push(Input::file(path.display().to_string(), path)),
                 Err(error) => {
                     list.push(Input::nowhere(path.display().to_string(), error.to_string()))
                 }
             }
         }
+        list.sort_by(|a, b| a.name.cmp(&b.name));
         let size = |input: &Input| match &input.from {
             From::File(path) => fs::metadata(path).map_or(0, |found| found.len()),
             _ => 0,
         };
         let bytes = list.iter().map(size).sum();
-        let applications = arguments.apps.as_deref().map(applications).transpose()?;
-        Ok(Self { list, applications: applications.unwrap_or_default(), bytes })
+        let applications = arguments.apps.as_deref().map(|path| applications(path, &list));
+        Ok(Self { list, applications: applications.transpose()?.unwrap_or_default(), bytes })
     }
 
     /// What the capture of this name shows.
@@ -82,6 +89,16 @@ impl Inputs {
             From::File(path) => Some(path.as_path()),
             _ => None,
         })
+    }
+
+    /// Whether standard input is read from this file.
+    pub(super) fn reads_from(&self, file: &Path) -> bool {
+        let is_read = self.list.iter().any(|input| matches!(input.from, From::StandardInput));
+        let same = |found: Metadata| {
+            let input = rustix::fs::fstat(io::stdin()).ok()?;
+            Some((input.st_dev, input.st_ino) == (found.dev(), found.ino()))
+        };
+        is_read && fs::metadata(file).ok().and_then(same).unwrap_or(false)
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -136,7 +153,10 @@ impl Input {
     ) -> Result<Box<dyn Read + 'a>, String> {
         match &self.from {
             From::File(path) => {
-                let file = File::open(path).map_err(|error| error.to_string())?;
+                // A pipe without a writer is waited for below, where one can say stop.
+                let flags = OFlags::NONBLOCK.bits().cast_signed();
+                let opened = File::options().read(true).custom_flags(flags).open(path);
+                let file = opened.map_err(|error| error.to_string())?;
                 Ok(Box::new(Stoppable { input: file, stop, bar }))
             }
             From::StandardInput => Ok(Box::new(Stoppable { input: io::stdin().lock(), stop, bar })),
@@ -146,38 +166,53 @@ impl Input {
     }
 }
 
-/// Every file below a folder, by name.
-fn in_folder(folder: &Path) -> Vec<Input> {
-    let name = |path: &Path| path.strip_prefix(folder).unwrap_or(path).display().to_string();
+/// Every file below a folder but those that we write, named from there if it is the only one.
+fn in_folder(folder: &Path, is_only: bool, outputs: &[PathBuf]) -> Vec<Input> {
+    let name = |path: &Path| {
+        let from_folder = path.strip_prefix(folder).ok().filter(|_| is_only);
+        from_folder.unwrap_or(path).display().to_string()
+    };
     let found =
         WalkDir::new(folder).follow_links(true).into_iter().filter_map(|entry| match entry {
-            Ok(entry) if entry.file_type().is_file() => {
+            Ok(entry)
+                if entry.file_type().is_file() && !outputs.contains(&resolved(entry.path())) =>
+            {
                 Some(Input::file(name(entry.path()), entry.path()))
             }
             Ok(_) => None,
             Err(error) => {
                 let path = error.path().unwrap_or(folder);
-                Some(Input::nowhere(name(path), error.to_string()))
+                // What the system says, without the names that walkdir adds.
+                let reason = error
+                    .io_error()
+                    .map_or_else(|| "a loop of links".to_owned(), io::Error::to_string);
+                Some(Input::nowhere(name(path), reason))
             }
         });
-    let mut inputs: Vec<Input> = found.collect();
-    inputs.sort_by(|a, b| a.name.cmp(&b.name));
-    inputs
+    found.collect()
 }
 
-/// Lines of file, tab, application.
-fn applications(path: &Path) -> anyhow::Result<HashMap<String, String>> {
+/// Lines of file, tab, application, some of which must name a capture.
+fn applications(path: &Path, inputs: &[Input]) -> anyhow::Result<HashMap<String, String>> {
     let text = fs::read_to_string(path);
     let text = text.with_context(|| format!("{}: cannot be read", path.display()))?;
+    let text = text.trim_start_matches('\u{feff}');
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
+    let found: HashMap<String, String> = lines
         .map(|(at, line)| {
             let (file, application) = line.split_once('\t').ok_or_else(|| {
                 misuse(path, &format!("line {}: write file, tab, application", at + 1))
             })?;
             Ok((file.to_owned(), application.to_owned()))
         })
-        .collect()
+        .collect::<anyhow::Result<_>>()?;
+    if !inputs.iter().any(|input| found.contains_key(&input.name)) {
+        let name = inputs.first().map_or("", |input| &input.name);
+        let what =
+            format!("names none of the captures: write them as they are listed, such as {name}");
+        return Err(misuse(path, &what));
+    }
+    Ok(found)
 }
 
 /// Ends when somebody says stop, even while it waits.
@@ -189,19 +224,29 @@ struct Stoppable<'a, R> {
 
 impl<R: Read + AsFd> Read for Stoppable<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if !is_readable(self.input.as_fd(), self.stop)? {
-            return Ok(0);
-        }
-        let length = self.input.read(buffer)?;
+        let length = loop {
+            if !is_readable(self.input.as_fd(), self.stop, None)? {
+                return Ok(0);
+            }
+            match self.input.read(buffer) {
+                // Somebody else took it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => break read?,
+            }
+        };
         self.bar.inc(length as u64);
         Ok(length)
     }
 }
 
-/// Waits until there is something to read; false if somebody said stop first.
-pub(super) fn is_readable(input: impl AsFd, stop: &Progress) -> io::Result<bool> {
+/// Waits until there is something to read; false if somebody said stop, or the time was over, first.
+pub(super) fn is_readable(
+    input: impl AsFd,
+    stop: &Progress,
+    until: Option<Instant>,
+) -> io::Result<bool> {
     const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    while !stop.stopped() {
+    while !stop.stopped() && until.is_none_or(|until| Instant::now() < until) {
         let mut wanted = [PollFd::new(&input, PollFlags::IN)];
         match poll(&mut wanted, Some(&LOOK_EVERY)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}

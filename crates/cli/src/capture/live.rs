@@ -115,11 +115,7 @@ struct Reader<'a> {
 impl Read for Reader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.at == self.ready.len() {
-            let over = self.live.until.is_some_and(|until| Instant::now() >= until);
-            if over {
-                self.stop.stop();
-            }
-            if !is_readable(&self.live.socket, self.stop)? {
+            if !is_readable(&self.live.socket, self.stop, self.live.until)? {
                 return Ok(0);
             }
             self.at = 0;

@@ -27,7 +27,7 @@ pub(super) struct Outputs {
     trace: Option<(PathBuf, Arrivals)>,
     pseudonyms: Option<Pseudonyms>,
     failed: Option<anyhow::Error>,
-    /// Nobody reads the list any more.
+    /// Nobody is interested any more.
     is_closed: bool,
 }
 
@@ -47,11 +47,15 @@ struct Arrivals {
 impl Outputs {
     pub(super) fn create(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Self> {
         let mut taken: Vec<PathBuf> = inputs.paths().map(resolved).collect();
-        let read = [&arguments.apps, &arguments.networks, &arguments.model];
+        let read =
+            [&arguments.apps, &arguments.networks, &arguments.model, &arguments.anonymise_key];
         taken.extend(read.into_iter().flatten().map(|path| resolved(path)));
         let mut create = |path: &Path| {
             let file = Beside::create(path)?;
             file.differs_from(&taken)?;
+            if inputs.reads_from(file.target()) {
+                return Err(misuse(path, &"standard input is read from it: give another name"));
+            }
             taken.push(file.target().to_owned());
             anyhow::Ok(file)
         };
@@ -102,7 +106,12 @@ impl Outputs {
         if let Err(error) = self.write(file, handshake) {
             let closed = error.downcast_ref::<std::io::Error>();
             match closed.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
-                true => self.is_closed = true,
+                // Nobody reads the list any more; files are written to the end.
+                true => {
+                    self.list = None;
+                    self.is_closed =
+                        self.csv.is_none() && self.html.is_none() && self.trace.is_none();
+                }
                 false => self.failed = Some(error),
             }
         }
@@ -119,49 +128,53 @@ impl Outputs {
             pseudonyms.replace(&mut record);
         }
         if let Some((csv, _)) = &mut self.csv {
-            csv.write_record(report::fields(&record))?;
+            let written = csv.write_record(report::fields(&record));
+            written.context("the CSV cannot be written")?;
         }
         if let Some(list) = &mut self.list {
-            list.write(&record, self.json)?;
+            match list.write(&record, self.json) {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    return Err(error).context("standard output cannot be written");
+                }
+                written => written?,
+            }
         }
         Ok(())
     }
 
-    /// Prints and writes what there is to say at the end.
-    pub(super) fn finish(self, report: &mut Report) -> anyhow::Result<()> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
+    /// Prints and writes what there is to say at the end: what can be, even if something cannot.
+    pub(super) fn finish(mut self, report: &mut Report) -> anyhow::Result<()> {
         if let Some(pseudonyms) = &self.pseudonyms {
             pseudonyms.replace_in(report);
         }
-        if let Some(mut list) = self.list {
-            match list.to.flush() {
-                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                    return Err(error).context("standard output cannot be written");
-                }
-                _ => {}
-            }
-        }
-        match (self.table, self.json) {
-            (true, true) => terminal::print_result(&serde_json::to_string(report)?)?,
-            (true, false) => terminal::print_result(&report::table(report))?,
-            (false, _) => {}
-        }
-        if let Some((mut writer, file)) = self.csv {
+        let list = self.list.take().map_or(Ok(()), List::finish);
+        let printed = match (self.table, self.json) {
+            (true, true) => terminal::print_result(&serde_json::to_string(report)?),
+            (true, false) => terminal::print_result(&report::table(report)),
+            (false, _) => Ok(()),
+        };
+        let csv = self.csv.map_or(Ok(()), |(mut writer, file)| {
             writer.flush().context("the CSV cannot be written")?;
             drop(writer);
-            file.finish()?;
-        }
-        if let Some((file, title)) = self.html {
-            file.write(&report::html(report, &title))?;
-        }
-        self.trace.map(|(path, arrivals)| arrivals.write(&path)).transpose()?;
-        Ok(())
+            file.finish()
+        });
+        let html =
+            self.html.map_or(Ok(()), |(file, title)| file.write(&report::html(report, &title)));
+        let trace = self.trace.map_or(Ok(()), |(path, arrivals)| arrivals.write(&path));
+        self.failed.map_or(Ok(()), Err).and(list).and(printed).and(csv).and(html).and(trace)
     }
 }
 
 impl List {
+    fn finish(mut self) -> anyhow::Result<()> {
+        match self.to.flush() {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(error).context("standard output cannot be written")
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn write(&mut self, record: &Value, json: bool) -> std::io::Result<()> {
         if json {
             serde_json::to_writer(&mut self.to, record)?;
