@@ -10,7 +10,8 @@ CARGO := cargo
 run: setup
 	$(CARGO) run --release --locked --package rejoin-cli -- demo
 
-## Everything that is tested, in a few minutes.
+## Everything that is tested, in a few minutes, with the servers that people run.
+test: PACKAGES += openssl python3 nginx-light haproxy apache2-bin
 test: setup
 	$(CARGO) test --workspace --locked
 
@@ -52,7 +53,7 @@ setup:
 	  if ! command -v apt-get >/dev/null; then \
 	    echo "not a Debian or Ubuntu: install the equivalents of$$missing, then set PACKAGES="; exit 1; \
 	  elif [ "$$(id -u)" = 0 ]; then \
-	    (apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes $$missing) >/dev/null; \
+	    (apt-get update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install --yes $$missing) >/dev/null; \
 	  else \
 	    echo "missing packages: run  sudo apt-get install$$missing"; exit 1; \
 	  fi; \

@@ -126,7 +126,7 @@ impl<R: Region> Cache<R> {
     /// Makes an empty cache of regions and a ledger of zeros.
     pub fn format(&self, now_ms: u64) {
         for Placed { layout, region } in &self.shards {
-            region.with(|lines, _| Shard::format(lines, layout, now_ms));
+            region.with(|lines, _| Shard::<R>::format(lines, layout, now_ms));
         }
         self.return_times().format();
     }
@@ -252,7 +252,7 @@ impl<R: Region> Cache<R> {
     fn with<T>(
         &self,
         id: &SessionId,
-        operation: impl FnOnce(&mut Shard<'_>, &Key<'_>) -> T,
+        operation: impl FnOnce(&mut Shard<'_, R>, &Key<'_>) -> T,
     ) -> Option<T> {
         let hash = id.hash_with(&self.hash_key);
         let at = ((hash >> 48) * self.shards.len() as u64) >> 16;
@@ -268,7 +268,7 @@ impl<R: Region> Cache<R> {
     fn in_shard<T>(
         &self,
         placed: &Placed<R>,
-        operation: impl FnOnce(&mut Shard<'_>) -> T,
+        operation: impl FnOnce(&mut Shard<'_, R>) -> T,
     ) -> Option<T> {
         let Placed { layout, region } = placed;
         region.with(|lines, torn| {

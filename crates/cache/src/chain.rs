@@ -7,10 +7,11 @@ use crate::expectation::Expectation;
 use crate::id::SessionId;
 use crate::index;
 use crate::layout::{NONE, Slot};
+use crate::region::Region;
 use crate::secret::{SecretBytes, wipe};
 use crate::shard::{NewSession, Shard};
 
-impl Shard<'_> {
+impl<R: Region> Shard<'_, R> {
     /// Writes a session into slots known to be there.
     pub(crate) fn write(
         &mut self,
@@ -37,9 +38,7 @@ impl Shard<'_> {
         };
         written.expect(expected);
         self.write_value(slot, new);
-        if !index::insert(self.buckets, hash, slot) {
-            self.slots.set_astray();
-        }
+        self.slots.expect(index::insert(self.buckets, hash, slot));
         self.order().join(slot);
         let counters = &mut self.header.counters;
         counters.sessions = counters.sessions.wrapping_add(1);
@@ -76,9 +75,7 @@ impl Shard<'_> {
     /// The slot, which holds no session.
     fn unused(&self, slot: u32) -> u32 {
         let slot = self.slots.within(slot) as u32;
-        if self.slots[slot].id_length() != 0 {
-            self.slots.set_astray();
-        }
+        self.slots.expect(self.slots[slot].id_length() == 0);
         slot
     }
 
@@ -91,9 +88,7 @@ impl Shard<'_> {
             SessionId::from_padded(slot.id, slot.id_length()).hash_with(key)
         });
         let sessions = self.header.counters.sessions.checked_sub(1);
-        if !indexed || sessions.is_none() {
-            self.slots.set_astray();
-        }
+        self.slots.expect(indexed && sessions.is_some());
         self.header.counters.sessions = sessions.unwrap_or_default();
         self.free_slots(slot);
     }
@@ -154,11 +149,7 @@ impl Shard<'_> {
     /// Whether a slot holds the rest of the value of this session, as it should.
     fn is_rest_of(&self, slot: u32, id: &[u8; SessionId::LONGEST]) -> bool {
         let rest = &self.slots[slot];
-        let is_rest = rest.id == *id && rest.id_length() == 0;
-        if !is_rest {
-            self.slots.set_astray();
-        }
-        is_rest
+        self.slots.expect(rest.id == *id && rest.id_length() == 0)
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use crate::id::{Key, SessionId};
 use crate::index::Bucket;
 use crate::layout::{NONE, Slot};
 use crate::order::List;
+use crate::region::Region;
 use crate::shard::Shard;
 
 /// A shard that makes sense.
@@ -69,7 +70,7 @@ pub enum Inconsistency {
     },
 }
 
-impl Shard<'_> {
+impl<R: Region> Shard<'_, R> {
     /// Looks at everything.
     pub(crate) fn check(&self) -> Result<Checked, Inconsistency> {
         let mut walk = Walk::new(self)?;
@@ -80,14 +81,14 @@ impl Shard<'_> {
 }
 
 /// The slots that were come across.
-struct Walk<'a, 'r> {
-    shard: &'a Shard<'r>,
+struct Walk<'a, 'r, R> {
+    shard: &'a Shard<'r, R>,
     met: Vec<bool>,
     found: Checked,
 }
 
-impl<'a, 'r> Walk<'a, 'r> {
-    fn new(shard: &'a Shard<'r>) -> Result<Self, Inconsistency> {
+impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
+    fn new(shard: &'a Shard<'r, R>) -> Result<Self, Inconsistency> {
         let fresh = shard.header.fresh;
         if fresh > shard.slots.count() {
             let (counted, found) = (u64::from(fresh), u64::from(shard.slots.count()));

@@ -49,12 +49,14 @@ impl History {
 
     /// What a hint may not undercut: the shorter of the gaps known. It stops a client from buying a
     /// place by claiming to be back sooner than it ever was.
+    #[inline]
     pub(crate) fn least(self) -> Option<Interval> {
         let gap = self.gap.ticks()?;
         Some(Interval::from_ticks(self.gap_before.ticks().map_or(gap, |before| gap.min(before))))
     }
 
     /// Whether one of the last two gaps agrees with an interval.
+    #[inline]
     pub(crate) fn keeps(self, interval: Interval) -> bool {
         let gaps = [self.gap.ticks(), self.gap_before.ticks()];
         gaps.into_iter().flatten().any(|gap| agree(gap, interval.ticks()))

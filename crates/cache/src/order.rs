@@ -12,6 +12,7 @@ use std::num::NonZero;
 
 use crate::expectation::Expectation;
 use crate::layout::{NONE, Slot};
+use crate::region::Region;
 use crate::slots::Slots;
 
 /// A list, and when the clients at its ends were heard of, in ticks.
@@ -44,13 +45,13 @@ impl End {
 }
 
 /// The parts of a shard that make the order.
-pub(crate) struct Order<'a, 'r> {
+pub(crate) struct Order<'a, 'r, R> {
     pub(crate) lists: &'a mut [List],
     pub(crate) occupied: &'a mut [u64; Expectation::COUNT / 64],
-    pub(crate) slots: &'a mut Slots<'r>,
+    pub(crate) slots: &'a mut Slots<'r, R>,
 }
 
-impl Order<'_, '_> {
+impl<R: Region> Order<'_, '_, R> {
     /// Puts a slot, whose expectation and time of last sight are set, at the end of its list.
     #[inline]
     pub(crate) fn join(&mut self, slot: u32) {
@@ -99,16 +100,8 @@ impl Order<'_, '_> {
         if earlier == NONE && later == NONE {
             self.occupied[index / 64] &= !(1 << (index % 64));
         }
-        self.expect(to_here, slot);
-        self.expect(from_here, slot);
-    }
-
-    /// Links lead both ways, unless somebody else wrote them.
-    #[inline]
-    fn expect(&self, link: u32, slot: u32) {
-        if link != slot {
-            self.slots.set_astray();
-        }
+        // Links lead both ways, unless somebody else wrote them.
+        self.slots.expect(to_here == slot && from_here == slot);
     }
 
     /// The session expected first, those never expected left out.

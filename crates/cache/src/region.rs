@@ -12,6 +12,9 @@ use crate::ledger::Ledger;
 ///
 /// The lines must stay where and what they are between uses, and be nobody else's during one.
 pub trait Memory: Send {
+    /// As [`Region::PRIVATE`].
+    const PRIVATE: bool = false;
+
     /// The region.
     fn lines(&mut self) -> &mut [Line];
 }
@@ -24,6 +27,11 @@ pub trait Region {
     /// Whether others go on with the memory when a cache on it is dropped. Otherwise it is wiped.
     const OUTLIVES_CACHE: bool = false;
 
+    /// Whether nobody can write to the memory but through [`Self::with`]. Otherwise nothing in it is
+    /// trusted, which costs every operation a few percent. Where this is said and not so, an
+    /// operation may panic or go on for ever, but not lead outside the memory.
+    const PRIVATE: bool = false;
+
     /// Uses the memory, alone. The flag says that somebody was interrupted while using it: nothing
     /// in it can be trusted. `None`: it could not be had in time, and the operation was not run; it
     /// is then as if the session were not there.
@@ -33,6 +41,7 @@ pub trait Region {
 /// For any number of threads.
 impl<M: Memory> Region for Mutex<M> {
     type Ledger = Box<Ledger>;
+    const PRIVATE: bool = M::PRIVATE;
 
     #[inline]
     fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T> {
@@ -51,6 +60,7 @@ impl<M: Memory> Region for Mutex<M> {
 /// For one thread, which needs no lock: a simulator's.
 impl<M: Memory> Region for RefCell<M> {
     type Ledger = Box<Ledger>;
+    const PRIVATE: bool = M::PRIVATE;
 
     #[inline]
     fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T> {
@@ -59,6 +69,8 @@ impl<M: Memory> Region for RefCell<M> {
 }
 
 impl Memory for Vec<Line> {
+    const PRIVATE: bool = true;
+
     fn lines(&mut self) -> &mut [Line] {
         self
     }
@@ -86,6 +98,8 @@ impl HeapMemory {
 }
 
 impl Memory for HeapMemory {
+    const PRIVATE: bool = true;
+
     fn lines(&mut self) -> &mut [Line] {
         let words = &mut self.words[self.start..][..self.lines * Self::WORDS_PER_LINE];
         bytemuck::cast_slice_mut(words)

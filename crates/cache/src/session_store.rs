@@ -1,6 +1,6 @@
 //! What a connection needs of whatever keeps its sessions.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use crate::cache::Cache;
 use crate::error::Refusal;
@@ -113,7 +113,8 @@ impl<R: Region> SessionStore for Cache<R> {
     }
 }
 
-impl<S: SessionStore + ?Sized> SessionStore for Arc<S> {
+/// Whatever leads to one.
+impl<P: Deref<Target: SessionStore>> SessionStore for P {
     fn get(
         &self,
         now_ms: u64,

@@ -11,6 +11,25 @@ pub enum Capacity {
     Bytes(u64),
 }
 
+impl std::str::FromStr for Capacity {
+    type Err = String;
+
+    /// A number of bytes: `4096`, `64KiB`, `512MiB`, `2GiB`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let shift = match unit {
+            "" | "B" => 0,
+            "KiB" => 10,
+            "MiB" => 20,
+            "GiB" => 30,
+            _ => return Err("write bytes as 4096, 64KiB, 512MiB or 2GiB".to_owned()),
+        };
+        let number: u64 = number.parse().map_err(|_| "a whole number of bytes".to_owned())?;
+        number.checked_mul(1 << shift).map(Self::Bytes).ok_or_else(|| "too many bytes".to_owned())
+    }
+}
+
 /// Which session goes when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {

@@ -19,6 +19,7 @@ use crate::index::{self, Bucket};
 use crate::interval::{Interval, IntervalClass, TICK_MS};
 use crate::layout::{Header, Layout, Line, Slot};
 use crate::order::{self, List, Order};
+use crate::region::Region;
 use crate::return_time::{ReturnTimes, Waits};
 use crate::secret::{SecretBytes, wipe};
 use crate::settings::{Policy, Prediction};
@@ -74,8 +75,8 @@ pub struct Arrival {
     pub history: History,
 }
 
-/// A view of one region as a shard.
-pub(crate) struct Shard<'r> {
+/// A view of one region, of type `R`, as a shard.
+pub(crate) struct Shard<'r, R> {
     pub(crate) layout: &'r Layout,
     pub(crate) hash_key: &'r [u8; 16],
     return_times: ReturnTimes<&'r Waits>,
@@ -83,7 +84,7 @@ pub(crate) struct Shard<'r> {
     pub(crate) lists: &'r mut [List],
     pub(crate) buckets: &'r mut [Bucket],
     ghosts: &'r mut [GhostSet],
-    pub(crate) slots: Slots<'r>,
+    pub(crate) slots: Slots<'r, R>,
     pub(crate) blocks: &'r mut [u8],
 }
 
@@ -92,7 +93,7 @@ pub(crate) struct Shard<'r> {
 const OLDEST_TICKS: u64 = 1 << 31;
 const EPOCH_STEP_TICKS: u64 = 1 << 30;
 
-impl<'r> Shard<'r> {
+impl<'r, R: Region> Shard<'r, R> {
     /// Makes an empty shard of a region of zeros. Writes its first few kilobytes only: the rest is
     /// not touched before it is used.
     ///
@@ -110,7 +111,8 @@ impl<'r> Shard<'r> {
     ///
     /// # Panics
     /// When the region is shorter than [`Layout::region_lines`].
-    #[inline]
+    // Inlined wherever it is used: no operation wants all the parts.
+    #[inline(always)]
     pub(crate) fn view(
         region: &'r mut [Line],
         layout: &'r Layout,
@@ -428,10 +430,9 @@ impl<'r> Shard<'r> {
 
     /// Slots that hold nothing.
     fn spare(&self) -> u32 {
-        self.layout.slots.checked_sub(self.header.used).unwrap_or_else(|| {
-            self.slots.set_astray();
-            0
-        })
+        let spare = self.layout.slots.checked_sub(self.header.used);
+        self.slots.expect(spare.is_some());
+        spare.unwrap_or_default()
     }
 
     fn oldest(&mut self) -> Option<u32> {
@@ -504,8 +505,8 @@ impl<'r> Shard<'r> {
         let victim = self.slots[slot];
         let Slot { id, seen, history, .. } = victim;
         let (length, expected) = (victim.id_length(), victim.expected());
-        if length == 0 {
-            return self.slots.set_astray();
+        if !self.slots.expect(length > 0) {
+            return;
         }
         let hash = SessionId::from_padded(id, length).hash_with(self.hash_key);
         self.remember(hash, now, seen, expected, history);
@@ -562,7 +563,7 @@ impl<'r> Shard<'r> {
     }
 
     #[inline]
-    pub(crate) fn order(&mut self) -> Order<'_, 'r> {
+    pub(crate) fn order(&mut self) -> Order<'_, 'r, R> {
         Order { lists: self.lists, occupied: &mut self.header.occupied, slots: &mut self.slots }
     }
 

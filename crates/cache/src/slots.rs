@@ -3,39 +3,47 @@
 //! A number beyond the end leads to the last slot: it can confuse, but neither lead outside nor
 //! stop the program. That it happened is remembered, as is whatever else no operation can have
 //! written: [`crate::shard::Shard`] is emptied when the operation is over.
+//!
+//! In memory that is [`Region::PRIVATE`] nothing is doubted, and nothing of this is compiled.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
 use crate::layout::Slot;
+use crate::region::Region;
 
 /// See the module's documentation.
-pub(crate) struct Slots<'r> {
+pub(crate) struct Slots<'r, R> {
     slots: &'r mut [Slot],
     astray: Cell<bool>,
+    of: PhantomData<R>,
 }
 
-impl<'r> Slots<'r> {
+impl<'r, R: Region> Slots<'r, R> {
     /// Of a shard, which has one slot at least.
     #[inline]
     pub(crate) fn new(slots: &'r mut [Slot]) -> Self {
-        Self { slots, astray: Cell::new(false) }
+        Self { slots, astray: Cell::new(false), of: PhantomData }
     }
 
     pub(crate) fn count(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// What was just read is nothing that an operation wrote.
+    /// Returns whether what was just read makes sense, and remembers if not.
     // Inline: a call that returns would have every caller save its registers.
     #[inline]
-    pub(crate) fn set_astray(&self) {
-        self.astray.set(true);
+    pub(crate) fn expect(&self, sense: bool) -> bool {
+        if !R::PRIVATE && !sense {
+            self.astray.set(true);
+        }
+        R::PRIVATE || sense
     }
 
     #[inline]
     pub(crate) fn is_astray(&self) -> bool {
-        self.astray.get()
+        !R::PRIVATE && self.astray.get()
     }
 
     /// The first so many, or all there are.
@@ -53,49 +61,49 @@ impl<'r> Slots<'r> {
     /// The number of the slot that `slot` leads to.
     #[inline]
     pub(crate) fn within(&self, slot: u32) -> usize {
-        if (slot as usize) < self.slots.len() { slot as usize } else { self.last() }
-    }
-
-    /// Where every number leads that is none.
-    #[inline]
-    fn last(&self) -> usize {
-        self.set_astray();
-        self.slots.len() - 1
+        let is_one = self.expect((slot as usize) < self.slots.len());
+        if is_one { slot as usize } else { self.slots.len() - 1 }
     }
 }
 
-// The comparison is the one that indexing would make anyway.
-impl Index<u32> for Slots<'_> {
+impl<R: Region> Index<u32> for Slots<'_, R> {
     type Output = Slot;
 
     #[inline]
     fn index(&self, slot: u32) -> &Slot {
-        if (slot as usize) < self.slots.len() {
-            return &self.slots[slot as usize];
-        }
-        &self.slots[self.last()]
+        &self.slots[self.within(slot)]
     }
 }
 
-impl IndexMut<u32> for Slots<'_> {
+impl<R: Region> IndexMut<u32> for Slots<'_, R> {
     #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut Slot {
-        if (slot as usize) < self.slots.len() {
-            return &mut self.slots[slot as usize];
-        }
-        let last = self.last();
-        &mut self.slots[last]
+        let slot = self.within(slot);
+        &mut self.slots[slot]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+    use crate::layout::Line;
+    use crate::region::{HeapMemory, Memory};
+
+    /// Memory of which nothing is promised.
+    struct Anybodys;
+
+    impl Memory for Anybodys {
+        fn lines(&mut self) -> &mut [Line] {
+            &mut []
+        }
+    }
 
     #[test]
     fn no_number_leads_outside() {
         let mut slots = [bytemuck::Zeroable::zeroed(); 3];
-        let mut slots = Slots::new(&mut slots);
+        let mut slots = Slots::<RefCell<Anybodys>>::new(&mut slots);
         slots[2].seen = 7;
         assert!(!slots.is_astray());
         assert_eq!(slots[3].seen, 7);
@@ -103,5 +111,12 @@ mod tests {
         slots[u32::MAX].seen = 8;
         assert_eq!(slots[2].seen, 8);
         assert_eq!(slots.first(u32::MAX).len(), 3);
+    }
+
+    #[test]
+    fn private_memory_is_not_doubted() {
+        let mut slots = [bytemuck::Zeroable::zeroed(); 3];
+        let slots = Slots::<RefCell<HeapMemory>>::new(&mut slots);
+        assert!(slots.expect(false) && !slots.is_astray());
     }
 }

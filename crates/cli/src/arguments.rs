@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use rejoin_bench::server::{Resumption, Stack, Versions};
-use rejoin_cache::Prediction;
+use rejoin_cache::{Capacity, Prediction};
 
 /// Arguments that are well-formed one by one and make no sense together.
 #[derive(Debug)]
@@ -120,17 +120,9 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let shift = match unit {
-            "" | "B" => 0,
-            "KiB" => 10,
-            "MiB" => 20,
-            "GiB" => 30,
-            _ => return Err("write bytes as 4096, 64KiB, 512MiB or 2GiB".to_owned()),
-        };
-        let number: u64 = number.parse().map_err(|_| "a whole number of bytes".to_owned())?;
-        number.checked_mul(1 << shift).map(Self).ok_or_else(|| "too many bytes".to_owned())
+        match text.parse()? {
+            Capacity::Bytes(bytes) | Capacity::Sessions(bytes) => Ok(Self(bytes)),
+        }
     }
 }
 

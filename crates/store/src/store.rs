@@ -1,6 +1,7 @@
 //! A shared cache: opened, made, looked at, emptied and removed.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -373,6 +374,15 @@ fn difference(name: &CacheName, theirs: &Settings, ours: &Settings) -> Option<Er
         longest_value_bytes ghosts_percent shards];
     let (setting, theirs, ours) = settings.into_iter().find(|(_, theirs, ours)| theirs != ours)?;
     Some(Error::OtherSettings { name: name.clone(), setting, theirs, ours })
+}
+
+/// The sessions, to whoever keeps some.
+impl Deref for Store {
+    type Target = Cache<SharedRegion>;
+
+    fn deref(&self) -> &Self::Target {
+        self.cache()
+    }
 }
 
 /// Of this start of the machine: zeros where it is not told.
