@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use rejoin_capture::{Analyser, Class, Handshake, Limits, Version};
+use rejoin_capture::{Analyser, Class, Handshake, Limits, Version, Via};
 
 /// Bytes in use now, and the most since it was last asked.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
@@ -85,7 +85,7 @@ fn handshake_bytes(handshake: &Handshake) -> usize {
 
 fn make_sense(handshake: &Handshake) {
     let is_tls_1_3 = handshake.version == Some(Version::Tls13);
-    assert_eq!(handshake.direct, handshake.via.is_none());
+    assert_eq!(handshake.direct, matches!(handshake.via, None | Some(Via::Socks)));
     assert_eq!(handshake.completed, handshake.t_done.is_some());
     assert_eq!(handshake.cls == Class::Resumed, handshake.method.is_some());
     assert_eq!(handshake.cls == Class::NoServerhello, handshake.frame_sh.is_none());
