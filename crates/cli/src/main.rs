@@ -11,9 +11,12 @@ mod capture;
 mod demo;
 mod fleet;
 mod plan;
+mod run;
 mod serve;
 mod simulate;
 mod sizes;
+mod stats;
+mod store;
 mod terminal;
 mod trace_file;
 
@@ -42,6 +45,12 @@ enum Command {
     Simulate(Box<simulate::Arguments>),
     /// Find the TLS handshakes in captures: what is resumed, and what could be
     Capture(Box<capture::Arguments>),
+    /// Run a server with its sessions in a cache that all its processes share
+    Run(run::Arguments),
+    /// Say what the servers that share a cache did with it
+    Stats(stats::Arguments),
+    /// Name, check and remove the caches that servers share
+    Store(store::Arguments),
     /// Say how big a cache must be, with which policy, and what it saves
     Plan(Box<plan::Arguments>),
 }
@@ -58,6 +67,9 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Stats(arguments) => stats::run(&arguments),
+        Command::Store(arguments) => store::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
