@@ -96,8 +96,8 @@ fn make_sense(handshake: &Handshake) {
     assert!(handshake.session_id_hash.is_none() || handshake.issued_sid_len > Some(0));
     assert!(handshake.issued_ticket_hash.is_none() || handshake.issued_ticket_len > Some(0));
     assert!(handshake.offered_ticket_hash.is_none() || handshake.offered_ticket_len > Some(0));
-    assert!(handshake.frame_ch.is_none() || handshake.bytes_from_client > 0);
-    assert!(handshake.frame_sh.is_none() || handshake.bytes_from_server > 0);
+    // One side may say what both should.
+    assert!(handshake.bytes_from_client + handshake.bytes_from_server > 0);
 }
 
 /// A pcap with frames of a LINKTYPE, a millisecond apart.
