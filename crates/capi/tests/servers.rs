@@ -45,7 +45,11 @@ impl Site {
     fn configure(&self, more: &str) {
         let library = std::env::current_exe().expect("a path");
         let library = library.ancestors().nth(2).expect("a folder").join("librejoin.so");
-        assert!(library.exists(), "{}: build it first, by cargo build -p rejoin-capi", library.display());
+        assert!(
+            library.exists(),
+            "{}: build it first, by cargo build -p rejoin-capi",
+            library.display()
+        );
         let text = format!(
             ".include /etc/ssl/openssl.cnf\n[openssl_init]\nrejoin = rejoin\n[rejoin]\npath = {}\n\
              cache = {}\ncapacity = 1MiB\n{more}\n",
