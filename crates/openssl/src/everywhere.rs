@@ -10,6 +10,7 @@
 //! The program's session-id context is never touched, and OpenSSL compares it with a session's. The
 //! program's own session callbacks are called after ours.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::{c_int, c_long, c_void};
@@ -60,7 +61,8 @@ impl Everywhere {
     /// # Errors
     /// OpenSSL's, when it is out of memory, or when this was done before.
     pub fn attach(self) -> Result<(), ErrorStack> {
-        let process = Process { what: self, made: Mutex::default() };
+        let process =
+            Process { what: self, made: Mutex::default(), is_any_made: AtomicBool::new(false) };
         if PROCESS.set(process).is_err() {
             return Err(ErrorStack::get());
         }
@@ -76,6 +78,8 @@ struct Process {
     what: Everywhere,
     /// Contexts without our info callback, by address.
     made: Mutex<Vec<usize>>,
+    /// Whether there is one, or one is being set up: all others need no lock.
+    is_any_made: AtomicBool,
 }
 
 /// What the program had set on a context, and whether ours was.
@@ -157,7 +161,9 @@ unsafe extern "C" fn context_made(
 ) {
     guard((), || {
         if let Some(process) = PROCESS.get() {
-            process.made().push(context as usize);
+            let mut made = process.made();
+            made.push(context as usize);
+            process.is_any_made.store(true, Ordering::Release);
         }
     });
 }
@@ -188,7 +194,11 @@ unsafe extern "C" fn connection_made(
 ) {
     guard((), || {
         let Some(process) = PROCESS.get() else { return };
-        for context in process.made().drain(..) {
+        if !process.is_any_made.load(Ordering::Acquire) {
+            return;
+        }
+        let mut made = process.made();
+        for context in made.drain(..) {
             let context = context as *mut SSL_CTX;
             // SAFETY: it was made and not yet freed, or it would have been taken from the list; and
             // whoever makes a connection on it has to pass here first.
@@ -196,5 +206,7 @@ unsafe extern "C" fn connection_made(
                 connection::attach(context, |attachment| attachment.own = Some(Arc::default()))
             };
         }
+        // Last: whoever finds it set waits for the lock, and so for what was done above.
+        process.is_any_made.store(false, Ordering::Release);
     });
 }
