@@ -231,6 +231,10 @@ fn python_processes_share_sessions_and_stateless_tickets_may_be_forced_off() {
         let processes = client.answers.iter().collect::<std::collections::HashSet<_>>().len();
         assert!(processes > 1, "{versions:?}: all went to one process");
     }
+    // The processes have their ticket keys in common: only the cache tells that none was used.
+    let store = Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("it is there");
+    let counters = store.cache().counters();
+    assert!(counters.hits >= 24, "stateless tickets were issued: {counters:?}");
 }
 
 /// Two processes on one port.
