@@ -113,7 +113,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::super::texts::NONE;
-    use super::super::used::{Asked, Network};
+    use super::super::used::{Asked, Network, Places};
     use super::*;
 
     fn at(begun_s: i64, is_single_use: bool) -> Use {
@@ -121,12 +121,14 @@ mod tests {
             begun_us: begun_s * 1_000_000,
             done_us: begun_s * 1_000_000 + 50_000,
             lifetime_s: 100,
-            application: 0,
-            device: 0,
-            host: 0,
-            asked: Asked::Host(0),
-            network: Network::Host(0),
-            certificate: NONE,
+            places: Places {
+                application: 0,
+                device: 0,
+                host: 0,
+                asked: Asked::Host(0),
+                network: Network::Host(0),
+                certificate: NONE,
+            },
             is_full: true,
             method: None,
             protocol: if is_single_use { Protocol::Tls13 } else { Protocol::Tls12 },

@@ -135,9 +135,9 @@ impl Sharing {
         let stays_full = steps::Stays::of(uses, &self.certificates, &self.texts);
         let (services, top_services) = services::top(uses, &stays_full, &self.texts, top);
         Findings {
-            applications: distinct(uses.iter().map(|used| used.application)),
+            applications: distinct(uses.iter().map(|used| used.places.application)),
             services,
-            hosts: distinct(uses.iter().map(|used| used.host)),
+            hosts: distinct(uses.iter().map(|used| used.places.host)),
             ideal: stays_full.counts(uses),
             realistic: lifetimes::counts(uses, assumptions),
             resumed_by: Resumed::of(uses),

@@ -67,10 +67,10 @@ pub(super) fn top(uses: &[Use], stays: &Stays, texts: &Texts, top: usize) -> (u6
     let mut tallies: HashMap<u32, Tally> = HashMap::new();
     for (at, used) in uses.iter().enumerate() {
         // Without a name there is no telling what an address serves.
-        let Asked::Name(name) = used.asked else { continue };
+        let Asked::Name(name) = used.places.asked else { continue };
         let tally = tallies.entry(name).or_default();
-        tally.applications.insert(used.application);
-        tally.by_host.entry(used.host).or_default().insert(used.application);
+        tally.applications.insert(used.places.application);
+        tally.by_host.entry(used.places.host).or_default().insert(used.places.application);
         tally.handshakes += 1;
         let full = [used.is_full, stays.shared_client[at], stays.shared_server[at]];
         tally.full.iter_mut().zip(full).for_each(|(count, full)| *count += u64::from(full));

@@ -82,19 +82,19 @@ impl Stays {
 }
 
 pub(super) fn own_address(used: &Use) -> impl Hash + Eq + use<> {
-    (used.application, address(used))
+    (used.places.application, address(used))
 }
 
 pub(super) fn address(used: &Use) -> impl Hash + Eq + use<> {
-    (used.device, used.host, used.asked)
+    (used.places.device, used.places.host, used.places.asked)
 }
 
 pub(super) fn own_network(used: &Use) -> impl Hash + Eq + use<> {
-    (used.application, network(used))
+    (used.places.application, network(used))
 }
 
 pub(super) fn network(used: &Use) -> impl Hash + Eq + use<> {
-    (used.device, used.network, used.asked)
+    (used.places.device, used.places.network, used.places.asked)
 }
 
 fn first_of<K: Hash + Eq>(uses: &[Use], key: impl Fn(&Use) -> K) -> Vec<bool> {
@@ -108,14 +108,14 @@ fn first_of_certificate(uses: &[Use], certificates: &Certificates, texts: &Texts
     let mut covered: HashMap<_, HashSet<&str>> = HashMap::new();
     let mut told = HashSet::new();
     let stays = |used: &Use| {
-        let group = (used.device, used.network);
+        let group = (used.places.device, used.places.network);
         let names = covered.entry(group).or_default();
-        let is_covered = match used.asked {
+        let is_covered = match used.places.asked {
             Asked::Name(name) => covers(names, texts.get(name)),
             Asked::Host(_) => false,
         };
-        if used.certificate != NONE && told.insert((group, used.certificate)) {
-            names.extend(certificates.names(used.certificate).iter().map(|name| &**name));
+        if used.places.certificate != NONE && told.insert((group, used.places.certificate)) {
+            names.extend(certificates.names(used.places.certificate).iter().map(|name| &**name));
         }
         seen.insert(network(used)) && used.is_full && !is_covered
     };

@@ -9,13 +9,7 @@ pub(super) struct Use {
     pub(super) done_us: i64,
     /// How long its session can be resumed.
     pub(super) lifetime_s: u32,
-    pub(super) application: u32,
-    pub(super) device: u32,
-    pub(super) host: u32,
-    pub(super) asked: Asked,
-    pub(super) network: Network,
-    /// `NONE` if it was not seen.
-    pub(super) certificate: u32,
+    pub(super) places: Places,
     pub(super) is_full: bool,
     /// How it was resumed.
     pub(super) method: Option<Method>,
@@ -61,12 +55,14 @@ pub(super) enum Network {
 }
 
 /// Who and where, as places among the texts.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
     pub(super) application: u32,
     pub(super) device: u32,
     pub(super) host: u32,
     pub(super) asked: Asked,
     pub(super) network: Network,
+    /// `NONE` if it was not seen.
     pub(super) certificate: u32,
 }
 
@@ -75,17 +71,11 @@ impl Use {
         let is_full = handshake.cls == Class::Full;
         let done = handshake.t_done.or(handshake.t_sh);
         let begun_us = begun_us(handshake);
-        let Places { application, device, host, asked, network, certificate } = places;
         Self {
             begun_us,
             done_us: done.map_or(begun_us, microseconds),
             lifetime_s: lifetime_s(handshake),
-            application,
-            device,
-            host,
-            asked,
-            network,
-            certificate,
+            places,
             is_full,
             method: handshake.method,
             protocol: Protocol::of(handshake),
