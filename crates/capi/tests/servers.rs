@@ -2,140 +2,16 @@
 //!
 //! One that is not installed is passed over with a word; `make test` installs them.
 
-mod client;
+mod site;
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use client::{Client, Versions};
-use rejoin_bench::{Identity, KeyType};
-use rejoin_store::{CacheName, Store};
-
-/// A folder, a certificate and a cache of this test's own; all gone when it is dropped.
-struct Site {
-    folder: PathBuf,
-    cache: String,
-    port: u16,
-    running: Vec<Child>,
-}
-
-impl Site {
-    fn new(name: &str) -> Self {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{name}"));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        let identity = Identity::made(KeyType::P256).expect("a pair");
-        identity.write(&folder.join("cert.pem"), &folder.join("key.pem")).expect("files");
-        let both = ["cert.pem", "key.pem"].map(|file| fs::read(folder.join(file)).expect("there"));
-        fs::write(folder.join("both.pem"), both.concat()).expect("a file");
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = free.expect("a free port").port();
-        let cache = format!("test-{name}-{}", std::process::id());
-        let site = Self { folder, cache, port, running: Vec::new() };
-        site.configure("");
-        site
-    }
-
-    /// Writes what `OPENSSL_CONF` names.
-    fn configure(&self, more: &str) {
-        let library = std::env::current_exe().expect("a path");
-        let library = library.ancestors().nth(2).expect("a folder").join("librejoin.so");
-        assert!(
-            library.exists(),
-            "{}: build it first, by cargo build -p rejoin-capi",
-            library.display()
-        );
-        let text = format!(
-            ".include /etc/ssl/openssl.cnf\n[openssl_init]\nrejoin = rejoin\n[rejoin]\npath = {}\n\
-             cache = {}\ncapacity = 1MiB\n{more}\n",
-            library.display(),
-            self.cache
-        );
-        fs::write(self.file("openssl.cnf"), text).expect("a file");
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    fn shown(&self, name: &str) -> String {
-        self.file(name).display().to_string()
-    }
-
-    /// Fills in a configuration and writes it.
-    fn write(&self, name: &str, text: &str) {
-        let text = text.replace("FOLDER", &self.folder.display().to_string());
-        fs::write(self.file(name), text.replace("@PORT@", &self.port.to_string())).expect("a file");
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.env("OPENSSL_CONF", self.file("openssl.cnf")).current_dir(&self.folder);
-        // Apache ends by ending its whole group.
-        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
-        let log = fs::File::options().create(true).append(true).open(self.file("stderr"));
-        command.stderr(log.expect("a file"));
-        command
-    }
-
-    /// Starts a server and waits until it listens. `None` if it is not installed.
-    fn start(&mut self, program: &str, arguments: &[&str]) -> Option<()> {
-        match self.command(program).args(arguments).spawn() {
-            Ok(child) => self.running.push(child),
-            Err(_) => {
-                eprintln!("{program} is not installed: nothing is tested with it");
-                return None;
-            }
-        }
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(self.address()).is_err() {
-            let running = self.running.last_mut().expect("just started");
-            let ended = running.try_wait().expect("our own child");
-            let told = || fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
-            assert!(ended.is_none_or(|status| status.success()), "{program}: {}", told());
-            assert!(Instant::now() < until, "{program} does not listen: {}", told());
-            thread::sleep(Duration::from_millis(20));
-        }
-        Some(())
-    }
-
-    fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port))
-    }
-
-    fn client(&self, versions: Versions) -> Client {
-        Client::new(self.address(), versions)
-    }
-
-    fn stop(&mut self) {
-        for mut child in self.running.drain(..) {
-            let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-            let until = Instant::now() + Duration::from_secs(10);
-            while child.try_wait().expect("our own child").is_none() {
-                if Instant::now() > until {
-                    let _ = child.kill();
-                }
-                thread::sleep(Duration::from_millis(10));
-            }
-        }
-    }
-
-    fn cache(&self) -> CacheName {
-        self.cache.parse().expect("a name")
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        self.stop();
-        let _ = Store::remove(Path::new(Store::FOLDER), &self.cache());
-    }
-}
+use rejoin_store::Store;
+use site::{Client, Site, Versions};
 
 /// Every connection but the first resumes.
 fn all_resume(client: &mut Client, connections: usize, what: &str) {
