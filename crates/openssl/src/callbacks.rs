@@ -2,7 +2,6 @@
 //!
 //! None of them can fail a handshake: what goes wrong here is a session not found or not stored.
 
-use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{c_int, c_uchar, c_uint};
@@ -12,8 +11,8 @@ use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
 use rejoin_cache::{Hints, Issued, SecretBytes, SessionId};
 
 use crate::connection::{self, Connection, State, of_ssl, of_ssl_or_new};
-use crate::ffi;
 use crate::sessions::{Cached, now_ms, raw};
+use crate::{ffi, server_name, ticket_history};
 
 /// Makes the context call what is below.
 pub(crate) fn install(context: &mut SslContextBuilder, cached: Cached) -> Result<(), ErrorStack> {
@@ -100,7 +99,7 @@ unsafe extern "C" fn session_wanted(
         let Some(connection) = connection else { return std::ptr::null_mut() };
         let found = SessionId::new(bytes).map_or(std::ptr::null_mut(), |id| {
             // SAFETY: OpenSSL passes a valid SSL.
-            let name = unsafe { name_wanted(ssl) };
+            let name = unsafe { server_name::in_hello(ssl) };
             // SAFETY: as above.
             unsafe { fitting(ssl, find(connection, &id, name)) }
         });
@@ -110,32 +109,6 @@ unsafe extern "C" fn session_wanted(
             _ => found,
         }
     })
-}
-
-/// The name the client asks for, as far as it can be read. The servername callback comes later.
-///
-/// # Safety
-/// `ssl` is valid for `'a` and reads a ClientHello.
-unsafe fn name_wanted<'a>(ssl: *mut SSL) -> &'a [u8] {
-    /// `TLSEXT_TYPE_server_name` of `tls1.h`.
-    const SERVER_NAME: c_uint = 0;
-    let (mut start, mut length) = (std::ptr::null(), 0);
-    // SAFETY: the caller vouches for `ssl`.
-    let found = unsafe {
-        ffi::SSL_client_hello_get0_ext(ssl, SERVER_NAME, &raw mut start, &raw mut length)
-    };
-    if found != 1 || start.is_null() {
-        return &[];
-    }
-    // SAFETY: the extension has that length, and lives as long as the ClientHello.
-    let extension = unsafe { std::slice::from_raw_parts(start, length) };
-    host_name(extension).unwrap_or_default()
-}
-
-/// The first name of the list, if it is a host's (RFC 6066, 3).
-fn host_name(extension: &[u8]) -> Option<&[u8]> {
-    let (&[_, _, 0, high, low], rest) = extension.split_first_chunk()? else { return None };
-    rest.get(..usize::from(u16::from_be_bytes([high, low])))
 }
 
 /// Without a session-id context OpenSSL refuses, by a fatal error, to resume where clients are asked
@@ -183,6 +156,14 @@ fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSIO
     if session.is_null() {
         // OpenSSL's complaint must not be taken for the application's next call's.
         drop(ErrorStack::get());
+        return session;
+    }
+    drop(state);
+    // SAFETY: the session is valid, and nobody else has it.
+    if !connection.resumes(unsafe { ticket_history::authenticated_s(session) }) {
+        // SAFETY: as above.
+        unsafe { openssl_sys::SSL_SESSION_free(session) };
+        return std::ptr::null_mut();
     }
     session
 }
@@ -226,15 +207,18 @@ unsafe fn is_in_ticket(ssl: *mut SSL, connection: &Connection) -> bool {
 /// `ssl` and `session` are valid.
 unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSION) {
     let Some(Cached { sessions, context }) = &connection.attachment.cached else { return };
+    // SAFETY: the caller vouches for `ssl`.
+    let is_single_use = unsafe { openssl_sys::SSL_version(ssl) } == openssl_sys::TLS1_3_VERSION;
+    // SAFETY: as above.
+    let authenticated_s = unsafe { connection.resumed_since_s(ssl) };
+    if let Some(authenticated_s) = authenticated_s.filter(|_| is_single_use) {
+        // SAFETY: the caller vouches for `session`, which was just made.
+        unsafe { ticket_history::inherit(session, authenticated_s) };
+    }
     // SAFETY: the caller vouches for `session`.
     let Some((id, value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
     // SAFETY: the caller vouches for `ssl`.
-    let name = unsafe { openssl_sys::SSL_get_servername(ssl, TLSEXT_NAMETYPE_HOST_NAME) };
-    let name = match name.is_null() {
-        true => &[],
-        // SAFETY: a text that lives as long as the connection.
-        false => unsafe { CStr::from_ptr(name) }.to_bytes(),
-    };
+    let name = unsafe { server_name::of_connection(ssl) };
     let mut state = connection.state();
     state.established = true;
     let visit = &mut state.visit;
@@ -245,9 +229,6 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
         Hints::Expected => visit.issue_later(sessions.sessions(), now_ms(), issued),
     }
 }
-
-/// Of `tls1.h`.
-const TLSEXT_NAMETYPE_HOST_NAME: c_int = 0;
 
 /// A session's id, its bytes, and its lifetime in milliseconds.
 ///

@@ -1,6 +1,6 @@
 //! What is kept on an `SSL` while its connection lives.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use foreign_types::ForeignTypeRef;
 use libc::{c_int, c_long, c_void};
@@ -11,6 +11,7 @@ use rejoin_cache::{History, SessionStore, Visit};
 use crate::everywhere::{self, OwnCallbacks};
 use crate::ffi;
 use crate::sessions::{Attachment, Cached, now_ms};
+use crate::tickets::now_s;
 
 /// A connection of an attached context, from its first callback on.
 pub(crate) struct Connection {
@@ -29,6 +30,9 @@ pub(crate) struct State {
     /// Whether a ticket brought the client's history. A ClientHello may be read twice
     /// (HelloRetryRequest): that is one arrival.
     pub(crate) recalled: bool,
+    /// When the client made the full handshake that the session which it presents comes from, in Unix
+    /// time.
+    pub(crate) authenticated_s: Option<u64>,
     /// Whether the handshake is done. (`SSL_is_init_finished` is false again by the time that a
     /// fatal alert goes out.)
     pub(crate) established: bool,
@@ -42,6 +46,26 @@ impl Connection {
     /// The program's own callbacks, where all contexts of a process are attached.
     pub(crate) fn own(&self) -> Option<OwnCallbacks> {
         self.attachment.own.as_ref()?.callbacks()
+    }
+
+    /// Whether a session may be resumed that comes from a full handshake at this time, and if so,
+    /// notes it for those that come from it. (A clock may have stepped back: then it may.)
+    pub(crate) fn resumes(&self, authenticated_s: u64) -> bool {
+        let may =
+            now_s().saturating_sub(authenticated_s) <= self.attachment.resumable_for.as_secs();
+        self.state().authenticated_s = may.then_some(authenticated_s);
+        may
+    }
+
+    /// When the client made the full handshake that this connection's session comes from, in Unix
+    /// time, if it was not this one.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's.
+    pub(crate) unsafe fn resumed_since_s(&self, ssl: *mut SSL) -> Option<u64> {
+        // SAFETY: the caller vouches for `ssl`.
+        let is_resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        self.state().authenticated_s.filter(|_| is_resumed)
     }
 
     /// Stores the session that still waits for a hint.
@@ -113,8 +137,7 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     let is_server = unsafe { ffi::SSL_is_server(ssl) } == 1;
     if let Some(own) = attachment.own.as_ref().filter(|_| is_server) {
         // SAFETY: `ssl` is valid, and has this context.
-        let begun = unsafe { everywhere::begin(ssl, context, own) };
-        (attachment.cached, attachment.tickets) = begun.unwrap_or_default();
+        unsafe { everywhere::begin(ssl, context, &Arc::clone(own), &mut attachment) };
     }
     // SAFETY: `ssl` is valid.
     let server_info = unsafe { server_info(ssl, context) }.or(attachment.server_info);

@@ -12,6 +12,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use libc::{c_int, c_long, c_void};
 use openssl::error::ErrorStack;
@@ -22,7 +23,7 @@ use crate::TicketHistory;
 use crate::callbacks::{self, guard};
 use crate::connection;
 use crate::ffi;
-use crate::sessions::{AnySessions, Cached, ContextName, ServerSessions};
+use crate::sessions::{AnySessions, Attachment, Cached, ContextName, ServerSessions};
 use crate::tickets::{ContextTickets, TicketKeys};
 
 /// What every server context of the process gets.
@@ -31,10 +32,11 @@ pub struct Everywhere {
     sessions: Option<Arc<AnySessions>>,
     tickets: Option<(Arc<ContextTickets>, TicketHistory)>,
     stateful: bool,
+    resumable_for: Option<Duration>,
 }
 
-/// The label that ticket keys are derived for. Beyond it OpenSSL compares session-id contexts.
-const LABEL: &[u8] = b"rejoin";
+/// What ticket keys are derived for, beside names. OpenSSL compares session-id contexts.
+const ID_CONTEXT: &[u8] = b"rejoin";
 
 impl Everywhere {
     /// Sessions are kept here. Where the program leaves stateless tickets on, that is TLS 1.2 clients
@@ -51,8 +53,17 @@ impl Everywhere {
 
     /// Stateless tickets, where the program leaves them on, are under these keys instead of its own.
     #[must_use]
-    pub fn with_tickets(mut self, keys: &TicketKeys, history: TicketHistory) -> Self {
-        self.tickets = keys.context(LABEL).ok().map(|context| (context, history));
+    pub fn with_tickets(mut self, keys: &Arc<TicketKeys>, history: TicketHistory) -> Self {
+        self.tickets = Some((keys.context(ID_CONTEXT), history));
+        self
+    }
+
+    /// A client makes a full handshake at least this often, however often its session is renewed:
+    /// [`crate::RESUMABLE_FOR`] unless said otherwise. Stateless tickets have to carry history for that
+    /// to be known.
+    #[must_use]
+    pub fn resumable_for(mut self, longest: Duration) -> Self {
+        self.resumable_for = Some(longest);
         self
     }
 
@@ -104,7 +115,7 @@ impl Process {
     }
 }
 
-/// What connections to this context have to do with, if it is one of all.
+/// Fills in what connections to this context have to do with, which is one of all.
 ///
 /// # Safety
 /// `ssl` is valid, and shakes hands as a server on this context.
@@ -112,8 +123,10 @@ pub(crate) unsafe fn begin(
     ssl: *mut SSL,
     context: *mut SSL_CTX,
     own: &Own,
-) -> Option<(Option<Cached>, Option<Arc<ContextTickets>>)> {
-    let Everywhere { sessions, tickets, stateful } = &PROCESS.get()?.what;
+    attachment: &mut Attachment,
+) {
+    let Some(process) = PROCESS.get() else { return };
+    let Everywhere { sessions, tickets, stateful, resumable_for } = &process.what;
     own.0.get_or_init(|| {
         // SAFETY: the caller vouches for `context`.
         unsafe { install(context, sessions.is_some(), tickets.as_ref()) }
@@ -123,10 +136,11 @@ pub(crate) unsafe fn begin(
         // SAFETY: the caller vouches for `ssl`.
         unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
     }
-    let cached = sessions
+    attachment.cached = sessions
         .as_ref()
         .map(|sessions| Cached { sessions: Arc::clone(sessions), context: ContextName::new(&[]) });
-    Some((cached, tickets.as_ref().map(|(tickets, _)| Arc::clone(tickets))))
+    attachment.tickets = tickets.as_ref().map(|(tickets, _)| Arc::clone(tickets));
+    attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
 }
 
 /// # Safety

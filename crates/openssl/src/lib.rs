@@ -15,12 +15,15 @@
 //! What is not here: a session cache for clients, how a ring of keys gets from one server to the
 //! next, and attaching to servers that do not link this crate.
 
+use std::time::Duration;
+
 mod callbacks;
 mod client;
 mod connection;
 mod everywhere;
 mod ffi;
 mod internal_cache;
+mod server_name;
 mod sessions;
 mod ticket_history;
 mod tickets;
@@ -31,3 +34,7 @@ pub use everywhere::Everywhere;
 pub use internal_cache::{InternalCache, count_frees};
 pub use sessions::{ServerSessions, now_ms};
 pub use tickets::{TicketCounters, TicketHistory, TicketKeys};
+
+/// How long a client may go on resuming, from session to session, after a full handshake, if nothing
+/// else is said: the longest that RFC 8446, section 4.6.1, allows one ticket.
+pub const RESUMABLE_FOR: Duration = Duration::from_secs(rejoin_tickets::LONGEST_TICKET_LIFETIME_S);

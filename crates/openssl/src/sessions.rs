@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use openssl::error::ErrorStack;
 use openssl::ssl::{SslContextBuilder, SslOptions, SslSessionCacheMode};
@@ -95,14 +96,23 @@ impl<S: ?Sized> std::fmt::Debug for ServerSessions<S> {
 }
 
 /// What is attached to one context.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Attachment {
     pub(crate) cached: Option<Cached>,
+    /// How long a client may go on resuming after a full handshake.
+    pub(crate) resumable_for: Duration,
     pub(crate) tickets: Option<Arc<ContextTickets>>,
     /// Of a context that is attached since all of the process are.
     pub(crate) own: Option<Arc<Own>>,
     /// The server's own callback, set on the context before ours.
     pub(crate) server_info: Option<crate::ffi::InfoCallback>,
+}
+
+impl Default for Attachment {
+    fn default() -> Self {
+        let resumable_for = crate::RESUMABLE_FOR;
+        Self { cached: None, resumable_for, tickets: None, own: None, server_info: None }
+    }
 }
 
 /// One context's use of the sessions.

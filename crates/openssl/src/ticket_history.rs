@@ -1,48 +1,107 @@
-//! A client's past visits, in its own ticket.
+//! What a session carries of its client's past, in its own ticket or in the cache.
 //!
-//! A ticket can carry application data, which OpenSSL encrypts and authenticates with the session.
-//! Ours says when the client was last seen and what its [`History`] was then: 15 bytes.
+//! A session can carry application data, which OpenSSL encrypts and authenticates with a ticket.
+//! Ours says when the client last made a full handshake, for over TLS 1.3 every resumption makes a new
+//! session, whose lifetime begins anew. In a stateless ticket it also says when the client was last
+//! seen and what its [`History`] was then: 7 or 19 bytes.
 //!
 //! ```text
-//! "rj", 2 bytes | version, 1 | last seen, milliseconds of Unix time, 8 | history, 4
+//! "rj", 2 bytes | version, 1 | full handshake, seconds of Unix time, 4
+//! last seen, milliseconds of Unix time, 8 | history, 4
 //! ```
 
 use libc::{c_int, c_uchar, c_void, size_t};
 use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
 use rejoin_cache::History;
+use rejoin_tickets::TicketEvent;
 
 use crate::callbacks::guard;
 use crate::connection::{Connection, of_ssl_or_new};
 use crate::ffi;
-use crate::tickets::unix_time;
+use crate::tickets::{now_s, unix_time};
 
-/// What a ticket says of its client.
+/// What a session says of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Past {
+    authenticated_s: u32,
+    last_visit: Option<LastVisit>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LastVisit {
     seen_ms: u64,
     history: History,
 }
 
-impl LastVisit {
-    const PREFIX: [u8; 3] = *b"rj\x01";
-    const BYTES: usize = Self::PREFIX.len() + 8 + History::BYTES;
+impl Past {
+    const PREFIX: [u8; 3] = *b"rj\x02";
 
-    fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        let (prefix, rest) = bytes.split_at_mut(Self::PREFIX.len());
-        prefix.copy_from_slice(&Self::PREFIX);
-        rest[..8].copy_from_slice(&self.seen_ms.to_le_bytes());
-        rest[8..].copy_from_slice(&self.history.to_bytes());
+    fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = [&Self::PREFIX[..], &self.authenticated_s.to_le_bytes()].concat();
+        if let Some(LastVisit { seen_ms, history }) = self.last_visit {
+            bytes.extend_from_slice(&seen_ms.to_le_bytes());
+            bytes.extend_from_slice(&history.to_bytes());
+        }
         bytes
     }
 
     /// `None` for application data that is not ours.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(&Self::PREFIX)?;
+        let (authenticated_s, rest) = rest.split_first_chunk()?;
+        let authenticated_s = u32::from_le_bytes(*authenticated_s);
+        if rest.is_empty() {
+            return Some(Self { authenticated_s, last_visit: None });
+        }
         let (seen_ms, history) = rest.split_first_chunk()?;
         let history = History::from_bytes(history.try_into().ok()?);
-        Some(Self { seen_ms: u64::from_le_bytes(*seen_ms), history })
+        let last_visit = Some(LastVisit { seen_ms: u64::from_le_bytes(*seen_ms), history });
+        Some(Self { authenticated_s, last_visit })
     }
+}
+
+/// When the client of a session that is resumed made its full handshake, in Unix time: of a session
+/// that says nothing, when it was made.
+///
+/// # Safety
+/// `session` is valid.
+pub(crate) unsafe fn authenticated_s(session: *mut SSL_SESSION) -> u64 {
+    // SAFETY: the caller vouches for `session`.
+    let past = Past::from_bytes(unsafe { application_data(session) });
+    past.map_or_else(
+        || {
+            // SAFETY: as above.
+            let made_s = unsafe { openssl_sys::SSL_SESSION_get_time(session) };
+            u64::try_from(made_s).unwrap_or(0)
+        },
+        |past| u64::from(past.authenticated_s),
+    )
+}
+
+/// Writes into a session of TLS 1.3 that it comes from an older one. One that comes from a full
+/// handshake says so by its own time.
+///
+/// # Safety
+/// `session` is valid, and nobody else uses it.
+pub(crate) unsafe fn inherit(session: *mut SSL_SESSION, authenticated_s: u64) {
+    let past = Past { authenticated_s: authenticated_s as u32, last_visit: None };
+    // SAFETY: the caller vouches for `session`.
+    unsafe { carry(session, past) };
+}
+
+/// Application data that is not ours stays.
+///
+/// # Safety
+/// `session` is valid, and nobody else uses it.
+unsafe fn carry(session: *mut SSL_SESSION, past: Past) {
+    // SAFETY: the caller vouches for `session`.
+    let data = unsafe { application_data(session) };
+    if !data.is_empty() && Past::from_bytes(data).is_none() {
+        return;
+    }
+    let bytes = past.to_bytes();
+    // SAFETY: it copies the bytes. Without memory the session carries nothing.
+    unsafe { ffi::SSL_SESSION_set1_ticket_appdata(session, bytes.as_ptr().cast(), bytes.len()) };
 }
 
 /// Makes the context's tickets carry their client's history.
@@ -67,24 +126,26 @@ unsafe extern "C" fn ticket_made(ssl: *mut SSL, _argument: *mut c_void) -> c_int
         // SAFETY: OpenSSL passes a valid SSL.
         let connection = unsafe { of_ssl_or_new(ssl) };
         // SAFETY: as above.
+        let is_stateless = unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_TICKET == 0;
+        // SAFETY: as above.
         let session = unsafe { openssl_sys::SSL_get_session(ssl) };
-        // SAFETY: the connection's session lives during the call.
-        let data = unsafe { application_data(session) };
-        let foreign = !data.is_empty() && LastVisit::from_bytes(data).is_none();
-        if let Some(connection) = connection.filter(|_| !foreign && !session.is_null()) {
-            let history = connection.state().visit.history();
-            let seen_ms = unix_time().as_millis() as u64;
-            let bytes = LastVisit { seen_ms, history }.to_bytes();
-            let start = bytes.as_ptr().cast();
-            // SAFETY: it copies the bytes. Without memory the ticket carries nothing.
-            unsafe { ffi::SSL_SESSION_set1_ticket_appdata(session, start, bytes.len()) };
+        if let Some(connection) = connection.filter(|_| is_stateless && !session.is_null()) {
+            // SAFETY: OpenSSL passes a valid SSL.
+            let past = past_of(connection, unsafe { connection.resumed_since_s(ssl) });
+            // SAFETY: the connection's session lives during the call, and is being made.
+            unsafe { carry(session, past) };
         }
     });
     1
 }
 
-/// A client's ticket was opened, or could not be. Whatever it carries changes nothing but what is
-/// known of the client.
+fn past_of(connection: &Connection, resumed_since_s: Option<u64>) -> Past {
+    let authenticated_s = resumed_since_s.unwrap_or_else(now_s) as u32;
+    let (seen_ms, history) = (unix_time().as_millis() as u64, connection.state().visit.history());
+    Past { authenticated_s, last_visit: Some(LastVisit { seen_ms, history }) }
+}
+
+/// A client's ticket was opened, or could not be. Whatever it carries, the handshake goes on.
 unsafe extern "C" fn ticket_opened(
     ssl: *mut SSL,
     session: *mut SSL_SESSION,
@@ -95,20 +156,34 @@ unsafe extern "C" fn ticket_opened(
 ) -> c_int {
     match status {
         ffi::SSL_TICKET_SUCCESS | ffi::SSL_TICKET_SUCCESS_RENEW => {
-            guard((), || {
+            guard(ffi::SSL_TICKET_RETURN_USE_RENEW, || {
                 // SAFETY: OpenSSL passes a valid SSL.
                 let connection = unsafe { of_ssl_or_new(ssl) };
                 // SAFETY: with these two, OpenSSL passes a valid session, and nobody else has it.
-                let data = unsafe { application_data(session) };
-                if let (Some(connection), Some(last)) = (connection, LastVisit::from_bytes(data)) {
-                    recall(connection, last);
-                }
-            });
-            ffi::SSL_TICKET_RETURN_USE_RENEW
+                connection.map_or(ffi::SSL_TICKET_RETURN_USE_RENEW, |connection| unsafe {
+                    opened(connection, session)
+                })
+            })
         }
         ffi::SSL_TICKET_EMPTY | ffi::SSL_TICKET_NO_DECRYPT => ffi::SSL_TICKET_RETURN_IGNORE_RENEW,
         _ => ffi::SSL_TICKET_RETURN_IGNORE,
     }
+}
+
+/// # Safety
+/// `session` is valid.
+unsafe fn opened(connection: &Connection, session: *mut SSL_SESSION) -> c_int {
+    // SAFETY: the caller vouches for `session`.
+    let data = unsafe { application_data(session) };
+    if let Some(last_visit) = Past::from_bytes(data).and_then(|past| past.last_visit) {
+        recall(connection, last_visit);
+    }
+    // SAFETY: as above.
+    if connection.resumes(unsafe { authenticated_s(session) }) {
+        return ffi::SSL_TICKET_RETURN_USE_RENEW;
+    }
+    connection.attachment.tickets.iter().for_each(|tickets| tickets.record(TicketEvent::Overdue));
+    ffi::SSL_TICKET_RETURN_IGNORE_RENEW
 }
 
 fn recall(connection: &Connection, last: LastVisit) {
@@ -145,14 +220,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_last_visit_is_read_as_it_was_written() {
+    fn a_past_is_read_as_it_was_written() {
         let history = History::from_bytes([1, 2, 3, 4]);
-        let last = LastVisit { seen_ms: 1_800_000_000_123, history };
-        let bytes = last.to_bytes();
-        assert_eq!(LastVisit::from_bytes(&bytes), Some(last));
-        assert_eq!(LastVisit::from_bytes(&bytes[..14]), None);
-        assert_eq!(LastVisit::from_bytes(&[&bytes[..], &[0]].concat()), None);
-        assert_eq!(LastVisit::from_bytes(&[0; LastVisit::BYTES]), None);
-        assert_eq!(LastVisit::from_bytes(&[]), None);
+        let last_visit = Some(LastVisit { seen_ms: 1_800_000_000_123, history });
+        for (past, length) in [(last_visit, 19), (None, 7)].map(|(last_visit, length)| {
+            (Past { authenticated_s: 1_800_000_000, last_visit }, length)
+        }) {
+            let bytes = past.to_bytes();
+            assert_eq!((Past::from_bytes(&bytes), bytes.len()), (Some(past), length));
+            assert_eq!(Past::from_bytes(&bytes[..length - 1]), None);
+            assert_eq!(Past::from_bytes(&[&bytes[..], &[0]].concat()), None);
+        }
+        assert_eq!(Past::from_bytes(&[0; 19]), None);
+        assert_eq!(Past::from_bytes(&[]), None);
     }
 }

@@ -1,12 +1,14 @@
 //! Tickets that hold the whole session, under keys that rotate.
 //!
 //! OpenSSL puts the session into the ticket and encrypts it, in the form of RFC 5077, section 4.
-//! It asks for the keys by a callback, once for each ticket it makes or opens. The callback reads
-//! the context's keys through one atomic pointer: whoever brings a new ring derives the keys on a
-//! thread of its own and then swaps the pointer, so that a handshake never waits.
+//! It asks for the keys by a callback, once for each ticket it makes or opens. Keys are derived for a
+//! context and the name that the client asks for, once, and then found through one atomic pointer.
+//! Every few seconds one handshake looks whether the ring is another now: there is no thread, which a
+//! server that forks would not have.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -14,19 +16,23 @@ use libc::{c_int, c_uchar};
 use openssl::error::ErrorStack;
 use openssl::ssl::{SslContextBuilder, SslOptions};
 use openssl_sys::{EVP_CIPHER_CTX, EVP_MAC_CTX, SSL, SSL_CTX};
-use rejoin_tickets::{ContextKeys, Error, KeyRing, Label, NAME_BYTES, Opened};
+use rejoin_tickets::{
+    ContextKeys, KeyRing, KeySource, Label, NAME_BYTES, Opened, Schedule, TicketEvent,
+};
 use zeroize::Zeroizing;
 
 use crate::callbacks::guard;
 use crate::connection::{self, of_ssl_or_new};
 use crate::sessions::raw;
-use crate::{ffi, ticket_history};
+use crate::{ffi, server_name, ticket_history};
 
-/// The ticket keys of any number of `SSL_CTX`: a ring, and what each context derives from it.
-#[derive(Debug)]
+/// The ticket keys of any number of `SSL_CTX`: a ring, and what each derives from it.
 pub struct TicketKeys {
-    users: Mutex<Users>,
-    counts: Arc<Counts>,
+    source: Option<Box<dyn KeySource>>,
+    /// When the source is asked again, in Unix time.
+    next_look_s: AtomicU64,
+    turn: ArcSwap<Turn>,
+    counts: Counts,
 }
 
 /// Whether tickets carry what is known of their client's past visits.
@@ -54,20 +60,21 @@ pub struct TicketCounters {
     pub unknown: u64,
     /// Given to clients although there was no key: nobody can open them.
     pub keyless: u64,
+    /// Of those that were known, the ones whose client had resumed for too long.
+    pub overdue: u64,
 }
 
-#[derive(Debug)]
-struct Users {
+/// A ring, and what was derived from it so far.
+struct Turn {
     ring: KeyRing,
-    contexts: Vec<Weak<ContextTickets>>,
+    derived: RwLock<HashMap<Label, Arc<ContextKeys>>>,
 }
 
-/// One context's keys.
+/// One context's use of the keys.
 #[derive(Debug)]
 pub(crate) struct ContextTickets {
-    label: Label,
-    keys: ArcSwap<ContextKeys>,
-    counts: Arc<Counts>,
+    keys: Arc<TicketKeys>,
+    id_context: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -77,45 +84,50 @@ struct Counts {
     renewed: AtomicU64,
     unknown: AtomicU64,
     keyless: AtomicU64,
+    overdue: AtomicU64,
 }
 
 impl TicketKeys {
     /// Tickets under the keys of `ring`, by this machine's Unix time.
     pub fn new(ring: KeyRing) -> Arc<Self> {
-        let users = Mutex::new(Users { ring, contexts: Vec::new() });
-        Arc::new(Self { users, counts: Arc::default() })
+        Arc::new(Self::with(None, ring))
     }
 
-    /// From now on, the keys of `ring`, in every attached context. To be called when the ring has
-    /// changed, from any thread but one that shakes hands: it derives all contexts' keys, and may
-    /// wait for another that does.
+    /// Tickets under the keys that `source` has, which is asked for another ring once a second, by
+    /// the first handshake with a ticket in it.
+    pub fn following(source: Box<dyn KeySource>) -> Arc<Self> {
+        Arc::new(Self::with(Some(source), KeyRing::new(Schedule::default())))
+    }
+
+    fn with(source: Option<Box<dyn KeySource>>, ring: KeyRing) -> Self {
+        let turn = ArcSwap::from_pointee(Turn::new(ring));
+        Self { source, next_look_s: AtomicU64::new(0), turn, counts: Counts::default() }
+    }
+
+    /// From now on, the keys of `ring`, in every attached context. From any thread; handshakes go on
+    /// meanwhile.
     pub fn replace(&self, ring: KeyRing) {
-        let mut users = self.users();
-        users.contexts.retain(|context| context.strong_count() > 0);
-        for context in users.contexts.iter().filter_map(Weak::upgrade) {
-            context.keys.store(Arc::new(ring.for_context(&context.label)));
-        }
-        users.ring = ring;
+        self.turn.store(Arc::new(Turn::new(ring)));
     }
 
     /// Makes a server context issue tickets under these keys, with `id_context` (at most 32 bytes;
-    /// nothing stands for `rejoin`) as its session-id context and as the label its keys are derived
-    /// for: a ticket made in one context never resumes in another. Takes the place of ticket keys
-    /// and of a key callback that the server has set itself. A connection's tickets are those of
-    /// the context that it *begins* in, whatever the servername callback switches to.
+    /// nothing stands for `rejoin`) as its session-id context. Its keys are derived for that and for
+    /// the name that the client asks for: a ticket never resumes in another context, or under another
+    /// name. Takes the place of ticket keys and of a key callback that the server has set itself. A
+    /// connection's tickets are those of the context that it *begins* in, whatever the servername
+    /// callback switches to.
     ///
     /// # Errors
     /// OpenSSL's, when it is out of memory or `id_context` is too long.
     pub fn attach(
-        &self,
+        self: &Arc<Self>,
         context: &mut SslContextBuilder,
         id_context: &[u8],
         history: TicketHistory,
     ) -> Result<(), ErrorStack> {
         let id_context = if id_context.is_empty() { b"rejoin" } else { id_context };
         context.set_session_id_context(id_context)?;
-        // OpenSSL allows fewer bytes than a label may have.
-        let tickets = self.context(id_context).map_err(|_| ErrorStack::get())?;
+        let tickets = self.context(id_context);
         context.clear_options(SslOptions::NO_TICKET);
         let context = raw(context);
         // SAFETY: the builder owns the context, and nobody else uses it yet.
@@ -128,32 +140,84 @@ impl TicketKeys {
         Ok(())
     }
 
-    /// The counts of all contexts so far.
+    /// The counts of all contexts of this process so far.
     pub fn counters(&self) -> TicketCounters {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counts { issued, known, renewed, unknown, keyless } = &*self.counts;
+        let Counts { issued, known, renewed, unknown, keyless, overdue } = &self.counts;
         TicketCounters {
             issued: count(issued),
             known: count(known),
             renewed: count(renewed),
             unknown: count(unknown),
             keyless: count(keyless),
+            overdue: count(overdue),
         }
     }
 
-    /// The keys that one context derives.
-    pub(crate) fn context(&self, label: &[u8]) -> Result<Arc<ContextTickets>, Error> {
-        let label = Label::new(label)?;
-        let mut users = self.users();
-        let keys = ArcSwap::from_pointee(users.ring.for_context(&label));
-        let context = Arc::new(ContextTickets { label, keys, counts: Arc::clone(&self.counts) });
-        users.contexts.retain(|context| context.strong_count() > 0);
-        users.contexts.push(Arc::downgrade(&context));
-        Ok(context)
+    /// One context's use of them.
+    pub(crate) fn context(self: &Arc<Self>, id_context: &[u8]) -> Arc<ContextTickets> {
+        Arc::new(ContextTickets { keys: Arc::clone(self), id_context: id_context.to_vec() })
     }
 
-    fn users(&self) -> MutexGuard<'_, Users> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Asks the source for another ring, if nobody else has for a second.
+    fn look(&self, now_s: u64) {
+        const LOOK_EVERY_S: u64 = 1;
+        let next_s = self.next_look_s.load(Ordering::Relaxed);
+        let then_s = now_s.saturating_add(LOOK_EVERY_S);
+        // Later than that it is only for a clock that stepped back.
+        if next_s > now_s && next_s <= then_s {
+            return;
+        }
+        let mine =
+            self.next_look_s.compare_exchange(next_s, then_s, Ordering::Relaxed, Ordering::Relaxed);
+        if let Some(source) = self.source.as_ref().filter(|_| mine.is_ok()) {
+            guard(None, || source.newer(now_s)).into_iter().for_each(|ring| self.replace(ring));
+        }
+    }
+
+    fn record(&self, event: TicketEvent) {
+        let Counts { issued, known, renewed, unknown, keyless, overdue } = &self.counts;
+        let count = match event {
+            TicketEvent::Issued => issued,
+            TicketEvent::Known => known,
+            TicketEvent::Renewed => renewed,
+            TicketEvent::Unknown => unknown,
+            TicketEvent::Keyless => keyless,
+            TicketEvent::Overdue => overdue,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.source.iter().for_each(|source| source.record(event));
+    }
+}
+
+impl std::fmt::Debug for TicketKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TicketKeys").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+impl Turn {
+    /// Labels whose keys are kept. Clients name the names: what is beyond is derived each time.
+    const MOST_LABELS: usize = 1_024;
+
+    fn new(ring: KeyRing) -> Self {
+        Self { ring, derived: RwLock::default() }
+    }
+
+    /// Waits for nobody: keys that others look at or add to are derived once more.
+    fn keys(&self, label: Label) -> Arc<ContextKeys> {
+        let known = self.derived.try_read().ok();
+        if let Some(keys) = known.as_ref().and_then(|known| known.get(&label)) {
+            return Arc::clone(keys);
+        }
+        drop(known);
+        let keys = Arc::new(self.ring.for_context(&label));
+        if let Ok(mut known) = self.derived.try_write()
+            && known.len() < Self::MOST_LABELS
+        {
+            known.insert(label, Arc::clone(&keys));
+        }
+        keys
     }
 }
 
@@ -193,11 +257,15 @@ unsafe extern "C" fn keys_wanted(
         };
         let ticket = Ticket { iv, cipher, mac };
         if encrypt == 1 {
-            return tickets.seal(name, ticket);
+            // SAFETY: OpenSSL passes a valid SSL.
+            let host = unsafe { server_name::of_connection(ssl) };
+            return tickets.seal(host, name, ticket);
         }
-        // SAFETY: OpenSSL passes a valid SSL.
+        // SAFETY: as above, and it reads a ClientHello.
+        let host = unsafe { server_name::in_hello(ssl) };
+        // SAFETY: as above.
         let version = unsafe { openssl_sys::SSL_version(ssl) };
-        match tickets.open(name, ticket) {
+        match tickets.open(host, name, ticket) {
             // A TLS 1.3 client uses a ticket once, and OpenSSL gives it another only when told to.
             Some(Opened::Fresh) if version != openssl_sys::TLS1_3_VERSION => 1,
             Some(_) => 2,
@@ -216,12 +284,22 @@ struct Ticket<'t> {
 }
 
 impl ContextTickets {
+    /// The keys for clients that ask for this host. None for a name that is longer than DNS allows,
+    /// which OpenSSL does not accept.
+    fn keys(&self, host: &[u8], now_s: u64) -> Option<Arc<ContextKeys>> {
+        self.keys.look(now_s);
+        let length = [self.id_context.len() as u8];
+        let host = host.to_ascii_lowercase();
+        let label = Label::new(&[&length, &self.id_context[..], &host].concat()).ok()?;
+        Some(self.keys.turn.load().keys(label))
+    }
+
     /// OpenSSL before 3.2 sends a TLS 1.3 client something malformed when it is told to issue no
     /// ticket. So without a key there is one that nobody can open.
-    fn seal(&self, name: &mut [u8; NAME_BYTES], ticket: Ticket<'_>) -> c_int {
+    fn seal(&self, host: &[u8], name: &mut [u8; NAME_BYTES], ticket: Ticket<'_>) -> c_int {
         let mut throwaway = Zeroizing::new([[0; 32]; 2]);
-        let keys = self.keys.load();
-        let key = keys.encrypting(now_s());
+        let keys = self.keys(host, now_s());
+        let key = keys.as_ref().and_then(|keys| keys.encrypting(now_s()));
         let mut random = openssl::rand::rand_bytes(ticket.iv);
         let (cipher_key, mac_key) = match key {
             Some(key) => {
@@ -238,23 +316,29 @@ impl ContextTickets {
         if random.is_err() || !ticket.set_keys(cipher_key, mac_key, true) {
             return 0;
         }
-        let counter = if key.is_some() { &self.counts.issued } else { &self.counts.keyless };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let event = if key.is_some() { TicketEvent::Issued } else { TicketEvent::Keyless };
+        self.keys.record(event);
         1
     }
 
-    fn open(&self, name: &[u8; NAME_BYTES], ticket: Ticket<'_>) -> Option<Opened> {
-        let keys = self.keys.load();
-        let found = keys.find(now_s(), name);
+    fn open(&self, host: &[u8], name: &[u8; NAME_BYTES], ticket: Ticket<'_>) -> Option<Opened> {
+        let keys = self.keys(host, now_s());
+        let found = keys.as_ref().and_then(|keys| keys.find(now_s(), name));
         let ready =
             found.filter(|(key, _)| ticket.set_keys(key.cipher_key(), key.mac_key(), false));
         let Some((_, opened)) = ready else {
-            self.counts.unknown.fetch_add(1, Ordering::Relaxed);
+            self.keys.record(TicketEvent::Unknown);
             return None;
         };
-        self.counts.known.fetch_add(1, Ordering::Relaxed);
-        self.counts.renewed.fetch_add(u64::from(opened == Opened::Renew), Ordering::Relaxed);
+        self.keys.record(TicketEvent::Known);
+        if opened == Opened::Renew {
+            self.keys.record(TicketEvent::Renewed);
+        }
         Some(opened)
+    }
+
+    pub(crate) fn record(&self, event: TicketEvent) {
+        self.keys.record(event);
     }
 }
 
@@ -286,7 +370,7 @@ impl Ticket<'_> {
 }
 
 /// Seconds of Unix time, the clock that servers have in common.
-fn now_s() -> u64 {
+pub(crate) fn now_s() -> u64 {
     unix_time().as_secs()
 }
 

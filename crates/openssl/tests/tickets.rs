@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +21,7 @@ use rejoin_cache::{Cache, Capacity, Hints, History, Settings};
 use rejoin_openssl::{
     Client, ClientSession, ServerSessions, TicketCounters, TicketHistory, TicketKeys, now_ms,
 };
-use rejoin_tickets::{KeyRing, Schedule};
+use rejoin_tickets::{KeyRing, KeySource, Schedule, TicketEvent};
 
 const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
 const HOUR_S: u64 = 3_600;
@@ -42,7 +42,7 @@ fn ring(made: &[(u64, u8)]) -> KeyRing {
 
 fn server(
     version: SslVersion,
-    keys: &TicketKeys,
+    keys: &Arc<TicketKeys>,
     label: &[u8],
     history: TicketHistory,
 ) -> SslContext {
@@ -51,7 +51,7 @@ fn server(
     server.build()
 }
 
-fn plain(version: SslVersion, keys: &TicketKeys, label: &[u8]) -> SslContext {
+fn plain(version: SslVersion, keys: &Arc<TicketKeys>, label: &[u8]) -> SslContext {
     server(version, keys, label, TicketHistory::NotCarried)
 }
 
@@ -92,11 +92,22 @@ struct Met {
 
 /// Shakes hands, exchanges a byte each way, and closes.
 fn connect(client: &Client, server: &SslContext, session: Option<&ClientSession>) -> Met {
+    connect_to(client, server, session, None)
+}
+
+/// As [`connect`], and asks for a host.
+fn connect_to(
+    client: &Client,
+    server: &SslContext,
+    session: Option<&ClientSession>,
+    host: Option<&str>,
+) -> Met {
     let (ours, theirs) = UnixStream::pair().expect("sockets");
     let server = Ssl::new(server).expect("a server connection");
     thread::scope(|scope| {
         let served = scope.spawn(move || serve(server, theirs));
-        let ssl = client.connection(session).expect("a client connection");
+        let mut ssl = client.connection(session).expect("a client connection");
+        host.map_or(Ok(()), |host| ssl.set_hostname(host)).expect("a name");
         let mut stream = SslStream::new(ssl, ours).expect("a stream");
         stream.connect().expect("a handshake");
         stream.write_all(b"?").expect("a question");
@@ -169,6 +180,64 @@ fn a_ticket_stays_in_its_context_and_ring() {
             assert_eq!((keys.counters().known, keys.counters().unknown), (0, 1), "{version:?}");
             assert_ne!(met.ticket[..16], first.ticket[..16], "the names differ, too");
         }
+    }
+}
+
+#[test]
+fn a_ticket_stays_under_the_name_it_was_made_under() {
+    for version in VERSIONS {
+        let keys = TicketKeys::new(ring(&[(1, 1)]));
+        let [a, b] = [(); 2].map(|()| plain(version, &keys, b"one"));
+        let client = client(version);
+        let first = connect_to(&client, &a, None, Some("a.example"));
+        for host in [None, Some("b.example")] {
+            let met = connect_to(&client, &b, Some(&first.session), host);
+            assert!(!met.resumed, "{version:?} {host:?}");
+            assert_ne!(met.ticket[..16], first.ticket[..16], "the names differ, too");
+        }
+        let upper = connect_to(&client, &b, Some(&first.session), Some("A.Example"));
+        assert!(upper.resumed, "{version:?}: names have no case");
+        assert_eq!((keys.counters().known, keys.counters().unknown), (1, 2), "{version:?}");
+    }
+}
+
+/// A ring that another process changes.
+#[derive(Default)]
+struct Elsewhere {
+    ring: Mutex<Option<KeyRing>>,
+    events: Mutex<Vec<TicketEvent>>,
+}
+
+struct Followed(Arc<Elsewhere>);
+
+impl KeySource for Followed {
+    fn newer(&self, _now_s: u64) -> Option<KeyRing> {
+        self.0.ring.lock().expect("no panic").take()
+    }
+
+    fn record(&self, event: TicketEvent) {
+        self.0.events.lock().expect("no panic").push(event);
+    }
+}
+
+#[test]
+fn a_ring_that_changes_elsewhere_is_followed() {
+    for version in VERSIONS {
+        let elsewhere = Arc::new(Elsewhere::default());
+        let bring = |ring| *elsewhere.ring.lock().expect("no panic") = Some(ring);
+        bring(ring(&[(5, 1)]));
+        let keys = TicketKeys::following(Box::new(Followed(Arc::clone(&elsewhere))));
+        let server = plain(version, &keys, b"one");
+        let client = client(version);
+        let first = connect(&client, &server, None);
+        bring(ring(&[(5, 1), (2, 2)]));
+        thread::sleep(Duration::from_millis(1_100));
+        let second = connect(&client, &server, Some(&first.session));
+        assert!(second.resumed, "{version:?}");
+        assert_ne!(second.ticket[..16], first.ticket[..16], "{version:?}: of the new key");
+        let events = elsewhere.events.lock().expect("no panic");
+        assert_eq!(events.first(), Some(&TicketEvent::Issued), "{events:?}");
+        assert!(events.ends_with(&[TicketEvent::Known, TicketEvent::Renewed, TicketEvent::Issued]));
     }
 }
 
@@ -334,6 +403,6 @@ fn nothing_prints_a_key() {
     let keys = TicketKeys::new(ring(&[(1, 0xa7)]));
     let _attached = plain(SslVersion::TLS1_3, &keys, b"one");
     let text = format!("{keys:?} {keys:#?}").to_lowercase();
-    assert!(text.contains("secret(32 bytes)"), "{text}");
+    assert!(text.contains("issued"), "{text}");
     assert!(!text.contains("167, 167") && !text.contains("a7a7"), "{text}");
 }

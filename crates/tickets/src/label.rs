@@ -2,16 +2,17 @@
 
 use crate::Error;
 
-/// A context's name: 1 to 255 bytes, as long as the longest server name. Servers that are to open
-/// each other's tickets give the same. It is no secret.
+/// A context's name: 1 to 288 bytes. Servers that are to open each other's tickets give the same. It
+/// is no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Label(Box<[u8]>);
 
 impl Label {
-    /// A DNS name is at most 255 bytes (RFC 1035, section 2.3.4), a session-id context 32.
-    pub const LONGEST_BYTES: usize = 255;
+    /// A DNS name is at most 255 bytes (RFC 1035, section 2.3.4), a session-id context 32; and what
+    /// divides them.
+    pub const LONGEST_BYTES: usize = 255 + 32 + 1;
 
-    /// Any bytes: a server name, or the session-id context.
+    /// Any bytes: a server name, a session-id context, or both.
     ///
     /// # Errors
     /// [`Error::BadLabel`] when there are none, or more than [`Self::LONGEST_BYTES`].
@@ -34,9 +35,9 @@ mod tests {
 
     #[test]
     fn lengths_are_checked() {
-        let refused = |length| Err(Error::BadLabel { length, longest: 255 });
+        let refused = |length| Err(Error::BadLabel { length, longest: 288 });
         assert_eq!(Label::new(b""), refused(0));
-        assert_eq!(Label::new(&[b'a'; 256]), refused(256));
-        assert_eq!(Label::new(&[b'a'; 255]).map(|label| label.as_bytes().len()), Ok(255));
+        assert_eq!(Label::new(&[b'a'; 289]), refused(289));
+        assert_eq!(Label::new(&[b'a'; 288]).map(|label| label.as_bytes().len()), Ok(288));
     }
 }

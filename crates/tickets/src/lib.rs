@@ -25,6 +25,7 @@ mod ring;
 mod schedule;
 mod sealer;
 mod secret;
+mod source;
 mod timeline;
 
 pub use context::{ContextKey, ContextKeys, SERVER_KEY_BYTES, ServerKeyFormat};
@@ -34,6 +35,7 @@ pub use page::PAGE_BYTES;
 pub use ring::{KeyId, KeyRing, KeyStatus, SECRET_BYTES};
 pub use schedule::{CLOCK_TOLERANCE_S, KeyState, LONGEST_TICKET_LIFETIME_S, Schedule};
 pub use sealer::{LONGEST_TICKET_BYTES, NONCE_BYTES, TicketSealer};
+pub use source::{KeySource, TicketEvent};
 pub use timeline::Opened;
 
 /// Bytes of a key's name, with which a ticket begins: the form that RFC 5077, section 4,

@@ -60,6 +60,11 @@ impl KeyRing {
         &self.timeline.schedule
     }
 
+    /// From now on, keys change by this schedule. Turns that are settled stay.
+    pub fn reschedule(&mut self, schedule: Schedule) {
+        self.timeline.schedule = schedule;
+    }
+
     /// Whether the next key is to be made now. Asked every few seconds, and followed by
     /// [`Self::rotate`] on one of the servers, it keeps the schedule.
     pub fn due(&self, now_s: u64) -> bool {
