@@ -3,13 +3,14 @@
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use libc::{c_char, c_int, c_void};
 use rejoin_cache::Hints;
-use rejoin_openssl::{Everywhere, ServerSessions};
-use rejoin_store::Store;
+use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
+use rejoin_store::{SharedKeys, Store};
 
-use crate::settings::ModuleSettings;
+use crate::settings::{ModuleSettings, TicketSettings};
 
 /// What OpenSSL knows of a module, and a parsed configuration: never looked into.
 type Module = c_void;
@@ -55,14 +56,30 @@ unsafe extern "C" fn module_unloaded(_module: *mut Module) {}
 
 fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     let settings = ModuleSettings::read(get)?;
+    let failed = |error| format!("cache {}: {error}", settings.cache);
     let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
-    let store = store.map_err(|error| format!("cache {}: {error}", settings.cache))?;
-    let id_key = *store.id_key();
-    let sessions = ServerSessions::new(Arc::new(store), id_key, Hints::Never);
-    let everywhere = Everywhere::default().with_sessions(&sessions, settings.stateful);
+    let store = Arc::new(store.map_err(failed)?);
+    let sessions = ServerSessions::new(Arc::clone(&store), *store.id_key(), Hints::Never);
+    let mut everywhere = Everywhere::default()
+        .with_sessions(&sessions, settings.stateful)
+        .resumable_for(settings.resumable_for);
+    if let Some(TicketSettings { schedule, file }) = &settings.tickets {
+        let keys = SharedKeys::open(store, *schedule, file.as_deref(), now_s(), complain);
+        let keys = TicketKeys::following(Box::new(keys.map_err(failed)?));
+        everywhere = everywhere.with_tickets(&keys, TicketHistory::Carried);
+    }
     // A program that loads its configuration twice has us already.
     let _ = everywhere.attach();
     Ok(())
+}
+
+fn complain(error: &rejoin_store::Error) {
+    eprintln!("rejoin: {error}; ticket keys go on changing, in memory alone");
+}
+
+/// Unix time.
+fn now_s() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
 }
 
 /// A setting of the section, if it is there.

@@ -1,9 +1,11 @@
 //! What the module is told, by its section of the configuration or by the environment.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rejoin_cache::{Capacity, Policy, Settings};
 use rejoin_store::{CacheName, Store};
+use rejoin_tickets::{CLOCK_TOLERANCE_S, LONGEST_TICKET_LIFETIME_S, Schedule};
 
 /// The module's settings.
 #[derive(Debug)]
@@ -15,35 +17,157 @@ pub(crate) struct ModuleSettings {
     pub(crate) settings: Option<Settings>,
     /// No context issues stateless tickets.
     pub(crate) stateful: bool,
+    /// `None`: stateless tickets stay under the server's own keys.
+    pub(crate) tickets: Option<TicketSettings>,
+    /// A client makes a full handshake at least this often.
+    pub(crate) resumable_for: Duration,
+}
+
+/// About the keys of stateless tickets.
+#[derive(Debug)]
+pub(crate) struct TicketSettings {
+    pub(crate) schedule: Schedule,
+    /// Where they are kept, beside the cache.
+    pub(crate) file: Option<PathBuf>,
 }
 
 impl ModuleSettings {
     /// The names that are known, beside `path`, which OpenSSL reads itself.
-    pub(crate) const NAMES: [&str; 5] = ["cache", "capacity", "folder", "policy", "stateful"];
+    pub(crate) const NAMES: [&str; 10] = [
+        "cache",
+        "capacity",
+        "folder",
+        "policy",
+        "stateful",
+        "ticket_keys",
+        "key_file",
+        "rotate_every",
+        "ticket_lifetime",
+        "resumable_for",
+    ];
 
     /// Asks for every setting by its name.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let wrong = |name: &str, text: &str, what: &str| format!("{name} = {text}: {what}");
-        let cache = get("cache").unwrap_or_else(|| "default".to_owned());
-        let cache = cache.parse().map_err(|error| wrong("cache", &cache, &format!("{error}")))?;
-        let capacity = get("capacity")
-            .map(|text| text.parse().map_err(|error: String| wrong("capacity", &text, &error)));
-        let policy = match get("policy").as_deref() {
-            None | Some("predictive") => Policy::Predictive,
-            Some("lru") => Policy::Lru,
-            Some(text) => return Err(wrong("policy", text, "write predictive or lru")),
-        };
-        let stateful = match get("stateful").as_deref() {
-            None | Some("no") => false,
-            Some("yes") => true,
-            Some(text) => return Err(wrong("stateful", text, "write yes or no")),
-        };
-        let capacity: Option<Capacity> = capacity.transpose()?;
+        let get = Asked(get);
+        let cache = (get.0)("cache").unwrap_or_else(|| "default".to_owned());
+        let cache = cache.parse().map_err(|error| wrong("cache", &cache, error))?;
+        let capacity = get.parsed("capacity")?;
+        let policies = [("predictive", Policy::Predictive), ("lru", Policy::Lru)];
+        let policy = get.one_of("policy", policies)?;
+        let settings = |capacity: Capacity| Settings { policy, ..Settings::new(capacity) };
         Ok(Self {
-            folder: get("folder").map_or_else(|| PathBuf::from(Store::FOLDER), PathBuf::from),
+            folder: (get.0)("folder").map_or_else(|| PathBuf::from(Store::FOLDER), PathBuf::from),
             cache,
-            settings: capacity.map(|capacity| Settings { policy, ..Settings::new(capacity) }),
-            stateful,
+            settings: capacity.map(settings),
+            stateful: get.one_of("stateful", [("no", false), ("yes", true)])?,
+            tickets: get.tickets()?,
+            resumable_for: get.resumable_for()?,
         })
+    }
+}
+
+/// Whoever knows what a setting says.
+struct Asked<G>(G);
+
+impl<G: Fn(&str) -> Option<String>> Asked<G> {
+    fn tickets(&self) -> Result<Option<TicketSettings>, String> {
+        let ours = self.one_of("ticket_keys", [("shared", true), ("server", false)])?;
+        let (usual, hour_s) = (Schedule::default(), 3_600);
+        let rotate_s = self.seconds("rotate_every", usual.rotate_every_s())?;
+        let lifetime_s = self.seconds("ticket_lifetime", usual.ticket_lifetime_s())?;
+        let lead_s = (rotate_s / 2).clamp(CLOCK_TOLERANCE_S, hour_s);
+        let schedule =
+            Schedule::new(rotate_s, lifetime_s, lead_s).map_err(|error| error.to_string())?;
+        let file = (self.0)("key_file").map(PathBuf::from);
+        Ok(ours.then_some(TicketSettings { schedule, file }))
+    }
+
+    fn resumable_for(&self) -> Result<Duration, String> {
+        self.seconds("resumable_for", LONGEST_TICKET_LIFETIME_S).map(Duration::from_secs)
+    }
+
+    /// The value of the word that is given, or of the first.
+    fn one_of<T>(&self, name: &str, words: [(&str, T); 2]) -> Result<T, String> {
+        let [first, second] = words;
+        match (self.0)(name) {
+            None => Ok(first.1),
+            Some(text) if text == first.0 => Ok(first.1),
+            Some(text) if text == second.0 => Ok(second.1),
+            Some(text) => Err(wrong(name, &text, format!("write {} or {}", first.0, second.0))),
+        }
+    }
+
+    fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, String> {
+        let parse = |text: String| text.parse().map_err(|error: T::Err| wrong(name, &text, error));
+        (self.0)(name).map(parse).transpose()
+    }
+
+    fn seconds(&self, name: &str, otherwise: u64) -> Result<u64, String> {
+        let Some(text) = (self.0)(name) else { return Ok(otherwise) };
+        seconds(&text).ok_or_else(|| wrong(name, &text, "write a time as 90s, 30m, 12h or 7d"))
+    }
+}
+
+fn wrong(name: &str, text: &str, what: impl std::fmt::Display) -> String {
+    format!("{name} = {text}: {what}")
+}
+
+/// `90s`, `30m`, `12h`, `7d`.
+fn seconds(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit_s = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(settings: &[(&str, &str)]) -> Result<ModuleSettings, String> {
+        let known = |name: &str| settings.iter().find(|setting| setting.0 == name);
+        ModuleSettings::read(|name| known(name).map(|setting| setting.1.to_owned()))
+    }
+
+    #[test]
+    fn nothing_said_is_the_usual() {
+        let settings = read(&[]).expect("usual");
+        let tickets = settings.tickets.expect("shared");
+        assert_eq!((tickets.schedule, tickets.file), (Schedule::default(), None));
+        assert_eq!(settings.resumable_for, rejoin_openssl::RESUMABLE_FOR);
+        assert!(settings.settings.is_none() && !settings.stateful);
+    }
+
+    #[test]
+    fn what_is_said_is_taken_or_refused() {
+        let tickets =
+            read(&[("rotate_every", "30m"), ("ticket_lifetime", "2h"), ("key_file", "k")]);
+        let tickets = tickets.expect("read").tickets.expect("shared");
+        assert_eq!(tickets.schedule, Schedule::new(1_800, 7_200, 900).expect("a schedule"));
+        assert_eq!(tickets.file, Some(PathBuf::from("k")));
+        assert!(read(&[("ticket_keys", "server")]).expect("read").tickets.is_none());
+        for (name, text) in [
+            ("rotate_every", "12"),
+            ("rotate_every", "h"),
+            ("rotate_every", ""),
+            ("rotate_every", "1s"),
+            ("rotate_every", "99999999999999999999d"),
+            ("ticket_lifetime", "8d"),
+            ("resumable_for", "soon"),
+            ("resumable_for", "5µ"),
+            ("ticket_keys", "mine"),
+            ("stateful", "maybe"),
+        ] {
+            let refused = read(&[(name, text)]).expect_err(text);
+            assert!(refused.contains(name), "{name} = {text}: {refused}");
+        }
     }
 }

@@ -92,6 +92,17 @@ pub enum Error {
         /// Its name.
         name: CacheName,
     },
+    /// A file of ticket keys that holds something else.
+    #[error("{path}: {cause}; remove it, or name another", path = path.display())]
+    BadKeyFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: rejoin_tickets::Error,
+    },
+    /// What the ring of ticket keys does not allow.
+    #[error("ticket keys: {0}")]
+    Keys(#[from] rejoin_tickets::Error),
     /// Settings that make no cache.
     #[error("no cache can be made with these settings: {0}")]
     Settings(#[from] rejoin_cache::Error),
@@ -126,6 +137,12 @@ pub enum Objection {
     /// Its group, or everybody, may write to it.
     #[error("may be written by others (mode {mode:03o})")]
     Writable {
+        /// The nine bits of its mode.
+        mode: u32,
+    },
+    /// Its group, or everybody, may do something with it: too much for keys.
+    #[error("is open to others (mode {mode:03o}, not 600)")]
+    Readable {
         /// The nine bits of its mode.
         mode: u32,
     },

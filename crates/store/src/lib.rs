@@ -3,7 +3,8 @@
 //! A [`Store`] is a file, by default in [`Store::FOLDER`], that every process of a server maps: its
 //! workers, those that a reload adds, and those that come after a restart all find the sessions of
 //! the others. The engine is [`rejoin_cache::Cache`], unchanged; here are the memory under it, the
-//! locks, and the rules for opening and removing it. What is learned of return times is shared too.
+//! locks, and the rules for opening and removing it. What is learned of return times is shared too, and so
+//! are the keys of stateless tickets ([`SharedKeys`]).
 //!
 //! **Life.** Whoever comes first makes the file; it is complete before it has its name. It stays
 //! until it is removed, or the machine is started again. A server that changes its user opens it
@@ -27,6 +28,8 @@ mod division;
 mod error;
 mod folder;
 mod head;
+mod key_file;
+mod keys;
 mod lock;
 mod mapping;
 mod name;
@@ -34,6 +37,12 @@ mod region;
 mod store;
 
 pub use error::{Error, Objection};
+pub use keys::SharedKeys;
 pub use name::CacheName;
 pub use region::{SharedLedger, SharedRegion};
 pub use store::{Facts, Reset, Store, now_ms};
+
+/// The page that ticket keys are on.
+pub(crate) type Page = [u8; Store::PAGE_BYTES];
+
+const _: () = assert!(Store::PAGE_BYTES == rejoin_tickets::PAGE_BYTES);

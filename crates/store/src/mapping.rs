@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use rejoin_cache::{Ledger, Line};
+use rejoin_tickets::TicketEvent;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, munmap};
 
@@ -37,6 +38,8 @@ pub(crate) struct Figures {
     pub(crate) lock_waits: AtomicU64,
     pub(crate) lock_timeouts: AtomicU64,
     pub(crate) locks_broken: AtomicU64,
+    /// By event, in their order.
+    pub(crate) tickets: [AtomicU64; TicketEvent::ALL.len()],
 }
 
 // SAFETY: see its fields.

@@ -87,7 +87,7 @@ impl From<Error> for Unusable {
 impl Store {
     /// Where files live in memory, on any Linux.
     pub const FOLDER: &str = "/dev/shm";
-    /// Bytes of the caller's page.
+    /// Bytes of the page for ticket keys.
     pub const PAGE_BYTES: usize = Division::PAGE_BYTES;
 
     /// Opens the cache of this name, or makes it if there is none; of several who come at the same
@@ -173,10 +173,10 @@ impl Store {
         self.keys.key_id()
     }
 
-    /// Lends the caller's page, alone. The flag says that somebody was interrupted while using it.
+    /// Lends the page for ticket keys, alone. The flag says that somebody was interrupted while using it.
     /// `None`: it could not be had within a tenth of a second. It is zero in a new cache, and again
     /// when the cache is removed while it is in use.
-    pub fn with_page<T>(
+    pub(crate) fn with_page<T>(
         &self,
         operation: impl FnOnce(&mut [u8; Self::PAGE_BYTES], bool) -> T,
     ) -> Option<T> {
@@ -190,8 +190,8 @@ impl Store {
         }
         if what != Reset::Sessions {
             self.cache.reset_counters();
-            let Figures { lock_waits, lock_timeouts, locks_broken } = self.figures();
-            for figure in [lock_waits, lock_timeouts, locks_broken] {
+            let Figures { lock_waits, lock_timeouts, locks_broken, tickets } = self.figures();
+            for figure in [lock_waits, lock_timeouts, locks_broken].into_iter().chain(tickets) {
                 figure.store(0, Ordering::Relaxed);
             }
         }
@@ -199,7 +199,7 @@ impl Store {
 
     /// What there is to know about it, now.
     pub fn facts(&self) -> Facts {
-        let Figures { lock_waits, lock_timeouts, locks_broken } = self.figures();
+        let Figures { lock_waits, lock_timeouts, locks_broken, .. } = self.figures();
         Facts {
             bytes: self.division.bytes as u64,
             created_unix_s: self.created_unix_s,
@@ -318,7 +318,7 @@ impl Store {
         })
     }
 
-    fn figures(&self) -> &Figures {
+    pub(crate) fn figures(&self) -> &Figures {
         self.mapping.at(Division::FIGURES)
     }
 }
@@ -420,5 +420,21 @@ mod tests {
         assert_ne!(anew.id_key(), store.id_key());
         assert!(is_wiped(&store.file) && !store.facts().is_named);
         std::fs::remove_dir_all(&path).expect("there");
+    }
+
+    #[test]
+    fn the_page_is_shared_and_lent_to_one_at_a_time() {
+        let name = format!("test-page-{}", std::process::id()).parse().expect("a name");
+        let settings = Settings::new(Capacity::Sessions(10));
+        let [store, other] = [(); 2]
+            .map(|()| Store::open(Path::new(Store::FOLDER), &name, Some(&settings)).expect("made"));
+        let first = store.with_page(|page, torn| (page.iter().all(|byte| *byte == 0), torn));
+        assert_eq!(first, Some((true, false)));
+        store.with_page(|page, _| page[Store::PAGE_BYTES - 1] = 9);
+        assert_eq!(other.with_page(|page, _| page[Store::PAGE_BYTES - 1]), Some(9));
+        let both = store.with_page(|_, _| other.with_page(|_, _| ()));
+        assert_eq!(both, Some(None), "one at a time, and not for ever");
+        assert_eq!(store.facts().lock_timeouts, 1);
+        assert!(Store::remove(Path::new(Store::FOLDER), &name).expect("removed"));
     }
 }

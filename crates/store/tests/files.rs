@@ -154,7 +154,7 @@ fn what_is_no_file_is_refused() {
 fn those_who_have_it_go_on_when_it_is_removed() {
     let (folder, path, store) = made();
     let file = File::open(&path).expect("there");
-    store.with_page(|page, _| page.fill(0xa7));
+    store.rotate_keys(1_800_000_000).expect("a key");
     assert!(insert_marked(&store));
     assert!(bytes_of(&file).windows(16).any(|bytes| bytes == [0xa7; 16]), "the window is clear");
     assert!(Store::remove(folder.path(), &name()).expect("removed"));
@@ -163,6 +163,7 @@ fn those_who_have_it_go_on_when_it_is_removed() {
     let left = bytes_of(&file);
     assert!(!left.windows(16).any(|bytes| bytes == [0xa7; 16]), "a secret is left");
     assert!(!left.windows(16).any(|bytes| bytes == store.id_key()), "a key is left");
+    assert!(left[4_096..8_192].iter().all(|byte| *byte == 0), "a ticket key is left");
     assert!(!store.facts().is_named);
     assert!(!find(&store, 1) && insert(&store, 2) && find(&store, 2), "it goes on");
     let new = open(folder.path()).expect("made anew");
@@ -206,19 +207,6 @@ fn what_is_reset_is_forgotten_and_nothing_else() {
     assert!(insert(&store, 1));
     store.reset(Reset::Both);
     assert_eq!(count(), (0, 0));
-}
-
-#[test]
-fn the_page_is_shared_and_zero_at_first() {
-    let (folder, _, store) = made();
-    let other = open(folder.path()).expect("there");
-    let first = store.with_page(|page, torn| (page.iter().all(|byte| *byte == 0), torn));
-    assert_eq!(first, Some((true, false)));
-    store.with_page(|page, _| page[Store::PAGE_BYTES - 1] = 9);
-    assert_eq!(other.with_page(|page, _| page[Store::PAGE_BYTES - 1]), Some(9));
-    let both = store.with_page(|_, _| other.with_page(|_, _| ()));
-    assert_eq!(both, Some(None), "one at a time, and not for ever");
-    assert_eq!(store.facts().lock_timeouts, 1);
 }
 
 #[test]

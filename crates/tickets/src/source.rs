@@ -29,3 +29,21 @@ pub enum TicketEvent {
     /// Presented, and known, but its client has resumed for too long: a full handshake.
     Overdue,
 }
+
+impl TicketEvent {
+    /// All of them, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Issued, Self::Keyless, Self::Known, Self::Renewed, Self::Unknown, Self::Overdue];
+
+    /// What its count is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Issued => "tickets_issued",
+            Self::Keyless => "tickets_keyless",
+            Self::Known => "tickets_known",
+            Self::Renewed => "tickets_renewed",
+            Self::Unknown => "tickets_unknown",
+            Self::Overdue => "tickets_overdue",
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The ticket keys that the servers of a cache have in common, on a page of its file.
+//!
+//! Whoever finds that the next key is due makes it, under the page's lock; all others see within a
+//! second that the ring is another. A process killed while it wrote leaves a page whose checksum is wrong:
+//! then there is a new ring, and tickets under the old one are full handshakes.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rejoin_tickets::{KeyId, KeyRing, KeySource, SECRET_BYTES, Schedule, TicketEvent};
+use zeroize::Zeroizing;
+
+use crate::folder::fill_at_random;
+use crate::key_file::KeyFile;
+use crate::{Error, Page, Store};
+
+/// Ticket keys for a server that follows them.
+pub struct SharedKeys {
+    store: Arc<Store>,
+    file: Option<KeyFile>,
+    /// The mark of the page that was last told of.
+    told: Mutex<[u8; MARK_BYTES]>,
+    complain: fn(&Error),
+    has_complained: AtomicBool,
+}
+
+/// Bytes at the end of a page that differ when the ring does: its checksum.
+const MARK_BYTES: usize = 32;
+
+impl SharedKeys {
+    /// The keys of the cache, which change by this schedule from now on, and are kept in a file, too,
+    /// if one is given. If there are none, those of the file are taken up again; or there is a new ring.
+    /// `complain` is told, once, when the file can no longer be written while the server runs.
+    ///
+    /// # Errors
+    /// A key file that is not ours or not a ring, or cannot be read or written; [`Error::Busy`].
+    pub fn open(
+        store: Arc<Store>,
+        schedule: Schedule,
+        file: Option<&Path>,
+        now_s: u64,
+        complain: fn(&Error),
+    ) -> Result<Self, Error> {
+        let file = file.map(KeyFile::new);
+        let kept = file.as_ref().map_or(Ok(None), KeyFile::read)?;
+        store.change_ring(|ring| {
+            if let Some(kept) = kept.filter(|_| ring.list(now_s).next().is_none()) {
+                *ring = kept;
+            }
+            ring.reschedule(schedule);
+            rotate_if_due(ring, now_s)
+        })??;
+        let (told, has_complained) = (Mutex::default(), AtomicBool::new(false));
+        let keys = Self { store, file, told, complain, has_complained };
+        keys.keep()?;
+        Ok(keys)
+    }
+
+    /// Writes the ring to the file, if there is to be one.
+    fn keep(&self) -> Result<(), Error> {
+        self.file.as_ref().map_or(Ok(()), |file| file.write(|| self.store.page()))
+    }
+
+    fn newer_ring(&self, now_s: u64) -> Result<Option<KeyRing>, Error> {
+        // Another thread asks at the same time; or one did while the process forked.
+        let Ok(mut told) = self.told.try_lock() else { return Ok(None) };
+        let page = self.store.page()?;
+        let mut ring = KeyRing::from_page(&page).ok();
+        if mark(&page) == &*told && ring.as_ref().is_some_and(|ring| !ring.due(now_s)) {
+            return Ok(None);
+        }
+        if ring.as_ref().is_none_or(|ring| ring.due(now_s)) {
+            // Somebody else may have done it by now.
+            ring = Some(
+                self.store
+                    .change_ring(|ring| rotate_if_due(ring, now_s).map(|()| ring.clone()))??,
+            );
+        }
+        *told = *mark(&*self.store.page()?);
+        Ok(ring)
+    }
+}
+
+impl KeySource for SharedKeys {
+    fn newer(&self, now_s: u64) -> Option<KeyRing> {
+        // Busy, or no random numbers: the keys that are there go on.
+        let newer = self.newer_ring(now_s).ok().flatten()?;
+        match self.keep() {
+            Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
+            Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}
+            Err(error) => (self.complain)(&error),
+        }
+        Some(newer)
+    }
+
+    fn record(&self, event: TicketEvent) {
+        self.store.tickets()[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for SharedKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedKeys").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// The ring of ticket keys. `None`: no server has made one yet.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn ring(&self) -> Result<Option<KeyRing>, Error> {
+        self.page().map(|page| KeyRing::from_page(&page).ok())
+    }
+
+    /// Makes a key, whose turn begins after the schedule's lead.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Keys`] when the ring is full, and no random numbers.
+    pub fn rotate_keys(&self, now_s: u64) -> Result<KeyId, Error> {
+        self.change_ring(|ring| rotate(ring, now_s))?
+    }
+
+    /// Takes a key away, from all servers within a second, and from their key file with the next
+    /// ticket. Whether it was there.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn retire_key(&self, id: &KeyId) -> Result<bool, Error> {
+        self.change_ring(|ring| ring.retire(id))
+    }
+
+    /// What became of tickets, of all servers, by name.
+    pub fn ticket_counters(&self) -> [(&'static str, u64); TicketEvent::ALL.len()] {
+        TicketEvent::ALL
+            .map(|event| (event.name(), self.tickets()[event as usize].load(Ordering::Relaxed)))
+    }
+
+    fn tickets(&self) -> &[AtomicU64; TicketEvent::ALL.len()] {
+        &self.figures().tickets
+    }
+
+    /// Changes the ring, alone. What is no ring is an empty one.
+    fn change_ring<T>(&self, change: impl FnOnce(&mut KeyRing) -> T) -> Result<T, Error> {
+        let changed = self.with_page(|page, _| {
+            let there = KeyRing::from_page(page);
+            let mut ring = there.unwrap_or_else(|_| KeyRing::new(Schedule::default()));
+            let result = change(&mut ring);
+            ring.to_page(page);
+            result
+        });
+        changed.ok_or_else(|| Error::Busy { name: self.name().clone() })
+    }
+
+    fn page(&self) -> Result<Zeroizing<Page>, Error> {
+        let copied = self.with_page(|page, _| Zeroizing::new(*page));
+        copied.ok_or_else(|| Error::Busy { name: self.name().clone() })
+    }
+}
+
+fn mark(page: &Page) -> &[u8; MARK_BYTES] {
+    page.last_chunk().expect("a page is longer")
+}
+
+fn rotate_if_due(ring: &mut KeyRing, now_s: u64) -> Result<(), Error> {
+    if ring.due(now_s) { rotate(ring, now_s).map(|_| ()) } else { Ok(()) }
+}
+
+fn rotate(ring: &mut KeyRing, now_s: u64) -> Result<KeyId, Error> {
+    let mut fresh = Zeroizing::new([0; SECRET_BYTES]);
+    fill_at_random(&mut *fresh)?;
+    Ok(ring.rotate(now_s, &mut fresh)?)
+}

@@ -1,0 +1,177 @@
+//! Ticket keys that several servers follow, in memory and in a file.
+
+mod folder;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use folder::Folder;
+use rejoin_cache::{Capacity, Settings};
+use rejoin_store::{CacheName, Error, Objection, SharedKeys, Store};
+use rejoin_tickets::{KeyId, KeyRing, KeySource, Schedule, TicketEvent};
+
+const NOW_S: u64 = 1_800_000_000;
+const HOUR_S: u64 = 3_600;
+
+fn name() -> CacheName {
+    "test".parse().expect("a name")
+}
+
+fn store(folder: &Path) -> Arc<Store> {
+    let settings = Settings::new(Capacity::Sessions(10));
+    Arc::new(Store::open(folder, &name(), Some(&settings)).expect("a store"))
+}
+
+fn follow(folder: &Path, file: Option<&Path>) -> Result<SharedKeys, Error> {
+    let ignore = |_: &Error| {};
+    SharedKeys::open(store(folder), Schedule::default(), file, NOW_S, ignore)
+}
+
+fn ids(ring: &KeyRing) -> Vec<KeyId> {
+    ring.list(NOW_S).map(|key| key.id).collect()
+}
+
+fn ids_in(folder: &Path) -> Vec<KeyId> {
+    ids(&store(folder).ring().expect("not busy").expect("a ring"))
+}
+
+#[test]
+fn two_servers_follow_one_ring_and_one_of_them_rotates_it() {
+    let folder = Folder::new();
+    let [a, b] = [(); 2].map(|()| follow(folder.path(), None).expect("keys"));
+    let first = [&a, &b].map(|keys| ids(&keys.newer(NOW_S).expect("the first is news")));
+    assert_eq!((first[0].len(), &first[0]), (1, &first[1]));
+    assert!(a.newer(NOW_S + 1).is_none() && b.newer(NOW_S + 1).is_none(), "nothing new");
+    let due_s = NOW_S + 11 * HOUR_S;
+    assert!(a.newer(due_s - 1).is_none());
+    let rotated = ids(&a.newer(due_s).expect("rotated"));
+    assert_eq!((rotated.len(), rotated[0]), (2, first[0][0]));
+    assert_eq!(ids(&b.newer(due_s).expect("told")), rotated);
+    assert!(a.newer(due_s).is_none() && b.newer(due_s).is_none(), "once");
+    let retired = store(folder.path()).retire_key(&rotated[0]);
+    assert!(retired.expect("not busy"));
+    assert_eq!(ids(&b.newer(due_s).expect("told")), rotated[1..]);
+}
+
+#[test]
+fn a_page_that_is_no_ring_costs_the_ring() {
+    let folder = Folder::new();
+    let keys = follow(folder.path(), None).expect("keys");
+    let before = ids(&keys.newer(NOW_S).expect("a ring"));
+    let file = File::options().write(true).open(folder.path().join("rejoin-test"));
+    file.and_then(|file| file.write_all_at(&[7; 100], 4_096 + 50)).expect("scribbled");
+    let after = ids(&keys.newer(NOW_S).expect("another"));
+    assert!(after.len() == 1 && after != before, "{before:?} {after:?}");
+    assert_eq!(ids_in(folder.path()), after);
+}
+
+#[test]
+fn without_a_file_keys_go_with_the_cache_and_with_one_they_come_back() {
+    for with_file in [false, true] {
+        let folder = Folder::new();
+        let path = folder.path().join("keys");
+        let path = with_file.then_some(path.as_path());
+        let keys = follow(folder.path(), path).expect("keys");
+        store(folder.path()).rotate_keys(NOW_S).expect("another key");
+        let before = ids(&keys.newer(NOW_S).expect("two keys"));
+        assert!(Store::remove(folder.path(), &name()).expect("removed"));
+        follow(folder.path(), path).expect("keys");
+        assert_eq!(ids_in(folder.path()) == before, with_file);
+    }
+}
+
+#[test]
+fn a_key_that_was_retired_does_not_come_back_from_the_file() {
+    let folder = Folder::new();
+    let path = folder.path().join("keys");
+    let keys = follow(folder.path(), Some(&path)).expect("keys");
+    store(folder.path()).rotate_keys(NOW_S).expect("another key");
+    let both = ids(&keys.newer(NOW_S).expect("two keys"));
+    assert!(store(folder.path()).retire_key(&both[0]).expect("not busy"));
+    keys.newer(NOW_S).expect("one key");
+    assert!(Store::remove(folder.path(), &name()).expect("removed"));
+    follow(folder.path(), Some(&path)).expect("keys");
+    assert_eq!(ids_in(folder.path()), both[1..]);
+    let names = folder.file_names();
+    assert_eq!(names.iter().filter(|name| name.starts_with("keys")).count(), 1, "{names:?}");
+    let mode = fs::metadata(&path).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_file_that_others_can_read_or_that_holds_no_ring_is_refused() {
+    let folder = Folder::new();
+    let path = folder.path().join("keys");
+    follow(folder.path(), Some(&path)).expect("keys");
+    let open_to = |mode| {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
+        follow(folder.path(), Some(&path)).map(|_| ())
+    };
+    for mode in [0o640, 0o604, 0o620] {
+        let refused = open_to(mode);
+        let Err(Error::NotOurs { objection, .. }) = refused else {
+            panic!("{mode:o}: {refused:?}")
+        };
+        assert_eq!(objection, Objection::Readable { mode });
+    }
+    assert!(open_to(0o600).is_ok());
+    for text in [&b""[..], b"keys", &[0; 4_096]] {
+        fs::write(&path, text).expect("ours");
+        let refused = follow(folder.path(), Some(&path)).map(|_| ());
+        assert!(matches!(refused, Err(Error::BadKeyFile { .. })), "{refused:?}");
+    }
+    let nowhere = PathBuf::from("/nonexistent/keys");
+    let refused = follow(folder.path(), Some(&nowhere)).expect_err("no folder");
+    assert!(refused.to_string().contains("/nonexistent/keys"), "{refused}");
+}
+
+/// The folder goes while the server runs.
+#[test]
+fn a_file_that_cannot_be_written_is_complained_of_once_and_keys_change_all_the_same() {
+    static COMPLAINTS: AtomicU32 = AtomicU32::new(0);
+    let folder = Folder::new();
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).expect("a folder");
+    let complain = |_: &Error| {
+        COMPLAINTS.fetch_add(1, Ordering::Relaxed);
+    };
+    let (store, path) = (store(folder.path()), inner.join("keys"));
+    let keys = SharedKeys::open(store, Schedule::default(), Some(&path), NOW_S, complain);
+    let keys = keys.expect("keys");
+    fs::remove_dir_all(&inner).expect("ours");
+    for turn in 1..4 {
+        let ring = keys.newer(NOW_S + turn * 12 * HOUR_S).expect("a ring");
+        assert!(ring.list(NOW_S).count() > 1);
+    }
+    assert_eq!(COMPLAINTS.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn what_becomes_of_tickets_is_counted_for_all() {
+    let folder = Folder::new();
+    let [a, b] = [(); 2].map(|()| follow(folder.path(), None).expect("keys"));
+    a.record(TicketEvent::Issued);
+    b.record(TicketEvent::Issued);
+    b.record(TicketEvent::Overdue);
+    let store = store(folder.path());
+    let counted = store.ticket_counters().into_iter().filter(|(_, count)| *count > 0);
+    assert_eq!(counted.collect::<Vec<_>>(), [("tickets_issued", 2), ("tickets_overdue", 1)]);
+    store.reset(rejoin_store::Reset::Counters);
+    assert!(store.ticket_counters().iter().all(|(_, count)| *count == 0));
+}
+
+#[test]
+fn nothing_prints_a_key() {
+    let folder = Folder::new();
+    let keys = follow(folder.path(), Some(&folder.path().join("keys"))).expect("keys");
+    assert_eq!(
+        format!("{keys:?}"),
+        format!(
+            "SharedKeys {{ file: Some(KeyFile {{ path: {:?} }}), .. }}",
+            folder.path().join("keys")
+        )
+    );
+}
