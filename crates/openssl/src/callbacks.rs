@@ -12,7 +12,7 @@ use rejoin_cache::{Hints, Issued, SecretBytes, SessionId};
 
 use crate::connection::{self, Connection, State, of_ssl, of_ssl_or_new};
 use crate::sessions::{Cached, now_ms, raw};
-use crate::{ffi, server_name, ticket_history};
+use crate::{ffi, ticket_history};
 
 /// Makes the context call what is below.
 pub(crate) fn install(context: &mut SslContextBuilder, cached: Cached) -> Result<(), ErrorStack> {
@@ -99,7 +99,7 @@ unsafe extern "C" fn session_wanted(
         let Some(connection) = connection else { return std::ptr::null_mut() };
         let found = SessionId::new(bytes).map_or(std::ptr::null_mut(), |id| {
             // SAFETY: OpenSSL passes a valid SSL.
-            let name = unsafe { server_name::in_hello(ssl) };
+            let name = unsafe { connection.host_in_hello(ssl) };
             // SAFETY: as above.
             unsafe { fitting(ssl, find(connection, &id, name)) }
         });
@@ -195,12 +195,12 @@ unsafe extern "C" fn session_made(ssl: *mut SSL, session: *mut SSL_SESSION) -> c
 /// `ssl` is valid.
 unsafe fn is_in_ticket(ssl: *mut SSL, connection: &Connection) -> bool {
     // SAFETY: the caller vouches for `ssl`.
-    let version = unsafe { openssl_sys::SSL_version(ssl) };
+    let is_single_use = unsafe { ticket_history::is_single_use(ssl) };
     // SAFETY: as above.
     let options = unsafe { ffi::SSL_get_options(ssl) };
     let is_stateless =
         connection.attachment.tickets.is_some() || connection.attachment.own.is_some();
-    version == openssl_sys::TLS1_3_VERSION && is_stateless && options & ffi::SSL_OP_NO_TICKET == 0
+    is_single_use && is_stateless && options & ffi::SSL_OP_NO_TICKET == 0
 }
 
 /// # Safety
@@ -208,7 +208,7 @@ unsafe fn is_in_ticket(ssl: *mut SSL, connection: &Connection) -> bool {
 unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSION) {
     let Some(Cached { sessions, context }) = &connection.attachment.cached else { return };
     // SAFETY: the caller vouches for `ssl`.
-    let is_single_use = unsafe { openssl_sys::SSL_version(ssl) } == openssl_sys::TLS1_3_VERSION;
+    let is_single_use = unsafe { ticket_history::is_single_use(ssl) };
     // SAFETY: as above.
     let authenticated_s = unsafe { connection.resumed_since_s(ssl) };
     if let Some(authenticated_s) = authenticated_s.filter(|_| is_single_use) {
@@ -218,12 +218,12 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     // SAFETY: the caller vouches for `session`.
     let Some((id, value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
     // SAFETY: the caller vouches for `ssl`.
-    let name = unsafe { server_name::of_connection(ssl) };
+    let name = unsafe { connection.host(ssl) };
     let mut state = connection.state();
     state.established = true;
     let visit = &mut state.visit;
     let expires_ms = now_ms().saturating_add(lifetime_ms);
-    let issued = Issued { id, value, expires_ms, context: context.tag(name) };
+    let issued = Issued { id, value, expires_ms, context: context.tag(&name) };
     match sessions.hints() {
         Hints::Never => visit.issue(sessions.sessions(), now_ms(), &issued),
         Hints::Expected => visit.issue_later(sessions.sessions(), now_ms(), issued),
@@ -269,6 +269,8 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
     };
     let server_info = connection.server_info;
     guard((), || {
+        // SAFETY: `ssl` is valid.
+        unsafe { keep_stateful(ssl.cast_mut(), connection) };
         let cached = connection.attachment.cached.as_ref();
         let mut state = connection.state();
         if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
@@ -286,6 +288,18 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
     if let Some(server_info) = server_info {
         // SAFETY: the server's own callback, with the arguments meant for it.
         unsafe { server_info(ssl, what, value) };
+    }
+}
+
+/// A server that switches contexts by name may give the connection the options of the new one, as nginx
+/// does.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn keep_stateful(ssl: *mut SSL, connection: &Connection) {
+    if connection.attachment.is_stateful {
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
     }
 }
 

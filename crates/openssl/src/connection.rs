@@ -9,9 +9,9 @@ use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
 use rejoin_cache::{History, SessionStore, Visit};
 
 use crate::everywhere::{self, OwnCallbacks};
-use crate::ffi;
 use crate::sessions::{Attachment, Cached, now_ms};
 use crate::tickets::now_s;
+use crate::{ffi, server_name};
 
 /// A connection of an attached context, from its first callback on.
 pub(crate) struct Connection {
@@ -33,6 +33,9 @@ pub(crate) struct State {
     /// When the client made the full handshake that the session which it presents comes from, in Unix
     /// time.
     pub(crate) authenticated_s: Option<u64>,
+    /// The host that the client asked for with a session or a ticket. (OpenSSL itself then answers with the
+    /// session's, which is there only if the server knew the name.)
+    pub(crate) host: Option<Box<[u8]>>,
     /// Whether the handshake is done. (`SSL_is_init_finished` is false again by the time that a
     /// fatal alert goes out.)
     pub(crate) established: bool,
@@ -55,6 +58,27 @@ impl Connection {
             now_s().saturating_sub(authenticated_s) <= self.attachment.resumable_for.as_secs();
         self.state().authenticated_s = may.then_some(authenticated_s);
         may
+    }
+
+    /// The host that the client asks for, while its ClientHello is read.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's.
+    pub(crate) unsafe fn host_in_hello<'a>(&self, ssl: *mut SSL) -> &'a [u8] {
+        // SAFETY: the caller vouches for `ssl`.
+        let host = unsafe { server_name::in_hello(ssl) };
+        self.state().host = Some(host.into());
+        host
+    }
+
+    /// The host that the client asked for.
+    ///
+    /// # Safety
+    /// As above.
+    pub(crate) unsafe fn host(&self, ssl: *mut SSL) -> Box<[u8]> {
+        let noted = self.state().host.clone();
+        // SAFETY: the caller vouches for `ssl`.
+        noted.unwrap_or_else(|| unsafe { server_name::of_connection(ssl) }.into())
     }
 
     /// When the client made the full handshake that this connection's session comes from, in Unix

@@ -139,6 +139,7 @@ pub(crate) unsafe fn begin(
     attachment.cached = sessions
         .as_ref()
         .map(|sessions| Cached { sessions: Arc::clone(sessions), context: ContextName::new(&[]) });
+    attachment.is_stateful = *stateful;
     attachment.tickets = tickets.as_ref().map(|(tickets, _)| Arc::clone(tickets));
     attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
 }

@@ -61,6 +61,7 @@ pub(crate) const SSL_TICKET_SUCCESS_RENEW: c_int = 6;
 /// `SSL_TICKET_RETURN_IGNORE` and what follows it in `ssl.h`: what is to be done about it.
 pub(crate) const SSL_TICKET_RETURN_IGNORE: c_int = 1;
 pub(crate) const SSL_TICKET_RETURN_IGNORE_RENEW: c_int = 2;
+pub(crate) const SSL_TICKET_RETURN_USE: c_int = 3;
 pub(crate) const SSL_TICKET_RETURN_USE_RENEW: c_int = 4;
 
 /// As the macro of `ssl.h`.

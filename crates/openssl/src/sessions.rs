@@ -99,6 +99,8 @@ impl<S: ?Sized> std::fmt::Debug for ServerSessions<S> {
 #[derive(Debug, Clone)]
 pub(crate) struct Attachment {
     pub(crate) cached: Option<Cached>,
+    /// Stateless tickets are off, whatever the program says.
+    pub(crate) is_stateful: bool,
     /// How long a client may go on resuming after a full handshake.
     pub(crate) resumable_for: Duration,
     pub(crate) tickets: Option<Arc<ContextTickets>>,
@@ -111,7 +113,8 @@ pub(crate) struct Attachment {
 impl Default for Attachment {
     fn default() -> Self {
         let resumable_for = crate::RESUMABLE_FOR;
-        Self { cached: None, resumable_for, tickets: None, own: None, server_info: None }
+        let (is_stateful, tickets, own, server_info) = (false, None, None, None);
+        Self { cached: None, is_stateful, resumable_for, tickets, own, server_info }
     }
 }
 

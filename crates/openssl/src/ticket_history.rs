@@ -5,6 +5,10 @@
 //! session, whose lifetime begins anew. In a stateless ticket it also says when the client was last
 //! seen and what its [`History`] was then: 7 or 19 bytes.
 //!
+//! Over TLS 1.2 a session carries nothing. Its lifetime does not begin anew; and to say when it was last
+//! used it would have to be renewed every time, of which OpenSSL's client makes a trap: it marks the old
+//! session as not resumable, and calls the program's callback for new sessions on a full handshake only.
+//!
 //! ```text
 //! "rj", 2 bytes | version, 1 | full handshake, seconds of Unix time, 4
 //! last seen, milliseconds of Unix time, 8 | history, 4
@@ -128,6 +132,8 @@ unsafe extern "C" fn ticket_made(ssl: *mut SSL, _argument: *mut c_void) -> c_int
         // SAFETY: as above.
         let is_stateless = unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_TICKET == 0;
         // SAFETY: as above.
+        let is_stateless = is_stateless && unsafe { is_single_use(ssl) };
+        // SAFETY: as above.
         let session = unsafe { openssl_sys::SSL_get_session(ssl) };
         if let Some(connection) = connection.filter(|_| is_stateless && !session.is_null()) {
             // SAFETY: OpenSSL passes a valid SSL.
@@ -154,20 +160,31 @@ unsafe extern "C" fn ticket_opened(
     status: c_int,
     _argument: *mut c_void,
 ) -> c_int {
-    match status {
-        ffi::SSL_TICKET_SUCCESS | ffi::SSL_TICKET_SUCCESS_RENEW => {
-            guard(ffi::SSL_TICKET_RETURN_USE_RENEW, || {
-                // SAFETY: OpenSSL passes a valid SSL.
-                let connection = unsafe { of_ssl_or_new(ssl) };
-                // SAFETY: with these two, OpenSSL passes a valid session, and nobody else has it.
-                connection.map_or(ffi::SSL_TICKET_RETURN_USE_RENEW, |connection| unsafe {
-                    opened(connection, session)
-                })
-            })
+    let usual = match status {
+        ffi::SSL_TICKET_SUCCESS => ffi::SSL_TICKET_RETURN_USE,
+        ffi::SSL_TICKET_SUCCESS_RENEW => ffi::SSL_TICKET_RETURN_USE_RENEW,
+        ffi::SSL_TICKET_EMPTY | ffi::SSL_TICKET_NO_DECRYPT => {
+            return ffi::SSL_TICKET_RETURN_IGNORE_RENEW;
         }
-        ffi::SSL_TICKET_EMPTY | ffi::SSL_TICKET_NO_DECRYPT => ffi::SSL_TICKET_RETURN_IGNORE_RENEW,
-        _ => ffi::SSL_TICKET_RETURN_IGNORE,
-    }
+        _ => return ffi::SSL_TICKET_RETURN_IGNORE,
+    };
+    guard(usual, || {
+        // SAFETY: OpenSSL passes a valid SSL.
+        let connection = unsafe { of_ssl_or_new(ssl) };
+        // SAFETY: as above.
+        let connection = connection.filter(|_| unsafe { is_single_use(ssl) });
+        // SAFETY: with these two, OpenSSL passes a valid session, and nobody else has it.
+        connection.map_or(usual, |connection| unsafe { opened(connection, session) })
+    })
+}
+
+/// Whether it is TLS 1.3, whose clients use a ticket once.
+///
+/// # Safety
+/// `ssl` is valid.
+pub(crate) unsafe fn is_single_use(ssl: *const SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { openssl_sys::SSL_version(ssl) == openssl_sys::TLS1_3_VERSION }
 }
 
 /// # Safety

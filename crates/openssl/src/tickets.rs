@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 use crate::callbacks::guard;
 use crate::connection::{self, of_ssl_or_new};
 use crate::sessions::raw;
-use crate::{ffi, server_name, ticket_history};
+use crate::{ffi, ticket_history};
 
 /// The ticket keys of any number of `SSL_CTX`: a ring, and what each derives from it.
 pub struct TicketKeys {
@@ -38,8 +38,8 @@ pub struct TicketKeys {
 /// Whether tickets carry what is known of their client's past visits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TicketHistory {
-    /// They do, in the ticket's application data. A TLS 1.2 client then gets a fresh ticket on every
-    /// connection, since the old one cannot say when it was last used; over TLS 1.3 it does anyway.
+    /// They do over TLS 1.3, in the ticket's application data. Over TLS 1.2, where a ticket is used many
+    /// times, it cannot say when it was last.
     /// Callbacks that the server has set by `SSL_CTX_set_session_ticket_cb` are replaced: OpenSSL
     /// tells nobody what they are, so they cannot be called.
     Carried,
@@ -251,23 +251,21 @@ unsafe extern "C" fn keys_wanted(
         let name = unsafe { name.cast::<[u8; NAME_BYTES]>().as_mut() };
         // SAFETY: as above; `EVP_MAX_IV_LENGTH` is 16.
         let iv = unsafe { iv.cast::<[u8; IV_BYTES]>().as_mut() };
-        let tickets = connection.and_then(|connection| connection.attachment.tickets.as_ref());
-        let (Some(tickets), Some(name), Some(iv)) = (tickets, name, iv) else {
-            return 0;
-        };
+        let (Some(connection), Some(name), Some(iv)) = (connection, name, iv) else { return 0 };
+        let Some(tickets) = &connection.attachment.tickets else { return 0 };
         let ticket = Ticket { iv, cipher, mac };
         if encrypt == 1 {
             // SAFETY: OpenSSL passes a valid SSL.
-            let host = unsafe { server_name::of_connection(ssl) };
-            return tickets.seal(host, name, ticket);
+            let host = unsafe { connection.host(ssl) };
+            return tickets.seal(&host, name, ticket);
         }
         // SAFETY: as above, and it reads a ClientHello.
-        let host = unsafe { server_name::in_hello(ssl) };
+        let host = unsafe { connection.host_in_hello(ssl) };
         // SAFETY: as above.
-        let version = unsafe { openssl_sys::SSL_version(ssl) };
+        let is_single_use = unsafe { ticket_history::is_single_use(ssl) };
         match tickets.open(host, name, ticket) {
-            // A TLS 1.3 client uses a ticket once, and OpenSSL gives it another only when told to.
-            Some(Opened::Fresh) if version != openssl_sys::TLS1_3_VERSION => 1,
+            // OpenSSL gives the client another only when told to.
+            Some(Opened::Fresh) if !is_single_use => 1,
             Some(_) => 2,
             None => 0,
         }

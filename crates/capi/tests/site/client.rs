@@ -16,7 +16,7 @@ pub(crate) enum Versions {
 }
 
 pub(crate) struct Client {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     connector: SslConnector,
     session: Arc<Mutex<Option<SslSession>>>,
     /// The server that is asked for.

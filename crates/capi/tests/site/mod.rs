@@ -31,8 +31,7 @@ impl Site {
         identity.write(&folder.join("cert.pem"), &folder.join("key.pem")).expect("files");
         let both = ["cert.pem", "key.pem"].map(|file| fs::read(folder.join(file)).expect("there"));
         fs::write(folder.join("both.pem"), both.concat()).expect("a file");
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = free.expect("a free port").port();
+        let port = free_port();
         let cache = format!("test-{name}-{}", std::process::id());
         let site = Self { folder, cache, port, running: Vec::new() };
         site.configure("");
@@ -106,6 +105,11 @@ impl Site {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
+    /// What starts next listens elsewhere.
+    pub(crate) fn another_port(&mut self) {
+        self.port = free_port();
+    }
+
     pub(crate) fn client(&self, versions: Versions) -> Client {
         Client::new(self.address(), versions)
     }
@@ -133,4 +137,9 @@ impl Drop for Site {
         self.stop();
         let _ = Store::remove(Path::new(Store::FOLDER), &self.cache());
     }
+}
+
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    free.expect("a free port").port()
 }

@@ -1,0 +1,183 @@
+//! Stateless tickets of unmodified servers, under keys that they have in common.
+
+mod site;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use rejoin_store::Store;
+use site::{Client, Site, Versions};
+
+const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
+
+/// Stateless tickets as nginx has them unless told otherwise.
+const NGINX: &str = "\
+daemon off; master_process on; worker_processes 3; pid FOLDER/nginx@PORT@.pid;
+error_log FOLDER/error.log;
+events { worker_connections 256; }
+http {
+  access_log off;
+  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
+  uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
+  ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
+  ssl_protocols TLSv1.2 TLSv1.3; MORE
+  server { listen 127.0.0.1:@PORT@ ssl reuseport; server_name localhost; return 200 \"$pid\\n\"; }
+  server { listen 127.0.0.1:@PORT@ ssl; server_name other.example; return 200 \"$pid\\n\"; }
+}
+";
+
+fn start(site: &mut Site, more: &str) -> Option<()> {
+    let name = format!("nginx{}.conf", site.port);
+    site.write(&name, &NGINX.replace("MORE", more));
+    let configuration = site.shown(&name);
+    site.start("nginx", &["-c", &configuration])
+}
+
+fn store(site: &Site) -> Store {
+    Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("it is there")
+}
+
+fn clients(site: &Site) -> [(Versions, Client); 2] {
+    BOTH.map(|versions| (versions, site.client(versions)))
+}
+
+#[test]
+fn tickets_resume_in_every_worker_and_after_a_restart() {
+    let mut site = Site::new("tickets");
+    if start(&mut site, "").is_none() {
+        return;
+    }
+    let mut clients = clients(&site);
+    for (versions, client) in &mut clients {
+        assert!(!client.connect(), "{versions:?}");
+        assert!((0..12).all(|_| client.connect()), "{versions:?}");
+    }
+    site.stop();
+    start(&mut site, "").expect("installed");
+    for (versions, client) in &mut clients {
+        assert!(client.connect(), "{versions:?}: after a restart");
+    }
+    let (counters, tickets) = (store(&site).cache().counters(), store(&site).ticket_counters());
+    assert_eq!((counters.stored, counters.hits), (0, 0), "they were no tickets");
+    assert!(tickets.contains(&("tickets_known", 26)), "{tickets:?}");
+}
+
+#[test]
+fn two_instances_with_other_settings_resume_each_others_tickets() {
+    let mut site = Site::new("tickets-two");
+    if start(&mut site, "ssl_session_cache none; ssl_session_timeout 10m;").is_none() {
+        return;
+    }
+    let mut clients = clients(&site);
+    for (versions, client) in &mut clients {
+        assert!(!client.connect() && client.connect(), "{versions:?}");
+    }
+    site.another_port();
+    start(&mut site, "ssl_session_cache shared:own:1m; ssl_buffer_size 4k;").expect("installed");
+    for (versions, client) in &mut clients {
+        client.address = site.address();
+        assert!(client.connect(), "{versions:?}: of the first, in the second");
+    }
+}
+
+#[test]
+fn a_ticket_stays_with_its_virtual_server() {
+    let mut site = Site::new("tickets-names");
+    if start(&mut site, "").is_none() {
+        return;
+    }
+    for (versions, mut client) in clients(&site) {
+        assert!(!client.connect() && client.connect());
+        client.name = "other.example";
+        assert!(!client.connect(), "{versions:?}: another's ticket was opened");
+        assert!(client.connect());
+    }
+}
+
+#[test]
+fn a_retired_key_opens_nothing_in_any_worker_and_others_go_on() {
+    let mut site = Site::new("tickets-retired");
+    if start(&mut site, "").is_none() {
+        return;
+    }
+    let now_s = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+    for (versions, mut client) in clients(&site) {
+        assert!(!client.connect() && client.connect(), "{versions:?}");
+        let key = store(&site).ring().expect("free").expect("a ring").list(now_s).next();
+        assert!(store(&site).retire_key(&key.expect("a key").id).expect("free"));
+        thread::sleep(Duration::from_millis(1_100));
+        assert!(!client.connect(), "{versions:?}: it was retired");
+        assert!((0..6).all(|_| client.connect()), "{versions:?}: there is another key");
+    }
+}
+
+#[test]
+fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
+    for kept in [false, true] {
+        let mut site = Site::new(&format!("tickets-file-{kept}"));
+        let file = site.folder.join("kept");
+        fs::create_dir(&file).expect("a folder");
+        // Workers are nobody in particular, and must be able to write there.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o777)).expect("ours");
+        let file = file.join("keys");
+        site.configure(&if kept {
+            format!("key_file = {}", file.display())
+        } else {
+            String::new()
+        });
+        if start(&mut site, "").is_none() {
+            return;
+        }
+        let mut clients = clients(&site);
+        for (versions, client) in &mut clients {
+            assert!(!client.connect() && client.connect(), "{versions:?}");
+        }
+        site.stop();
+        assert!(Store::remove(Path::new(Store::FOLDER), &site.cache()).expect("removed"));
+        start(&mut site, "").expect("installed");
+        for (versions, client) in &mut clients {
+            assert_eq!(client.connect(), kept, "{versions:?}");
+        }
+        let mode = fs::metadata(&file).map(|found| found.permissions().mode() & 0o777);
+        assert_eq!(mode.ok(), kept.then_some(0o600));
+    }
+}
+
+/// TLS 1.3 makes a new session at every resumption, whose lifetime begins anew.
+#[test]
+fn renewal_comes_to_an_end() {
+    for stateful in ["no", "yes"] {
+        let mut site = Site::new(&format!("tickets-renewal-{stateful}"));
+        site.configure(&format!("resumable_for = 2s\nstateful = {stateful}"));
+        if start(&mut site, "").is_none() {
+            return;
+        }
+        let mut client = site.client(Versions::Tls13);
+        assert!(!client.connect());
+        for half_seconds in 1..=3 {
+            thread::sleep(Duration::from_millis(500));
+            assert!(client.connect(), "{stateful}: after {half_seconds} half seconds");
+        }
+        thread::sleep(Duration::from_millis(1_700));
+        assert!(!client.connect(), "{stateful}: its full handshake is too long ago");
+        assert!(client.connect(), "{stateful}: that was one");
+        let tickets = store(&site).ticket_counters();
+        assert_eq!(tickets.contains(&("tickets_overdue", 1)), stateful == "no", "{tickets:?}");
+    }
+}
+
+#[test]
+fn the_servers_own_keys_stay_if_asked() {
+    let mut site = Site::new("tickets-own");
+    site.configure("ticket_keys = server");
+    if start(&mut site, "").is_none() {
+        return;
+    }
+    let mut client = site.client(Versions::Tls13);
+    assert!(!client.connect() && client.connect());
+    assert!(store(&site).ring().expect("free").is_none());
+    assert!(store(&site).ticket_counters().iter().all(|(_, count)| *count == 0));
+}
