@@ -10,6 +10,7 @@ mod beside;
 mod capture;
 mod demo;
 mod fleet;
+mod keys;
 mod plan;
 mod run;
 mod serve;
@@ -49,6 +50,8 @@ enum Command {
     Run(run::Arguments),
     /// Say what the servers that share a cache did with it
     Stats(stats::Arguments),
+    /// Name, rotate and retire the ticket keys that servers share
+    Keys(keys::Arguments),
     /// Name, check and remove the caches that servers share
     Store(store::Arguments),
     /// Say how big a cache must be, with which policy, and what it saves
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
+        Command::Keys(arguments) => keys::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
     };
     match done {
