@@ -12,7 +12,7 @@ pub struct Counters {
     pub hits: u64,
     /// Lookups that did not, for whatever reason, forged ids excepted.
     pub misses: u64,
-    /// Ids presented by clients that no server with this key ever issued.
+    /// Ids presented by clients that no server with this key ever issued, where they are presented.
     pub forged: u64,
     /// Misses because the session's lifetime was over.
     pub expired: u64,

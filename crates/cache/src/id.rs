@@ -89,7 +89,8 @@ impl ContextTag {
 /// or that came from another server, is recognised without touching the cache: one TLS 1.3
 /// ClientHello can carry hundreds.
 ///
-/// The tag is SipHash-2-4, a 64-bit pseudo-random function, over 24 random bytes.
+/// The tag is SipHash-2-4, a 64-bit pseudo-random function, over 24 random bytes and the context's
+/// name: an id is known only where it was made.
 #[derive(Clone)]
 pub struct IdSeal {
     key: [u8; 16],
@@ -105,23 +106,24 @@ impl IdSeal {
         Self { key }
     }
 
-    /// An id around fresh random bytes.
-    pub fn seal(&self, random: &[u8; Self::RANDOM]) -> SessionId {
+    /// An id around fresh random bytes, for a context of this name.
+    pub fn seal(&self, context: &[u8], random: &[u8; Self::RANDOM]) -> SessionId {
         let mut bytes = [0; SessionId::LONGEST];
         bytes[..Self::RANDOM].copy_from_slice(random);
-        bytes[Self::RANDOM..].copy_from_slice(&self.tag(random));
+        bytes[Self::RANDOM..].copy_from_slice(&self.tag(context, random));
         SessionId { length: SessionId::LONGEST as u8, bytes }
     }
 
-    /// Whether the id was made with this key.
-    pub fn recognises(&self, id: &SessionId) -> bool {
+    /// Whether the id was made with this key, for a context of this name.
+    pub fn recognises(&self, context: &[u8], id: &SessionId) -> bool {
         let (random, tag) = id.bytes.split_at(Self::RANDOM);
-        usize::from(id.length) == SessionId::LONGEST && self.tag(random) == tag
+        usize::from(id.length) == SessionId::LONGEST && self.tag(context, random) == tag
     }
 
-    fn tag(&self, random: &[u8]) -> [u8; Self::TAG] {
+    fn tag(&self, context: &[u8], random: &[u8]) -> [u8; Self::TAG] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(random);
+        hasher.write(context);
         hasher.finish().to_le_bytes()
     }
 }
@@ -145,15 +147,16 @@ mod tests {
     #[test]
     fn only_ids_of_the_same_key_are_recognised() {
         let (ours, theirs) = (IdSeal::new([1; 16]), IdSeal::new([2; 16]));
-        let id = ours.seal(&[7; IdSeal::RANDOM]);
-        assert!(ours.recognises(&id));
-        assert!(!theirs.recognises(&id));
+        let id = ours.seal(b"one", &[7; IdSeal::RANDOM]);
+        assert!(ours.recognises(b"one", &id));
+        assert!(!theirs.recognises(b"one", &id));
+        assert!(!ours.recognises(b"two", &id) && !ours.recognises(b"", &id));
         for bit in 0..256 {
             let mut forged = *id.padded();
             forged[bit / 8] ^= 1 << (bit % 8);
-            assert!(!ours.recognises(&SessionId::from_padded(forged, 32)));
+            assert!(!ours.recognises(b"one", &SessionId::from_padded(forged, 32)));
         }
-        assert!(!ours.recognises(&SessionId::from_padded(*id.padded(), 31)));
+        assert!(!ours.recognises(b"one", &SessionId::from_padded(*id.padded(), 31)));
     }
 
     #[test]

@@ -169,6 +169,60 @@ fn renewal_comes_to_an_end() {
     }
 }
 
+/// Python gives all its contexts one session-id context.
+#[test]
+fn what_one_context_did_not_ask_for_is_not_resumed_in_one_that_asks() {
+    for stateful in ["no", "yes"] {
+        let mut site = Site::new(&format!("trust-{stateful}"));
+        site.configure(&format!("stateful = {stateful}"));
+        site.write("server.py", PYTHON);
+        let (script, asks_nobody) = (site.shown("server.py"), site.address());
+        site.another_port();
+        let asks = site.address();
+        let ports = [asks_nobody, asks].map(|address| address.port().to_string());
+        site.start("python3", &[&script, &ports[0], &ports[1]]).expect("Python is installed");
+        for versions in BOTH {
+            let mut client = site.client(versions);
+            client.address = asks_nobody;
+            assert!(!client.connect() && client.connect(), "{versions:?}");
+            client.address = asks;
+            assert!(!client.connect(), "{stateful} {versions:?}: nobody asked for a certificate");
+            assert!(client.connect(), "{versions:?}: now somebody has");
+            client.address = asks_nobody;
+            assert!(!client.connect(), "{versions:?}: what it shows must not depend on the way");
+        }
+    }
+}
+
+/// Two contexts, each on a port.
+const PYTHON: &str = "\
+import select, socket, ssl, sys
+def context(asks):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
+    if asks:
+        context.load_verify_locations('FOLDER/cert.pem')
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+def listener(port):
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(('127.0.0.1', int(port)))
+    listener.listen(64)
+    return listener
+contexts = {listener(sys.argv[1]): context(False), listener(sys.argv[2]): context(True)}
+while True:
+    for ready in select.select(list(contexts), [], [])[0]:
+        try:
+            connection = ready.accept()[0]
+            connection.settimeout(5)
+            with contexts[ready].wrap_socket(connection, server_side=True) as tls:
+                tls.recv(4096)
+                tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\nhello\\n')
+        except OSError:
+            pass
+";
+
 #[test]
 fn the_servers_own_keys_stay_if_asked() {
     let mut site = Site::new("tickets-own");

@@ -70,8 +70,12 @@ unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_u
         // SAFETY: OpenSSL passes a valid SSL.
         let connection = unsafe { of_ssl_or_new(ssl) };
         let cached = connection.and_then(|connection| connection.attachment.cached.as_ref());
-        if let (Some(cached), Some(random)) = (cached, id.first_chunk()) {
-            let made = cached.sessions.seal().seal(random);
+        if let (Some(Cached { sessions, context }), Some(connection), Some(random)) =
+            (cached, connection, id.first_chunk())
+        {
+            // SAFETY: as above.
+            let label = context.label(&unsafe { connection.host(ssl) });
+            let made = sessions.seal().seal(&label, random);
             let bytes = made.as_bytes();
             if let Some(id) = id.get_mut(..bytes.len()) {
                 id.copy_from_slice(bytes);
@@ -111,21 +115,11 @@ unsafe extern "C" fn session_wanted(
     })
 }
 
-/// Without a session-id context OpenSSL refuses, by a fatal error, to resume where clients are asked
-/// for certificates: then there is no session.
-///
 /// # Safety
 /// `ssl` is valid; `session` is too, or null.
 unsafe fn fitting(ssl: *mut SSL, session: *mut SSL_SESSION) -> *mut SSL_SESSION {
-    if session.is_null() {
-        return session;
-    }
-    let mut length = 0;
-    // SAFETY: the session is valid.
-    unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
-    // SAFETY: the caller vouches for `ssl`.
-    let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
-    if length > 0 || !asks {
+    // SAFETY: the caller vouches for both.
+    if session.is_null() || unsafe { fits(ssl, session) } {
         return session;
     }
     // SAFETY: the reference is ours to drop.
@@ -133,18 +127,33 @@ unsafe fn fitting(ssl: *mut SSL, session: *mut SSL_SESSION) -> *mut SSL_SESSION 
     std::ptr::null_mut()
 }
 
+/// Without a session-id context OpenSSL refuses, by a fatal error, to resume where clients are asked
+/// for certificates: then there is no session.
+///
+/// # Safety
+/// Both are valid.
+pub(crate) unsafe fn fits(ssl: *mut SSL, session: *mut SSL_SESSION) -> bool {
+    let mut length = 0;
+    // SAFETY: the session is valid.
+    unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
+    // SAFETY: the caller vouches for `ssl`.
+    let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
+    length > 0 || !asks
+}
+
 fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSION {
     let Some(Cached { sessions, context }) = &connection.attachment.cached else {
         return std::ptr::null_mut();
     };
-    if !sessions.seal().recognises(id) {
+    let label = context.label(name);
+    if !sessions.seal().recognises(&label, id) {
         sessions.sessions().record_forged();
         return std::ptr::null_mut();
     }
     let mut value = SecretBytes::default();
     let mut state = connection.state();
     state.offered =
-        state.visit.look_up(sessions.sessions(), now_ms(), id, context.tag(name), &mut value);
+        state.visit.look_up(sessions.sessions(), now_ms(), id, sessions.tag(&label), &mut value);
     if !state.offered {
         return std::ptr::null_mut();
     }
@@ -223,7 +232,7 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     state.established = true;
     let visit = &mut state.visit;
     let expires_ms = now_ms().saturating_add(lifetime_ms);
-    let issued = Issued { id, value, expires_ms, context: context.tag(&name) };
+    let issued = Issued { id, value, expires_ms, context: sessions.tag(&context.label(&name)) };
     match sessions.hints() {
         Hints::Never => visit.issue(sessions.sessions(), now_ms(), &issued),
         Hints::Expected => visit.issue_later(sessions.sessions(), now_ms(), issued),

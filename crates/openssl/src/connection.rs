@@ -11,7 +11,7 @@ use rejoin_cache::{History, SessionStore, Visit};
 use crate::everywhere::{self, OwnCallbacks};
 use crate::sessions::{Attachment, Cached, now_ms};
 use crate::tickets::now_s;
-use crate::{ffi, server_name};
+use crate::{ffi, server_name, ticket_history};
 
 /// A connection of an attached context, from its first callback on.
 pub(crate) struct Connection {
@@ -76,9 +76,19 @@ impl Connection {
     /// # Safety
     /// As above.
     pub(crate) unsafe fn host(&self, ssl: *mut SSL) -> Box<[u8]> {
-        let noted = self.state().host.clone();
+        if let Some(noted) = self.state().host.clone() {
+            return noted;
+        }
         // SAFETY: the caller vouches for `ssl`.
-        noted.unwrap_or_else(|| unsafe { server_name::of_connection(ssl) }.into())
+        let is_single_use = unsafe { ticket_history::is_single_use(ssl) };
+        // A session of TLS 1.2 gets its id while the ClientHello is read, before OpenSSL has the name.
+        // SAFETY: as above.
+        let in_hello = if is_single_use { &[] } else { unsafe { server_name::in_hello(ssl) } };
+        if !in_hello.is_empty() {
+            return in_hello.into();
+        }
+        // SAFETY: as above.
+        unsafe { server_name::of_connection(ssl) }.into()
     }
 
     /// When the client made the full handshake that this connection's session comes from, in Unix

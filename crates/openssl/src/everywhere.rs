@@ -22,20 +22,23 @@ use rejoin_cache::SessionStore;
 use crate::TicketHistory;
 use crate::callbacks::{self, guard};
 use crate::connection;
+use crate::context_name::ContextName;
 use crate::ffi;
-use crate::sessions::{AnySessions, Attachment, Cached, ContextName, ServerSessions};
-use crate::tickets::{ContextTickets, TicketKeys};
+use crate::sessions::{AnySessions, Attachment, Cached, ServerSessions};
+use crate::tickets::TicketKeys;
+use crate::trust;
 
 /// What every server context of the process gets.
 #[derive(Debug, Default)]
 pub struct Everywhere {
     sessions: Option<Arc<AnySessions>>,
-    tickets: Option<(Arc<ContextTickets>, TicketHistory)>,
+    tickets: Option<(Arc<TicketKeys>, TicketHistory)>,
     stateful: bool,
     resumable_for: Option<Duration>,
 }
 
-/// What ticket keys are derived for, beside names. OpenSSL compares session-id contexts.
+/// Where sessions and tickets belong, beside names, of contexts that ask clients for no certificates.
+/// OpenSSL compares session-id contexts.
 const ID_CONTEXT: &[u8] = b"rejoin";
 
 impl Everywhere {
@@ -54,7 +57,7 @@ impl Everywhere {
     /// Stateless tickets, where the program leaves them on, are under these keys instead of its own.
     #[must_use]
     pub fn with_tickets(mut self, keys: &Arc<TicketKeys>, history: TicketHistory) -> Self {
-        self.tickets = Some((keys.context(ID_CONTEXT), history));
+        self.tickets = Some((Arc::clone(keys), history));
         self
     }
 
@@ -93,9 +96,12 @@ struct Process {
     is_any_made: AtomicBool,
 }
 
-/// What the program had set on a context, and whether ours was.
+/// What the program had set on a context, and whether ours was; and whom it trusts.
 #[derive(Debug, Default)]
-pub(crate) struct Own(OnceLock<OwnCallbacks>);
+pub(crate) struct Own {
+    callbacks: OnceLock<OwnCallbacks>,
+    trust: OnceLock<[u8; 32]>,
+}
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnCallbacks {
@@ -105,7 +111,7 @@ pub(crate) struct OwnCallbacks {
 
 impl Own {
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {
-        self.0.get().copied()
+        self.callbacks.get().copied()
     }
 }
 
@@ -127,7 +133,7 @@ pub(crate) unsafe fn begin(
 ) {
     let Some(process) = PROCESS.get() else { return };
     let Everywhere { sessions, tickets, stateful, resumable_for } = &process.what;
-    own.0.get_or_init(|| {
+    own.callbacks.get_or_init(|| {
         // SAFETY: the caller vouches for `context`.
         unsafe { install(context, sessions.is_some(), tickets.as_ref()) }
     });
@@ -136,12 +142,29 @@ pub(crate) unsafe fn begin(
         // SAFETY: the caller vouches for `ssl`.
         unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
     }
-    attachment.cached = sessions
-        .as_ref()
-        .map(|sessions| Cached { sessions: Arc::clone(sessions), context: ContextName::new(&[]) });
+    // SAFETY: the caller vouches for both.
+    let id_context = unsafe { id_context(ssl, context, own) };
+    attachment.cached = sessions.as_ref().map(|sessions| Cached {
+        sessions: Arc::clone(sessions),
+        context: ContextName::new(id_context),
+    });
     attachment.is_stateful = *stateful;
-    attachment.tickets = tickets.as_ref().map(|(tickets, _)| Arc::clone(tickets));
+    attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(id_context));
     attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
+}
+
+/// Contexts that ask for certificates share sessions only with those that believe the same.
+///
+/// # Safety
+/// `ssl` and `context` are valid.
+unsafe fn id_context(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own) -> &[u8] {
+    // SAFETY: the caller vouches for `ssl`.
+    let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
+    if !asks {
+        return ID_CONTEXT;
+    }
+    // SAFETY: the caller vouches for `context`.
+    own.trust.get_or_init(|| unsafe { trust::fingerprint(context) })
 }
 
 /// # Safety
@@ -149,7 +172,7 @@ pub(crate) unsafe fn begin(
 unsafe fn install(
     context: *mut SSL_CTX,
     with_sessions: bool,
-    tickets: Option<&(Arc<ContextTickets>, TicketHistory)>,
+    tickets: Option<&(Arc<TicketKeys>, TicketHistory)>,
 ) -> OwnCallbacks {
     // SAFETY: the caller vouches for `context`.
     let made = unsafe { ffi::SSL_CTX_sess_get_new_cb(context) };

@@ -101,6 +101,7 @@ unsafe extern "C" {
     ) -> c_int;
     pub(crate) fn SSL_CTX_sess_get_new_cb(ctx: *mut SSL_CTX) -> Option<SessionMade>;
     pub(crate) fn SSL_CTX_sess_get_get_cb(ctx: *mut SSL_CTX) -> Option<SessionWanted>;
+    pub(crate) fn SSL_CTX_get_client_CA_list(ctx: *const SSL_CTX) -> *mut c_void;
     pub(crate) fn SSL_get_options(ssl: *const SSL) -> u64;
     pub(crate) fn SSL_set_options(ssl: *mut SSL, options: u64) -> u64;
     pub(crate) fn SSL_is_server(ssl: *const SSL) -> c_int;

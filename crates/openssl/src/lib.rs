@@ -20,6 +20,7 @@ use std::time::Duration;
 mod callbacks;
 mod client;
 mod connection;
+mod context_name;
 mod everywhere;
 mod ffi;
 mod internal_cache;
@@ -27,6 +28,7 @@ mod server_name;
 mod sessions;
 mod ticket_history;
 mod tickets;
+mod trust;
 
 pub use client::{Client, ClientSession};
 pub use connection::{hint, history, no_hint};

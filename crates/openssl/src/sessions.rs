@@ -7,14 +7,17 @@ use std::time::Duration;
 use openssl::error::ErrorStack;
 use openssl::ssl::{SslContextBuilder, SslOptions, SslSessionCacheMode};
 use rejoin_cache::{Cache, ContextTag, Hints, IdSeal, SessionStore};
+use zeroize::Zeroizing;
 
 use crate::callbacks;
+use crate::context_name::ContextName;
 use crate::everywhere::Own;
 use crate::tickets::ContextTickets;
 
 /// A session store for any number of `SSL_CTX`.
 pub struct ServerSessions<S: ?Sized = Arc<Cache>> {
     seal: IdSeal,
+    id_key: Zeroizing<[u8; 16]>,
     hints: Hints,
     rejected: AtomicU64,
     store: S,
@@ -27,8 +30,8 @@ impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
     /// `id_key` must be random, and the same on all servers that share sessions. The store's clock
     /// must be [`now_ms`].
     pub fn new(store: S, id_key: [u8; 16], hints: Hints) -> Arc<Self> {
-        let seal = IdSeal::new(id_key);
-        Arc::new(Self { seal, hints, rejected: AtomicU64::new(0), store })
+        let (seal, id_key) = (IdSeal::new(id_key), Zeroizing::new(id_key));
+        Arc::new(Self { seal, id_key, hints, rejected: AtomicU64::new(0), store })
     }
 
     /// Makes a server context keep its sessions here, under the session-id context `id_context`
@@ -84,6 +87,10 @@ impl AnySessions {
         &self.seal
     }
 
+    pub(crate) fn tag(&self, label: &[u8]) -> ContextTag {
+        ContextName::tag(label, &self.id_key)
+    }
+
     pub(crate) fn hints(&self) -> Hints {
         self.hints
     }
@@ -123,26 +130,6 @@ impl Default for Attachment {
 pub(crate) struct Cached {
     pub(crate) sessions: Arc<AnySessions>,
     pub(crate) context: ContextName,
-}
-
-/// Where sessions belong: to a session-id context, and to the name that the client asked for
-/// (RFC 6066, 3: under another name a session must not be resumed).
-#[derive(Debug, Clone)]
-pub(crate) struct ContextName(Vec<u8>);
-
-impl ContextName {
-    pub(crate) fn new(id_context: &[u8]) -> Self {
-        Self(id_context.to_vec())
-    }
-
-    /// `name` is empty if the client asked for none.
-    pub(crate) fn tag(&self, name: &[u8]) -> ContextTag {
-        let Self(id_context) = self;
-        let length = [id_context.len() as u8];
-        let name = name.to_ascii_lowercase();
-        // The hash only tells contexts apart within one cache: no secret is needed.
-        ContextTag::of(&[&length, &id_context[..], &name].concat(), &[0; 16])
-    }
 }
 
 /// The clock of caches used from here: milliseconds since the machine started, sleep included.

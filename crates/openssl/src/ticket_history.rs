@@ -19,7 +19,7 @@ use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
 use rejoin_cache::History;
 use rejoin_tickets::TicketEvent;
 
-use crate::callbacks::guard;
+use crate::callbacks::{fits, guard};
 use crate::connection::{Connection, of_ssl_or_new};
 use crate::ffi;
 use crate::tickets::{now_s, unix_time};
@@ -168,12 +168,16 @@ unsafe extern "C" fn ticket_opened(
         }
         _ => return ffi::SSL_TICKET_RETURN_IGNORE,
     };
+    // SAFETY: with these two, OpenSSL passes a valid session, and nobody else has it.
+    if !guard(true, || unsafe { fits(ssl, session) }) {
+        return ffi::SSL_TICKET_RETURN_IGNORE_RENEW;
+    }
     guard(usual, || {
         // SAFETY: OpenSSL passes a valid SSL.
         let connection = unsafe { of_ssl_or_new(ssl) };
         // SAFETY: as above.
         let connection = connection.filter(|_| unsafe { is_single_use(ssl) });
-        // SAFETY: with these two, OpenSSL passes a valid session, and nobody else has it.
+        // SAFETY: as above.
         connection.map_or(usual, |connection| unsafe { opened(connection, session) })
     })
 }

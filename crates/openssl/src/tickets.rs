@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::callbacks::guard;
 use crate::connection::{self, of_ssl_or_new};
+use crate::context_name::ContextName;
 use crate::sessions::raw;
 use crate::{ffi, ticket_history};
 
@@ -74,7 +75,7 @@ struct Turn {
 #[derive(Debug)]
 pub(crate) struct ContextTickets {
     keys: Arc<TicketKeys>,
-    id_context: Vec<u8>,
+    context: ContextName,
 }
 
 #[derive(Debug, Default)]
@@ -156,7 +157,8 @@ impl TicketKeys {
 
     /// One context's use of them.
     pub(crate) fn context(self: &Arc<Self>, id_context: &[u8]) -> Arc<ContextTickets> {
-        Arc::new(ContextTickets { keys: Arc::clone(self), id_context: id_context.to_vec() })
+        let context = ContextName::new(id_context);
+        Arc::new(ContextTickets { keys: Arc::clone(self), context })
     }
 
     /// Asks the source for another ring, if nobody else has for a second.
@@ -286,9 +288,7 @@ impl ContextTickets {
     /// which OpenSSL does not accept.
     fn keys(&self, host: &[u8], now_s: u64) -> Option<Arc<ContextKeys>> {
         self.keys.look(now_s);
-        let length = [self.id_context.len() as u8];
-        let host = host.to_ascii_lowercase();
-        let label = Label::new(&[&length, &self.id_context[..], &host].concat()).ok()?;
+        let label = Label::new(&self.context.label(host)).ok()?;
         Some(self.keys.turn.load().keys(label))
     }
 

@@ -204,7 +204,7 @@ fn a_session_stays_in_its_context() {
         let mut two = Pair::with(version, &one.sessions, b"two");
         two.client = one.client;
         assert!(!two.connect(Some(&session), End::Clean).0, "{version:?}");
-        assert_eq!(two.counters().foreign_context, 1, "{version:?}");
+        assert_eq!(two.counters().forged, 1, "{version:?}");
     }
 }
 
