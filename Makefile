@@ -11,7 +11,7 @@ run: setup
 	$(CARGO) run --release --locked --package rejoin-cli -- demo
 
 ## Everything that is tested, in a few minutes, with the servers that people run.
-test: PACKAGES += openssl python3 nginx-light haproxy apache2-bin
+test: PACKAGES += openssl python3 nginx-light haproxy apache2-bin chromium
 test: setup
 	$(CARGO) build --package rejoin-capi --locked
 	$(CARGO) test --workspace --locked

@@ -309,7 +309,10 @@ impl ServerProcess {
         let unreadable = |source| Error::Connect { address: self.addresses.metrics, source };
         let mut text = String::new();
         let mut stream = TcpStream::connect(self.addresses.metrics).await.map_err(unreadable)?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.map_err(unreadable)?;
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await
+            .map_err(unreadable)?;
         stream.read_to_string(&mut text).await.map_err(unreadable)?;
         let value = |name: &str| -> f64 {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -37,7 +37,9 @@ pub enum Error {
         certificate: PathBuf,
     },
     /// An address that cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another with --listen or --metrics")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another with --listen, --metrics or --serve"
+    )]
     Listen {
         /// Which.
         address: SocketAddr,

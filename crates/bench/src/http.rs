@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The field in which a client announces when it connects next: seconds from now, a decimal
 /// fraction allowed, as in `Next-Connect: 60`.
@@ -18,7 +18,10 @@ const LONGEST_NEXT_CONNECT_S: f64 = 49.0 * 86_400.0;
 /// What the server wants to know of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
+    pub(crate) method: String,
     pub(crate) path: String,
+    /// What the client takes us for; nothing if it does not say, or says it twice.
+    pub(crate) host: Option<String>,
     pub(crate) keep_alive: bool,
     pub(crate) next_connect_ms: Option<u64>,
 }
@@ -63,8 +66,12 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, u64)>> {
         return Err(invalid("request body too long"));
     }
     let connection = field("Connection").unwrap_or_default();
+    let named = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("Host");
+    let host = field("Host").filter(|_| head.headers.iter().filter(named).count() == 1);
     let request = Request {
+        method: head.method.unwrap_or("GET").to_owned(),
         path: head.path.unwrap_or("/").to_owned(),
+        host: host.map(str::to_owned),
         keep_alive: head.version == Some(1) && !connection.eq_ignore_ascii_case("close"),
         next_connect_ms: field(NEXT_CONNECT).and_then(milliseconds),
     };
@@ -104,22 +111,6 @@ pub(crate) fn padded_response(total_bytes: usize, keep_alive: bool) -> Vec<u8> {
     response
 }
 
-/// A whole response with a body of text.
-pub(crate) async fn respond(
-    stream: &mut (impl AsyncWrite + Unpin),
-    status: &str,
-    content_type: &str,
-    body: &str,
-) -> io::Result<()> {
-    let length = body.len();
-    let response = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
-         Connection: close\r\n\r\n{body}"
-    );
-    stream.write_all(response.as_bytes()).await?;
-    stream.shutdown().await
-}
-
 /// A device's request, of exactly `total_bytes` or as few more as its head takes.
 pub(crate) fn padded_request(
     host: &str,
@@ -155,8 +146,13 @@ mod tests {
         let bytes = padded_request("localhost", Some(1_500), 773);
         assert_eq!(bytes.len(), 773);
         let request = read(&bytes).await.expect("valid").expect("a request");
-        let expected =
-            Request { path: "/".into(), keep_alive: false, next_connect_ms: Some(1_500) };
+        let expected = Request {
+            method: "GET".into(),
+            path: "/".into(),
+            host: Some("localhost".into()),
+            keep_alive: false,
+            next_connect_ms: Some(1_500),
+        };
         assert_eq!(request, expected);
     }
 
@@ -177,6 +173,12 @@ mod tests {
         assert!(read(b"GET / HTTP/1.1\r\nHost").await.is_err());
         assert!(read(&[b'a'; 20_000]).await.is_err());
         assert!(read(b"GET / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn two_hosts_are_none() {
+        let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n";
+        assert_eq!(read(bytes).await.expect("valid").expect("a request").host, None);
     }
 
     #[test]

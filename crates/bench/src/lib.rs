@@ -2,7 +2,8 @@
 //!
 //! [`server`] is a small HTTPS server on OpenSSL or rustls with every way of resuming that they
 //! have, and ours. [`fleet`] is paper 000's population of devices against any TLS server.
-//! [`demo`] runs one against the other. [`handshake_cost`] measures what resumption saves.
+//! [`demo`] runs one against the other. [`handshake_cost`] measures what resumption saves. [`StatusPort`] and [`metrics`]
+//! show what is counted to those who look on, here and elsewhere.
 //!
 //! What is not here: argument parsing and terminal output, which are `rejoin-cli`'s.
 
@@ -15,8 +16,11 @@ pub mod fleet;
 pub mod handshake_cost;
 mod http;
 mod identity;
+pub mod metrics;
 pub mod server;
+mod status_port;
 
 pub use error::Error;
 pub use http::NEXT_CONNECT;
 pub use identity::{Identity, KeyType, read_certificates};
+pub use status_port::{Answer, StatusPort};

@@ -10,6 +10,7 @@ use crate::id::{ContextTag, Key, SessionId};
 use crate::interval::Interval;
 use crate::layout::Layout;
 use crate::ledger::Ledger;
+use crate::occupancy::Occupancy;
 use crate::region::{HeapMemory, Region};
 use crate::return_time::{Clientele, ReturnTimes, Waits};
 use crate::secret::SecretBytes;
@@ -196,12 +197,42 @@ impl<R: Region> Cache<R> {
         self.ledger.record_forged();
     }
 
+    /// Counts a session that was found, and that the TLS library then declined to resume: for
+    /// instance because its cipher is no longer allowed.
+    pub fn record_rejected(&self) {
+        self.ledger.record_rejected();
+    }
+
+    /// A server that the cache is attached to has finished a handshake.
+    pub fn record_handshake(&self, resumed: bool) {
+        self.ledger.record_handshake(resumed);
+    }
+
     /// The counts of all shards. Not one instant's: shards are read one after the other, and one
     /// that cannot be had is left out.
     pub fn counters(&self) -> Counters {
-        let forged = Counters { forged: self.ledger.forged(), ..Counters::default() };
         let counters = |shard| self.in_shard(shard, |shard| shard.counters());
-        self.shards.iter().filter_map(counters).fold(forged, |sum, shard| sum.plus(&shard))
+        let of_shards = self.shards.iter().filter_map(counters);
+        of_shards.fold(self.ledger.counters(), |sum, shard| sum.plus(&shard))
+    }
+
+    /// How the sessions are spread over the times at which their clients are expected back. Every
+    /// session is looked at, which takes the longer the more there are; a shard is held for a few
+    /// thousand at a time only. Not one instant's, as [`Self::counters`]: a session that comes
+    /// or goes meanwhile may be counted or not.
+    pub fn occupancy(&self, now_ms: u64) -> Occupancy {
+        const SLOTS_A_TURN: u32 = 4_096;
+        let mut sum = Occupancy::default();
+        for placed in &self.shards {
+            for from in (0..placed.layout.slots).step_by(SLOTS_A_TURN as usize) {
+                let part = |shard: &mut Shard<'_, R>| shard.occupancy(now_ms, from, SLOTS_A_TURN);
+                match self.in_shard(placed, part).flatten() {
+                    Some(part) => sum = sum.plus(&part),
+                    None => break,
+                }
+            }
+        }
+        sum
     }
 
     /// How often a shard was emptied because nothing in it could be trusted: somebody was

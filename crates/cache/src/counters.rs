@@ -6,6 +6,10 @@
 pub struct Counters {
     /// Sessions stored now.
     pub sessions: u64,
+    /// Handshakes that made a new session, where the cache is attached.
+    pub full_handshakes: u64,
+    /// Handshakes that resumed one, of the cache or of a stateless ticket, where the cache is attached.
+    pub resumed_handshakes: u64,
     /// Sessions stored so far.
     pub stored: u64,
     /// Lookups that found a session.
@@ -14,6 +18,8 @@ pub struct Counters {
     pub misses: u64,
     /// Ids presented by clients that no server with this key ever issued, where they are presented.
     pub forged: u64,
+    /// Hits whose session the TLS library then declined to resume.
+    pub rejected: u64,
     /// Misses because the session's lifetime was over.
     pub expired: u64,
     /// Misses because the session belongs to another session-id context.
@@ -49,13 +55,16 @@ impl Counters {
     }
 
     /// Every count and its name, for whoever prints them.
-    pub fn named(&self) -> [(&'static str, u64); 16] {
+    pub fn named(&self) -> [(&'static str, u64); 19] {
         [
             ("sessions", self.sessions),
+            ("full_handshakes", self.full_handshakes),
+            ("resumed_handshakes", self.resumed_handshakes),
             ("stored", self.stored),
             ("hits", self.hits),
             ("misses", self.misses),
             ("forged", self.forged),
+            ("rejected", self.rejected),
             ("expired", self.expired),
             ("foreign_context", self.foreign_context),
             ("wanted_after_eviction", self.wanted_after_eviction),

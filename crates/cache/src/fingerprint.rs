@@ -12,7 +12,7 @@ use crate::order::List;
 
 impl Layout {
     /// Goes up when what is written to regions or ledgers changes its place or its meaning.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
 
     /// Of the layouts of a cache: the same for programs that divide regions in the same way and
     /// understand by their parts the same, as far as sizes and [`Self::VERSION`] tell.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::counters::Counters;
 use crate::return_time::Waits;
 
 /// See the module's documentation. Plain atomics, of which every value is a valid one, so that it
@@ -10,6 +11,9 @@ use crate::return_time::Waits;
 #[repr(C)]
 pub struct Ledger {
     forged: AtomicU64,
+    rejected: AtomicU64,
+    full_handshakes: AtomicU64,
+    resumed_handshakes: AtomicU64,
     pub(crate) waits: Waits,
 }
 
@@ -18,17 +22,33 @@ impl Ledger {
         self.forged.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn forged(&self) -> u64 {
-        self.forged.load(Ordering::Relaxed)
+    pub(crate) fn record_rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn record_handshake(&self, resumed: bool) {
+        let count = if resumed { &self.resumed_handshakes } else { &self.full_handshakes };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What is counted here, and nothing else.
+    pub(crate) fn counters(&self) -> Counters {
+        let [forged, rejected, full_handshakes, resumed_handshakes] =
+            self.counts().map(|count| count.load(Ordering::Relaxed));
+        Counters { forged, rejected, full_handshakes, resumed_handshakes, ..Counters::default() }
     }
 
     pub(crate) fn reset_counters(&self) {
-        self.forged.store(0, Ordering::Relaxed);
+        self.counts().iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+
+    fn counts(&self) -> [&AtomicU64; 4] {
+        [&self.forged, &self.rejected, &self.full_handshakes, &self.resumed_handshakes]
     }
 }
 
 impl std::fmt::Debug for Ledger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger").field("forged", &self.forged()).finish_non_exhaustive()
+        f.debug_struct("Ledger").field("counters", &self.counters()).finish_non_exhaustive()
     }
 }

@@ -59,6 +59,12 @@ pub trait SessionStore {
 
     /// See [`Cache::record_forged`].
     fn record_forged(&self);
+
+    /// See [`Cache::record_rejected`].
+    fn record_rejected(&self);
+
+    /// See [`Cache::record_handshake`].
+    fn record_handshake(&self, resumed: bool);
 }
 
 impl<R: Region> SessionStore for Cache<R> {
@@ -110,6 +116,14 @@ impl<R: Region> SessionStore for Cache<R> {
 
     fn record_forged(&self) {
         Self::record_forged(self);
+    }
+
+    fn record_rejected(&self) {
+        Self::record_rejected(self);
+    }
+
+    fn record_handshake(&self, resumed: bool) {
+        Self::record_handshake(self, resumed);
     }
 }
 
@@ -163,5 +177,13 @@ impl<P: Deref<Target: SessionStore>> SessionStore for P {
 
     fn record_forged(&self) {
         (**self).record_forged();
+    }
+
+    fn record_rejected(&self) {
+        (**self).record_rejected();
+    }
+
+    fn record_handshake(&self, resumed: bool) {
+        (**self).record_handshake(resumed);
     }
 }

@@ -116,6 +116,7 @@ impl Cached {
             }
             6 => {
                 cache.remove(&id(client));
+                cache.occupancy(*now_ms);
                 false
             }
             _ => {

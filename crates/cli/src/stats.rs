@@ -1,15 +1,20 @@
 //! `rejoin stats`
 
+mod reading;
+mod serve;
+mod watched;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rejoin_cache::Counters;
-use rejoin_store::{CacheName, Facts, Reset, Store};
+use rejoin_store::{CacheName, Reset, Store};
 use rejoin_trace::grouped;
-use serde_json::{Value, json};
 
 use crate::terminal::{self, Watch};
+use reading::{Reading, found_percent, resumed_percent};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -17,7 +22,8 @@ Counts are of all processes that share the cache, since it was made or its count
 Examples:
   rejoin stats web
   rejoin stats web --watch
-  rejoin stats web --json")]
+  rejoin stats web --json
+  rejoin stats web --serve 127.0.0.1:9464")]
 pub(crate) struct Arguments {
     /// The cache that servers share
     #[arg(value_name = "NAME")]
@@ -31,6 +37,10 @@ pub(crate) struct Arguments {
     /// Print a line every second, of what happened in it, until Ctrl-C
     #[arg(long, conflicts_with = "reset")]
     watch: bool,
+    /// Show it on a live page and, at /metrics, to Prometheus, in clear, until Ctrl-C; port 0 is one
+    /// of the system's choice
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["json", "watch", "reset"])]
+    serve: Option<SocketAddr>,
     /// Forget instead: the sessions, which are wiped, or the counts
     #[arg(long, value_enum, value_name = "WHAT")]
     reset: Option<What>,
@@ -45,68 +55,43 @@ enum What {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let store = Store::open(&arguments.folder, &arguments.name, None)?;
+    if let Some(address) = arguments.serve {
+        return serve::serve(arguments.folder.clone(), store, address);
+    }
     match arguments.reset {
         Some(What::Sessions) => store.reset(Reset::Sessions),
         Some(What::Counters) => store.reset(Reset::Counters),
         Some(What::Both) => store.reset(Reset::Both),
         None if arguments.watch => return watch(&store, arguments.json),
-        None if arguments.json => return terminal::print_result(&record(&store).to_string()),
-        None => return terminal::print_result(&table(&store)),
+        None if arguments.json => {
+            return terminal::print_result(&Reading::of(&store).json().to_string());
+        }
+        None => return terminal::print_result(&table(&Reading::of(&store))),
     }
     Ok(())
 }
 
-/// Everything that is counted.
-fn record(store: &Store) -> Value {
-    let (counters, facts) = (store.cache().counters(), store.facts());
-    let mut record = json!({
-        "name": store.name().to_string(),
-        "capacity_sessions": store.cache().capacity_sessions(),
-        "resumed_percent": resumed_percent(&counters),
-        "mean_prediction_error_ms": counters.mean_prediction_error_ms(),
-    });
-    let counts = counters.named().into_iter().chain(kept(&facts));
-    for (name, count) in counts {
-        record[name] = count.into();
-    }
-    record
+fn percent(percent: Option<f64>) -> String {
+    percent.map_or_else(|| "–".to_owned(), |percent| format!("{percent:.1} %"))
 }
 
-fn kept(facts: &Facts) -> [(&'static str, u64); 6] {
-    [
-        ("bytes", facts.bytes),
-        ("created_unix_s", facts.created_unix_s),
-        ("lock_waits", facts.lock_waits),
-        ("lock_timeouts", facts.lock_timeouts),
-        ("locks_broken", facts.locks_broken),
-        ("emptied", facts.emptied),
-    ]
-}
-
-/// Of the clients that presented a session of ours.
-fn resumed_percent(counters: &Counters) -> Option<f64> {
-    let asked = counters.hits + counters.misses;
-    (asked > 0).then(|| 100.0 * counters.hits as f64 / asked as f64)
-}
-
-fn percent(counters: &Counters) -> String {
-    resumed_percent(counters).map_or_else(|| "–".to_owned(), |percent| format!("{percent:.1} %"))
-}
-
-fn table(store: &Store) -> String {
-    let (counters, facts) = (store.cache().counters(), store.facts());
-    let capacity = grouped(store.cache().capacity_sessions());
+fn table(reading: &Reading) -> String {
+    let Reading { name, counters, facts, occupancy, capacity_sessions, .. } = reading;
     let head = format!(
-        "{}: {} of {capacity} sessions, {} bytes; of those that were asked for {} were there\n",
-        store.name(),
+        "{name}: of {} handshakes {} were resumed\n{} of {} sessions, {} bytes; of those asked for {} were there\n",
+        grouped(counters.full_handshakes + counters.resumed_handshakes),
+        percent(resumed_percent(counters)),
         grouped(counters.sessions),
+        grouped(*capacity_sessions),
         grouped(facts.bytes),
-        percent(&counters)
+        percent(found_percent(counters))
     );
     let memory = if facts.is_named { "" } else { "removed while in use: nobody new can open it\n" };
-    let counts = counters.named().into_iter().chain(kept(&facts).into_iter().skip(2));
-    let rows = counts.map(|(name, count)| vec![name.replace('_', " "), grouped(count)]);
-    head + memory + &rejoin_report::table(&[0], ["counted", ""], rows)
+    let row = |(name, count): (&str, u64)| vec![name.replace('_', " "), grouped(count)];
+    let counts = rejoin_report::table(&[0], ["counted", ""], reading.counts().map(row));
+    let returns = occupancy.named().into_iter().map(row);
+    let returns = rejoin_report::table(&[0], ["expected back", "sessions"], returns);
+    format!("{head}{memory}{counts}\n\n{returns}")
 }
 
 /// A line for each second.
@@ -124,11 +109,11 @@ fn watch(store: &Store, json: bool) -> anyhow::Result<()> {
             return Ok(());
         }
         if json {
-            terminal::print_result(&record(store).to_string())?;
+            terminal::print_result(&Reading::of(store).json().to_string())?;
             continue;
         }
         if line % LINES_A_HEAD == 0 {
-            let head = "  hits/s  misses/s  stored/s  evicted/s  forged/s   sessions   there";
+            let head = "handshakes/s  resumed    hits/s  misses/s  stored/s  evicted/s  forged/s   sessions";
             terminal::print_result(head)?;
         }
         let now = store.cache().counters();
@@ -141,16 +126,20 @@ fn watch(store: &Store, json: bool) -> anyhow::Result<()> {
 fn second(before: &Counters, now: &Counters) -> String {
     let evicted = |c: &Counters| c.evicted_overdue + c.evicted_latest + c.evicted_oldest;
     let since = |count: fn(&Counters) -> u64| count(now).saturating_sub(count(before));
-    let last =
-        Counters { hits: since(|c| c.hits), misses: since(|c| c.misses), ..Counters::default() };
+    let last = Counters {
+        full_handshakes: since(|c| c.full_handshakes),
+        resumed_handshakes: since(|c| c.resumed_handshakes),
+        ..Counters::default()
+    };
     format!(
-        "{:>8}  {:>8}  {:>8}  {:>9}  {:>8}  {:>9}  {:>6}",
-        last.hits,
-        last.misses,
+        "{:>12}  {:>7}  {:>8}  {:>8}  {:>8}  {:>9}  {:>8}  {:>9}",
+        last.full_handshakes + last.resumed_handshakes,
+        percent(resumed_percent(&last)),
+        since(|c| c.hits),
+        since(|c| c.misses),
         since(|c| c.stored),
         evicted(now).saturating_sub(evicted(before)),
         since(|c| c.forged),
         now.sessions,
-        percent(&last)
     )
 }

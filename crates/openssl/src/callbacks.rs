@@ -283,11 +283,9 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
         let cached = connection.attachment.cached.as_ref();
         let mut state = connection.state();
         if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
-            state.established = true;
             // SAFETY: `ssl` is valid.
             let resumed = unsafe { openssl_sys::SSL_session_reused(ssl.cast_mut()) } == 1;
-            let rejected = std::mem::take(&mut state.offered) && !resumed;
-            cached.filter(|_| rejected).inspect(|cached| cached.sessions.record_rejected());
+            done(cached, &mut state, resumed);
         }
         let fatal = what & ffi::SSL_CB_ALERT != 0 && value >> 8 == ffi::SSL3_AL_FATAL;
         if let Some(cached) = cached.filter(|_| fatal && state.established) {
@@ -297,6 +295,20 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
     if let Some(server_info) = server_info {
         // SAFETY: the server's own callback, with the arguments meant for it.
         unsafe { server_info(ssl, what, value) };
+    }
+}
+
+/// A renegotiation is not counted again.
+fn done(cached: Option<&Cached>, state: &mut State, resumed: bool) {
+    let rejected = std::mem::take(&mut state.offered) && !resumed;
+    let counted = std::mem::replace(&mut state.counted, true);
+    state.established = true;
+    let Some(Cached { sessions, .. }) = cached else { return };
+    if rejected {
+        sessions.sessions().record_rejected();
+    }
+    if !counted {
+        sessions.sessions().record_handshake(resumed);
     }
 }
 

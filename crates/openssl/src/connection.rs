@@ -39,6 +39,8 @@ pub(crate) struct State {
     /// Whether the handshake is done. (`SSL_is_init_finished` is false again by the time that a
     /// fatal alert goes out.)
     pub(crate) established: bool,
+    /// Whether the handshake is among those that are counted.
+    pub(crate) counted: bool,
 }
 
 impl Connection {

@@ -1,7 +1,6 @@
 //! A cache, and what is needed to use it from OpenSSL's callbacks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use openssl::error::ErrorStack;
@@ -19,7 +18,6 @@ pub struct ServerSessions<S: ?Sized = Arc<Cache>> {
     seal: IdSeal,
     id_key: Zeroizing<[u8; 16]>,
     hints: Hints,
-    rejected: AtomicU64,
     store: S,
 }
 
@@ -31,7 +29,7 @@ impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
     /// must be [`now_ms`].
     pub fn new(store: S, id_key: [u8; 16], hints: Hints) -> Arc<Self> {
         let (seal, id_key) = (IdSeal::new(id_key), Zeroizing::new(id_key));
-        Arc::new(Self { seal, id_key, hints, rejected: AtomicU64::new(0), store })
+        Arc::new(Self { seal, id_key, hints, store })
     }
 
     /// Makes a server context keep its sessions here, under the session-id context `id_context`
@@ -66,21 +64,11 @@ impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
     pub fn store(&self) -> &S {
         &self.store
     }
-
-    /// Sessions that were found here and that OpenSSL then declined to resume, for instance
-    /// because the cipher is no longer allowed.
-    pub fn rejected(&self) -> u64 {
-        self.rejected.load(Ordering::Relaxed)
-    }
 }
 
 impl AnySessions {
     pub(crate) fn sessions(&self) -> &(dyn SessionStore + Send + Sync) {
         &self.store
-    }
-
-    pub(crate) fn record_rejected(&self) {
-        self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn seal(&self) -> &IdSeal {

@@ -50,8 +50,10 @@ fn what_one_stores_another_finds() {
     assert_eq!((other.id_key(), other.key_id()), (store.id_key(), store.key_id()));
     assert_eq!(other.settings(), &settings());
     other.cache().record_forged();
+    other.cache().record_rejected();
     assert_eq!(store.cache().counters(), other.cache().counters());
-    assert_eq!(store.cache().counters().forged, 1);
+    let counters = store.cache().counters();
+    assert_eq!((counters.forged, counters.rejected), (1, 1));
     drop((store, other));
     let again = open(folder.path()).expect("there");
     assert!(find(&again, 1), "it outlives those who used it");

@@ -2,17 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
 use serde::Serialize;
 
 use super::tls::Acceptor;
-
-/// Of the text that [`Meters::text`] makes.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use crate::metrics::Meters;
 
 /// Counted as connections go by.
 #[derive(Debug, Default)]
@@ -92,65 +85,21 @@ impl Summary {
     }
 }
 
-/// The counts, ready to be encoded.
-#[derive(Debug)]
-pub(super) struct Meters {
-    counters: Vec<(String, &'static str, u64)>,
-    gauges: Vec<(&'static str, &'static str, u64)>,
-    cpu_seconds: f64,
-}
-
-impl Meters {
-    pub(super) fn new(acceptor: &Acceptor, counts: &Counts) -> Self {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let mut counters = vec![
-            ("handshakes_full".to_owned(), "Full handshakes", read(&counts.full)),
-            ("handshakes_resumed".to_owned(), "Resumed handshakes", read(&counts.resumed)),
-            ("handshakes_failed".to_owned(), "Handshakes that failed", read(&counts.failed)),
-            ("requests".to_owned(), "Requests answered", read(&counts.requests)),
-            ("sessions_rejected".to_owned(), "Sessions found but declined", acceptor.rejected()),
-        ];
-        let mut gauges = vec![("connections", "Open connections", read(&counts.open))];
-        if let Some(cache) = acceptor.cache() {
-            let named = cache.counters().named();
-            let grows = |(name, _): &(&str, u64)| *name != "sessions";
-            counters.extend(named.into_iter().filter(grows).map(|(name, count)| {
-                (format!("cache_{name}"), "See rejoin_cache::Counters", count)
-            }));
-            gauges.push(("cache_sessions", "Sessions stored", cache.counters().sessions));
-            gauges.push(("cache_capacity_bytes", "Bytes of the cache", cache.capacity_bytes()));
-        }
-        Self { counters, gauges, cpu_seconds: cpu_seconds() }
+/// The counts, as Prometheus reads them.
+pub(super) fn text(acceptor: &Acceptor, counts: &Counts) -> String {
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let mut meters = Meters::default();
+    meters.counter("handshakes_full", "Full handshakes", read(&counts.full));
+    meters.counter("handshakes_resumed", "Resumed handshakes", read(&counts.resumed));
+    meters.counter("handshakes_failed", "Handshakes that failed", read(&counts.failed));
+    meters.counter("requests", "Requests answered", read(&counts.requests));
+    meters.gauge("connections", "Open connections", read(&counts.open));
+    if let Some(cache) = acceptor.cache() {
+        meters.cache(&cache.counters());
+        meters.gauge("cache_capacity_bytes", "Bytes of the cache", cache.capacity_bytes());
     }
-
-    /// In the OpenMetrics text format, which Prometheus reads.
-    pub(super) fn text(self) -> String {
-        let mut registry = Registry::with_prefix("rejoin");
-        registry.register_collector(Box::new(self));
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = text::encode(&mut text, &registry);
-        text
-    }
-}
-
-impl Collector for Meters {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        for (name, help, count) in &self.counters {
-            let counter = ConstCounter::new(*count);
-            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
-            counter.encode(metric)?;
-        }
-        for (name, help, value) in &self.gauges {
-            let gauge = ConstGauge::new(*value as i64);
-            let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
-            gauge.encode(metric)?;
-        }
-        let cpu = ConstCounter::new(self.cpu_seconds);
-        let help = "CPU time of the process, user and system";
-        let kind = cpu.metric_type();
-        cpu.encode(encoder.encode_descriptor("cpu", help, Some(&Unit::Seconds), kind)?)
-    }
+    meters.seconds("cpu", "CPU time of the process, user and system", cpu_seconds());
+    meters.text(&[])
 }
 
 /// User and system time of this process so far.

@@ -15,9 +15,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::{Error, Identity, http};
+use crate::metrics::CONTENT_TYPE;
+use crate::{Answer, Error, Identity, StatusPort, http};
+use metrics::Counts;
 pub use metrics::Summary;
-use metrics::{Counts, Meters};
 use tls::{Accepted, Acceptor};
 
 /// Which TLS library serves.
@@ -111,7 +112,7 @@ pub fn weigh_internal_cache() -> bool {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    metrics: Option<TcpListener>,
+    metrics: Option<StatusPort>,
     shared: Arc<Shared>,
 }
 
@@ -131,7 +132,7 @@ impl Server {
         let acceptor = Acceptor::new(settings)?;
         let listener = listen(settings.listen).await?;
         let metrics = match settings.metrics {
-            Some(address) => Some(listen(address).await?),
+            Some(address) => Some(StatusPort::listen(address).await?),
             None => None,
         };
         let response_bytes = settings.response_bytes;
@@ -144,7 +145,7 @@ impl Server {
     /// # Errors
     /// The operating system's.
     pub fn addresses(&self) -> io::Result<(SocketAddr, Option<SocketAddr>)> {
-        let metrics = self.metrics.as_ref().map(TcpListener::local_addr).transpose()?;
+        let metrics = self.metrics.as_ref().map(StatusPort::address).transpose()?;
         Ok((self.listener.local_addr()?, metrics))
     }
 
@@ -241,27 +242,16 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     let _ = timeout(PATIENCE, stream.shutdown()).await;
 }
 
-async fn answer_all(listener: Option<&TcpListener>, shared: &Arc<Shared>) {
-    let Some(listener) = listener else {
+async fn answer_all(port: Option<&StatusPort>, shared: &Arc<Shared>) {
+    let Some(port) = port else {
         return std::future::pending().await;
     };
-    loop {
-        let Ok((mut tcp, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            continue;
-        };
-        let shared = Arc::clone(shared);
-        tokio::spawn(timeout(PATIENCE, async move {
-            let request = http::read_request(&mut tcp, &mut Vec::new()).await;
-            let Ok(Some(request)) = request else { return };
-            let _ = if request.path == "/metrics" {
-                let text = Meters::new(&shared.acceptor, &shared.counts).text();
-                http::respond(&mut tcp, "200 OK", metrics::CONTENT_TYPE, &text).await
-            } else {
-                http::respond(&mut tcp, "404 Not Found", "text/plain", "try /metrics\n").await
-            };
-        }));
-    }
+    let shared = Arc::clone(shared);
+    let pages = move |path: &str| match path {
+        "/metrics" => Answer::found(CONTENT_TYPE, metrics::text(&shared.acceptor, &shared.counts)),
+        _ => Answer::not_found("try /metrics\n"),
+    };
+    port.serve(pages).await;
 }
 
 /// What the demonstration and the tests start from.

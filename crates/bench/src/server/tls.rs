@@ -165,14 +165,6 @@ impl Acceptor {
         }
     }
 
-    /// Sessions found and then declined by OpenSSL.
-    pub(super) fn rejected(&self) -> u64 {
-        match self {
-            Self::OpenSsl { sessions: Some(sessions), .. } => sessions.rejected(),
-            _ => 0,
-        }
-    }
-
     /// Bytes that one session takes on the server; zero without a cache. Empties OpenSSL's own.
     pub(super) fn bytes_per_session(&self) -> f64 {
         if let Some(cache) = self.cache() {

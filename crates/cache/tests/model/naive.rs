@@ -10,7 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use rejoin_cache::{ContextTag, Counters, Layout, NewSession, Policy, Refusal, SessionId};
+use rejoin_cache::{
+    ContextTag, Counters, Layout, NewSession, Occupancy, Policy, Refusal, SessionId,
+};
 use rejoin_cache::{Settings, TICK_MS};
 
 use super::expectation::{Beliefs, Expected, Past, interval_ticks};
@@ -138,6 +140,11 @@ impl Naive {
         let of =
             |shard: &Shard| Counters { sessions: shard.sessions.len() as u64, ..shard.counters };
         self.shards.iter().map(of).fold(Counters::default(), |sum, shard| sum.plus(&shard))
+    }
+
+    pub(crate) fn occupancy(&self, now_ms: u64) -> Occupancy {
+        let of = |shard: &Shard| shard.occupancy(now_ms);
+        self.shards.iter().map(of).fold(Occupancy::default(), |sum, shard| sum.plus(&shard))
     }
 
     /// By whatever number of steps at once.
@@ -384,6 +391,27 @@ impl Shard {
         self.counters.evicted_overdue += u64::from(overdue);
         self.counters.evicted_latest += u64::from(!overdue);
         Some(at)
+    }
+
+    fn occupancy(&self, now_ms: u64) -> Occupancy {
+        let now = (now_ms.saturating_sub(self.born_ms) / TICK_MS).max(self.epoch);
+        let mut occupancy = Occupancy::default();
+        for session in &self.sessions {
+            let wait_ms = session.returns().map(|at| (at as i64 - now as i64) * TICK_MS as i64);
+            let count = match (session.expected, wait_ms) {
+                (Expected::Unknown, _) => &mut occupancy.unknown,
+                (_, None) => &mut occupancy.never,
+                (_, Some(..0)) => &mut occupancy.overdue,
+                (_, Some(..=1_000)) => &mut occupancy.within[0],
+                (_, Some(..=10_000)) => &mut occupancy.within[1],
+                (_, Some(..=60_000)) => &mut occupancy.within[2],
+                (_, Some(..=600_000)) => &mut occupancy.within[3],
+                (_, Some(..=3_600_000)) => &mut occupancy.within[4],
+                (_, Some(_)) => &mut occupancy.later,
+            };
+            *count += 1;
+        }
+        occupancy
     }
 
     fn never(&self) -> Option<usize> {

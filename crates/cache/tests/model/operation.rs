@@ -13,6 +13,7 @@ pub(crate) enum Operation {
     Retire { client: u16 },
     Remove { client: u16 },
     Forged,
+    Rejected,
 }
 
 /// A session to insert.

@@ -59,6 +59,7 @@ impl Plan {
             }
             if step % Self::PARTS_EVERY == 0 {
                 twins.compare_parts();
+                twins.compare_occupancy(now_ms);
             }
         }
         twins.compare_all(now_ms, &CONTEXTS);
@@ -100,7 +101,8 @@ impl Plan {
             910..940 => Operation::Take { client, context },
             940..960 => Operation::Remove { client },
             960..995 => Operation::Retire { client },
-            _ => Operation::Forged,
+            995..998 => Operation::Forged,
+            _ => Operation::Rejected,
         }
     }
 

@@ -18,6 +18,7 @@ pub(crate) struct Twins<R: Region> {
     value: SecretBytes,
     new_value: Vec<u8>,
     forged: u64,
+    rejected: u64,
     step: u64,
     doing: Option<(u64, Operation)>,
 }
@@ -53,6 +54,7 @@ impl<R: Region> Twins<R> {
             value: SecretBytes::default(),
             new_value: Vec::new(),
             forged: 0,
+            rejected: 0,
             step: 0,
             doing: None,
         }
@@ -95,6 +97,10 @@ impl<R: Region> Twins<R> {
                 self.cache.record_forged();
                 self.forged += 1;
             }
+            Operation::Rejected => {
+                self.cache.record_rejected();
+                self.rejected += 1;
+            }
         }
     }
 
@@ -130,8 +136,14 @@ impl<R: Region> Twins<R> {
     }
 
     pub(crate) fn compare_counters(&self) {
-        let expected = Counters { forged: self.forged, ..self.naive.counters() };
+        let expected =
+            Counters { forged: self.forged, rejected: self.rejected, ..self.naive.counters() };
         assert_eq!(self.cache.counters(), expected);
+    }
+
+    /// Both say the same of when clients come back, whatever the time is taken to be.
+    pub(crate) fn compare_occupancy(&self, now_ms: u64) {
+        assert_eq!(self.cache.occupancy(now_ms), self.naive.occupancy(now_ms), "at {now_ms} ms");
     }
 
     /// Looks at everything, leaving no trace.

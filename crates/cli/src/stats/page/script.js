@@ -1,0 +1,218 @@
+"use strict";
+
+// Asks for the counts once a second and shows them. What is shown is set as text and as attributes
+// of drawn shapes, never as markup.
+
+const POLL_MS = 1_000;
+const PATIENCE_MS = 5_000;
+// What counts as now.
+const NOW_S = 10;
+// A row of the table beside the chart.
+const ROW_S = 10;
+
+const RETURNS = {
+  overdue: "overdue",
+  within_1_s: "within a second",
+  within_10_s: "1 to 10 seconds",
+  within_1_min: "10 seconds to a minute",
+  within_10_min: "1 to 10 minutes",
+  within_1_h: "10 minutes to an hour",
+  later: "later",
+  unknown: "not known",
+  never: "not expected",
+};
+
+const COUNTS = [
+  "full_handshakes", "resumed_handshakes", "sessions", "capacity_sessions", "evicted_overdue", "evicted_latest", "evicted_oldest",
+  "wanted_after_eviction", "refused_returns_later", "refused_too_large", "refused_expired", "hits",
+  "rejected", "misses", "expired", "foreign_context", "forged", "stored", "predictions",
+  "tickets_issued", "tickets_keyless", "tickets_known", "tickets_renewed", "tickets_unknown",
+  "tickets_overdue", "lock_waits", "lock_timeouts", "locks_broken", "emptied",
+];
+
+let shown = null;
+let made_unix_s = null;
+
+const element = (id) => document.getElementById(id);
+const grouped = new Intl.NumberFormat("en").format;
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : "–");
+
+// Written only if it differs: what is selected stays selected, what is read aloud is read once.
+function write(id, text) {
+  if (element(id).textContent !== text) element(id).textContent = text;
+}
+
+async function poll() {
+  try {
+    const answer = await fetch("stats.json", { signal: AbortSignal.timeout(PATIENCE_MS) });
+    show(await answer.json());
+  } catch {
+    document.body.className = "silent";
+    write("state", "No answer: rejoin stats has ended, or cannot be reached. What is shown is old.");
+  }
+  setTimeout(poll, POLL_MS);
+}
+
+function show(stats) {
+  shown = stats;
+  showState(stats);
+  for (const name of COUNTS) write(name.replaceAll("_", "-"), grouped(stats[name]));
+  write("bytes", bytes(stats.bytes));
+  write("mean-prediction-error", duration(stats.mean_prediction_error_ms));
+  showShares(stats);
+  showFill(stats);
+  showReturns(stats.sessions_by_return);
+  showRows(stats.history);
+  draw(stats.history);
+}
+
+function showState(stats) {
+  document.title = `${stats.name} · Rejoin`;
+  write("name", stats.name);
+  document.body.className = stats.removed ? "removed" : "live";
+  const made = new Date(1_000 * stats.created_unix_s).toLocaleString();
+  write("state", stats.removed ? "Removed" : `Made ${made}`);
+  if (stats.removed) {
+    const problem = stats.problem ? ` There is another, which cannot be opened: ${stats.problem}.` : "";
+    notice(`This cache was removed. Servers that have it go on with it; nobody new can open it.${problem}`);
+  } else if (made_unix_s !== null && made_unix_s !== stats.created_unix_s) {
+    notice("The cache was removed and made anew. What is shown is the new one.");
+  } else if (made_unix_s === null || element("notice").textContent.startsWith("This")) {
+    notice("");
+  }
+  made_unix_s = stats.created_unix_s;
+}
+
+function notice(text) {
+  element("notice").hidden = text === "";
+  write("notice", text);
+}
+
+function showShares(stats) {
+  const [handshakes, resumed] = ["handshakes", "resumed"].map((of) => sum(stats.history[of].slice(-NOW_S)));
+  write("resumed-now", percent(resumed, handshakes));
+  const some = `${grouped(resumed)} of ${grouped(handshakes)} in the last ten seconds`;
+  write("resumed-now-note", handshakes > 0 ? some : "no handshakes in the last ten seconds");
+  const all = stats.full_handshakes + stats.resumed_handshakes;
+  write("resumed-percent", percent(stats.resumed_handshakes, all));
+  write("resumed-percent-note", `of ${grouped(all)} handshakes`);
+}
+
+function showFill(stats) {
+  const share = 100 * stats.sessions / stats.capacity_sessions;
+  element("fill").replaceChildren(bar(share));
+  element("fill").setAttribute("aria-label", `${share.toFixed(1)} % full`);
+}
+
+function showReturns(returns) {
+  const all = sum(Object.values(returns));
+  const most = Math.max(1, ...Object.values(returns));
+  const rows = Object.entries(RETURNS).map(([name, label]) => {
+    const chart = shape("svg", { "aria-hidden": "true" });
+    chart.append(bar(100 * returns[name] / most));
+    const row = tableRow([label, chart, grouped(returns[name]), percent(returns[name], all)]);
+    row.className = name;
+    row.children[1].className = "share";
+    row.children[2].id = `returns-${name.replaceAll("_", "-")}`;
+    return row;
+  });
+  element("returns").replaceChildren(...rows);
+}
+
+// The history ten seconds at a time, newest first.
+function showRows({ handshakes, resumed }) {
+  const rows = [];
+  for (let end = handshakes.length; end > 0; end -= ROW_S) {
+    const [of, were] = [handshakes, resumed].map((counts) => sum(counts.slice(Math.max(0, end - ROW_S), end)));
+    const ago = handshakes.length - end;
+    const label = `${ago} to ${Math.min(handshakes.length, ago + ROW_S)}`;
+    rows.push(tableRow([label, grouped(of), grouped(were), percent(were, of)]));
+  }
+  element("rate-rows").replaceChildren(...rows);
+}
+
+function tableRow([head, ...cells]) {
+  const row = document.createElement("tr");
+  const first = document.createElement("th");
+  first.scope = "row";
+  first.append(head);
+  row.append(first);
+  for (const cell of cells) row.insertCell().append(cell);
+  return row;
+}
+
+// Two areas on each other: all handshakes, and of those the resumed.
+function draw({ handshakes, resumed, most_s }) {
+  const chart = element("rate");
+  const [width, height] = [chart.clientWidth, chart.clientHeight];
+  const [left, bottom, top] = [44, 20, 8];
+  const peak = Math.max(4, rounded(Math.max(0, ...handshakes)));
+  const x = (second) => left + (width - left) * (most_s - handshakes.length + second + 1) / most_s;
+  const y = (count) => height - bottom - (height - bottom - top) * count / peak;
+  const line = (counts) => counts.map((count, second) => `${x(second).toFixed(1)},${y(count).toFixed(1)}`).join("L");
+  const area = (counts) => `M${x(0).toFixed(1)},${y(0)}L${line(counts)}L${x(counts.length - 1).toFixed(1)},${y(0)}Z`;
+  const parts = [];
+  for (const part of [0, 0.5, 1]) {
+    const at = y(part * peak);
+    parts.push(shape("line", { class: "grid", x1: left, x2: width, y1: at, y2: at }));
+    parts.push(label(left - 8, at + 4, "end", grouped(part * peak)));
+  }
+  for (const minutes of [5, 4, 3, 2, 1]) {
+    parts.push(label(x(handshakes.length - 1 - 60 * minutes), height - 4, minutes === 5 ? "start" : "middle", `−${minutes} min`));
+  }
+  parts.push(label(width, height - 4, "end", "now"));
+  if (handshakes.length > 1) {
+    parts.push(shape("path", { class: "all", d: area(handshakes) }));
+    parts.push(shape("path", { class: "edge", d: `M${line(handshakes)}` }));
+    parts.push(shape("path", { class: "resumed", d: area(resumed) }));
+    parts.push(shape("path", { class: "edge of-resumed", d: `M${line(resumed)}` }));
+  }
+  chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  chart.setAttribute("aria-label", summary(handshakes, resumed));
+  chart.replaceChildren(...parts);
+}
+
+function summary(handshakes, resumed) {
+  const [all, were] = [sum(handshakes), sum(resumed)];
+  return `In ${handshakes.length} seconds ${grouped(all)} handshakes; ${grouped(were)} were resumed.`;
+}
+
+// The next of 1, 2, 4, 6, 8, 10 times a power of ten: half of it is a whole number from 2 on.
+function rounded(count) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, count)));
+  return power * [1, 2, 4, 6, 8, 10].find((step) => count <= step * power);
+}
+
+function bar(share) {
+  return shape("rect", { width: `${Math.min(100, share).toFixed(2)}%`, height: "100%", rx: 2 });
+}
+
+function label(x, y, anchor, text) {
+  const made = shape("text", { x, y, "text-anchor": anchor, "aria-hidden": "true" });
+  made.textContent = text;
+  return made;
+}
+
+function shape(kind, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+function bytes(count) {
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, count)) / 10));
+  const scaled = count / 1024 ** power;
+  return `${power === 0 ? scaled : scaled.toFixed(scaled < 10 ? 1 : 0)} ${units[power]}`;
+}
+
+function duration(ms) {
+  if (ms === null) return "–";
+  if (ms < 1_000) return `${ms.toFixed(0)} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  return ms < 3_600_000 ? `${(ms / 60_000).toFixed(1)} min` : `${(ms / 3_600_000).toFixed(1)} h`;
+}
+
+addEventListener("resize", () => shown && draw(shown.history));
+poll();
