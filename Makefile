@@ -13,7 +13,7 @@ run: setup
 ## Everything that is tested, in a few minutes, with the servers that people run.
 test: PACKAGES += openssl python3 nginx-light haproxy apache2-bin chromium
 test: setup
-	$(CARGO) build --package rejoin-capi --locked
+	$(CARGO) build --package rejoin-capi --package rejoin-preload --locked
 	$(CARGO) test --workspace --locked
 
 ## Formatting, warnings, and (with cargo-deny) licences and sources.

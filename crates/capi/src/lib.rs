@@ -1,6 +1,9 @@
-//! `librejoin.so`: Rejoin inside servers that were not compiled with it.
+//! `librejoin.so`: Rejoin inside servers, compiled with it or not.
 //!
-//! OpenSSL loads it as a configuration module (config(5)) from a file that `OPENSSL_CONF` names:
+//! Those that are have [`api`], whose header is `include/rejoin.h`. Into the others there are two ways.
+//! `librejoin_preload.so` is the second, and calls [`api::rejoin_attach_process`].
+//!
+//! The first: OpenSSL loads this library as a configuration module (config(5)) from a file that `OPENSSL_CONF` names:
 //!
 //! ```text
 //! .include /etc/ssl/openssl.cnf
@@ -16,5 +19,7 @@
 //! processes of the machine share. Variables such as `REJOIN_CAPACITY` go before what the file says.
 //! Whatever goes wrong is one line on standard error, and the program goes on without Rejoin.
 
+pub mod api;
 mod module;
+mod process;
 mod settings;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,11 @@ use crate::beside::Beside;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The program must use a shared libssl 3; docs/servers.md says which servers were tried. It takes the place of this
-command, with OPENSSL_CONF set to a file that includes the system's and loads librejoin.so.
+command, with OPENSSL_CONF set to a file that includes the system's and loads librejoin.so (module), and with
+LD_PRELOAD naming librejoin_preload.so, which lies beside that (preload): the first that the program lets in attaches.
 Examples:
   rejoin run --cache web --capacity 64MiB -- nginx -g 'daemon off;'
+  rejoin run --by preload -- ./server-that-ignores-OPENSSL_CONF
   rejoin run --stateful -- python3 server.py")]
 pub(crate) struct Arguments {
     /// The cache's name
@@ -34,6 +37,9 @@ pub(crate) struct Arguments {
     /// Where caches lie
     #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER)]
     folder: PathBuf,
+    /// The way in
+    #[arg(long, value_enum, value_name = "WAY", default_value = "both")]
+    by: Way,
     /// librejoin.so [default: beside this program, or where the system has its libraries]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -47,21 +53,66 @@ pub(crate) struct Arguments {
     program: Vec<OsString>,
 }
 
+/// How a program is made to load us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    /// By OPENSSL_CONF
+    Module,
+    /// By LD_PRELOAD
+    Preload,
+    /// By whichever the program lets in first
+    Both,
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let library = library(arguments.library.as_deref())?;
-    let configuration = configuration(&library)?;
     let [program, rest @ ..] = arguments.program.as_slice() else {
         return Err(Misuse("no program is given".to_owned()).into());
     };
     let failed = Command::new(program)
         .args(rest)
-        .env("OPENSSL_CONF", configuration)
+        .envs(ways_in(arguments.by, &library)?)
         .env("REJOIN_CACHE", arguments.cache.to_string())
         .env("REJOIN_CAPACITY", arguments.capacity.0.to_string())
         .env("REJOIN_STATEFUL", if arguments.stateful { "yes" } else { "no" })
         .env("REJOIN_FOLDER", &arguments.folder)
         .exec();
     Err(failed).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
+}
+
+/// The variables by which the program loads the library.
+fn ways_in(by: Way, library: &Path) -> anyhow::Result<Vec<(&'static str, OsString)>> {
+    let mut variables = Vec::new();
+    if by != Way::Preload {
+        variables.push(("OPENSSL_CONF", configuration(library)?.into()));
+    }
+    match preloaded(library) {
+        Ok(preload) if by != Way::Module => {
+            // Both are to load one library, whatever the environment said of another.
+            variables.push(("REJOIN_LIBRARY", library.into()));
+            variables.push(("LD_PRELOAD", preload));
+        }
+        Err(why) if by == Way::Preload => return Err(why),
+        _ => {}
+    }
+    Ok(variables)
+}
+
+/// What the dynamic linker is to load first: what it was told to before, and ours.
+fn preloaded(library: &Path) -> anyhow::Result<OsString> {
+    let ours = library.with_file_name("librejoin_preload.so");
+    let how = "cargo build --release -p rejoin-preload makes it";
+    anyhow::ensure!(ours.is_file(), "{} is not there: {how}", ours.display());
+    let bytes = ours.as_os_str().as_bytes();
+    // ld.so(8): both separate names, and nothing makes them part of one.
+    let named = !bytes.iter().any(|byte| b" :".contains(byte));
+    anyhow::ensure!(named, "{}: no path that LD_PRELOAD can name: move it", ours.display());
+    let mut all = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+    if !all.is_empty() {
+        all.push(":");
+    }
+    all.push(ours);
+    Ok(all)
 }
 
 /// Where the library is.

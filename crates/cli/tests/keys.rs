@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use rejoin_cache::{Capacity, Settings};
 use rejoin_store::{CacheName, SharedKeys, Store};
-use rejoin_tickets::{PAGE_BYTES, Schedule};
+use rejoin_tickets::PAGE_BYTES;
 use serde_json::Value;
 
 const REJOIN: &str = env!("CARGO_BIN_EXE_rejoin");
@@ -30,8 +30,7 @@ impl Shared {
     fn with_keys(name: &str) -> Self {
         let shared = Self::new(name);
         let now_s = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
-        let (store, schedule) = (Arc::clone(&shared.store), Schedule::default());
-        SharedKeys::open(store, schedule, None, now_s, |_| {}).expect("keys");
+        SharedKeys::open(Arc::clone(&shared.store), None, None, now_s, |_| {}).expect("keys");
         shared
     }
 

@@ -16,7 +16,7 @@ use rejoin_cache::{
     Capacity, ContextTag, Counters, History, NewSession, SecretBytes, SessionId, Settings,
 };
 use rejoin_store::{CacheName, SharedKeys, Store, now_ms};
-use rejoin_tickets::{KeySource, Schedule, TicketEvent};
+use rejoin_tickets::{KeySource, TicketEvent};
 use serde_json::Value;
 use servers::{REJOIN, interrupt, scratch};
 
@@ -71,7 +71,7 @@ impl Cached {
         (0..7).for_each(|_| store.record_forged());
         (0..3).for_each(|_| store.record_rejected());
         (0..55).for_each(|number| store.record_handshake(number < 34));
-        let keys = SharedKeys::open(self.again(), Schedule::default(), None, 0, |_| {});
+        let keys = SharedKeys::open(self.again(), None, None, 0, |_| {});
         let keys = keys.expect("keys");
         for (times, event) in TicketEvent::ALL.into_iter().enumerate() {
             (0..=times).for_each(|_| keys.record(event));

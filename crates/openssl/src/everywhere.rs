@@ -1,4 +1,4 @@
-//! Attaching to every server context of a process, which knows nothing of us.
+//! Attaching to every server context of a process, which knows nothing of us, or to one of them.
 //!
 //! OpenSSL tells who asks when it makes contexts and connections (`CRYPTO_get_ex_new_index(3)`). A
 //! context is remembered when it is made; the first connection made afterwards finds it set up by the
@@ -10,7 +10,7 @@
 //! The program's session-id context is never touched, and OpenSSL compares it with a session's. The
 //! program's own session callbacks are called after ours.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::sessions::{AnySessions, Attachment, Cached, ServerSessions};
 use crate::tickets::TicketKeys;
 use crate::trust;
 
-/// What every server context of the process gets.
+/// What every server context of the process gets, or one of them.
 #[derive(Debug, Default)]
 pub struct Everywhere {
     sessions: Option<Arc<AnySessions>>,
@@ -75,14 +75,48 @@ impl Everywhere {
     /// # Errors
     /// OpenSSL's, when it is out of memory, or when this was done before.
     pub fn attach(self) -> Result<(), ErrorStack> {
-        let process =
-            Process { what: self, made: Mutex::default(), is_any_made: AtomicBool::new(false) };
-        if PROCESS.set(process).is_err() {
+        if PROCESS.set(Process::new(self)).is_err() {
             return Err(ErrorStack::get());
         }
         let contexts = ffi::context_index(Some(context_made), Some(context_freed));
         let connections = ffi::ssl_index(Some(connection_made), None);
         if contexts >= 0 && connections >= 0 { Ok(()) } else { Err(ErrorStack::get()) }
+    }
+
+    /// Attaches to a context that was made before [`Self::attach`] was called, which could not see
+    /// it: to be called before each connection is made on it. Nothing happens when it was called for
+    /// this context before, or nothing is attached to the process.
+    ///
+    /// # Safety
+    /// `context` is valid. Until the first call for it no connection was made on it.
+    pub unsafe fn include(context: *mut SSL_CTX) {
+        if let Some(process) = PROCESS.get() {
+            // SAFETY: the caller vouches for `context`.
+            unsafe { process.include(context) };
+        }
+    }
+
+    /// Attaches to this context alone, as [`Self::attach`] does to all; it goes before what is
+    /// attached to all. Returns whether it was done: a context that is attached already stays as it
+    /// is.
+    ///
+    /// # Errors
+    /// OpenSSL's, when it is out of memory.
+    ///
+    /// # Safety
+    /// `context` is valid, and no other thread uses it during the call.
+    pub unsafe fn attach_to(self: &Arc<Self>, context: *mut SSL_CTX) -> Result<bool, ErrorStack> {
+        // SAFETY: the caller vouches for `context`.
+        let attachment = unsafe { connection::attachment_of(context) };
+        if attachment.is_some_and(|found| found.own.is_some() || found.cached.is_some()) {
+            return Ok(false);
+        }
+        let own = Arc::new(Own { what: Some(Arc::clone(self)), ..Own::default() });
+        // SAFETY: the caller vouches for `context`.
+        match unsafe { connection::attach(context, |attachment| attachment.own = Some(own)) } {
+            true => Ok(true),
+            false => Err(ErrorStack::get()),
+        }
     }
 }
 
@@ -94,12 +128,17 @@ struct Process {
     made: Mutex<Vec<usize>>,
     /// Whether there is one, or one is being set up: all others need no lock.
     is_any_made: AtomicBool,
+    /// Contexts that were included, each where its address says: all others need the lock. One that
+    /// is freed and whose address another gets does no harm, for that one was seen being made.
+    included: [AtomicUsize; PLACES],
 }
 
-/// What the program had set on a context, and whether ours was; and whom it trusts.
+/// What one context gets, what the program had set on it, and whether ours was; and whom it trusts.
 #[derive(Debug, Default)]
 pub(crate) struct Own {
-    callbacks: OnceLock<OwnCallbacks>,
+    /// `None`: what all get.
+    what: Option<Arc<Everywhere>>,
+    set: OnceLock<OwnCallbacks>,
     trust: OnceLock<[u8; 32]>,
 }
 
@@ -111,11 +150,42 @@ pub(crate) struct OwnCallbacks {
 
 impl Own {
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {
-        self.callbacks.get().copied()
+        self.set.get().copied()
+    }
+
+    fn what(&self) -> Option<&Everywhere> {
+        self.what.as_deref().or_else(|| Some(&PROCESS.get()?.what))
     }
 }
 
+/// Of contexts that were included.
+const PLACES: usize = 256;
+
 impl Process {
+    fn new(what: Everywhere) -> Self {
+        let included = [const { AtomicUsize::new(0) }; PLACES];
+        Self { what, made: Mutex::default(), is_any_made: AtomicBool::new(false), included }
+    }
+
+    /// # Safety
+    /// As [`Everywhere::include`].
+    unsafe fn include(&self, context: *mut SSL_CTX) {
+        let address = context as usize;
+        // Allocated memory begins at multiples of 16 bytes.
+        let Some(place) = self.included.get(address / 16 % PLACES) else { return };
+        if place.load(Ordering::Acquire) == address {
+            return;
+        }
+        let mut made = self.made();
+        // SAFETY: the caller vouches for `context`; whoever attaches to it has the lock.
+        let attachment = unsafe { connection::attachment_of(context) };
+        if attachment.is_none_or(|found| found.own.is_none()) && !made.contains(&address) {
+            made.push(address);
+            self.is_any_made.store(true, Ordering::Release);
+        }
+        place.store(address, Ordering::Release);
+    }
+
     fn made(&self) -> MutexGuard<'_, Vec<usize>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,9 +201,10 @@ pub(crate) unsafe fn begin(
     own: &Own,
     attachment: &mut Attachment,
 ) {
-    let Some(process) = PROCESS.get() else { return };
-    let Everywhere { sessions, tickets, stateful, resumable_for } = &process.what;
-    own.callbacks.get_or_init(|| {
+    let Some(Everywhere { sessions, tickets, stateful, resumable_for }) = own.what() else {
+        return;
+    };
+    own.set.get_or_init(|| {
         // SAFETY: the caller vouches for `context`.
         unsafe { install(context, sessions.is_some(), tickets.as_ref()) }
     });
@@ -241,7 +312,9 @@ unsafe extern "C" fn connection_made(
             // SAFETY: it was made and not yet freed, or it would have been taken from the list; and
             // whoever makes a connection on it has to pass here first.
             unsafe {
-                connection::attach(context, |attachment| attachment.own = Some(Arc::default()))
+                connection::attach(context, |attachment| {
+                    attachment.own.get_or_insert_default();
+                })
             };
         }
         // Last: whoever finds it set waits for the lock, and so for what was done above.

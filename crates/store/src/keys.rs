@@ -29,15 +29,15 @@ pub struct SharedKeys {
 const MARK_BYTES: usize = 32;
 
 impl SharedKeys {
-    /// The keys of the cache, which change by this schedule from now on, and are kept in a file, too,
-    /// if one is given. If there are none, those of the file are taken up again; or there is a new ring.
+    /// The keys of the cache, which change by this schedule from now on, or by the one that they have,
+    /// and are kept in a file, too, if one is given. If there are none, those of the file are taken up again; or there is a new ring.
     /// `complain` is told, once, when the file can no longer be written while the server runs.
     ///
     /// # Errors
     /// A key file that is not ours or not a ring, or cannot be read or written; [`Error::Busy`].
     pub fn open(
         store: Arc<Store>,
-        schedule: Schedule,
+        schedule: Option<Schedule>,
         file: Option<&Path>,
         now_s: u64,
         complain: fn(&Error),
@@ -48,7 +48,7 @@ impl SharedKeys {
             if let Some(kept) = kept.filter(|_| ring.list(now_s).next().is_none()) {
                 *ring = kept;
             }
-            ring.reschedule(schedule);
+            schedule.into_iter().for_each(|schedule| ring.reschedule(schedule));
             rotate_if_due(ring, now_s)
         })??;
         let (told, has_complained) = (Mutex::default(), AtomicBool::new(false));

@@ -27,7 +27,7 @@ fn store(folder: &Path) -> Arc<Store> {
 
 fn follow(folder: &Path, file: Option<&Path>) -> Result<SharedKeys, Error> {
     let ignore = |_: &Error| {};
-    SharedKeys::open(store(folder), Schedule::default(), file, NOW_S, ignore)
+    SharedKeys::open(store(folder), None, file, NOW_S, ignore)
 }
 
 fn ids(ring: &KeyRing) -> Vec<KeyId> {
@@ -54,6 +54,17 @@ fn two_servers_follow_one_ring_and_one_of_them_rotates_it() {
     let retired = store(folder.path()).retire_key(&rotated[0]);
     assert!(retired.expect("not busy"));
     assert_eq!(ids(&b.newer(due_s).expect("told")), rotated[1..]);
+}
+
+#[test]
+fn the_last_schedule_that_is_given_holds() {
+    let folder = Folder::new();
+    let schedule = Schedule::new(2 * HOUR_S, HOUR_S, 60).expect("a schedule");
+    let open = |schedule| {
+        SharedKeys::open(store(folder.path()), schedule, None, NOW_S, |_| {}).expect("keys");
+        *store(folder.path()).ring().expect("free").expect("a ring").schedule()
+    };
+    assert_eq!([None, Some(schedule), None].map(open), [Schedule::default(), schedule, schedule]);
 }
 
 #[test]
@@ -139,7 +150,7 @@ fn a_file_that_cannot_be_written_is_complained_of_once_and_keys_change_all_the_s
         COMPLAINTS.fetch_add(1, Ordering::Relaxed);
     };
     let (store, path) = (store(folder.path()), inner.join("keys"));
-    let keys = SharedKeys::open(store, Schedule::default(), Some(&path), NOW_S, complain);
+    let keys = SharedKeys::open(store, None, Some(&path), NOW_S, complain);
     let keys = keys.expect("keys");
     fs::remove_dir_all(&inner).expect("ours");
     for turn in 1..4 {

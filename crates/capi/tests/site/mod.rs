@@ -14,11 +14,22 @@ pub(crate) use client::{Client, Versions};
 use rejoin_bench::{Identity, KeyType};
 use rejoin_store::{CacheName, Store};
 
+/// A library of ours, where builds put it.
+pub(crate) fn library(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let path = test.ancestors().nth(2).expect("a folder").join(name);
+    let how = "build it first, by cargo build -p rejoin-capi -p rejoin-preload -p rejoin-cli";
+    assert!(path.exists(), "{}: {how}", path.display());
+    path
+}
+
 /// A folder, a certificate and a cache of this test's own; all gone when it is dropped.
 pub(crate) struct Site {
     pub(crate) folder: PathBuf,
     pub(crate) cache: String,
     pub(crate) port: u16,
+    /// What servers find in theirs, beside the rest of ours.
+    pub(crate) environment: Vec<(&'static str, String)>,
     pub(crate) running: Vec<Child>,
 }
 
@@ -33,20 +44,16 @@ impl Site {
         fs::write(folder.join("both.pem"), both.concat()).expect("a file");
         let port = free_port();
         let cache = format!("test-{name}-{}", std::process::id());
-        let site = Self { folder, cache, port, running: Vec::new() };
+        let configuration = folder.join("openssl.cnf").display().to_string();
+        let environment = vec![("OPENSSL_CONF", configuration)];
+        let site = Self { folder, cache, port, environment, running: Vec::new() };
         site.configure("");
         site
     }
 
     /// Writes what `OPENSSL_CONF` names.
     pub(crate) fn configure(&self, more: &str) {
-        let library = std::env::current_exe().expect("a path");
-        let library = library.ancestors().nth(2).expect("a folder").join("librejoin.so");
-        assert!(
-            library.exists(),
-            "{}: build it first, by cargo build -p rejoin-capi",
-            library.display()
-        );
+        let library = library("librejoin.so");
         let text = format!(
             ".include /etc/ssl/openssl.cnf\n[openssl_init]\nrejoin = rejoin\n[rejoin]\npath = {}\n\
              cache = {}\ncapacity = 1MiB\n{more}\n",
@@ -72,7 +79,7 @@ impl Site {
 
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.env("OPENSSL_CONF", self.file("openssl.cnf")).current_dir(&self.folder);
+        command.envs(self.environment.iter().cloned()).current_dir(&self.folder);
         // Apache ends by ending its whole group.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
         let log = fs::File::options().create(true).append(true).open(self.file("stderr"));
@@ -82,23 +89,27 @@ impl Site {
 
     /// Starts a server and waits until it listens. `None` if it is not installed.
     pub(crate) fn start(&mut self, program: &str, arguments: &[&str]) -> Option<()> {
-        match self.command(program).args(arguments).spawn() {
-            Ok(child) => self.running.push(child),
-            Err(_) => {
-                eprintln!("{program} is not installed: nothing is tested with it");
-                return None;
-            }
-        }
+        let Ok(mut child) = self.command(program).args(arguments).spawn() else {
+            eprintln!("{program} is not installed: nothing is tested with it");
+            return None;
+        };
+        self.wait_until_it_listens(&mut child);
+        self.running.push(child);
+        Some(())
+    }
+
+    pub(crate) fn wait_until_it_listens(&self, server: &mut Child) {
         let until = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect(self.address()).is_err() {
-            let running = self.running.last_mut().expect("just started");
-            let ended = running.try_wait().expect("our own child");
+            let ended = server.try_wait().expect("our own child");
             let told = || fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
-            assert!(ended.is_none_or(|status| status.success()), "{program}: {}", told());
-            assert!(Instant::now() < until, "{program} does not listen: {}", told());
+            assert!(ended.is_none_or(|status| status.success()), "it ended: {}", told());
+            if Instant::now() > until {
+                let _ = server.kill();
+                panic!("it does not listen: {}", told());
+            }
             thread::sleep(Duration::from_millis(20));
         }
-        Some(())
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -1,0 +1,320 @@
+/* Rejoin: TLS sessions in memory that processes share.
+ *
+ * Link with -lrejoin -lssl -lcrypto. All functions but rejoin_version, rejoin_status_text,
+ * rejoin_last_error and rejoin_close return a rejoin_status; rejoin_last_error then says why. A
+ * failure never harms the program's own handshakes: it goes on without Rejoin.
+ *
+ * Made by cbindgen from the library's source: REJOIN_BLESS=1 cargo test -p rejoin-capi --test api */
+
+#ifndef REJOIN_H
+#define REJOIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <openssl/ssl.h>
+
+/**
+ * No context issues stateless tickets, so that TLS 1.3 clients have sessions in the store, too.
+ */
+#define REJOIN_STATEFUL 1
+
+/**
+ * A new session waits until `rejoin_hint` or `rejoin_no_hint` is called for its connection, or until
+ * that ends, and is stored then.
+ */
+#define REJOIN_WAIT_FOR_HINTS 2
+
+/**
+ * Stateless tickets are under the store's keys, which all its servers have and which change by
+ * themselves, instead of the context's own.
+ */
+#define REJOIN_SHARE_TICKET_KEYS 4
+
+/**
+ * `policy`: whoever is expected back last goes first.
+ */
+#define REJOIN_POLICY_PREDICTIVE 0
+
+/**
+ * `policy`: whoever was not there for longest goes first.
+ */
+#define REJOIN_POLICY_LRU 1
+
+/**
+ * What a call came to. Numbers may be added; none changes its meaning.
+ */
+typedef enum {
+  /**
+   * It was done.
+   */
+  REJOIN_OK = 0,
+  /**
+   * A null pointer, a text that is none, or a setting or flag without meaning.
+   */
+  REJOIN_BAD_ARGUMENT = 1,
+  /**
+   * There is no store of this name, and no capacity to make it with.
+   */
+  REJOIN_NOT_FOUND = 2,
+  /**
+   * The folder has less room than the store takes.
+   */
+  REJOIN_NO_ROOM = 3,
+  /**
+   * The operating system refused.
+   */
+  REJOIN_REFUSED = 4,
+  /**
+   * The file belongs to another user, or others may write to it, or it is no file.
+   */
+  REJOIN_NOT_OURS = 5,
+  /**
+   * The store was made with other settings.
+   */
+  REJOIN_OTHER_SETTINGS = 6,
+  /**
+   * The store was made by another version.
+   */
+  REJOIN_OTHER_VERSION = 7,
+  /**
+   * The store's file is not what was written to it.
+   */
+  REJOIN_DAMAGED = 8,
+  /**
+   * Others make and remove the store again and again.
+   */
+  REJOIN_BUSY = 9,
+  /**
+   * The context is attached already.
+   */
+  REJOIN_ALREADY_ATTACHED = 10,
+  /**
+   * Nothing is attached to the connection, or to the process.
+   */
+  REJOIN_NOT_ATTACHED = 11,
+  /**
+   * OpenSSL failed: it is out of memory.
+   */
+  REJOIN_OPENSSL = 12,
+  /**
+   * A fault of this library.
+   */
+  REJOIN_INTERNAL = 13,
+} rejoin_status;
+
+/**
+ * A store: sessions in memory that processes share. All threads may use it at the same time.
+ */
+typedef struct rejoin_store rejoin_store;
+
+/**
+ * What store to open. All that is zero has a meaning, so that
+ * `{.struct_size = sizeof(rejoin_settings)}` are settings.
+ */
+typedef struct {
+  /**
+   * `sizeof(rejoin_settings)`, by which the library knows what the program was compiled with.
+   */
+  size_t struct_size;
+  /**
+   * The store's name: 1 to 64 of the characters `A-Z a-z 0-9 . _ -`, the first not a dot. Null:
+   * `default`.
+   */
+  const char *name;
+  /**
+   * Where stores lie. Null: `/dev/shm`.
+   */
+  const char *folder;
+  /**
+   * Bytes that it may take. 0: it must be there, made by somebody else, and has its own settings.
+   */
+  uint64_t capacity_bytes;
+  /**
+   * `REJOIN_POLICY_PREDICTIVE` or `REJOIN_POLICY_LRU`: who goes when there is no room. Only looked
+   * at with a capacity.
+   */
+  uint64_t policy;
+} rejoin_settings;
+
+/**
+ * What was counted since the store was made. Everything but `sessions` only grows.
+ */
+typedef struct {
+  /**
+   * `sizeof(rejoin_counters)`, by which the library knows what the program was compiled with.
+   */
+  size_t struct_size;
+  /**
+   * Sessions stored now.
+   */
+  uint64_t sessions;
+  /**
+   * Handshakes that made a new session, where the store is attached.
+   */
+  uint64_t full_handshakes;
+  /**
+   * Handshakes that resumed one, of the store or of a stateless ticket, where the store is attached.
+   */
+  uint64_t resumed_handshakes;
+  /**
+   * Sessions stored so far.
+   */
+  uint64_t stored;
+  /**
+   * Lookups that found a session.
+   */
+  uint64_t hits;
+  /**
+   * Lookups that did not, for whatever reason, forged ids excepted.
+   */
+  uint64_t misses;
+  /**
+   * Ids presented by clients that no server with this key ever issued, where they are
+   * presented.
+   */
+  uint64_t forged;
+  /**
+   * Hits whose session OpenSSL then declined to resume.
+   */
+  uint64_t rejected;
+  /**
+   * Misses because the session's lifetime was over.
+   */
+  uint64_t expired;
+  /**
+   * Misses because the session belongs to another session-id context.
+   */
+  uint64_t foreign_context;
+  /**
+   * Misses on a session that had been evicted, or refused, not long before.
+   */
+  uint64_t wanted_after_eviction;
+  /**
+   * Evicted, its client being overdue, or not known at all.
+   */
+  uint64_t evicted_overdue;
+  /**
+   * Evicted, its client being expected later than others, or less surely.
+   */
+  uint64_t evicted_latest;
+  /**
+   * Evicted by the policy `lru`.
+   */
+  uint64_t evicted_oldest;
+  /**
+   * Not stored: all others are expected sooner, or more surely.
+   */
+  uint64_t refused_returns_later;
+  /**
+   * Not stored: too large.
+   */
+  uint64_t refused_too_large;
+  /**
+   * Not stored: its lifetime was over.
+   */
+  uint64_t refused_expired;
+  /**
+   * Hits whose return time had been predicted.
+   */
+  uint64_t predictions;
+  /**
+   * Sum of |actual − predicted| over those, in milliseconds.
+   */
+  uint64_t prediction_error_ms;
+} rejoin_counters;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The version of this library, as `0.1.0`.
+ */
+const char *rejoin_version(void);
+
+/**
+ * What a status means, in a few words. Any number may be given. The text is never freed.
+ */
+const char *rejoin_status_text(int status);
+
+/**
+ * Why the last call of this thread failed that did: one line with cause and remedy. At most `bytes`
+ * bytes are written to `buffer`, the last of them 0. Returns the length of the whole line without
+ * the 0; nothing has failed yet if that is 0.
+ */
+size_t rejoin_last_error(char *buffer, size_t bytes);
+
+/**
+ * Opens the store that `settings` name, or makes it, and has `*store` point to it. Open it before
+ * the process forks: its children have it then, and may close it.
+ *
+ * `*store` is to be given to `rejoin_close`. When this fails, it is null.
+ */
+rejoin_status rejoin_open(const rejoin_settings *settings, rejoin_store **store);
+
+/**
+ * Closes a store, which the program does not use from then on. The contexts that it is attached to
+ * go on with it until they are freed. Null is no fault.
+ */
+void rejoin_close(rejoin_store *store);
+
+/**
+ * Has a server context keep its sessions in the store, and no longer itself.
+ *
+ * `flags` are 0, or some of `REJOIN_STATEFUL`, `REJOIN_WAIT_FOR_HINTS` and `REJOIN_SHARE_TICKET_KEYS`. The context's session-id
+ * context stays as it is, and OpenSSL compares it; the program's own session and info callbacks are
+ * called after ours. Where stateless tickets are on, which is OpenSSL's default, and
+ * `REJOIN_STATEFUL` is not given, TLS 1.3 clients use those, and have nothing in the store.
+ *
+ * Set the context up first, attach then, and make connections last. Connections made before have the
+ * store from their next handshake on; none may be in a handshake meanwhile. No other thread may use
+ * the context during the call.
+ *
+ * Fails with `REJOIN_BAD_ARGUMENT` for a context that only connects, and with
+ * `REJOIN_ALREADY_ATTACHED` for one that is attached, which stays as it is.
+ */
+rejoin_status rejoin_attach(const rejoin_store *store,
+                            SSL_CTX *context,
+                            uint32_t flags);
+
+/**
+ * The client of this connection will come back in `interval_ms` milliseconds. To be called by the
+ * thread that uses the connection, after its handshake; the last call counts.
+ *
+ * Fails with `REJOIN_NOT_ATTACHED` before the handshake, and for connections of a context that is not
+ * attached.
+ */
+rejoin_status rejoin_hint(SSL *connection,
+                          uint64_t interval_ms);
+
+/**
+ * The program does not know when the client of this connection will come back: a session that waits
+ * to hear is stored now. For the rest as `rejoin_hint`.
+ */
+rejoin_status rejoin_no_hint(SSL *connection);
+
+/**
+ * Writes what was counted in the store so far, by all processes, to `counters`, whose `struct_size`
+ * must be set.
+ */
+rejoin_status rejoin_read_counters(const rejoin_store *store, rejoin_counters *counters);
+
+/**
+ * Attaches to all server contexts of the process, as the variables `REJOIN_CACHE`,
+ * `REJOIN_CAPACITY` and so on say: once, whoever asks first, this function or the configuration
+ * module. For a program that has its own way of making connections, and for the preload library; all
+ * others have `rejoin_attach`.
+ *
+ * `context` is null, or one on which a connection is about to be made. Contexts that were made before
+ * the first call cannot be seen by it: give each before its connections are made. All threads may call
+ * it at the same time. Until the first call for it, no connection was made on `context`.
+ *
+ * A failure is also one line on standard error, once, and all later calls fail as the first did.
+ */
+rejoin_status rejoin_attach_process(SSL_CTX *context);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* REJOIN_H */

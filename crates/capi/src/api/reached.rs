@@ -1,0 +1,40 @@
+//! What is asked of the program's own contexts and connections.
+
+use foreign_types::ForeignTypeRef;
+use openssl::ssl::SslRef;
+use openssl_sys::{SSL, SSL_CTX, SSL_METHOD};
+
+use super::failure::Failure;
+use super::status::Status;
+
+unsafe extern "C" {
+    fn SSL_CTX_get_ssl_method(context: *const SSL_CTX) -> *const SSL_METHOD;
+}
+
+/// Whether the context can never serve.
+///
+/// # Safety
+/// `context` is valid.
+pub(super) unsafe fn only_connects(context: *const SSL_CTX) -> bool {
+    // SAFETY: the caller vouches for `context`.
+    let method = unsafe { SSL_CTX_get_ssl_method(context) };
+    // SAFETY: no arguments.
+    std::ptr::eq(method, unsafe { openssl_sys::TLS_client_method() })
+}
+
+/// A connection that has to do with a store.
+///
+/// # Safety
+/// `connection` is null, or valid for `'a`.
+pub(super) unsafe fn attached<'a>(connection: *mut SSL) -> Result<&'a SslRef, Failure> {
+    if connection.is_null() {
+        return Err(Failure::null("connection"));
+    }
+    // SAFETY: the caller vouches for it.
+    let connection = unsafe { SslRef::from_ptr(connection) };
+    let is_attached = rejoin_openssl::history(connection).is_some();
+    is_attached.then_some(connection).ok_or_else(|| {
+        let why = "no handshake of this connection was seen: attach its context before";
+        Failure::new(Status::RejoinNotAttached, why)
+    })
+}

@@ -1,0 +1,78 @@
+//! What a call comes to, as a number.
+
+use std::ffi::CStr;
+
+use libc::c_int;
+use rejoin_store::Error;
+
+/// What a call came to. Numbers may be added; none changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub enum Status {
+    /// It was done.
+    RejoinOk = 0,
+    /// A null pointer, a text that is none, or a setting or flag without meaning.
+    RejoinBadArgument = 1,
+    /// There is no store of this name, and no capacity to make it with.
+    RejoinNotFound = 2,
+    /// The folder has less room than the store takes.
+    RejoinNoRoom = 3,
+    /// The operating system refused.
+    RejoinRefused = 4,
+    /// The file belongs to another user, or others may write to it, or it is no file.
+    RejoinNotOurs = 5,
+    /// The store was made with other settings.
+    RejoinOtherSettings = 6,
+    /// The store was made by another version.
+    RejoinOtherVersion = 7,
+    /// The store's file is not what was written to it.
+    RejoinDamaged = 8,
+    /// Others make and remove the store again and again.
+    RejoinBusy = 9,
+    /// The context is attached already.
+    RejoinAlreadyAttached = 10,
+    /// Nothing is attached to the connection, or to the process.
+    RejoinNotAttached = 11,
+    /// OpenSSL failed: it is out of memory.
+    RejoinOpenssl = 12,
+    /// A fault of this library.
+    RejoinInternal = 13,
+}
+
+impl Status {
+    pub(super) fn of(error: &Error) -> Self {
+        match error {
+            Error::BadName { .. } | Error::Settings(_) => Self::RejoinBadArgument,
+            Error::NotFound { .. } => Self::RejoinNotFound,
+            Error::NoRoom { .. } => Self::RejoinNoRoom,
+            Error::NotOurs { .. } => Self::RejoinNotOurs,
+            Error::OtherVersion { .. } => Self::RejoinOtherVersion,
+            Error::OtherSettings { .. } => Self::RejoinOtherSettings,
+            Error::Damaged { .. } | Error::BadSize { .. } => Self::RejoinDamaged,
+            Error::Busy { .. } => Self::RejoinBusy,
+            Error::Refused { .. } => Self::RejoinRefused,
+            _ => Self::RejoinInternal,
+        }
+    }
+
+    pub(super) fn text(status: c_int) -> &'static CStr {
+        TEXTS.get(status as usize).copied().unwrap_or(c"no status of this library")
+    }
+}
+
+const TEXTS: [&CStr; Status::RejoinInternal as usize + 1] = [
+    c"done",
+    c"bad argument",
+    c"no such store",
+    c"no room",
+    c"refused by the system",
+    c"not ours",
+    c"made with other settings",
+    c"made by another version",
+    c"damaged",
+    c"busy",
+    c"attached already",
+    c"not attached",
+    c"OpenSSL failed",
+    c"a fault of Rejoin",
+];

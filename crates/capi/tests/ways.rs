@@ -1,0 +1,237 @@
+//! Both ways into servers of Debian's packages, unmodified, as `rejoin run` prepares them.
+//!
+//! One that is not installed is passed over with a word; `make test` installs them.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod site;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rejoin_store::Store;
+use site::{Site, Versions, library};
+
+/// Starts a program by `rejoin run`, and again; whether its clients resume, also after the restart.
+fn resumes(site: &mut Site, by: &str, program: &[&str]) -> bool {
+    let rejoin = library("rejoin").display().to_string();
+    let cache = site.cache.clone();
+    let ours = ["run", "--by", by, "--cache", &cache, "--capacity", "1MiB", "--stateful", "--"];
+    let arguments = [&ours[..], program].concat();
+    site.environment = vec![("XDG_RUNTIME_DIR", site.folder.display().to_string())];
+    site.start(&rejoin, &arguments).expect("rejoin is built");
+    let mut clients = [Versions::Tls12, Versions::Tls13].map(|versions| site.client(versions));
+    let mut resumed = Vec::new();
+    for client in &mut clients {
+        assert!(!client.connect(), "{program:?}: resumed out of nothing");
+        resumed.extend([client.connect(), client.connect()]);
+    }
+    site.stop();
+    site.start(&rejoin, &arguments).expect("rejoin is built");
+    resumed.extend(clients.iter_mut().map(|client| client.connect()));
+    site.stop();
+    resumed.iter().all(|resumed| *resumed)
+}
+
+/// Whether a session of ours made the difference, and nothing was complained of.
+fn each_way(site: &mut Site, program: &[&str]) {
+    let installed = Command::new(program[0]).arg("-v").output().is_ok();
+    if !installed {
+        eprintln!("{} is not installed: nothing is tested with it", program[0]);
+        return;
+    }
+    for by in ["module", "preload", "both"] {
+        assert!(resumes(site, by, program), "{program:?}, by {by}: {}", told(site));
+        let store = Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("made");
+        assert_eq!(store.cache().counters().hits, 6, "{program:?}, by {by}: {}", told(site));
+        assert!(!told(site).contains("rejoin: "), "{program:?}, by {by}: {}", told(site));
+        assert!(Store::remove(Path::new(Store::FOLDER), &site.cache()).expect("ours"));
+    }
+}
+
+fn told(site: &Site) -> String {
+    fs::read_to_string(site.file("stderr")).unwrap_or_default()
+}
+
+/// nginx takes its workers' environment away: what the preload library reads must be named.
+const NGINX: &str = "\
+user root; daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.pid; error_log stderr;
+env REJOIN_CACHE; env REJOIN_CAPACITY; env REJOIN_STATEFUL; env REJOIN_FOLDER;
+events { worker_connections 256; }
+http {
+  access_log off;
+  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
+  uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
+  ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
+  ssl_protocols TLSv1.2 TLSv1.3;
+  server { listen 127.0.0.1:@PORT@ ssl reuseport; return 200 \"$pid\\n\"; }
+}
+";
+
+#[test]
+fn nginx() {
+    let mut site = Site::new("ways-nginx");
+    site.write("nginx.conf", NGINX);
+    let configuration = site.shown("nginx.conf");
+    each_way(&mut site, &["nginx", "-c", &configuration]);
+}
+
+const HAPROXY: &str = "\
+global
+  nbthread 2
+  tune.ssl.default-dh-param 2048
+defaults
+  mode http
+  timeout client 10s
+  timeout connect 10s
+  timeout server 10s
+frontend tls
+  bind 127.0.0.1:@PORT@ ssl crt FOLDER/both.pem
+  http-request return status 200 content-type text/plain string haproxy
+";
+
+#[test]
+fn haproxy() {
+    let mut site = Site::new("ways-haproxy");
+    site.write("haproxy.cfg", HAPROXY);
+    let configuration = site.shown("haproxy.cfg");
+    each_way(&mut site, &["haproxy", "-db", "-f", &configuration]);
+}
+
+const APACHE: &str = "\
+ServerRoot FOLDER
+ServerName localhost
+PidFile FOLDER/apache.pid
+ErrorLog FOLDER/error.log
+DocumentRoot FOLDER
+Listen 127.0.0.1:@PORT@
+Mutex file:FOLDER default
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+LoadModule socache_shmcb_module /usr/lib/apache2/modules/mod_socache_shmcb.so
+LoadModule ssl_module /usr/lib/apache2/modules/mod_ssl.so
+StartServers 3
+SSLEngine on
+SSLCertificateFile FOLDER/cert.pem
+SSLCertificateKeyFile FOLDER/key.pem
+SSLSessionCache none
+";
+
+#[test]
+fn apache() {
+    let mut site = Site::new("ways-apache");
+    site.write("apache.conf", APACHE);
+    let configuration = site.shown("apache.conf");
+    each_way(&mut site, &["apache2", "-D", "FOREGROUND", "-f", &configuration]);
+}
+
+#[test]
+fn s_server() {
+    let mut site = Site::new("ways-s_server");
+    let (port, pair) = (site.address().to_string(), site.shown("both.pem"));
+    let files = ["-cert", &pair, "-key", &pair];
+    each_way(&mut site, &[&["openssl", "s_server", "-accept", &port, "-www"][..], &files].concat());
+}
+
+/// Python loads libssl late, and for its own module alone.
+const PYTHON: &str = "\
+import socket, ssl
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('127.0.0.1', @PORT@))
+listener.listen(64)
+while True:
+    try:
+        connection = listener.accept()[0]
+        connection.settimeout(5)
+        with context.wrap_socket(connection, server_side=True) as tls:
+            tls.recv(4096)
+            tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\npython\\n')
+    except OSError:
+        pass
+";
+
+#[test]
+fn python() {
+    let mut site = Site::new("ways-python");
+    site.write("server.py", PYTHON);
+    let script = site.shown("server.py");
+    each_way(&mut site, &["python3", &script]);
+}
+
+#[test]
+fn a_program_that_reads_no_configuration_is_entered_by_the_preload_library_alone() {
+    let mut site = Site::new("ways-deaf");
+    let program = compile(&site, "deaf.c", "deaf", &["-lssl", "-lcrypto"]);
+    let (port, pair) = (site.port.to_string(), site.shown("both.pem"));
+    let program = [&program[..], &port, &pair];
+    assert!(!resumes(&mut site, "module", &program), "it reads one after all");
+    for by in ["preload", "both"] {
+        assert!(resumes(&mut site, by, &program), "by {by}: {}", told(&site));
+    }
+    assert_eq!(told(&site), "");
+}
+
+/// Compiles one of our programs, or a library.
+fn compile(site: &Site, source: &str, program: &str, more: &[&str]) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    let built = site.shown(program);
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o", &built])
+        .arg(&source)
+        .args(more);
+    assert!(compiler.status().expect("a compiler").success(), "{}", source.display());
+    built
+}
+
+/// Runs a program by hand, and has what it wrote.
+fn preloaded(site: &Site, program: &str, variables: &[(&str, &str)]) -> (bool, String) {
+    let preload = library("librejoin_preload.so");
+    let _ = fs::remove_file(site.file("stderr"));
+    let mut command = site.command(program);
+    command.env_remove("OPENSSL_CONF").env("LD_PRELOAD", preload);
+    let status = command.envs(variables.iter().copied()).status().expect("it runs");
+    (status.success(), told(site))
+}
+
+#[test]
+fn a_library_with_a_libssl_of_its_own_keeps_that() {
+    let site = Site::new("ways-own");
+    let folder = site.folder.display().to_string();
+    let (place, path) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    let shared = ["-shared", "-fPIC", &place, &path];
+    compile(&site, "own_libssl.c", "libown.so", &[&shared[..], &["-DOWN"]].concat());
+    compile(&site, "own_libssl.c", "libplugin.so", &[&shared[..], &["-DPLUGIN", "-lown"]].concat());
+    let program = compile(&site, "own_libssl.c", "program", &[&path, "-lssl", "-lcrypto"]);
+    let capacity = ("REJOIN_CAPACITY", "1MiB");
+    let (went_well, told) = preloaded(&site, &program, &[("REJOIN_CACHE", &site.cache), capacity]);
+    assert!(went_well, "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("a libssl other than"), "{told}");
+    let store = Store::open(Path::new(Store::FOLDER), &site.cache(), None);
+    assert!(store.is_ok(), "the program's own libssl was not attached to");
+}
+
+#[test]
+fn whatever_is_wrong_is_one_line_and_the_program_goes_on() {
+    let site = Site::new("ways-wrong");
+    let program = compile(&site, "makes_one.c", "makes_one", &["-lssl", "-lcrypto"]);
+    let (text, both) = (site.shown("cert.pem"), site.shown("openssl.cnf"));
+    for (variables, complaint) in [
+        (&[("REJOIN_LIBRARY", "/nonexistent.so")][..], "cannot load librejoin.so"),
+        (&[("REJOIN_LIBRARY", &text)], "cannot load librejoin.so"),
+        (&[("REJOIN_LIBRARY", "libcrypto.so.3")], "of another version"),
+        (&[("REJOIN_CAPACITY", "lots")], "capacity = lots"),
+        (&[("REJOIN_CACHE", "a/b")], "no name of a cache"),
+        (&[("OPENSSL_CONF", &both), ("REJOIN_CAPACITY", "lots")], "capacity = lots"),
+    ] {
+        let (went_well, told) = preloaded(&site, &program, variables);
+        assert!(went_well && told.lines().count() == 1, "{variables:?}: {told}");
+        assert!(told.starts_with("rejoin: ") && told.contains(complaint), "{variables:?}: {told}");
+    }
+    let (went_well, told) = preloaded(&site, "true", &[("REJOIN_LIBRARY", "/nonexistent.so")]);
+    assert!(went_well && told.is_empty(), "a program without TLS: {told}");
+}
