@@ -302,17 +302,22 @@ impl<R: Region> Cache<R> {
         operation: impl FnOnce(&mut Shard<'_, R>) -> T,
     ) -> Option<T> {
         let Placed { layout, region } = placed;
-        region.with(|lines, torn| {
+        let (done, is_emptied) = region.with(|lines, torn| {
             let mut shard = Shard::view(lines, layout, &self.hash_key, self.return_times());
             if torn {
                 shard.start_over();
             }
             let done = operation(&mut shard);
-            if shard.is_astray() {
+            let is_astray = shard.is_astray();
+            if is_astray {
                 shard.start_over();
             }
-            done
-        })
+            (done, torn | is_astray)
+        })?;
+        if is_emptied {
+            region.emptied();
+        }
+        Some(done)
     }
 }
 

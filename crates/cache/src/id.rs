@@ -7,7 +7,7 @@ use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
 
-use crate::Error;
+use crate::{Error, SecretBytes};
 
 /// A TLS session id, or the opaque identity of a stateful TLS 1.3 ticket: 1 to 32 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,8 +120,36 @@ impl IdSeal {
         usize::from(id.length) == SessionId::LONGEST && self.tag(context, random) == tag
     }
 
+    /// Appends a tag to a session's bytes that binds them to its id and context: memory that others
+    /// may write to can hold anything, and a session that is not what it was fails its handshake.
+    pub fn seal_value(&self, id: &SessionId, context: ContextTag, value: &mut SecretBytes) {
+        let tag = self.value_tag(id, context, value);
+        value.extend(&tag);
+    }
+
+    /// The bytes that were sealed, if they are as they were.
+    pub fn open_value<'a>(
+        &self,
+        id: &SessionId,
+        context: ContextTag,
+        value: &'a [u8],
+    ) -> Option<&'a [u8]> {
+        let (value, tag) = value.split_last_chunk()?;
+        (self.value_tag(id, context, value) == *tag).then_some(value)
+    }
+
+    fn value_tag(&self, id: &SessionId, context: ContextTag, value: &[u8]) -> [u8; Self::TAG] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(b"value");
+        hasher.write(&id.bytes);
+        hasher.write(&context.0.to_le_bytes());
+        hasher.write(value);
+        hasher.finish().to_le_bytes()
+    }
+
     fn tag(&self, context: &[u8], random: &[u8]) -> [u8; Self::TAG] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(b"id");
         hasher.write(random);
         hasher.write(context);
         hasher.finish().to_le_bytes()
@@ -157,6 +185,26 @@ mod tests {
             assert!(!ours.recognises(b"one", &SessionId::from_padded(forged, 32)));
         }
         assert!(!ours.recognises(b"one", &SessionId::from_padded(*id.padded(), 31)));
+    }
+
+    #[test]
+    fn a_value_belongs_to_its_id_and_context() {
+        let seal = IdSeal::new([1; 16]);
+        let [id, other] = [7, 8].map(|byte| seal.seal(b"one", &[byte; IdSeal::RANDOM]));
+        let [context, elsewhere] = [ContextTag(1), ContextTag(2)];
+        let mut value = SecretBytes::from(vec![9; 150]);
+        seal.seal_value(&id, context, &mut value);
+        assert_eq!(seal.open_value(&id, context, &value), Some(&[9; 150][..]));
+        assert_eq!(seal.open_value(&other, context, &value), None);
+        assert_eq!(seal.open_value(&id, elsewhere, &value), None);
+        for bit in 0..8 * value.len() {
+            let mut changed = value.to_vec();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(seal.open_value(&id, context, &changed), None);
+        }
+        for length in 0..value.len() {
+            assert_eq!(seal.open_value(&id, context, &value[..length]), None);
+        }
     }
 
     #[test]

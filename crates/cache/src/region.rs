@@ -36,6 +36,9 @@ pub trait Region {
     /// in it can be trusted. `None`: it could not be had in time, and the operation was not run; it
     /// is then as if the session were not there.
     fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T>;
+
+    /// The cache says that it has just emptied the shard, for nothing in it could be trusted.
+    fn emptied(&self) {}
 }
 
 /// For any number of threads.

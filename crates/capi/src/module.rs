@@ -67,5 +67,5 @@ unsafe fn value(
         return None;
     }
     // SAFETY: a text that the configuration owns.
-    unsafe { CStr::from_ptr(found) }.to_str().ok().map(str::to_owned)
+    Some(unsafe { CStr::from_ptr(found) }.to_string_lossy().into_owned())
 }

@@ -19,17 +19,24 @@ pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'
         let outcome = catch_unwind(AssertUnwindSafe(|| attach(get)));
         let outcome = outcome.unwrap_or_else(|_| Err("a fault of its own".to_owned()));
         if let Err(why) = &outcome {
-            // Without standard error there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "rejoin: {why}; going on without Rejoin");
+            say(&format!("{why}; going on without Rejoin"));
         }
         outcome
     });
     outcome.as_ref().copied().map_err(String::as_str)
 }
 
-/// What the environment says of a setting.
+/// What the environment says of a setting. A program with more rights than whoever started it does not ask.
 pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(format!("REJOIN_{}", name.to_ascii_uppercase())).ok()
+    // SAFETY: it reads a number that the kernel gave the process.
+    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    let said = std::env::var_os(format!("REJOIN_{}", name.to_ascii_uppercase()));
+    said.filter(|_| !has_more_rights).map(|said| said.to_string_lossy().into_owned())
+}
+
+/// A line on standard error, in one piece. Where it cannot be written nobody wants it.
+pub(crate) fn say(line: &str) {
+    let _ = std::io::stderr().write_all(format!("rejoin: {line}\n").as_bytes());
 }
 
 fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
@@ -37,6 +44,8 @@ fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     let failed = |error| format!("cache {}: {error}", settings.cache);
     let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
     let store = Arc::new(store.map_err(failed)?);
+    let name = settings.cache.clone();
+    store.on_trouble(move |trouble| say(&format!("cache {name}: {trouble}")));
     let sessions = ServerSessions::new(Arc::clone(&store), *store.id_key(), Hints::Never);
     let mut everywhere = Everywhere::default()
         .with_sessions(&sessions, settings.stateful)
@@ -50,9 +59,7 @@ fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
 }
 
 pub(crate) fn complain(error: &rejoin_store::Error) {
-    let more = "ticket keys go on changing, in memory alone";
-    // Without standard error there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "rejoin: {error}; {more}");
+    say(&format!("{error}; ticket keys go on changing, in memory alone"));
 }
 
 /// Unix time.

@@ -80,9 +80,29 @@ unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_u
             if let Some(id) = id.get_mut(..bytes.len()) {
                 id.copy_from_slice(bytes);
             }
+            // SAFETY: as above.
+            unsafe { have_it_told(ssl) };
         }
     });
     1
+}
+
+/// Over TLS 1.2 a client is told its id only if the context that the server has switched to by name keeps
+/// sessions, and in Apache and HAProxy none does when their own cache is off.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn have_it_told(ssl: *mut SSL) {
+    use openssl_sys::{SSL_SESS_CACHE_NO_INTERNAL, SSL_SESS_CACHE_SERVER};
+    // SAFETY: the caller vouches for `ssl`.
+    let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
+    // SAFETY: the connection holds it.
+    let mode = unsafe { ffi::session_cache_mode(context) };
+    if mode & SSL_SESS_CACHE_SERVER == 0 {
+        let mode = mode | SSL_SESS_CACHE_SERVER | SSL_SESS_CACHE_NO_INTERNAL;
+        // SAFETY: as above.
+        unsafe { openssl_sys::SSL_CTX_set_session_cache_mode(context, mode) };
+    }
 }
 
 /// A client presents a session id. The reference returned is OpenSSL's.
@@ -150,13 +170,16 @@ fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSIO
         sessions.sessions().record_forged();
         return std::ptr::null_mut();
     }
-    let mut value = SecretBytes::default();
+    let (mut value, context) = (SecretBytes::default(), sessions.tag(&label));
     let mut state = connection.state();
-    state.offered =
-        state.visit.look_up(sessions.sessions(), now_ms(), id, sessions.tag(&label), &mut value);
+    state.offered = state.visit.look_up(sessions.sessions(), now_ms(), id, context, &mut value);
     if !state.offered {
         return std::ptr::null_mut();
     }
+    let Some(value) = sessions.seal().open_value(id, context, &value) else {
+        sessions.sessions().remove(id);
+        return std::ptr::null_mut();
+    };
     let mut start = value.as_ptr();
     let length = value.len() as libc::c_long;
     // SAFETY: `start` points at `length` bytes.
@@ -185,7 +208,11 @@ unsafe extern "C" fn session_made(ssl: *mut SSL, session: *mut SSL_SESSION) -> c
         let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else {
             return 0;
         };
-        // SAFETY: as above, and a valid session.
+        if let Some(own) = &connection.attachment.own {
+            // SAFETY: OpenSSL passes a valid session.
+            unsafe { own.learn(session) };
+        }
+        // SAFETY: as above.
         if !unsafe { is_in_ticket(ssl, connection) } {
             // SAFETY: as above.
             unsafe { store(connection, ssl, session) };
@@ -225,14 +252,16 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
         unsafe { ticket_history::inherit(session, authenticated_s) };
     }
     // SAFETY: the caller vouches for `session`.
-    let Some((id, value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
+    let Some((id, mut value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
     // SAFETY: the caller vouches for `ssl`.
     let name = unsafe { connection.host(ssl) };
     let mut state = connection.state();
     state.established = true;
     let visit = &mut state.visit;
     let expires_ms = now_ms().saturating_add(lifetime_ms);
-    let issued = Issued { id, value, expires_ms, context: sessions.tag(&context.label(&name)) };
+    let context = sessions.tag(&context.label(&name));
+    sessions.seal().seal_value(&id, context, &mut value);
+    let issued = Issued { id, value, expires_ms, context };
     match sessions.hints() {
         Hints::Never => visit.issue(sessions.sessions(), now_ms(), &issued),
         Hints::Expected => visit.issue_later(sessions.sessions(), now_ms(), issued),

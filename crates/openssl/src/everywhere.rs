@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use libc::{c_int, c_long, c_void};
 use openssl::error::ErrorStack;
-use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
+use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX, SSL_SESSION};
 use rejoin_cache::SessionStore;
 
 use crate::TicketHistory;
@@ -26,7 +26,7 @@ use crate::context_name::ContextName;
 use crate::ffi;
 use crate::sessions::{AnySessions, Attachment, Cached, ServerSessions};
 use crate::tickets::TicketKeys;
-use crate::trust;
+use crate::trust::{self, Trust};
 
 /// What every server context of the process gets, or one of them.
 #[derive(Debug, Default)]
@@ -40,6 +40,9 @@ pub struct Everywhere {
 /// Where sessions and tickets belong, beside names, of contexts that ask clients for no certificates.
 /// OpenSSL compares session-id contexts.
 const ID_CONTEXT: &[u8] = b"rejoin";
+
+/// And of those that ask, whose own session-id context says what they check.
+const ASKING_ID_CONTEXT: &[u8] = b"rejoin asks";
 
 impl Everywhere {
     /// Sessions are kept here. Where the program leaves stateless tickets on, that is TLS 1.2 clients
@@ -139,7 +142,9 @@ pub(crate) struct Own {
     /// `None`: what all get.
     what: Option<Arc<Everywhere>>,
     set: OnceLock<OwnCallbacks>,
-    trust: OnceLock<[u8; 32]>,
+    trust: OnceLock<Trust>,
+    /// Whether the program makes its session-id context by a hash: known after a full handshake.
+    is_hash: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -151,6 +156,17 @@ pub(crate) struct OwnCallbacks {
 impl Own {
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {
         self.set.get().copied()
+    }
+
+    /// A session was made.
+    ///
+    /// # Safety
+    /// `session` is valid.
+    pub(crate) unsafe fn learn(&self, session: *const SSL_SESSION) {
+        if matches!(self.trust.get(), Some(Trust::Alone(_))) {
+            // SAFETY: the caller vouches for `session`.
+            self.is_hash.store(unsafe { trust::is_hash(session) }, Ordering::Relaxed);
+        }
     }
 
     fn what(&self) -> Option<&Everywhere> {
@@ -235,7 +251,11 @@ unsafe fn id_context(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own) -> &[u8] {
         return ID_CONTEXT;
     }
     // SAFETY: the caller vouches for `context`.
-    own.trust.get_or_init(|| unsafe { trust::fingerprint(context) })
+    match own.trust.get_or_init(|| unsafe { trust::of(context) }) {
+        Trust::Seen(id_context) => id_context,
+        Trust::Alone(_) if own.is_hash.load(Ordering::Relaxed) => ASKING_ID_CONTEXT,
+        Trust::Alone(id_context) => id_context,
+    }
 }
 
 /// # Safety

@@ -6,6 +6,8 @@
 //! where all share one, sessions must be kept apart by what was checked.
 //!
 //! What a program checks in a callback of its own cannot be seen. OpenSSL does not call it at a resumption either.
+//! Where no authorities can be seen, a program that makes its session-id contexts by a hash (nginx) is believed to have
+//! put into it what it checks; of all others each context is alone.
 
 use foreign_types::ForeignTypeRef;
 use openssl::hash::MessageDigest;
@@ -13,17 +15,23 @@ use openssl::sha::Sha256;
 use openssl::ssl::SslContextRef;
 use openssl::stack::StackRef;
 use openssl::x509::X509Name;
-use openssl_sys::SSL_CTX;
+use openssl_sys::{SSL_CTX, SSL_SESSION};
 
 use crate::ffi;
 
-/// Bytes that two contexts have in common only if they believe the same certificate authorities, and
-/// name the same to clients. Where there are none to be seen, nobody else has these bytes: sessions
-/// stay with the context.
-///
+/// Whom a context that asks for certificates believes.
+#[derive(Debug)]
+pub(crate) enum Trust {
+    /// Bytes that two contexts have in common only if they believe the same certificate authorities,
+    /// and name the same to clients.
+    Seen([u8; 32]),
+    /// None can be seen. Nobody else has these bytes.
+    Alone([u8; 32]),
+}
+
 /// # Safety
 /// `context` is valid.
-pub(crate) unsafe fn fingerprint(context: *mut SSL_CTX) -> [u8; 32] {
+pub(crate) unsafe fn of(context: *mut SSL_CTX) -> Trust {
     // SAFETY: the caller vouches for `context`.
     let mut seen = authorities(unsafe { SslContextRef::from_ptr(context) });
     // SAFETY: as above.
@@ -32,13 +40,30 @@ pub(crate) unsafe fn fingerprint(context: *mut SSL_CTX) -> [u8; 32] {
         let mut alone = [0; 32];
         // Without random numbers no handshake succeeds.
         let _ = openssl::rand::rand_bytes(&mut alone);
-        return alone;
+        return Trust::Alone(alone);
     }
     seen.sort_unstable();
     let mut hash = Sha256::new();
     hash.update(b"rejoin trust");
     seen.iter().for_each(|digest| hash.update(digest));
-    hash.finish()
+    Trust::Seen(hash.finish())
+}
+
+/// Whether the session-id context that a session was made in is a hash, and no word.
+///
+/// # Safety
+/// `session` is valid.
+pub(crate) unsafe fn is_hash(session: *const SSL_SESSION) -> bool {
+    const SHORTEST_HASH_BYTES: usize = 16;
+    let mut length = 0;
+    // SAFETY: the caller vouches for `session`.
+    let start = unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
+    if start.is_null() || (length as usize) < SHORTEST_HASH_BYTES {
+        return false;
+    }
+    // SAFETY: the session's own bytes, as many as it says.
+    let bytes = unsafe { std::slice::from_raw_parts(start, length as usize) };
+    !bytes.iter().all(|byte| byte.is_ascii_graphic())
 }
 
 /// The digests of what is trusted. What lies in a folder is there only once it was needed.

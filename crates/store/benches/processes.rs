@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rejoin_cache::{Cache, Capacity, ContextTag, History, NewSession, Region, SecretBytes};
-use rejoin_cache::{SessionId, Settings};
+use rejoin_cache::{Cache, Capacity, ContextTag, History, NewSession, SecretBytes, SessionId};
+use rejoin_cache::{SessionStore, Settings};
 use rejoin_store::{CacheName, Store, now_ms};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -28,11 +28,11 @@ fn main() {
     let store = open(&folder.0);
     let heap = Cache::new(&settings(), [5; 16], now_ms()).expect("settings make a cache");
     fill(&heap);
-    fill(store.cache());
+    fill(&store);
     let (mut on_heap, mut shared) = (Vec::new(), Vec::new());
     for seed in 0..ROUNDS as u64 {
         on_heap.push(pairs(&heap, seed, PAIRS));
-        shared.push(pairs(store.cache(), seed, PAIRS));
+        shared.push(pairs(&store, seed, PAIRS));
     }
     let (on_heap, shared) = (median(on_heap), median(shared));
     say(&format!("get and insert, on the heap: {on_heap:.0} ns"));
@@ -73,7 +73,7 @@ fn at_once(folder: &Path, processes: usize) -> f64 {
 fn play(folder: &Path) {
     let store = open(folder);
     let seed = u64::from(std::process::id());
-    say(&pairs(store.cache(), seed, 5 * PAIRS).to_string());
+    say(&pairs(&store, seed, 5 * PAIRS).to_string());
 }
 
 /// Nanoseconds of processor time that this process has had.
@@ -83,13 +83,13 @@ fn spent() -> f64 {
 }
 
 /// Nanoseconds of processor time of one lookup and one store.
-fn pairs<R: Region>(cache: &Cache<R>, seed: u64, pairs: u64) -> f64 {
+fn pairs(cache: &impl SessionStore, seed: u64, pairs: u64) -> f64 {
     let before = spent();
     pairs_of(cache, seed, pairs);
     (spent() - before) / pairs as f64
 }
 
-fn pairs_of<R: Region>(cache: &Cache<R>, seed: u64, pairs: u64) {
+fn pairs_of(cache: &impl SessionStore, seed: u64, pairs: u64) {
     let mut value = SecretBytes::with_capacity(256);
     let (mut found, mut state, now_ms) = (0, seed.wrapping_mul(2) + 1, now_ms());
     for pair in 0..pairs {
@@ -117,7 +117,7 @@ fn session(client: u64, now_ms: u64) -> NewSession<'static> {
     }
 }
 
-fn fill<R: Region>(cache: &Cache<R>) {
+fn fill(cache: &impl SessionStore) {
     (0..CLIENTS)
         .for_each(|client| assert!(cache.insert(now_ms(), &session(client, now_ms())).is_ok()));
 }

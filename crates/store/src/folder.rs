@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::fs::{fallocate, fchmod, flock, fstat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::error::Objection;
 use crate::{CacheName, Error};
@@ -72,6 +73,10 @@ impl Folder {
 
     /// A new file, without the name yet, that has all its room.
     pub(crate) fn unfinished(&self, name: &CacheName, bytes: u64) -> Result<Unfinished<'_>, Error> {
+        // Beyond this limit the kernel would not only refuse, but send a signal (SIGXFSZ).
+        if getrlimit(Resource::Fsize).current.is_some_and(|longest| longest < bytes) {
+            return Err(self.no_room_or(bytes, "make a file in", Errno::FBIG));
+        }
         let mut number = [0; 8];
         fill_at_random(&mut number)?;
         let unfinished = name.unfinished_file_name(u64::from_ne_bytes(number));

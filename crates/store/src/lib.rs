@@ -20,9 +20,11 @@
 //! ends.
 //!
 //! **What is not here.** Protection from other processes of the same user: whoever may write to the
-//! file may also cut it short, which stops every process that has it (SIGBUS), or write over it.
-//! What is written over can cost sessions, and a session's own bytes are as good as the memory they
-//! lie in; but none is found under another id or in another context.
+//! file may also cut it short, or write over it. A file cut short is noticed at the next operation,
+//! and the process goes on without the cache; cut in the middle of one, it stops the process
+//! (SIGBUS). What is written over can cost sessions, and a session's own bytes are as good
+//! as the memory they lie in, unless the caller seals them ([`rejoin_cache::IdSeal::seal_value`]); but
+//! none is found under another id or in another context.
 
 mod division;
 mod error;
@@ -35,12 +37,14 @@ mod mapping;
 mod name;
 mod region;
 mod store;
+mod trouble;
 
 pub use error::{Error, Objection};
 pub use keys::SharedKeys;
 pub use name::CacheName;
 pub use region::{SharedLedger, SharedRegion};
 pub use store::{Facts, Reset, Store, now_ms};
+pub use trouble::Trouble;
 
 /// The page that ticket keys are on.
 pub(crate) type Page = [u8; Store::PAGE_BYTES];

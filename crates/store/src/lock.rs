@@ -75,12 +75,25 @@ impl Lock {
     /// Waits until nobody else has it, but not for long.
     #[inline]
     pub(crate) fn acquire(&self) -> Result<Held<'_>, NotHeld> {
+        self.acquire_or(Self::wait)
+    }
+
+    /// As [`Self::acquire`], without waiting.
+    pub(crate) fn acquire_now(&self) -> Result<Held<'_>, NotHeld> {
+        self.acquire_or(|_| Err(NotHeld::TimedOut))
+    }
+
+    #[inline]
+    fn acquire_or<'a>(
+        &'a self,
+        otherwise: impl FnOnce(&'a Self) -> Result<Held<'a>, NotHeld>,
+    ) -> Result<Held<'a>, NotHeld> {
         if !self.is_sound() {
             return Err(NotHeld::Broken);
         }
         // SAFETY: a mutex of the kind that `initialise` writes, in memory that stays mapped.
         let result = unsafe { libc::pthread_mutex_trylock(self.mutex()) };
-        if result == libc::EBUSY { self.wait() } else { self.held(result, false) }
+        if result == libc::EBUSY { otherwise(self) } else { self.held(result, false) }
     }
 
     #[cold]

@@ -2,13 +2,14 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rejoin_cache::{Ledger, Line, Region};
 
 use crate::division::Division;
-use crate::lock::{Lock, NotHeld};
+use crate::lock::{Held, Lock, NotHeld};
 use crate::mapping::{Figures, Mapping};
+use crate::trouble::Trouble;
 
 /// A shard's region in shared memory, with a lock that survives its holders. A process that ends
 /// leaves the sessions to the others, and to those that come after.
@@ -18,6 +19,9 @@ pub struct SharedRegion {
     lock: usize,
     start: usize,
     lines: usize,
+    /// This process waited for the lock in vain: who has it may never go on. Until it is had again
+    /// nobody waits for it, or one stopped process would cost every handshake a tenth of a second.
+    stuck: Arc<AtomicBool>,
 }
 
 /// A cache's ledger in shared memory.
@@ -33,20 +37,35 @@ impl SharedRegion {
         let page = (Division::PAGE, Division::PAGE_BYTES / size_of::<Line>());
         let (start, lines) = shard.map_or(page, |shard| division.regions[shard]);
         let lock = division.locks[shard.map_or(0, |shard| shard + 1)];
-        Self { mapping: Arc::clone(mapping), lock, start, lines }
+        Self { mapping: Arc::clone(mapping), lock, start, lines, stuck: Arc::default() }
     }
 
     pub(crate) fn lock(&self) -> &Lock {
         self.mapping.at(self.lock)
     }
 
+    #[inline]
+    fn acquire(&self) -> Result<Held<'_>, NotHeld> {
+        if !self.stuck.load(Ordering::Relaxed) {
+            return self.lock().acquire();
+        }
+        self.lock().acquire_now().inspect(|_| self.stuck.store(false, Ordering::Relaxed))
+    }
+
     #[cold]
     fn not_held(&self, why: NotHeld) {
         let figures: &Figures = self.mapping.at(Division::FIGURES);
-        count(match why {
-            NotHeld::TimedOut => &figures.lock_timeouts,
-            NotHeld::Broken => &figures.locks_broken,
-        });
+        match why {
+            NotHeld::TimedOut => {
+                if !self.stuck.swap(true, Ordering::Relaxed) {
+                    count(&figures.lock_timeouts);
+                }
+            }
+            NotHeld::Broken => {
+                count(&figures.locks_broken);
+                self.emptied();
+            }
+        }
     }
 
     #[cold]
@@ -62,7 +81,7 @@ impl Region for SharedRegion {
 
     #[inline]
     fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T> {
-        let held = self.lock().acquire().map_err(|why| self.not_held(why)).ok()?;
+        let held = self.acquire().map_err(|why| self.not_held(why)).ok()?;
         if held.waited {
             self.waited();
         }
@@ -71,6 +90,11 @@ impl Region for SharedRegion {
         let result = operation(lines, held.torn);
         held.done();
         Some(result)
+    }
+
+    #[cold]
+    fn emptied(&self) {
+        self.mapping.alarm.raise(Trouble::Damaged);
     }
 }
 
@@ -205,6 +229,18 @@ mod tests {
         assert_eq!(after, [before[0], before[1], 0, before[3]]);
         (0..200).for_each(|client| assert!(cache.insert(3, &session(client)).is_ok()));
         assert!(cache.check().iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn who_waited_in_vain_waits_no_more_until_the_lock_is_free() {
+        let settings = Settings { shards: Some(1), ..Settings::new(Capacity::Sessions(10)) };
+        let (cache, regions) = mapped(&settings, [3; 16], 0);
+        let insert = |client| cache.insert(1, &session(client)).is_ok();
+        let start = std::time::Instant::now();
+        regions[0].with(|_, _| (0..100).for_each(|client| assert!(!insert(client))));
+        let waited_ms = start.elapsed().as_millis() as u64;
+        assert!((Lock::WAIT_MS..20 * Lock::WAIT_MS).contains(&waited_ms), "{waited_ms} ms");
+        assert!(insert(1), "it is had again");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::folder::{self, ATTEMPTS, Folder, PAUSE};
 use crate::head::{Head, Keys, Unreadable};
 use crate::mapping::{Figures, Mapping};
 use crate::region::{SharedLedger, SharedRegion};
-use crate::{CacheName, Error};
+use crate::{CacheName, Error, Trouble};
 
 /// A session cache in memory that processes share. See the crate's documentation.
 ///
@@ -51,7 +51,8 @@ pub struct Facts {
     pub is_named: bool,
     /// How often a process had to wait for another: of all processes, as what follows.
     pub lock_waits: u64,
-    /// Operations not done since a lock was not had in time.
+    /// How often a lock was not had in time. That operation was not done, nor were that process's next,
+    /// which waited no more, until the lock was had again.
     pub lock_timeouts: u64,
     /// Operations not done since somebody wrote over a lock. Only removing the store mends that.
     pub locks_broken: u64,
@@ -148,9 +149,18 @@ impl Store {
         folder.unname(name).map(|()| true)
     }
 
-    /// The sessions. Its clock is [`now_ms`].
+    /// The sessions. Its clock is [`now_ms`]. To be called for every operation anew, since it looks
+    /// whether the file was cut short.
     pub fn cache(&self) -> &Cache<SharedRegion> {
+        self.mapping.notice();
         &self.cache
+    }
+
+    /// Has the first listener told, once, of what is found wrong while the cache is in use: on the
+    /// thread whose operation found it, and without a lock. Each process that has the cache tells by
+    /// itself.
+    pub fn on_trouble(&self, listener: impl Fn(Trouble) + Send + Sync + 'static) {
+        self.mapping.alarm.listen(listener);
     }
 
     /// The cache's name.
@@ -180,16 +190,17 @@ impl Store {
         &self,
         operation: impl FnOnce(&mut [u8; Self::PAGE_BYTES], bool) -> T,
     ) -> Option<T> {
+        self.mapping.notice();
         self.page.with(|lines, torn| operation(bytemuck::from_bytes_mut(cast(lines)), torn))
     }
 
     /// Forgets.
     pub fn reset(&self, what: Reset) {
         if what != Reset::Counters {
-            self.cache.clear();
+            self.cache().clear();
         }
         if what != Reset::Sessions {
-            self.cache.reset_counters();
+            self.cache().reset_counters();
             let Figures { lock_waits, lock_timeouts, locks_broken, tickets } = self.figures();
             for figure in [lock_waits, lock_timeouts, locks_broken].into_iter().chain(tickets) {
                 figure.store(0, Ordering::Relaxed);
@@ -208,13 +219,13 @@ impl Store {
             lock_waits: lock_waits.load(Ordering::Relaxed),
             lock_timeouts: lock_timeouts.load(Ordering::Relaxed),
             locks_broken: locks_broken.load(Ordering::Relaxed),
-            emptied: self.cache.emptied(),
+            emptied: self.cache().emptied(),
         }
     }
 
     /// Looks whether every shard makes sense, in their order: see [`Cache::check`].
     pub fn check(&self) -> Vec<Result<Checked, Inconsistency>> {
-        self.cache.check()
+        self.cache().check()
     }
 
     /// The inner error says why to try again.
@@ -309,7 +320,7 @@ impl Store {
     }
 
     fn wipe(&self, folder: &Folder) -> Result<(), Error> {
-        self.cache.clear();
+        self.cache().clear();
         self.with_page(|page, _| page.fill(0));
         self.file.write_all_at(&[0; Head::BYTES], 0).map_err(|cause| Error::Refused {
             action: "wipe",
@@ -319,6 +330,7 @@ impl Store {
     }
 
     pub(crate) fn figures(&self) -> &Figures {
+        self.mapping.notice();
         self.mapping.at(Division::FIGURES)
     }
 }

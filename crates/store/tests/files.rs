@@ -3,9 +3,10 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use rejoin_cache::{Capacity, Policy, Settings};
-use rejoin_store::{CacheName, Error, Objection, Reset, Store, now_ms};
+use rejoin_store::{CacheName, Error, Objection, Reset, Store, Trouble, now_ms};
 
 mod folder;
 mod session;
@@ -117,6 +118,46 @@ fn a_file_of_another_size_is_told() {
     }
     set_length(10);
     assert!(matches!(refused(&folder), Error::Damaged { .. }));
+}
+
+#[test]
+fn a_file_cut_short_is_noticed_and_its_sessions_are_gone() {
+    for left in [0, 4096, 4096 * 3 + 1] {
+        let (_folder, path, store) = made();
+        let told = listen(&store);
+        let whole = store.facts().bytes;
+        let file = OpenOptions::new().write(true).open(&path).expect("there");
+        file.set_len(left).expect("cut");
+        store.cache().record_forged();
+        assert!(!find(&store, 1) && !insert(&store, 2) && !find(&store, 2), "{left}");
+        assert!(store.with_page(|_, _| ()).is_none() && store.facts().locks_broken > 0);
+        store.reset(Reset::Both);
+        assert!(store.check().iter().all(Result::is_err));
+        file.set_len(whole).expect("made longer");
+        assert!(!insert(&store, 1));
+        assert_eq!(*told.lock().expect("no panic"), [Trouble::CutShort], "{left}");
+    }
+}
+
+#[test]
+fn what_was_written_over_is_told_once() {
+    let (_folder, path, store) = made();
+    let told = listen(&store);
+    let file = OpenOptions::new().write(true).open(&path).expect("there");
+    for round in 0..3 {
+        file.write_all_at(&[0xa5 ^ round; 20_000], 8192).expect("written");
+        for number in 0..50 {
+            let _ = (find(&store, number), insert(&store, number));
+        }
+    }
+    assert_eq!(*told.lock().expect("no panic"), [Trouble::Damaged]);
+}
+
+fn listen(store: &Store) -> Arc<Mutex<Vec<Trouble>>> {
+    let told = Arc::new(Mutex::default());
+    let heard = Arc::clone(&told);
+    store.on_trouble(move |trouble| Vec::push(&mut heard.lock().expect("no panic"), trouble));
+    told
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! What is found wrong with a cache while it is in use, and telling it once.
+//!
+//! Nobody's handshake fails by it, so that there is no error to return: the program may want a line
+//! in its log.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What was found wrong with the memory of a cache in use. The greater is the worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Trouble {
+    /// What can be trusted is kept, what cannot is forgotten. Where a lock was written over, its
+    /// shard stays out of use until the cache is removed.
+    #[error(
+        "something in it made no sense, since a process died in the middle of an operation or \
+         another program wrote to it: some sessions are forgotten"
+    )]
+    Damaged = 1,
+    /// This process is without the cache from now on.
+    #[error("its file was cut short: remove it and restart its servers; going on without it")]
+    CutShort = 2,
+}
+
+/// Tells of trouble, of each kind once, and nothing after worse.
+#[derive(Default)]
+pub(crate) struct Alarm {
+    listener: OnceLock<Box<dyn Fn(Trouble) + Send + Sync>>,
+    /// The worst so far.
+    raised: AtomicU8,
+}
+
+impl Alarm {
+    /// Only the first listener is told.
+    pub(crate) fn listen(&self, listener: impl Fn(Trouble) + Send + Sync + 'static) {
+        let _ = self.listener.set(Box::new(listener));
+    }
+
+    #[cold]
+    pub(crate) fn raise(&self, trouble: Trouble) {
+        if self.raised.fetch_max(trouble as u8, Ordering::Relaxed) >= trouble as u8 {
+            return;
+        }
+        if let Some(listener) = self.listener.get() {
+            listener(trouble);
+        }
+    }
+}
+
+impl std::fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Alarm({})", self.raised.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn each_trouble_is_told_once_and_none_after_a_worse() {
+        let (alarm, told) = (Alarm::default(), Arc::new(Mutex::new(Vec::new())));
+        let heard = Arc::clone(&told);
+        alarm.listen(move |trouble| heard.lock().expect("no panic").push(trouble));
+        let [little, great] = [Trouble::Damaged, Trouble::CutShort];
+        [little, little, great, great, little].iter().for_each(|trouble| alarm.raise(*trouble));
+        assert_eq!(*told.lock().expect("no panic"), [little, great]);
+    }
+}
