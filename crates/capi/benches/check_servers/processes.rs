@@ -1,0 +1,17 @@
+//! What two processes do with one cache together: the store's own bench.
+
+use std::process::Command;
+
+use crate::{Effort, Found};
+
+const TIMES: f64 = 1.5;
+
+pub(crate) fn gain(_: Effort) -> Option<Found> {
+    let bench = ["bench", "--locked", "--quiet", "--package", "rejoin-store"];
+    let output = Command::new(env!("CARGO")).args(bench).args(["--bench", "processes"]).output();
+    let said = String::from_utf8(output.ok()?.stdout).ok()?;
+    let figure = said.lines().find_map(|line| {
+        line.strip_prefix("two processes do ")?.split_whitespace().next()?.parse::<f64>().ok()
+    })?;
+    Some(Found { figure: format!("{figure:.2}"), holds: figure >= TIMES })
+}
