@@ -4,14 +4,15 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture fuzz setup
+.PHONY: run test lint bench check-capture check-servers soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
 	$(CARGO) run --release --locked --package rejoin-cli -- demo
 
 ## Everything that is tested, in a few minutes, with the servers that people run.
-test: PACKAGES += openssl python3 nginx-light haproxy apache2-bin chromium
+test: PACKAGES += openssl python3 nginx-light haproxy apache2 chromium curl faketime \
+	iproute2 procps systemd util-linux
 test: setup
 	$(CARGO) build --package rejoin-capi --package rejoin-preload --locked
 	$(CARGO) test --workspace --locked
@@ -34,6 +35,19 @@ check-capture: PACKAGES += tshark
 check-capture: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_capture -- $(abspath $(CAPTURES))
 
+## What Rejoin promises inside servers, a line for each, in a quarter of an hour. CHECKS='--quick' for
+## less, CHECKS='--only fleet' for some.
+CHECKS ?=
+check-servers: PACKAGES += openssl python3 python3-venv nginx-light haproxy valgrind testssl.sh
+check-servers: setup
+	$(CARGO) bench --locked --package rejoin-capi --bench check_servers -- $(CHECKS)
+
+## nginx under load while its workers are killed, for ten minutes; SOAK_SECONDS=60 for less.
+SOAK_SECONDS ?= 600
+soak: PACKAGES += openssl nginx-light
+soak: setup
+	$(CARGO) bench --locked --package rejoin-capi --bench check_servers -- --only kill --kill-s $(SOAK_SECONDS)
+
 ## Ten minutes of fuzzing for each target; FUZZ_SECONDS=30 for less.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?= cache_ops cache_model visits layouts session_id \
@@ -43,6 +57,21 @@ fuzz: setup
 	@for target in $(FUZZ_TARGETS); do \
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
+
+## Newer releases of OpenSSL, and nginx on them, from newer Debians, for
+## `cargo test --package rejoin-capi --test servers newer_libssl -- --ignored`: nothing is installed.
+target/openssl-3.5: SUITE := trixie
+target/openssl-3.6: SUITE := forky
+KEYRING := /usr/share/keyrings/debian-archive-keyring.gpg
+target/openssl-3.5 target/openssl-3.6:
+	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/archives/partial $@.part/root
+	@cd $@.part && echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian $(SUITE) main" >sources.list \
+	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- \
+	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache -o APT::Sandbox::User=root" \
+	&& $$apt update && cd cache \
+	&& $$apt download openssl libssl3t64 libc6 libgcc-s1 libzstd1 zlib1g nginx libcrypt1 libpcre2-8-0 \
+	&& for package in *.deb; do dpkg-deb --extract $$package ../root || exit 1; done
+	@mv $@.part $@
 
 ## Installs what is missing; without root it says what.
 setup:

@@ -4,7 +4,7 @@
  * rejoin_last_error and rejoin_close return a rejoin_status; rejoin_last_error then says why. A
  * failure never harms the program's own handshakes: it goes on without Rejoin.
  *
- * Made by cbindgen from the library's source: REJOIN_BLESS=1 cargo test -p rejoin-capi --test api */
+ * Made by cbindgen from the library's source: REJOIN_BLESS=1 cargo test -p rejoin-capi --test servers api */
 
 #ifndef REJOIN_H
 #define REJOIN_H

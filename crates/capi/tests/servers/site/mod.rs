@@ -73,13 +73,19 @@ impl Site {
 
     /// Fills in a configuration and writes it.
     pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.file(name), self.filled(text)).expect("a file");
+    }
+
+    /// With the folder and the port in their places.
+    pub(crate) fn filled(&self, text: &str) -> String {
         let text = text.replace("FOLDER", &self.folder.display().to_string());
-        fs::write(self.file(name), text.replace("@PORT@", &self.port.to_string())).expect("a file");
+        text.replace("@PORT@", &self.port.to_string())
     }
 
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.envs(self.environment.iter().cloned()).current_dir(&self.folder);
+        command.env_remove("OPENSSL_CONF").envs(self.environment.iter().cloned());
+        command.current_dir(&self.folder);
         // Apache ends by ending its whole group.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
         let log = fs::File::options().create(true).append(true).open(self.file("stderr"));
@@ -116,11 +122,6 @@ impl Site {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// What starts next listens elsewhere.
-    pub(crate) fn another_port(&mut self) {
-        self.port = free_port();
-    }
-
     pub(crate) fn client(&self, versions: Versions) -> Client {
         Client::new(self.address(), versions)
     }
@@ -150,7 +151,7 @@ impl Drop for Site {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     free.expect("a free port").port()
 }

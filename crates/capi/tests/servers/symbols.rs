@@ -1,14 +1,11 @@
 //! What the libraries define for others, which is what they may get between.
 
-#[expect(dead_code, reason = "no server is started")]
-mod site;
-
 use std::collections::BTreeSet;
 use std::process::Command;
 
 /// The names in a library's dynamic symbol table that are its own.
 fn exported(library: &str) -> BTreeSet<String> {
-    let library = site::library(library);
+    let library = crate::site::library(library);
     let listed = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
     let listed = String::from_utf8(listed.expect("nm is installed").stdout).expect("text");
     listed.lines().filter_map(|line| line.split(' ').next_back()).map(str::to_owned).collect()
@@ -16,7 +13,7 @@ fn exported(library: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_library_has_its_two_interfaces_and_nothing_else() {
-    let header = include_str!("../include/rejoin.h");
+    let header = include_str!("../../include/rejoin.h");
     let functions = header.lines().filter(|line| line.starts_with(char::is_alphabetic));
     let functions = functions.filter(|line| line.contains('('));
     let names = functions.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next());

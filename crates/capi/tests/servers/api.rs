@@ -1,13 +1,10 @@
 //! The C API as a C program has it: header, library, and nothing else of ours.
 
-#[expect(dead_code, reason = "other tests start servers by it")]
-mod site;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use site::{Client, Site, Versions, library};
+use crate::site::{Client, Site, Versions, library};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -74,7 +71,7 @@ fn the_header_has_every_counter_and_its_name() {
 fn check(checks: &[&str], variables: &[(&'static str, &str)]) -> String {
     let mut site = Site::new(&format!("api-{}", checks[0]));
     let program = site.file("checks");
-    compile("tests/programs/checks.c", &program);
+    compile("tests/servers/programs/checks.c", &program);
     site.environment = variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     site.environment.push(("REJOIN_CACHE", site.cache.clone()));
     let (certificate, key) = (site.shown("cert.pem"), site.shown("key.pem"));

@@ -2,15 +2,12 @@
 //!
 //! One that is not installed is passed over with a word; `make test` installs them.
 
-#[expect(dead_code, reason = "other tests use the rest")]
-mod site;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::site::{Site, Versions, library};
 use rejoin_store::Store;
-use site::{Site, Versions, library};
 
 /// Starts a program by `rejoin run`, and again; whether its clients resume, also after the restart.
 fn resumes(site: &mut Site, by: &str, program: &[&str]) -> bool {
@@ -176,7 +173,7 @@ fn a_program_that_reads_no_configuration_is_entered_by_the_preload_library_alone
 
 /// Compiles one of our programs, or a library.
 fn compile(site: &Site, source: &str, program: &str, more: &[&str]) -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/programs").join(source);
     let built = site.shown(program);
     let mut compiler = Command::new("cc");
     compiler

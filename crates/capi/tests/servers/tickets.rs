@@ -1,15 +1,13 @@
 //! Stateless tickets of unmodified servers, under keys that they have in common.
 
-mod site;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use crate::site::{Client, Site, Versions};
 use rejoin_store::Store;
-use site::{Client, Site, Versions};
 
 const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
 
@@ -63,24 +61,6 @@ fn tickets_resume_in_every_worker_and_after_a_restart() {
     let (counters, tickets) = (store(&site).cache().counters(), store(&site).ticket_counters());
     assert_eq!((counters.stored, counters.hits), (0, 0), "they were no tickets");
     assert!(tickets.contains(&("tickets_known", 26)), "{tickets:?}");
-}
-
-#[test]
-fn two_instances_with_other_settings_resume_each_others_tickets() {
-    let mut site = Site::new("tickets-two");
-    if start(&mut site, "ssl_session_cache none; ssl_session_timeout 10m;").is_none() {
-        return;
-    }
-    let mut clients = clients(&site);
-    for (versions, client) in &mut clients {
-        assert!(!client.connect() && client.connect(), "{versions:?}");
-    }
-    site.another_port();
-    start(&mut site, "ssl_session_cache shared:own:1m; ssl_buffer_size 4k;").expect("installed");
-    for (versions, client) in &mut clients {
-        client.address = site.address();
-        assert!(client.connect(), "{versions:?}: of the first, in the second");
-    }
 }
 
 #[test]
@@ -177,7 +157,7 @@ fn what_one_context_did_not_ask_for_is_not_resumed_in_one_that_asks() {
         site.configure(&format!("stateful = {stateful}"));
         site.write("server.py", PYTHON);
         let (script, asks_nobody) = (site.shown("server.py"), site.address());
-        site.another_port();
+        site.port = crate::site::free_port();
         let asks = site.address();
         let ports = [asks_nobody, asks].map(|address| address.port().to_string());
         site.start("python3", &[&script, &ports[0], &ports[1]]).expect("Python is installed");

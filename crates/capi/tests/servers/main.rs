@@ -1,0 +1,17 @@
+//! Servers of Debian's packages, unmodified, with `librejoin.so` in their environment, and programs
+//! that link it.
+//!
+//! One that is not installed is passed over with a word; `make test` installs them.
+
+mod api;
+mod compat;
+mod faults;
+mod guides;
+mod kill;
+mod killing;
+mod newer_libssl;
+mod sharing;
+mod site;
+mod symbols;
+mod tickets;
+mod ways;
