@@ -13,7 +13,9 @@ use openssl::ssl::{
     Ssl, SslContext, SslContextBuilder, SslFiletype, SslMethod, SslOptions, SslSession,
     SslSessionCacheMode, SslVersion,
 };
-use rejoin_cache::{Capacity, ContextTag, History, NewSession, SecretBytes, SessionId, Settings};
+use rejoin_cache::{
+    Capacity, ContextTag, History, IdSeal, NewSession, SecretBytes, SessionId, Settings,
+};
 use rejoin_store::{Store, now_ms};
 
 use crate::site::Site;
@@ -23,15 +25,18 @@ const MOST_US: f64 = 6.0;
 const SESSIONS: u64 = 20_000;
 const CLIENTS: u64 = 18_000;
 const PAIRS: usize = 20_000;
+const CONTEXT: ContextTag = ContextTag(1);
 
 pub(crate) fn microseconds(effort: Effort) -> Option<Found> {
     let site = Site::new("operation");
     let session = session(&site);
     let settings = Settings::new(Capacity::Sessions(SESSIONS));
     let store = Store::open(Path::new(Store::FOLDER), &site.cache(), Some(&settings)).ok()?;
-    (0..CLIENTS).for_each(|client| insert(&store, client, &session));
-    let mut rounds: Vec<Round> =
-        (0..if effort.quick { 3 } else { 20 }).map(|_| Round::of(&store, &session)).collect();
+    let seal = IdSeal::new(*store.id_key());
+    (0..CLIENTS).for_each(|client| insert(&store, &seal, client, &session));
+    let mut rounds: Vec<Round> = (0..if effort.quick { 3 } else { 20 })
+        .map(|_| Round::of(&store, &seal, &session))
+        .collect();
     rounds.sort_by(|one, other| one.both.total_cmp(&other.both));
     let Round { get, insert, both } = rounds[0];
     let slowest = rounds[rounds.len() - 1].both;
@@ -52,16 +57,16 @@ struct Round {
 }
 
 impl Round {
-    fn of(store: &Store, session: &SslSession) -> Self {
+    fn of(store: &Store, seal: &IdSeal, session: &SslSession) -> Self {
         let (mut gets, mut inserts, mut both) = (Vec::new(), Vec::new(), Vec::new());
         let mut client = 1;
         for _ in 0..PAIRS {
             // A generator of full period over the clients.
             client = (client * 6_301 + 17) % CLIENTS;
             let began = Instant::now();
-            get(store, client);
+            get(store, seal, client);
             let found = Instant::now();
-            insert(store, client, session);
+            insert(store, seal, client, session);
             let ended = Instant::now();
             gets.push((found - began).as_secs_f64() * 1e6);
             inserts.push((ended - found).as_secs_f64() * 1e6);
@@ -72,21 +77,24 @@ impl Round {
 }
 
 /// As when a client presents its id.
-fn get(store: &Store, client: u64) {
-    let mut value = SecretBytes::default();
-    let arrival = store.cache().get(now_ms(), &id(client), ContextTag(1), &mut value);
+fn get(store: &Store, seal: &IdSeal, client: u64) {
+    let (id, mut value) = (id(client), SecretBytes::default());
+    let arrival = store.cache().get(now_ms(), &id, CONTEXT, &mut value);
     assert!(arrival.found, "client {client} is not found");
-    black_box(SslSession::from_der(&value).expect("a session"));
+    let value = seal.open_value(&id, CONTEXT, &value).expect("as it was stored");
+    black_box(SslSession::from_der(value).expect("a session"));
 }
 
 /// As when a handshake has made a session.
-fn insert(store: &Store, client: u64, session: &SslSession) {
-    let now_ms = now_ms();
+fn insert(store: &Store, seal: &IdSeal, client: u64, session: &SslSession) {
+    let (now_ms, id) = (now_ms(), id(client));
+    let mut value = SecretBytes::from(session.to_der().expect("serialised"));
+    seal.seal_value(&id, CONTEXT, &mut value);
     let new = NewSession {
-        id: id(client),
-        value: &session.to_der().expect("serialised"),
+        id,
+        value: &value,
         expires_ms: now_ms + 86_400_000,
-        context: ContextTag(1),
+        context: CONTEXT,
         history: History::default(),
         hint_ms: None,
         sibling: false,
