@@ -306,24 +306,32 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
         return;
     };
     let server_info = connection.server_info;
-    guard((), || {
-        // SAFETY: `ssl` is valid.
-        unsafe { keep_stateful(ssl.cast_mut(), connection) };
-        let cached = connection.attachment.cached.as_ref();
-        let mut state = connection.state();
-        if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
-            // SAFETY: `ssl` is valid.
-            let resumed = unsafe { openssl_sys::SSL_session_reused(ssl.cast_mut()) } == 1;
-            done(cached, &mut state, resumed);
-        }
-        let fatal = what & ffi::SSL_CB_ALERT != 0 && value >> 8 == ffi::SSL3_AL_FATAL;
-        if let Some(cached) = cached.filter(|_| fatal && state.established) {
-            state.visit.forget(cached.sessions.sessions());
-        }
-    });
+    // SAFETY: `ssl` is valid.
+    guard((), || unsafe { happened(ssl.cast_mut(), connection, what, value) });
     if let Some(server_info) = server_info {
         // SAFETY: the server's own callback, with the arguments meant for it.
         unsafe { server_info(ssl, what, value) };
+    }
+}
+
+/// Most of what happens is of no interest, and there are dozens of it in a handshake.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c_int) {
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { keep_stateful(ssl, connection) };
+    let cached = connection.attachment.cached.as_ref();
+    if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
+        // SAFETY: as above.
+        let resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        done(cached, &mut connection.state(), resumed);
+    }
+    let fatal = what & ffi::SSL_CB_ALERT != 0 && value >> 8 == ffi::SSL3_AL_FATAL;
+    let Some(Cached { sessions, .. }) = cached.filter(|_| fatal) else { return };
+    let mut state = connection.state();
+    if state.established {
+        state.visit.forget(sessions.sessions());
     }
 }
 

@@ -1,15 +1,17 @@
 //! Where sessions and tickets belong, and are resumed alone.
 
+use std::borrow::Cow;
+
 use rejoin_cache::ContextTag;
 use zeroize::Zeroizing;
 
 /// A context: its session-id context, or what it trusts.
 #[derive(Debug, Clone)]
-pub(crate) struct ContextName(Box<[u8]>);
+pub(crate) struct ContextName(Cow<'static, [u8]>);
 
 impl ContextName {
     /// At most 255 bytes.
-    pub(crate) fn new(id_context: &[u8]) -> Self {
+    pub(crate) fn new(id_context: impl Into<Cow<'static, [u8]>>) -> Self {
         Self(id_context.into())
     }
 
@@ -17,7 +19,11 @@ impl ContextName {
     /// session must not be resumed). `host` is empty if it asked for none.
     pub(crate) fn label(&self, host: &[u8]) -> Vec<u8> {
         let Self(id_context) = self;
-        [&[id_context.len() as u8], &**id_context, &host.to_ascii_lowercase()].concat()
+        let mut label = Vec::with_capacity(1 + id_context.len() + host.len());
+        label.push(id_context.len() as u8);
+        label.extend_from_slice(id_context);
+        label.extend(host.iter().map(u8::to_ascii_lowercase));
+        label
     }
 
     /// What the cache keeps of a label. Clients choose hosts, and the key keeps them from finding two

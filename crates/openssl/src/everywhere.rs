@@ -230,13 +230,12 @@ pub(crate) unsafe fn begin(
         unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
     }
     // SAFETY: the caller vouches for both.
-    let id_context = unsafe { id_context(ssl, context, own) };
-    attachment.cached = sessions.as_ref().map(|sessions| Cached {
-        sessions: Arc::clone(sessions),
-        context: ContextName::new(id_context),
-    });
+    let name = unsafe { name(ssl, context, own) };
+    attachment.cached = sessions
+        .as_ref()
+        .map(|sessions| Cached { sessions: Arc::clone(sessions), context: name.clone() });
     attachment.is_stateful = *stateful;
-    attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(id_context));
+    attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name));
     attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
 }
 
@@ -244,17 +243,18 @@ pub(crate) unsafe fn begin(
 ///
 /// # Safety
 /// `ssl` and `context` are valid.
-unsafe fn id_context(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own) -> &[u8] {
+unsafe fn name(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own) -> ContextName {
     // SAFETY: the caller vouches for `ssl`.
     let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
     if !asks {
-        return ID_CONTEXT;
+        return ContextName::new(ID_CONTEXT);
     }
     // SAFETY: the caller vouches for `context`.
     match own.trust.get_or_init(|| unsafe { trust::of(context) }) {
-        Trust::Seen(id_context) => id_context,
-        Trust::Alone(_) if own.is_hash.load(Ordering::Relaxed) => ASKING_ID_CONTEXT,
-        Trust::Alone(id_context) => id_context,
+        Trust::Alone(_) if own.is_hash.load(Ordering::Relaxed) => {
+            ContextName::new(ASKING_ID_CONTEXT)
+        }
+        Trust::Seen(bytes) | Trust::Alone(bytes) => ContextName::new(bytes.to_vec()),
     }
 }
 

@@ -57,7 +57,10 @@ impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
             context.set_options(SslOptions::NO_TICKET);
         }
         let sessions: Arc<AnySessions> = Arc::<Self>::clone(self);
-        callbacks::install(context, Cached { sessions, context: ContextName::new(id_context) })
+        callbacks::install(
+            context,
+            Cached { sessions, context: ContextName::new(id_context.to_vec()) },
+        )
     }
 
     /// The store.
@@ -98,7 +101,7 @@ pub(crate) struct Attachment {
     pub(crate) is_stateful: bool,
     /// How long a client may go on resuming after a full handshake.
     pub(crate) resumable_for: Duration,
-    pub(crate) tickets: Option<Arc<ContextTickets>>,
+    pub(crate) tickets: Option<ContextTickets>,
     /// Of a context that is attached since all of the process are.
     pub(crate) own: Option<Arc<Own>>,
     /// The server's own callback, set on the context before ours.

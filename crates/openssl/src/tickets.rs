@@ -72,7 +72,7 @@ struct Turn {
 }
 
 /// One context's use of the keys.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ContextTickets {
     keys: Arc<TicketKeys>,
     context: ContextName,
@@ -128,7 +128,7 @@ impl TicketKeys {
     ) -> Result<(), ErrorStack> {
         let id_context = if id_context.is_empty() { b"rejoin" } else { id_context };
         context.set_session_id_context(id_context)?;
-        let tickets = self.context(id_context);
+        let tickets = self.context(ContextName::new(id_context.to_vec()));
         context.clear_options(SslOptions::NO_TICKET);
         let context = raw(context);
         // SAFETY: the builder owns the context, and nobody else uses it yet.
@@ -156,9 +156,8 @@ impl TicketKeys {
     }
 
     /// One context's use of them.
-    pub(crate) fn context(self: &Arc<Self>, id_context: &[u8]) -> Arc<ContextTickets> {
-        let context = ContextName::new(id_context);
-        Arc::new(ContextTickets { keys: Arc::clone(self), context })
+    pub(crate) fn context(self: &Arc<Self>, context: ContextName) -> ContextTickets {
+        ContextTickets { keys: Arc::clone(self), context }
     }
 
     /// Asks the source for another ring, if nobody else has for a second.
