@@ -120,9 +120,10 @@ impl IdSeal {
         usize::from(id.length) == SessionId::LONGEST && self.tag(context, random) == tag
     }
 
-    /// Appends a tag to a session's bytes that binds them to its id and context: memory that others
-    /// may write to can hold anything, and a session that is not what it was fails its handshake.
-    pub fn seal_value(&self, id: &SessionId, context: ContextTag, value: &mut SecretBytes) {
+    /// Appends a tag to a session's bytes that binds them to its id and to a context of this name:
+    /// memory that others may write to can hold anything, and a session that is not what it was fails
+    /// its handshake.
+    pub fn seal_value(&self, id: &SessionId, context: &[u8], value: &mut SecretBytes) {
         let tag = self.value_tag(id, context, value);
         value.extend(&tag);
     }
@@ -131,18 +132,19 @@ impl IdSeal {
     pub fn open_value<'a>(
         &self,
         id: &SessionId,
-        context: ContextTag,
+        context: &[u8],
         value: &'a [u8],
     ) -> Option<&'a [u8]> {
         let (value, tag) = value.split_last_chunk()?;
         (self.value_tag(id, context, value) == *tag).then_some(value)
     }
 
-    fn value_tag(&self, id: &SessionId, context: ContextTag, value: &[u8]) -> [u8; Self::TAG] {
+    fn value_tag(&self, id: &SessionId, context: &[u8], value: &[u8]) -> [u8; Self::TAG] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(b"value");
         hasher.write(&id.bytes);
-        hasher.write(&context.0.to_le_bytes());
+        hasher.write(&(context.len() as u64).to_le_bytes());
+        hasher.write(context);
         hasher.write(value);
         hasher.finish().to_le_bytes()
     }
@@ -191,7 +193,7 @@ mod tests {
     fn a_value_belongs_to_its_id_and_context() {
         let seal = IdSeal::new([1; 16]);
         let [id, other] = [7, 8].map(|byte| seal.seal(b"one", &[byte; IdSeal::RANDOM]));
-        let [context, elsewhere] = [ContextTag(1), ContextTag(2)];
+        let [context, elsewhere] = [b"one", b"two"];
         let mut value = SecretBytes::from(vec![9; 150]);
         seal.seal_value(&id, context, &mut value);
         assert_eq!(seal.open_value(&id, context, &value), Some(&[9; 150][..]));

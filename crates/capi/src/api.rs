@@ -29,7 +29,7 @@ pub use status::Status;
 
 use crate::process;
 use failure::{Failure, answer};
-use reached::{attached, only_connects};
+use reached::attached;
 
 /// No context issues stateless tickets, so that TLS 1.3 clients have sessions in the store, too.
 pub const REJOIN_STATEFUL: u32 = 1;
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn rejoin_attach(
             return Err(Failure::bad(format!("flags = {flags}: some have no meaning")));
         }
         // SAFETY: the caller vouches for `context`.
-        if unsafe { only_connects(context) } {
+        if unsafe { rejoin_openssl::only_connects(context) } {
             return Err(Failure::bad("a context of TLS_client_method has no sessions to keep"));
         }
         // SAFETY: as above, alone.

@@ -11,6 +11,7 @@ use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
 use rejoin_cache::{Hints, Issued, SecretBytes, SessionId};
 
 use crate::connection::{self, Connection, State, of_ssl, of_ssl_or_new};
+use crate::policy::{self, Policy};
 use crate::sessions::{Cached, now_ms, raw};
 use crate::{ffi, ticket_history};
 
@@ -74,7 +75,8 @@ unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_u
             (cached, connection, id.first_chunk())
         {
             // SAFETY: as above.
-            let label = context.label(&unsafe { connection.host(ssl) });
+            // What will be asked of the client is not known yet.
+            let label = context.label(&unsafe { connection.host(ssl) }, Policy::ASKS_NOBODY);
             let made = sessions.seal().seal(&label, random);
             let bytes = made.as_bytes();
             if let Some(id) = id.get_mut(..bytes.len()) {
@@ -165,18 +167,21 @@ fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSIO
     let Some(Cached { sessions, context }) = &connection.attachment.cached else {
         return std::ptr::null_mut();
     };
-    let label = context.label(name);
+    let label = context.label(name, Policy::ASKS_NOBODY);
     if !sessions.seal().recognises(&label, id) {
         sessions.sessions().record_forged();
         return std::ptr::null_mut();
     }
+    let Some(policy) = connection.expected_policy(name) else { return std::ptr::null_mut() };
+    let asks_nobody = policy == Policy::ASKS_NOBODY;
+    let label = if asks_nobody { label } else { context.label(name, policy) };
     let (mut value, context) = (SecretBytes::default(), sessions.tag(&label));
     let mut state = connection.state();
     state.offered = state.visit.look_up(sessions.sessions(), now_ms(), id, context, &mut value);
     if !state.offered {
         return std::ptr::null_mut();
     }
-    let Some(value) = sessions.seal().open_value(id, context, &value) else {
+    let Some(value) = sessions.seal().open_value(id, &label, &value) else {
         sessions.sessions().remove(id);
         return std::ptr::null_mut();
     };
@@ -208,11 +213,7 @@ unsafe extern "C" fn session_made(ssl: *mut SSL, session: *mut SSL_SESSION) -> c
         let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else {
             return 0;
         };
-        if let Some(own) = &connection.attachment.own {
-            // SAFETY: OpenSSL passes a valid session.
-            unsafe { own.learn(session) };
-        }
-        // SAFETY: as above.
+        // SAFETY: as above, and a valid session.
         if !unsafe { is_in_ticket(ssl, connection) } {
             // SAFETY: as above.
             unsafe { store(connection, ssl, session) };
@@ -255,13 +256,14 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     let Some((id, mut value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
     // SAFETY: the caller vouches for `ssl`.
     let name = unsafe { connection.host(ssl) };
+    // SAFETY: as above.
+    let label = context.label(&name, unsafe { connection.policy(ssl, &name) });
     let mut state = connection.state();
     state.established = true;
     let visit = &mut state.visit;
     let expires_ms = now_ms().saturating_add(lifetime_ms);
-    let context = sessions.tag(&context.label(&name));
-    sessions.seal().seal_value(&id, context, &mut value);
-    let issued = Issued { id, value, expires_ms, context };
+    sessions.seal().seal_value(&id, &label, &mut value);
+    let issued = Issued { id, value, expires_ms, context: sessions.tag(&label) };
     match sessions.hints() {
         Hints::Never => visit.issue(sessions.sessions(), now_ms(), &issued),
         Hints::Expected => visit.issue_later(sessions.sessions(), now_ms(), issued),
@@ -325,6 +327,8 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
     if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
         // SAFETY: as above.
         let resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        // SAFETY: as above.
+        unsafe { learn(ssl, connection) };
         done(cached, &mut connection.state(), resumed);
     }
     let fatal = what & ffi::SSL_CB_ALERT != 0 && value >> 8 == ffi::SSL3_AL_FATAL;
@@ -332,6 +336,21 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
     let mut state = connection.state();
     if state.established {
         state.visit.forget(sessions.sessions());
+    }
+}
+
+/// What clients have to show under this host is known for the next.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn learn(ssl: *mut SSL, connection: &Connection) {
+    // SAFETY: the caller vouches for `ssl`.
+    policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
+    if policy::is_anybody_asked() {
+        // SAFETY: as above.
+        let host = unsafe { connection.host(ssl) };
+        // SAFETY: as above.
+        unsafe { connection.policy(ssl, &host) };
     }
 }
 
@@ -368,15 +387,13 @@ unsafe fn keep_stateful(ssl: *mut SSL, connection: &Connection) {
 /// # Safety
 /// `ssl` is valid.
 unsafe fn handshake_starts(ssl: *mut SSL) {
-    // SAFETY: the caller vouches for `ssl`.
-    let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else {
-        return;
-    };
     // SAFETY: without a buffer it only measures: zero before the first handshake is done, and not
     // in a renegotiation.
     let first = unsafe { openssl_sys::SSL_get_finished(ssl, std::ptr::null_mut(), 0) } == 0;
-    if first && connection.state().established {
-        connection.finish();
-        *connection.state() = State::default();
+    if first {
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { connection::renew(ssl) };
     }
+    // SAFETY: as above.
+    let _made = unsafe { of_ssl_or_new(ssl) };
 }

@@ -9,6 +9,7 @@ use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
 use rejoin_cache::{History, SessionStore, Visit};
 
 use crate::everywhere::{self, OwnCallbacks};
+use crate::policy::Policy;
 use crate::sessions::{Attachment, Cached, now_ms};
 use crate::tickets::now_s;
 use crate::{ffi, server_name, ticket_history};
@@ -71,6 +72,22 @@ impl Connection {
         let host = unsafe { server_name::in_hello(ssl) };
         self.state().host = Some(host.into());
         host
+    }
+
+    /// What clients will have to show on this connection, and `None` if that is not known yet.
+    pub(crate) fn expected_policy(&self, host: &[u8]) -> Option<Policy> {
+        let learned = self.attachment.own.as_ref().map(|own| &own.learned);
+        learned.map_or(Some(Policy::ASKS_NOBODY), |learned| learned.expected(host))
+    }
+
+    /// What clients have to show on this connection, once the server has the host.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's.
+    pub(crate) unsafe fn policy(&self, ssl: *mut SSL, host: &[u8]) -> Policy {
+        let learned = self.attachment.own.as_ref().map(|own| &own.learned);
+        // SAFETY: the caller vouches for `ssl`.
+        learned.map_or(Policy::ASKS_NOBODY, |learned| unsafe { learned.asked(ssl, host) })
     }
 
     /// The host that the client asked for.
@@ -191,11 +208,34 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     unsafe { state.as_ref() }
 }
 
+/// Begins anew with an SSL that is used again (`SSL_clear(3)`): whatever was known of its client, and
+/// of what it is attached to, was another's.
+///
+/// # Safety
+/// `ssl` is valid, and nobody has its state.
+pub(crate) unsafe fn renew(ssl: *mut SSL) {
+    // SAFETY: the caller vouches for `ssl`.
+    let old = unsafe { openssl_sys::SSL_get_ex_data(ssl, ssl_index()) }.cast::<Connection>();
+    if old.is_null() {
+        return;
+    }
+    // SAFETY: the index is ours.
+    if unsafe { openssl_sys::SSL_set_ex_data(ssl, ssl_index(), std::ptr::null_mut()) } != 1 {
+        return;
+    }
+    // SAFETY: stored by `of_ssl_or_new`, and reachable no more.
+    let old = unsafe { Box::from_raw(old) };
+    old.finish();
+    // What ours took the place of is found again.
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { ffi::SSL_set_info_callback(ssl, old.server_info.or(Some(crate::callbacks::info))) };
+}
+
 /// # Safety
 /// `ssl` and `context` are valid.
 unsafe fn server_info(ssl: *const SSL, context: *mut SSL_CTX) -> Option<ffi::InfoCallback> {
     // SAFETY: the caller vouches for `ssl`.
-    let own = unsafe { ffi::SSL_get_info_callback(ssl) };
+    let own = unsafe { ffi::SSL_get_info_callback(ssl) }.filter(|callback| !is_ours(*callback));
     // SAFETY: the caller vouches for `context`.
     let own = own.or_else(|| unsafe { ffi::SSL_CTX_get_info_callback(context) });
     own.filter(|callback| !is_ours(*callback))
@@ -243,6 +283,26 @@ pub(crate) unsafe fn attach(context: *mut SSL_CTX, add: impl FnOnce(&mut Attachm
         drop(unsafe { Box::from_raw(unwanted) });
     }
     stored
+}
+
+/// Attaches to a context that is being made, of which there are but these data. For all connections to
+/// be attached in time, see [`crate::Everywhere`].
+///
+/// # Safety
+/// `data` are those of a context, and nobody else's yet.
+pub(crate) unsafe fn attach_while_made(data: *mut CRYPTO_EX_DATA) {
+    let attachment = Attachment { own: Some(Arc::default()), ..Attachment::default() };
+    let attachment = Box::into_raw(Box::new(attachment));
+    // SAFETY: the index is ours; OpenSSL hands the box to `free_attachment`.
+    if unsafe { ffi::CRYPTO_set_ex_data(data, context_index(), attachment.cast()) } != 1 {
+        // SAFETY: OpenSSL did not take it.
+        drop(unsafe { Box::from_raw(attachment) });
+    }
+}
+
+/// Has OpenSSL know of what is kept, before contexts are made.
+pub(crate) fn register() {
+    let _ = (context_index(), ssl_index());
 }
 
 fn context_index() -> c_int {

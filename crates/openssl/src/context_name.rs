@@ -1,27 +1,32 @@
 //! Where sessions and tickets belong, and are resumed alone.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use rejoin_cache::ContextTag;
 use zeroize::Zeroizing;
 
-/// A context: its session-id context, or what it trusts.
+use crate::policy::Policy;
+
+/// A context: its session-id context, or what it offers.
 #[derive(Debug, Clone)]
-pub(crate) struct ContextName(Cow<'static, [u8]>);
+pub(crate) struct ContextName(Arc<[u8]>);
 
 impl ContextName {
     /// At most 255 bytes.
-    pub(crate) fn new(id_context: impl Into<Cow<'static, [u8]>>) -> Self {
+    pub(crate) fn new(id_context: &[u8]) -> Self {
         Self(id_context.into())
     }
 
     /// A context and the host that a client asks for there (RFC 6066, section 3: under another name a
-    /// session must not be resumed). `host` is empty if it asked for none.
-    pub(crate) fn label(&self, host: &[u8]) -> Vec<u8> {
+    /// session must not be resumed), and what clients have to show. `host` is empty if it asked for
+    /// none.
+    pub(crate) fn label(&self, host: &[u8], policy: Policy) -> Vec<u8> {
         let Self(id_context) = self;
-        let mut label = Vec::with_capacity(1 + id_context.len() + host.len());
-        label.push(id_context.len() as u8);
+        let policy = policy.as_bytes();
+        let mut label = Vec::with_capacity(2 + id_context.len() + policy.len() + host.len());
+        label.extend_from_slice(&[id_context.len() as u8, policy.len() as u8]);
         label.extend_from_slice(id_context);
+        label.extend_from_slice(policy);
         label.extend(host.iter().map(u8::to_ascii_lowercase));
         label
     }

@@ -1,11 +1,10 @@
 //! Attaching to every server context of a process, which knows nothing of us, or to one of them.
 //!
 //! OpenSSL tells who asks when it makes contexts and connections (`CRYPTO_get_ex_new_index(3)`). A
-//! context is remembered when it is made; the first connection made afterwards finds it set up by the
-//! program, and then its info callback becomes ours, which calls the program's. Everything else waits
-//! until a connection begins to shake hands as a server: contexts that only connect stay as they are.
-//! (A connection cannot be asked for its context when it is made: from OpenSSL 3.6 on it has none
-//! yet.)
+//! context gets what is ours while it is made, by the thread that makes it, and nothing of it is touched
+//! again until a connection begins to shake hands on it as a server: contexts that only connect stay as
+//! they are. For us to be told of that, a connection gets our info callback while it is made; ours calls
+//! the program's. (It cannot be asked for its context then: from OpenSSL 3.6 on it has none yet.)
 //!
 //! The program's session-id context is never touched, and OpenSSL compares it with a session's. The
 //! program's own session callbacks are called after ours.
@@ -14,9 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use foreign_types::ForeignTypeRef;
 use libc::{c_int, c_long, c_void};
 use openssl::error::ErrorStack;
-use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX, SSL_SESSION};
+use openssl::sha::Sha256;
+use openssl::ssl::SslCipher;
+use openssl::stack::StackRef;
+use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
 use rejoin_cache::SessionStore;
 
 use crate::TicketHistory;
@@ -24,9 +27,9 @@ use crate::callbacks::{self, guard};
 use crate::connection;
 use crate::context_name::ContextName;
 use crate::ffi;
+use crate::policy::{self, Learned};
 use crate::sessions::{AnySessions, Attachment, Cached, ServerSessions};
 use crate::tickets::TicketKeys;
-use crate::trust::{self, Trust};
 
 /// What every server context of the process gets, or one of them.
 #[derive(Debug, Default)]
@@ -36,13 +39,6 @@ pub struct Everywhere {
     stateful: bool,
     resumable_for: Option<Duration>,
 }
-
-/// Where sessions and tickets belong, beside names, of contexts that ask clients for no certificates.
-/// OpenSSL compares session-id contexts.
-const ID_CONTEXT: &[u8] = b"rejoin";
-
-/// And of those that ask, whose own session-id context says what they check.
-const ASKING_ID_CONTEXT: &[u8] = b"rejoin asks";
 
 impl Everywhere {
     /// Sessions are kept here. Where the program leaves stateless tickets on, that is TLS 1.2 clients
@@ -81,6 +77,7 @@ impl Everywhere {
         if PROCESS.set(Process::new(self)).is_err() {
             return Err(ErrorStack::get());
         }
+        connection::register();
         let contexts = ffi::context_index(Some(context_made), Some(context_freed));
         let connections = ffi::ssl_index(Some(connection_made), None);
         if contexts >= 0 && connections >= 0 { Ok(()) } else { Err(ErrorStack::get()) }
@@ -111,7 +108,7 @@ impl Everywhere {
     pub unsafe fn attach_to(self: &Arc<Self>, context: *mut SSL_CTX) -> Result<bool, ErrorStack> {
         // SAFETY: the caller vouches for `context`.
         let attachment = unsafe { connection::attachment_of(context) };
-        if attachment.is_some_and(|found| found.own.is_some() || found.cached.is_some()) {
+        if attachment.is_some_and(Attachment::is_settled) {
             return Ok(false);
         }
         let own = Arc::new(Own { what: Some(Arc::clone(self)), ..Own::default() });
@@ -123,28 +120,38 @@ impl Everywhere {
     }
 }
 
+/// Whether a context can never serve.
+///
+/// # Safety
+/// `context` is valid.
+pub unsafe fn only_connects(context: *const SSL_CTX) -> bool {
+    // SAFETY: the caller vouches for `context`.
+    let method = unsafe { ffi::SSL_CTX_get_ssl_method(context) };
+    // SAFETY: no arguments.
+    std::ptr::eq(method, unsafe { openssl_sys::TLS_client_method() })
+}
+
 static PROCESS: OnceLock<Process> = OnceLock::new();
 
 struct Process {
     what: Everywhere,
-    /// Contexts without our info callback, by address.
-    made: Mutex<Vec<usize>>,
-    /// Whether there is one, or one is being set up: all others need no lock.
-    is_any_made: AtomicBool,
+    /// Contexts of which it is not known whether they ask for certificates, by address.
+    unseen: Mutex<Vec<usize>>,
+    /// Whether there is one: all others need no lock.
+    is_any_unseen: AtomicBool,
     /// Contexts that were included, each where its address says: all others need the lock. One that
     /// is freed and whose address another gets does no harm, for that one was seen being made.
     included: [AtomicUsize; PLACES],
 }
 
-/// What one context gets, what the program had set on it, and whether ours was; and whom it trusts.
+/// What one context gets, what the program had set on it, and whether ours was; and what it asks.
 #[derive(Debug, Default)]
 pub(crate) struct Own {
     /// `None`: what all get.
     what: Option<Arc<Everywhere>>,
     set: OnceLock<OwnCallbacks>,
-    trust: OnceLock<Trust>,
-    /// Whether the program makes its session-id context by a hash: known after a full handshake.
-    is_hash: AtomicBool,
+    name: OnceLock<ContextName>,
+    pub(crate) learned: Learned,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -158,15 +165,9 @@ impl Own {
         self.set.get().copied()
     }
 
-    /// A session was made.
-    ///
-    /// # Safety
-    /// `session` is valid.
-    pub(crate) unsafe fn learn(&self, session: *const SSL_SESSION) {
-        if matches!(self.trust.get(), Some(Trust::Alone(_))) {
-            // SAFETY: the caller vouches for `session`.
-            self.is_hash.store(unsafe { trust::is_hash(session) }, Ordering::Relaxed);
-        }
+    /// Whether it is attached by itself, or has begun with what all get.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.what.is_some() || self.set.get().is_some()
     }
 
     fn what(&self) -> Option<&Everywhere> {
@@ -180,7 +181,7 @@ const PLACES: usize = 256;
 impl Process {
     fn new(what: Everywhere) -> Self {
         let included = [const { AtomicUsize::new(0) }; PLACES];
-        Self { what, made: Mutex::default(), is_any_made: AtomicBool::new(false), included }
+        Self { what, unseen: Mutex::default(), is_any_unseen: AtomicBool::new(false), included }
     }
 
     /// # Safety
@@ -192,18 +193,39 @@ impl Process {
         if place.load(Ordering::Acquire) == address {
             return;
         }
-        let mut made = self.made();
+        let mut unseen = self.unseen();
         // SAFETY: the caller vouches for `context`; whoever attaches to it has the lock.
         let attachment = unsafe { connection::attachment_of(context) };
-        if attachment.is_none_or(|found| found.own.is_none()) && !made.contains(&address) {
-            made.push(address);
-            self.is_any_made.store(true, Ordering::Release);
+        if attachment.is_none_or(|found| found.own.is_none()) {
+            // SAFETY: as above, and no connection was made on it.
+            unsafe {
+                connection::attach(context, |attachment| attachment.own = Some(Arc::default()))
+            };
+            unseen.push(address);
+            self.is_any_unseen.store(true, Ordering::Release);
         }
         place.store(address, Ordering::Release);
     }
 
-    fn made(&self) -> MutexGuard<'_, Vec<usize>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unseen(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks which contexts ask for certificates. One that is still being set up is seen when a
+    /// connection of its own begins, or ends up in it.
+    fn look_at_contexts(&self) {
+        if !self.is_any_unseen.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        for context in self.unseen().drain(..) {
+            let context = context as *const SSL_CTX;
+            // SAFETY: it was made and is not freed, or it would have been taken from the list, for which
+            // whoever frees it needs the lock. A pointer is read.
+            if !unsafe { only_connects(context) } {
+                // SAFETY: as above, and a number.
+                policy::note(unsafe { openssl_sys::SSL_CTX_get_verify_mode(context) });
+            }
+        }
     }
 }
 
@@ -220,6 +242,10 @@ pub(crate) unsafe fn begin(
     let Some(Everywhere { sessions, tickets, stateful, resumable_for }) = own.what() else {
         return;
     };
+    // SAFETY: the caller vouches for `ssl`.
+    if unsafe { keeps_count_itself(ssl) } {
+        return;
+    }
     own.set.get_or_init(|| {
         // SAFETY: the caller vouches for `context`.
         unsafe { install(context, sessions.is_some(), tickets.as_ref()) }
@@ -229,33 +255,46 @@ pub(crate) unsafe fn begin(
         // SAFETY: the caller vouches for `ssl`.
         unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
     }
-    // SAFETY: the caller vouches for both.
-    let name = unsafe { name(ssl, context, own) };
+    PROCESS.get().into_iter().for_each(Process::look_at_contexts);
+    // SAFETY: the caller vouches for `ssl`.
+    policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
+    // SAFETY: the caller vouches for `context`.
+    let name = own.name.get_or_init(|| unsafe { name(context) });
     attachment.cached = sessions
         .as_ref()
         .map(|sessions| Cached { sessions: Arc::clone(sessions), context: name.clone() });
     attachment.is_stateful = *stateful;
-    attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name));
+    attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name.clone()));
     attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
 }
 
-/// Contexts that ask for certificates share sessions only with those that believe the same.
+/// Where early data is accepted, OpenSSL makes sure that none is accepted twice by its own cache: without
+/// that it would resume nothing.
 ///
 /// # Safety
-/// `ssl` and `context` are valid.
-unsafe fn name(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own) -> ContextName {
+/// `ssl` is valid.
+unsafe fn keeps_count_itself(ssl: *mut SSL) -> bool {
     // SAFETY: the caller vouches for `ssl`.
-    let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
-    if !asks {
-        return ContextName::new(ID_CONTEXT);
-    }
+    let most = unsafe { ffi::SSL_get_max_early_data(ssl) };
+    // SAFETY: as above.
+    most > 0 && unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_ANTI_REPLAY == 0
+}
+
+/// Contexts share sessions with those that offer the same ciphers: OpenSSL resumes with the session's own,
+/// whatever the context it resumes in would have chosen.
+///
+/// # Safety
+/// `context` is valid.
+unsafe fn name(context: *mut SSL_CTX) -> ContextName {
+    let mut hash = Sha256::new();
     // SAFETY: the caller vouches for `context`.
-    match own.trust.get_or_init(|| unsafe { trust::of(context) }) {
-        Trust::Alone(_) if own.is_hash.load(Ordering::Relaxed) => {
-            ContextName::new(ASKING_ID_CONTEXT)
-        }
-        Trust::Seen(bytes) | Trust::Alone(bytes) => ContextName::new(bytes.to_vec()),
+    let ciphers = unsafe { ffi::SSL_CTX_get_ciphers(context) };
+    if !ciphers.is_null() {
+        // SAFETY: the context's own list.
+        let ciphers: &StackRef<SslCipher> = unsafe { StackRef::from_ptr(ciphers.cast()) };
+        ciphers.iter().for_each(|cipher| hash.update(cipher.name().as_bytes()));
     }
+    ContextName::new(&hash.finish()[..16])
 }
 
 /// # Safety
@@ -283,17 +322,17 @@ unsafe fn install(
 unsafe extern "C" fn context_made(
     context: *mut c_void,
     _pointer: *mut c_void,
-    _data: *mut CRYPTO_EX_DATA,
+    data: *mut CRYPTO_EX_DATA,
     _index: c_int,
     _long: c_long,
     _argument: *mut c_void,
 ) {
     guard((), || {
-        if let Some(process) = PROCESS.get() {
-            let mut made = process.made();
-            made.push(context as usize);
-            process.is_any_made.store(true, Ordering::Release);
-        }
+        let Some(process) = PROCESS.get() else { return };
+        // SAFETY: the context's data, which nobody else has yet.
+        unsafe { connection::attach_while_made(data) };
+        process.unseen().push(context as usize);
+        process.is_any_unseen.store(true, Ordering::Release);
     });
 }
 
@@ -307,14 +346,13 @@ unsafe extern "C" fn context_freed(
 ) {
     guard((), || {
         if let Some(process) = PROCESS.get() {
-            process.made().retain(|made| *made != context as usize);
+            process.unseen().retain(|unseen| *unseen != context as usize);
         }
     });
 }
 
-/// The contexts that were made before this connection are set up by now.
 unsafe extern "C" fn connection_made(
-    _ssl: *mut c_void,
+    ssl: *mut c_void,
     _pointer: *mut c_void,
     _data: *mut CRYPTO_EX_DATA,
     _index: c_int,
@@ -322,22 +360,7 @@ unsafe extern "C" fn connection_made(
     _argument: *mut c_void,
 ) {
     guard((), || {
-        let Some(process) = PROCESS.get() else { return };
-        if !process.is_any_made.load(Ordering::Acquire) {
-            return;
-        }
-        let mut made = process.made();
-        for context in made.drain(..) {
-            let context = context as *mut SSL_CTX;
-            // SAFETY: it was made and not yet freed, or it would have been taken from the list; and
-            // whoever makes a connection on it has to pass here first.
-            unsafe {
-                connection::attach(context, |attachment| {
-                    attachment.own.get_or_insert_default();
-                })
-            };
-        }
-        // Last: whoever finds it set waits for the lock, and so for what was done above.
-        process.is_any_made.store(false, Ordering::Release);
+        // SAFETY: a connection that is being made, by this thread; its own callback comes later.
+        unsafe { ffi::SSL_set_info_callback(ssl.cast(), Some(callbacks::info)) };
     });
 }

@@ -1,8 +1,9 @@
 //! What `openssl-sys` does not declare.
 
-use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_void, size_t};
+use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void, size_t};
 use openssl_sys::{
-    CRYPTO_EX_DATA, EVP_CIPHER_CTX, EVP_MAC_CTX, OSSL_PARAM, SSL, SSL_CTX, SSL_SESSION,
+    CRYPTO_EX_DATA, EVP_CIPHER_CTX, EVP_MAC_CTX, EVP_MD, OSSL_PARAM, SSL, SSL_CTX, SSL_METHOD,
+    SSL_SESSION, X509_CRL, X509_OBJECT, X509_STORE, X509_VERIFY_PARAM,
 };
 
 pub(crate) type GenerateId = unsafe extern "C" fn(*mut SSL, *mut c_uchar, *mut c_uint) -> c_int;
@@ -44,6 +45,8 @@ const CRYPTO_EX_INDEX_SSL: c_int = 0;
 const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
 /// `SSL_OP_NO_TICKET` of `ssl.h`.
 pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
+/// `SSL_OP_NO_ANTI_REPLAY` of `ssl.h`.
+pub(crate) const SSL_OP_NO_ANTI_REPLAY: u64 = 1 << 24;
 /// `SSL_CB_ALERT` of `ssl.h`.
 pub(crate) const SSL_CB_ALERT: c_int = 0x4000;
 /// `SSL_CB_HANDSHAKE_START` of `ssl.h`.
@@ -101,7 +104,27 @@ unsafe extern "C" {
     ) -> c_int;
     pub(crate) fn SSL_CTX_sess_get_new_cb(ctx: *mut SSL_CTX) -> Option<SessionMade>;
     pub(crate) fn SSL_CTX_sess_get_get_cb(ctx: *mut SSL_CTX) -> Option<SessionWanted>;
-    pub(crate) fn SSL_CTX_get_client_CA_list(ctx: *const SSL_CTX) -> *mut c_void;
+    pub(crate) fn SSL_get_client_CA_list(ssl: *const SSL) -> *mut c_void;
+    pub(crate) fn SSL_get0_param(ssl: *mut SSL) -> *mut X509_VERIFY_PARAM;
+    pub(crate) fn X509_VERIFY_PARAM_get_flags(param: *mut X509_VERIFY_PARAM) -> c_ulong;
+    pub(crate) fn X509_VERIFY_PARAM_get_depth(param: *const X509_VERIFY_PARAM) -> c_int;
+    pub(crate) fn X509_STORE_lock(store: *mut X509_STORE) -> c_int;
+    pub(crate) fn X509_STORE_unlock(store: *mut X509_STORE) -> c_int;
+    pub(crate) fn X509_OBJECT_get0_X509_CRL(object: *const X509_OBJECT) -> *mut X509_CRL;
+    pub(crate) fn X509_CRL_digest(
+        crl: *const X509_CRL,
+        kind: *const EVP_MD,
+        digest: *mut c_uchar,
+        length: *mut c_uint,
+    ) -> c_int;
+    pub(crate) fn CRYPTO_set_ex_data(
+        data: *mut CRYPTO_EX_DATA,
+        index: c_int,
+        value: *mut c_void,
+    ) -> c_int;
+    pub(crate) fn SSL_get_max_early_data(ssl: *const SSL) -> u32;
+    pub(crate) fn SSL_CTX_get_ssl_method(ctx: *const SSL_CTX) -> *const SSL_METHOD;
+    pub(crate) fn SSL_CTX_get_ciphers(ctx: *const SSL_CTX) -> *mut c_void;
     pub(crate) fn SSL_get_options(ssl: *const SSL) -> u64;
     pub(crate) fn SSL_set_options(ssl: *mut SSL, options: u64) -> u64;
     pub(crate) fn SSL_is_server(ssl: *const SSL) -> c_int;

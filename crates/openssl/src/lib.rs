@@ -24,15 +24,15 @@ mod context_name;
 mod everywhere;
 mod ffi;
 mod internal_cache;
+mod policy;
 mod server_name;
 mod sessions;
 mod ticket_history;
 mod tickets;
-mod trust;
 
 pub use client::{Client, ClientSession};
 pub use connection::{hint, history, no_hint};
-pub use everywhere::Everywhere;
+pub use everywhere::{Everywhere, only_connects};
 pub use internal_cache::{InternalCache, count_frees};
 pub use sessions::{ServerSessions, now_ms};
 pub use tickets::{TicketCounters, TicketHistory, TicketKeys};

@@ -57,10 +57,7 @@ impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
             context.set_options(SslOptions::NO_TICKET);
         }
         let sessions: Arc<AnySessions> = Arc::<Self>::clone(self);
-        callbacks::install(
-            context,
-            Cached { sessions, context: ContextName::new(id_context.to_vec()) },
-        )
+        callbacks::install(context, Cached { sessions, context: ContextName::new(id_context) })
     }
 
     /// The store.
@@ -113,6 +110,13 @@ impl Default for Attachment {
         let resumable_for = crate::RESUMABLE_FOR;
         let (is_stateful, tickets, own, server_info) = (false, None, None, None);
         Self { cached: None, is_stateful, resumable_for, tickets, own, server_info }
+    }
+}
+
+impl Attachment {
+    /// Whether nothing else may be attached.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.cached.is_some() || self.own.as_ref().is_some_and(|own| own.is_settled())
     }
 }
 

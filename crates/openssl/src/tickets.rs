@@ -24,6 +24,7 @@ use zeroize::Zeroizing;
 use crate::callbacks::guard;
 use crate::connection::{self, of_ssl_or_new};
 use crate::context_name::ContextName;
+use crate::policy::Policy;
 use crate::sessions::raw;
 use crate::{ffi, ticket_history};
 
@@ -128,7 +129,7 @@ impl TicketKeys {
     ) -> Result<(), ErrorStack> {
         let id_context = if id_context.is_empty() { b"rejoin" } else { id_context };
         context.set_session_id_context(id_context)?;
-        let tickets = self.context(ContextName::new(id_context.to_vec()));
+        let tickets = self.context(ContextName::new(id_context));
         context.clear_options(SslOptions::NO_TICKET);
         let context = raw(context);
         // SAFETY: the builder owns the context, and nobody else uses it yet.
@@ -258,13 +259,15 @@ unsafe extern "C" fn keys_wanted(
         if encrypt == 1 {
             // SAFETY: OpenSSL passes a valid SSL.
             let host = unsafe { connection.host(ssl) };
-            return tickets.seal(&host, name, ticket);
+            // SAFETY: as above.
+            let policy = unsafe { connection.policy(ssl, &host) };
+            return tickets.seal(&host, policy, name, ticket);
         }
         // SAFETY: as above, and it reads a ClientHello.
         let host = unsafe { connection.host_in_hello(ssl) };
         // SAFETY: as above.
         let is_single_use = unsafe { ticket_history::is_single_use(ssl) };
-        match tickets.open(host, name, ticket) {
+        match tickets.open(host, connection.expected_policy(host), name, ticket) {
             // OpenSSL gives the client another only when told to.
             Some(Opened::Fresh) if !is_single_use => 1,
             Some(_) => 2,
@@ -285,17 +288,23 @@ struct Ticket<'t> {
 impl ContextTickets {
     /// The keys for clients that ask for this host. None for a name that is longer than DNS allows,
     /// which OpenSSL does not accept.
-    fn keys(&self, host: &[u8], now_s: u64) -> Option<Arc<ContextKeys>> {
+    fn keys(&self, host: &[u8], policy: Policy, now_s: u64) -> Option<Arc<ContextKeys>> {
         self.keys.look(now_s);
-        let label = Label::new(&self.context.label(host)).ok()?;
+        let label = Label::new(&self.context.label(host, policy)).ok()?;
         Some(self.keys.turn.load().keys(label))
     }
 
     /// OpenSSL before 3.2 sends a TLS 1.3 client something malformed when it is told to issue no
     /// ticket. So without a key there is one that nobody can open.
-    fn seal(&self, host: &[u8], name: &mut [u8; NAME_BYTES], ticket: Ticket<'_>) -> c_int {
+    fn seal(
+        &self,
+        host: &[u8],
+        policy: Policy,
+        name: &mut [u8; NAME_BYTES],
+        ticket: Ticket<'_>,
+    ) -> c_int {
         let mut throwaway = Zeroizing::new([[0; 32]; 2]);
-        let keys = self.keys(host, now_s());
+        let keys = self.keys(host, policy, now_s());
         let key = keys.as_ref().and_then(|keys| keys.encrypting(now_s()));
         let mut random = openssl::rand::rand_bytes(ticket.iv);
         let (cipher_key, mac_key) = match key {
@@ -318,8 +327,15 @@ impl ContextTickets {
         1
     }
 
-    fn open(&self, host: &[u8], name: &[u8; NAME_BYTES], ticket: Ticket<'_>) -> Option<Opened> {
-        let keys = self.keys(host, now_s());
+    /// `policy` is `None` where it is not known yet.
+    fn open(
+        &self,
+        host: &[u8],
+        policy: Option<Policy>,
+        name: &[u8; NAME_BYTES],
+        ticket: Ticket<'_>,
+    ) -> Option<Opened> {
+        let keys = policy.and_then(|policy| self.keys(host, policy, now_s()));
         let found = keys.as_ref().and_then(|keys| keys.find(now_s(), name));
         let ready =
             found.filter(|(key, _)| ticket.set_keys(key.cipher_key(), key.mac_key(), false));

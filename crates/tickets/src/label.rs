@@ -2,15 +2,15 @@
 
 use crate::Error;
 
-/// A context's name: 1 to 288 bytes. Servers that are to open each other's tickets give the same. It
+/// A context's name: 1 to 320 bytes. Servers that are to open each other's tickets give the same. It
 /// is no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Label(Box<[u8]>);
 
 impl Label {
-    /// A DNS name is at most 255 bytes (RFC 1035, section 2.3.4), a session-id context 32; and what
-    /// divides them.
-    pub const LONGEST_BYTES: usize = 255 + 32 + 1;
+    /// A DNS name is at most 255 bytes (RFC 1035, section 2.3.4), a session-id context 32; room for what
+    /// is asked of clients, and what divides them.
+    pub const LONGEST_BYTES: usize = 255 + 32 + 33;
 
     /// Any bytes: a server name, a session-id context, or both.
     ///
@@ -35,9 +35,9 @@ mod tests {
 
     #[test]
     fn lengths_are_checked() {
-        let refused = |length| Err(Error::BadLabel { length, longest: 288 });
+        let refused = |length| Err(Error::BadLabel { length, longest: 320 });
         assert_eq!(Label::new(b""), refused(0));
-        assert_eq!(Label::new(&[b'a'; 289]), refused(289));
-        assert_eq!(Label::new(&[b'a'; 288]).map(|label| label.as_bytes().len()), Ok(288));
+        assert_eq!(Label::new(&[b'a'; 321]), refused(321));
+        assert_eq!(Label::new(&[b'a'; 320]).map(|label| label.as_bytes().len()), Ok(320));
     }
 }

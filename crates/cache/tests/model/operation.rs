@@ -14,6 +14,7 @@ pub(crate) enum Operation {
     Remove { client: u16 },
     Forged,
     Rejected,
+    Handshake { resumed: bool },
 }
 
 /// A session to insert.

@@ -100,7 +100,8 @@ impl Plan {
             860..910 => Operation::Peek { client, context },
             910..940 => Operation::Take { client, context },
             940..960 => Operation::Remove { client },
-            960..995 => Operation::Retire { client },
+            960..991 => Operation::Retire { client },
+            991..995 => Operation::Handshake { resumed: random.once_in(2) },
             995..998 => Operation::Forged,
             _ => Operation::Rejected,
         }

@@ -19,6 +19,8 @@ pub(crate) struct Twins<R: Region> {
     new_value: Vec<u8>,
     forged: u64,
     rejected: u64,
+    /// Full, and resumed.
+    handshakes: [u64; 2],
     step: u64,
     doing: Option<(u64, Operation)>,
 }
@@ -55,6 +57,7 @@ impl<R: Region> Twins<R> {
             new_value: Vec::new(),
             forged: 0,
             rejected: 0,
+            handshakes: [0; 2],
             step: 0,
             doing: None,
         }
@@ -97,6 +100,10 @@ impl<R: Region> Twins<R> {
                 self.cache.record_forged();
                 self.forged += 1;
             }
+            Operation::Handshake { resumed } => {
+                self.cache.record_handshake(resumed);
+                self.handshakes[usize::from(resumed)] += 1;
+            }
             Operation::Rejected => {
                 self.cache.record_rejected();
                 self.rejected += 1;
@@ -136,8 +143,13 @@ impl<R: Region> Twins<R> {
     }
 
     pub(crate) fn compare_counters(&self) {
-        let expected =
-            Counters { forged: self.forged, rejected: self.rejected, ..self.naive.counters() };
+        let expected = Counters {
+            forged: self.forged,
+            rejected: self.rejected,
+            full_handshakes: self.handshakes[0],
+            resumed_handshakes: self.handshakes[1],
+            ..self.naive.counters()
+        };
         assert_eq!(self.cache.counters(), expected);
     }
 

@@ -26,6 +26,7 @@ const SESSIONS: u64 = 20_000;
 const CLIENTS: u64 = 18_000;
 const PAIRS: usize = 20_000;
 const CONTEXT: ContextTag = ContextTag(1);
+const LABEL: &[u8] = b"\x06rejoin\0localhost";
 
 pub(crate) fn microseconds(effort: Effort) -> Option<Found> {
     let site = Site::new("operation");
@@ -81,7 +82,7 @@ fn get(store: &Store, seal: &IdSeal, client: u64) {
     let (id, mut value) = (id(client), SecretBytes::default());
     let arrival = store.cache().get(now_ms(), &id, CONTEXT, &mut value);
     assert!(arrival.found, "client {client} is not found");
-    let value = seal.open_value(&id, CONTEXT, &value).expect("as it was stored");
+    let value = seal.open_value(&id, LABEL, &value).expect("as it was stored");
     black_box(SslSession::from_der(value).expect("a session"));
 }
 
@@ -89,7 +90,7 @@ fn get(store: &Store, seal: &IdSeal, client: u64) {
 fn insert(store: &Store, seal: &IdSeal, client: u64, session: &SslSession) {
     let (now_ms, id) = (now_ms(), id(client));
     let mut value = SecretBytes::from(session.to_der().expect("serialised"));
-    seal.seal_value(&id, CONTEXT, &mut value);
+    seal.seal_value(&id, LABEL, &mut value);
     let new = NewSession {
         id,
         value: &value,

@@ -2,25 +2,10 @@
 
 use foreign_types::ForeignTypeRef;
 use openssl::ssl::SslRef;
-use openssl_sys::{SSL, SSL_CTX, SSL_METHOD};
+use openssl_sys::SSL;
 
 use super::failure::Failure;
 use super::status::Status;
-
-unsafe extern "C" {
-    fn SSL_CTX_get_ssl_method(context: *const SSL_CTX) -> *const SSL_METHOD;
-}
-
-/// Whether the context can never serve.
-///
-/// # Safety
-/// `context` is valid.
-pub(super) unsafe fn only_connects(context: *const SSL_CTX) -> bool {
-    // SAFETY: the caller vouches for `context`.
-    let method = unsafe { SSL_CTX_get_ssl_method(context) };
-    // SAFETY: no arguments.
-    std::ptr::eq(method, unsafe { openssl_sys::TLS_client_method() })
-}
 
 /// A connection that has to do with a store.
 ///
