@@ -106,10 +106,15 @@ pub unsafe extern "C" fn rejoin_close(store: *mut RejoinStore) {
 
 /// Has a server context keep its sessions in the store, and no longer itself.
 ///
-/// `flags` are 0, or some of `REJOIN_STATEFUL`, `REJOIN_WAIT_FOR_HINTS` and `REJOIN_SHARE_TICKET_KEYS`. The context's session-id
-/// context stays as it is, and OpenSSL compares it; the program's own session and info callbacks are
-/// called after ours. Where stateless tickets are on, which is OpenSSL's default, and
-/// `REJOIN_STATEFUL` is not given, TLS 1.3 clients use those, and have nothing in the store.
+/// `flags` are 0, or some of `REJOIN_STATEFUL`, `REJOIN_WAIT_FOR_HINTS` and
+/// `REJOIN_SHARE_TICKET_KEYS`. The context's session-id context stays as it is, and OpenSSL compares
+/// it; the program's own session and info callbacks are called after ours. Where stateless tickets are
+/// on, which is OpenSSL's default, and `REJOIN_STATEFUL` is not given, TLS 1.3 clients use those, and
+/// have nothing in the store.
+///
+/// Some callbacks of the program are replaced, for OpenSSL tells nobody what they are: the one of
+/// `SSL_CTX_set_generate_session_id`; and with `REJOIN_SHARE_TICKET_KEYS` those of
+/// `SSL_CTX_set_session_ticket_cb`, and the one for ticket keys.
 ///
 /// Set the context up first, attach then, and make connections last. Connections made before have the
 /// store from their next handshake on; none may be in a handshake meanwhile. No other thread may use

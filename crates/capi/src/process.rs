@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use rejoin_cache::Hints;
 use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
-use rejoin_store::{SharedKeys, Store};
+use rejoin_store::{CacheName, Error, SharedKeys, Store};
 
 use crate::settings::{ModuleSettings, TicketSettings};
 
@@ -41,7 +41,7 @@ pub(crate) fn say(line: &str) {
 
 fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     let settings = ModuleSettings::read(get)?;
-    let failed = |error| format!("cache {}: {error}", settings.cache);
+    let failed = |error| failed(&error, &settings.cache);
     let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
     let store = Arc::new(store.map_err(failed)?);
     let name = settings.cache.clone();
@@ -58,11 +58,37 @@ fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     everywhere.attach().map_err(|error| format!("cannot attach: {error}"))
 }
 
-pub(crate) fn complain(error: &rejoin_store::Error) {
+fn failed(error: &Error, cache: &CacheName) -> String {
+    match error {
+        Error::NotFound { .. } => format!("{error}, or set a capacity"),
+        _ if error.cache().is_some() => error.to_string(),
+        _ => format!("cache {cache}: {error}"),
+    }
+}
+
+pub(crate) fn complain(error: &Error) {
     say(&format!("{error}; ticket keys go on changing, in memory alone"));
 }
 
 /// Unix time.
 pub(crate) fn now_s() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_cache_once() {
+        let cache: CacheName = "web".parse().expect("a name");
+        let told = [
+            Error::Busy { name: cache.clone() },
+            Error::NotFound { name: cache.clone(), folder: "/dev/shm".into() },
+            Error::NoRoom { bytes: 1, folder: "/dev/shm".into() },
+        ]
+        .map(|error| failed(&error, &cache));
+        assert!(told.iter().all(|line| line.matches("cache web").count() == 1), "{told:?}");
+        assert!(told[1].ends_with("or set a capacity"), "{told:?}");
+    }
 }

@@ -39,7 +39,8 @@ pub(crate) struct Arguments {
     watch: bool,
     /// Show it on a live page and, at /metrics, to Prometheus, in clear, until Ctrl-C; port 0 is one
     /// of the system's choice
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["json", "watch", "reset"])]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    #[arg(conflicts_with_all = ["json", "watch", "reset"])]
     serve: Option<SocketAddr>,
     /// Forget instead: the sessions, which are wiped, or the counts
     #[arg(long, value_enum, value_name = "WHAT")]
@@ -69,6 +70,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         None => return terminal::print_result(&table(&Reading::of(&store))),
     }
     Ok(())
+}
+
+/// `localhost` needs no look-up: it is 127.0.0.1.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let parsed = port.as_deref().unwrap_or(text).parse();
+    parsed.map_err(|_| "give ADDRESS:PORT, as 127.0.0.1:9464".to_owned())
 }
 
 fn percent(percent: Option<f64>) -> String {
@@ -142,4 +150,19 @@ fn second(before: &Counters, now: &Counters) -> String {
         since(|c| c.forged),
         now.sessions,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn addresses_have_ports_and_one_has_a_name() {
+        for known in ["127.0.0.1:9464", "localhost:9464"] {
+            assert_eq!(address(known).map(|known| known.to_string()), Ok("127.0.0.1:9464".into()));
+        }
+        for wrong in ["9464", ":9464", "localhost", "localhost:", "example.com:9464", ""] {
+            assert!(address(wrong).is_err_and(|why| why.contains("127.0.0.1:9464")), "{wrong}");
+        }
+    }
 }

@@ -37,7 +37,8 @@ enum Action {
         #[arg(value_name = "NAME")]
         name: CacheName,
     },
-    /// Wipe a cache and remove it; servers that have it go on with an empty one
+    /// Wipe a cache and remove it; servers that have it go on with an empty one. What belongs to
+    /// somebody else is removed by root alone, and not wiped
     Remove {
         #[arg(value_name = "NAME")]
         name: CacheName,
@@ -71,6 +72,7 @@ fn list(folder: &Path, json: bool) -> anyhow::Result<()> {
                 grouped(store.cache().capacity_sessions()),
             ]),
             // One that cannot be opened is there all the same.
+            Err(error) if error.cache().is_some() => terminal::complain(&error.to_string()),
             Err(error) => terminal::complain(&format!("{name}: {error}")),
         }
     }

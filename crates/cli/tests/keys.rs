@@ -95,6 +95,17 @@ fn what_cannot_be_done_says_why() {
 }
 
 #[test]
+fn the_last_place_is_left_to_the_schedule() {
+    let shared = Shared::with_keys("full");
+    for _ in 1..Store::MOST_KEYS_BY_HAND {
+        assert!(shared.rejoin("rotate", &[]).status.success());
+    }
+    let refused = shared.rejoin("rotate", &[]);
+    let told = text(&refused.stderr);
+    assert_eq!((refused.status.code(), told.matches("in use").count()), (Some(1), 1), "{told}");
+}
+
+#[test]
 fn no_key_byte_is_printed() {
     let shared = Shared::with_keys("secret");
     let mut page = [0; PAGE_BYTES];

@@ -18,8 +18,7 @@ pub enum Error {
         name: String,
     },
     /// There is none, and no settings were given to make it with.
-    #[error("no cache {name} in {folder}: start the server that makes it, or give its settings",
-        folder = folder.display())]
+    #[error("no cache {name} in {folder}: start the server that makes it", folder = folder.display())]
     NotFound {
         /// Its name.
         name: CacheName,
@@ -36,7 +35,7 @@ pub enum Error {
         folder: PathBuf,
     },
     /// A file that others may have written, or no file.
-    #[error("{path} {objection}: remove it, or use another folder", path = path.display())]
+    #[error("{path} {objection}: {remedy}", path = path.display(), remedy = objection.remedy())]
     NotOurs {
         /// The file.
         path: PathBuf,
@@ -54,8 +53,8 @@ pub enum Error {
     },
     /// Made with other settings.
     #[error(
-        "cache {name} was made with another {setting} ({theirs}, not {ours}): give the same, or \
-         run `rejoin store remove {name}` and restart its servers"
+        "cache {name} was made with another {setting}: it has {theirs}, and {ours} is asked for; give \
+         the same, or run `rejoin store remove {name}` and restart its servers"
     )]
     OtherSettings {
         /// Its name.
@@ -92,6 +91,24 @@ pub enum Error {
         /// Its name.
         name: CacheName,
     },
+    /// The ticket keys cannot be looked at.
+    #[error(
+        "the ticket keys of cache {name} are locked: another process has them, or somebody wrote over \
+         the lock; try again, or run `rejoin store remove {name}` and restart its servers"
+    )]
+    KeysLocked {
+        /// The cache's name.
+        name: CacheName,
+    },
+    /// Every place is taken by a key whose tickets are still alive, but for the one that is kept.
+    #[error(
+        "{keys} ticket keys are in use, and the last place is for the next one by schedule: retire \
+         one, or wait until one expires"
+    )]
+    TooManyKeys {
+        /// How many there are.
+        keys: usize,
+    },
     /// A file of ticket keys that holds something else.
     #[error("{path}: {cause}; remove it, or name another", path = path.display())]
     BadKeyFile {
@@ -101,11 +118,11 @@ pub enum Error {
         cause: rejoin_tickets::Error,
     },
     /// What the ring of ticket keys does not allow.
-    #[error("ticket keys: {0}")]
+    #[error(transparent)]
     Keys(#[from] rejoin_tickets::Error),
     /// Settings that make no cache.
     #[error("no cache can be made with these settings: {0}")]
-    Settings(#[from] rejoin_cache::Error),
+    Settings(rejoin_cache::Error),
     /// The operating system refused.
     #[error("cannot {action} {path}: {cause}", path = path.display())]
     Refused {
@@ -116,6 +133,29 @@ pub enum Error {
         /// Why not.
         cause: io::Error,
     },
+}
+
+impl Error {
+    /// The cache that its line names, which need not be said once more.
+    pub fn cache(&self) -> Option<&CacheName> {
+        match self {
+            Self::NotFound { name, .. }
+            | Self::OtherVersion { name }
+            | Self::OtherSettings { name, .. }
+            | Self::Damaged { name }
+            | Self::BadSize { name, .. }
+            | Self::Busy { name }
+            | Self::KeysLocked { name } => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// Its line is in ours: it is no source, or it would be told twice.
+impl From<rejoin_cache::Error> for Error {
+    fn from(error: rejoin_cache::Error) -> Self {
+        Self::Settings(error)
+    }
 }
 
 /// What is wrong with a file that bears the name of a cache.
@@ -140,10 +180,25 @@ pub enum Objection {
         /// The nine bits of its mode.
         mode: u32,
     },
+    /// The group, or everybody, may put another file in its place.
+    #[error("lies in a folder that may be written by others (mode {mode:03o})")]
+    Folder {
+        /// The nine bits of the folder's mode.
+        mode: u32,
+    },
     /// Its group, or everybody, may do something with it: too much for keys.
     #[error("is open to others (mode {mode:03o}, not 600)")]
     Readable {
         /// The nine bits of its mode.
         mode: u32,
     },
+}
+
+impl Objection {
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::Folder { .. } => "give it a folder of its own, of mode 700",
+            _ => "remove it, or use another folder",
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::fs::{fallocate, fchmod, flock, fstat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -60,14 +60,23 @@ impl Folder {
         let not_ours = |objection| Error::NotOurs { path: self.path_of(name), objection };
         match openat(&self.directory, name.file_name(), flags, Mode::empty()) {
             Ok(file) => {
+                let stat = fstat(&file).map_err(|cause| self.unseen(name, cause))?;
                 let file = File::from(file);
-                objection(&file, || self.path_of(name))?
-                    .map_or(Ok(Some(file)), |objection| Err(not_ours(objection)))
+                objection(&stat).map_or(Ok(Some(file)), |objection| Err(not_ours(objection)))
             }
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::LOOP) => Err(not_ours(Objection::SymbolicLink)),
             Err(Errno::ISDIR | Errno::NXIO) => Err(not_ours(Objection::NotRegular)),
             Err(cause) => Err(refused("open", &self.path_of(name), cause)),
+        }
+    }
+
+    /// What is wrong with what bears a cache's name, without opening it.
+    pub(crate) fn objection(&self, name: &CacheName) -> Result<Option<Objection>, Error> {
+        match statat(&self.directory, name.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(objection(&stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(cause) => Err(self.unseen(name, cause)),
         }
     }
 
@@ -115,13 +124,16 @@ impl Folder {
 
     /// Whether a file is the one of this name.
     pub(crate) fn is_named(&self, file: &File, name: &CacheName) -> Result<bool, Error> {
-        let refused = |cause| refused("look at", &self.path_of(name), cause);
-        let of_file = fstat(file).map_err(refused)?;
+        let of_file = fstat(file).map_err(|cause| self.unseen(name, cause))?;
         match statat(&self.directory, name.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(of_name) => Ok((of_name.st_dev, of_name.st_ino) == (of_file.st_dev, of_file.st_ino)),
             Err(Errno::NOENT) => Ok(false),
-            Err(cause) => Err(refused(cause)),
+            Err(cause) => Err(self.unseen(name, cause)),
         }
+    }
+
+    fn unseen(&self, name: &CacheName, cause: Errno) -> Error {
+        refused("look at", &self.path_of(name), cause)
     }
 
     /// Takes the name from the file that has it, which is locked.
@@ -192,11 +204,10 @@ pub(crate) fn fill_at_random(bytes: &mut [u8]) -> Result<(), Error> {
         .map_err(|cause| refused("read", Path::new("random numbers"), cause))
 }
 
-fn objection(file: &File, path: impl Fn() -> PathBuf) -> Result<Option<Objection>, Error> {
-    let stat = fstat(file).map_err(|cause| refused("look at", &path(), cause))?;
+fn objection(stat: &Stat) -> Option<Objection> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     let ours = [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid);
-    Ok(if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         Some(Objection::NotRegular)
     } else if !ours {
         Some(Objection::Owner { uid: stat.st_uid })
@@ -204,7 +215,7 @@ fn objection(file: &File, path: impl Fn() -> PathBuf) -> Result<Option<Objection
         Some(Objection::Writable { mode: mode.bits() & 0o777 })
     } else {
         None
-    })
+    }
 }
 
 fn refused(action: &'static str, path: &Path, cause: Errno) -> Error {

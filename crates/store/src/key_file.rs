@@ -1,17 +1,22 @@
 //! A ring of ticket keys in a file, for those who want tickets to outlive the machine's memory.
 //!
-//! It is a page as [`rejoin_tickets::KeyRing::to_page`] writes it, of mode 0600, replaced as a whole.
+//! It is a page as [`rejoin_tickets::KeyRing::to_page`] writes it, of mode 0600, replaced as a whole, in
+//! a folder that nobody writes to but its owner. There is no lock: whoever could open one could keep
+//! servers from starting.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rejoin_tickets::{KeyRing, PAGE_BYTES};
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, renameat, unlinkat};
+use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::error::Objection;
-use crate::folder::{ATTEMPTS, PAUSE, fill_at_random};
+use crate::folder::fill_at_random;
 use crate::{Error, Page};
 
 /// Where the ring is kept.
@@ -20,79 +25,106 @@ pub(crate) struct KeyFile {
     path: PathBuf,
 }
 
+/// The folder that it lies in, which nobody else writes to.
+struct KeyFolder {
+    directory: OwnedFd,
+    owner: u32,
+}
+
 impl KeyFile {
+    /// Nobody changes a ring so often while it is being written.
+    const MOST_WRITES: u32 = 5;
+
     pub(crate) fn new(path: &Path) -> Self {
         Self { path: path.into() }
     }
 
     /// The ring, if there is a file.
     pub(crate) fn read(&self) -> Result<Option<KeyRing>, Error> {
-        let Some(page) = self.page()? else { return Ok(None) };
+        let Some(folder) = self.folder()? else { return Ok(None) };
+        let Some(page) = self.page(&folder)? else { return Ok(None) };
         let bad = |cause| Error::BadKeyFile { path: self.path.clone(), cause };
         KeyRing::from_page(&page).map(Some).map_err(bad)
     }
 
-    /// Writes what `page` gives, unless it is there already. Of several who do so at a time, one after
-    /// the other does, so that the last has what was last.
+    /// Writes what `page` gives, unless it is there already, until that is still what it gives. Of
+    /// several who do so at a time, each with what it saw, the last to look has the last word.
     pub(crate) fn write(
         &self,
-        page: impl FnOnce() -> Result<Zeroizing<Page>, Error>,
+        page: impl Fn() -> Result<Zeroizing<Page>, Error>,
     ) -> Result<(), Error> {
-        let folder = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let folder = self.on("open the folder of", File::open(folder))?;
-        self.lock(&folder)?;
-        let page = page()?;
+        let folder = self.folder()?;
+        let folder = folder.ok_or_else(|| self.refused("find the folder of", Errno::NOENT))?;
+        let mut newest = page()?;
+        for _ in 0..Self::MOST_WRITES {
+            self.write_page(&folder, &newest)?;
+            let written = std::mem::replace(&mut newest, page()?);
+            if *newest == *written {
+                break;
+            }
+        }
+        // Whoever still changes it writes it, too.
+        Ok(())
+    }
+
+    fn write_page(&self, folder: &KeyFolder, page: &Page) -> Result<(), Error> {
         // What cannot be read is replaced.
-        if self.page().ok().flatten().is_some_and(|there| *there == *page) {
+        if self.page(folder).ok().flatten().is_some_and(|there| *there == *page) {
             return Ok(());
         }
         let mut number = [0; 8];
         fill_at_random(&mut number)?;
-        let number = u64::from_ne_bytes(number);
-        let mut unfinished = self.path.clone().into_os_string();
-        unfinished.push(format!(".{number:016x}"));
-        let unfinished = PathBuf::from(unfinished);
-        let written = self.replace(&unfinished, &page, &folder);
+        let mut unfinished = self.file_name()?.to_owned();
+        unfinished.push(format!(".{:016x}", u64::from_ne_bytes(number)));
+        let written = self.replace(folder, &unfinished, page);
         if written.is_err() {
             // It may not have been made.
-            let _ = std::fs::remove_file(&unfinished);
+            let _ = unlinkat(&folder.directory, &unfinished, AtFlags::empty());
         }
         written
     }
 
-    fn replace(&self, unfinished: &Path, page: &Page, folder: &File) -> Result<(), Error> {
+    fn replace(&self, folder: &KeyFolder, unfinished: &OsStr, page: &Page) -> Result<(), Error> {
+        let directory = &folder.directory;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let made = rustix::fs::open(unfinished, flags, Mode::RUSR | Mode::WUSR);
+        let made = openat(directory, unfinished, flags, Mode::RUSR | Mode::WUSR);
         let mut file = File::from(self.on("make a file beside", made)?);
         self.on("write", file.write_all(page).and_then(|()| file.sync_all()))?;
-        self.on("replace", std::fs::rename(unfinished, &self.path))?;
-        self.on("keep", folder.sync_all())
+        self.on("replace", renameat(directory, unfinished, directory, self.file_name()?))
     }
 
-    fn lock(&self, folder: &File) -> Result<(), Error> {
-        for _ in 1..ATTEMPTS {
-            match flock(folder, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(()),
-                Err(_) => std::thread::sleep(PAUSE),
-            }
-        }
-        self.on("lock the folder of", flock(folder, FlockOperation::NonBlockingLockExclusive))
-    }
-
-    fn page(&self) -> Result<Option<Zeroizing<Page>>, Error> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let mut file = match rustix::fs::open(&self.path, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(rustix::io::Errno::NOENT) => return Ok(None),
-            Err(cause) => return self.on("open", Err(cause)),
+    /// `None`: there is no such folder.
+    fn folder(&self) -> Result<Option<KeyFolder>, Error> {
+        let path = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
         };
-        if let Some(objection) = self.on("look at", objection(&file))? {
-            return Err(Error::NotOurs { path: self.path.clone(), objection });
+        // It need not be readable.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(cause) => return Err(self.refused("open the folder of", cause)),
+        };
+        let stat = self.on("look at the folder of", fstat(&directory))?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        if mode.intersects(Mode::WGRP | Mode::WOTH) {
+            return Err(self.not_ours(Objection::Folder { mode: mode.bits() & 0o777 }));
         }
+        Ok(Some(KeyFolder { directory, owner: stat.st_uid }))
+    }
+
+    fn page(&self, folder: &KeyFolder) -> Result<Option<Zeroizing<Page>>, Error> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let mut file = match openat(&folder.directory, self.file_name()?, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(self.not_ours(Objection::SymbolicLink)),
+            Err(cause) => return Err(self.refused("open", cause)),
+        };
+        let stat = self.on("look at", fstat(&file))?;
+        objection(&stat, folder.owner).map_or(Ok(()), |why| Err(self.not_ours(why)))?;
         let mut page = Zeroizing::new([0; PAGE_BYTES]);
         match file.read_exact(&mut *page) {
             // What is too short is no ring, which the checksum says.
@@ -102,29 +134,74 @@ impl KeyFile {
         Ok(Some(page))
     }
 
+    fn file_name(&self) -> Result<&OsStr, Error> {
+        self.path.file_name().ok_or_else(|| self.refused("name a file", Errno::ISDIR))
+    }
+
+    fn not_ours(&self, objection: Objection) -> Error {
+        Error::NotOurs { path: self.path.clone(), objection }
+    }
+
+    fn refused(&self, action: &'static str, cause: impl Into<std::io::Error>) -> Error {
+        Error::Refused { action, path: self.path.clone(), cause: cause.into() }
+    }
+
     fn on<T, E: Into<std::io::Error>>(
         &self,
         action: &'static str,
         done: Result<T, E>,
     ) -> Result<T, Error> {
-        let refused =
-            |cause: E| Error::Refused { action, path: self.path.clone(), cause: cause.into() };
-        done.map_err(refused)
+        done.map_err(|cause| self.refused(action, cause))
     }
 }
 
-/// Root may read a worker's; everybody else reads their own and root's.
-fn objection(file: &File) -> Result<Option<Objection>, rustix::io::Errno> {
-    let stat = fstat(file)?;
-    let (user, mode) = (rustix::process::geteuid(), Mode::from_raw_mode(stat.st_mode));
-    let ours = user.is_root() || [0, user.as_raw()].contains(&stat.st_uid);
-    Ok(if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+/// Everybody reads root's file, their own, and that of the folder's owner: so root reads a worker's,
+/// where the operator gave the workers a folder, and nobody else's.
+fn objection(file: &Stat, folder_owner: u32) -> Option<Objection> {
+    let mode = Mode::from_raw_mode(file.st_mode);
+    let owners = [0, rustix::process::geteuid().as_raw(), folder_owner];
+    if FileType::from_raw_mode(file.st_mode) != FileType::RegularFile {
         Some(Objection::NotRegular)
-    } else if !ours {
-        Some(Objection::Owner { uid: stat.st_uid })
+    } else if !owners.contains(&file.st_uid) {
+        Some(Objection::Owner { uid: file.st_uid })
     } else if mode.intersects(Mode::RWXG | Mode::RWXO) {
         Some(Objection::Readable { mode: mode.bits() & 0o777 })
     } else {
         None
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::os::unix::fs::DirBuilderExt;
+
+    use super::*;
+
+    /// Pages of 0, 1, 2 and so on up to the last, as others change the ring; and how many were asked for.
+    fn written(last: u8) -> (Option<u8>, u8) {
+        let name = format!("test-of-rejoin-key-file-{}-{last}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::DirBuilder::new().mode(0o700).create(&folder).expect("a new folder");
+        let (file, asked) = (KeyFile::new(&folder.join("keys")), Cell::new(0));
+        let page = || Ok(Zeroizing::new([asked.replace(asked.get() + 1).min(last); PAGE_BYTES]));
+        file.write(page).expect("written");
+        let found = std::fs::read_dir(&folder).expect("there").count();
+        assert_eq!(found, 1, "something is left beside it");
+        let inside = file.folder().and_then(|there| file.page(&there.expect("a folder")));
+        std::fs::remove_dir_all(&folder).expect("there");
+        (inside.expect("ours").map(|page| page[0]), asked.get())
+    }
+
+    #[test]
+    fn what_changes_while_it_is_written_is_written_again() {
+        assert_eq!(written(0), (Some(0), 2));
+        assert_eq!(written(1), (Some(1), 3));
+        assert_eq!(written(3), (Some(3), 5));
+    }
+
+    #[test]
+    fn what_never_stays_as_it_is_stops_nobody() {
+        assert_eq!(written(u8::MAX), (Some(4), 6));
+    }
 }

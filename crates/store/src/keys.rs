@@ -31,10 +31,10 @@ const MARK_BYTES: usize = 32;
 impl SharedKeys {
     /// The keys of the cache, which change by this schedule from now on, or by the one that they have,
     /// and are kept in a file, too, if one is given. If there are none, those of the file are taken up again; or there is a new ring.
-    /// `complain` is told, once, when the file can no longer be written while the server runs.
+    /// `complain` is told, once, when the file cannot be written, now or later: the keys go on without.
     ///
     /// # Errors
-    /// A key file that is not ours or not a ring, or cannot be read or written; [`Error::Busy`].
+    /// A key file that is not ours or not a ring, or cannot be read; [`Error::KeysLocked`].
     pub fn open(
         store: Arc<Store>,
         schedule: Option<Schedule>,
@@ -53,13 +53,18 @@ impl SharedKeys {
         })??;
         let (told, has_complained) = (Mutex::default(), AtomicBool::new(false));
         let keys = Self { store, file, told, complain, has_complained };
-        keys.keep()?;
+        keys.keep();
         Ok(keys)
     }
 
-    /// Writes the ring to the file, if there is to be one.
-    fn keep(&self) -> Result<(), Error> {
-        self.file.as_ref().map_or(Ok(()), |file| file.write(|| self.store.page()))
+    /// Writes the ring to the file, if there is to be one. That it fails is told once, until it goes well.
+    fn keep(&self) {
+        let Some(file) = &self.file else { return };
+        match file.write(|| self.store.page()) {
+            Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
+            Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}
+            Err(error) => (self.complain)(&error),
+        }
     }
 
     fn newer_ring(&self, now_s: u64) -> Result<Option<KeyRing>, Error> {
@@ -84,13 +89,9 @@ impl SharedKeys {
 
 impl KeySource for SharedKeys {
     fn newer(&self, now_s: u64) -> Option<KeyRing> {
-        // Busy, or no random numbers: the keys that are there go on.
+        // Locked, or no random numbers: the keys that are there go on.
         let newer = self.newer_ring(now_s).ok().flatten()?;
-        match self.keep() {
-            Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
-            Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}
-            Err(error) => (self.complain)(&error),
-        }
+        self.keep();
         Some(newer)
     }
 
@@ -109,24 +110,35 @@ impl Store {
     /// The ring of ticket keys. `None`: no server has made one yet.
     ///
     /// # Errors
-    /// [`Error::Busy`].
+    /// [`Error::KeysLocked`].
     pub fn ring(&self) -> Result<Option<KeyRing>, Error> {
         self.page().map(|page| KeyRing::from_page(&page).ok())
     }
 
+    /// Keys in a ring at most after [`Self::rotate_keys`]: one place is left to the schedule.
+    pub const MOST_KEYS_BY_HAND: usize = KeyRing::MOST_KEYS - 1;
+
     /// Makes a key, whose turn begins after the schedule's lead.
     ///
     /// # Errors
-    /// [`Error::Busy`], [`Error::Keys`] when the ring is full, and no random numbers.
+    /// [`Error::KeysLocked`], [`Error::TooManyKeys`], and no random numbers.
     pub fn rotate_keys(&self, now_s: u64) -> Result<KeyId, Error> {
-        self.change_ring(|ring| rotate(ring, now_s))?
+        self.change_ring(|ring| {
+            ring.remove_expired(now_s);
+            let keys = ring.list(now_s).count();
+            if keys < Self::MOST_KEYS_BY_HAND {
+                rotate(ring, now_s)
+            } else {
+                Err(Error::TooManyKeys { keys })
+            }
+        })?
     }
 
     /// Takes a key away, from all servers within a second, and from their key file with the next
     /// ticket. Whether it was there.
     ///
     /// # Errors
-    /// [`Error::Busy`].
+    /// [`Error::KeysLocked`].
     pub fn retire_key(&self, id: &KeyId) -> Result<bool, Error> {
         self.change_ring(|ring| ring.retire(id))
     }
@@ -150,12 +162,12 @@ impl Store {
             ring.to_page(page);
             result
         });
-        changed.ok_or_else(|| Error::Busy { name: self.name().clone() })
+        changed.ok_or_else(|| Error::KeysLocked { name: self.name().clone() })
     }
 
     fn page(&self) -> Result<Zeroizing<Page>, Error> {
         let copied = self.with_page(|page, _| Zeroizing::new(*page));
-        copied.ok_or_else(|| Error::Busy { name: self.name().clone() })
+        copied.ok_or_else(|| Error::KeysLocked { name: self.name().clone() })
     }
 }
 

@@ -22,9 +22,10 @@
 //! **What is not here.** Protection from other processes of the same user: whoever may write to the
 //! file may also cut it short, or write over it. A file cut short is noticed at the next operation,
 //! and the process goes on without the cache; cut in the middle of one, it stops the process
-//! (SIGBUS). What is written over can cost sessions, and a session's own bytes are as good
-//! as the memory they lie in, unless the caller seals them ([`rejoin_cache::IdSeal::seal_value`]); but
-//! none is found under another id or in another context.
+//! (SIGBUS). A lock that is written over while it is taken or held can crash its holder, or worse: the
+//! C library keeps pointers in it. What is written over elsewhere can cost sessions, and a session's
+//! own bytes are as good as the memory they lie in, unless the caller seals them
+//! ([`rejoin_cache::IdSeal::seal_value`]); but none is found under another id or in another context.
 
 mod division;
 mod error;

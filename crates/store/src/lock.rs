@@ -3,11 +3,13 @@
 //! It is a POSIX mutex, process-shared and robust: when a process dies that holds one, the kernel
 //! says so to the next who asks (`pthread_mutexattr_setrobust(3)`), who is then told that what the
 //! lock guards is torn. The same is said after a panic. Nobody waits for longer than
-//! [`Lock::WAIT_MS`], whatever was scribbled on the lock's memory, and a lock is initialised before
-//! anybody else can see it and never again.
+//! [`Lock::WAIT_MS`], whatever was scribbled on the lock's memory before, and a lock is initialised
+//! before anybody else can see it and never again.
 //!
-//! What is not promised: somebody who writes to a lock at the moment that it is held can do as much
-//! harm as somebody with a debugger, which takes the same rights.
+//! What is not promised: a robust mutex keeps pointers to its holder's others in its own memory, and
+//! the C library follows them. Somebody who writes to a lock between our look at it and its being
+//! given back can crash its holder, and perhaps do as much as somebody with a debugger, to processes
+//! of more rights, too: all it takes is the mapping, which a server's workers inherit.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;

@@ -133,11 +133,16 @@ impl Store {
     /// is an empty cache now, that no newcomer sees. Also the way out of every error that calls for
     /// it. Returns whether there was one.
     ///
+    /// Root removes what is not ours, too, but does not touch it: it is not wiped.
+    ///
     /// # Errors
     /// A file that is not ours ([`Error::NotOurs`]), or that the system would not wipe or remove.
     pub fn remove(folder: &Path, name: &CacheName) -> Result<bool, Error> {
         let folder = Folder::open(folder)?;
         folder.sweep(name)?;
+        if rustix::process::geteuid().is_root() && folder.objection(name)?.is_some() {
+            return folder.unname(name).map(|()| true);
+        }
         let Some(file) = folder.file(name)? else { return Ok(false) };
         if !folder.lock_name(&file, name)? {
             return Ok(false);
@@ -378,14 +383,23 @@ fn check_size(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Re
 fn difference(name: &CacheName, theirs: &Settings, ours: &Settings) -> Option<Error> {
     macro_rules! first_of {
         ($($setting:ident)*) => {
-            [$((stringify!($setting),
-                format!("{:?}", theirs.$setting), format!("{:?}", ours.$setting))),*]
+            [$((stringify!($setting), told(&theirs.$setting), told(&ours.$setting))),*]
         };
     }
     let settings = first_of![capacity policy prediction grace_ms prior_ms block_bytes
         longest_value_bytes ghosts_percent shards];
     let (setting, theirs, ours) = settings.into_iter().find(|(_, theirs, ours)| theirs != ours)?;
     Some(Error::OtherSettings { name: name.clone(), setting, theirs, ours })
+}
+
+/// A setting as an operator knows it: `Bytes(4096)` is `4096 bytes`.
+fn told(setting: &impl std::fmt::Debug) -> String {
+    let text = format!("{setting:?}").to_lowercase();
+    match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+        Some(("some", value)) => value.to_owned(),
+        Some((unit, number)) => format!("{number} {unit}"),
+        None => text,
+    }
 }
 
 /// The sessions, to whoever keeps some.
@@ -447,6 +461,8 @@ mod tests {
         let both = store.with_page(|_, _| other.with_page(|_, _| ()));
         assert_eq!(both, Some(None), "one at a time, and not for ever");
         assert_eq!(store.facts().lock_timeouts, 1);
+        let locked = store.with_page(|_, _| other.ring()).expect("free");
+        assert!(matches!(locked, Err(Error::KeysLocked { .. })), "{locked:?}");
         assert!(Store::remove(Path::new(Store::FOLDER), &name).expect("removed"));
     }
 }

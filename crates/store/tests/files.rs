@@ -69,6 +69,7 @@ fn what_there_is_not_is_not_made_without_settings() {
     let folder = Folder::new();
     let missing = Store::open(folder.path(), &name(), None).expect_err("there is none");
     assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+    assert_eq!(missing.cache(), Some(&name()));
     assert!(matches!(open(&folder.path().join("none")), Err(Error::Refused { .. })));
     assert!(matches!(open(Path::new("/proc/self")), Err(Error::Refused { .. })));
     let none = Store::open(folder.path(), &name(), Some(&Settings::new(Capacity::Sessions(0))));
@@ -83,6 +84,10 @@ fn other_settings_are_told() {
     let error = Store::open(folder.path(), &name(), Some(&other)).expect_err("refused");
     assert!(matches!(error, Error::OtherSettings { setting: "policy", .. }), "{error}");
     assert!(error.to_string().contains("rejoin store remove test"), "{error}");
+    let other = Settings::new(Capacity::Bytes(1 << 22));
+    let error = Store::open(folder.path(), &name(), Some(&other)).expect_err("refused");
+    let told = "another capacity: it has 1000 sessions, and 4194304 bytes is asked for";
+    assert!(error.to_string().contains(told), "{error}");
 }
 
 #[test]
@@ -173,7 +178,25 @@ fn what_others_may_have_written_is_refused() {
         return eprintln!("skipped: a file of another user (needs root)");
     }
     assert!(is_objected_to(&refused(&folder), Objection::Owner { uid: 1234 }));
-    assert!(Store::remove(folder.path(), &name()).is_err());
+}
+
+#[test]
+fn what_is_not_ours_is_removed_by_root_and_not_touched() {
+    let (folder, path, store) = made();
+    if std::os::unix::fs::chown(&path, Some(1234), None).is_err() {
+        return eprintln!("skipped: a file of another user (needs root)");
+    }
+    assert!(Store::remove(folder.path(), &name()).expect("removed"));
+    assert!(find(&store, 1), "it was wiped");
+    assert!(!store.facts().is_named);
+    drop(open(folder.path()).expect("made anew"));
+    let elsewhere = folder.path().join("elsewhere");
+    fs::rename(&path, &elsewhere).expect("moved");
+    symlink(&elsewhere, &path).expect("linked");
+    assert!(Store::remove(folder.path(), &name()).expect("removed"));
+    assert_eq!(folder.file_names(), ["elsewhere"]);
+    fs::rename(&elsewhere, &path).expect("moved back");
+    assert!(open(folder.path()).is_ok(), "what the link led to was wiped");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod folder;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,6 +28,13 @@ fn store(folder: &Path) -> Arc<Store> {
 fn follow(folder: &Path, file: Option<&Path>) -> Result<SharedKeys, Error> {
     let ignore = |_: &Error| {};
     SharedKeys::open(store(folder), None, file, NOW_S, ignore)
+}
+
+/// A folder in it that nobody else writes to.
+fn inner(folder: &Folder) -> PathBuf {
+    let inner = folder.path().join("inner");
+    fs::DirBuilder::new().mode(0o700).create(&inner).expect("a folder");
+    inner
 }
 
 fn ids(ring: &KeyRing) -> Vec<KeyId> {
@@ -134,9 +141,84 @@ fn a_file_that_others_can_read_or_that_holds_no_ring_is_refused() {
         let refused = follow(folder.path(), Some(&path)).map(|_| ());
         assert!(matches!(refused, Err(Error::BadKeyFile { .. })), "{refused:?}");
     }
+}
+
+#[test]
+fn a_folder_that_others_can_write_to_is_refused_before_there_is_a_file() {
+    let folder = Folder::new();
+    let inner = inner(&folder);
+    for mode in [0o720, 0o702, 0o1777] {
+        fs::set_permissions(&inner, fs::Permissions::from_mode(mode)).expect("ours");
+        let refused = follow(folder.path(), Some(&inner.join("keys"))).map(|_| ());
+        let Err(error @ Error::NotOurs { objection, .. }) = &refused else {
+            panic!("{mode:o}: {refused:?}")
+        };
+        assert_eq!(*objection, Objection::Folder { mode: mode & 0o777 });
+        assert!(error.to_string().contains("mode 700"), "{error}");
+    }
+    fs::set_permissions(&inner, fs::Permissions::from_mode(0o755)).expect("ours");
+    assert!(follow(folder.path(), Some(&inner.join("keys"))).is_ok());
+}
+
+#[test]
+fn a_file_of_another_user_is_believed_in_that_users_folder_alone() {
+    let folder = Folder::new();
+    let inner = inner(&folder);
+    let path = inner.join("keys");
+    follow(folder.path(), Some(&path)).expect("keys");
+    if chown(&path, Some(1234), None).is_err() {
+        return eprintln!("skipped: a file of another user (needs root)");
+    }
+    let refused = follow(folder.path(), Some(&path)).expect_err("planted");
+    let expected = Objection::Owner { uid: 1234 };
+    assert!(
+        matches!(refused, Error::NotOurs { objection, .. } if objection == expected),
+        "{refused}"
+    );
+    chown(&inner, Some(1234), None).expect("root");
+    assert!(follow(folder.path(), Some(&path)).is_ok());
+    chown(&inner, Some(4321), None).expect("root");
+    assert!(follow(folder.path(), Some(&path)).is_err());
+}
+
+#[test]
+fn a_folder_that_somebody_locked_keeps_nobody() {
+    let folder = Folder::new();
+    let inner = inner(&folder);
+    let locked = File::open(&inner).expect("there");
+    locked.lock().expect("free");
+    let complain = |error: &Error| panic!("{error}");
+    let path = inner.join("keys");
+    SharedKeys::open(store(folder.path()), None, Some(&path), NOW_S, complain).expect("keys");
+    assert!(path.exists());
+}
+
+#[test]
+fn rotating_by_hand_leaves_a_place_to_the_schedule() {
+    let folder = Folder::new();
+    let keys = follow(folder.path(), None).expect("keys");
+    let store = store(folder.path());
+    for _ in 1..Store::MOST_KEYS_BY_HAND {
+        store.rotate_keys(NOW_S).expect("there is room");
+    }
+    let refused = store.rotate_keys(NOW_S).expect_err("the last one");
+    assert!(matches!(refused, Error::TooManyKeys { keys: Store::MOST_KEYS_BY_HAND }), "{refused}");
+    let ring = keys.newer(NOW_S + 12 * HOUR_S).expect("a rotation was due");
+    assert_eq!(ids(&ring).len(), KeyRing::MOST_KEYS);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_at_first_is_complained_of_and_keys_are_there() {
+    static COMPLAINTS: AtomicU32 = AtomicU32::new(0);
+    let folder = Folder::new();
+    let complain = |error: &Error| {
+        assert!(error.to_string().contains("/nonexistent/keys"), "{error}");
+        COMPLAINTS.fetch_add(1, Ordering::Relaxed);
+    };
     let nowhere = PathBuf::from("/nonexistent/keys");
-    let refused = follow(folder.path(), Some(&nowhere)).expect_err("no folder");
-    assert!(refused.to_string().contains("/nonexistent/keys"), "{refused}");
+    let keys = SharedKeys::open(store(folder.path()), None, Some(&nowhere), NOW_S, complain);
+    assert!(keys.expect("keys").newer(NOW_S).is_some());
+    assert_eq!(COMPLAINTS.load(Ordering::Relaxed), 1);
 }
 
 /// The folder goes while the server runs.
@@ -144,8 +226,7 @@ fn a_file_that_others_can_read_or_that_holds_no_ring_is_refused() {
 fn a_file_that_cannot_be_written_is_complained_of_once_and_keys_change_all_the_same() {
     static COMPLAINTS: AtomicU32 = AtomicU32::new(0);
     let folder = Folder::new();
-    let inner = folder.path().join("inner");
-    fs::create_dir(&inner).expect("a folder");
+    let inner = inner(&folder);
     let complain = |_: &Error| {
         COMPLAINTS.fetch_add(1, Ordering::Relaxed);
     };

@@ -27,7 +27,7 @@ pub enum Status {
     RejoinOtherVersion = 7,
     /// The store's file is not what was written to it.
     RejoinDamaged = 8,
-    /// Others make and remove the store again and again.
+    /// Others make and remove the store again and again, or hold its ticket keys.
     RejoinBusy = 9,
     /// The context is attached already.
     RejoinAlreadyAttached = 10,
@@ -49,7 +49,7 @@ impl Status {
             Error::OtherVersion { .. } => Self::RejoinOtherVersion,
             Error::OtherSettings { .. } => Self::RejoinOtherSettings,
             Error::Damaged { .. } | Error::BadSize { .. } => Self::RejoinDamaged,
-            Error::Busy { .. } => Self::RejoinBusy,
+            Error::Busy { .. } | Error::KeysLocked { .. } => Self::RejoinBusy,
             Error::Refused { .. } => Self::RejoinRefused,
             _ => Self::RejoinInternal,
         }

@@ -1,7 +1,7 @@
 //! Stateless tickets of unmodified servers, under keys that they have in common.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -10,6 +10,9 @@ use crate::site::{Client, Site, Versions};
 use rejoin_store::Store;
 
 const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
+
+/// nginx's workers, on Debian without a `user` of their own.
+const NOBODY: u32 = 65_534;
 
 /// Stateless tickets as nginx has them unless told otherwise.
 const NGINX: &str = "\
@@ -100,8 +103,10 @@ fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
         let mut site = Site::new(&format!("tickets-file-{kept}"));
         let file = site.folder.join("kept");
         fs::create_dir(&file).expect("a folder");
-        // Workers are nobody in particular, and must be able to write there.
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o777)).expect("ours");
+        // Workers are nobody in particular, and write there, as nobody else does.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).expect("ours");
+        let workers = if rustix::process::geteuid().is_root() { Some(NOBODY) } else { None };
+        chown(&file, workers, None).expect("ours");
         let file = file.join("keys");
         site.configure(&if kept {
             format!("key_file = {}", file.display())
@@ -121,8 +126,12 @@ fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
         for (versions, client) in &mut clients {
             assert_eq!(client.connect(), kept, "{versions:?}");
         }
-        let mode = fs::metadata(&file).map(|found| found.permissions().mode() & 0o777);
-        assert_eq!(mode.ok(), kept.then_some(0o600));
+        let found = fs::metadata(&file).ok();
+        let mode = found.as_ref().map(|found| found.permissions().mode() & 0o777);
+        assert_eq!(mode, kept.then_some(0o600));
+        if let (Some(found), Some(workers)) = (found, workers) {
+            assert_eq!(found.uid(), workers, "what a worker wrote was not what the master read");
+        }
     }
 }
 
@@ -159,8 +168,11 @@ fn what_one_context_did_not_ask_for_is_not_resumed_in_one_that_asks() {
         let (script, asks_nobody) = (site.shown("server.py"), site.address());
         site.port = crate::site::free_port();
         let asks = site.address();
-        let ports = [asks_nobody, asks].map(|address| address.port().to_string());
-        site.start("python3", &[&script, &ports[0], &ports[1]]).expect("Python is installed");
+        site.port = crate::site::free_port();
+        let insists = site.address();
+        let ports = [asks_nobody, asks, insists].map(|address| address.port().to_string());
+        let arguments = [&script[..], &ports[0], &ports[1], &ports[2]];
+        site.start("python3", &arguments).expect("Python is installed");
         for versions in BOTH {
             let mut client = site.client(versions);
             client.address = asks_nobody;
@@ -168,13 +180,18 @@ fn what_one_context_did_not_ask_for_is_not_resumed_in_one_that_asks() {
             client.address = asks;
             assert!(!client.connect(), "{stateful} {versions:?}: nobody asked for a certificate");
             assert!(client.connect(), "{versions:?}: now somebody has");
+            client.address = insists;
+            assert!(
+                !client.try_connect().is_ok_and(|resumed| resumed),
+                "{versions:?}: it has none"
+            );
             client.address = asks_nobody;
             assert!(!client.connect(), "{versions:?}: what it shows must not depend on the way");
         }
     }
 }
 
-/// Two contexts, each on a port.
+/// Contexts that ask nobody, ask, and insist, each on a port.
 const PYTHON: &str = "\
 import select, socket, ssl, sys
 def context(asks):
@@ -182,7 +199,7 @@ def context(asks):
     context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
     if asks:
         context.load_verify_locations('FOLDER/cert.pem')
-        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_mode = asks
     return context
 def listener(port):
     listener = socket.socket()
@@ -190,7 +207,8 @@ def listener(port):
     listener.bind(('127.0.0.1', int(port)))
     listener.listen(64)
     return listener
-contexts = {listener(sys.argv[1]): context(False), listener(sys.argv[2]): context(True)}
+modes = [None, ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED]
+contexts = {listener(port): context(mode) for port, mode in zip(sys.argv[1:], modes)}
 while True:
     for ready in select.select(list(contexts), [], [])[0]:
         try:

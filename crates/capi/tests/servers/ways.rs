@@ -232,3 +232,11 @@ fn whatever_is_wrong_is_one_line_and_the_program_goes_on() {
     let (went_well, told) = preloaded(&site, "true", &[("REJOIN_LIBRARY", "/nonexistent.so")]);
     assert!(went_well && told.is_empty(), "a program without TLS: {told}");
 }
+
+#[test]
+fn contexts_of_other_threads_are_left_alone() {
+    let site = Site::new("ways-race");
+    let race = compile(&site, "race.c", "race", &["-lssl", "-lcrypto", "-lpthread"]);
+    let ended = site.command(&race).status().expect("it runs");
+    assert!(ended.success(), "{ended}: {}", told(&site));
+}

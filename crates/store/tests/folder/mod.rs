@@ -1,5 +1,7 @@
 //! A folder in memory that goes when the test is over.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +15,7 @@ impl Folder {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("test-of-rejoin-{}-{number}", std::process::id());
         let path = Path::new(Store::FOLDER).join(name);
-        std::fs::create_dir(&path).expect("a new folder");
+        DirBuilder::new().mode(0o700).create(&path).expect("a new folder");
         Self(path)
     }
 
