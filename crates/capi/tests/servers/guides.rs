@@ -11,13 +11,12 @@ use std::process::{Command, Output, Stdio};
 
 /// Makes a world of its own, then becomes a shell that does what it is given.
 const WORLD: &str = r#"
-mount -t tmpfs none "$SCRATCH"
+mount -t tmpfs none /run
 for folder in /etc /tmp /usr/local /var; do
-    upper="$SCRATCH$folder/upper" work="$SCRATCH$folder/work"
+    upper="/run/world$folder/upper" work="/run/world$folder/work"
     mkdir -p "$upper" "$work"
     mount -t overlay overlay -o "lowerdir=$folder,upperdir=$upper,workdir=$work" "$folder"
 done
-mount -t tmpfs none /run
 mkdir /run/lock
 mount -t tmpfs none /dev/shm
 ip link set lo up
@@ -68,11 +67,10 @@ fn follow(page: &str, server: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(here.join("../../docs").join(page)).expect("a page");
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guide-{page}"));
-    fs::create_dir_all(scratch.join("world")).expect("a folder");
+    fs::create_dir_all(&scratch).expect("a folder");
     let blocks = scratch.join("blocks");
     fs::write(&blocks, blocks_of(&text).join("\n")).expect("a file");
     let done = in_a_world_of_its_own(WORLD)
-        .env("SCRATCH", scratch.join("world"))
         .env("STAND_IN", here.join("tests/servers/guides/systemctl"))
         .env("BUILT", built())
         .env("BLOCKS", &blocks)
