@@ -1,40 +1,33 @@
 //! A lock that lies in shared memory, and that survives its holders.
 //!
-//! It is a POSIX mutex, process-shared and robust: when a process dies that holds one, the kernel
-//! says so to the next who asks (`pthread_mutexattr_setrobust(3)`), who is then told that what the
-//! lock guards is torn. The same is said after a panic. Nobody waits for longer than
-//! [`Lock::WAIT_MS`], whatever was scribbled on the lock's memory before, and a lock is initialised
-//! before anybody else can see it and never again.
+//! It is a futex (`futex(2)`): one word, which is zero, or the number of the thread that holds it. When
+//! a thread dies, the kernel looks at the words of its robust list and marks those that it held
+//! (`get_robust_list(2)`, and the kernel's `robust-futex-ABI`). The C library keeps the links of that
+//! list beside each word, and so in shared memory, and follows them: whoever writes there can lead a
+//! process of more rights astray. We use the list's *pending* entry alone, which is for a lock that is
+//! being taken or given back, and lies in the thread's own memory: nothing that lies in a lock is ever
+//! followed. It holds one lock, and no operation takes two.
 //!
-//! What is not promised: a robust mutex keeps pointers to its holder's others in its own memory, and
-//! the C library follows them. Somebody who writes to a lock between our look at it and its being
-//! given back can crash its holder, and perhaps do as much as somebody with a debugger, to processes
-//! of more rights, too: all it takes is the mapping, which a server's workers inherit.
+//! Who has the lock next after a death is told that what it guards is torn. The same is said after a
+//! panic, and after somebody wrote what cannot be a thread's number. Nobody waits for longer than
+//! [`Lock::WAIT_MS`], whatever was written over it.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+use std::mem::offset_of;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
+use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
-/// As the C library's mutex, in words.
-const MUTEX_WORDS: usize = size_of::<libc::pthread_mutex_t>() / size_of::<u32>();
-
-unsafe extern "C" {
-    /// As `pthread_mutex_timedlock`, on a clock that is never set (glibc 2.30).
-    fn pthread_mutex_clocklock(
-        mutex: *mut libc::pthread_mutex_t,
-        clock: libc::clockid_t,
-        until: *const libc::timespec,
-    ) -> libc::c_int;
-}
+use libc::c_long;
+use rustix::thread::futex;
 
 /// See the module's documentation. On cache lines of its own.
 #[repr(C, align(128))]
 pub(crate) struct Lock {
-    mutex: [AtomicU32; MUTEX_WORDS],
-    /// Not zero while an operation is under way.
-    busy: AtomicU32,
+    word: AtomicU32,
+    /// [`Self::MARK`], or it is no lock.
+    mark: AtomicU32,
 }
 
 /// Why a lock was not had.
@@ -50,11 +43,12 @@ pub(crate) enum NotHeld {
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     lock: &'a Lock,
+    holder: Holder,
     /// Somebody was interrupted who held it.
     pub(crate) torn: bool,
     /// Somebody else had it at first.
     pub(crate) waited: bool,
-    /// The thread that locked a mutex must unlock it: not to be sent.
+    /// The kernel looks at the holder's own list: not to be sent.
     stays: PhantomData<*const ()>,
 }
 
@@ -66,36 +60,64 @@ impl Lock {
     const NAP_MS: u64 = 10;
     /// Attempts before going to sleep. Operations are shorter than that takes.
     const SPINS: u32 = 20;
+    const MARK: u32 = 0x6c6f_636b;
+    const FREE: u32 = 0;
+    /// In the word: somebody sleeps. The kernel's bits, as the next.
+    const WAITERS: u32 = 1 << 31;
+    /// In the word: the holder died, or panicked.
+    const ORPHANED: u32 = 1 << 30;
+    /// Numbers of threads are below (`PID_MAX_LIMIT` of the kernel).
+    const THREADS: u32 = 1 << 22;
 
     /// Makes a lock of zeros, which nobody else can see yet.
     pub(crate) fn initialise(&self) {
-        template().iter().zip(&self.mutex).for_each(|(word, to)| {
-            to.store(*word, Ordering::Relaxed);
-        });
+        self.mark.store(Self::MARK, Ordering::Relaxed);
     }
 
     /// Waits until nobody else has it, but not for long.
     #[inline]
     pub(crate) fn acquire(&self) -> Result<Held<'_>, NotHeld> {
-        self.acquire_or(Self::wait)
+        self.attempt(0).or_else(|why| match why {
+            NotHeld::TimedOut => self.wait(),
+            NotHeld::Broken => Err(why),
+        })
     }
 
     /// As [`Self::acquire`], without waiting.
     pub(crate) fn acquire_now(&self) -> Result<Held<'_>, NotHeld> {
-        self.acquire_or(|_| Err(NotHeld::TimedOut))
+        self.attempt(0)
     }
 
+    /// Takes it if nobody who lives has it, and then leaves `waiters` in the word.
     #[inline]
-    fn acquire_or<'a>(
-        &'a self,
-        otherwise: impl FnOnce(&'a Self) -> Result<Held<'a>, NotHeld>,
-    ) -> Result<Held<'a>, NotHeld> {
-        if !self.is_sound() {
+    fn attempt(&self, waiters: u32) -> Result<Held<'_>, NotHeld> {
+        if self.mark.load(Ordering::Relaxed) != Self::MARK {
             return Err(NotHeld::Broken);
         }
-        // SAFETY: a mutex of the kind that `initialise` writes, in memory that stays mapped.
-        let result = unsafe { libc::pthread_mutex_trylock(self.mutex()) };
-        if result == libc::EBUSY { otherwise(self) } else { self.held(result, false) }
+        let holder = Holder::current();
+        holder.announce(self);
+        let mut seen = Self::FREE;
+        loop {
+            let mine = holder.id | waiters | (seen & Self::WAITERS);
+            let took =
+                self.word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed);
+            match took {
+                Ok(before) => {
+                    let torn = before & !Self::WAITERS != Self::FREE;
+                    let (waited, stays) = (waiters != 0, PhantomData);
+                    return Ok(Held { lock: self, holder, torn, waited, stays });
+                }
+                Err(now) if Self::is_held(now) => {
+                    holder.is_done();
+                    return Err(NotHeld::TimedOut);
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn is_held(word: u32) -> bool {
+        (1..Self::THREADS).contains(&(word & !Self::WAITERS))
     }
 
     #[cold]
@@ -103,59 +125,61 @@ impl Lock {
         for attempt in 0..Self::SPINS {
             // Every attempt takes the holder's cache line from it.
             (0..1 << attempt.min(5)).for_each(|_| std::hint::spin_loop());
-            // SAFETY: as in `acquire`.
-            let result = unsafe { libc::pthread_mutex_trylock(self.mutex()) };
-            if result != libc::EBUSY {
-                return self.held(result, true);
+            match self.attempt(0) {
+                Err(NotHeld::TimedOut) => {}
+                found => {
+                    return found.map(|mut held| {
+                        held.waited = true;
+                        held
+                    });
+                }
             }
         }
-        for _ in 0..Self::WAIT_MS / Self::NAP_MS {
-            let until = in_ms(Self::NAP_MS);
-            // SAFETY: as in `acquire`; `until` is a time.
-            let result = unsafe {
-                pthread_mutex_clocklock(self.mutex(), libc::CLOCK_MONOTONIC, &raw const until)
-            };
-            if result != libc::ETIMEDOUT {
-                return self.held(result, true);
+        let until = Instant::now() + Duration::from_millis(Self::WAIT_MS);
+        while Instant::now() < until {
+            self.sleep();
+            match self.attempt(Self::WAITERS) {
+                Err(NotHeld::TimedOut) => {}
+                found => return found,
             }
         }
         Err(NotHeld::TimedOut)
     }
 
-    #[inline]
-    fn held(&self, result: libc::c_int, waited: bool) -> Result<Held<'_>, NotHeld> {
-        let died = match result {
-            0 => false,
-            libc::EOWNERDEAD => {
-                // SAFETY: the mutex is held, and its last holder died.
-                unsafe { libc::pthread_mutex_consistent(self.mutex()) };
-                true
-            }
-            _ => return Err(NotHeld::Broken),
-        };
-        let torn = died | (self.busy.load(Ordering::Relaxed) != 0);
-        self.busy.store(1, Ordering::Relaxed);
-        // What follows must not be found done by somebody who does not find the mark.
-        compiler_fence(Ordering::SeqCst);
-        Ok(Held { lock: self, torn, waited, stays: PhantomData })
+    /// Until it is given back, or for a nap.
+    fn sleep(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        let asleep = word | Self::WAITERS;
+        if Self::is_held(word)
+            && (word == asleep
+                || self
+                    .word
+                    .compare_exchange(word, asleep, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok())
+        {
+            let nap = Duration::from_millis(Self::NAP_MS).try_into().ok();
+            // Woken, too late, interrupted: all the same.
+            let _ = futex::wait(&self.word, futex::Flags::empty(), asleep, nap.as_ref());
+        }
     }
 
-    /// Whether this is the kind of mutex that `initialise` writes: of another the C library makes
-    /// demands, and may stop the program where they are not met.
+    /// Gives it back as `free`.
     #[inline]
-    fn is_sound(&self) -> bool {
-        let pairs = template().iter().zip(&self.mutex);
-        pairs.filter(|(word, _)| **word != 0).all(|(word, of)| of.load(Ordering::Relaxed) == *word)
+    fn release(&self, free: u32) {
+        if self.word.swap(free, Ordering::Release) & Self::WAITERS != 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let _ = futex::wake(&self.word, futex::Flags::empty(), 1);
     }
 
     /// Makes something of it that is no lock.
     #[cfg(test)]
     pub(crate) fn scribble(&self) {
-        self.mutex.iter().for_each(|word| word.store(0x5a5a_5a5a, Ordering::Relaxed));
-    }
-
-    fn mutex(&self) -> *mut libc::pthread_mutex_t {
-        self.mutex.as_ptr().cast_mut().cast()
+        self.mark.store(0x5a5a_5a5a, Ordering::Relaxed);
     }
 }
 
@@ -169,55 +193,112 @@ impl Held<'_> {
     /// What was begun is done: who is next is told nothing. After a panic this is not called.
     #[inline]
     pub(crate) fn done(self) {
-        compiler_fence(Ordering::SeqCst);
-        self.lock.busy.store(0, Ordering::Relaxed);
+        self.lock.release(Lock::FREE);
+        self.holder.is_done();
+        std::mem::forget(self);
     }
 }
 
 impl Drop for Held<'_> {
-    #[inline]
+    #[cold]
     fn drop(&mut self) {
-        // SAFETY: this thread holds the mutex: a `Held` is not made without, nor sent.
-        unsafe { libc::pthread_mutex_unlock(self.lock.mutex()) };
+        self.lock.release(Lock::ORPHANED);
+        self.holder.is_done();
     }
 }
 
-fn in_ms(ms: u64) -> libc::timespec {
-    let now = clock_gettime(ClockId::Monotonic);
-    let ns = now.tv_nsec as u64 + ms * 1_000_000;
-    libc::timespec {
-        tv_sec: now.tv_sec + (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    }
+/// The head of a thread's list, in the thread's own memory, as the kernel reads it when the thread dies.
+#[repr(C)]
+struct RobustList {
+    first: usize,
+    /// From an entry to its word.
+    offset: c_long,
+    pending: Cell<usize>,
 }
 
-/// A free mutex, process-shared and robust, as the C library initialises it.
-fn template() -> &'static [u32; MUTEX_WORDS] {
-    static TEMPLATE: OnceLock<[u32; MUTEX_WORDS]> = OnceLock::new();
-    TEMPLATE.get_or_init(|| {
-        let mut words = [0_u64; MUTEX_WORDS.div_ceil(2)];
-        let mutex: *mut libc::pthread_mutex_t = words.as_mut_ptr().cast();
-        let mut attributes = std::mem::MaybeUninit::uninit();
-        // SAFETY: room for attributes.
-        unsafe { libc::pthread_mutexattr_init(attributes.as_mut_ptr()) };
-        let shared = libc::PTHREAD_PROCESS_SHARED;
-        // SAFETY: initialised attributes.
-        unsafe { libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), shared) };
-        let robust = libc::PTHREAD_MUTEX_ROBUST;
-        // SAFETY: initialised attributes.
-        unsafe { libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), robust) };
-        // SAFETY: room for a mutex, as aligned as one, and initialised attributes. The mutex is
-        // free, so that its bytes are all there is to it.
-        unsafe { libc::pthread_mutex_init(mutex, attributes.as_ptr()) };
-        let words: &[u32] = bytemuck::cast_slice(&words);
-        std::array::from_fn(|at| words[at])
-    })
+/// This thread, as its kernel knows it.
+#[derive(Debug, Clone, Copy)]
+struct Holder {
+    /// Processes that this one descends from, as far as they were seen.
+    forks: u32,
+    id: u32,
+    offset: c_long,
+    /// `None`: the kernel has no list, and is told nothing.
+    pending: Option<NonNull<Cell<usize>>>,
+}
+
+thread_local! {
+    static HOLDER: Cell<Option<Holder>> = const { Cell::new(None) };
+}
+
+/// How often a process forked to become this one: a child's thread has another number.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Holder {
+    #[inline]
+    fn current() -> Self {
+        let known = HOLDER.get().filter(|known| known.forks == FORKS.load(Ordering::Relaxed));
+        known.unwrap_or_else(Self::asked)
+    }
+
+    #[cold]
+    fn asked() -> Self {
+        static IS_TOLD: AtomicBool = AtomicBool::new(false);
+        if !IS_TOLD.swap(true, Ordering::Relaxed) {
+            // SAFETY: the function lives as long as the program, and may be called after a fork.
+            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        }
+        let mut head: *const RobustList = std::ptr::null();
+        let mut bytes: usize = 0;
+        let (thread, head_at, bytes_at) = (0, &raw mut head, &raw mut bytes);
+        // SAFETY: it writes to both, and zero stands for this thread.
+        let told = unsafe { libc::syscall(libc::SYS_get_robust_list, thread, head_at, bytes_at) };
+        let known = told == 0 && bytes == size_of::<RobustList>() && !head.is_null();
+        // SAFETY: what the C library told the kernel of: it is there while the thread is.
+        let list = known.then(|| unsafe { &*head });
+        let holder = Self {
+            forks: FORKS.load(Ordering::Relaxed),
+            id: rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned(),
+            offset: list.map_or(0, |list| list.offset),
+            pending: list.map(|list| NonNull::from(&list.pending)),
+        };
+        HOLDER.set(Some(holder));
+        holder
+    }
+
+    /// Should this thread die from now on, the kernel looks whether it holds the lock.
+    #[inline]
+    fn announce(&self, lock: &Lock) {
+        let word = lock.word.as_ptr() as usize;
+        self.set_pending(word.wrapping_add_signed(-self.offset as isize));
+        // Not to be done later: the kernel looks at what this thread did, in order.
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// It holds none.
+    #[inline]
+    fn is_done(&self) {
+        compiler_fence(Ordering::SeqCst);
+        self.set_pending(0);
+    }
+
+    #[inline]
+    fn set_pending(&self, entry: usize) {
+        if let Some(pending) = self.pending {
+            // SAFETY: this thread's own memory (a `Held` is not sent), which the kernel reads when the thread
+            // is no more, and the C library uses while it takes or gives back a robust mutex.
+            unsafe { pending.write_volatile(Cell::new(entry)) };
+        }
+    }
 }
 
 const _: () = {
-    assert!(size_of::<libc::pthread_mutex_t>().is_multiple_of(size_of::<u64>()));
-    assert!(align_of::<libc::pthread_mutex_t>() <= align_of::<u64>());
     assert!(size_of::<Lock>() == 128);
+    assert!(offset_of!(RobustList, pending) == 2 * size_of::<usize>());
 };
 
 #[cfg(test)]
@@ -228,7 +309,7 @@ mod tests {
     use super::*;
 
     fn lock() -> Lock {
-        let lock = Lock { mutex: [const { AtomicU32::new(0) }; MUTEX_WORDS], busy: 0.into() };
+        let lock = Lock { word: 0.into(), mark: 0.into() };
         lock.initialise();
         lock
     }
@@ -283,26 +364,64 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_written_over_it_somebody_is_told() {
-        let mut state = 1_u32;
-        let mut random = || {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state
-        };
-        for round in 0..2_000 {
-            let lock = lock();
-            // Every fourth time the kind of mutex is left alone.
-            let kinds = template().map(|word| word != 0 && round % 4 == 0);
-            for (word, keep) in lock.mutex.iter().zip(kinds) {
-                if !keep {
-                    word.store(random(), Ordering::Relaxed);
-                }
+    fn one_at_a_time_where_many_want_it() {
+        const TIMES: u64 = 20_000;
+        let (lock, count) = (lock(), std::sync::atomic::AtomicU64::new(0));
+        let add = || {
+            for _ in 0..TIMES {
+                let held = loop {
+                    if let Ok(held) = lock.acquire() {
+                        break held;
+                    }
+                };
+                // In two steps: another in between would be lost.
+                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                held.done();
             }
-            // Mostly it is held by nobody who lives: the kernel would be asked to wait.
-            lock.mutex[0].store((random() % 2) << 30, Ordering::Relaxed);
-            let _ = lock.acquire().map(|held| held.torn);
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(add))));
+        assert_eq!((count.into_inner(), lock.word.into_inner()), (4 * TIMES, Lock::FREE));
+    }
+
+    #[test]
+    fn a_child_has_a_number_of_its_own_and_the_kernel_knows_it() {
+        let flags = rustix::mm::MapFlags::SHARED;
+        let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        // SAFETY: a new mapping.
+        let page = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), size_of::<Lock>(), protection, flags)
+        };
+        // SAFETY: a page of zeros, which are valid, and which stays.
+        let lock: &Lock = unsafe { &*page.expect("a page").cast() };
+        lock.initialise();
+        lock.acquire().map(Held::done).expect("free");
+        // SAFETY: the child touches shared memory, and dies.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            std::mem::forget(lock.acquire());
+            // SAFETY: it ends this process.
+            unsafe { libc::raise(libc::SIGKILL) };
         }
+        // SAFETY: it waits for the child.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        assert_eq!(lock.word.load(Ordering::Relaxed), Lock::ORPHANED, "the child's own number");
+        assert!(lock.acquire().is_ok_and(|held| held.torn));
+    }
+
+    #[test]
+    fn whatever_is_written_over_it_somebody_is_told() {
+        for impossible in [Lock::ORPHANED, Lock::ORPHANED | 7, Lock::THREADS, !0, !Lock::WAITERS] {
+            let lock = lock();
+            lock.word.store(impossible, Ordering::Relaxed);
+            let held = lock.acquire().expect("nobody has it");
+            assert!(held.torn, "{impossible:x}");
+            held.done();
+            assert!(lock.acquire().is_ok_and(|held| !held.torn), "{impossible:x}");
+        }
+        let lock = lock();
+        lock.word.store(Lock::THREADS - 1, Ordering::Relaxed);
+        assert_eq!(lock.acquire().err(), Some(NotHeld::TimedOut), "that may be a thread");
+        lock.scribble();
+        assert_eq!(lock.acquire().err(), Some(NotHeld::Broken));
     }
 }
