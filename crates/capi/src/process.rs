@@ -19,7 +19,7 @@ pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'
         let outcome = catch_unwind(AssertUnwindSafe(|| attach(get)));
         let outcome = outcome.unwrap_or_else(|_| Err("a fault of its own".to_owned()));
         if let Err(why) = &outcome {
-            say(&format!("{why}; going on without Rejoin"));
+            give_up(why);
         }
         outcome
     });
@@ -39,8 +39,21 @@ pub(crate) fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("rejoin: {line}\n").as_bytes());
 }
 
+/// Who is root may not be later, and opens the cache now. Who is not opens it when the first client comes:
+/// most programs that inherit the environment of a server (CGI, hooks) serve nobody.
 fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     let settings = ModuleSettings::read(get)?;
+    // SAFETY: no arguments.
+    let attached = if unsafe { libc::geteuid() } == 0 {
+        open(settings)?.attach()
+    } else {
+        Everywhere::attach_later(|| open(settings).inspect_err(|why| give_up(why)).ok())
+    };
+    attached.map_err(|error| format!("cannot attach: {error}"))
+}
+
+/// Opens the cache, and what else the settings name.
+fn open(settings: ModuleSettings) -> Result<Everywhere, String> {
     let failed = |error| failed(&error, &settings.cache);
     let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
     let store = Arc::new(store.map_err(failed)?);
@@ -55,7 +68,11 @@ fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
         let keys = TicketKeys::following(Box::new(keys.map_err(failed)?));
         everywhere = everywhere.with_tickets(&keys, TicketHistory::Carried);
     }
-    everywhere.attach().map_err(|error| format!("cannot attach: {error}"))
+    Ok(everywhere)
+}
+
+fn give_up(why: &str) {
+    say(&format!("{why}; going on without Rejoin"));
 }
 
 fn failed(error: &Error, cache: &CacheName) -> String {

@@ -74,7 +74,23 @@ impl Everywhere {
     /// # Errors
     /// OpenSSL's, when it is out of memory, or when this was done before.
     pub fn attach(self) -> Result<(), ErrorStack> {
-        if PROCESS.set(Process::new(self)).is_err() {
+        Self::attach_as(Later::made(self))
+    }
+
+    /// As [`Self::attach`], with what `make` makes when a client comes for the first time: a program that
+    /// serves nobody makes nothing. It is called once, by the thread that shakes hands then. Until it is
+    /// done, handshakes of other threads pass by; and all do if it makes `None`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn attach_later(
+        make: impl FnOnce() -> Option<Self> + Send + 'static,
+    ) -> Result<(), ErrorStack> {
+        Self::attach_as(Later::by(Box::new(make)))
+    }
+
+    fn attach_as(what: Later) -> Result<(), ErrorStack> {
+        if PROCESS.set(Process::new(what)).is_err() {
             return Err(ErrorStack::get());
         }
         connection::register();
@@ -133,8 +149,38 @@ pub unsafe fn only_connects(context: *const SSL_CTX) -> bool {
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
 
+/// What all contexts get, once it is made.
+struct Later {
+    made: OnceLock<Everywhere>,
+    /// Taken by whoever makes it; whoever comes meanwhile, or forks from there, has nothing.
+    by: Mutex<Option<Make>>,
+}
+
+type Make = Box<dyn FnOnce() -> Option<Everywhere> + Send>;
+
+impl Later {
+    fn made(what: Everywhere) -> Self {
+        Self { made: OnceLock::from(what), by: Mutex::default() }
+    }
+
+    fn by(make: Make) -> Self {
+        Self { made: OnceLock::new(), by: Mutex::new(Some(make)) }
+    }
+
+    fn get(&self) -> Option<&Everywhere> {
+        self.made.get().or_else(|| self.make())
+    }
+
+    #[cold]
+    fn make(&self) -> Option<&Everywhere> {
+        let make = self.by.try_lock().ok()?.take()?;
+        // Nobody else comes here: there is nothing to wait for.
+        make().map(|what| self.made.get_or_init(|| what))
+    }
+}
+
 struct Process {
-    what: Everywhere,
+    what: Later,
     /// Contexts of which it is not known whether they ask for certificates, by address.
     unseen: Mutex<Vec<usize>>,
     /// Whether there is one: all others need no lock.
@@ -171,7 +217,7 @@ impl Own {
     }
 
     fn what(&self) -> Option<&Everywhere> {
-        self.what.as_deref().or_else(|| Some(&PROCESS.get()?.what))
+        self.what.as_deref().or_else(|| PROCESS.get()?.what.get())
     }
 }
 
@@ -179,7 +225,7 @@ impl Own {
 const PLACES: usize = 256;
 
 impl Process {
-    fn new(what: Everywhere) -> Self {
+    fn new(what: Later) -> Self {
         let included = [const { AtomicUsize::new(0) }; PLACES];
         Self { what, unseen: Mutex::default(), is_any_unseen: AtomicBool::new(false), included }
     }

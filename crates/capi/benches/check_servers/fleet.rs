@@ -61,10 +61,7 @@ const NGINX: Server = Server {
 daemon off; worker_processes 2; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
 events { worker_connections 4096; }
 http {
-  access_log off; keepalive_timeout 0;
-  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
-  uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
-  ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
+  include FOLDER/nginx-http.conf; keepalive_timeout 0;
   ssl_protocols TLSv1.2 TLSv1.3; ssl_session_tickets off; ssl_session_timeout 1d;
   ssl_session_cache shared:own:@OWN@;
   server { listen 127.0.0.1:@PORT@ ssl backlog=4096; return 200 \"nginx\\n\"; }

@@ -20,10 +20,7 @@ const NGINX: &str = "\
 daemon off; master_process off; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
 events { worker_connections 256; }
 http {
-  access_log off; keepalive_timeout 0;
-  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
-  uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
-  ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
+  include FOLDER/nginx-http.conf; keepalive_timeout 0;
   ssl_protocols TLSv1.2; ssl_session_tickets off; ssl_session_cache @OWN@;
   server { listen 127.0.0.1:@PORT@ ssl; return 200 \"nginx\\n\"; }
 }

@@ -22,10 +22,7 @@ const NGINX: &str = "\
 daemon off; worker_processes 1; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
 events { worker_connections 1024; }
 http {
-  access_log off;
-  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
-  uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
-  ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
+  include FOLDER/nginx-http.conf;
   ssl_protocols TLSv1.2 TLSv1.3; ssl_session_cache shared:own:1m; ssl_session_tickets @TICKETS@;
   server { listen 127.0.0.1:@PORT@ ssl; return 200 \"nginx\\n\"; }
 }

@@ -20,10 +20,7 @@ daemon off; master_process on; worker_processes 3; pid FOLDER/nginx@PORT@.pid;
 error_log FOLDER/error.log;
 events { worker_connections 256; }
 http {
-  access_log off;
-  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
-  uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
-  ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
+  include FOLDER/nginx-http.conf;
   ssl_protocols TLSv1.2 TLSv1.3; MORE
   server { listen 127.0.0.1:@PORT@ ssl reuseport; server_name localhost; return 200 \"$pid\\n\"; }
   server { listen 127.0.0.1:@PORT@ ssl; server_name other.example; return 200 \"$pid\\n\"; }

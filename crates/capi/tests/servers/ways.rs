@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::site::{Site, Versions, library};
 use rejoin_store::Store;
@@ -56,10 +56,7 @@ user root; daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.p
 env REJOIN_CACHE; env REJOIN_CAPACITY; env REJOIN_STATEFUL; env REJOIN_FOLDER;
 events { worker_connections 256; }
 http {
-  access_log off;
-  client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
-  uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
-  ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
+  include FOLDER/nginx-http.conf;
   ssl_protocols TLSv1.2 TLSv1.3;
   server { listen 127.0.0.1:@PORT@ ssl reuseport; return 200 \"$pid\\n\"; }
 }
@@ -156,6 +153,59 @@ fn python() {
     site.write("server.py", PYTHON);
     let script = site.shown("server.py");
     each_way(&mut site, &["python3", &script]);
+}
+
+/// Who is not root, but may read what root's build made.
+const NOT_ROOT: [&str; 6] = [
+    "--reuid=nobody",
+    "--regid=nogroup",
+    "--clear-groups",
+    "--inh-caps=+dac_override",
+    "--ambient-caps=+dac_override",
+    "--",
+];
+
+#[test]
+fn who_is_not_root_has_a_cache_from_the_first_client_on() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: programs of another user (needs root)");
+        return;
+    }
+    let mut site = Site::new("ways-not-root");
+    site.write("server.py", PYTHON);
+    let script = site.shown("server.py");
+    site.configure("stateful = yes");
+    let run = [&NOT_ROOT[..], &["python3", &script]].concat();
+    site.start("setpriv", &run).expect("installed");
+    // It connects, as the programs do that a server starts.
+    let address = site.address().to_string();
+    let connect = ["openssl", "s_client", "-connect", &address];
+    let status = site.command("setpriv").args(NOT_ROOT).args(connect).status();
+    assert!(status.is_ok_and(|status| status.success()), "{}", told(&site));
+    let stats = [&library("rejoin").display().to_string(), "stats", &site.cache, "--json"];
+    let stats = site.command("setpriv").args(NOT_ROOT).args(stats).stdout(Stdio::piped()).output();
+    let counted = String::from_utf8(stats.expect("it runs").stdout).expect("text");
+    assert!(counted.contains("\"full_handshakes\":1,"), "{counted} {}", told(&site));
+}
+
+#[test]
+fn who_is_not_root_and_serves_nobody_makes_no_cache() {
+    let mut site = Site::new("ways-only-connects");
+    site.write("server.py", PYTHON);
+    let script = site.shown("server.py");
+    let environment = std::mem::take(&mut site.environment);
+    site.start("python3", &[&script]).expect("installed");
+    site.environment = environment;
+    let address = site.address().to_string();
+    let connect = ["openssl", "s_client", "-connect", &address];
+    let mut command = site.command("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(NOT_ROOT);
+    }
+    assert!(command.args(connect).status().is_ok_and(|status| status.success()));
+    let none = Store::open(Path::new(Store::FOLDER), &site.cache(), None);
+    assert!(matches!(none, Err(rejoin_store::Error::NotFound { .. })), "{none:?}");
+    assert!(!told(&site).contains("rejoin: "), "{}", told(&site));
 }
 
 #[test]

@@ -23,6 +23,14 @@ pub(crate) fn library(name: &str) -> PathBuf {
     path
 }
 
+/// What every nginx has in its `http`, which includes it.
+const NGINX_HTTP: &str = "\
+access_log off;
+client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
+uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
+ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
+";
+
 /// A folder, a certificate and a cache of this test's own; all gone when it is dropped.
 pub(crate) struct Site {
     pub(crate) folder: PathBuf,
@@ -48,6 +56,7 @@ impl Site {
         let environment = vec![("OPENSSL_CONF", configuration)];
         let site = Self { folder, cache, port, environment, running: Vec::new() };
         site.configure("");
+        site.write("nginx-http.conf", NGINX_HTTP);
         site
     }
 
