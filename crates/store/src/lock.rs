@@ -99,8 +99,7 @@ impl Lock {
         let mut seen = Self::FREE;
         loop {
             let mine = holder.id | waiters | (seen & Self::WAITERS);
-            let took =
-                self.word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed);
+            let took = self.word.compare_exchange(seen, mine, Ordering::Acquire, Ordering::Relaxed);
             match took {
                 Ok(before) => {
                     let torn = before & !Self::WAITERS != Self::FREE;

@@ -66,6 +66,11 @@ const CHECKS: [(&str, &str, &str, Check); 11] = [
     ("5", "judges-testssl-on", "verdicts of testssl.sh, tickets on", judges::testssl_with_tickets),
 ];
 
+const USAGE: &str = "\
+make check-servers CHECKS='[--quick] [--only PART_OF_A_NAME] [--kill-s SECONDS]'
+  such as CHECKS='--only fleet'
+";
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let value = |flag: &str| {
@@ -75,12 +80,16 @@ fn main() -> ExitCode {
     let quick = words.iter().any(|word| word == "--quick");
     let kill_s = value("--kill-s").map(|text| text.parse().expect("--kill-s takes seconds"));
     let effort = Effort { quick, kill_s: kill_s.unwrap_or(if quick { 10 } else { 60 }) };
+    let only = value("--only").unwrap_or_default();
+    let chosen = || CHECKS.into_iter().filter(|(_, name, ..)| name.contains(only));
+    if words.iter().any(|word| word == "--help") || chosen().next().is_none() {
+        println!("{USAGE}");
+        CHECKS.iter().for_each(|(line, name, promise, _)| println!("{line}  {name:18} {promise}"));
+        return ExitCode::FAILURE;
+    }
     build();
     let mut all_hold = true;
-    for (line, name, promise, check) in CHECKS {
-        if !name.starts_with(value("--only").unwrap_or_default()) {
-            continue;
-        }
+    for (line, name, promise, check) in chosen() {
         let found = check(effort);
         let (verdict, figure) = match &found {
             Some(Found { figure, holds: true }) => ("holds", figure.as_str()),

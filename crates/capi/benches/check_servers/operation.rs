@@ -39,12 +39,13 @@ pub(crate) fn microseconds(effort: Effort) -> Option<Found> {
         .map(|_| Round::of(&store, &seal, &session))
         .collect();
     rounds.sort_by(|one, other| one.both.total_cmp(&other.both));
-    let Round { get, insert, both } = rounds[0];
+    let Round { get, insert, both, openssl } = rounds[0];
     let slowest = rounds[rounds.len() - 1].both;
     let bytes = session.to_der().ok()?.len();
     Some(Found {
         figure: format!(
-            "{both:.2} (get {get:.2}, insert {insert:.2}, {bytes} bytes; most disturbed {slowest:.2})"
+            "{both:.2} (get {get:.2}, insert {insert:.2}, {bytes} bytes; OpenSSL's own i2d and d2i \
+             {openssl:.2}; most disturbed {slowest:.2})"
         ),
         holds: both <= MOST_US,
     })
@@ -55,11 +56,13 @@ struct Round {
     get: f64,
     insert: f64,
     both: f64,
+    /// Of the same session, without a cache.
+    openssl: f64,
 }
 
 impl Round {
     fn of(store: &Store, seal: &IdSeal, session: &SslSession) -> Self {
-        let (mut gets, mut inserts, mut both) = (Vec::new(), Vec::new(), Vec::new());
+        let [mut gets, mut inserts, mut both, mut openssl] = [const { Vec::new() }; 4];
         let mut client = 1;
         for _ in 0..PAIRS {
             // A generator of full period over the clients.
@@ -72,8 +75,17 @@ impl Round {
             gets.push((found - began).as_secs_f64() * 1e6);
             inserts.push((ended - found).as_secs_f64() * 1e6);
             both.push((ended - began).as_secs_f64() * 1e6);
+            let began = Instant::now();
+            let bytes = session.to_der().expect("serialised");
+            black_box(SslSession::from_der(&bytes).expect("a session"));
+            openssl.push(began.elapsed().as_secs_f64() * 1e6);
         }
-        Self { get: median(gets), insert: median(inserts), both: median(both) }
+        Self {
+            get: median(gets),
+            insert: median(inserts),
+            both: median(both),
+            openssl: median(openssl),
+        }
     }
 }
 
