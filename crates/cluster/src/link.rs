@@ -1,0 +1,178 @@
+//! A connection to Valkey or Redis, one server or a cluster of them, which mends itself.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
+use redis::{
+    Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
+    RedisConnectionInfo, RedisFuture, TlsCertificates, Value,
+};
+use zeroize::Zeroizing;
+
+use crate::Error;
+
+/// Where Valkey is, and how to speak to it.
+#[derive(Clone)]
+pub struct Servers {
+    /// Host and port of each; of a cluster, some of its nodes.
+    pub addresses: Vec<(String, u16)>,
+    /// Whether they are one cluster; otherwise the first is the one.
+    pub clustered: bool,
+    /// The ACL user, if it is not the default one.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: Option<Zeroizing<String>>,
+    /// Without it they are spoken to in clear.
+    pub tls: Option<Tls>,
+}
+
+/// Files in PEM.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// Who may have signed Valkey's certificate; otherwise the system's authorities.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate and its key, where Valkey asks for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A connection. Clones share it; commands of all are pipelined.
+#[derive(Clone)]
+pub struct Link(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    One(ConnectionManager),
+    Many(ClusterConnection),
+}
+
+/// For a connection to be made.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// For an answer, where the caller has no deadline of its own.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// Between two attempts, with jitter.
+const RECONNECT_AFTER: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
+
+impl Link {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Files that cannot be read; Valkey's.
+    pub async fn connect(servers: &Servers) -> Result<Self, Error> {
+        let certificates = servers.tls.as_ref().map(Tls::read).transpose()?;
+        let addresses = servers.addresses.iter();
+        let nodes = addresses.map(|(host, port)| servers.node(host, *port));
+        let mut nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        if servers.clustered {
+            let mut builder = ClusterClientBuilder::new(nodes)
+                .connection_timeout(CONNECT_WITHIN)
+                .response_timeout(ANSWER_WITHIN);
+            if let Some(certificates) = certificates {
+                builder = builder.certs(certificates);
+            }
+            let connection = builder.build()?.get_async_connection().await?;
+            return Ok(Self(Kind::Many(connection)));
+        }
+        let client = match certificates {
+            Some(certificates) => Client::build_with_tls(nodes.swap_remove(0), certificates)?,
+            None => Client::open(nodes.swap_remove(0))?,
+        };
+        let [least, most] = RECONNECT_AFTER;
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(CONNECT_WITHIN))
+            .set_response_timeout(Some(ANSWER_WITHIN))
+            .set_min_delay(least)
+            .set_max_delay(most);
+        let manager = ConnectionManager::new_with_config(client, config).await?;
+        Ok(Self(Kind::One(manager)))
+    }
+}
+
+impl ConnectionLike for Link {
+    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+        match &mut self.0 {
+            Kind::One(one) => one.req_packed_command(cmd),
+            Kind::Many(many) => many.req_packed_command(cmd),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match &mut self.0 {
+            Kind::One(one) => one.req_packed_commands(pipeline, offset, count),
+            Kind::Many(many) => many.req_packed_commands(pipeline, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match &self.0 {
+            Kind::One(one) => one.get_db(),
+            Kind::Many(many) => many.get_db(),
+        }
+    }
+}
+
+impl Servers {
+    fn node(&self, host: &str, port: u16) -> Result<ConnectionInfo, Error> {
+        let host = host.to_owned();
+        let address = match &self.tls {
+            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            None => ConnectionAddr::Tcp(host, port),
+        };
+        let mut who = RedisConnectionInfo::default();
+        if let Some(user) = &self.user {
+            who = who.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            who = who.set_password(password.as_str());
+        }
+        Ok(address.into_connection_info()?.set_redis_settings(who))
+    }
+}
+
+impl Tls {
+    fn read(&self) -> Result<TlsCertificates, Error> {
+        let client_tls = self.identity.as_ref().map(|(certificate, key)| {
+            Ok::<_, Error>(ClientTlsConfig {
+                client_cert: read(certificate)?,
+                client_key: read(key)?,
+            })
+        });
+        Ok(TlsCertificates {
+            client_tls: client_tls.transpose()?,
+            root_cert: self.ca.as_deref().map(read).transpose()?,
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|cause| Error::Unreadable { path: path.into(), cause })
+}
+
+/// Without the password.
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers")
+            .field("addresses", &self.addresses)
+            .field("clustered", &self.clustered)
+            .field("user", &self.user)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::One(_) => "Link(one)",
+            Kind::Many(_) => "Link(cluster)",
+        })
+    }
+}
