@@ -293,7 +293,7 @@ unsafe fn serialised(session: *mut SSL_SESSION) -> Option<(SessionId, SecretByte
     Some((id, value, u64::try_from(lifetime_s).ok()?.saturating_mul(1_000)))
 }
 
-/// Something happened on a connection: a fatal alert forgets its sessions.
+/// Something happened on a connection: a fatal alert forgets its sessions, and so does the program.
 ///
 /// Only once the handshake is done: before, an alert is not authenticated, and whoever saw a
 /// session id could have it forgotten. A connection that ends without `close_notify` says nothing
@@ -331,12 +331,30 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
         unsafe { learn(ssl, connection) };
         done(cached, &mut connection.state(), resumed);
     }
-    let fatal = what & ffi::SSL_CB_ALERT != 0 && value >> 8 == ffi::SSL3_AL_FATAL;
-    let Some(Cached { sessions, .. }) = cached.filter(|_| fatal) else { return };
+    if what & ffi::SSL_CB_ALERT == 0 {
+        return;
+    }
+    let is_over = value >> 8 == ffi::SSL3_AL_FATAL
+        // SAFETY: as above.
+        || (what & ffi::SSL_CB_WRITE != 0 && unsafe { is_removed(ssl) });
+    let Some(Cached { sessions, .. }) = cached.filter(|_| is_over) else { return };
     let mut state = connection.state();
     if state.established {
         state.visit.forget(sessions.sessions());
     }
+}
+
+/// Whether the program removed the connection's session (`SSL_CTX_remove_session`): nginx does with that of a
+/// client that it refuses. OpenSSL marks it so; at the end of a connection that ends without
+/// `close_notify`, too, but then no alert is written.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn is_removed(ssl: *const SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    let session = unsafe { openssl_sys::SSL_get_session(ssl) };
+    // SAFETY: the connection's own.
+    !session.is_null() && unsafe { ffi::SSL_SESSION_is_resumable(session) } == 0
 }
 
 /// What clients have to show under this host is known for the next.

@@ -47,6 +47,8 @@ const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
 pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
 /// `SSL_OP_NO_ANTI_REPLAY` of `ssl.h`.
 pub(crate) const SSL_OP_NO_ANTI_REPLAY: u64 = 1 << 24;
+/// `SSL_CB_WRITE` of `ssl.h`.
+pub(crate) const SSL_CB_WRITE: c_int = 0x08;
 /// `SSL_CB_ALERT` of `ssl.h`.
 pub(crate) const SSL_CB_ALERT: c_int = 0x4000;
 /// `SSL_CB_HANDSHAKE_START` of `ssl.h`.
@@ -134,6 +136,7 @@ unsafe extern "C" {
         value: *mut *const c_uchar,
         length: *mut size_t,
     ) -> c_int;
+    pub(crate) fn SSL_SESSION_is_resumable(session: *const SSL_SESSION) -> c_int;
     pub(crate) fn SSL_SESSION_get0_id_context(
         session: *const SSL_SESSION,
         length: *mut c_uint,

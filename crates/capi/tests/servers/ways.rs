@@ -222,7 +222,7 @@ fn a_program_that_reads_no_configuration_is_entered_by_the_preload_library_alone
 }
 
 /// Compiles one of our programs, or a library.
-fn compile(site: &Site, source: &str, program: &str, more: &[&str]) -> String {
+pub(crate) fn compile(site: &Site, source: &str, program: &str, more: &[&str]) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/programs").join(source);
     let built = site.shown(program);
     let mut compiler = Command::new("cc");

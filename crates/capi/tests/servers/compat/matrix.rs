@@ -231,7 +231,7 @@ impl<'a> Running<'a> {
 }
 
 /// Those that would answer before a reload.
-fn children(process: &str) -> HashSet<String> {
+pub(crate) fn children(process: &str) -> HashSet<String> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children: HashSet<_> =
         children.expect("Linux tells").split_whitespace().map(str::to_owned).collect();

@@ -4,7 +4,7 @@
 //! measured nor compared.
 
 mod document;
-mod matrix;
+pub(crate) mod matrix;
 mod means;
 mod servers;
 

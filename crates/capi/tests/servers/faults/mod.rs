@@ -5,13 +5,16 @@
 //! What the store does by itself is in its own tests. One of the servers, or a tool, that is not
 //! installed is passed over with a word.
 
+mod again;
 mod clients;
 mod clocks;
 mod contexts;
+mod early_data;
 mod files;
 mod forks;
 mod hello;
 mod memory;
+mod post_handshake;
 mod settings;
 
 use std::fs;
@@ -19,6 +22,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::site::{Client, Site, Versions};
+use openssl::ssl::{SslConnectorBuilder, SslFiletype};
+use rejoin_bench::{Identity, KeyType};
 use rejoin_cache::Counters;
 use rejoin_store::Store;
 
@@ -52,6 +57,22 @@ fn start_s_server(site: &mut Site, before: &[&str]) -> Option<()> {
     let server = ["openssl", "s_server", "-accept", &port, "-www", "-no_ticket"];
     let words = [before, &server, &files].concat();
     site.start(words[0], &words[1..])
+}
+
+/// Makes a client's certificate, which the site's servers may trust.
+fn make_client(site: &Site) {
+    let identity = Identity::made(KeyType::P256).expect("a pair");
+    identity.write(&site.file("client.pem"), &site.file("client-key.pem")).expect("files");
+}
+
+/// A client with that certificate.
+fn certified(site: &Site, versions: Versions) -> Client {
+    Client::with(site.address(), versions, |connector| certify(connector, site))
+}
+
+fn certify(connector: &mut SslConnectorBuilder, site: &Site) {
+    connector.set_certificate_chain_file(site.file("client.pem")).expect("a certificate");
+    connector.set_private_key_file(site.file("client-key.pem"), SslFiletype::PEM).expect("a key");
 }
 
 fn clients(site: &Site) -> [Client; 2] {

@@ -1,0 +1,67 @@
+/* A TLS server that has one SSL for all of its connections, and asks for certificates under one name:
+ *
+ *   again PORT CERTIFICATE-AND-KEY AUTHORITY */
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <openssl/ssl.h>
+
+static int named(SSL *connection, int *alert, void *argument)
+{
+    const char *name = SSL_get_servername(connection, TLSEXT_NAMETYPE_host_name);
+    int asks = name != NULL && strcmp(name, "secure.example") == 0;
+    (void)alert, (void)argument;
+    SSL_set_verify(connection, asks ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static void answer(SSL *connection)
+{
+    char request[4096], text[256];
+    if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
+        return;
+    const char *who = SSL_get0_peer_certificate(connection) != NULL ? "somebody" : "nobody";
+    const char *name = SSL_get_servername(connection, TLSEXT_NAMETYPE_host_name);
+    snprintf(text, sizeof text, "HTTP/1.0 200 OK\r\n\r\n%s %s\n", name, who);
+    SSL_write(connection, text, (int)strlen(text));
+    SSL_shutdown(connection);
+}
+
+int main(int count, char **words)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    int reuse = 1;
+    if (count != 4)
+        return 1;
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    SSL_CTX_set_tlsext_servername_callback(context, named);
+    address.sin_port = htons((uint16_t)atoi(words[1]));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+    signal(SIGPIPE, SIG_IGN);
+    if (SSL_CTX_use_certificate_chain_file(context, words[2]) != 1
+        || SSL_CTX_use_PrivateKey_file(context, words[2], SSL_FILETYPE_PEM) != 1
+        || SSL_CTX_load_verify_locations(context, words[3], NULL) != 1
+        || SSL_CTX_set_session_id_context(context, (const unsigned char *)"again", 5) != 1
+        || bind(listener, (struct sockaddr *)&address, sizeof address) != 0
+        || listen(listener, 64) != 0)
+        return 1;
+    SSL *connection = SSL_new(context);
+    for (int left = 200; left > 0; left--) {
+        int stream = accept(listener, NULL, NULL);
+        SSL_set_fd(connection, stream);
+        answer(connection);
+        close(stream);
+        if (SSL_clear(connection) != 1)
+            return 1;
+    }
+    return 0;
+}
