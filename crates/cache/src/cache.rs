@@ -15,7 +15,7 @@ use crate::region::{HeapMemory, Region};
 use crate::return_time::{Clientele, ReturnTimes, Waits};
 use crate::secret::SecretBytes;
 use crate::settings::Settings;
-use crate::shard::{Arrival, Inserted, NewSession, Shard};
+use crate::shard::{Arrival, Inserted, Kept, NewSession, Shard};
 
 /// A session cache: by default on the heap, for any number of threads. Every operation runs alone
 /// in the one shard that the session id belongs to, for well under a microsecond; to evict one
@@ -153,6 +153,17 @@ impl<R: Region> Cache<R> {
         value: &mut SecretBytes,
     ) -> bool {
         self.with(id, |shard, key| shard.peek(now_ms, key, context, value)).unwrap_or_default()
+    }
+
+    /// As [`Self::peek`], and what else is kept of it: for those who carry sessions elsewhere.
+    pub fn look(
+        &self,
+        now_ms: u64,
+        id: &SessionId,
+        context: ContextTag,
+        value: &mut SecretBytes,
+    ) -> Option<Kept> {
+        self.with(id, |shard, key| shard.look(now_ms, key, context, value))?
     }
 
     /// As [`Self::get`], and the session is gone afterwards: nobody gets it twice.

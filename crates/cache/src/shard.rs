@@ -75,6 +75,19 @@ pub struct Arrival {
     pub history: History,
 }
 
+/// What is kept of a session, beside its value. Times are of the cache's clock, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// When its lifetime is over, to the second below.
+    pub expires_ms: u64,
+    /// What is known of its client.
+    pub history: History,
+    /// When its client was heard of last.
+    pub seen_ms: u64,
+    /// When its client is expected. `None`: not at all.
+    pub returns_ms: Option<u64>,
+}
+
 /// A view of one region, of type `R`, as a shard.
 pub(crate) struct Shard<'r, R> {
     pub(crate) layout: &'r Layout,
@@ -185,6 +198,30 @@ impl<'r, R: Region> Shard<'r, R> {
             .find(key)
             .filter(|slot| self.slots[*slot].context == context.0 && !self.expired(*slot, now_ms));
         found.is_some_and(|slot| self.copy_value(slot, value))
+    }
+
+    /// As [`Self::peek`], and what else is kept.
+    pub(crate) fn look(
+        &mut self,
+        now_ms: u64,
+        key: &Key<'_>,
+        context: ContextTag,
+        value: &mut SecretBytes,
+    ) -> Option<Kept> {
+        if !self.peek(now_ms, key, context, value) {
+            return None;
+        }
+        let slot = self.slots[self.find(key)?];
+        let (Slot { seen, history, expiry_s, .. }, expected) = (slot, slot.expected());
+        let Header { epoch_ms, born_ms, .. } = *self.header;
+        let at_ms = |tick: u32| epoch_ms.saturating_add(u64::from(tick) * TICK_MS);
+        let returns = (expected != Expectation::NEVER).then(|| order::returns(seen, expected));
+        Some(Kept {
+            expires_ms: born_ms.saturating_add(u64::from(expiry_s) * 1_000),
+            history,
+            seen_ms: at_ms(seen),
+            returns_ms: returns.map(at_ms),
+        })
     }
 
     /// As [`Self::get`], and the session is gone afterwards: nobody gets it twice.

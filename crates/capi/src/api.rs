@@ -21,7 +21,7 @@ use libc::{c_char, c_int, size_t};
 use openssl_sys::{SSL, SSL_CTX};
 use rejoin_cache::Hints;
 use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
-use rejoin_store::{SharedKeys, Store};
+use rejoin_store::{SharedKeys, Store, Tiered};
 
 pub use counters::RejoinCounters;
 pub use settings::{REJOIN_POLICY_LRU, REJOIN_POLICY_PREDICTIVE, RejoinSettings};
@@ -226,7 +226,8 @@ impl RejoinStore {
         let Self(store) = self;
         let wait = flags & REJOIN_WAIT_FOR_HINTS != 0;
         let hints = if wait { Hints::Expected } else { Hints::Never };
-        let sessions = ServerSessions::new(Arc::clone(store), *store.id_key(), hints);
+        let tiered = Tiered::new(Arc::clone(store));
+        let sessions = ServerSessions::new(tiered, *store.id_key(), hints);
         let mut everywhere =
             Everywhere::default().with_sessions(&sessions, flags & REJOIN_STATEFUL != 0);
         if flags & REJOIN_SHARE_TICKET_KEYS != 0 {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use rejoin_cache::Hints;
 use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
-use rejoin_store::{CacheName, Error, SharedKeys, Store};
+use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 
 use crate::settings::{ModuleSettings, TicketSettings};
 
@@ -59,7 +59,8 @@ fn open(settings: ModuleSettings) -> Result<Everywhere, String> {
     let store = Arc::new(store.map_err(failed)?);
     let name = settings.cache.clone();
     store.on_trouble(move |trouble| say(&format!("cache {name}: {trouble}")));
-    let sessions = ServerSessions::new(Arc::clone(&store), *store.id_key(), Hints::Never);
+    let tiered = Tiered::new(Arc::clone(&store));
+    let sessions = ServerSessions::new(tiered, *store.id_key(), Hints::Never);
     let mut everywhere = Everywhere::default()
         .with_sessions(&sessions, settings.stateful)
         .resumable_for(settings.resumable_for);

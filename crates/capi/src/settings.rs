@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rejoin_cache::{Capacity, Policy, Settings};
 use rejoin_store::{CacheName, Store};
-use rejoin_tickets::{CLOCK_TOLERANCE_S, LONGEST_TICKET_LIFETIME_S, Schedule};
+use rejoin_tickets::{CLOCK_TOLERANCE_S, LONGEST_TICKET_LIFETIME_S, Schedule, Seconds};
 
 /// The module's settings.
 #[derive(Debug)]
@@ -106,26 +106,12 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
     }
 
     fn seconds(&self, name: &str, otherwise: u64) -> Result<u64, String> {
-        let Some(text) = (self.0)(name) else { return Ok(otherwise) };
-        seconds(&text).ok_or_else(|| wrong(name, &text, "write a time as 90s, 30m, 12h or 7d"))
+        Ok(self.parsed(name)?.map_or(otherwise, |Seconds(seconds)| seconds))
     }
 }
 
 fn wrong(name: &str, text: &str, what: impl std::fmt::Display) -> String {
     format!("{name} = {text}: {what}")
-}
-
-/// `90s`, `30m`, `12h`, `7d`.
-fn seconds(text: &str) -> Option<u64> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let unit_s = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit_s)
 }
 
 #[cfg(test)]

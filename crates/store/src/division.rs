@@ -7,12 +7,14 @@
 //! | locks: the page's, and one per shard | 128 each |
 //! | ledger | of [`Ledger`] |
 //! | regions of the shards | of [`Layout`] |
+//! | a cluster's mailbox: lock, letters, desk | of [`Mailbox`] |
 //!
 //! It is computed from the settings, never read from the file.
 
 use rejoin_cache::{Layout, Ledger, Line};
 
 use crate::lock::Lock;
+use crate::mailbox::{Desk, Mailbox};
 
 /// Where everything is, in bytes from the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +24,17 @@ pub(crate) struct Division {
     pub(crate) ledger: usize,
     /// Where each shard's region is, and its lines.
     pub(crate) regions: Vec<(usize, usize)>,
+    pub(crate) mailbox: Option<MailboxPlace>,
     /// In all, in whole pages.
     pub(crate) bytes: usize,
+}
+
+/// Where a cluster's mailbox is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MailboxPlace {
+    pub(crate) lock: usize,
+    pub(crate) letters: usize,
+    pub(crate) desk: usize,
 }
 
 impl Division {
@@ -38,7 +49,7 @@ impl Division {
     const STEP: usize = 128;
 
     /// The one that all processes come to.
-    pub(crate) fn of(layouts: &[Layout]) -> Self {
+    pub(crate) fn of(layouts: &[Layout], clustered: bool) -> Self {
         let mut end = Self::LOCKS;
         let mut next = |bytes: usize| {
             let start = end;
@@ -49,7 +60,12 @@ impl Division {
         let ledger = next(size_of::<Ledger>());
         let region = |layout: &Layout| (next(layout.region_bytes()), layout.region_lines());
         let regions = layouts.iter().map(region).collect();
-        Self { locks, ledger, regions, bytes: end.next_multiple_of(Self::PAGE_BYTES) }
+        let mailbox = clustered.then(|| MailboxPlace {
+            lock: next(size_of::<Lock>()),
+            letters: next(Mailbox::LINES * size_of::<Line>()),
+            desk: next(size_of::<Desk>()),
+        });
+        Self { locks, ledger, regions, mailbox, bytes: end.next_multiple_of(Self::PAGE_BYTES) }
     }
 }
 
@@ -57,6 +73,7 @@ const _: () = {
     assert!(align_of::<Lock>() <= Division::STEP);
     assert!(align_of::<Ledger>() <= Division::STEP);
     assert!(align_of::<Line>() <= Division::STEP);
+    assert!(align_of::<Desk>() <= Division::STEP);
 };
 
 #[cfg(test)]
@@ -69,11 +86,15 @@ mod tests {
     fn no_two_parts_share_a_byte() {
         let settings = Settings { shards: Some(5), ..Settings::new(Capacity::Sessions(1_003)) };
         let layouts = Layout::for_cache(&settings).expect("settings make a cache");
-        let Division { locks, ledger, regions, bytes } = Division::of(&layouts);
+        let Division { locks, ledger, regions, mailbox, bytes } = Division::of(&layouts, true);
         let mut parts: Vec<(usize, usize)> = vec![(0, Division::LOCKS)];
         parts.extend(locks.iter().map(|lock| (*lock, size_of::<Lock>())));
         parts.push((ledger, size_of::<Ledger>()));
         parts.extend(regions.iter().map(|(start, lines)| (*start, lines * size_of::<Line>())));
+        let MailboxPlace { lock, letters, desk } = mailbox.expect("of a cluster");
+        parts.push((lock, size_of::<Lock>()));
+        parts.push((letters, Mailbox::LINES * size_of::<Line>()));
+        parts.push((desk, size_of::<Desk>()));
         assert_eq!((locks.len(), regions.len()), (6, 5));
         assert!(parts.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
         assert!(parts.last().is_some_and(|(start, of)| start + of <= bytes));

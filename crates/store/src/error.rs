@@ -66,6 +66,15 @@ pub enum Error {
         /// Its value as given.
         ours: String,
     },
+    /// Made by servers of their own, or for another cluster.
+    #[error(
+        "cache {name} is not this cluster's: run `rejoin store remove {name}`, start the agent, and then \
+         the servers"
+    )]
+    OtherCluster {
+        /// Its name.
+        name: CacheName,
+    },
     /// A file whose first page is not what was written to it.
     #[error("cache {name} is damaged: run `rejoin store remove {name}` and restart its servers")]
     Damaged {

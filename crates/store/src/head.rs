@@ -11,7 +11,7 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 use zeroize::Zeroize;
 
 /// The version of everything in the file but regions and ledger: see [`Layout::VERSION`] for these.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"rejoin\x00\x01";
 
 /// The keys of a cache: wiped when dropped, never printed.
@@ -48,6 +48,8 @@ impl std::fmt::Debug for Keys {
 pub(crate) struct Head {
     pub(crate) settings: Settings,
     pub(crate) keys: Keys,
+    /// Whether the machine is one of a cluster.
+    pub(crate) clustered: bool,
     /// Of the boot that its times belong to.
     pub(crate) boot_id: [u8; 16],
     pub(crate) created_unix_s: u64,
@@ -79,7 +81,7 @@ struct Written {
     ghosts_percent: u32,
     /// Zero: as many as are fitting.
     shards: u32,
-    unused: u32,
+    clustered: u32,
     boot_id: [u8; 16],
     created_unix_s: u64,
     hash_key: [u8; 16],
@@ -116,7 +118,7 @@ impl Head {
             longest_value_bytes,
             ghosts_percent,
             shards: shards.unwrap_or(0),
-            unused: 0,
+            clustered: self.clustered.into(),
             boot_id: self.boot_id,
             created_unix_s: self.created_unix_s,
             hash_key: self.keys.hash,
@@ -176,8 +178,13 @@ impl Written {
             shards: (self.shards != 0).then_some(self.shards),
         };
         let keys = Keys { hash: self.hash_key, id: self.id_key };
+        let clustered = match self.clustered {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let Self { boot_id, created_unix_s, .. } = *self;
-        Some(Head { settings, keys, boot_id, created_unix_s })
+        Some(Head { settings, keys, clustered, boot_id, created_unix_s })
     }
 }
 
@@ -187,8 +194,9 @@ mod tests {
 
     fn written(settings: &Settings) -> [u8; Head::BYTES] {
         let keys = Keys { hash: [1; 16], id: [2; 16] };
-        let head = Head { settings: settings.clone(), keys, boot_id: [3; 16], created_unix_s: 4 };
-        head.to_bytes(&Layout::for_cache(settings).expect("settings make a cache"))
+        let (settings, clustered) = (settings.clone(), true);
+        let head = Head { settings, keys, clustered, boot_id: [3; 16], created_unix_s: 4 };
+        head.to_bytes(&Layout::for_cache(&head.settings).expect("settings make a cache"))
     }
 
     #[test]
@@ -203,7 +211,7 @@ mod tests {
             let head = Head::from_bytes(&written(&settings)).expect("readable");
             assert_eq!(head.settings, settings);
             assert_eq!((head.keys.hash, head.keys.id), ([1; 16], [2; 16]));
-            assert_eq!((head.boot_id, head.created_unix_s), ([3; 16], 4));
+            assert_eq!((head.boot_id, head.created_unix_s, head.clustered), ([3; 16], 4, true));
         }
     }
 

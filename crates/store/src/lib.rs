@@ -22,8 +22,7 @@
 //! **What is not here.** Protection from other processes of the same user: whoever may write to the
 //! file may also cut it short, or write over it. A file cut short is noticed at the next operation,
 //! and the process goes on without the cache; cut in the middle of one, it stops the process
-//! (SIGBUS). A lock that is written over while it is taken or held can crash its holder, or worse: the
-//! C library keeps pointers in it. What is written over elsewhere can cost sessions, and a session's
+//! (SIGBUS). What is written over elsewhere can cost sessions, or keep others from a shard, and a session's
 //! own bytes are as good as the memory they lie in, unless the caller seals them
 //! ([`rejoin_cache::IdSeal::seal_value`]); but none is found under another id or in another context.
 
@@ -34,17 +33,21 @@ mod head;
 mod key_file;
 mod keys;
 mod lock;
+mod mailbox;
 mod mapping;
 mod name;
 mod region;
 mod store;
+mod tiered;
 mod trouble;
 
 pub use error::{Error, Objection};
 pub use keys::SharedKeys;
+pub use mailbox::{Asker, Letter, Mailbox, MailboxFacts, Says};
 pub use name::CacheName;
 pub use region::{SharedLedger, SharedRegion};
 pub use store::{Facts, Reset, Store, now_ms};
+pub use tiered::Tiered;
 pub use trouble::Trouble;
 
 /// The page that ticket keys are on.

@@ -36,7 +36,11 @@ impl SharedRegion {
     pub(crate) fn new(mapping: &Arc<Mapping>, division: &Division, shard: Option<usize>) -> Self {
         let page = (Division::PAGE, Division::PAGE_BYTES / size_of::<Line>());
         let (start, lines) = shard.map_or(page, |shard| division.regions[shard]);
-        let lock = division.locks[shard.map_or(0, |shard| shard + 1)];
+        Self::at(mapping, division.locks[shard.map_or(0, |shard| shard + 1)], start, lines)
+    }
+
+    /// So many lines from a place on, under the lock at another.
+    pub(crate) fn at(mapping: &Arc<Mapping>, lock: usize, start: usize, lines: usize) -> Self {
         Self { mapping: Arc::clone(mapping), lock, start, lines, stuck: Arc::default() }
     }
 
@@ -137,7 +141,7 @@ mod tests {
         hash_key: [u8; 16],
         now_ms: u64,
     ) -> (Cache<SharedRegion>, Vec<SharedRegion>) {
-        let division = Division::of(&Layout::for_cache(settings).expect("settings"));
+        let division = Division::of(&Layout::for_cache(settings).expect("settings"), false);
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let file = rustix::fs::memfd_create("test", flags).expect("a file in memory");
         rustix::fs::ftruncate(&file, division.bytes as u64).expect("room");
@@ -261,7 +265,7 @@ mod tests {
         let settings = Settings { shards: Some(1), ..Settings::new(Capacity::Sessions(20)) };
         let (cache, regions) = mapped(&settings, [3; 16], 0);
         let layouts = Layout::for_cache(&settings).expect("settings");
-        let (start, lines) = (Division::of(&layouts).ledger, size_of::<Ledger>() / 64);
+        let (start, lines) = (Division::of(&layouts, false).ledger, size_of::<Ledger>() / 64);
         let mut random = model::random::Random::new(1);
         for round in 0..300 {
             // SAFETY: nobody else uses the ledger now.

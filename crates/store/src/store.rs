@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::division::Division;
 use crate::folder::{self, ATTEMPTS, Folder, PAUSE};
 use crate::head::{Head, Keys, Unreadable};
+use crate::mailbox::Mailbox;
 use crate::mapping::{Figures, Mapping};
 use crate::region::{SharedLedger, SharedRegion};
 use crate::{CacheName, Error, Trouble};
@@ -33,6 +34,7 @@ pub struct Store {
     keys: Keys,
     created_unix_s: u64,
     page: SharedRegion,
+    mailbox: Option<Mailbox>,
     cache: Cache<SharedRegion>,
 }
 
@@ -102,12 +104,37 @@ impl Store {
         name: &CacheName,
         settings: Option<&Settings>,
     ) -> Result<Self, Error> {
+        Self::open_or_make(folder, name, settings, None)
+    }
+
+    /// As [`Self::open`], for the agent of a cluster, whose servers all have `id_key`: what it makes has a
+    /// [`Mailbox`], and its ticket keys change by the agent alone.
+    ///
+    /// # Errors
+    /// As there, and [`Error::OtherCluster`].
+    pub fn open_for_cluster(
+        folder: &Path,
+        name: &CacheName,
+        settings: Option<&Settings>,
+        id_key: &[u8; 16],
+    ) -> Result<Self, Error> {
+        let store = Self::open_or_make(folder, name, settings, Some(id_key))?;
+        let is_ours = store.mailbox.is_some() && store.keys.id == *id_key;
+        if is_ours { Ok(store) } else { Err(Error::OtherCluster { name: name.clone() }) }
+    }
+
+    fn open_or_make(
+        folder: &Path,
+        name: &CacheName,
+        settings: Option<&Settings>,
+        cluster: Option<&[u8; 16]>,
+    ) -> Result<Self, Error> {
         let folder = Folder::open(folder)?;
         let mut last = Error::Busy { name: name.clone() };
         for _ in 0..ATTEMPTS {
             let attempt = match folder.file(name)? {
                 Some(file) => Self::open_file(&folder, name, &file, settings)?,
-                None => Self::make(&folder, name, settings)?,
+                None => Self::make(&folder, name, settings, cluster)?,
             };
             match attempt {
                 Ok(store) => return Ok(store),
@@ -159,6 +186,11 @@ impl Store {
     pub fn cache(&self) -> &Cache<SharedRegion> {
         self.mapping.notice();
         &self.cache
+    }
+
+    /// What leads to the cluster's agent, if the cache is a cluster's.
+    pub fn mailbox(&self) -> Option<&Mailbox> {
+        self.mailbox.as_ref()
     }
 
     /// Has the first listener told, once, of what is found wrong while the cache is in use: on the
@@ -276,17 +308,19 @@ impl Store {
         folder: &Folder,
         name: &CacheName,
         settings: Option<&Settings>,
+        cluster: Option<&[u8; 16]>,
     ) -> Result<Result<Self, Option<Error>>, Error> {
         let not_found = || Error::NotFound { name: name.clone(), folder: folder.path().into() };
         let settings = settings.ok_or_else(not_found)?;
         let layouts = Layout::for_cache(settings)?;
-        let unfinished = match folder.unfinished(name, Division::of(&layouts).bytes as u64) {
+        let division = Division::of(&layouts, cluster.is_some());
+        let unfinished = match folder.unfinished(name, division.bytes as u64) {
             Ok(unfinished) => unfinished,
             // Several who come at the same time take the room for several.
             Err(error @ Error::NoRoom { .. }) => return Ok(Err(Some(error))),
             Err(error) => return Err(error),
         };
-        let head = new_head(settings)?;
+        let head = new_head(settings, cluster)?;
         let bytes = Zeroizing::new(head.to_bytes(&layouts));
         unfinished.file.write_all_at(&*bytes, 0).map_err(|cause| Error::Refused {
             action: "write",
@@ -299,8 +333,8 @@ impl Store {
     }
 
     fn map(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Result<Self, Error> {
-        let Head { settings, keys, created_unix_s, .. } = head.clone();
-        let division = Division::of(&Layout::for_cache(&settings)?);
+        let Head { settings, keys, clustered, created_unix_s, .. } = head.clone();
+        let division = Division::of(&Layout::for_cache(&settings)?, clustered);
         let refused =
             |action| move |cause| Error::Refused { action, path: folder.path_of(name), cause };
         let mapping = Mapping::new(file, division.bytes)
@@ -311,8 +345,20 @@ impl Store {
         let ledger = SharedLedger::new(&mapping, &division);
         let cache = Cache::over(&settings, keys.hash, ledger, region)?;
         let page = SharedRegion::new(&mapping, &division, None);
+        let mailbox = Mailbox::new(&mapping, &division);
         let (name, file) = (name.clone(), file.try_clone().map_err(refused("keep open"))?);
-        Ok(Self { name, file, mapping, division, settings, keys, created_unix_s, page, cache })
+        Ok(Self {
+            name,
+            file,
+            mapping,
+            division,
+            settings,
+            keys,
+            created_unix_s,
+            page,
+            mailbox,
+            cache,
+        })
     }
 
     /// Makes an empty cache of a file of zeros, which nobody else can see yet.
@@ -321,12 +367,14 @@ impl Store {
         for shard in 0..self.division.regions.len() {
             SharedRegion::new(&self.mapping, &self.division, Some(shard)).lock().initialise();
         }
+        self.mailbox.iter().for_each(Mailbox::format);
         self.cache.format(now_ms());
     }
 
     fn wipe(&self, folder: &Folder) -> Result<(), Error> {
         self.cache().clear();
         self.with_page(|page, _| page.fill(0));
+        self.mailbox.iter().for_each(Mailbox::wipe);
         self.file.write_all_at(&[0; Head::BYTES], 0).map_err(|cause| Error::Refused {
             action: "wipe",
             path: folder.path_of(&self.name),
@@ -346,13 +394,17 @@ pub fn now_ms() -> u64 {
     now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
 }
 
-fn new_head(settings: &Settings) -> Result<Head, Error> {
+fn new_head(settings: &Settings, cluster: Option<&[u8; 16]>) -> Result<Head, Error> {
     let mut keys = Keys { hash: [0; 16], id: [0; 16] };
     folder::fill_at_random(&mut keys.hash)?;
-    folder::fill_at_random(&mut keys.id)?;
+    match cluster {
+        Some(id_key) => keys.id = *id_key,
+        None => folder::fill_at_random(&mut keys.id)?,
+    }
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (settings, created_unix_s) = (settings.clone(), since_1970.as_secs());
-    Ok(Head { settings, keys, boot_id: boot_id(), created_unix_s })
+    let clustered = cluster.is_some();
+    Ok(Head { settings, keys, clustered, boot_id: boot_id(), created_unix_s })
 }
 
 fn read_head(file: &File, name: &CacheName) -> Result<Head, Error> {
@@ -373,7 +425,8 @@ fn is_wiped(file: &File) -> bool {
 }
 
 fn check_size(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Result<(), Error> {
-    let needed_bytes = Division::of(&Layout::for_cache(&head.settings)?).bytes as u64;
+    let layouts = Layout::for_cache(&head.settings)?;
+    let needed_bytes = Division::of(&layouts, head.clustered).bytes as u64;
     let refused = |cause| Error::Refused { action: "look at", path: folder.path_of(name), cause };
     let bytes = file.metadata().map_err(refused)?.len();
     let bad = Error::BadSize { name: name.clone(), bytes, needed_bytes };

@@ -24,6 +24,7 @@ mod page;
 mod ring;
 mod schedule;
 mod sealer;
+mod seconds;
 mod secret;
 mod source;
 mod timeline;
@@ -35,6 +36,7 @@ pub use page::PAGE_BYTES;
 pub use ring::{KeyId, KeyRing, KeyStatus, SECRET_BYTES};
 pub use schedule::{CLOCK_TOLERANCE_S, KeyState, LONGEST_TICKET_LIFETIME_S, Schedule};
 pub use sealer::{LONGEST_TICKET_BYTES, NONCE_BYTES, TicketSealer};
+pub use seconds::{NoTime, Seconds};
 pub use source::{KeySource, TicketEvent};
 pub use timeline::Opened;
 

@@ -1,6 +1,6 @@
 //! Sessions whose bytes follow from their number.
 
-use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId};
+use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_store::{Store, now_ms};
 
 pub(crate) const CONTEXT: ContextTag = ContextTag(3);
@@ -27,8 +27,8 @@ fn value(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(1 + number as usize % 60)
 }
 
-pub(crate) fn insert(store: &Store, number: u64) -> bool {
-    store.cache().insert(now_ms(), &NewSession { value: &value(number), ..new(number) }).is_ok()
+pub(crate) fn insert(store: &impl SessionStore, number: u64) -> bool {
+    store.insert(now_ms(), &NewSession { value: &value(number), ..new(number) }).is_ok()
 }
 
 /// Whether it is there, and panics where it is not as it was stored.

@@ -1,0 +1,107 @@
+//! A machine's sessions, and behind them those of its cluster.
+
+use std::sync::Arc;
+
+use rejoin_cache::{
+    Arrival, ContextTag, Inserted, NewSession, Refusal, SecretBytes, SessionId, SessionStore,
+};
+
+use crate::Store;
+use crate::mailbox::Says;
+
+/// The sessions of a [`Store`]; where it is a cluster's, those too that other machines made: what is missed
+/// here is asked for, and what is stored here is told of. A lookup then waits for a few milliseconds at most
+/// ([`crate::Mailbox`]), and nothing else waits at all.
+#[derive(Debug, Clone)]
+pub struct Tiered(Arc<Store>);
+
+impl Tiered {
+    /// Of this store.
+    pub fn new(store: Arc<Store>) -> Self {
+        Self(store)
+    }
+
+    fn tell(&self, id: &SessionId, context: ContextTag, says: Says) {
+        self.0.mailbox().into_iter().for_each(|mailbox| mailbox.tell(id, context, says));
+    }
+}
+
+impl SessionStore for Tiered {
+    fn get(
+        &self,
+        now_ms: u64,
+        id: &SessionId,
+        context: ContextTag,
+        value: &mut SecretBytes,
+    ) -> Arrival {
+        let Some(mailbox) = self.0.mailbox() else {
+            return self.0.cache().get(now_ms, id, context, value);
+        };
+        if !self.0.cache().peek(now_ms, id, context, value) {
+            mailbox.ask(id, context, false);
+        }
+        let arrival = self.0.cache().get(now_ms, id, context, value);
+        if arrival.found {
+            mailbox.tell(id, context, Says::Seen);
+        }
+        arrival
+    }
+
+    fn peek(
+        &self,
+        now_ms: u64,
+        id: &SessionId,
+        context: ContextTag,
+        value: &mut SecretBytes,
+    ) -> bool {
+        self.0.cache().peek(now_ms, id, context, value)
+    }
+
+    /// Where it is a cluster's, only what the cluster gives: another machine may have had it.
+    fn take(
+        &self,
+        now_ms: u64,
+        id: &SessionId,
+        context: ContextTag,
+        value: &mut SecretBytes,
+    ) -> Arrival {
+        if let Some(mailbox) = self.0.mailbox()
+            && !mailbox.ask(id, context, true)
+        {
+            self.0.cache().remove(id);
+        }
+        self.0.cache().take(now_ms, id, context, value)
+    }
+
+    fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
+        let inserted = self.0.cache().insert(now_ms, new)?;
+        self.tell(&new.id, new.context, Says::Stored);
+        Ok(inserted)
+    }
+
+    fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
+        self.0.cache().hint(now_ms, id, interval_ms)
+    }
+
+    fn retire(&self, id: &SessionId) {
+        self.0.cache().retire(id);
+    }
+
+    fn remove(&self, id: &SessionId) -> bool {
+        let was_there = self.0.cache().remove(id);
+        self.tell(id, ContextTag::default(), Says::Removed);
+        was_there
+    }
+
+    fn record_forged(&self) {
+        self.0.cache().record_forged();
+    }
+
+    fn record_rejected(&self) {
+        self.0.cache().record_rejected();
+    }
+
+    fn record_handshake(&self, resumed: bool) {
+        self.0.cache().record_handshake(resumed);
+    }
+}

@@ -1,0 +1,244 @@
+//! A cluster's agent and the servers of its machine, each with the cache opened for itself.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rejoin_cache::{Capacity, SecretBytes, SessionStore, Settings};
+use rejoin_store::{CacheName, Error, Letter, Mailbox, Says, SharedKeys, Store, Tiered, now_ms};
+use rejoin_tickets::{KeyRing, KeySource, Schedule};
+
+mod folder;
+mod session;
+
+use folder::Folder;
+use session::{CONTEXT, find, id, insert};
+
+const ID_KEY: [u8; 16] = [7; 16];
+const SOON: Duration = Duration::from_millis(20);
+
+fn name() -> CacheName {
+    "test".parse().expect("a name")
+}
+
+fn settings() -> Settings {
+    Settings { block_bytes: 200, ..Settings::new(Capacity::Sessions(1_000)) }
+}
+
+fn agents(folder: &Folder) -> Store {
+    Store::open_for_cluster(folder.path(), &name(), Some(&settings()), &ID_KEY).expect("made")
+}
+
+fn servers(folder: &Folder) -> Arc<Store> {
+    Arc::new(Store::open(folder.path(), &name(), None).expect("the agent made it"))
+}
+
+fn mailbox(store: &Store) -> &Mailbox {
+    store.mailbox().expect("a cluster's")
+}
+
+fn received(agent: &Store) -> Vec<Letter> {
+    let mut letters = Vec::new();
+    mailbox(agent).receive(&mut letters, Duration::ZERO, true);
+    letters
+}
+
+fn found(tiered: &Tiered, number: u64) -> bool {
+    tiered.get(now_ms(), &id(number), CONTEXT, &mut SecretBytes::default()).found
+}
+
+/// An agent that has every session with an even number, and answers after so long.
+fn with_agent<T>(folder: &Folder, after: Duration, run: impl FnOnce() -> T) -> T {
+    let (agent, is_over) = (agents(folder), AtomicBool::new(false));
+    received(&agent);
+    thread::scope(|scope| {
+        // Also if it panics.
+        let _is_over = Over(&is_over);
+        scope.spawn(|| {
+            let mut letters = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                mailbox(&agent).receive(&mut letters, SOON, true);
+                for Letter { id, says, .. } in letters.drain(..) {
+                    let (Says::Wanted(asker) | Says::Taken(asker)) = says else { continue };
+                    thread::sleep(after);
+                    let number = (0..100).step_by(2).find(|number| session::id(*number) == id);
+                    let there = number.is_some_and(|number| insert(&agent, number));
+                    mailbox(&agent).answer(asker, there);
+                }
+            }
+        });
+        run()
+    })
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_cache_belongs_to_one_cluster_or_none() {
+    let folder = Folder::new();
+    drop(agents(&folder));
+    assert_eq!((servers(&folder).id_key(), folder.file_names().len()), (&ID_KEY, 1));
+    let other = Store::open_for_cluster(folder.path(), &name(), None, &[8; 16]);
+    assert!(matches!(other, Err(Error::OtherCluster { .. })), "{other:?}");
+    let alone: CacheName = "alone".parse().expect("a name");
+    let made = Store::open(folder.path(), &alone, Some(&settings())).expect("made");
+    assert!(made.mailbox().is_none());
+    let agent = Store::open_for_cluster(folder.path(), &alone, None, &ID_KEY);
+    assert!(matches!(agent, Err(Error::OtherCluster { .. })), "{agent:?}");
+}
+
+#[test]
+fn the_agent_is_told_what_becomes_of_sessions() {
+    let folder = Folder::new();
+    let agent = agents(&folder);
+    let tiered = Tiered::new(servers(&folder));
+    assert!(insert(&tiered, 1));
+    assert_eq!(received(&agent), [], "nobody was there to listen");
+    assert!(insert(&tiered, 2) && found(&tiered, 2) && tiered.remove(&id(2)));
+    let said: Vec<Says> = received(&agent).iter().map(|letter| letter.says).collect();
+    assert_eq!(said, [Says::Stored, Says::Seen, Says::Removed]);
+    assert!(insert(&tiered, 3) && find(&agent, 3));
+    assert!(received(&agent).iter().all(|of| (of.id, of.context) == (id(3), CONTEXT)));
+}
+
+#[test]
+fn what_is_missed_is_fetched_and_what_is_nowhere_is_asked_for_once() {
+    let folder = Folder::new();
+    with_agent(&folder, Duration::ZERO, || {
+        let store = servers(&folder);
+        mailbox(&store).set_deadline(Mailbox::MOST_WAIT);
+        let tiered = Tiered::new(Arc::clone(&store));
+        assert!((0..20).all(|number| found(&tiered, number) == (number % 2 == 0)));
+        let before = mailbox(&store).facts();
+        assert_eq!((before.asked, before.fetched, before.late), (20, 10, 0));
+        assert!((0..20).all(|number| found(&tiered, number) == (number % 2 == 0)));
+        assert_eq!(mailbox(&store).facts().asked, 20, "it was here, or known not to be there");
+        let mut value = SecretBytes::default();
+        let take = |number| tiered.take(now_ms(), &id(number), CONTEXT, &mut value).found;
+        assert_eq!([40, 41].map(take), [true, false]);
+        assert!(!store.cache().peek(now_ms(), &id(40), CONTEXT, &mut SecretBytes::default()));
+        assert!(insert(&tiered, 43));
+        let mut value = SecretBytes::default();
+        assert!(!tiered.take(now_ms(), &id(43), CONTEXT, &mut value).found, "it was had elsewhere");
+    });
+}
+
+#[test]
+fn who_is_not_answered_in_time_goes_on_and_soon_nobody_asks() {
+    let folder = Folder::new();
+    drop(agents(&folder));
+    with_agent(&folder, 30 * SOON, || {
+        let store = servers(&folder);
+        let tiered = Tiered::new(Arc::clone(&store));
+        let start = Instant::now();
+        assert!((0..100).step_by(2).all(|number| !found(&tiered, number)));
+        let facts = mailbox(&store).facts();
+        assert_eq!((facts.late, facts.skipped, facts.asked), (3, 47, 3));
+        assert!(start.elapsed() >= 3 * Mailbox::DEADLINE);
+    });
+}
+
+#[test]
+fn without_an_agent_or_without_valkey_nobody_asks() {
+    let folder = Folder::new();
+    let agent = agents(&folder);
+    let store = servers(&folder);
+    let tiered = Tiered::new(Arc::clone(&store));
+    assert!(!found(&tiered, 2));
+    mailbox(&agent).receive(&mut Vec::new(), Duration::ZERO, false);
+    assert!(!found(&tiered, 2) && !mailbox(&store).facts().is_linked);
+    assert_eq!((mailbox(&store).facts().asked, mailbox(&store).facts().skipped), (0, 2));
+}
+
+#[test]
+fn letters_that_find_no_room_are_counted_and_harm_nobody() {
+    let folder = Folder::new();
+    let agent = agents(&folder);
+    received(&agent);
+    let store = servers(&folder);
+    (0..5_000).for_each(|number| mailbox(&store).tell(&id(number), CONTEXT, Says::Stored));
+    let facts = mailbox(&store).facts();
+    let letters = received(&agent);
+    assert_eq!(letters.len() as u64 + facts.dropped, 5_000);
+    assert!(letters.len() > 4_000 && letters[0].id == id(0));
+    mailbox(&store).tell(&id(9), CONTEXT, Says::Stored);
+    assert_eq!(received(&agent).len(), 1);
+}
+
+#[test]
+fn many_ask_at_once_and_each_has_its_own_answer() {
+    let folder = Folder::new();
+    with_agent(&folder, Duration::ZERO, || {
+        mailbox(&servers(&folder)).set_deadline(Mailbox::MOST_WAIT);
+        thread::scope(|scope| {
+            for of in 0..4 {
+                let tiered = Tiered::new(servers(&folder));
+                scope.spawn(move || {
+                    for number in (of..100).step_by(4) {
+                        assert_eq!(found(&tiered, number), number % 2 == 0, "{number}");
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn whatever_is_written_over_it_ends_in_time() {
+    let folder = Folder::new();
+    let agent = agents(&folder);
+    received(&agent);
+    let store = servers(&folder);
+    let path = folder.path().join("rejoin-test");
+    let file = std::fs::File::options().read(true).write(true).open(path).expect("there");
+    let length = file.metadata().expect("there").len();
+    let mut state = 9_u64;
+    for round in 0..200 {
+        let garbage: Vec<u8> = (0..40_000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+                if round % 3 == 0 { 0xff } else { (state >> 56) as u8 }
+            })
+            .collect();
+        // The mailbox is at the end of the file.
+        let at = length - 290_000 + state % 250_000;
+        std::os::unix::fs::FileExt::write_all_at(&file, &garbage, at).expect("written");
+        let start = Instant::now();
+        mailbox(&store).tell(&id(1), CONTEXT, Says::Stored);
+        mailbox(&store).ask(&id(2), CONTEXT, false);
+        let mut letters = Vec::new();
+        mailbox(&agent).receive(&mut letters, Duration::ZERO, true);
+        for letter in letters {
+            if let Says::Wanted(asker) | Says::Taken(asker) = letter.says {
+                mailbox(&agent).answer(asker, true);
+            }
+        }
+        assert!(start.elapsed() < Duration::from_secs(2), "round {round}");
+    }
+}
+
+#[test]
+fn the_ring_is_the_agents_and_servers_follow() {
+    let folder = Folder::new();
+    let agent = agents(&folder);
+    let complain = |error: &Error| panic!("{error}");
+    let file = Some(Path::new("/nonexistent/of no matter"));
+    let schedule = Some(Schedule::new(3_600, 7_200, 600).expect("a schedule"));
+    let keys = SharedKeys::open(servers(&folder), schedule, file, 1_000, complain).expect("there");
+    assert!(keys.newer(1_000).is_none() && agent.ring().expect("free").is_none());
+    let mut ring = KeyRing::new(Schedule::default());
+    ring.rotate(1_000, &mut [5; 32]).expect("a key");
+    agent.adopt_ring(&ring).expect("free");
+    let listed = |ring: &KeyRing| ring.list(1_000).map(|key| key.id).collect::<Vec<_>>();
+    assert_eq!(keys.newer(1_001).as_ref().map(listed), Some(listed(&ring)));
+    let years_later = 1_000_000_000;
+    assert!(keys.newer(years_later).is_none(), "it is due, and not for servers to change");
+}
