@@ -1,30 +1,36 @@
 //! `rejoin keys`
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::Context;
+use rejoin_cluster::{ClusterKeys, Link, Settings, WrappingKey};
 use rejoin_store::{CacheName, Store};
 use rejoin_tickets::{KeyId, KeyRing, KeyState, KeyStatus};
 use serde_json::json;
+use tokio::runtime::Runtime;
 
 use crate::arguments::Misuse;
-use crate::terminal;
+use crate::{cluster, terminal};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The servers that share a cache share the keys of stateless tickets, which change by themselves; see
-docs/servers.md. Key bytes are never printed.
+docs/servers.md, and for those of several machines docs/cluster.md. Key bytes are never printed.
 Examples:
   rejoin keys list web
   rejoin keys rotate web
-  rejoin keys retire web 3f2a")]
+  rejoin keys retire web 3f2a
+  rejoin keys revoke --cluster 3f2a")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
     /// Where caches lie
     #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER, global = true)]
     folder: PathBuf,
+    /// Instead of a cache's, the keys of the cluster that these settings are of
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, global = true,
+        default_missing_value = cluster::SETTINGS)]
+    cluster: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -35,42 +41,101 @@ enum Action {
     /// Name the keys, from the oldest to the newest, and what each is for
     List {
         #[arg(value_name = "NAME")]
-        name: CacheName,
+        name: Option<CacheName>,
     },
     /// Make the next key now, before it is due
     Rotate {
         #[arg(value_name = "NAME")]
-        name: CacheName,
+        name: Option<CacheName>,
     },
-    /// Wipe a key that is not to be trusted: tickets under it become full handshakes
+    /// Wipe a key that is not to be trusted: tickets under it become full handshakes. KEY is its id, or as much
+    /// of its beginning as no other key has
+    #[command(visible_alias = "revoke")]
     Retire {
-        #[arg(value_name = "NAME")]
-        name: CacheName,
-        /// The key's id, or as much of its beginning as no other key has
-        #[arg(value_name = "KEY")]
-        key: String,
+        #[arg(value_names = ["NAME", "KEY"], num_args = 1..=2, required = true)]
+        words: Vec<String>,
     },
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Arguments { action, folder, json } = arguments;
-    let now_s = SystemTime::UNIX_EPOCH.elapsed().context("the clock is before 1970")?.as_secs();
+    let Arguments { action, folder, cluster, json } = arguments;
+    let now_s = cluster::now_s()?;
+    let keys = |name: Option<CacheName>| match (cluster, name) {
+        (Some(settings), None) => Keys::of_cluster(settings),
+        (None, Some(name)) => Ok(Keys::OfCache(Store::open(folder, &name, None)?)),
+        (Some(_), Some(name)) => {
+            Err(Misuse(format!("{name} or --cluster, not both: see --help")).into())
+        }
+        (None, None) => {
+            Err(Misuse("name a cache, or give --cluster: see --help".to_owned()).into())
+        }
+    };
     match action {
-        Action::List { name } => list(&ring(&open(folder, name)?)?, now_s, *json),
-        Action::Rotate { name } => rotate(&open(folder, name)?, now_s, *json),
-        Action::Retire { name, key } => retire(&open(folder, name)?, key, now_s, *json),
+        Action::List { name } => list(&keys(name.clone())?.ring(now_s)?, now_s, *json),
+        Action::Rotate { name } => rotate(&mut keys(name.clone())?, now_s, *json),
+        Action::Retire { words } => {
+            let (key, name) = words.split_last().expect("one at least");
+            let wrong = |error: rejoin_store::Error| Misuse(error.to_string());
+            let name = name.first().map(|name| name.parse().map_err(wrong)).transpose()?;
+            retire(&mut keys(name)?, key, now_s, *json)
+        }
     }
 }
 
-fn open(folder: &Path, name: &CacheName) -> anyhow::Result<Store> {
-    Ok(Store::open(folder, name, None)?)
+/// Whose keys.
+enum Keys {
+    OfCache(Store),
+    OfCluster { runtime: Runtime, link: Link, keys: ClusterKeys },
 }
 
-fn ring(store: &Store) -> anyhow::Result<KeyRing> {
-    store.ring()?.with_context(|| {
-        let name = store.name();
-        format!("no ticket keys in cache {name}: start a server on it, with ticket_keys = shared")
-    })
+impl Keys {
+    fn of_cluster(settings: &Path) -> anyhow::Result<Self> {
+        let settings = Settings::read(settings)?;
+        let key = WrappingKey::read(&settings.key_file)?;
+        let runtime = cluster::runtime()?;
+        let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
+        let keys = ClusterKeys::new(settings.name.clone(), &key, None)?;
+        Ok(Self::OfCluster { runtime, link, keys })
+    }
+
+    fn ring(&mut self, now_s: u64) -> anyhow::Result<KeyRing> {
+        match self {
+            Self::OfCache(store) => store.ring()?.with_context(|| {
+                let name = store.name();
+                format!("no ticket keys in cache {name}: start a server on it, with ticket_keys = shared")
+            }),
+            Self::OfCluster { runtime, link, keys } => {
+                runtime.block_on(keys.follow(link, now_s))?;
+                let ring = keys.ring().cloned();
+                ring.context("the cluster has no ticket keys: start an agent, by rejoin cluster run")
+            }
+        }
+    }
+
+    fn rotate(&mut self, now_s: u64) -> anyhow::Result<KeyId> {
+        Ok(match self {
+            Self::OfCache(store) => store.rotate_keys(now_s)?,
+            Self::OfCluster { runtime, link, keys } => {
+                runtime.block_on(keys.rotate(link, now_s))?
+            }
+        })
+    }
+
+    fn retire(&mut self, id: &KeyId, now_s: u64) -> anyhow::Result<bool> {
+        Ok(match self {
+            Self::OfCache(store) => store.retire_key(id)?,
+            Self::OfCluster { runtime, link, keys } => {
+                runtime.block_on(keys.revoke(link, id, now_s))?
+            }
+        })
+    }
+
+    fn how_to_list(&self) -> String {
+        match self {
+            Self::OfCache(store) => format!("rejoin keys list {}", store.name()),
+            Self::OfCluster { .. } => "rejoin keys list --cluster".to_owned(),
+        }
+    }
 }
 
 fn list(ring: &KeyRing, now_s: u64, json: bool) -> anyhow::Result<()> {
@@ -91,12 +156,13 @@ fn list(ring: &KeyRing, now_s: u64, json: bool) -> anyhow::Result<()> {
     terminal::print_result(&rejoin_report::table(&[0, 1], head, rows))
 }
 
-fn rotate(store: &Store, now_s: u64, json: bool) -> anyhow::Result<()> {
+fn rotate(keys: &mut Keys, now_s: u64, json: bool) -> anyhow::Result<()> {
     // A ring is made by servers, which know its schedule.
-    ring(store)?;
-    let id = store.rotate_keys(now_s)?;
-    let key = ring(store)?.list(now_s).find(|key| key.id == id);
-    let key = key.context("another has changed the keys meanwhile: see rejoin keys list")?;
+    keys.ring(now_s)?;
+    let id = keys.rotate(now_s)?;
+    let key = keys.ring(now_s)?.list(now_s).find(|key| key.id == id);
+    let changed = || format!("another has changed the keys meanwhile: see {}", keys.how_to_list());
+    let key = key.with_context(changed)?;
     if json {
         return terminal::print_result(&record(&key).to_string());
     }
@@ -104,20 +170,24 @@ fn rotate(store: &Store, now_s: u64, json: bool) -> anyhow::Result<()> {
     terminal::print_result(&format!("made {id}, which encrypts in {wait}"))
 }
 
-fn retire(store: &Store, beginning: &str, now_s: u64, json: bool) -> anyhow::Result<()> {
-    let ring = ring(store)?;
+fn retire(keys: &mut Keys, beginning: &str, now_s: u64, json: bool) -> anyhow::Result<()> {
+    let ring = keys.ring(now_s)?;
     let fits = |key: &KeyStatus| key.id.to_string().starts_with(&beginning.to_lowercase());
     let found: Vec<KeyId> = ring.list(now_s).filter(fits).map(|key| key.id).collect();
     let [id] = found.as_slice() else {
         let what = if found.is_empty() { "no key begins" } else { "several keys begin" };
-        let text = format!("{what} with {beginning:?}: see rejoin keys list {}", store.name());
+        let text = format!("{what} with {beginning:?}: see {}", keys.how_to_list());
         return Err(Misuse(text).into());
     };
-    anyhow::ensure!(store.retire_key(id)?, "{id}: somebody else has retired it");
+    anyhow::ensure!(keys.retire(id, now_s)?, "{id}: somebody else has retired it");
     if json {
         return terminal::print_result(&json!({"retired": id.to_string()}).to_string());
     }
-    terminal::print_result(&format!("retired {id}: no server opens its tickets a second from now"))
+    let soon = match keys {
+        Keys::OfCache(_) => "a second",
+        Keys::OfCluster { .. } => "three seconds",
+    };
+    terminal::print_result(&format!("retired {id}: no server opens its tickets {soon} from now"))
 }
 
 fn record(key: &KeyStatus) -> serde_json::Value {

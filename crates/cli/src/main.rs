@@ -8,6 +8,7 @@ mod arguments;
 mod arrivals;
 mod beside;
 mod capture;
+mod cluster;
 mod demo;
 mod fleet;
 mod keys;
@@ -54,6 +55,8 @@ enum Command {
     Keys(keys::Arguments),
     /// Name, check and remove the caches that servers share
     Store(store::Arguments),
+    /// Share sessions and ticket keys with other machines
+    Cluster(cluster::Arguments),
     /// Say how big a cache must be, with which policy, and what it saves
     Plan(Box<plan::Arguments>),
 }
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
+        Command::Cluster(arguments) => cluster::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,7 +10,14 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod keys;
 mod link;
+mod name;
+mod ring_place;
+mod wrapping_key;
 
-pub use error::Error;
+pub use error::{Error, KeyFileFault};
+pub use keys::ClusterKeys;
 pub use link::{Link, Servers, Tls};
+pub use name::ClusterName;
+pub use wrapping_key::WrappingKey;

@@ -13,7 +13,7 @@
 //!
 //! What is not here: clocks, random numbers, files, sockets, TLS, and how a ring gets from one
 //! server to the next. Every `now_s` is an argument, in seconds of Unix time, because servers
-//! have no other clock in common; they may disagree by up to [`CLOCK_TOLERANCE_S`].
+//! have no other clock in common; each may be off by up to [`CLOCK_TOLERANCE_S`].
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,9 @@ pub use error::Error;
 pub use label::Label;
 pub use page::PAGE_BYTES;
 pub use ring::{KeyId, KeyRing, KeyStatus, SECRET_BYTES};
-pub use schedule::{CLOCK_TOLERANCE_S, KeyState, LONGEST_TICKET_LIFETIME_S, Schedule};
+pub use schedule::{
+    CLOCK_TOLERANCE_S, CLOCKS_APART_S, KeyState, LONGEST_TICKET_LIFETIME_S, Schedule,
+};
 pub use sealer::{LONGEST_TICKET_BYTES, NONCE_BYTES, TicketSealer};
 pub use seconds::{NoTime, Seconds};
 pub use source::{KeySource, TicketEvent};

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::context::ContextKeys;
 use crate::error::Error;
 use crate::label::Label;
-use crate::schedule::{CLOCK_TOLERANCE_S, KeyState, Schedule};
+use crate::schedule::{CLOCKS_APART_S, KeyState, Schedule};
 use crate::sealer::TicketSealer;
 use crate::secret::Secret;
 use crate::timeline::{Timed, Timeline};
@@ -149,7 +149,7 @@ impl KeyRing {
     /// No key begins its turn so late, unless it was made by a clock that was ahead. (Or this one
     /// is behind: then the key begins too early by what it is behind.)
     fn is_far_ahead(&self, timed: &Timed<RingKey>, now_s: u64) -> bool {
-        let latest_s = now_s.saturating_add(self.timeline.schedule.lead_s() + CLOCK_TOLERANCE_S);
+        let latest_s = now_s.saturating_add(self.timeline.schedule.lead_s() + CLOCKS_APART_S);
         timed.encrypts_from_s > latest_s
     }
 

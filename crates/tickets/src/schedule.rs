@@ -2,16 +2,26 @@
 //!
 //! ```text
 //! made        encrypts                     opens only                                    wiped
-//!  |-- lead --|-- rotate_every --|-- ticket_lifetime + CLOCK_TOLERANCE --|
+//!  |-- lead --|-- rotate_every --|-- ticket_lifetime + 2 CLOCK_TOLERANCE --|
 //! ```
 //! The next key is made a *lead* before it encrypts, so that every server has it when the first
 //! begins to use it. After its turn it opens tickets until the last it sealed is over.
+//!
+//! Each clock may be [`CLOCK_TOLERANCE_S`] off, ahead or behind, so two may be [`CLOCKS_APART_S`]
+//! apart: the last ticket of a turn may be sealed by the one that is behind, and opened by the one
+//! that is ahead. And a key that the one behind made is used by the one ahead so much sooner than a
+//! lead after: where servers have clocks of their own, the lead must be longer than that by what
+//! it takes them to look. On one machine all have the same clock, and any lead will do.
 
 use crate::error::Error;
 use crate::ring::KeyRing;
 
-/// How far the clocks of two servers may be apart without one refusing what the other sealed.
+/// How far the clock of a server may be off, ahead or behind, without it refusing what others sealed,
+/// or others what it did.
 pub const CLOCK_TOLERANCE_S: u64 = 60;
+
+/// How far the clocks of two servers may be apart, then.
+pub const CLOCKS_APART_S: u64 = 2 * CLOCK_TOLERANCE_S;
 
 /// RFC 8446, section 4.6.1: servers must not use a lifetime of more than seven days.
 pub const LONGEST_TICKET_LIFETIME_S: u64 = 7 * 24 * HOUR_S;
@@ -49,7 +59,8 @@ impl Schedule {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for a ticket lifetime of none or more than seven days, a turn of more
-    /// than thirty, a lead shorter than [`CLOCK_TOLERANCE_S`], or one as long as the turn.
+    /// than thirty, a lead shorter than [`CLOCK_TOLERANCE_S`], or one as long as the turn. Servers
+    /// whose clocks differ need a longer one: see the module's documentation.
     /// [`Error::TooManyKeys`] when a ring could not hold all keys that are alive at once.
     pub fn new(rotate_every_s: u64, ticket_lifetime_s: u64, lead_s: u64) -> Result<Self, Error> {
         const SHORTEST_TURN_S: u64 = CLOCK_TOLERANCE_S + 1;
@@ -81,7 +92,7 @@ impl Schedule {
 
     /// How long after its turn a key opens tickets, in seconds.
     pub(crate) fn opens_for_s(&self) -> u64 {
-        self.ticket_lifetime_s + CLOCK_TOLERANCE_S
+        self.ticket_lifetime_s + CLOCKS_APART_S
     }
 
     /// Those whose tickets are alive, the one that encrypts, and the next.

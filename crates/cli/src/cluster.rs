@@ -1,0 +1,167 @@
+//! `rejoin cluster`
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rejoin_cluster::{Agent, ClusterKeys, Link, News, Sessions, Settings, WrappingKey};
+use rejoin_store::Store;
+use serde_json::json;
+
+use crate::terminal;
+
+/// Where an operator's settings are.
+pub(crate) const SETTINGS: &str = "/etc/rejoin/cluster.toml";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Servers of several machines resume each other's sessions, and share ticket keys, over Valkey or Redis; see
+docs/cluster.md. On each machine an agent runs, before the servers.
+Examples:
+  rejoin cluster key /etc/rejoin/cluster.key
+  rejoin cluster run
+  rejoin cluster status --json")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// The cluster's settings
+    #[arg(long, value_name = "FILE", default_value = SETTINGS, global = true)]
+    settings: PathBuf,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make the key that encrypts all that leaves a machine: once, to be copied to the others
+    Key {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Carry ticket keys and sessions between this machine's servers and Valkey
+    Run,
+    /// Say what the cluster holds, and what this machine did with it
+    Status,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { action, settings, json } = arguments;
+    match action {
+        Action::Key { file } => {
+            WrappingKey::create(file)?;
+            terminal::print_result(&format!(
+                "made {}: copy it to each machine of the cluster, and nowhere else",
+                file.display()
+            ))
+        }
+        Action::Run => carry(&Settings::read(settings)?),
+        Action::Status => status(&Settings::read(settings)?, *json),
+    }
+}
+
+/// One thread for all that waits on sockets.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot wait on sockets")
+}
+
+fn carry(settings: &Settings) -> anyhow::Result<()> {
+    let agent = Agent::new(settings.clone())?;
+    let (name, servers) = (settings.name.clone(), settings.servers.join(", "));
+    terminal::print(&format!(
+        "cluster {name}: cache {} in {}",
+        agent.store().name(),
+        settings.folder.display()
+    ));
+    runtime()?.block_on(agent.run(terminal::interrupted(), |news| match news {
+        News::Linked => terminal::print(&format!("cluster {name}: linked with {servers}")),
+        News::Cut(error) => terminal::complain(&format!(
+            "cluster {name}: {error}; servers go on with what this machine has"
+        )),
+    }))?;
+    Ok(())
+}
+
+fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
+    let key = WrappingKey::read(&settings.key_file)?;
+    let now_s = now_s()?;
+    let (ring, counts) = runtime()?.block_on(async {
+        let mut link = Link::connect(&settings.valkey()?).await?;
+        let mut keys = ClusterKeys::new(settings.name.clone(), &key, None)?;
+        keys.follow(&mut link, now_s).await?;
+        let ring = keys
+            .ring()
+            .cloned()
+            .unwrap_or_else(|| rejoin_tickets::KeyRing::new(Default::default()));
+        let sessions = Sessions::of_cluster(link, settings, &key, &ring)?;
+        anyhow::Ok((ring, sessions.total().await?))
+    })?;
+    let machine = machine(&settings.folder, settings)?;
+    let keys = ring.list(now_s).count();
+    if json {
+        let record = json!({
+            "cluster": settings.name.as_str(),
+            "keys": keys,
+            "sessions": counts.sessions,
+            "bytes": counts.bytes,
+            "stored": counts.stored,
+            "evicted_overdue": counts.overdue,
+            "evicted_latest": counts.latest,
+            "expired": counts.expired,
+            "refused": counts.refused,
+            "linked": machine.is_some_and(|of| of.is_linked),
+            "asked": machine.map(|of| of.asked),
+            "fetched": machine.map(|of| of.fetched),
+            "late": machine.map(|of| of.late),
+            "skipped": machine.map(|of| of.skipped),
+            "dropped": machine.map(|of| of.dropped),
+        });
+        return terminal::print_result(&record.to_string());
+    }
+    let grouped = rejoin_trace::grouped;
+    let mut lines = vec![
+        format!("cluster {}: {keys} ticket keys", settings.name),
+        format!("sessions {} in {} bytes", grouped(counts.sessions), grouped(counts.bytes)),
+        format!(
+            "stored {}, evicted {} overdue and {} latest, expired {}, refused {}",
+            grouped(counts.stored),
+            grouped(counts.overdue),
+            grouped(counts.latest),
+            grouped(counts.expired),
+            grouped(counts.refused)
+        ),
+    ];
+    lines.push(machine.map_or_else(
+        || "this machine: no agent was started".to_owned(),
+        |of| {
+            format!(
+                "this machine: {}; asked {}, fetched {}, late {}, not asked {}, dropped {}",
+                if of.is_linked { "linked" } else { "not linked" },
+                grouped(of.asked),
+                grouped(of.fetched),
+                grouped(of.late),
+                grouped(of.skipped),
+                grouped(of.dropped)
+            )
+        },
+    ));
+    terminal::print_result(&lines.join("\n"))
+}
+
+fn machine(
+    folder: &Path,
+    settings: &Settings,
+) -> anyhow::Result<Option<rejoin_store::MailboxFacts>> {
+    match Store::open(folder, &settings.cache()?, None) {
+        Ok(store) => Ok(store.mailbox().map(rejoin_store::Mailbox::facts)),
+        Err(rejoin_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Unix time.
+pub(crate) fn now_s() -> anyhow::Result<u64> {
+    Ok(std::time::SystemTime::UNIX_EPOCH.elapsed().context("the clock is before 1970")?.as_secs())
+}

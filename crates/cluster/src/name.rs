@@ -1,0 +1,61 @@
+//! The name of a cluster.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// 1 to 64 letters, digits, `.`, `_` and `-`. It begins the names of all that the cluster keeps in
+/// Valkey, in braces: all of it is in one slot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClusterName(Box<str>);
+
+impl ClusterName {
+    /// Of one byte each.
+    pub const LONGEST: usize = 64;
+
+    /// As it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What something of this cluster is called in Valkey.
+    pub(crate) fn valkey_key(&self, what: &str) -> String {
+        format!("rejoin:{{{self}}}:{what}")
+    }
+}
+
+impl FromStr for ClusterName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if (1..=Self::LONGEST).contains(&name.len()) && name.bytes().all(allowed) {
+            Ok(Self(name.into()))
+        } else {
+            Err(Error::BadName { name: name.into() })
+        }
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        for good in ["a", "shop.example_eu-1", &"x".repeat(64)] {
+            let name: ClusterName = good.parse().expect("a name");
+            assert_eq!(name.valkey_key("ring"), format!("rejoin:{{{good}}}:ring"));
+        }
+        for bad in ["", "a b", "a}", "{a", "ä", "a\n", &"x".repeat(65)] {
+            assert!(matches!(bad.parse::<ClusterName>(), Err(Error::BadName { .. })), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+-- Puts a ring of ticket keys in the place of the one that the server knows, if that is still there.
+-- Who adds a key must hold the lease, or be able to take it, and gives it up.
+--
+-- KEYS: ring (a hash: version, page), lease
+-- ARGV: the version known, or 0; the first 12 bytes of its page; the new version; the new page;
+--       the token of the lease, or nothing if no key is added;
+--       for how long nobody shall add a key from now on, in ms
+-- Returns 1 if it was replaced, otherwise 0.
+local there = redis.call('HMGET', KEYS[1], 'version', 'page')
+if (there[1] or '0') ~= ARGV[1] or string.sub(there[2] or '', 1, 12) ~= ARGV[2] then
+  return 0
+end
+if ARGV[5] ~= '' then
+  local holder = redis.call('GET', KEYS[2])
+  if holder and holder ~= ARGV[5] then
+    return 0
+  end
+  redis.call('DEL', KEYS[2])
+end
+redis.call('HSET', KEYS[1], 'version', ARGV[3], 'page', ARGV[4])
+if ARGV[6] ~= '0' then
+  redis.call('SET', KEYS[2], 'rest', 'PX', ARGV[6])
+end
+return 1

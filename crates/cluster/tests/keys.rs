@@ -1,0 +1,315 @@
+//! Ticket keys over a real Valkey, when something is not as it should be.
+
+mod valkey;
+
+use rejoin_cluster::{ClusterKeys, Error, Link, Servers, WrappingKey};
+use rejoin_tickets::{KeyId, KeyRing, Schedule};
+use valkey::Valkey;
+
+const NOW_S: u64 = 1_800_000_000;
+const HOUR_S: u64 = 3_600;
+const RING: &str = "rejoin:{shop}:ring";
+
+/// A Valkey and the key of a cluster.
+struct Cluster {
+    valkey: Valkey,
+    key: WrappingKey,
+}
+
+struct Server {
+    keys: ClusterKeys,
+    link: Link,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let valkey = Valkey::start();
+        let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
+        Self { valkey, key }
+    }
+
+    async fn server(&self) -> Server {
+        self.server_of("shop", &self.key, None).await
+    }
+
+    async fn server_of(&self, name: &str, key: &WrappingKey, by: Option<Schedule>) -> Server {
+        let keys = ClusterKeys::new(name.parse().expect("a name"), key, by).expect("a lead");
+        Server { keys, link: self.valkey.link().await }
+    }
+}
+
+impl Server {
+    async fn follow(&mut self, now_s: u64) -> Result<Option<KeyRing>, Error> {
+        self.keys.follow(&mut self.link, now_s).await
+    }
+
+    async fn rotate(&mut self, now_s: u64) -> Result<KeyId, Error> {
+        self.keys.rotate(&mut self.link, now_s).await
+    }
+
+    async fn revoke(&mut self, id: KeyId) -> bool {
+        self.keys.revoke(&mut self.link, &id, NOW_S).await.expect("Valkey is there")
+    }
+
+    /// Of the keys that it has once it has followed.
+    async fn ids(&mut self) -> Vec<KeyId> {
+        self.follow(NOW_S).await.expect("Valkey is there");
+        self.known()
+    }
+
+    fn known(&self) -> Vec<KeyId> {
+        self.keys.ring().expect("a ring").list(NOW_S).map(|key| key.id).collect()
+    }
+}
+
+/// What Valkey has for the ring.
+async fn get(link: &mut Link) -> (u64, Vec<u8>) {
+    redis::cmd("HMGET")
+        .arg(RING)
+        .arg("version")
+        .arg("page")
+        .query_async(link)
+        .await
+        .expect("a ring")
+}
+
+async fn put(link: &mut Link, ring: &str, (version, page): &(u64, Vec<u8>)) {
+    let mut put = redis::cmd("HSET");
+    put.arg(ring).arg("version").arg(*version).arg("page").arg(page);
+    put.exec_async(link).await.expect("put");
+}
+
+#[tokio::test]
+async fn of_two_at_once_one_makes_the_key() {
+    let cluster = Cluster::new();
+    let (mut a, mut b) = (cluster.server().await, cluster.server().await);
+    let mut now_s = NOW_S;
+    for round in 1..=20 {
+        let (by_a, by_b) = tokio::join!(a.follow(now_s), b.follow(now_s));
+        let made = [by_a, by_b].map(|ring| ring.expect("no error").is_some());
+        assert_eq!(made.iter().filter(|made| **made).count(), 1, "round {round}: {made:?}");
+        let told = (a.follow(now_s).await, b.follow(now_s).await);
+        let told = [told.0, told.1].map(|ring| ring.expect("no error").is_some());
+        assert_eq!(told, made.map(|made| !made), "each is told once");
+        assert_eq!(get(&mut a.link).await.0, round);
+        assert_eq!(a.known(), b.known());
+        now_s += 12 * HOUR_S;
+    }
+}
+
+#[tokio::test]
+async fn two_rotate_by_hand_at_once() {
+    let cluster = Cluster::new();
+    let (mut a, mut b) = (cluster.server().await, cluster.server().await);
+    a.follow(NOW_S).await.expect("the first");
+    let (by_a, by_b) = tokio::join!(a.rotate(NOW_S), b.rotate(NOW_S));
+    let made = [by_a.expect("a key"), by_b.expect("another")];
+    let ids = a.ids().await;
+    assert_eq!(ids.len(), 3);
+    assert!(made.iter().all(|id| ids.contains(id)));
+    assert_eq!(b.ids().await, ids);
+}
+
+#[tokio::test]
+async fn nobody_adds_a_key_who_has_not_the_lease() {
+    let cluster = Cluster::new();
+    let mut server = cluster.server().await;
+    server.follow(NOW_S).await.expect("the first");
+    let mut lease = redis::cmd("SET");
+    lease
+        .arg("rejoin:{shop}:lease")
+        .arg("somebody")
+        .exec_async(&mut server.link)
+        .await
+        .expect("set");
+    let due_s = NOW_S + 12 * HOUR_S;
+    assert!(server.follow(due_s).await.expect("no error").is_none());
+    assert!(matches!(server.rotate(NOW_S).await, Err(Error::Busy { .. })));
+    let [first] = server.ids().await[..] else { panic!("one key") };
+    assert!(server.revoke(first).await, "to take one away needs none");
+    redis::cmd("DEL").arg("rejoin:{shop}:lease").exec_async(&mut server.link).await.expect("gone");
+    assert!(server.follow(due_s).await.expect("no error").is_some());
+}
+
+#[tokio::test]
+async fn a_revoked_key_is_gone_when_others_follow() {
+    let cluster = Cluster::new();
+    let mut servers = [cluster.server().await, cluster.server().await, cluster.server().await];
+    servers[0].follow(NOW_S).await.expect("the first");
+    let leaked = servers[1].rotate(NOW_S).await.expect("a key");
+    for server in &mut servers {
+        assert!(server.ids().await.contains(&leaked));
+    }
+    assert!(servers[2].revoke(leaked).await);
+    for server in &mut servers {
+        assert!(!server.ids().await.contains(&leaked));
+        assert!(!server.revoke(leaked).await, "no longer there");
+    }
+}
+
+#[tokio::test]
+async fn rotations_by_hand_leave_room_for_the_schedule() {
+    let cluster = Cluster::new();
+    let mut server = cluster.server().await;
+    server.follow(NOW_S).await.expect("the first");
+    for _ in 1..ClusterKeys::MOST_KEYS_BY_HAND {
+        server.rotate(NOW_S).await.expect("room");
+    }
+    let full = server.rotate(NOW_S).await;
+    assert!(matches!(full, Err(Error::Ring(rejoin_tickets::Error::RingFull { most: 15 }))));
+}
+
+#[tokio::test]
+async fn a_schedule_is_applied_once() {
+    let cluster = Cluster::new();
+    let by = |turn_s| Some(Schedule::new(turn_s, HOUR_S, 150).expect("a schedule"));
+    let mut first = cluster.server_of("shop", &cluster.key, by(HOUR_S)).await;
+    let mut second = cluster.server_of("shop", &cluster.key, by(2 * HOUR_S)).await;
+    for turn_s in [HOUR_S, 2 * HOUR_S, 2 * HOUR_S, 2 * HOUR_S] {
+        let server = if turn_s == HOUR_S { &mut first } else { &mut second };
+        server.follow(NOW_S).await.expect("no error");
+        let ring = server.keys.ring().expect("a ring");
+        assert_eq!(ring.schedule().rotate_every_s(), turn_s);
+        first.follow(NOW_S).await.expect("no error");
+        let ring = first.keys.ring().expect("a ring");
+        assert_eq!(ring.schedule().rotate_every_s(), turn_s, "it does not change it back");
+    }
+    let version = get(&mut first.link).await.0;
+    assert_eq!(version, 2, "a ring and a change");
+    let short = Schedule::new(HOUR_S, HOUR_S, 149).expect("a schedule");
+    let short = ClusterKeys::new("shop".parse().expect("a name"), &cluster.key, Some(short));
+    assert!(matches!(short, Err(Error::ShortLead { lead_s: 149, least_s: 150 })));
+}
+
+#[tokio::test]
+async fn an_older_ring_is_refused_and_replaced() {
+    let cluster = Cluster::new();
+    let (mut a, mut b) = (cluster.server().await, cluster.server().await);
+    a.follow(NOW_S).await.expect("the first");
+    let leaked = a.rotate(NOW_S).await.expect("a key");
+    let old = get(&mut a.link).await;
+    assert!(a.revoke(leaked).await);
+    let ids = b.ids().await;
+    put(&mut a.link, RING, &old).await;
+    let refused = b.follow(NOW_S).await;
+    assert!(matches!(refused, Err(Error::RolledBack { found: 2, seen: 3, .. })), "{refused:?}");
+    assert_eq!((b.keys.refused(), b.ids().await), (1, ids.clone()));
+    assert_eq!((a.ids().await, a.keys.refused()), (ids.clone(), 0));
+    assert_eq!(cluster.server().await.ids().await, ids, "nor has a new server the revoked key");
+    // The old page under a new version.
+    put(&mut a.link, RING, &(99, old.1)).await;
+    assert!(matches!(a.follow(NOW_S).await, Err(Error::Unopened { .. })));
+    assert_eq!((a.keys.refused(), a.known()), (1, ids));
+}
+
+#[tokio::test]
+async fn a_ring_of_another_cluster_or_key_is_refused() {
+    let cluster = Cluster::new();
+    let mut ours = cluster.server().await;
+    let ids = ours.ids().await;
+    let mut theirs = cluster.server_of("other", &cluster.key, None).await;
+    for round in 1..=3 {
+        theirs.rotate(NOW_S).await.expect("a key");
+        let read =
+            redis::cmd("HMGET").arg("rejoin:{other}:ring").arg("version").arg("page").to_owned();
+        let page: (u64, Vec<u8>) = read.query_async(&mut ours.link).await.expect("a ring");
+        put(&mut ours.link, RING, &page).await;
+        assert!(matches!(ours.follow(NOW_S).await, Err(Error::Unopened { .. })));
+        assert_eq!((ours.keys.refused(), ours.known()), (round, ids.clone()));
+    }
+    let other_key = WrappingKey::create(&cluster.valkey.folder.join("other")).expect("a key");
+    let mut stranger = cluster.server_of("other", &other_key, None).await;
+    assert!(matches!(stranger.follow(NOW_S).await, Err(Error::Unopened { .. })));
+    assert!(stranger.keys.ring().is_none());
+    for page in [vec![], vec![0; 5], vec![7; 4_124]] {
+        put(&mut ours.link, RING, &(100, page)).await;
+        assert!(matches!(ours.follow(NOW_S).await, Err(Error::Unopened { .. })));
+    }
+    redis::cmd("DEL").arg(RING).exec_async(&mut ours.link).await.expect("gone");
+    assert_eq!(ours.ids().await, ids);
+    assert_eq!(cluster.server().await.ids().await, ids, "it put its own back");
+}
+
+#[tokio::test]
+async fn an_empty_valkey_gets_the_newest_ring_back() {
+    let mut cluster = Cluster::new();
+    let (mut a, mut b) = (cluster.server().await, cluster.server().await);
+    b.follow(NOW_S).await.expect("the first");
+    let newest = a.rotate(NOW_S).await.expect("a key that b has not seen");
+    cluster.valkey.restart_empty();
+    // The connections were lost; whoever has the older ring comes first.
+    until_connected(&mut b).await.expect("put back");
+    assert_eq!(get(&mut b.link).await.0, 2, "b put its own back");
+    let due_s = NOW_S + 12 * HOUR_S;
+    assert!(b.follow(due_s).await.expect("no error").is_none(), "no key before all have looked");
+    assert!(cluster.server().await.follow(due_s).await.expect("no error").is_some(), "as it is");
+    assert_eq!(get(&mut b.link).await.0, 2);
+    // Version 2 is another one to a, which puts its own in its place.
+    let refused = until_connected(&mut a).await;
+    assert!(matches!(refused, Err(Error::RolledBack { found: 2, seen: 2, .. })), "{refused:?}");
+    assert!(a.ids().await.contains(&newest));
+    assert_eq!(b.ids().await, a.ids().await);
+    assert_eq!(get(&mut b.link).await.0, 3);
+}
+
+/// What the first answer after a lost connection is.
+async fn until_connected(server: &mut Server) -> Result<Option<KeyRing>, Error> {
+    for _ in 0..200 {
+        match server.follow(NOW_S).await {
+            Err(Error::Valkey(_)) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+            answered => return answered,
+        }
+    }
+    panic!("no answer in ten seconds");
+}
+
+#[tokio::test]
+async fn what_is_away_changes_nothing() {
+    let mut cluster = Cluster::new();
+    let mut server = cluster.server().await;
+    let before = server.ids().await;
+    cluster.valkey.stop();
+    for _ in 0..2 {
+        let answer = server.follow(NOW_S + 12 * HOUR_S).await;
+        assert!(matches!(answer, Err(Error::Valkey(_))), "{answer:?}");
+        assert_eq!(server.known(), before);
+    }
+}
+
+#[tokio::test]
+async fn flushed_scripts_are_loaded_again() {
+    let cluster = Cluster::new();
+    let mut server = cluster.server().await;
+    server.follow(NOW_S).await.expect("the first");
+    for round in 2..5 {
+        redis::cmd("SCRIPT").arg("FLUSH").exec_async(&mut server.link).await.expect("flushed");
+        server.rotate(NOW_S).await.expect("a key");
+        assert_eq!(server.ids().await.len(), round);
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_of_valkey_keeps_the_ring_too() {
+    let valkey = Valkey::start_clustered().await;
+    let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
+    let cluster = Cluster { valkey, key };
+    let servers = Servers { clustered: true, ..cluster.valkey.servers() };
+    let mut links = Vec::new();
+    for _ in 0..200 {
+        // It says that it is down, until it has counted its slots.
+        match Link::connect(&servers).await {
+            Ok(link) => links.push(link),
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+        }
+        if links.len() == 2 {
+            break;
+        }
+    }
+    let (mut a, mut b) = (cluster.server().await, cluster.server().await);
+    (a.link, b.link) = (links.pop().expect("a link"), links.pop().expect("another"));
+    until_connected(&mut a).await.expect("the first");
+    let id = b.rotate(NOW_S).await.expect("a key");
+    assert!(a.ids().await.contains(&id));
+    assert!(a.revoke(id).await);
+    assert!(!b.ids().await.contains(&id));
+}
