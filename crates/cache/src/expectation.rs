@@ -2,6 +2,7 @@
 
 use crate::history::History;
 use crate::interval::{Interval, IntervalClass};
+use crate::settings::Prediction;
 
 /// How far an interval is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +35,35 @@ impl Expectation {
     pub const NEVER: Self = Self { trust: Trust::Loose, class: IntervalClass(255) };
     /// How many there are.
     pub(crate) const COUNT: usize = 4 * IntervalClass::COUNT;
+
+    /// By the hint as far as it is believed, else by the client's history. Where only hints count,
+    /// and there is none: what the caller has.
+    #[inline]
+    pub fn predicted(
+        prediction: Prediction,
+        history: History,
+        hint_ms: Option<u64>,
+        otherwise: Self,
+    ) -> Self {
+        let hint = hint_ms.map(Interval::from_ms);
+        match (prediction, hint) {
+            (Prediction::Hint, Some(hint)) => Self::every(hint),
+            (Prediction::Hint, None) => otherwise,
+            (Prediction::Both, Some(hint)) => Self::hinted(history, hint),
+            (Prediction::Both | Prediction::Learned, _) => Self::learned(history),
+        }
+    }
+
+    /// At this interval, whoever says so.
+    #[inline]
+    pub fn every(interval: Interval) -> Self {
+        Self { trust: Trust::Loose, class: IntervalClass::holding(interval) }
+    }
+
+    /// When a client heard of at `seen_ms` is expected, on the same clock. `None`: never.
+    pub fn returns_ms(self, seen_ms: u64) -> Option<u64> {
+        (self != Self::NEVER).then(|| seen_ms.saturating_add(self.class.interval().as_ms()))
+    }
 
     /// By a client's own past.
     #[inline]

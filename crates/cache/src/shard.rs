@@ -16,7 +16,7 @@ use crate::ghosts::{self, Ghost, GhostSet};
 use crate::history::History;
 use crate::id::{ContextTag, Key, SessionId};
 use crate::index::{self, Bucket};
-use crate::interval::{Interval, IntervalClass, TICK_MS};
+use crate::interval::TICK_MS;
 use crate::layout::{Header, Layout, Line, Slot};
 use crate::order::{self, List, Order};
 use crate::region::Region;
@@ -419,20 +419,18 @@ impl<'r, R: Region> Shard<'r, R> {
         self.predict(new.history, new.hint_ms, Expectation::NEVER)
     }
 
-    /// What to expect: by the hint as far as it is believed, else by the client's history. Where
-    /// only hints count, and there is none, by what was expected before, or of any client.
+    /// What to expect. Where only hints count, and there is none: what was expected before, or of
+    /// any client.
     #[inline]
     fn predict(&self, history: History, hint_ms: Option<u64>, before: Expectation) -> Expectation {
-        let trusted = |class| Expectation { trust: Trust::Loose, class };
-        let hint = hint_ms.map(Interval::from_ms);
-        match (self.layout.policy, self.layout.prediction, hint) {
-            (Policy::Lru, ..) => trusted(IntervalClass(0)),
-            (_, Prediction::Hint, Some(hint)) => trusted(IntervalClass::holding(hint)),
-            (_, Prediction::Hint, None) if before != Expectation::NEVER => before,
-            (_, Prediction::Hint, None) => trusted(self.layout.prior),
-            (_, Prediction::Both, Some(hint)) => Expectation::hinted(history, hint),
-            (_, Prediction::Both | Prediction::Learned, _) => Expectation::learned(history),
+        if self.layout.policy == Policy::Lru {
+            return Expectation::UNKNOWN;
         }
+        let otherwise = match before {
+            Expectation::NEVER => Expectation { trust: Trust::Loose, class: self.layout.prior },
+            before => before,
+        };
+        Expectation::predicted(self.layout.prediction, history, hint_ms, otherwise)
     }
 
     /// Moves a session to where a client heard of at `now` belongs.

@@ -14,6 +14,19 @@ pub enum Error {
     #[error("Valkey: {0}")]
     Valkey(#[from] redis::RedisError),
 
+    /// Settings that make no sense.
+    #[error("{}: {what}", path.display())]
+    BadSettings {
+        /// The file they are in.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+
+    /// The machine's cache cannot be had.
+    #[error("{0}")]
+    Store(#[from] rejoin_store::Error),
+
     /// A file cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
     Unreadable {
@@ -22,6 +35,23 @@ pub enum Error {
         /// Why not.
         cause: io::Error,
     },
+
+    /// A setting outside its range.
+    #[error("{name} is {value}: it must be between {least} and {most}")]
+    OutOfRange {
+        /// The setting's name.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// The smallest allowed.
+        least: u64,
+        /// The largest allowed.
+        most: u64,
+    },
+
+    /// The ring has no key yet.
+    #[error("no ticket key to seal sessions with")]
+    NoKey,
 
     /// Not the name of a cluster.
     #[error("{name:?} is no name of a cluster: give 1 to 64 of A-Z a-z 0-9 . _ -")]

@@ -9,15 +9,21 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod error;
 mod keys;
 mod link;
 mod name;
 mod ring_place;
+pub mod sessions;
+mod settings;
 mod wrapping_key;
 
+pub use agent::{Agent, News};
 pub use error::{Error, KeyFileFault};
 pub use keys::ClusterKeys;
 pub use link::{Link, Servers, Tls};
 pub use name::ClusterName;
+pub use sessions::Sessions;
+pub use settings::{SessionBounds, Settings, TlsFiles};
 pub use wrapping_key::WrappingKey;

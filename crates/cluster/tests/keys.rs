@@ -22,8 +22,8 @@ struct Server {
 }
 
 impl Cluster {
-    fn new() -> Self {
-        let valkey = Valkey::start();
+    async fn new() -> Self {
+        let valkey = Valkey::start(&[]).await;
         let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
         Self { valkey, key }
     }
@@ -81,7 +81,7 @@ async fn put(link: &mut Link, ring: &str, (version, page): &(u64, Vec<u8>)) {
 
 #[tokio::test]
 async fn of_two_at_once_one_makes_the_key() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let (mut a, mut b) = (cluster.server().await, cluster.server().await);
     let mut now_s = NOW_S;
     for round in 1..=20 {
@@ -99,7 +99,7 @@ async fn of_two_at_once_one_makes_the_key() {
 
 #[tokio::test]
 async fn two_rotate_by_hand_at_once() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let (mut a, mut b) = (cluster.server().await, cluster.server().await);
     a.follow(NOW_S).await.expect("the first");
     let (by_a, by_b) = tokio::join!(a.rotate(NOW_S), b.rotate(NOW_S));
@@ -112,7 +112,7 @@ async fn two_rotate_by_hand_at_once() {
 
 #[tokio::test]
 async fn nobody_adds_a_key_who_has_not_the_lease() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let mut server = cluster.server().await;
     server.follow(NOW_S).await.expect("the first");
     let mut lease = redis::cmd("SET");
@@ -133,7 +133,7 @@ async fn nobody_adds_a_key_who_has_not_the_lease() {
 
 #[tokio::test]
 async fn a_revoked_key_is_gone_when_others_follow() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let mut servers = [cluster.server().await, cluster.server().await, cluster.server().await];
     servers[0].follow(NOW_S).await.expect("the first");
     let leaked = servers[1].rotate(NOW_S).await.expect("a key");
@@ -149,7 +149,7 @@ async fn a_revoked_key_is_gone_when_others_follow() {
 
 #[tokio::test]
 async fn rotations_by_hand_leave_room_for_the_schedule() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let mut server = cluster.server().await;
     server.follow(NOW_S).await.expect("the first");
     for _ in 1..ClusterKeys::MOST_KEYS_BY_HAND {
@@ -161,7 +161,7 @@ async fn rotations_by_hand_leave_room_for_the_schedule() {
 
 #[tokio::test]
 async fn a_schedule_is_applied_once() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let by = |turn_s| Some(Schedule::new(turn_s, HOUR_S, 150).expect("a schedule"));
     let mut first = cluster.server_of("shop", &cluster.key, by(HOUR_S)).await;
     let mut second = cluster.server_of("shop", &cluster.key, by(2 * HOUR_S)).await;
@@ -183,7 +183,7 @@ async fn a_schedule_is_applied_once() {
 
 #[tokio::test]
 async fn an_older_ring_is_refused_and_replaced() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let (mut a, mut b) = (cluster.server().await, cluster.server().await);
     a.follow(NOW_S).await.expect("the first");
     let leaked = a.rotate(NOW_S).await.expect("a key");
@@ -204,7 +204,7 @@ async fn an_older_ring_is_refused_and_replaced() {
 
 #[tokio::test]
 async fn a_ring_of_another_cluster_or_key_is_refused() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let mut ours = cluster.server().await;
     let ids = ours.ids().await;
     let mut theirs = cluster.server_of("other", &cluster.key, None).await;
@@ -232,11 +232,11 @@ async fn a_ring_of_another_cluster_or_key_is_refused() {
 
 #[tokio::test]
 async fn an_empty_valkey_gets_the_newest_ring_back() {
-    let mut cluster = Cluster::new();
+    let mut cluster = Cluster::new().await;
     let (mut a, mut b) = (cluster.server().await, cluster.server().await);
     b.follow(NOW_S).await.expect("the first");
     let newest = a.rotate(NOW_S).await.expect("a key that b has not seen");
-    cluster.valkey.restart_empty();
+    cluster.valkey.restart_empty().await;
     // The connections were lost; whoever has the older ring comes first.
     until_connected(&mut b).await.expect("put back");
     assert_eq!(get(&mut b.link).await.0, 2, "b put its own back");
@@ -265,7 +265,7 @@ async fn until_connected(server: &mut Server) -> Result<Option<KeyRing>, Error> 
 
 #[tokio::test]
 async fn what_is_away_changes_nothing() {
-    let mut cluster = Cluster::new();
+    let mut cluster = Cluster::new().await;
     let mut server = cluster.server().await;
     let before = server.ids().await;
     cluster.valkey.stop();
@@ -278,7 +278,7 @@ async fn what_is_away_changes_nothing() {
 
 #[tokio::test]
 async fn flushed_scripts_are_loaded_again() {
-    let cluster = Cluster::new();
+    let cluster = Cluster::new().await;
     let mut server = cluster.server().await;
     server.follow(NOW_S).await.expect("the first");
     for round in 2..5 {

@@ -2,7 +2,6 @@
 //! then, over a real Valkey: no ticket is refused within its lifetime, there is one key per turn,
 //! none in clear in Valkey, and none that was revoked comes back.
 
-#[expect(dead_code, reason = "another test restarts it, and clusters it")]
 mod valkey;
 
 use std::cmp::Reverse;
@@ -263,7 +262,7 @@ async fn search(world: &World, valkey: &Valkey, link: &mut Link, key_digits: &st
 
 #[tokio::test]
 async fn a_thousand_rotations() {
-    let valkey = Valkey::start();
+    let valkey = Valkey::start(&[]).await;
     let path = valkey.folder.join("key");
     let key = WrappingKey::create(&path).expect("a key");
     let key_digits = fs::read_to_string(&path).expect("the key");

@@ -227,7 +227,11 @@ impl Mailbox {
     /// something. `is_linked` says whether Valkey answers: without it nobody asks.
     pub fn receive(&self, letters: &mut Vec<Letter>, most_wait: Duration, is_linked: bool) {
         let desk = self.desk();
-        desk.is_linked.store(u32::from(is_linked), Ordering::Relaxed);
+        if desk.is_linked.swap(u32::from(is_linked), Ordering::Relaxed) == 0 && is_linked {
+            // What made askers late is over.
+            desk.late_in_a_row.store(0, Ordering::Relaxed);
+            desk.closed_until_ms.store(0, Ordering::Relaxed);
+        }
         desk.beat_ms.store(now_ms(), Ordering::Relaxed);
         let bell = desk.bell.load(Ordering::Acquire);
         self.empty(letters);

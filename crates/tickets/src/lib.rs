@@ -37,7 +37,7 @@ pub use ring::{KeyId, KeyRing, KeyStatus, SECRET_BYTES};
 pub use schedule::{
     CLOCK_TOLERANCE_S, CLOCKS_APART_S, KeyState, LONGEST_TICKET_LIFETIME_S, Schedule,
 };
-pub use sealer::{LONGEST_TICKET_BYTES, NONCE_BYTES, TicketSealer};
+pub use sealer::{LONGEST_TICKET_BYTES, NONCE_BYTES, TicketSealer, Unopened};
 pub use seconds::{NoTime, Seconds};
 pub use source::{KeySource, TicketEvent};
 pub use timeline::Opened;

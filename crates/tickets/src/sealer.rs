@@ -6,9 +6,9 @@
 //! ```text
 //! name, 16 bytes | nonce, 12 | ciphertext, as long as the session | tag, 16
 //! ```
-//! and its name and the context's label are authenticated with it. Nonces are random, which bounds
-//! a key to 2³² tickets (NIST SP 800-38D, section 8.3), of all servers and one context together:
-//! that is 99,000 a second for a turn of 12 hours.
+//! and its name and the context's label are authenticated with it, and what else it is bound to.
+//! Nonces are random, which bounds a key to 2³² tickets (NIST SP 800-38D, section 8.3), of all
+//! servers and one context together: that is 99,000 a second for a turn of 12 hours.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::{Zeroize, Zeroizing};
@@ -35,6 +35,17 @@ pub struct TicketSealer {
     timeline: Timeline<SealingKey>,
 }
 
+/// Why a ticket stays closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unopened {
+    /// No ticket is so short, or so long.
+    BadLength,
+    /// No key that is alive has its name.
+    UnknownKey,
+    /// It is not as it was sealed, or bound to something else.
+    Altered,
+}
+
 struct SealingKey {
     name: [u8; NAME_BYTES],
     cipher: LessSafeKey,
@@ -52,6 +63,18 @@ impl TicketSealer {
     /// A ticket for a session. `nonce` must be random, and new for each. `None` when there is no
     /// key, or the ticket would be longer than [`LONGEST_TICKET_BYTES`]: the client gets none.
     pub fn seal(&self, now_s: u64, session: &[u8], nonce: [u8; NONCE_BYTES]) -> Option<Vec<u8>> {
+        self.seal_for(now_s, &[], session, nonce)
+    }
+
+    /// As [`Self::seal`], and it is opened only by who knows what it is bound to: the id that it is
+    /// kept under.
+    pub fn seal_for(
+        &self,
+        now_s: u64,
+        bound_to: &[u8],
+        session: &[u8],
+        nonce: [u8; NONCE_BYTES],
+    ) -> Option<Vec<u8>> {
         let length = session.len().checked_add(Self::OVERHEAD_BYTES)?;
         let key = self.timeline.encrypting(now_s).filter(|_| length <= LONGEST_TICKET_BYTES)?;
         let mut ticket = Vec::with_capacity(length);
@@ -59,7 +82,7 @@ impl TicketSealer {
         ticket.extend_from_slice(&nonce);
         ticket.extend_from_slice(session);
         let sealed = &mut ticket[HEAD_BYTES..];
-        let context = self.authenticated(key);
+        let context = self.authenticated(key, bound_to);
         let nonce = Nonce::assume_unique_for_key(nonce);
         match key.cipher.seal_in_place_separate_tag(nonce, Aad::from(context), sealed) {
             Ok(tag) => ticket.extend_from_slice(tag.as_ref()),
@@ -74,22 +97,38 @@ impl TicketSealer {
     /// The session in a ticket, and whether the client is to have a fresh one. `None` for all that
     /// was not sealed in this context, with a key that is still alive: a full handshake.
     pub fn open(&self, now_s: u64, ticket: &[u8]) -> Option<(Zeroizing<Vec<u8>>, Opened)> {
-        if ticket.len() < Self::OVERHEAD_BYTES || ticket.len() > LONGEST_TICKET_BYTES {
-            return None;
-        }
-        let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
-        let (nonce, sealed) = rest.split_first_chunk::<NONCE_BYTES>()?;
-        let (key, opened) = self.timeline.find(now_s, |key| key.name == *name)?;
-        let mut session = Zeroizing::new(sealed.to_vec());
-        let context = Aad::from(self.authenticated(key));
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let length = key.cipher.open_in_place(nonce, context, &mut session).ok()?.len();
-        session.truncate(length);
-        Some((session, opened))
+        self.open_for(now_s, &[], ticket).ok()
     }
 
-    fn authenticated(&self, key: &SealingKey) -> Vec<u8> {
-        [&key.name, self.label.as_bytes()].concat()
+    /// As [`Self::open`], of what was sealed with [`Self::seal_for`].
+    ///
+    /// # Errors
+    /// Why it stays closed.
+    pub fn open_for(
+        &self,
+        now_s: u64,
+        bound_to: &[u8],
+        ticket: &[u8],
+    ) -> Result<(Zeroizing<Vec<u8>>, Opened), Unopened> {
+        if ticket.len() < Self::OVERHEAD_BYTES || ticket.len() > LONGEST_TICKET_BYTES {
+            return Err(Unopened::BadLength);
+        }
+        let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>().ok_or(Unopened::BadLength)?;
+        let (nonce, sealed) = rest.split_first_chunk().ok_or(Unopened::BadLength)?;
+        let found = self.timeline.find(now_s, |key| key.name == *name);
+        let (key, opened) = found.ok_or(Unopened::UnknownKey)?;
+        let mut session = Zeroizing::new(sealed.to_vec());
+        let context = Aad::from(self.authenticated(key, bound_to));
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let plain = key.cipher.open_in_place(nonce, context, &mut session);
+        let length = plain.map_err(|_| Unopened::Altered)?.len();
+        session.truncate(length);
+        Ok((session, opened))
+    }
+
+    /// The label has no length of its own: the key is another for each.
+    fn authenticated(&self, key: &SealingKey, bound_to: &[u8]) -> Vec<u8> {
+        [&key.name, self.label.as_bytes(), bound_to].concat()
     }
 }
 

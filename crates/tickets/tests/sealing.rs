@@ -4,7 +4,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rejoin_tickets::{
     KeyRing, LONGEST_TICKET_BYTES, Label, Opened, SERVER_KEY_BYTES, Schedule, ServerKeyFormat,
-    TicketSealer,
+    TicketSealer, Unopened,
 };
 
 const NOW_S: u64 = 1_800_000_000;
@@ -115,6 +115,22 @@ fn a_ticket_that_was_touched_does_not_open() {
         assert!(sealer.open(NOW_S, &ticket[..length]).is_none(), "{length} bytes");
     }
     assert!(sealer.open(NOW_S, &[&ticket[..], &[0]].concat()).is_none());
+}
+
+#[test]
+fn a_ticket_is_opened_by_who_knows_what_it_is_bound_to() {
+    let sealer = ring().sealer(&label("one"));
+    let bound = sealer.seal_for(NOW_S, b"id", b"session", [7; 12]).expect("a ticket");
+    let opened = |bound_to: &[u8], ticket: &[u8]| {
+        sealer.open_for(NOW_S, bound_to, ticket).map(|(session, _)| session.to_vec())
+    };
+    assert_eq!(opened(b"id", &bound), Ok(b"session".to_vec()));
+    assert_eq!(opened(b"another", &bound), Err(Unopened::Altered));
+    assert_eq!(opened(b"", &bound), Err(Unopened::Altered));
+    assert_eq!(opened(b"", &seal(&sealer, b"session")), Ok(b"session".to_vec()));
+    assert_eq!(opened(b"id", &bound[..43]), Err(Unopened::BadLength));
+    let elsewhere = ring().sealer(&label("two"));
+    assert_eq!(elsewhere.open_for(NOW_S, b"id", &bound).err(), Some(Unopened::UnknownKey));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! One that is not installed is passed over with a word; `make test` installs them.
 
 mod api;
+mod cluster;
 mod compat;
 mod faults;
 mod guides;

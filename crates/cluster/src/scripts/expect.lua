@@ -1,0 +1,15 @@
+#!lua flags=allow-oom
+-- The client of a session was seen: when it is expected next, and what is known of it.
+--
+-- KEYS  order, values of one shard
+-- ARGV  1 hashed id  2 score  3 past, as long as the one in the value
+-- Returns whether the session is there.
+local value = redis.call('HGET', KEYS[2], ARGV[1])
+if not value then return 0 end
+local past = string.sub(value, 2, 1 + #ARGV[3])
+if past ~= ARGV[3] then
+  local after = string.sub(value, 2 + #past)
+  redis.call('HSET', KEYS[2], ARGV[1], string.sub(value, 1, 1) .. ARGV[3] .. after)
+end
+redis.call('ZADD', KEYS[1], 'XX', ARGV[2], ARGV[1])
+return 1

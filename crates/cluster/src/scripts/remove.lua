@@ -1,0 +1,12 @@
+#!lua flags=allow-oom
+-- Forgets a session.
+--
+-- KEYS  order, values, counts of one shard
+-- ARGV  1 hashed id  2 bytes of an entry beside its value
+-- Returns whether it was there.
+local length = redis.call('HSTRLEN', KEYS[2], ARGV[1])
+if length == 0 then return 0 end
+redis.call('HDEL', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[1], ARGV[1])
+redis.call('HINCRBY', KEYS[3], 'bytes', -length - ARGV[2])
+return 1

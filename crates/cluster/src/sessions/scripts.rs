@@ -1,0 +1,23 @@
+//! What runs inside Valkey: a file for each operation.
+
+use redis::Script;
+
+pub(super) struct Scripts {
+    pub(super) put: Script,
+    pub(super) take: Script,
+    pub(super) expect: Script,
+    pub(super) remove: Script,
+    pub(super) evict: Script,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            put: Script::new(include_str!("../scripts/put.lua")),
+            take: Script::new(include_str!("../scripts/take.lua")),
+            expect: Script::new(include_str!("../scripts/expect.lua")),
+            remove: Script::new(include_str!("../scripts/remove.lua")),
+            evict: Script::new(include_str!("../scripts/evict.lua")),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A session as Valkey holds it.
+//!
+//! ```text
+//! version, 1 byte | history, 4 | seen_ms, 8 | sealed: context, 4 | expires_ms, 8 | the serialised session
+//! ```
+//! numbers little-endian. What is known of the client's visits is outside the seal, for a script to replace; it
+//! says nothing of a session. The seal is that of [`TicketSealer`] under keys of its own, bound to the session's id.
+
+use rejoin_cache::{ContextTag, History, SecretBytes, SessionId};
+use rejoin_tickets::{KeyRing, LONGEST_TICKET_BYTES, Label, NONCE_BYTES, TicketSealer, Unopened};
+
+use super::misses::Miss;
+use super::{Entry, Found, Past};
+use crate::Error;
+use crate::wrapping_key::fill_at_random;
+
+const VERSION: u8 = 1;
+const SEEN_BYTES: usize = 8;
+const PLAIN_BYTES: usize = 1 + Past::BYTES;
+const HEAD_BYTES: usize = 4 + 8;
+
+impl Past {
+    pub(super) const BYTES: usize = History::BYTES + SEEN_BYTES;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..History::BYTES].copy_from_slice(&self.history.to_bytes());
+        bytes[History::BYTES..].copy_from_slice(&self.seen_ms.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let (history, seen) = bytes.split_first_chunk().expect("longer");
+        let seen = seen.first_chunk().expect("as long as that");
+        Self { history: History::from_bytes(*history), seen_ms: u64::from_le_bytes(*seen) }
+    }
+}
+
+pub(super) fn sealer(ring: &KeyRing) -> TicketSealer {
+    ring.sealer(&Label::new(b"rejoin cluster sessions").expect("short"))
+}
+
+/// The length of a value around a session of `length` bytes, unless that is too long.
+pub(super) fn sealed_bytes(length: usize) -> Option<usize> {
+    let sealed = length.checked_add(HEAD_BYTES + TicketSealer::OVERHEAD_BYTES)?;
+    (sealed <= LONGEST_TICKET_BYTES).then_some(PLAIN_BYTES + sealed)
+}
+
+pub(super) fn seal(
+    sealer: &TicketSealer,
+    now_ms: u64,
+    entry: &Entry<'_>,
+) -> Result<Vec<u8>, Error> {
+    let mut session = SecretBytes::with_capacity(HEAD_BYTES + entry.value.len());
+    session.extend(&entry.context.0.to_le_bytes());
+    session.extend(&entry.expires_ms.to_le_bytes());
+    session.extend(entry.value);
+    let mut nonce = [0; NONCE_BYTES];
+    fill_at_random(&mut nonce)?;
+    let sealed = sealer.seal_for(now_ms / 1_000, entry.id.as_bytes(), &session, nonce);
+    let sealed = sealed.ok_or(Error::NoKey)?;
+    Ok([&[VERSION], &entry.past.to_bytes()[..], &sealed].concat())
+}
+
+pub(super) fn open(
+    sealer: &TicketSealer,
+    now_ms: u64,
+    id: &SessionId,
+    value: &[u8],
+) -> Result<Found, Miss> {
+    let (version, rest) = value.split_first().ok_or(Miss::Malformed)?;
+    let (past, sealed) = rest.split_first_chunk().ok_or(Miss::Malformed)?;
+    if *version != VERSION {
+        return Err(Miss::Malformed);
+    }
+    let opened = sealer.open_for(now_ms / 1_000, id.as_bytes(), sealed);
+    let (session, _) = opened.map_err(|why| match why {
+        Unopened::BadLength => Miss::Malformed,
+        Unopened::UnknownKey => Miss::UnknownKey,
+        Unopened::Altered => Miss::Altered,
+    })?;
+    let (context, rest) = session.split_first_chunk().ok_or(Miss::Malformed)?;
+    let (expires_ms, serialised) = rest.split_first_chunk().ok_or(Miss::Malformed)?;
+    let expires_ms = u64::from_le_bytes(*expires_ms);
+    if expires_ms <= now_ms {
+        return Err(Miss::Expired);
+    }
+    let mut value = SecretBytes::with_capacity(serialised.len());
+    value.extend(serialised);
+    let context = ContextTag(u32::from_le_bytes(*context));
+    Ok(Found { context, value, expires_ms, past: Past::from_bytes(*past) })
+}

@@ -1,0 +1,205 @@
+//! What an operator writes: one file, the same on all machines of a cluster but for their own paths.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rejoin_cache::Capacity;
+use rejoin_store::{CacheName, Store};
+use rejoin_tickets::{Schedule, Seconds};
+use serde::{Deserialize, Deserializer};
+use zeroize::Zeroizing;
+
+use crate::link::{Servers, Tls};
+use crate::sessions::Bounds;
+use crate::{ClusterName, Error};
+
+/// See the module's documentation.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The cluster's name.
+    #[serde(deserialize_with = "parsed")]
+    pub name: ClusterName,
+    /// Host and port of Valkey; of a cluster, of some of its nodes.
+    pub servers: Vec<String>,
+    /// Whether they are one Valkey cluster.
+    #[serde(default)]
+    pub clustered: bool,
+    /// The ACL user, if it is not the default one.
+    pub user: Option<String>,
+    /// A file with the user's password.
+    pub password_file: Option<PathBuf>,
+    /// Without it they are spoken to in clear.
+    pub tls: Option<TlsFiles>,
+    /// The key that encrypts all that leaves a machine, as `rejoin cluster key` makes it.
+    pub key_file: PathBuf,
+    /// The machine's cache: of the cluster's name unless said otherwise.
+    pub cache: Option<String>,
+    /// Where caches lie.
+    #[serde(default = "folder")]
+    pub folder: PathBuf,
+    /// The bytes of the machine's cache.
+    #[serde(deserialize_with = "parsed")]
+    pub capacity: Capacity,
+    /// How long a handshake waits for a session at most, in milliseconds.
+    #[serde(default = "deadline_ms")]
+    pub deadline_ms: u64,
+    /// How long a ticket key encrypts.
+    #[serde(default, deserialize_with = "time")]
+    pub rotate_every: Option<Seconds>,
+    /// How long after its turn a key opens tickets.
+    #[serde(default, deserialize_with = "time")]
+    pub ticket_lifetime: Option<Seconds>,
+    /// What Valkey is to keep at most, of all machines.
+    #[serde(default)]
+    pub sessions: SessionBounds,
+}
+
+/// The files of [`Tls`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// Who may have signed Valkey's certificate; otherwise the system's authorities.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, where Valkey asks for one.
+    pub certificate: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+}
+
+/// The bounds of what Valkey keeps.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionBounds {
+    /// Sessions.
+    pub most: u64,
+    /// Their bytes, with what Valkey takes for each.
+    #[serde(deserialize_with = "parsed")]
+    pub bytes: Capacity,
+    /// Into how many parts they are divided, each on one node.
+    pub shards: u16,
+}
+
+impl Default for SessionBounds {
+    fn default() -> Self {
+        Self { most: 1_000_000, bytes: Capacity::Bytes(1 << 30), shards: Bounds::SHARDS }
+    }
+}
+
+impl Settings {
+    /// Reads a file of TOML.
+    ///
+    /// # Errors
+    /// One that cannot be read, or that says what makes no sense.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let unreadable = |cause| Error::Unreadable { path: path.into(), cause };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let wrong = |what: String| Error::BadSettings { path: path.into(), what };
+        // Where, and then what, in one line.
+        let parsed = toml::from_str(&text).map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+            wrong(format!("line {line}: {}", error.message().replace('\n', " ")))
+        });
+        let settings: Self = parsed?;
+        settings.addresses().map_err(&wrong)?;
+        settings.cache().map_err(|error| wrong(error.to_string()))?;
+        settings.schedule().map_err(|error| wrong(error.to_string()))?;
+        let tls = settings.tls.as_ref();
+        if tls.is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
+            return Err(wrong("tls: give certificate and key, or neither".to_owned()));
+        }
+        Ok(settings)
+    }
+
+    /// The machine's cache.
+    ///
+    /// # Errors
+    /// No name of a cache.
+    pub fn cache(&self) -> Result<CacheName, rejoin_store::Error> {
+        self.cache.as_deref().unwrap_or(self.name.as_str()).parse()
+    }
+
+    /// When ticket keys change.
+    ///
+    /// # Errors
+    /// Those of [`Schedule::new`].
+    pub fn schedule(&self) -> Result<Schedule, rejoin_tickets::Error> {
+        let usual = Schedule::default();
+        let or = |given: Option<Seconds>, usual| given.map_or(usual, |Seconds(seconds)| seconds);
+        let rotate_every_s = or(self.rotate_every, usual.rotate_every_s());
+        let lifetime_s = or(self.ticket_lifetime, usual.ticket_lifetime_s());
+        let lead_s = usual.lead_s().min(rotate_every_s / 2);
+        Schedule::new(rotate_every_s, lifetime_s, lead_s)
+    }
+
+    /// What a handshake waits at most.
+    pub fn deadline(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms)
+    }
+
+    /// The bounds of what Valkey keeps.
+    pub fn bounds(&self) -> Bounds {
+        let SessionBounds { most, bytes, shards } = self.sessions;
+        let (Capacity::Bytes(bytes) | Capacity::Sessions(bytes)) = bytes;
+        Bounds { shards, sessions: most, bytes, grace_ms: Self::GRACE_MS }
+    }
+
+    /// As the cache of a machine has it.
+    const GRACE_MS: u64 = 5_000;
+
+    /// Where Valkey is; reads the password.
+    ///
+    /// # Errors
+    /// A password that cannot be read.
+    pub fn valkey(&self) -> Result<Servers, Error> {
+        let addresses = self.addresses();
+        let bad = |what| Error::BadSettings { path: PathBuf::new(), what };
+        let password = self.password_file.as_ref().map(|path| {
+            let unreadable = |cause| Error::Unreadable { path: path.clone(), cause };
+            let text = Zeroizing::new(std::fs::read_to_string(path).map_err(unreadable)?);
+            Ok::<_, Error>(Zeroizing::new(text.trim_end_matches(['\n', '\r']).to_owned()))
+        });
+        Ok(Servers {
+            addresses: addresses.map_err(bad)?,
+            clustered: self.clustered,
+            user: self.user.clone(),
+            password: password.transpose()?,
+            tls: self.tls.as_ref().map(|files| Tls {
+                ca: files.ca.clone(),
+                identity: files.certificate.clone().zip(files.key.clone()),
+            }),
+        })
+    }
+
+    fn addresses(&self) -> Result<Vec<(String, u16)>, String> {
+        let address = |text: &String| {
+            let wrong = || format!("servers: {text:?} is no host:port");
+            let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            Ok((host.to_owned(), port.parse().map_err(|_| wrong())?))
+        };
+        match self.servers.as_slice() {
+            [] => Err("servers: give at least one host:port".to_owned()),
+            servers => servers.iter().map(address).collect(),
+        }
+    }
+}
+
+fn folder() -> PathBuf {
+    Store::FOLDER.into()
+}
+
+fn deadline_ms() -> u64 {
+    rejoin_store::Mailbox::DEADLINE.as_millis() as u64
+}
+
+fn parsed<'de, D: Deserializer<'de>, T>(from: D) -> Result<T, D::Error>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seconds>, D::Error> {
+    parsed(from).map(Some)
+}

@@ -1,0 +1,334 @@
+//! Sessions in a real Valkey or Redis, alone and clustered.
+
+mod replay;
+mod valkey;
+
+use rejoin_cache::{ContextTag, History, Refusal, SecretBytes, SessionId};
+use rejoin_cluster::sessions::{
+    Bounds, ENTRY_OVERHEAD_BYTES, Entry, Found, Misses, NEVER_MS, Past, Put, Sessions,
+};
+use rejoin_cluster::{Error, Link};
+use rejoin_tickets::{KeyRing, Schedule};
+
+use replay::ring;
+use valkey::{Cluster, Valkey};
+
+const NOW_MS: u64 = replay::BEGAN_MS;
+const HOUR_MS: u64 = 3_600_000;
+fn past(history: [u8; History::BYTES]) -> Past {
+    Past { history: History::from_bytes(history), seen_ms: NOW_MS - 5 }
+}
+
+/// A value of 150 bytes as Valkey holds it: version and past, seal, context and lifetime.
+const HELD_BYTES: u64 = 150 + 13 + 44 + 12;
+
+const ROOMY: Bounds = Bounds { shards: 16, sessions: 16_000, bytes: 16_000_000, grace_ms: 2_000 };
+
+fn sessions(link: Link, bounds: Bounds) -> Sessions {
+    Sessions::new(link, "shop", &[3; 32], bounds, &ring(1)).expect("in range")
+}
+
+fn one_shard(link: Link, sessions: u64) -> Sessions {
+    self::sessions(link, Bounds { shards: 1, sessions, ..ROOMY })
+}
+
+fn id(number: u64) -> SessionId {
+    let mut bytes = *b"the session id of client ........";
+    bytes[24..32].copy_from_slice(&number.to_le_bytes());
+    SessionId::new(&bytes[..32]).expect("32 bytes")
+}
+
+fn value(number: u64) -> SecretBytes {
+    let mut bytes = b"the master secret of a session, ".repeat(5);
+    bytes.truncate(142);
+    bytes.extend(number.to_le_bytes());
+    SecretBytes::from(bytes)
+}
+
+async fn put(sessions: &Sessions, number: u64, returns_ms: u64) -> Result<Put, Error> {
+    put_until(sessions, number, returns_ms, NOW_MS + HOUR_MS).await
+}
+
+async fn put_until(
+    sessions: &Sessions,
+    number: u64,
+    returns_ms: u64,
+    expires_ms: u64,
+) -> Result<Put, Error> {
+    let (id, value) = (id(number), value(number));
+    let (context, past) = (ContextTag(5), past([1, 2, 3, 4]));
+    let entry = Entry { id: &id, context, value: &value, expires_ms, past, returns_ms };
+    sessions.put(NOW_MS, &entry).await
+}
+
+async fn is_there(sessions: &Sessions, number: u64) -> bool {
+    let found = sessions.get(NOW_MS, &id(number)).await.expect("an answer");
+    found.inspect(|found| assert_eq!(*found.value, *value(number))).is_some()
+}
+
+fn stored(evicted: u32) -> Put {
+    Put::Stored { evicted }
+}
+
+async fn each_operation_does_what_it_says(link: Link) {
+    let sessions = sessions(link, ROOMY);
+    for number in 0..100 {
+        assert_eq!(put(&sessions, number, NOW_MS + 60_000).await.expect("room"), stored(0));
+    }
+    let total = sessions.total().await.expect("counts");
+    assert_eq!((total.sessions, total.stored), (100, 100));
+    assert_eq!(total.bytes, 100 * (HELD_BYTES + ENTRY_OVERHEAD_BYTES));
+
+    let Found { context, value: found, expires_ms, past: was } =
+        sessions.get(NOW_MS, &id(7)).await.expect("an answer").expect("it is there");
+    assert_eq!((context, expires_ms), (ContextTag(5), NOW_MS + HOUR_MS));
+    assert_eq!((&*found, was), (&*value(7), past([1, 2, 3, 4])));
+
+    let newer = past([9, 8, 7, 6]);
+    assert!(sessions.expect(&id(7), newer, NOW_MS + 9, expires_ms).await.expect("an answer"));
+    assert!(!sessions.expect(&id(100), newer, NOW_MS + 9, expires_ms).await.expect("an answer"));
+    let seen = sessions.take(NOW_MS, &id(7)).await.expect("an answer").expect("it is there");
+    assert_eq!((&*seen.value, seen.past), (&*value(7), newer));
+    assert!(sessions.take(NOW_MS, &id(7)).await.expect("an answer").is_none());
+
+    assert!(sessions.remove(&id(8)).await.expect("an answer"));
+    assert!(!sessions.remove(&id(8)).await.expect("an answer"));
+    assert!(!is_there(&sessions, 8).await && is_there(&sessions, 9).await);
+    assert!(sessions.get(NOW_MS + HOUR_MS, &id(9)).await.expect("an answer").is_none());
+    let total = sessions.total().await.expect("counts");
+    assert_eq!((total.sessions, total.bytes), (98, 98 * (HELD_BYTES + ENTRY_OVERHEAD_BYTES)));
+    assert_eq!(sessions.misses(), Misses { absent: 2, expired: 1, ..Misses::default() });
+
+    let mut gone = 0;
+    for shard in 0..ROOMY.shards {
+        gone += sessions.evict(NOW_MS + 62_001, 0, shard, 1_000).await.expect("an answer");
+    }
+    assert_eq!(gone, 98);
+    assert!(matches!(sessions.evict(NOW_MS, 0, 16, 1).await, Err(Error::OutOfRange { .. })));
+}
+
+async fn scripts_flushed_are_mended(link: Link, nodes: &[Valkey]) {
+    let sessions = sessions(link, ROOMY);
+    for number in 0..20 {
+        for node in nodes {
+            let _: () = node.say("SCRIPT FLUSH").await;
+        }
+        assert_eq!(put(&sessions, number, NOW_MS + 60_000).await.expect("mended"), stored(0));
+    }
+    for node in nodes {
+        let _: () = node.say("SCRIPT FLUSH").await;
+    }
+    assert!(sessions.take(NOW_MS, &id(3)).await.expect("mended").is_some());
+}
+
+async fn a_session_is_taken_once(one: Link, other: Link) {
+    let (one, other) = (sessions(one, ROOMY), sessions(other, ROOMY));
+    for number in 0..300 {
+        put(&one, number, NOW_MS + 60_000).await.expect("room");
+        let id = id(number);
+        let (here, there) = tokio::join!(one.take(NOW_MS, &id), other.take(NOW_MS, &id));
+        let given = [here, there].map(|taken| u32::from(taken.expect("an answer").is_some()));
+        assert_eq!(given.iter().sum::<u32>(), 1, "{number}");
+    }
+}
+
+#[tokio::test]
+async fn with_one_server() {
+    let valkey = Valkey::start(&[]).await;
+    each_operation_does_what_it_says(valkey.link().await).await;
+    let _: () = valkey.say("FLUSHALL").await;
+    a_session_is_taken_once(valkey.link().await, valkey.link().await).await;
+    scripts_flushed_are_mended(valkey.link().await, std::slice::from_ref(&valkey)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_cluster() {
+    let cluster = Cluster::start().await;
+    each_operation_does_what_it_says(cluster.link().await).await;
+    a_session_is_taken_once(cluster.link().await, cluster.link().await).await;
+    scripts_flushed_are_mended(cluster.link().await, &cluster.nodes).await;
+    for node in &cluster.nodes {
+        assert!(node.say::<u64>("DBSIZE").await > 0, "every node has some of the shards");
+    }
+}
+
+#[tokio::test]
+async fn the_one_overdue_goes_and_else_the_one_that_returns_last() {
+    let valkey = Valkey::start(&[]).await;
+    let sessions = one_shard(valkey.link().await, 3);
+    for (number, returns_s) in [(1, 10), (2, 20), (3, 30)] {
+        put(&sessions, number, NOW_MS + 1_000 * returns_s).await.expect("room");
+    }
+    let later = put(&sessions, 4, NOW_MS + 31_000).await.expect("an answer");
+    assert_eq!(later, Put::Refused(Refusal::ReturnsLater));
+    let sibling = put(&sessions, 4, NEVER_MS).await.expect("an answer");
+    assert_eq!(sibling, Put::Refused(Refusal::ReturnsLater));
+    assert_eq!(put(&sessions, 5, NOW_MS + 15_000).await.expect("an answer"), stored(1));
+    assert!(!is_there(&sessions, 3).await && is_there(&sessions, 1).await);
+
+    // Expected two seconds ago is on its way; a moment more is overdue.
+    let expect = |number, returns_ms| {
+        let (id, sessions) = (id(number), &sessions);
+        async move { sessions.expect(&id, Past::default(), returns_ms, NOW_MS + HOUR_MS).await }
+    };
+    assert!(expect(1, NOW_MS - 2_000).await.expect("an answer"));
+    let later = put(&sessions, 6, NOW_MS + 40_000).await.expect("an answer");
+    assert_eq!(later, Put::Refused(Refusal::ReturnsLater));
+    assert!(expect(1, NOW_MS - 2_001).await.expect("an answer"));
+    assert_eq!(put(&sessions, 6, NOW_MS + 40_000).await.expect("an answer"), stored(1));
+    assert!(!is_there(&sessions, 1).await && is_there(&sessions, 2).await);
+
+    // Who returns when the session is over does not return.
+    assert!(expect(2, NOW_MS + HOUR_MS + 1).await.expect("an answer"));
+    assert_eq!(put(&sessions, 7, NOW_MS + 50_000).await.expect("an answer"), stored(1));
+    assert!(!is_there(&sessions, 2).await && is_there(&sessions, 6).await);
+    let counts = sessions.counts(0).await.expect("counts");
+    assert_eq!((counts.overdue, counts.latest, counts.refused), (1, 2, 3));
+}
+
+#[tokio::test]
+async fn those_overdue_or_over_are_removed_a_few_at_a_time() {
+    let valkey = Valkey::start(&[]).await;
+    let sessions = one_shard(valkey.link().await, 100);
+    for number in 0..10 {
+        put(&sessions, number, NOW_MS + number).await.expect("room");
+        put_until(&sessions, 10 + number, NEVER_MS, NOW_MS + 10 + number).await.expect("room");
+    }
+    let at = NOW_MS + 2_003;
+    assert_eq!(sessions.evict(at, 0, 0, 2).await.expect("an answer"), 2);
+    assert!(!is_there(&sessions, 1).await && is_there(&sessions, 2).await);
+    assert_eq!(sessions.evict(at, 0, 0, 6).await.expect("an answer"), 6);
+    assert!(!is_there(&sessions, 2).await && is_there(&sessions, 3).await);
+    assert!(!is_there(&sessions, 14).await && is_there(&sessions, 15).await);
+    assert_eq!(sessions.evict(at, 0, 0, 100).await.expect("an answer"), 5);
+    let counts = sessions.counts(0).await.expect("counts");
+    assert_eq!((counts.sessions, counts.overdue, counts.expired), (7, 3, 10));
+    assert_eq!(counts.bytes, 7 * (HELD_BYTES + ENTRY_OVERHEAD_BYTES));
+}
+
+#[tokio::test]
+async fn what_is_not_as_it_was_stored_is_a_miss() {
+    let valkey = Valkey::start(&[]).await;
+    let sessions = one_shard(valkey.link().await, 100);
+    put(&sessions, 1, NOW_MS + 1).await.expect("room");
+    let mut link = valkey.link().await;
+    let [one]: [Vec<u8>; 1] = valkey.say("HKEYS rejoin:{shop.0}:values").await;
+    put(&sessions, 2, NOW_MS + 1).await.expect("room");
+    let both: Vec<Vec<u8>> = valkey.say("HKEYS rejoin:{shop.0}:values").await;
+    let two = both.iter().find(|member| **member != one).expect("another");
+    let mut hget = redis::cmd("HGET");
+    let held: Vec<u8> =
+        hget.arg("rejoin:{shop.0}:values").arg(&one).query_async(&mut link).await.expect("held");
+    assert_eq!(held.len() as u64, HELD_BYTES);
+
+    let flipped = |at: usize| {
+        let mut value = held.clone();
+        value[at] ^= 1;
+        value
+    };
+    let (version, name, nonce) = (0, 13, 29);
+    let mut expected = Misses::default();
+    let altered = [version, name, nonce, 48, held.len() - 1].map(flipped);
+    for value in
+        altered.iter().chain([&held[..0].to_vec(), &held[..4].to_vec(), &held[..48].to_vec()])
+    {
+        let mut hset = redis::cmd("HSET");
+        hset.arg("rejoin:{shop.0}:values").arg(&one).arg(value);
+        let _: u32 = hset.query_async(&mut link).await.expect("set");
+        assert!(!is_there(&sessions, 1).await);
+    }
+    (expected.malformed, expected.unknown_key, expected.altered) = (4, 1, 3);
+    assert_eq!(sessions.misses(), expected);
+
+    let mut moved = redis::cmd("HSET");
+    moved.arg("rejoin:{shop.0}:values").arg(two).arg(&held).arg(&one).arg(&held);
+    let _: u32 = moved.query_async(&mut link).await.expect("set");
+    assert!(!is_there(&sessions, 2).await && is_there(&sessions, 1).await);
+    expected.altered += 1;
+    assert_eq!(sessions.misses(), expected);
+
+    sessions.set_ring(&ring(2));
+    assert!(!is_there(&sessions, 1).await);
+    expected.unknown_key += 1;
+    assert_eq!(sessions.misses(), expected);
+    sessions.set_ring(&ring(1));
+    assert!(is_there(&sessions, 1).await);
+    sessions.set_ring(&KeyRing::new(Schedule::default()));
+    assert!(matches!(put(&sessions, 3, NOW_MS + 1).await, Err(Error::NoKey)));
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_refused() {
+    let valkey = Valkey::start(&[]).await;
+    let least = ENTRY_OVERHEAD_BYTES + HELD_BYTES;
+    let bounds = Bounds { shards: 1, sessions: 9, bytes: least, grace_ms: 0 };
+    let sessions = sessions(valkey.link().await, bounds);
+    assert_eq!(put(&sessions, 1, NOW_MS + 2).await.expect("an answer"), stored(0));
+    assert_eq!(put(&sessions, 1, NOW_MS + 2).await.expect("an answer"), stored(0));
+    assert_eq!(put(&sessions, 2, NOW_MS + 1).await.expect("an answer"), stored(1));
+    let over = put_until(&sessions, 3, NOW_MS, NOW_MS).await.expect("an answer");
+    assert_eq!(over, Put::Refused(Refusal::Expired));
+    let bounds = Bounds { bytes: least - 1, ..bounds };
+    let tighter = self::sessions(valkey.link().await, bounds);
+    let too_large = put(&tighter, 3, NOW_MS).await.expect("an answer");
+    assert_eq!(too_large, Put::Refused(Refusal::TooLarge));
+    assert!(is_there(&sessions, 2).await);
+}
+
+#[tokio::test]
+async fn a_full_valkey_is_an_error_of_put_only() {
+    let valkey = Valkey::start(&[]).await;
+    let sessions = one_shard(valkey.link().await, 2);
+    for number in 1..=2 {
+        put(&sessions, number, NOW_MS + 10 * number).await.expect("room");
+    }
+    let _: () = valkey.say("CONFIG SET maxmemory 1").await;
+    let refused = put(&sessions, 3, NOW_MS).await.expect_err("no memory");
+    assert!(matches!(&refused, Error::Valkey(cause) if cause.code() == Some("OOM")), "{refused}");
+    // Nobody went for it.
+    assert!(is_there(&sessions, 1).await && is_there(&sessions, 2).await);
+    let past = Past::default();
+    assert!(sessions.expect(&id(1), past, NOW_MS, NOW_MS + 1).await.expect("an answer"));
+    assert!(sessions.take(NOW_MS, &id(1)).await.expect("an answer").is_some());
+    assert!(sessions.remove(&id(2)).await.expect("an answer"));
+    assert_eq!(sessions.evict(NOW_MS, 0, 0, 9).await.expect("an answer"), 0);
+    let _: () = valkey.say("CONFIG SET maxmemory 0").await;
+    assert_eq!(put(&sessions, 3, NOW_MS).await.expect("room"), stored(0));
+}
+
+#[tokio::test]
+async fn a_dump_holds_no_id_and_no_value_in_clear() {
+    let valkey = Valkey::start(&["--rdbcompression", "no"]).await;
+    let sessions = one_shard(valkey.link().await, 100);
+    for number in 0..50 {
+        put(&sessions, number, NOW_MS + 1).await.expect("room");
+    }
+    let _: () = valkey.say("SAVE").await;
+    let dump = std::fs::read(valkey.folder.join("dump.rdb")).expect("a dump");
+    let holds = |bytes: &[u8]| dump.windows(bytes.len()).any(|window| window == bytes);
+    let members: Vec<Vec<u8>> = valkey.say("HKEYS rejoin:{shop.0}:values").await;
+    assert!(members.iter().all(|member| member.len() == 16 && holds(member)));
+    assert!(holds(b"rejoin:{shop.0}:values"));
+    for number in 0..50 {
+        assert!(!holds(&id(number).as_bytes()[16..]) && !holds(&value(number)[134..]));
+    }
+    assert!(!holds(&id(0).as_bytes()[..16]) && !holds(&value(0)[..16]));
+}
+
+#[tokio::test]
+async fn a_trace_hits_as_often_as_in_a_machine_and_each_put_is_one_round_trip() {
+    let valkey = Valkey::start(&[]).await;
+    let (events, capacity) = replay::devices(3_000, 1_200);
+    let sessions = replay::one_shard(valkey.link().await, "shop", capacity);
+    let (hits, puts) = replay::in_valkey(&sessions, &events).await;
+    let there = replay::in_process(&events, capacity);
+    assert!((hits - there).abs() <= 0.5, "{hits:.2} % in Valkey, {there:.2} % in a machine");
+    let counts = sessions.counts(0).await.expect("counts");
+    assert_eq!(counts.sessions, capacity);
+    assert!(counts.overdue > 100 && counts.latest > 100 && counts.refused > 100, "{counts:?}");
+    assert_eq!(counts.stored + counts.refused, puts);
+    let renewed = events.len() as u64 - puts;
+    // Either script was loaded once.
+    assert_eq!(valkey.calls("evalsha").await, puts + renewed + 2);
+    assert_eq!(valkey.calls("script|load").await, 2);
+}
