@@ -94,7 +94,7 @@ impl Keys {
         let key = WrappingKey::read(&settings.key_file)?;
         let runtime = cluster::runtime()?;
         let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
-        let keys = ClusterKeys::new(settings.name.clone(), &key, None)?;
+        let keys = ClusterKeys::new(settings.name, &key, None)?;
         Ok(Self::OfCluster { runtime, link, keys })
     }
 
