@@ -64,6 +64,9 @@ fn open(settings: ModuleSettings) -> Result<Everywhere, String> {
     let mut everywhere = Everywhere::default()
         .with_sessions(&sessions, settings.stateful)
         .resumable_for(settings.resumable_for);
+    if let Some(name) = &settings.context {
+        everywhere = everywhere.named(name);
+    }
     if let Some(TicketSettings { schedule, file }) = &settings.tickets {
         let keys = SharedKeys::open(store, Some(*schedule), file.as_deref(), now_s(), complain);
         let keys = TicketKeys::following(Box::new(keys.map_err(failed)?));

@@ -21,6 +21,8 @@ pub(crate) struct ModuleSettings {
     pub(crate) tickets: Option<TicketSettings>,
     /// A client makes a full handshake at least this often.
     pub(crate) resumable_for: Duration,
+    /// What all contexts are one of, with those of other programs.
+    pub(crate) context: Option<String>,
 }
 
 /// About the keys of stateless tickets.
@@ -33,7 +35,7 @@ pub(crate) struct TicketSettings {
 
 impl ModuleSettings {
     /// The names that are known, beside `path`, which OpenSSL reads itself.
-    pub(crate) const NAMES: [&str; 10] = [
+    pub(crate) const NAMES: [&str; 11] = [
         "cache",
         "capacity",
         "folder",
@@ -44,6 +46,7 @@ impl ModuleSettings {
         "rotate_every",
         "ticket_lifetime",
         "resumable_for",
+        "context",
     ];
 
     /// Asks for every setting by its name.
@@ -62,6 +65,7 @@ impl ModuleSettings {
             stateful: get.one_of("stateful", [("no", false), ("yes", true)])?,
             tickets: get.tickets()?,
             resumable_for: get.resumable_for()?,
+            context: get.context()?,
         })
     }
 }
@@ -84,6 +88,16 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
 
     fn resumable_for(&self) -> Result<Duration, String> {
         self.seconds("resumable_for", LONGEST_TICKET_LIFETIME_S).map(Duration::from_secs)
+    }
+
+    fn context(&self) -> Result<Option<String>, String> {
+        const LONGEST: usize = 64;
+        let given = (self.0)("context");
+        let fits = |name: &String| (1..=LONGEST).contains(&name.len());
+        match given.filter(|name| !fits(name)) {
+            Some(name) => Err(wrong("context", &name, "give a name of 1 to 64 bytes")),
+            None => Ok((self.0)("context")),
+        }
     }
 
     /// The value of the word that is given, or of the first.

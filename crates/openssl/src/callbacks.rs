@@ -127,7 +127,7 @@ unsafe extern "C" fn session_wanted(
             // SAFETY: OpenSSL passes a valid SSL.
             let name = unsafe { connection.host_in_hello(ssl) };
             // SAFETY: as above.
-            unsafe { fitting(ssl, find(connection, &id, name)) }
+            unsafe { fitting(ssl, connection, find(connection, &id, name)) }
         });
         match connection.own().and_then(|own| own.wanted) {
             // SAFETY: the program's own callback, with the arguments meant for it.
@@ -139,9 +139,18 @@ unsafe extern "C" fn session_wanted(
 
 /// # Safety
 /// `ssl` is valid; `session` is too, or null.
-unsafe fn fitting(ssl: *mut SSL, session: *mut SSL_SESSION) -> *mut SSL_SESSION {
+unsafe fn fitting(
+    ssl: *mut SSL,
+    connection: &Connection,
+    session: *mut SSL_SESSION,
+) -> *mut SSL_SESSION {
+    if session.is_null() {
+        return session;
+    }
     // SAFETY: the caller vouches for both.
-    if session.is_null() || unsafe { fits(ssl, session) } {
+    if unsafe { fits(ssl, session) } {
+        // SAFETY: as above.
+        unsafe { adopt_context(ssl, connection, session) };
         return session;
     }
     // SAFETY: the reference is ours to drop.
@@ -203,6 +212,25 @@ fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSIO
         return std::ptr::null_mut();
     }
     session
+}
+
+/// OpenSSL resumes no session of another session-id context. Where the operator says that programs are of one
+/// context, the connection takes the session's, which it has not used for anything yet.
+///
+/// # Safety
+/// `ssl` and `session` are valid.
+pub(crate) unsafe fn adopt_context(
+    ssl: *mut SSL,
+    connection: &Connection,
+    session: *const SSL_SESSION,
+) {
+    if connection.attachment.is_named {
+        let mut length = 0;
+        // SAFETY: the caller vouches for `session`.
+        let start = unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
+        // SAFETY: the session's own bytes, as many as it says, and a valid SSL, which copies them.
+        unsafe { ffi::SSL_set_session_id_context(ssl, start, length) };
+    }
 }
 
 /// A handshake made a session. Returns 0, for no reference is kept, or what the program's own

@@ -6,8 +6,8 @@
 //! they are. For us to be told of that, a connection gets our info callback while it is made; ours calls
 //! the program's. (It cannot be asked for its context then: from OpenSSL 3.6 on it has none yet.)
 //!
-//! The program's session-id context is never touched, and OpenSSL compares it with a session's. The
-//! program's own session callbacks are called after ours.
+//! The program's session-id context is never touched, and OpenSSL compares it with a session's, unless the
+//! operator says that programs are of one context ([`Everywhere::named`]). The program's own session callbacks are called after ours.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -38,6 +38,7 @@ pub struct Everywhere {
     tickets: Option<(Arc<TicketKeys>, TicketHistory)>,
     stateful: bool,
     resumable_for: Option<Duration>,
+    context: Option<ContextName>,
 }
 
 impl Everywhere {
@@ -66,6 +67,15 @@ impl Everywhere {
     #[must_use]
     pub fn resumable_for(mut self, longest: Duration) -> Self {
         self.resumable_for = Some(longest);
+        self
+    }
+
+    /// All contexts are one, of this name (at most 255 bytes): a session of any of them resumes in any other,
+    /// in other programs of this name, too, whatever ciphers they offer and whatever their session-id contexts
+    /// are. Hosts, and what is asked of clients, are still kept apart.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.context = Some(ContextName::new(name.as_bytes()));
         self
     }
 
@@ -285,9 +295,8 @@ pub(crate) unsafe fn begin(
     own: &Own,
     attachment: &mut Attachment,
 ) {
-    let Some(Everywhere { sessions, tickets, stateful, resumable_for }) = own.what() else {
-        return;
-    };
+    let Some(what) = own.what() else { return };
+    let Everywhere { sessions, tickets, stateful, resumable_for, context: named } = what;
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { keeps_count_itself(ssl) } {
         return;
@@ -305,11 +314,12 @@ pub(crate) unsafe fn begin(
     // SAFETY: the caller vouches for `ssl`.
     policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
     // SAFETY: the caller vouches for `context`.
-    let name = own.name.get_or_init(|| unsafe { name(context) });
+    let name = named.as_ref().unwrap_or_else(|| own.name.get_or_init(|| unsafe { name(context) }));
     attachment.cached = sessions
         .as_ref()
         .map(|sessions| Cached { sessions: Arc::clone(sessions), context: name.clone() });
     attachment.is_stateful = *stateful;
+    attachment.is_named = named.is_some();
     attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name.clone()));
     attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
 }

@@ -136,6 +136,11 @@ unsafe extern "C" {
         value: *mut *const c_uchar,
         length: *mut size_t,
     ) -> c_int;
+    pub(crate) fn SSL_set_session_id_context(
+        ssl: *mut SSL,
+        context: *const c_uchar,
+        length: c_uint,
+    ) -> c_int;
     pub(crate) fn SSL_SESSION_is_resumable(session: *const SSL_SESSION) -> c_int;
     pub(crate) fn SSL_SESSION_get0_id_context(
         session: *const SSL_SESSION,

@@ -96,6 +96,8 @@ pub(crate) struct Attachment {
     pub(crate) cached: Option<Cached>,
     /// Stateless tickets are off, whatever the program says.
     pub(crate) is_stateful: bool,
+    /// Sessions of other session-id contexts are resumed, too.
+    pub(crate) is_named: bool,
     /// How long a client may go on resuming after a full handshake.
     pub(crate) resumable_for: Duration,
     pub(crate) tickets: Option<ContextTickets>,
@@ -108,8 +110,8 @@ pub(crate) struct Attachment {
 impl Default for Attachment {
     fn default() -> Self {
         let resumable_for = crate::RESUMABLE_FOR;
-        let (is_stateful, tickets, own, server_info) = (false, None, None, None);
-        Self { cached: None, is_stateful, resumable_for, tickets, own, server_info }
+        let (is_stateful, is_named, tickets, own, server_info) = (false, false, None, None, None);
+        Self { cached: None, is_stateful, is_named, resumable_for, tickets, own, server_info }
     }
 }
 

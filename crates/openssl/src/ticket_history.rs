@@ -19,7 +19,7 @@ use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
 use rejoin_cache::History;
 use rejoin_tickets::TicketEvent;
 
-use crate::callbacks::{fits, guard};
+use crate::callbacks::{adopt_context, fits, guard};
 use crate::connection::{Connection, of_ssl_or_new};
 use crate::ffi;
 use crate::tickets::{now_s, unix_time};
@@ -175,6 +175,10 @@ unsafe extern "C" fn ticket_opened(
     guard(usual, || {
         // SAFETY: OpenSSL passes a valid SSL.
         let connection = unsafe { of_ssl_or_new(ssl) };
+        if let Some(connection) = &connection {
+            // SAFETY: both are valid.
+            unsafe { adopt_context(ssl, connection, session) };
+        }
         // SAFETY: as above.
         let connection = connection.filter(|_| unsafe { is_single_use(ssl) });
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Unmodified nginx on several machines, whose agents share sessions and ticket keys over Valkey.
+//! Unmodified nginx and HAProxy on several machines, whose agents share sessions and ticket keys over Valkey.
 //!
 //! A machine is a folder for its cache, an agent and a server of its own, on loopback.
 
@@ -23,6 +23,27 @@ http {
 }
 ";
 
+const HAPROXY: &str = "\
+global
+  tune.ssl.default-dh-param 2048
+defaults
+  mode http
+  timeout client 10s
+  timeout connect 10s
+  timeout server 10s
+frontend tls
+  bind 127.0.0.1:@PORT@ ssl crt FOLDER/both.pem
+  http-request return status 200 content-type text/plain string haproxy
+";
+
+/// What serves on a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    Nginx,
+    /// Its session-id context is another than nginx's: only under a name are they one.
+    Haproxy,
+}
+
 /// Valkey, a key, and the machines that have it.
 pub(crate) struct Cluster {
     folder: PathBuf,
@@ -33,13 +54,14 @@ pub(crate) struct Cluster {
 
 pub(crate) struct Machine {
     pub(crate) site: Site,
+    program: Program,
     caches: PathBuf,
     agent: Option<Child>,
 }
 
 impl Cluster {
     /// `None`: there is no Valkey and no Redis, or no nginx.
-    pub(crate) fn start(name: &str, machines: usize, tickets: &str) -> Option<Self> {
+    pub(crate) fn start(name: &str, machines: &[Program], tickets: &str) -> Option<Self> {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cluster-{name}"));
         let _ = fs::remove_dir_all(&folder);
         DirBuilder::new().mode(0o700).recursive(true).create(&folder).expect("a folder");
@@ -48,8 +70,9 @@ impl Cluster {
         let key = cluster.folder.join("key");
         let made = Command::new(library("rejoin")).args(["cluster", "key"]).arg(&key).output();
         assert!(made.is_ok_and(|made| made.status.success()));
-        for number in 0..machines {
-            let machine = Machine::new(&format!("{name}-{number}"), &cluster, tickets);
+        for (number, program) in machines.iter().enumerate() {
+            let name = format!("{name}-{number}");
+            let machine = Machine::new(&name, *program, &cluster, tickets);
             cluster.machines.push(machine);
             let machine = cluster.machines.last_mut().expect("just made");
             machine.start_agent();
@@ -123,7 +146,7 @@ impl Drop for Cluster {
 }
 
 impl Machine {
-    fn new(name: &str, cluster: &Cluster, tickets: &str) -> Self {
+    fn new(name: &str, program: Program, cluster: &Cluster, tickets: &str) -> Self {
         let mut site = Site::new(&format!("cluster-{name}"));
         // All machines have the same certificate, and so the same session-id contexts.
         for file in ["cert.pem", "key.pem", "both.pem"] {
@@ -135,7 +158,8 @@ impl Machine {
         let _ = fs::remove_dir_all(&caches);
         DirBuilder::new().mode(0o700).create(&caches).expect("a folder");
         let stateful = if tickets == "off" { "stateful = yes" } else { "" };
-        site.configure(&format!("folder = {}\n{stateful}", caches.display()));
+        site.configure(&format!("folder = {}\ncontext = shop\n{stateful}", caches.display()));
+        site.write("haproxy.cfg", HAPROXY);
         site.write("nginx.conf", &NGINX.replace("TICKETS", tickets));
         let settings = format!(
             "name = \"web\"\nservers = [\"127.0.0.1:{}\"]\nkey_file = {:?}\ncache = {:?}\n\
@@ -148,7 +172,7 @@ impl Machine {
         );
         fs::write(site.file("cluster.toml"), settings).expect("written");
         site.running.clear();
-        Self { site, caches, agent: None }
+        Self { site, program, caches, agent: None }
     }
 
     pub(crate) fn rejoin(&self, words: &[&str]) -> Command {
@@ -173,8 +197,11 @@ impl Machine {
     }
 
     fn start_server(&mut self) -> Option<()> {
-        let configuration = self.site.shown("nginx.conf");
-        self.site.start("nginx", &["-c", &configuration])
+        let [nginx, haproxy] = ["nginx.conf", "haproxy.cfg"].map(|file| self.site.shown(file));
+        match self.program {
+            Program::Nginx => self.site.start("nginx", &["-c", &nginx]),
+            Program::Haproxy => self.site.start("haproxy", &["-db", "-f", &haproxy]),
+        }
     }
 
     pub(crate) fn store(&self) -> Option<Store> {
@@ -204,11 +231,12 @@ impl Drop for Machine {
     }
 }
 
+const THREE: [Program; 3] = [Program::Nginx, Program::Nginx, Program::Haproxy];
 const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
 
 #[test]
 fn sessions_of_one_machine_resume_on_the_others() {
-    let Some(cluster) = Cluster::start("sessions", 3, "off") else { return };
+    let Some(cluster) = Cluster::start("sessions", &THREE, "off") else { return };
     for versions in BOTH {
         let mut client = cluster.client(versions);
         let resumed = cluster.go_round(&mut client, 10);
@@ -224,7 +252,7 @@ fn sessions_of_one_machine_resume_on_the_others() {
 
 #[test]
 fn tickets_of_one_machine_resume_on_the_others_until_their_key_is_revoked() {
-    let Some(cluster) = Cluster::start("tickets", 3, "on") else { return };
+    let Some(cluster) = Cluster::start("tickets", &THREE, "on") else { return };
     let mut clients = BOTH.map(|versions| cluster.client(versions));
     for client in &mut clients {
         let resumed = cluster.go_round(client, 7);
@@ -266,7 +294,7 @@ fn served(cluster: &Cluster) -> usize {
 
 #[test]
 fn without_valkey_machines_go_on_by_themselves_and_come_back() {
-    let Some(mut cluster) = Cluster::start("faults", 2, "off") else { return };
+    let Some(mut cluster) = Cluster::start("faults", &THREE[1..], "off") else { return };
     assert_eq!(served(&cluster), 10, "together");
     cluster.stop_valkey();
     for machine in &cluster.machines {
