@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::{Kept, NewSession, SecretBytes, Settings as CacheSettings};
 use rejoin_store::{Asker, Letter, Mailbox, Says, Store, now_ms};
+use rejoin_tickets::{KeyRing, Schedule};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -44,6 +45,8 @@ struct Counts {
 impl Agent {
     /// How often the ring is looked at.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
+    /// Valkey is away that does not answer for so long.
+    const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
     /// Operations under way at a time; more letters wait, and then are dropped.
     const MOST_AT_ONCE: usize = 512;
     const MOST_WAITING: usize = 16_384;
@@ -110,10 +113,12 @@ impl Agent {
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<(), Error> {
         let Settings { name, .. } = &self.settings;
-        let mut keys = ClusterKeys::new(name.clone(), &self.key, Some(self.settings.schedule()?))?;
+        let last = self.store.ring()?;
+        let keys = ClusterKeys::new(name.clone(), &self.key, Some(self.settings.schedule()?))?;
+        let mut keys = keys.after(last.clone());
         let servers = self.settings.valkey()?;
         let mut link = connected(&servers, tell).await;
-        let ring = self.store.ring()?.unwrap_or_else(|| empty(&self.settings));
+        let ring = last.unwrap_or_else(|| KeyRing::new(Schedule::default()));
         let sessions = Sessions::of_cluster(link.clone(), &self.settings, &self.key, &ring)?;
         let carrier = Arc::new(Carrier {
             store: Arc::clone(&self.store),
@@ -148,7 +153,9 @@ impl Agent {
         let follow = async {
             loop {
                 look.tick().await;
-                let followed = keys.follow(&mut link, unix_ms() / 1_000).await;
+                let followed = keys.follow(&mut link, unix_ms() / 1_000);
+                let followed = timeout(Self::ANSWERS_WITHIN, followed).await;
+                let followed = followed.unwrap_or(Err(Error::NoAnswer));
                 is_linked.store(followed.is_ok(), Ordering::Relaxed);
                 match followed {
                     Ok(newer) => {
@@ -191,10 +198,6 @@ async fn connected(servers: &crate::Servers, tell: &mut impl FnMut(News<'_>)) ->
         told = true;
         sleep(AGAIN_AFTER).await;
     }
-}
-
-fn empty(settings: &Settings) -> rejoin_tickets::KeyRing {
-    rejoin_tickets::KeyRing::new(settings.schedule().unwrap_or_default())
 }
 
 fn mailbox(store: &Store) -> &Mailbox {

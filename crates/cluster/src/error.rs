@@ -14,6 +14,10 @@ pub enum Error {
     #[error("Valkey: {0}")]
     Valkey(#[from] redis::RedisError),
 
+    /// Valkey did not answer in time.
+    #[error("Valkey does not answer")]
+    NoAnswer,
+
     /// Settings that make no sense.
     #[error("{}: {what}", path.display())]
     BadSettings {

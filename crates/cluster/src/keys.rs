@@ -35,6 +35,8 @@ pub struct ClusterKeys {
     changed: bool,
     /// To be applied yet.
     schedule: Option<Schedule>,
+    /// What this machine had before: it is put into Valkey where that has none.
+    last: Option<KeyRing>,
     refused: u64,
 }
 
@@ -65,7 +67,16 @@ impl ClusterKeys {
             return Err(Error::ShortLead { lead_s, least_s });
         }
         let place = RingPlace::new(&name, key);
-        Ok(Self { name, place, known: None, changed: false, schedule, refused: 0 })
+        let (known, last) = (None, None);
+        Ok(Self { name, place, known, changed: false, schedule, last, refused: 0 })
+    }
+
+    /// Where Valkey has no ring at first, it gets this one, which the machine had before. (A key that was
+    /// revoked meanwhile is back then.)
+    #[must_use]
+    pub fn after(mut self, last: Option<KeyRing>) -> Self {
+        self.last = last;
+        self
     }
 
     /// The ring, if it is another than at the last call, or there was none. Makes the next key first, if that
@@ -161,8 +172,11 @@ impl ClusterKeys {
         now_s: u64,
     ) -> Result<(), Error> {
         let schedule = self.schedule.unwrap_or_default();
-        let mut ring = self.ring().cloned().unwrap_or_else(|| KeyRing::new(schedule));
-        rotate(&mut ring, now_s)?;
+        let last = self.ring().cloned().or_else(|| self.last.take());
+        let mut ring = last.unwrap_or_else(|| KeyRing::new(schedule));
+        if ring.due(now_s) {
+            rotate(&mut ring, now_s)?;
+        }
         self.replace(link, ring, Change::AddKey(token)).await.map(|_| ())
     }
 

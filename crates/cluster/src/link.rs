@@ -56,6 +56,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// Between two attempts, with jitter.
 const RECONNECT_AFTER: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
+/// For one command; the next begins again.
+const RECONNECT_TIMES: usize = 1;
+
 impl Link {
     /// Connects.
     ///
@@ -84,6 +87,7 @@ impl Link {
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(CONNECT_WITHIN))
             .set_response_timeout(Some(ANSWER_WITHIN))
+            .set_number_of_retries(RECONNECT_TIMES)
             .set_min_delay(least)
             .set_max_delay(most);
         let manager = ConnectionManager::new_with_config(client, config).await?;
@@ -139,6 +143,8 @@ impl Servers {
 
 impl Tls {
     fn read(&self) -> Result<TlsCertificates, Error> {
+        // The client asks for the process's, and has none of its own. Another's choice stays.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client_tls = self.identity.as_ref().map(|(certificate, key)| {
             Ok::<_, Error>(ClientTlsConfig {
                 client_cert: read(certificate)?,

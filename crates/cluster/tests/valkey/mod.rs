@@ -181,7 +181,7 @@ fn servers(nodes: &[&Valkey], clustered: bool) -> Servers {
     Servers { addresses: addresses.collect(), clustered, user: None, password: None, tls: None }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.local_addr().expect("an address").port()
 }
