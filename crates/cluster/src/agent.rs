@@ -1,11 +1,11 @@
 //! What runs on each machine, between the servers' shared memory and Valkey.
 //!
 //! One task follows the ring of ticket keys, and others carry sessions as servers ask in the cache's
-//! mailbox. What Valkey does not take in time is dropped and counted: a session lost is a full handshake.
+//! mailbox. What Valkey does not take in time is dropped: a session lost is a full handshake.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::{Kept, NewSession, SecretBytes, Settings as CacheSettings};
@@ -14,7 +14,7 @@ use rejoin_tickets::{KeyRing, Schedule};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions};
+use crate::sessions::{Entry, Found, NEVER_MS, Past, Sessions};
 use crate::{ClusterKeys, Error, Link, Settings, WrappingKey};
 
 /// One machine's part in a cluster.
@@ -32,14 +32,6 @@ pub enum News<'a> {
     Linked,
     /// It does not, and servers go on with what the machine has.
     Cut(&'a Error),
-}
-
-/// What an agent did.
-#[derive(Debug, Default)]
-struct Counts {
-    stored: AtomicU64,
-    fetched: AtomicU64,
-    dropped: AtomicU64,
 }
 
 impl Agent {
@@ -124,7 +116,6 @@ impl Agent {
             store: Arc::clone(&self.store),
             sessions,
             deadline: self.settings.deadline(),
-            counts: Counts::default(),
         });
         let at_once = Arc::new(Semaphore::new(Self::MOST_AT_ONCE));
         let mut look = interval(Self::LOOK_EVERY);
@@ -231,7 +222,6 @@ struct Carrier {
     store: Arc<Store>,
     sessions: Sessions,
     deadline: Duration,
-    counts: Counts,
 }
 
 impl Carrier {
@@ -261,14 +251,7 @@ impl Carrier {
             past: past(&kept),
             returns_ms: kept.returns_ms.map_or(NEVER_MS, unix_of),
         };
-        let put = self.sessions.put(unix_ms(), &entry).await;
-        let count = if matches!(put, Ok(Put::Stored { .. })) {
-            &self.counts.stored
-        } else {
-            &self.counts.dropped
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-        put.map(|_| ())
+        self.sessions.put(unix_ms(), &entry).await.map(|_| ())
     }
 
     /// A client was here: Valkey is to know, and to have its session.
@@ -296,8 +279,6 @@ impl Carrier {
         let Ok(Ok(found)) = found.await else { return };
         let is_there = found.is_some_and(|found| self.admit(letter, &found));
         mailbox(&self.store).answer(asker, is_there);
-        let count = if is_there { &self.counts.fetched } else { &self.counts.dropped };
-        count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Puts a session into the machine's cache, as if its client had been here when it was seen elsewhere.
