@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture check-servers soak fuzz setup
+.PHONY: run test lint bench check-capture check-servers check-cluster soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
@@ -41,6 +41,11 @@ CHECKS ?=
 check-servers: PACKAGES += openssl python3 python3-venv nginx-light haproxy valgrind testssl.sh
 check-servers: setup
 	$(CARGO) bench --locked --package rejoin-capi --bench check_servers -- $(CHECKS)
+
+## What Rejoin promises to several machines, a line for each, in a quarter of an hour; CHECKS as above.
+check-cluster: PACKAGES += openssl nginx-light haproxy redis-server redis-tools
+check-cluster: setup
+	$(CARGO) bench --locked --package rejoin-capi --bench check_cluster -- $(CHECKS)
 
 ## nginx under load while its workers are killed, for ten minutes; SOAK_SECONDS=60 for less.
 SOAK_SECONDS ?= 600

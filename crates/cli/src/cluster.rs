@@ -75,6 +75,7 @@ fn carry(settings: &Settings) -> anyhow::Result<()> {
         agent.store().name(),
         settings.folder.display()
     ));
+    ready();
     runtime()?.block_on(agent.run(terminal::interrupted(), |news| match news {
         News::Linked => terminal::print(&format!("cluster {name}: linked with {servers}")),
         News::Cut(error) => terminal::complain(&format!(
@@ -84,12 +85,23 @@ fn carry(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The cache is there: who waits for it may start (`sd_notify(3)`).
+fn ready() {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
+        && let Ok(from) = std::os::unix::net::UnixDatagram::unbound()
+    {
+        // Nobody listens: then nobody waits.
+        let _ = from.send_to(b"READY=1", socket);
+    }
+}
+
 fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
     let key = WrappingKey::read(&settings.key_file)?;
     let now_s = now_s()?;
     let (ring, counts) = runtime()?.block_on(async {
         let mut link = Link::connect(&settings.valkey()?).await?;
-        let mut keys = ClusterKeys::new(settings.name.clone(), &key, None)?;
+        let keys = ClusterKeys::new(settings.name.clone(), &key, None)?;
+        let mut keys = keys.only_followed();
         keys.follow(&mut link, now_s).await?;
         let ring = keys
             .ring()
@@ -111,6 +123,7 @@ fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
             "evicted_latest": counts.latest,
             "expired": counts.expired,
             "refused": counts.refused,
+            "rejected": counts.rejected,
             "linked": machine.is_some_and(|of| of.is_linked),
             "asked": machine.map(|of| of.asked),
             "fetched": machine.map(|of| of.fetched),
@@ -125,12 +138,13 @@ fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
         format!("cluster {}: {keys} ticket keys", settings.name),
         format!("sessions {} in {} bytes", grouped(counts.sessions), grouped(counts.bytes)),
         format!(
-            "stored {}, evicted {} overdue and {} latest, expired {}, refused {}",
+            "stored {}, evicted {} overdue and {} latest, expired {}, refused {}, rejected {}",
             grouped(counts.stored),
             grouped(counts.overdue),
             grouped(counts.latest),
             grouped(counts.expired),
-            grouped(counts.refused)
+            grouped(counts.refused),
+            grouped(counts.rejected)
         ),
     ];
     lines.push(machine.map_or_else(

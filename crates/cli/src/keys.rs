@@ -94,7 +94,7 @@ impl Keys {
         let key = WrappingKey::read(&settings.key_file)?;
         let runtime = cluster::runtime()?;
         let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
-        let keys = ClusterKeys::new(settings.name, &key, None)?;
+        let keys = ClusterKeys::new(settings.name, &key, None)?.only_followed();
         Ok(Self::OfCluster { runtime, link, keys })
     }
 
@@ -157,7 +157,7 @@ fn list(ring: &KeyRing, now_s: u64, json: bool) -> anyhow::Result<()> {
 }
 
 fn rotate(keys: &mut Keys, now_s: u64, json: bool) -> anyhow::Result<()> {
-    // A ring is made by servers, which know its schedule.
+    // A ring is made by servers or agents, which know its schedule.
     keys.ring(now_s)?;
     let id = keys.rotate(now_s)?;
     let key = keys.ring(now_s)?.list(now_s).find(|key| key.id == id);

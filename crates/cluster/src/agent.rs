@@ -59,8 +59,22 @@ impl Agent {
         let (folder, name) = (&settings.folder, settings.cache()?);
         let store = Store::open_for_cluster(folder, &name, Some(&cache), id_key)?;
         let store = Arc::new(store);
+        Self::be_the_only_one(&store)?;
         mailbox(&store).set_deadline(settings.deadline());
         Ok(Self { settings, key, store })
+    }
+
+    /// One that was killed is forgotten a second later.
+    fn be_the_only_one(store: &Store) -> Result<(), Error> {
+        const STEPS: u32 = 15;
+        const STEP: Duration = Duration::from_millis(100);
+        for _ in 0..STEPS {
+            if !mailbox(store).has_agent() {
+                return Ok(());
+            }
+            std::thread::sleep(STEP);
+        }
+        Err(Error::OtherAgent { name: store.name().clone() })
     }
 
     /// The machine's cache.
@@ -94,7 +108,7 @@ impl Agent {
         is_over.store(true, Ordering::Relaxed);
         // It ends within a quarter of a second.
         let _ = postman.join();
-        mailbox(&self.store).receive(&mut Vec::new(), Duration::ZERO, false);
+        mailbox(&self.store).leave();
         done
     }
 
@@ -109,7 +123,7 @@ impl Agent {
         let keys = ClusterKeys::new(name.clone(), &self.key, Some(self.settings.schedule()?))?;
         let mut keys = keys.after(last.clone());
         let servers = self.settings.valkey()?;
-        let mut link = connected(&servers, tell).await;
+        let mut link = connected(&servers, tell).await?;
         let ring = last.unwrap_or_else(|| KeyRing::new(Schedule::default()));
         let sessions = Sessions::of_cluster(link.clone(), &self.settings, &self.key, &ring)?;
         let carrier = Arc::new(Carrier {
@@ -120,7 +134,7 @@ impl Agent {
         let at_once = Arc::new(Semaphore::new(Self::MOST_AT_ONCE));
         let mut look = interval(Self::LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut was_linked = None;
+        let (mut was_linked, mut to_adopt) = (None, None);
         let carry = async {
             while let Some(letter) = letters.recv().await {
                 let Ok(turn) = Arc::clone(&at_once).acquire_owned().await else { return };
@@ -139,6 +153,7 @@ impl Agent {
                 // What is over takes no room from others in the meantime.
                 let (overdue_for_ms, most) = (Self::OVERDUE_FOR_MS, Self::MOST_EVICTED);
                 let _ = carrier.sessions.evict(unix_ms(), overdue_for_ms, shard, most).await;
+                let _ = carrier.sessions.report_rejected().await;
             }
         };
         let follow = async {
@@ -147,14 +162,18 @@ impl Agent {
                 let followed = keys.follow(&mut link, unix_ms() / 1_000);
                 let followed = timeout(Self::ANSWERS_WITHIN, followed).await;
                 let followed = followed.unwrap_or(Err(Error::NoAnswer));
-                is_linked.store(followed.is_ok(), Ordering::Relaxed);
+                is_linked.store(!followed.as_ref().is_err_and(Error::is_away), Ordering::Relaxed);
+                if !self.store.facts().is_named {
+                    return Err(Error::CacheRemoved { name: self.store.name().clone() });
+                }
                 match followed {
                     Ok(newer) => {
                         if let Some(ring) = newer {
-                            // Locked: the next look finds it as it is now, and tells again.
-                            let _ = self.store.adopt_ring(&ring);
                             carrier.sessions.set_ring(&ring);
+                            to_adopt = Some(ring);
                         }
+                        // Locked: the next time.
+                        to_adopt = to_adopt.filter(|ring| self.store.adopt_ring(ring).is_err());
                         if was_linked.replace(true) != Some(true) {
                             tell(News::Linked);
                         }
@@ -168,21 +187,24 @@ impl Agent {
             }
         };
         tokio::select! {
-            () = carry => {}
-            () = housekeeping => {}
-            () = follow => {}
+            () = carry => Ok(()),
+            () = housekeeping => Ok(()),
+            done = follow => done,
         }
-        Ok(())
     }
 }
 
 /// Waits for as long as it takes.
-async fn connected(servers: &crate::Servers, tell: &mut impl FnMut(News<'_>)) -> Link {
+async fn connected(
+    servers: &crate::Servers,
+    tell: &mut impl FnMut(News<'_>),
+) -> Result<Link, Error> {
     const AGAIN_AFTER: Duration = Duration::from_millis(500);
     let mut told = false;
     loop {
         match Link::connect(servers).await {
-            Ok(link) => return link,
+            Ok(link) => return Ok(link),
+            Err(error @ Error::Unreadable { .. }) => return Err(error),
             Err(error) if !told => tell(News::Cut(&error)),
             Err(_) => {}
         }
@@ -254,7 +276,8 @@ impl Carrier {
         self.sessions.put(unix_ms(), &entry).await.map(|_| ())
     }
 
-    /// A client was here: Valkey is to know, and to have its session.
+    /// A client was here: Valkey is to know. Where it has no such session it gets none: another machine may
+    /// have removed it.
     async fn expect(&self, letter: &Letter) -> Result<(), Error> {
         let mut value = SecretBytes::default();
         let Letter { id, context, .. } = letter;
@@ -263,8 +286,7 @@ impl Carrier {
         };
         let returns_ms = kept.returns_ms.map_or(NEVER_MS, unix_of);
         let expires_ms = unix_of(kept.expires_ms);
-        let is_there = self.sessions.expect(id, past(&kept), returns_ms, expires_ms).await?;
-        if is_there { Ok(()) } else { self.store_remotely(letter).await }
+        self.sessions.expect(id, past(&kept), returns_ms, expires_ms).await.map(|_| ())
     }
 
     async fn fetch(&self, letter: &Letter, asker: Asker, take: bool) {

@@ -18,6 +18,20 @@ pub enum Error {
     #[error("Valkey does not answer")]
     NoAnswer,
 
+    /// Another agent serves the machine's cache.
+    #[error("another agent serves cache {name}: end it first")]
+    OtherAgent {
+        /// The cache's name.
+        name: rejoin_store::CacheName,
+    },
+
+    /// The machine's cache was removed.
+    #[error("cache {name} was removed: start the agent again, and then the servers")]
+    CacheRemoved {
+        /// The cache's name.
+        name: rejoin_store::CacheName,
+    },
+
     /// Settings that make no sense.
     #[error("{}: {what}", path.display())]
     BadSettings {
@@ -137,6 +151,17 @@ pub enum Error {
     /// What the ring of ticket keys does not allow.
     #[error("{0}")]
     Ring(#[from] rejoin_tickets::Error),
+}
+
+impl Error {
+    /// Whether Valkey cannot be reached, rather than says no.
+    pub(crate) fn is_away(&self) -> bool {
+        match self {
+            Self::NoAnswer => true,
+            Self::Valkey(error) => error.is_io_error() || error.is_timeout(),
+            _ => false,
+        }
+    }
 }
 
 /// Why a file is not taken as the one of the cluster's key.

@@ -33,6 +33,8 @@ pub struct ClusterKeys {
     known: Option<Known>,
     /// Whether [`Self::follow`] has yet to tell of it.
     changed: bool,
+    /// Whether it makes keys by the schedule: whoever only looks does not.
+    makes_keys: bool,
     /// To be applied yet.
     schedule: Option<Schedule>,
     /// What this machine had before: it is put into Valkey where that has none.
@@ -67,8 +69,15 @@ impl ClusterKeys {
             return Err(Error::ShortLead { lead_s, least_s });
         }
         let place = RingPlace::new(&name, key);
-        let (known, last) = (None, None);
-        Ok(Self { name, place, known, changed: false, schedule, last, refused: 0 })
+        let (known, last, makes_keys) = (None, None, true);
+        Ok(Self { name, place, known, changed: false, makes_keys, schedule, last, refused: 0 })
+    }
+
+    /// [`Self::follow`] is to make no key: for a look at them, and [`Self::rotate`].
+    #[must_use]
+    pub fn only_followed(mut self) -> Self {
+        self.makes_keys = false;
+        self
     }
 
     /// Where Valkey has no ring at first, it gets this one, which the machine had before. (A key that was
@@ -147,7 +156,7 @@ impl ClusterKeys {
     }
 
     async fn look(&mut self, link: &mut Link, now_s: u64) -> Result<(), Error> {
-        let due = self.ring().is_none_or(|ring| ring.due(now_s));
+        let due = self.makes_keys && self.ring().is_none_or(|ring| ring.due(now_s));
         let token = if due { Some(Token::new()?) } else { None };
         let found = self.place.read(link, self.known.as_ref(), token.as_ref()).await;
         if let Err(Error::Unopened { .. }) = found {

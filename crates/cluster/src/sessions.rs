@@ -5,7 +5,7 @@
 //! ```text
 //! rejoin:{NAME.shard}:order   sorted set: hashed id -> when its client is expected back (`score`)
 //! rejoin:{NAME.shard}:values  hash: hashed id -> value (`value`)
-//! rejoin:{NAME.shard}:counts  hash: bytes now; stored, refused, and those that had to go, ever
+//! rejoin:{NAME.shard}:counts  hash: bytes now; stored, refused, rejected, and those that had to go, ever
 //! ```
 //!
 //! Each operation is one script, or one command, and so one round trip and atomic. `put` follows paper
@@ -22,7 +22,7 @@ mod score;
 mod scripts;
 mod value;
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, mem};
 
@@ -45,6 +45,8 @@ pub struct Sessions {
     scripts: Scripts,
     sealer: RwLock<Arc<TicketSealer>>,
     misses: misses::Counters,
+    /// Of what was found and rejected, what the cluster's count has.
+    reported: AtomicU64,
 }
 
 /// A session to be stored.
@@ -115,6 +117,9 @@ pub struct Counts {
     pub expired: u64,
     /// Not stored since all others return sooner.
     pub refused: u64,
+    /// Found, and not as they were sealed or under another id, as far as machines told it
+    /// ([`Sessions::report_rejected`]).
+    pub rejected: u64,
 }
 
 impl Sessions {
@@ -140,6 +145,7 @@ impl Sessions {
             scripts: Scripts::new(),
             sealer: RwLock::new(Arc::new(value::sealer(ring))),
             misses: misses::Counters::default(),
+            reported: AtomicU64::new(0),
         })
     }
 
@@ -277,11 +283,11 @@ impl Sessions {
         let mut counts = redis::cmd("HMGET");
         counts
             .arg(&shard.counts)
-            .arg(&["bytes", "stored", "overdue", "latest", "expired", "refused"]);
-        let counts: [Option<u64>; 6] = counts.query_async(&mut link).await?;
-        let [bytes, stored, overdue, latest, expired, refused] =
+            .arg(&["bytes", "stored", "overdue", "latest", "expired", "refused", "rejected"]);
+        let counts: [Option<u64>; 7] = counts.query_async(&mut link).await?;
+        let [bytes, stored, overdue, latest, expired, refused, rejected] =
             counts.map(Option::unwrap_or_default);
-        Ok(Counts { sessions, bytes, stored, overdue, latest, expired, refused })
+        Ok(Counts { sessions, bytes, stored, overdue, latest, expired, refused, rejected })
     }
 
     /// What all shards hold and did: two round trips for each.
@@ -299,6 +305,23 @@ impl Sessions {
     /// What this machine looked up in vain, by kind.
     pub fn misses(&self) -> Misses {
         self.misses.read()
+    }
+
+    /// Adds what this machine rejected since the last time to the cluster's count, which the first
+    /// shard keeps. For one task.
+    ///
+    /// # Errors
+    /// Valkey's; what was rejected is told the next time, then.
+    pub async fn report_rejected(&self) -> Result<(), Error> {
+        let Misses { altered, malformed, .. } = self.misses();
+        let new = altered + malformed - self.reported.load(Relaxed);
+        if new > 0 {
+            let mut add = redis::cmd("HINCRBY");
+            add.arg(&self.shard(0)?.counts).arg("rejected").arg(new);
+            let _: u64 = add.query_async(&mut self.link.clone()).await?;
+            self.reported.fetch_add(new, Relaxed);
+        }
+        Ok(())
     }
 
     /// Its bounds.
@@ -340,6 +363,7 @@ impl std::ops::AddAssign for Counts {
         self.latest += other.latest;
         self.expired += other.expired;
         self.refused += other.refused;
+        self.rejected += other.rejected;
     }
 }
 

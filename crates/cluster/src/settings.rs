@@ -102,6 +102,14 @@ impl Settings {
         });
         let settings: Self = parsed?;
         settings.addresses().map_err(&wrong)?;
+        settings.bounds().check()?;
+        if !(1..=Self::MOST_DEADLINE_MS).contains(&settings.deadline_ms) {
+            let most = Self::MOST_DEADLINE_MS;
+            return Err(wrong(format!("deadline_ms: give 1 to {most}")));
+        }
+        if !settings.clustered && settings.servers.len() > 1 {
+            return Err(wrong("servers: give one, or say clustered = true".to_owned()));
+        }
         settings.cache().map_err(|error| wrong(error.to_string()))?;
         settings.schedule().map_err(|error| wrong(error.to_string()))?;
         let tls = settings.tls.as_ref();
@@ -144,6 +152,7 @@ impl Settings {
         Bounds { shards, sessions: most, bytes, grace_ms: Self::GRACE_MS }
     }
 
+    const MOST_DEADLINE_MS: u64 = rejoin_store::Mailbox::MOST_WAIT.as_millis() as u64;
     /// As the cache of a machine has it.
     const GRACE_MS: u64 = 5_000;
 

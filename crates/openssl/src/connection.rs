@@ -87,7 +87,9 @@ impl Connection {
     pub(crate) unsafe fn policy(&self, ssl: *mut SSL, host: &[u8]) -> Policy {
         let learned = self.attachment.own.as_ref().map(|own| &own.learned);
         // SAFETY: the caller vouches for `ssl`.
-        learned.map_or(Policy::ASKS_NOBODY, |learned| unsafe { learned.asked(ssl, host) })
+        learned.map_or(Policy::ASKS_NOBODY, |learned| unsafe {
+            learned.asked(ssl, host, self.attachment.is_named)
+        })
     }
 
     /// The host that the client asked for.

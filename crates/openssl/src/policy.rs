@@ -101,7 +101,7 @@ impl Learned {
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    pub(crate) unsafe fn asked(&self, ssl: *mut SSL, host: &[u8]) -> Policy {
+    pub(crate) unsafe fn asked(&self, ssl: *mut SSL, host: &[u8], is_named: bool) -> Policy {
         // SAFETY: the caller vouches for `ssl`.
         let mode = unsafe { openssl_sys::SSL_get_verify_mode(ssl) };
         if mode & SSL_VERIFY_PEER == 0 && !ASKS.load(Ordering::Relaxed) {
@@ -116,21 +116,22 @@ impl Learned {
             return policy;
         }
         // SAFETY: as above.
-        let policy = unsafe { self.policy(ssl, &now) };
+        let policy = unsafe { self.policy(ssl, &now, is_named) };
         self.learn(host, now, policy);
         policy
     }
 
     /// # Safety
     /// As [`Self::asked`].
-    unsafe fn policy(&self, ssl: *mut SSL, now: &Circumstances) -> Policy {
+    unsafe fn policy(&self, ssl: *mut SSL, now: &Circumstances, is_named: bool) -> Policy {
         if now.mode & SSL_VERIFY_PEER == 0 {
             return Policy::ASKS_NOBODY;
         }
         // SAFETY: the caller vouches for `ssl`.
         let session = unsafe { openssl_sys::SSL_get_session(ssl) };
+        // Under a name the session-id context may be another program's.
         // SAFETY: the connection's session, or null.
-        if !unsafe { is_hash(session) } {
+        if is_named || !unsafe { is_hash(session) } {
             return *self.alone.get_or_init(alone);
         }
         // SAFETY: as above.

@@ -254,8 +254,11 @@ unsafe extern "C" fn keys_wanted(
         // SAFETY: as above; `EVP_MAX_IV_LENGTH` is 16.
         let iv = unsafe { iv.cast::<[u8; IV_BYTES]>().as_mut() };
         let (Some(connection), Some(name), Some(iv)) = (connection, name, iv) else { return 0 };
-        let Some(tickets) = &connection.attachment.tickets else { return 0 };
-        let ticket = Ticket { iv, cipher, mac };
+        let mut ticket = Ticket { iv, cipher, mac };
+        let Some(tickets) = &connection.attachment.tickets else {
+            // The handshake began before the keys were there.
+            return if encrypt == 1 { c_int::from(ticket.is_sealed_for_nobody(name)) } else { 0 };
+        };
         if encrypt == 1 {
             // SAFETY: OpenSSL passes a valid SSL.
             let host = unsafe { connection.host(ssl) };
@@ -294,32 +297,25 @@ impl ContextTickets {
         Some(self.keys.turn.load().keys(label))
     }
 
-    /// OpenSSL before 3.2 sends a TLS 1.3 client something malformed when it is told to issue no
-    /// ticket. So without a key there is one that nobody can open.
+    /// Without a key it is a ticket that nobody can open.
     fn seal(
         &self,
         host: &[u8],
         policy: Policy,
         name: &mut [u8; NAME_BYTES],
-        ticket: Ticket<'_>,
+        mut ticket: Ticket<'_>,
     ) -> c_int {
-        let mut throwaway = Zeroizing::new([[0; 32]; 2]);
         let keys = self.keys(host, policy, now_s());
         let key = keys.as_ref().and_then(|keys| keys.encrypting(now_s()));
-        let mut random = openssl::rand::rand_bytes(ticket.iv);
-        let (cipher_key, mac_key) = match key {
+        let sealed = match key {
             Some(key) => {
                 *name = *key.name();
-                (key.cipher_key(), key.mac_key())
+                openssl::rand::rand_bytes(ticket.iv).is_ok()
+                    && ticket.set_keys(key.cipher_key(), key.mac_key(), true)
             }
-            None => {
-                random = random.and_then(|()| openssl::rand::rand_bytes(name));
-                random =
-                    random.and_then(|()| openssl::rand::rand_bytes(throwaway.as_flattened_mut()));
-                (&throwaway[0], &throwaway[1])
-            }
+            None => ticket.is_sealed_for_nobody(name),
         };
-        if random.is_err() || !ticket.set_keys(cipher_key, mac_key, true) {
+        if !sealed {
             return 0;
         }
         let event = if key.is_some() { TicketEvent::Issued } else { TicketEvent::Keyless };
@@ -356,6 +352,16 @@ impl ContextTickets {
 }
 
 impl Ticket<'_> {
+    /// With keys that are thrown away. Some releases of OpenSSL 3 send a TLS 1.3 client something malformed when they
+    /// are told to issue no ticket.
+    fn is_sealed_for_nobody(&mut self, name: &mut [u8; NAME_BYTES]) -> bool {
+        let mut throwaway = Zeroizing::new([[0; 32]; 2]);
+        let random = openssl::rand::rand_bytes(self.iv)
+            .and_then(|()| openssl::rand::rand_bytes(name))
+            .and_then(|()| openssl::rand::rand_bytes(throwaway.as_flattened_mut()));
+        random.is_ok() && self.set_keys(&throwaway[0], &throwaway[1], true)
+    }
+
     /// AES-256-CBC and HMAC-SHA-256.
     fn set_keys(&self, cipher_key: &[u8; 32], mac_key: &[u8; 32], encrypt: bool) -> bool {
         // SAFETY: a constant of OpenSSL's.

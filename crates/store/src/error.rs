@@ -75,6 +75,12 @@ pub enum Error {
         /// Its name.
         name: CacheName,
     },
+    /// The ticket keys are those of a cluster.
+    #[error("the ticket keys of cache {name} are its cluster's: use --cluster instead of the name")]
+    OfCluster {
+        /// Its name.
+        name: CacheName,
+    },
     /// A file whose first page is not what was written to it.
     #[error("cache {name} is damaged: run `rejoin store remove {name}` and restart its servers")]
     Damaged {

@@ -78,22 +78,22 @@ impl SharedKeys {
         // Another thread asks at the same time; or one did while the process forked.
         let Ok(mut told) = self.told.try_lock() else { return Ok(None) };
         let page = self.store.page()?;
-        let mut ring = KeyRing::from_page(&page).ok();
+        let ring = KeyRing::from_page(&page).ok();
         // A cluster's ring is changed by its agent alone.
         let is_agents = self.store.mailbox().is_some();
         let is_due = !is_agents && ring.as_ref().is_none_or(|ring| ring.due(now_s));
-        if mark(&page) == &*told && !is_due {
-            return Ok(None);
+        if !is_due {
+            let is_new = mark(&page) != &*told;
+            *told = *mark(&page);
+            return Ok(ring.filter(|_| is_new));
         }
-        if is_due {
-            // Somebody else may have done it by now.
-            ring = Some(
-                self.store
-                    .change_ring(|ring| rotate_if_due(ring, now_s).map(|()| ring.clone()))??,
-            );
-        }
-        *told = *mark(&*self.store.page()?);
-        Ok(ring)
+        // Somebody else may have done it by now. Who changes it after this is seen next time.
+        let rotated = |ring: &mut KeyRing| rotate_if_due(ring, now_s).map(|()| ring.clone());
+        let ring = self.store.change_ring(rotated)??;
+        let mut page = Zeroizing::new([0; Store::PAGE_BYTES]);
+        ring.to_page(&mut page);
+        *told = *mark(&page);
+        Ok(Some(ring))
     }
 }
 
@@ -131,8 +131,9 @@ impl Store {
     /// Makes a key, whose turn begins after the schedule's lead.
     ///
     /// # Errors
-    /// [`Error::KeysLocked`], [`Error::TooManyKeys`], and no random numbers.
+    /// [`Error::OfCluster`], [`Error::KeysLocked`], [`Error::TooManyKeys`], and no random numbers.
     pub fn rotate_keys(&self, now_s: u64) -> Result<KeyId, Error> {
+        self.is_own()?;
         self.change_ring(|ring| {
             ring.remove_expired(now_s);
             let keys = ring.list(now_s).count();
@@ -156,9 +157,16 @@ impl Store {
     /// ticket. Whether it was there.
     ///
     /// # Errors
-    /// [`Error::KeysLocked`].
+    /// [`Error::OfCluster`], [`Error::KeysLocked`].
     pub fn retire_key(&self, id: &KeyId) -> Result<bool, Error> {
+        self.is_own()?;
         self.change_ring(|ring| ring.retire(id))
+    }
+
+    /// Whether the keys are this machine's alone.
+    fn is_own(&self) -> Result<(), Error> {
+        let of_cluster = || Error::OfCluster { name: self.name().clone() };
+        if self.mailbox().is_none() { Ok(()) } else { Err(of_cluster()) }
     }
 
     /// What became of tickets, of all servers, by name.

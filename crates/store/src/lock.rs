@@ -26,7 +26,7 @@ use rustix::thread::futex;
 #[repr(C, align(128))]
 pub(crate) struct Lock {
     word: AtomicU32,
-    /// [`Self::MARK`], or it is no lock.
+    /// Zero: it is no lock. Zeros take the place of a file that was cut short.
     mark: AtomicU32,
 }
 
@@ -91,7 +91,7 @@ impl Lock {
     /// Takes it if nobody who lives has it, and then leaves `waiters` in the word.
     #[inline]
     fn attempt(&self, waiters: u32) -> Result<Held<'_>, NotHeld> {
-        if self.mark.load(Ordering::Relaxed) != Self::MARK {
+        if self.mark.load(Ordering::Relaxed) == 0 {
             return Err(NotHeld::Broken);
         }
         let holder = Holder::current();
@@ -178,7 +178,7 @@ impl Lock {
     /// Makes something of it that is no lock.
     #[cfg(test)]
     pub(crate) fn scribble(&self) {
-        self.mark.store(0x5a5a_5a5a, Ordering::Relaxed);
+        self.mark.store(0, Ordering::Relaxed);
     }
 }
 

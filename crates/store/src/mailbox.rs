@@ -13,9 +13,10 @@
 //! Any process that has the cache may write here, so nothing is believed: letters are looked at, indices
 //! bounded, and what the agent carries is sealed against those who can only write (`rejoin_cache::IdSeal`).
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rejoin_cache::{ContextTag, Line, Region, SessionId};
 use rustix::thread::futex;
@@ -161,7 +162,10 @@ impl Mailbox {
     const MOST_LATE: u32 = 3;
     const CLOSED_FOR_MS: u64 = 1_000;
     const CLOSED_FOR_MOST_MS: u64 = 30_000;
-    const ABSENT_FOR_S: u64 = 3;
+    const ABSENT_FOR_S: u64 = 2;
+    /// A thread waits for no more than this in four times as long, or one deadline: whoever presents many
+    /// sessions that are gone stops nobody.
+    const MOST_WAIT_OF_THREAD: Duration = Duration::from_millis(20);
 
     /// `None`: the cache is not a cluster's.
     pub(crate) fn new(mapping: &Arc<Mapping>, division: &Division) -> Option<Self> {
@@ -195,7 +199,7 @@ impl Mailbox {
     /// it is; `take` as [`Says::Taken`].
     pub fn ask(&self, id: &SessionId, context: ContextTag, take: bool) -> bool {
         let (desk, now_ms) = (self.desk(), now_ms());
-        if !desk.is_open(now_ms) {
+        if !desk.is_open(now_ms) || !Patience::is_left(now_ms, desk.deadline()) {
             count(&desk.skipped);
             return false;
         }
@@ -258,6 +262,18 @@ impl Mailbox {
         }
     }
 
+    /// Whether an agent showed a sign of life in the last second: there is to be one.
+    pub fn has_agent(&self) -> bool {
+        self.desk().is_agent_there(now_ms())
+    }
+
+    /// The agent is no more.
+    pub fn leave(&self) {
+        let desk = self.desk();
+        desk.is_linked.store(0, Ordering::Relaxed);
+        desk.beat_ms.store(0, Ordering::Relaxed);
+    }
+
     /// From now on, askers wait for so long at most.
     pub fn set_deadline(&self, deadline: Duration) {
         let us = deadline.min(Self::MOST_WAIT).as_micros() as u32;
@@ -280,7 +296,8 @@ impl Mailbox {
 
     fn post(&self, desk: &Desk, letter: &Letter) -> bool {
         let written = Written::of(letter);
-        let posted = self.letters.with(|lines, torn| {
+        // Who has the lock has it for nanoseconds, or is stopped: then the letter is lost.
+        let posted = self.letters.with_soon(|lines, torn| {
             let (ends, ring) = parts(lines, torn);
             let free = ends.waiting() < ring.len();
             if free {
@@ -356,18 +373,23 @@ impl Desk {
         })
     }
 
+    fn deadline(&self) -> Duration {
+        match self.deadline_us.load(Ordering::Relaxed) {
+            0 => Mailbox::DEADLINE,
+            us => Duration::from_micros(us.into()).min(Mailbox::MOST_WAIT),
+        }
+    }
+
     /// How far it is when it is told, or too late.
     fn wait(&self, asker: Asker) -> u32 {
         let word = &self.seats[asker.seat as usize].word;
-        let us = match self.deadline_us.load(Ordering::Relaxed) {
-            0 => Mailbox::DEADLINE.as_micros() as u64,
-            us => u64::from(us),
-        };
-        let until = std::time::Instant::now() + Duration::from_micros(us).min(Mailbox::MOST_WAIT);
+        let began = Instant::now();
+        let until = began + self.deadline();
         loop {
             let now = word.load(Ordering::Acquire);
-            let left = until.saturating_duration_since(std::time::Instant::now());
+            let left = until.saturating_duration_since(Instant::now());
             if now != asker.word || left.is_zero() {
+                Patience::used(began.elapsed());
                 return if now & !STATE == asker.word & !STATE { now & STATE } else { ASKED };
             }
             let left = left.try_into().ok();
@@ -376,7 +398,9 @@ impl Desk {
     }
 
     fn stand_up(&self, asker: Asker) {
-        let word = &self.seats[asker.seat as usize].word;
+        let Seat { word, since_ms, .. } = &self.seats[asker.seat as usize];
+        // Whoever sits down next is not taken for somebody who left, until it has said since when.
+        since_ms.store(u64::MAX, Ordering::Relaxed);
         let now = word.load(Ordering::Relaxed);
         if now & !STATE == asker.word & !STATE {
             let free = now & !STATE | FREE;
@@ -405,6 +429,30 @@ impl Desk {
         let noted = self.absent[at].load(Ordering::Relaxed);
         let left_s = (noted & u64::from(u32::MAX)).saturating_sub(now_ms / 1_000);
         noted >> 32 == mark && (1..=Mailbox::ABSENT_FOR_S).contains(&left_s)
+    }
+}
+
+/// How long this thread waited lately: since when, and how long.
+struct Patience;
+
+thread_local! {
+    static WAITED: Cell<(u64, Duration)> = const { Cell::new((0, Duration::ZERO)) };
+}
+
+impl Patience {
+    fn is_left(now_ms: u64, deadline: Duration) -> bool {
+        let most = Mailbox::MOST_WAIT_OF_THREAD.max(deadline);
+        let (since_ms, waited) = WAITED.get();
+        if now_ms.saturating_sub(since_ms) >= 4 * most.as_millis() as u64 {
+            WAITED.set((now_ms, Duration::ZERO));
+            return true;
+        }
+        waited < most
+    }
+
+    fn used(wait: Duration) {
+        let (since_ms, waited) = WAITED.get();
+        WAITED.set((since_ms, waited.saturating_add(wait)));
     }
 }
 

@@ -56,6 +56,21 @@ impl SharedRegion {
         self.lock().acquire_now().inspect(|_| self.stuck.store(false, Ordering::Relaxed))
     }
 
+    /// As [`Region::with`], without waiting for longer than an operation takes.
+    pub(crate) fn with_soon<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T> {
+        const ATTEMPTS: u32 = 200;
+        let attempt = |_| {
+            std::hint::spin_loop();
+            self.lock().acquire_now().ok()
+        };
+        let held = (0..ATTEMPTS).find_map(attempt)?;
+        // SAFETY: as in `with`.
+        let lines = unsafe { self.mapping.lines(self.start, self.lines) };
+        let result = operation(lines, held.torn);
+        held.done();
+        Some(result)
+    }
+
     #[cold]
     fn not_held(&self, why: NotHeld) {
         let figures: &Figures = self.mapping.at(Division::FIGURES);

@@ -10,8 +10,8 @@ use crate::Store;
 use crate::mailbox::Says;
 
 /// The sessions of a [`Store`]; where it is a cluster's, those too that other machines made: what is missed
-/// here is asked for, and what is stored here is told of. A lookup then waits for a few milliseconds at most
-/// ([`crate::Mailbox`]), and nothing else waits at all.
+/// here is asked for, and what is stored here is told of. A lookup then waits for a few milliseconds at most,
+/// and a thread for a quarter of its time ([`crate::Mailbox`]); nothing else waits at all.
 #[derive(Debug, Clone)]
 pub struct Tiered(Arc<Store>);
 

@@ -5,23 +5,16 @@
 //! 100 KB of what Rejoin learns come on top, whatever the capacity.) The same arrivals come to both. No device hints: nothing inside these
 //! servers would tell Rejoin, so that all it knows of return times it has learned.
 
-use std::fmt;
-
-use rejoin_bench::fleet::{self, Liars, Source, Trust};
 use rejoin_bench::server::Versions;
 use rejoin_cache::{Capacity, Layout, Settings};
-use rejoin_trace::{Population, PopulationSettings, SpeedUp};
-use tokio::sync::watch;
 
+use crate::arrivals::{Play, Seen, undisturbed};
 use crate::site::Site;
 use crate::{Effort, Found, without_rejoin};
 
 /// Of the devices that are running.
 const SHARE: f64 = 0.6;
 const TIMES: f64 = 2.5;
-/// Of a thousand arrivals.
-const MOST_SKIPPED: u64 = 10;
-const ATTEMPTS: usize = 3;
 /// Of nginx's memory: its zones are whole pages.
 const PAGE_BYTES: u64 = 4_096;
 
@@ -98,61 +91,9 @@ frontend tls
     least: 1,
 };
 
-/// The population, played faster than it lives.
-struct Play {
-    population: Population,
-    speed_up: SpeedUp,
-    warm_up_ms: u64,
-    end_ms: u64,
-}
-
-impl Play {
-    /// At most a minute.
-    fn of(effort: Effort) -> Self {
-        let (devices, factor, warm_up_ms, end_ms) = match effort.quick {
-            true => (8_000, 75.0, 300_000, 600_000),
-            false => (20_000, 10.0, 250_000, 600_000),
-        };
-        let population = Population::new(PopulationSettings::paper(devices));
-        Self {
-            population: population.expect("the paper's"),
-            speed_up: SpeedUp::new(factor).expect("a factor"),
-            warm_up_ms,
-            end_ms,
-        }
-    }
-
-    /// Bytes of a cache that is too small for those who are running.
-    fn capacity_bytes(&self, server: &Server) -> u64 {
-        let sessions = (SHARE * self.population.expected_running()).round() as u64;
-        let settings = Settings::new(Capacity::Sessions(sessions));
-        let shards = Layout::for_cache(&settings).expect("a cache");
-        let ours: usize = shards.iter().map(Layout::region_bytes).sum();
-        let bytes = (ours as u64).min(sessions * server.session_bytes);
-        bytes.next_multiple_of(PAGE_BYTES)
-    }
-}
-
-/// What the clients saw.
-struct Seen {
-    /// Percent of their connections after the first of each run.
-    resumed: f64,
-    connections: u64,
-    failed: u64,
-    /// Arrivals whose device was still connected, of a thousand of the whole run.
-    skipped: u64,
-}
-
-impl fmt::Display for Seen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resumed, connections, failed, skipped } = self;
-        write!(f, "{resumed:.1} % of {connections} with {failed} failed, {skipped} ‰ skipped")
-    }
-}
-
 fn compare(server: &Server, versions: Versions, effort: Effort) -> Option<Found> {
-    let play = Play::of(effort);
-    let bytes = play.capacity_bytes(server);
+    let play = Play::of(effort.quick);
+    let bytes = capacity_bytes(&play, server);
     let ours = undisturbed(|| resumed(server, &play, versions, Some(bytes), server.least))?;
     let own = undisturbed(|| resumed(server, &play, versions, None, bytes / server.unit_bytes))?;
     let figure = format!("{:.1} ({ours} against {own}, {bytes} bytes)", ours.resumed / own.resumed);
@@ -160,18 +101,14 @@ fn compare(server: &Server, versions: Versions, effort: Effort) -> Option<Found>
     Some(Found { figure, holds: holds && ours.failed + own.failed == 0 })
 }
 
-/// On a machine that has other things to do, devices are still connected when they should come again.
-/// Fewer arrivals are another population: then once more.
-fn undisturbed(play: impl Fn() -> Option<Seen>) -> Option<Seen> {
-    let mut best = play()?;
-    for _ in 1..ATTEMPTS {
-        if best.skipped <= MOST_SKIPPED {
-            break;
-        }
-        let next = play()?;
-        best = if next.skipped < best.skipped { next } else { best };
-    }
-    Some(best)
+/// Bytes of a cache that is too small for those who are running.
+fn capacity_bytes(play: &Play, server: &Server) -> u64 {
+    let sessions = (SHARE * play.population.expected_running()).round() as u64;
+    let settings = Settings::new(Capacity::Sessions(sessions));
+    let shards = Layout::for_cache(&settings).expect("a cache");
+    let ours: usize = shards.iter().map(Layout::region_bytes).sum();
+    let bytes = (ours as u64).min(sessions * server.session_bytes);
+    bytes.next_multiple_of(PAGE_BYTES)
 }
 
 /// With Rejoin if it has bytes.
@@ -190,30 +127,5 @@ fn resumed(
     site.write("server.conf", &server.configuration.replace("@OWN@", &own.to_string()));
     let configuration = site.shown("server.conf");
     site.start(server.program, &[server.arguments, &[&configuration]].concat())?;
-    let settings = fleet::Settings {
-        target: site.address(),
-        server_name: "localhost".to_owned(),
-        trust: Trust::Anybody,
-        versions,
-        source: Source::Population(play.population.clone()),
-        seed: 1,
-        speed_up: play.speed_up,
-        warm_up_ms: play.warm_up_ms,
-        end_ms: play.end_ms,
-        hints: false,
-        liars: Liars::default(),
-        request_bytes: fleet::REQUEST_BYTES,
-        record: None,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    let (progress, _) = watch::channel(fleet::Progress::default());
-    let report = runtime.block_on(fleet::run(&settings, &progress, std::future::pending()));
-    let report = report.expect("the server answers");
-    Some(Seen {
-        resumed: report.hit_after_first_of_run(),
-        connections: report.after_first_of_run.total(),
-        failed: report.failed.values().sum(),
-        skipped: report.skipped * 1_000 / (report.all.total() + report.skipped).max(1),
-    })
+    Some(play.against(site.address(), versions))
 }

@@ -9,6 +9,10 @@
 
 #![expect(clippy::print_stdout, reason = "a check tells what it found")]
 
+#[path = "../arrivals/mod.rs"]
+mod arrivals;
+#[path = "../checks/mod.rs"]
+mod checks;
 mod fleet;
 mod instructions;
 mod judges;
@@ -20,15 +24,10 @@ mod processes;
 #[path = "../../tests/servers/site/mod.rs"]
 mod site;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
+use checks::{Check, Found, Words};
 use site::Site;
-
-/// What a check found: the figure, and whether it is as promised.
-struct Found {
-    figure: String,
-    holds: bool,
-}
 
 /// How much is done.
 #[derive(Debug, Clone, Copy)]
@@ -38,11 +37,7 @@ struct Effort {
     kill_s: u64,
 }
 
-/// `None` if it cannot be made here.
-type Check = fn(Effort) -> Option<Found>;
-
-/// The promise's number, its name, what it says, and the check.
-const CHECKS: [(&str, &str, &str, Check); 11] = [
+const CHECKS: [Check<Effort>; 11] = [
     ("2", "fleet-nginx-1.2", "resumed, times nginx's own cache (≥ 2.5)", fleet::nginx_tls12),
     ("2", "fleet-nginx-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::nginx_tls13),
     ("2", "fleet-haproxy-1.2", "resumed, times HAProxy's own cache (≥ 2.5)", fleet::haproxy_tls12),
@@ -72,42 +67,11 @@ make check-servers CHECKS='[--quick] [--only PART_OF_A_NAME] [--kill-s SECONDS]'
 ";
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let value = |flag: &str| {
-        let at = words.iter().position(|word| word == flag)?;
-        words.get(at + 1).map(String::as_str)
-    };
-    let quick = words.iter().any(|word| word == "--quick");
-    let kill_s = value("--kill-s").map(|text| text.parse().expect("--kill-s takes seconds"));
+    let words = Words::given();
+    let quick = words.has("--quick");
+    let kill_s = words.value("--kill-s").map(|text| text.parse().expect("--kill-s takes seconds"));
     let effort = Effort { quick, kill_s: kill_s.unwrap_or(if quick { 10 } else { 60 }) };
-    let only = value("--only").unwrap_or_default();
-    let chosen = || CHECKS.into_iter().filter(|(_, name, ..)| name.contains(only));
-    if words.iter().any(|word| word == "--help") || chosen().next().is_none() {
-        println!("{USAGE}");
-        CHECKS.iter().for_each(|(line, name, promise, _)| println!("{line}  {name:18} {promise}"));
-        return ExitCode::FAILURE;
-    }
-    build();
-    let mut all_hold = true;
-    for (line, name, promise, check) in chosen() {
-        let found = check(effort);
-        let (verdict, figure) = match &found {
-            Some(Found { figure, holds: true }) => ("holds", figure.as_str()),
-            Some(Found { figure, holds: false }) => ("FALLS SHORT", figure.as_str()),
-            None => ("skipped", "not possible here"),
-        };
-        println!("{line}  {verdict:11} {name:18} {promise}: {figure}");
-        all_hold &= found.is_none_or(|found| found.holds);
-    }
-    if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Builds the library that servers load, as this was built.
-fn build() {
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked", "--quiet", "--package", "rejoin-capi"])
-        .status();
-    assert!(built.is_ok_and(|status| status.success()), "librejoin.so cannot be built");
+    checks::run(&CHECKS, &words, effort, (USAGE, &["rejoin-capi"]))
 }
 
 /// Leaves a server only the system's own configuration.

@@ -1,14 +1,13 @@
 //! What two processes do with one cache together: the store's own bench.
 
-use std::process::Command;
-
+use crate::checks::cargo;
 use crate::{Effort, Found};
 
 const TIMES: f64 = 1.5;
 
 pub(crate) fn gain(_: Effort) -> Option<Found> {
-    let bench = ["bench", "--locked", "--quiet", "--package", "rejoin-store"];
-    let output = Command::new(env!("CARGO")).args(bench).args(["--bench", "processes"]).output();
+    let output =
+        cargo("bench").args(["--package", "rejoin-store", "--bench", "processes"]).output();
     let said = String::from_utf8(output.ok()?.stdout).ok()?;
     let figure = said.lines().find_map(|line| {
         line.strip_prefix("two processes do ")?.split_whitespace().next()?.parse::<f64>().ok()

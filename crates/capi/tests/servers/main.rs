@@ -10,6 +10,7 @@ mod faults;
 mod guides;
 mod kill;
 mod killing;
+mod machines;
 mod newer_libssl;
 mod sharing;
 mod site;

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- What the ring of ticket keys is, for a server that knows one of them; and the lease to make the next
 -- key, if the server wants it, has the ring that is there, and nobody else holds it.
 --

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Puts a ring of ticket keys in the place of the one that the server knows, if that is still there.
 -- Who adds a key must hold the lease, or be able to take it, and gives it up.
 --

@@ -27,7 +27,7 @@ impl Bounds {
     /// Scripts count in floating point, and print 14 digits.
     const MOST: u64 = 1 << 46;
 
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let Self { shards, sessions, bytes, grace_ms } = *self;
         in_range("shards", shards.into(), 1, Sessions::MOST_SHARDS.into())?;
         in_range("sessions", sessions, shards.into(), Self::MOST)?;

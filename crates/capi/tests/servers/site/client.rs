@@ -83,7 +83,12 @@ impl Client {
 
     /// As [`Self::connect`], where the server is not sure to answer.
     pub(crate) fn try_connect(&mut self) -> Result<bool, Box<dyn Error>> {
-        let mut tls = self.shake_hands()?;
+        let tls = self.shake_hands()?;
+        self.ask(tls)
+    }
+
+    /// Asks for a page on a connection.
+    pub(crate) fn ask(&mut self, mut tls: SslStream<TcpStream>) -> Result<bool, Box<dyn Error>> {
         let request = format!("GET / HTTP/1.0\r\nHost: {}\r\n\r\n", self.name);
         tls.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
