@@ -145,17 +145,6 @@ impl Agent {
                 });
             }
         };
-        let housekeeping = async {
-            let mut turn = interval(Self::HOUSEKEEPING_EVERY);
-            turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            for shard in (0..self.settings.bounds().shards).cycle() {
-                turn.tick().await;
-                // What is over takes no room from others in the meantime.
-                let (overdue_for_ms, most) = (Self::OVERDUE_FOR_MS, Self::MOST_EVICTED);
-                let _ = carrier.sessions.evict(unix_ms(), overdue_for_ms, shard, most).await;
-                let _ = carrier.sessions.report_rejected().await;
-            }
-        };
         let follow = async {
             loop {
                 look.tick().await;
@@ -188,8 +177,19 @@ impl Agent {
         };
         tokio::select! {
             () = carry => Ok(()),
-            () = housekeeping => Ok(()),
+            () = self.keep_house(&carrier.sessions) => Ok(()),
             done = follow => done,
+        }
+    }
+
+    /// What is over takes no room from others in the meantime. Never ends.
+    async fn keep_house(&self, sessions: &Sessions) {
+        let mut turn = interval(Self::HOUSEKEEPING_EVERY);
+        turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for shard in (0..self.settings.bounds().shards).cycle() {
+            turn.tick().await;
+            let (overdue_for_ms, most) = (Self::OVERDUE_FOR_MS, Self::MOST_EVICTED);
+            let _ = sessions.evict(unix_ms(), overdue_for_ms, shard, most).await;
         }
     }
 }

@@ -4,7 +4,7 @@
 use rejoin_bench::server::Versions;
 
 use crate::arrivals::{Play, Seen, undisturbed};
-use crate::machines::{Cluster, Machine, NGINX, Plan, Server};
+use crate::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, Server};
 use crate::relay::Relay;
 use crate::{Effort, Found};
 
