@@ -165,35 +165,18 @@ const RESUMPTION: [&str; 6] = [
     "not supported",
     "no -- no lifetime advertised",
 ];
-/// What testssl.sh says when it offers a session that it does not have: the first connection ended before there
-/// was one. So it was not seen to resume.
-const LEFT_EARLY: &str = "check failed because of connect problem";
-const NOT_RESUMED: (&str, &str) = ("INFO", "not supported");
 const SEVERITIES: [&str; 7] = ["OK", "INFO", "LOW", "MEDIUM", "WARN", "HIGH", "CRITICAL"];
-/// Not of the server: the two certificates, when each was made, and how long it took.
-const NOT_COMPARED: [&str; 3] = ["cert", "engine_problem", "scanTime"];
+/// Not of the server: the two certificates, when each was made, and how long it took; and whether its client
+/// stays until it has a TLS 1.3 ticket, which is chance, with Rejoin and without. (Of one that stays, the
+/// compatibility test says what resumes.)
+const NOT_COMPARED: [&str; 5] =
+    ["cert", "engine_problem", "scanTime", "TLS_session_ticket", "sessionresumption_ticket"];
 
 /// Protocols, the server's defaults (resumption is among them) and vulnerabilities.
 const TESTSSL_ASKS: &[&str] = &["-p", "-S", "-U"];
-/// Whether its client stays until it has a TLS 1.3 ticket is chance: the defaults are asked for again until it
-/// was seen to resume, but no more often than this, and the best counts.
-const MOST_AGAIN: usize = 7;
 
 fn verdicts_of_testssl(site: &Site) -> Option<Verdicts> {
-    let mut verdicts: Verdicts = asked_testssl(site, TESTSSL_ASKS)?.into_iter().collect();
-    for _ in 0..MOST_AGAIN {
-        let by_ticket = verdicts.get("sessionresumption_ticket");
-        if by_ticket.is_some_and(|verdict| verdict.words.ends_with(", supported")) {
-            break;
-        }
-        for (name, verdict) in asked_testssl(site, &["-S"])? {
-            let best = verdicts.entry(name).or_insert_with(|| verdict.clone());
-            if verdict.badness < best.badness {
-                *best = verdict;
-            }
-        }
-    }
-    Some(verdicts)
+    Some(asked_testssl(site, TESTSSL_ASKS)?.into_iter().collect())
 }
 
 fn asked_testssl(site: &Site, asks: &[&str]) -> Option<Vec<(String, Verdict)>> {
@@ -218,7 +201,6 @@ fn asked_testssl(site: &Site, asks: &[&str]) -> Option<Vec<(String, Verdict)>> {
 fn verdict_of_testssl(found: &Value) -> Option<(String, Verdict)> {
     let [name, severity, words] = ["id", "severity", "finding"].map(|key| found[key].as_str());
     let (name, severity, words) = (name?, severity?, words?);
-    let (severity, words) = if words == LEFT_EARLY { NOT_RESUMED } else { (severity, words) };
     let badness = match RESUMPTION.iter().position(|known| *known == words) {
         Some(place) => place,
         None => SEVERITIES.iter().position(|known| *known == severity)?,
