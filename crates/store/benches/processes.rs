@@ -12,6 +12,7 @@ use rejoin_cache::{SessionStore, Settings};
 use rejoin_store::{CacheName, Store, now_ms};
 use rustix::time::{ClockId, clock_gettime};
 
+const SESSIONS: u64 = 20_000;
 const CLIENTS: u64 = 18_000;
 /// As a serialised session of OpenSSL without a client certificate.
 const VALUE_BYTES: usize = 150;
@@ -121,9 +122,8 @@ fn fill(cache: &impl SessionStore) {
         .for_each(|client| assert!(cache.insert(now_ms(), &session(client, now_ms())).is_ok()));
 }
 
-/// As the guides have it.
 fn settings() -> Settings {
-    Settings::new(Capacity::Bytes(64 << 20))
+    Settings { shards: Some(16), ..Settings::new(Capacity::Sessions(SESSIONS)) }
 }
 
 fn open(folder: &Path) -> Store {
