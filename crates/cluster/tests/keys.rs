@@ -99,6 +99,21 @@ async fn of_two_at_once_one_makes_the_key() {
 }
 
 #[tokio::test]
+async fn who_only_follows_makes_no_key() {
+    let cluster = Cluster::new().await;
+    let mut looker = cluster.server().await;
+    looker.keys = looker.keys.only_followed();
+    assert!(looker.follow(NOW_S).await.expect("an answer").is_none());
+    assert!(looker.keys.ring().is_none());
+    let mut server = cluster.server().await;
+    assert!(server.follow(NOW_S).await.expect("an answer").is_some());
+    assert_eq!(looker.follow(NOW_S).await.expect("an answer").map(|_| ()), Some(()));
+    assert_eq!(get(&mut looker.link).await.0, 1);
+    looker.follow(NOW_S + 24 * HOUR_S).await.expect("an answer");
+    assert_eq!(get(&mut looker.link).await.0, 1, "it is due, and not for a looker to make");
+}
+
+#[tokio::test]
 async fn two_rotate_by_hand_at_once() {
     let cluster = Cluster::new().await;
     let (mut a, mut b) = (cluster.server().await, cluster.server().await);

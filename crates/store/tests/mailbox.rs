@@ -147,6 +147,19 @@ fn who_is_not_answered_in_time_goes_on_and_soon_nobody_asks() {
 }
 
 #[test]
+fn who_presents_many_that_are_gone_has_a_server_wait_for_a_part_of_its_time() {
+    let folder = Folder::new();
+    with_agent(&folder, Duration::from_millis(2), || {
+        let store = servers(&folder);
+        let tiered = Tiered::new(Arc::clone(&store));
+        // Answered in time, each of them.
+        assert!((1..200).step_by(2).all(|number| !found(&tiered, number)));
+        let facts = mailbox(&store).facts();
+        assert!(facts.asked < 50 && facts.skipped > 50, "{facts:?}");
+    });
+}
+
+#[test]
 fn without_an_agent_or_without_valkey_nobody_asks() {
     let folder = Folder::new();
     let agent = agents(&folder);
@@ -239,6 +252,8 @@ fn the_ring_is_the_agents_and_servers_follow() {
     agent.adopt_ring(&ring).expect("free");
     let listed = |ring: &KeyRing| ring.list(1_000).map(|key| key.id).collect::<Vec<_>>();
     assert_eq!(keys.newer(1_001).as_ref().map(listed), Some(listed(&ring)));
+    let refused = [agent.rotate_keys(1_001).err(), agent.retire_key(&listed(&ring)[0]).err()];
+    assert!(refused.iter().all(|why| matches!(why, Some(Error::OfCluster { .. }))), "{refused:?}");
     let years_later = 1_000_000_000;
     assert!(keys.newer(years_later).is_none(), "it is due, and not for servers to change");
 }
