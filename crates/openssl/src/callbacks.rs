@@ -13,7 +13,7 @@ use rejoin_cache::{Hints, Issued, SecretBytes, SessionId};
 use crate::connection::{self, Connection, State, of_ssl, of_ssl_or_new};
 use crate::policy::{self, Policy};
 use crate::sessions::{Cached, now_ms, raw};
-use crate::{ffi, ticket_history};
+use crate::{ffi, session_bytes, ticket_history};
 
 /// Makes the context call what is below.
 pub(crate) fn install(context: &mut SslContextBuilder, cached: Cached) -> Result<(), ErrorStack> {
@@ -308,14 +308,8 @@ unsafe fn serialised(session: *mut SSL_SESSION) -> Option<(SessionId, SecretByte
     let id = unsafe { openssl_sys::SSL_SESSION_get_id(session, &raw mut length) };
     // SAFETY: the id has `length` bytes and lives as long as the session.
     let id = SessionId::new(unsafe { std::slice::from_raw_parts(id, length as usize) }).ok()?;
-    // SAFETY: without a buffer it only measures.
-    let size = unsafe { openssl_sys::i2d_SSL_SESSION(session, std::ptr::null_mut()) };
-    let mut value = SecretBytes::default();
-    let mut start = value.resize(usize::try_from(size).ok().filter(|size| *size > 0)?).as_mut_ptr();
-    // SAFETY: the buffer has the size just measured.
-    if unsafe { openssl_sys::i2d_SSL_SESSION(session, &raw mut start) } != size {
-        return None;
-    }
+    // SAFETY: the caller vouches for `session`.
+    let value = unsafe { session_bytes::serialised(session) }?;
     // SAFETY: the caller vouches for `session`.
     let lifetime_s = unsafe { openssl_sys::SSL_SESSION_get_timeout(session) };
     Some((id, value, u64::try_from(lifetime_s).ok()?.saturating_mul(1_000)))

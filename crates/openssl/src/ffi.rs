@@ -161,6 +161,12 @@ unsafe extern "C" {
         data: *const c_void,
         length: size_t,
     ) -> c_int;
+    pub(crate) fn SSL_SESSION_get0_ticket(
+        session: *const SSL_SESSION,
+        ticket: *mut *const c_uchar,
+        length: *mut size_t,
+    );
+    pub(crate) fn SSL_SESSION_get0_peer(session: *mut SSL_SESSION) -> *mut c_void;
     pub(crate) fn SSL_SESSION_get0_ticket_appdata(
         session: *mut SSL_SESSION,
         data: *mut *mut c_void,

@@ -26,6 +26,7 @@ mod ffi;
 mod internal_cache;
 mod policy;
 mod server_name;
+mod session_bytes;
 mod sessions;
 mod ticket_history;
 mod tickets;
@@ -34,6 +35,7 @@ pub use client::{Client, ClientSession};
 pub use connection::{hint, history, no_hint};
 pub use everywhere::{Everywhere, only_connects};
 pub use internal_cache::{InternalCache, count_frees};
+pub use session_bytes::session_bytes;
 pub use sessions::{ServerSessions, now_ms};
 pub use tickets::{TicketCounters, TicketHistory, TicketKeys};
 

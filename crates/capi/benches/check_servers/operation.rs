@@ -16,6 +16,7 @@ use openssl::ssl::{
 use rejoin_cache::{
     Capacity, ContextTag, History, IdSeal, NewSession, SecretBytes, SessionId, Settings,
 };
+use rejoin_openssl::session_bytes;
 use rejoin_store::{Store, now_ms};
 
 use crate::site::Site;
@@ -101,7 +102,7 @@ fn get(store: &Store, seal: &IdSeal, client: u64) {
 /// As when a handshake has made a session.
 fn insert(store: &Store, seal: &IdSeal, client: u64, session: &SslSession) {
     let (now_ms, id) = (now_ms(), id(client));
-    let mut value = SecretBytes::from(session.to_der().expect("serialised"));
+    let mut value = session_bytes(session).expect("serialised");
     seal.seal_value(&id, LABEL, &mut value);
     let new = NewSession {
         id,

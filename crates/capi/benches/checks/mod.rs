@@ -43,7 +43,7 @@ pub(crate) fn run<E: Copy>(
     if words.has("--help") || chosen().next().is_none() {
         println!("{usage}");
         checks.iter().for_each(|(line, name, promise, _)| println!("{line}  {name:22} {promise}"));
-        return ExitCode::FAILURE;
+        return if words.has("--help") { ExitCode::SUCCESS } else { ExitCode::from(2) };
     }
     build(packages);
     let mut all_hold = true;
