@@ -303,7 +303,7 @@ impl Carrier {
         mailbox(&self.store).answer(asker, is_there);
     }
 
-    /// Puts a session into the machine's cache, as if its client had been here when it was seen elsewhere.
+    /// Puts a session into the machine's cache, where its client is about to come for it.
     fn admit(&self, letter: &Letter, found: &Found) -> bool {
         let now_ms = now_ms();
         let away_ms = unix_ms().saturating_sub(found.past.seen_ms);
@@ -315,9 +315,9 @@ impl Carrier {
             history: found.past.history,
             hint_ms: None,
             sibling: false,
+            seen_ms: Some(now_ms.saturating_sub(away_ms)),
         };
-        let seen_ms = now_ms.saturating_sub(away_ms);
-        found.context == letter.context && self.store.cache().insert(seen_ms, &new).is_ok()
+        found.context == letter.context && self.store.cache().insert(now_ms, &new).is_ok()
     }
 }
 
@@ -329,7 +329,7 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// A time of the cache's clock, which begins with the machine, as Unix time; and back.
+/// A time of the cache's clock, as Unix time; and back.
 fn unix_of(boot_ms: u64) -> u64 {
     unix_ms().saturating_sub(now_ms()).saturating_add(boot_ms)
 }
