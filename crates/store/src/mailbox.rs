@@ -50,8 +50,10 @@ pub struct Letter {
 pub enum Says {
     /// It is in the cache, new or another.
     Stored,
-    /// Its client was here, or something else is expected of it.
+    /// Its client was here.
     Seen,
+    /// Its client holds a newer one.
+    Retired,
     /// It is not to be resumed any more, anywhere.
     Removed,
     /// It is missed: somebody waits.
@@ -473,6 +475,7 @@ impl Written {
             Says::Removed => (3, None),
             Says::Wanted(asker) => (4, Some(asker)),
             Says::Taken(asker) => (5, Some(asker)),
+            Says::Retired => (6, None),
         };
         let Asker { seat, word } = asker.unwrap_or(Asker { seat: 0, word: 0 });
         let bytes = letter.id.as_bytes();
@@ -490,6 +493,7 @@ impl Written {
             3 => Says::Removed,
             4 => Says::Wanted(asker),
             5 => Says::Taken(asker),
+            6 => Says::Retired,
             _ => return None,
         };
         let id = SessionId::new(self.id.get(..self.id_length as usize)?).ok()?;

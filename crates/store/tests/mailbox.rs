@@ -102,9 +102,11 @@ fn the_agent_is_told_what_becomes_of_sessions() {
     let tiered = Tiered::new(servers(&folder));
     assert!(insert(&tiered, 1));
     assert_eq!(received(&agent), [], "nobody was there to listen");
-    assert!(insert(&tiered, 2) && found(&tiered, 2) && tiered.remove(&id(2)));
+    assert!(insert(&tiered, 2) && found(&tiered, 2));
+    tiered.retire(&id(2));
+    assert!(tiered.remove(&id(2)));
     let said: Vec<Says> = received(&agent).iter().map(|letter| letter.says).collect();
-    assert_eq!(said, [Says::Stored, Says::Seen, Says::Removed]);
+    assert_eq!(said, [Says::Stored, Says::Seen, Says::Retired, Says::Removed]);
     assert!(insert(&tiered, 3) && find(&agent, 3));
     assert!(received(&agent).iter().all(|of| (of.id, of.context) == (id(3), CONTEXT)));
 }
