@@ -296,6 +296,13 @@ impl Mailbox {
         }
     }
 
+    pub(crate) fn reset_counts(&self) {
+        let Desk { asked, fetched, late, skipped, dropped, .. } = self.desk();
+        for count in [asked, fetched, late, skipped, dropped] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
     fn post(&self, desk: &Desk, letter: &Letter) -> bool {
         let written = Written::of(letter);
         // Who has the lock has it for nanoseconds, or is stopped: then the letter is lost.

@@ -242,6 +242,7 @@ impl Store {
             for figure in [lock_waits, lock_timeouts, locks_broken].into_iter().chain(tickets) {
                 figure.store(0, Ordering::Relaxed);
             }
+            self.mailbox().into_iter().for_each(Mailbox::reset_counts);
         }
     }
 

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rejoin_cache::{Capacity, SecretBytes, SessionStore, Settings};
-use rejoin_store::{CacheName, Error, Letter, Mailbox, Says, SharedKeys, Store, Tiered, now_ms};
+use rejoin_store::{CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says, SharedKeys};
+use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
 mod folder;
@@ -145,6 +146,10 @@ fn who_is_not_answered_in_time_goes_on_and_soon_nobody_asks() {
         let facts = mailbox(&store).facts();
         assert_eq!((facts.late, facts.skipped, facts.asked), (3, 47, 3));
         assert!(start.elapsed() >= 3 * Mailbox::DEADLINE);
+        store.reset(Reset::Counters);
+        let MailboxFacts { is_linked, asked, fetched, late, skipped, dropped } =
+            mailbox(&store).facts();
+        assert!(is_linked && [asked, fetched, late, skipped, dropped] == [0; 5]);
     });
 }
 
