@@ -42,7 +42,7 @@ check-servers: PACKAGES += openssl python3 python3-venv nginx-light haproxy valg
 check-servers: setup
 	$(CARGO) bench --locked --package rejoin-capi --bench check_servers -- $(CHECKS)
 
-## What Rejoin promises to several machines, a line for each, in a quarter of an hour; CHECKS as above.
+## What Rejoin promises to several machines, a line for each, in half an hour; CHECKS as above.
 check-cluster: PACKAGES += openssl nginx-light haproxy redis-server redis-tools
 check-cluster: setup
 	$(CARGO) bench --locked --package rejoin-capi --bench check_cluster -- $(CHECKS)

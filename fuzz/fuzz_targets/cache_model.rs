@@ -46,6 +46,7 @@ fn translate(now_ms: u64, operation: input::Operation) -> Operation {
                 context: context(new.foreign),
                 hint_ms: new.hint_ms.map(u64::from),
                 sibling: new.sibling,
+                seen_ms: new.seen_ago_ms.map(|ago_ms| now_ms.saturating_sub(ago_ms.into())),
                 with_history: new.with_history,
             };
             Operation::Insert { client: client(c), new }

@@ -116,6 +116,7 @@ impl Ledger {
             history: if new.with_history { self.history } else { History::default() },
             hint_ms: new.hint_ms.map(u64::from),
             sibling: new.sibling,
+            seen_ms: new.seen_ago_ms.map(|ago_ms| now_ms.saturating_sub(ago_ms.into())),
         };
         match self.cache.insert(now_ms, &session) {
             Ok(inserted) => {

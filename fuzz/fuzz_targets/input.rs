@@ -80,6 +80,7 @@ pub struct New {
     pub foreign: bool,
     pub hint_ms: Option<u32>,
     pub sibling: bool,
+    pub seen_ago_ms: Option<u32>,
     pub with_history: bool,
 }
 

@@ -15,7 +15,7 @@ impl<R: Region> Shard<'_, R> {
     /// Writes a session into slots known to be there.
     pub(crate) fn write(
         &mut self,
-        now: u32,
+        seen: u32,
         hash: u64,
         new: &NewSession<'_>,
         expiry_s: u32,
@@ -28,7 +28,7 @@ impl<R: Region> Shard<'_, R> {
             earlier: NONE,
             later: NONE,
             rest: NONE,
-            seen: now,
+            seen,
             expiry_s,
             context: new.context.0,
             history: new.history,

@@ -58,5 +58,5 @@ pub use return_time::{ReturnTimes, Waits};
 pub use secret::SecretBytes;
 pub use session_store::SessionStore;
 pub use settings::{Capacity, Policy, Prediction, Settings};
-pub use shard::{Arrival, Inserted, Kept, NewSession};
+pub use shard::{Arrival, Inserted, Kept, NewSession, REACHES_BACK_MS};
 pub use visit::{Hints, Issued, Visit};

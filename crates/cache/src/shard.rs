@@ -4,8 +4,8 @@
 //! a heap allocation and a mapping shared by processes. Every operation costs the same at any
 //! size: nothing scans, and expiry is noticed when a session is looked up.
 //!
-//! Time is kept in ticks since an epoch in 32 bits. Every 99 days of uptime the epoch moves, which
-//! is the one operation that touches all slots.
+//! Time is kept in ticks since an epoch in 32 bits, which is 49 days ago at least. Every 49 days of
+//! uptime it moves, which is the one operation that touches all slots.
 
 use std::fmt;
 
@@ -42,11 +42,18 @@ pub struct NewSession<'a> {
     pub hint_ms: Option<u64>,
     /// Whether another session of the same connection is the one to expect back.
     pub sibling: bool,
+    /// When its client was heard of last, where another machine had the session and the client comes for it
+    /// now. What is older than [`REACHES_BACK_MS`] counts as that. Its place is weighed as anybody's who comes now.
+    pub seen_ms: Option<u64>,
 }
+
+/// How long before a cache was made a client may have been heard of elsewhere: 49 days, as long as the longest interval.
+/// A clock of caches should begin so much above zero.
+pub const REACHES_BACK_MS: u64 = EPOCH_STEP_TICKS * TICK_MS;
 
 impl fmt::Debug for NewSession<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, value, expires_ms, context, history, hint_ms, sibling } = self;
+        let Self { id, value, expires_ms, context, history, hint_ms, sibling, seen_ms } = self;
         f.debug_struct("NewSession")
             .field("id", id)
             .field("value", &format_args!("{} bytes", value.len()))
@@ -55,6 +62,7 @@ impl fmt::Debug for NewSession<'_> {
             .field("history", history)
             .field("hint_ms", hint_ms)
             .field("sibling", sibling)
+            .field("seen_ms", seen_ms)
             .finish()
     }
 }
@@ -116,7 +124,8 @@ impl<'r, R: Region> Shard<'r, R> {
         assert_eq!(region.len(), layout.region_lines(), "region of another layout");
         let [header, lists, ..] = layout.parts;
         let (header, rest) = region.split_at_mut(header);
-        *one(header) = Header::new(now_ms, now_ms);
+        let before_ms = REACHES_BACK_MS.min(now_ms) / TICK_MS * TICK_MS;
+        *one(header) = Header::new(now_ms - before_ms, now_ms);
         bytemuck::cast_slice_mut(&mut rest[..lists]).fill(List::EMPTY);
     }
 
@@ -268,15 +277,16 @@ impl<'r, R: Region> Shard<'r, R> {
             add(&mut self.header.counters.refused_expired, 1);
             return Err(Refusal::Expired);
         }
+        let seen = new.seen_ms.map_or(now, |seen_ms| self.ticks(seen_ms).min(now.into()) as u32);
         let expected = self.expected_of_new(new);
         let evicted = match self.make_room(now, needed as u32, expected) {
             Ok(evicted) => evicted,
             Err(refusal) => {
-                self.remember(key.hash, now, now, expected, new.history);
+                self.remember(key.hash, now, seen, expected, new.history);
                 return Err(refusal);
             }
         };
-        self.write(now, key.hash, new, expiry_s, expected);
+        self.write(seen, key.hash, new, expiry_s, expected);
         Ok(Inserted { evicted })
     }
 
@@ -615,13 +625,18 @@ impl<'r, R: Region> Shard<'r, R> {
     /// Ticks since the epoch; a time before it counts as the epoch.
     #[inline]
     fn tick(&mut self, now_ms: u64) -> u32 {
-        let mut ticks = now_ms.saturating_sub(self.header.epoch_ms) / TICK_MS;
+        let mut ticks = self.ticks(now_ms);
         if ticks >= OLDEST_TICKS {
             let steps = (ticks - OLDEST_TICKS) / EPOCH_STEP_TICKS + 1;
             self.move_epoch(steps * EPOCH_STEP_TICKS);
             ticks -= steps * EPOCH_STEP_TICKS;
         }
         ticks as u32
+    }
+
+    #[inline]
+    fn ticks(&self, ms: u64) -> u64 {
+        ms.saturating_sub(self.header.epoch_ms) / TICK_MS
     }
 
     /// Moves the epoch by whole steps, which ghosts, who count in a fraction of one, do not feel.

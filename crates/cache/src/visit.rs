@@ -203,6 +203,7 @@ impl Visit {
             history,
             hint_ms,
             sibling,
+            seen_ms: None,
         };
         // A refusal is counted by the cache, and costs the client a full handshake, no more.
         let _ = cache.insert(now_ms, &new);

@@ -50,6 +50,7 @@ fn replay(settings: &Settings) -> Counters {
             history: arrival.history,
             hint_ms: next_ms,
             sibling: false,
+            seen_ms: None,
         };
         // A refusal is one of the counts.
         let _ = cache.insert(now_ms, &new);

@@ -15,6 +15,7 @@ fn insert(cache: &Cache, client: u64, hint_ms: Option<u64>, sibling: bool) {
         history: History::default(),
         hint_ms,
         sibling,
+        seen_ms: None,
     };
     cache.insert(SECOND_MS, &new).expect("there is room");
 }

@@ -130,6 +130,7 @@ impl Cached {
                     history: History::default(),
                     hint_ms: Some(random.of_any_size(20)),
                     sibling: random.once_in(8),
+                    seen_ms: None,
                 };
                 let _ = cache.insert(*now_ms, &new);
                 if random.once_in(4) {
@@ -156,6 +157,7 @@ impl Cached {
             history: History::default(),
             hint_ms: None,
             sibling: false,
+            seen_ms: None,
         };
         assert!(cache.insert(*now_ms, &new).is_ok());
         assert!(cache.get(*now_ms, &id(1), CONTEXTS[0], value).found);

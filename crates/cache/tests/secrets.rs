@@ -111,6 +111,7 @@ fn session(client: u32) -> NewSession<'static> {
         history: History::default(),
         hint_ms: Some(10_000),
         sibling: false,
+        seen_ms: None,
     }
 }
 

@@ -90,6 +90,7 @@ fn work(cache: &Cache, clock_ms: &AtomicU64, thread: u64) -> Told {
                     history: History::default(),
                     hint_ms: Some(random.of_any_size(20)),
                     sibling: random.once_in(10),
+                    seen_ms: None,
                 };
                 match cache.insert(now_ms, &new) {
                     Ok(inserted) => {
@@ -179,6 +180,7 @@ fn of_those_who_race_for_a_session_one_gets_it() {
                 history: History::default(),
                 hint_ms: None,
                 sibling: false,
+                seen_ms: None,
             };
             assert!(cache.insert(0, &new).is_ok());
         }

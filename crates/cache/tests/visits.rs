@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use rejoin_cache::{Cache, Capacity, ContextTag, Counters, History, Issued, NewSession, Refusal};
-use rejoin_cache::{SecretBytes, SessionId, Settings, TICK_MS, Visit};
+use rejoin_cache::Visit;
+use rejoin_cache::{Cache, Capacity, ContextTag, Counters, History, Inserted, Issued, NewSession};
+use rejoin_cache::{
+    Prediction, REACHES_BACK_MS, Refusal, SecretBytes, SessionId, Settings, TICK_MS,
+};
 
 #[expect(dead_code, reason = "the model uses the rest")]
 #[path = "model/random.rs"]
@@ -43,6 +46,7 @@ fn newcomer(cache: &Cache, now_ms: u64, number: u64, interval_ms: u64) -> Result
         history: History::default(),
         hint_ms: Some(interval_ms),
         sibling: false,
+        seen_ms: None,
     };
     cache.insert(now_ms, &new).map(|inserted| inserted.evicted)
 }
@@ -305,4 +309,30 @@ fn a_recalled_history_predicts() {
     assert_eq!(predictions(Some(60_000), History::default()), (1, true));
     assert_eq!(predictions(None, carried), (1, true));
     assert_eq!(carried.interval().map(|(_, agreed)| agreed), Some(true));
+}
+
+/// Its client was heard of elsewhere before this machine was started; room is made now, and not then.
+#[test]
+fn a_session_from_elsewhere_keeps_its_gap_and_finds_who_is_overdue() {
+    let hints = Settings { prediction: Prediction::Hint, ..Settings::new(Capacity::Sessions(2)) };
+    let made_ms = REACHES_BACK_MS + 60_000;
+    let cache = Cache::new(&hints, [9; 16], made_ms).expect("settings make a cache");
+    newcomer(&cache, made_ms, 1, DAY_MS).expect("there is room");
+    newcomer(&cache, made_ms, 2, 10 * DAY_MS).expect("there is room");
+    let (now_ms, gap_ms) = (made_ms + 2 * DAY_MS, 3 * DAY_MS);
+    let fetched = NewSession {
+        id: id(3),
+        value: &[],
+        expires_ms: u64::MAX,
+        context: CONTEXT,
+        history: History::default(),
+        hint_ms: Some(15 * DAY_MS),
+        sibling: false,
+        seen_ms: Some(now_ms - gap_ms),
+    };
+    assert_eq!(cache.insert(now_ms, &fetched), Ok(Inserted { evicted: 1 }));
+    assert!(!is_stored(&cache, 1) && is_stored(&cache, 2));
+    let arrival = cache.get(now_ms, &id(3), CONTEXT, &mut SecretBytes::default());
+    let (gap, _) = arrival.history.interval().expect("one gap");
+    assert!(gap.as_ms().abs_diff(gap_ms) <= gap_ms / 8, "{gap:?}");
 }

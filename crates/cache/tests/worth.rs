@@ -39,6 +39,7 @@ fn insert(
         history,
         hint_ms,
         sibling: false,
+        seen_ms: None,
     };
     cache.insert(now_ms, &new).map(|inserted| inserted.evicted)
 }
@@ -146,6 +147,7 @@ fn of_sessions_that_are_over_when_they_are_wanted_the_cache_learns() {
             history: History::default(),
             hint_ms: Some(2 * LIFETIME_MS),
             sibling: false,
+            seen_ms: None,
         };
         assert_eq!(cache.insert(now_ms, &new).map(|inserted| inserted.evicted), Ok(0));
         now_ms += 2 * LIFETIME_MS;

@@ -40,20 +40,28 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Who is root may not be later, and opens the cache now. Who is not opens it when the first client comes:
-/// most programs that inherit the environment of a server (CGI, hooks) serve nobody.
+/// most programs that inherit the environment of a server (CGI, hooks) serve nobody. An agent may make it later still.
 fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     let settings = ModuleSettings::read(get)?;
     // SAFETY: no arguments.
     let attached = if unsafe { libc::geteuid() } == 0 {
-        open(settings)?.attach()
+        open(&settings)?.attach()
     } else {
-        Everywhere::attach_later(|| open(settings).inspect_err(|why| give_up(why)).ok())
+        let mut told = None;
+        Everywhere::attach_later(move || {
+            let tell = |why: &String| {
+                if told.replace(why.clone()).as_ref() != Some(why) {
+                    say(&format!("{why}; going on without Rejoin, and trying again"));
+                }
+            };
+            open(&settings).inspect_err(tell).ok()
+        })
     };
     attached.map_err(|error| format!("cannot attach: {error}"))
 }
 
 /// Opens the cache, and what else the settings name.
-fn open(settings: ModuleSettings) -> Result<Everywhere, String> {
+fn open(settings: &ModuleSettings) -> Result<Everywhere, String> {
     let failed = |error| failed(&error, &settings.cache);
     let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
     let store = Arc::new(store.map_err(failed)?);

@@ -94,6 +94,7 @@ fn session(client: u32) -> NewSession<'static> {
         history: History::default(),
         hint_ms: None,
         sibling: false,
+        seen_ms: None,
     }
 }
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rejoin_cache::{Kept, NewSession, SecretBytes, Settings as CacheSettings};
+use rejoin_cache::{History, Kept, NewSession, SecretBytes, SessionId, Settings as CacheSettings};
 use rejoin_store::{Asker, Letter, Mailbox, Says, Store, now_ms};
 use rejoin_tickets::{KeyRing, Schedule};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::sessions::{Entry, Found, NEVER_MS, Past, Sessions};
+use crate::sessions::{Entry, Found, NEVER_MS, Past, Sessions, returns_ms};
 use crate::{ClusterKeys, Error, Link, Settings, WrappingKey};
 
 /// One machine's part in a cluster.
@@ -130,6 +130,7 @@ impl Agent {
             store: Arc::clone(&self.store),
             sessions,
             deadline: self.settings.deadline(),
+            usual: CacheSettings::new(self.settings.capacity),
         });
         let at_once = Arc::new(Semaphore::new(Self::MOST_AT_ONCE));
         let mut look = interval(Self::LOOK_EVERY);
@@ -244,6 +245,8 @@ struct Carrier {
     store: Arc<Store>,
     sessions: Sessions,
     deadline: Duration,
+    /// How the machine's cache expects clients.
+    usual: CacheSettings,
 }
 
 impl Carrier {
@@ -252,6 +255,7 @@ impl Carrier {
         match letter.says {
             Says::Stored => drop(self.store_remotely(&letter).await),
             Says::Seen => drop(self.expect(&letter).await),
+            Says::Retired => drop(self.retire(&letter.id).await),
             Says::Removed => drop(self.sessions.remove(&letter.id).await),
             Says::Wanted(asker) => self.fetch(&letter, asker, false).await,
             Says::Taken(asker) => self.fetch(&letter, asker, true).await,
@@ -289,6 +293,15 @@ impl Carrier {
         self.sessions.expect(id, past(&kept), returns_ms, expires_ms).await.map(|_| ())
     }
 
+    /// Nobody is expected for it: it goes when there is no room to spare.
+    async fn retire(&self, id: &SessionId) -> Result<(), Error> {
+        let Some(Found { expires_ms, past, .. }) = self.sessions.get(unix_ms(), id).await? else {
+            return Ok(());
+        };
+        let past = Past { history: History::default(), ..past };
+        self.sessions.expect(id, past, NEVER_MS, expires_ms).await.map(|_| ())
+    }
+
     async fn fetch(&self, letter: &Letter, asker: Asker, take: bool) {
         let found = timeout(self.deadline, async {
             if take {
@@ -299,11 +312,24 @@ impl Carrier {
         });
         // Without an answer the asker goes on by itself.
         let Ok(Ok(found)) = found.await else { return };
-        let is_there = found.is_some_and(|found| self.admit(letter, &found));
+        let is_there = found.as_ref().is_some_and(|found| self.admit(letter, found));
         mailbox(&self.store).answer(asker, is_there);
+        if let Some(found) = found.filter(|_| take && !is_there) {
+            drop(self.put_back(&letter.id, &found).await);
+        }
     }
 
-    /// Puts a session into the machine's cache, as if its client had been here when it was seen elsewhere.
+    /// A session that was taken and found no place here.
+    async fn put_back(&self, id: &SessionId, found: &Found) -> Result<(), Error> {
+        let Found { context, ref value, expires_ms, past } = *found;
+        let usual = &self.usual;
+        let returns_ms =
+            returns_ms(usual.prediction, past.seen_ms, past.history, None, usual.prior_ms);
+        let entry = Entry { id, context, value, expires_ms, past, returns_ms };
+        self.sessions.put(unix_ms(), &entry).await.map(|_| ())
+    }
+
+    /// Puts a session into the machine's cache, where its client is about to come for it.
     fn admit(&self, letter: &Letter, found: &Found) -> bool {
         let now_ms = now_ms();
         let away_ms = unix_ms().saturating_sub(found.past.seen_ms);
@@ -315,9 +341,9 @@ impl Carrier {
             history: found.past.history,
             hint_ms: None,
             sibling: false,
+            seen_ms: Some(now_ms.saturating_sub(away_ms)),
         };
-        let seen_ms = now_ms.saturating_sub(away_ms);
-        found.context == letter.context && self.store.cache().insert(seen_ms, &new).is_ok()
+        found.context == letter.context && self.store.cache().insert(now_ms, &new).is_ok()
     }
 }
 
@@ -329,7 +355,7 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// A time of the cache's clock, which begins with the machine, as Unix time; and back.
+/// A time of the cache's clock, as Unix time; and back.
 fn unix_of(boot_ms: u64) -> u64 {
     unix_ms().saturating_sub(now_ms()).saturating_add(boot_ms)
 }

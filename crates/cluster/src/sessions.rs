@@ -31,6 +31,7 @@ use rejoin_tickets::{KeyRing, TicketSealer};
 
 use crate::{Error, Link, Settings, WrappingKey};
 use address::{Address, Addresses, Shard};
+use misses::Miss;
 use scripts::Scripts;
 
 pub use bounds::{Bounds, ENTRY_OVERHEAD_BYTES};
@@ -198,13 +199,22 @@ impl Sessions {
     /// Looks a session up, and leaves it where it is.
     ///
     /// # Errors
-    /// Valkey's. What cannot be opened is a miss, and counted ([`Self::misses`]).
+    /// Valkey's. What cannot be opened is a miss, and counted ([`Self::misses`]); it is removed, since nobody
+    /// else can open it: all machines have a key before the first uses it.
     pub async fn get(&self, now_ms: u64, id: &SessionId) -> Result<Option<Found>, Error> {
         let Address { shard, member } = self.addresses.of(id);
         let mut get = redis::cmd("HGET");
         get.arg(&shard.values).arg(&member);
-        let value = get.query_async(&mut self.link.clone()).await?;
-        Ok(self.open(now_ms, id, value))
+        let value: Option<Vec<u8>> = get.query_async(&mut self.link.clone()).await?;
+        let found = self.open(now_ms, id, value.as_deref());
+        // What is over may not be by another's clock.
+        if let Err(Miss::Malformed | Miss::UnknownKey | Miss::Altered) = found {
+            let mut discard = self.scripts.discard.prepare_invoke();
+            discard.key(&shard.order).key(&shard.values).key(&shard.counts);
+            discard.arg(&member).arg(value).arg(ENTRY_OVERHEAD_BYTES);
+            let _: bool = discard.invoke_async(&mut self.link.clone()).await?;
+        }
+        Ok(found.ok())
     }
 
     /// As [`Self::get`], and the session is gone afterwards: no machine gets it twice.
@@ -216,8 +226,8 @@ impl Sessions {
         let mut take = self.scripts.take.prepare_invoke();
         take.key(&shard.order).key(&shard.values).key(&shard.counts);
         take.arg(&member).arg(ENTRY_OVERHEAD_BYTES);
-        let value = take.invoke_async(&mut self.link.clone()).await?;
-        Ok(self.open(now_ms, id, value))
+        let value: Option<Vec<u8>> = take.invoke_async(&mut self.link.clone()).await?;
+        Ok(self.open(now_ms, id, value.as_deref()).ok())
     }
 
     /// The client of a session was seen: when it is expected next, and what is known of it now.
@@ -329,13 +339,10 @@ impl Sessions {
         &self.bounds
     }
 
-    fn open(&self, now_ms: u64, id: &SessionId, value: Option<Vec<u8>>) -> Option<Found> {
-        let Some(value) = value else {
-            self.misses.absent.fetch_add(1, Relaxed);
-            return None;
-        };
-        let opened = value::open(&self.sealer(), now_ms, id, &value);
-        opened.map_err(|miss| self.misses.count(miss)).ok()
+    fn open(&self, now_ms: u64, id: &SessionId, value: Option<&[u8]>) -> Result<Found, Miss> {
+        let value = value.ok_or(Miss::Absent);
+        let opened = value.and_then(|value| value::open(&self.sealer(), now_ms, id, value));
+        opened.inspect_err(|miss| self.misses.count(*miss))
     }
 
     fn sealer(&self) -> Arc<TicketSealer> {

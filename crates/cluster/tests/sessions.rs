@@ -248,11 +248,16 @@ async fn what_is_not_as_it_was_stored_is_a_miss() {
     assert_eq!(sessions.misses(), expected);
 
     sessions.set_ring(&ring(2));
+    let (one, history) = (id(1), past([1, 2, 3, 4]));
+    let expires_ms = NOW_MS + HOUR_MS;
+    let is_kept = || sessions.expect(&one, history, NOW_MS + 1, expires_ms);
+    assert!(is_kept().await.expect("an answer"));
     assert!(!is_there(&sessions, 1).await);
     expected.unknown_key += 1;
     assert_eq!(sessions.misses(), expected);
-    sessions.set_ring(&ring(1));
-    assert!(is_there(&sessions, 1).await);
+    assert!(!is_kept().await.expect("an answer"), "nobody can open it");
+    let total = sessions.total().await.expect("counts");
+    assert_eq!((total.sessions, total.bytes), (0, 0));
     sessions.set_ring(&KeyRing::new(Schedule::default()));
     assert!(matches!(put(&sessions, 3, NOW_MS + 1).await, Err(Error::NoKey)));
 }

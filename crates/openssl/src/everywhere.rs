@@ -28,7 +28,7 @@ use crate::connection;
 use crate::context_name::ContextName;
 use crate::ffi;
 use crate::policy::{self, Learned};
-use crate::sessions::{AnySessions, Attachment, Cached, ServerSessions};
+use crate::sessions::{AnySessions, Attachment, Cached, ServerSessions, now_ms};
 use crate::tickets::TicketKeys;
 
 /// What every server context of the process gets, or one of them.
@@ -88,13 +88,14 @@ impl Everywhere {
     }
 
     /// As [`Self::attach`], with what `make` makes when a client comes for the first time: a program that
-    /// serves nobody makes nothing. It is called once, by the thread that shakes hands then. Until it is
-    /// done, handshakes of other threads pass by; and all do if it makes `None`.
+    /// serves nobody makes nothing. The thread that shakes hands then calls it. Until it is done, handshakes of
+    /// other threads pass by; and all do if it makes `None`, until one calls it again: a second later, and
+    /// then after twice as long each time, up to a minute.
     ///
     /// # Errors
     /// As there.
     pub fn attach_later(
-        make: impl FnOnce() -> Option<Self> + Send + 'static,
+        make: impl FnMut() -> Option<Self> + Send + 'static,
     ) -> Result<(), ErrorStack> {
         Self::attach_as(Later::by(Box::new(make)))
     }
@@ -162,11 +163,21 @@ static PROCESS: OnceLock<Process> = OnceLock::new();
 /// What all contexts get, once it is made.
 struct Later {
     made: OnceLock<Everywhere>,
-    /// Taken by whoever makes it; whoever comes meanwhile, or forks from there, has nothing.
-    by: Mutex<Option<Make>>,
+    /// Locked by whoever makes it; whoever comes meanwhile, or forks from there, has nothing.
+    by: Mutex<Option<Attempts>>,
 }
 
-type Make = Box<dyn FnOnce() -> Option<Everywhere> + Send>;
+struct Attempts {
+    make: Make,
+    /// When the next one may be, on the clock of caches, and how long after the last.
+    due_ms: u64,
+    wait_ms: u64,
+}
+
+type Make = Box<dyn FnMut() -> Option<Everywhere> + Send>;
+
+const FIRST_WAIT_MS: u64 = 1_000;
+const LONGEST_WAIT_MS: u64 = 60_000;
 
 impl Later {
     fn made(what: Everywhere) -> Self {
@@ -174,7 +185,8 @@ impl Later {
     }
 
     fn by(make: Make) -> Self {
-        Self { made: OnceLock::new(), by: Mutex::new(Some(make)) }
+        let attempts = Attempts { make, due_ms: 0, wait_ms: FIRST_WAIT_MS };
+        Self { made: OnceLock::new(), by: Mutex::new(Some(attempts)) }
     }
 
     fn get(&self) -> Option<&Everywhere> {
@@ -183,9 +195,17 @@ impl Later {
 
     #[cold]
     fn make(&self) -> Option<&Everywhere> {
-        let make = self.by.try_lock().ok()?.take()?;
-        // Nobody else comes here: there is nothing to wait for.
-        make().map(|what| self.made.get_or_init(|| what))
+        let mut by = self.by.try_lock().ok()?;
+        let Attempts { make, due_ms, wait_ms } = by.as_mut()?;
+        let now_ms = now_ms();
+        if now_ms < *due_ms {
+            return None;
+        }
+        (*due_ms, *wait_ms) = (now_ms + *wait_ms, (2 * *wait_ms).min(LONGEST_WAIT_MS));
+        let what = make()?;
+        *by = None;
+        // Whoever has the lock is alone here: there is nothing to wait for.
+        Some(self.made.get_or_init(|| what))
     }
 }
 

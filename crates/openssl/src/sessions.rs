@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use openssl::error::ErrorStack;
 use openssl::ssl::{SslContextBuilder, SslOptions, SslSessionCacheMode};
-use rejoin_cache::{Cache, ContextTag, Hints, IdSeal, SessionStore};
+use rejoin_cache::{Cache, ContextTag, Hints, IdSeal, REACHES_BACK_MS, SessionStore};
 use zeroize::Zeroizing;
 
 use crate::callbacks;
@@ -129,11 +129,11 @@ pub(crate) struct Cached {
     pub(crate) context: ContextName,
 }
 
-/// The clock of caches used from here: milliseconds since the machine started, sleep included.
+/// The clock of caches used from here: milliseconds since 49 days before the machine started, sleep included.
 /// It never steps, and all processes share it.
 pub fn now_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+    REACHES_BACK_MS + now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
 }
 
 /// The `SSL_CTX` under a builder.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use rejoin_cache::{Cache, ContextTag, Hints, Issued, SecretBytes, SessionId, Visit};
+use rejoin_cache::{
+    Cache, ContextTag, Hints, Issued, REACHES_BACK_MS, SecretBytes, SessionId, Visit,
+};
 use rustls::server::StoresServerSessions;
 
 use crate::connection;
@@ -79,9 +81,9 @@ impl StoresServerSessions for ServerSessions {
     }
 }
 
-/// The clock of caches used from here: milliseconds since the machine started, sleep included.
+/// The clock of caches used from here: milliseconds since 49 days before the machine started, sleep included.
 /// It never steps, and all processes share it.
 pub fn now_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+    REACHES_BACK_MS + now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
 }

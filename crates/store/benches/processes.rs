@@ -114,6 +114,7 @@ fn session(client: u64, now_ms: u64) -> NewSession<'static> {
         history: History::default(),
         hint_ms: None,
         sibling: false,
+        seen_ms: None,
     }
 }
 

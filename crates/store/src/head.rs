@@ -11,7 +11,7 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 use zeroize::Zeroize;
 
 /// The version of everything in the file but regions and ledger: see [`Layout::VERSION`] for these.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"rejoin\x00\x01";
 
 /// The keys of a cache: wiped when dropped, never printed.

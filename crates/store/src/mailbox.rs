@@ -50,8 +50,10 @@ pub struct Letter {
 pub enum Says {
     /// It is in the cache, new or another.
     Stored,
-    /// Its client was here, or something else is expected of it.
+    /// Its client was here.
     Seen,
+    /// Its client holds a newer one.
+    Retired,
     /// It is not to be resumed any more, anywhere.
     Removed,
     /// It is missed: somebody waits.
@@ -294,6 +296,13 @@ impl Mailbox {
         }
     }
 
+    pub(crate) fn reset_counts(&self) {
+        let Desk { asked, fetched, late, skipped, dropped, .. } = self.desk();
+        for count in [asked, fetched, late, skipped, dropped] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
     fn post(&self, desk: &Desk, letter: &Letter) -> bool {
         let written = Written::of(letter);
         // Who has the lock has it for nanoseconds, or is stopped: then the letter is lost.
@@ -473,6 +482,7 @@ impl Written {
             Says::Removed => (3, None),
             Says::Wanted(asker) => (4, Some(asker)),
             Says::Taken(asker) => (5, Some(asker)),
+            Says::Retired => (6, None),
         };
         let Asker { seat, word } = asker.unwrap_or(Asker { seat: 0, word: 0 });
         let bytes = letter.id.as_bytes();
@@ -490,6 +500,7 @@ impl Written {
             3 => Says::Removed,
             4 => Says::Wanted(asker),
             5 => Says::Taken(asker),
+            6 => Says::Retired,
             _ => return None,
         };
         let id = SessionId::new(self.id.get(..self.id_length as usize)?).ok()?;

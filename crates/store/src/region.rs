@@ -207,6 +207,7 @@ mod tests {
             history: History::default(),
             hint_ms: None,
             sibling: false,
+            seen_ms: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, Settings};
+use rejoin_cache::{Cache, Checked, Inconsistency, Layout, REACHES_BACK_MS, Region, Settings};
 use rustix::time::{ClockId, clock_gettime};
 use zeroize::Zeroizing;
 
@@ -242,6 +242,7 @@ impl Store {
             for figure in [lock_waits, lock_timeouts, locks_broken].into_iter().chain(tickets) {
                 figure.store(0, Ordering::Relaxed);
             }
+            self.mailbox().into_iter().for_each(Mailbox::reset_counts);
         }
     }
 
@@ -388,10 +389,11 @@ impl Store {
     }
 }
 
-/// Milliseconds since the machine was started: the clock of every shared cache.
+/// Milliseconds since 49 days before the machine was started: the clock of every shared cache. A client that
+/// another machine heard of before that has its time, too.
 pub fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
-    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+    REACHES_BACK_MS + now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
 }
 
 fn new_head(settings: &Settings, cluster: Option<&[u8; 16]>) -> Result<Head, Error> {

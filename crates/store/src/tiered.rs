@@ -79,12 +79,14 @@ impl SessionStore for Tiered {
         Ok(inserted)
     }
 
+    /// On this machine alone: a hint that comes before the session is stored is told with it.
     fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
         self.0.cache().hint(now_ms, id, interval_ms)
     }
 
     fn retire(&self, id: &SessionId) {
         self.0.cache().retire(id);
+        self.tell(id, ContextTag::default(), Says::Retired);
     }
 
     fn remove(&self, id: &SessionId) -> bool {

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rejoin_cache::{Capacity, SecretBytes, SessionStore, Settings};
-use rejoin_store::{CacheName, Error, Letter, Mailbox, Says, SharedKeys, Store, Tiered, now_ms};
+use rejoin_store::{CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says, SharedKeys};
+use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
 mod folder;
@@ -102,9 +103,11 @@ fn the_agent_is_told_what_becomes_of_sessions() {
     let tiered = Tiered::new(servers(&folder));
     assert!(insert(&tiered, 1));
     assert_eq!(received(&agent), [], "nobody was there to listen");
-    assert!(insert(&tiered, 2) && found(&tiered, 2) && tiered.remove(&id(2)));
+    assert!(insert(&tiered, 2) && found(&tiered, 2));
+    tiered.retire(&id(2));
+    assert!(tiered.remove(&id(2)));
     let said: Vec<Says> = received(&agent).iter().map(|letter| letter.says).collect();
-    assert_eq!(said, [Says::Stored, Says::Seen, Says::Removed]);
+    assert_eq!(said, [Says::Stored, Says::Seen, Says::Retired, Says::Removed]);
     assert!(insert(&tiered, 3) && find(&agent, 3));
     assert!(received(&agent).iter().all(|of| (of.id, of.context) == (id(3), CONTEXT)));
 }
@@ -143,6 +146,10 @@ fn who_is_not_answered_in_time_goes_on_and_soon_nobody_asks() {
         let facts = mailbox(&store).facts();
         assert_eq!((facts.late, facts.skipped, facts.asked), (3, 47, 3));
         assert!(start.elapsed() >= 3 * Mailbox::DEADLINE);
+        store.reset(Reset::Counters);
+        let MailboxFacts { is_linked, asked, fetched, late, skipped, dropped } =
+            mailbox(&store).facts();
+        assert!(is_linked && [asked, fetched, late, skipped, dropped] == [0; 5]);
     });
 }
 

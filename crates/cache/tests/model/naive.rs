@@ -11,7 +11,8 @@
 use std::collections::BTreeMap;
 
 use rejoin_cache::{
-    ContextTag, Counters, Layout, NewSession, Occupancy, Policy, Refusal, SessionId,
+    ContextTag, Counters, Layout, NewSession, Occupancy, Policy, REACHES_BACK_MS, Refusal,
+    SessionId,
 };
 use rejoin_cache::{Settings, TICK_MS};
 
@@ -173,7 +174,7 @@ struct Session {
     context: ContextTag,
     expiry_s: u64,
     past: Past,
-    /// Ticks since the shard was born.
+    /// In ticks.
     seen: u64,
     expected: Expected,
 }
@@ -200,7 +201,9 @@ struct Shard {
     grace_ticks: u64,
     capacity: usize,
     born_ms: u64,
-    /// Ticks since the shard was born.
+    /// As early as a client may have been heard of elsewhere: when tick zero was.
+    begin_ms: u64,
+    /// In ticks.
     epoch: u64,
     latest_now: u64,
     clock_stepped_back: bool,
@@ -223,6 +226,7 @@ impl Shard {
             grace_ticks: interval_ticks(settings.grace_ms),
             capacity,
             born_ms,
+            begin_ms: born_ms - REACHES_BACK_MS.min(born_ms) / TICK_MS * TICK_MS,
             epoch: 0,
             latest_now: 0,
             clock_stepped_back: false,
@@ -312,11 +316,14 @@ impl Shard {
         let sibling = new.sibling && self.policy == Policy::Predictive;
         let expected =
             if sibling { Expected::Never } else { beliefs.expectation(past, new.hint_ms, None) };
+        let seen = new.seen_ms.map_or(now, |seen_ms| self.at(seen_ms).min(now));
+        // It joins those heard of now.
+        self.clock_stepped_back |= seen < now;
         let mut evicted = 0;
         while self.capacity - self.used() < needed {
             let Some(victim) = self.victim(now, expected, beliefs) else {
                 self.counters.refused_returns_later += 1;
-                let refused = Remembered { age_ticks: 0, expected, past };
+                let refused = Remembered { age_ticks: now - seen, expected, past };
                 self.remember(&new.id, now, refused, beliefs);
                 return Err(Refusal::ReturnsLater);
             };
@@ -331,7 +338,7 @@ impl Shard {
             context: new.context,
             expiry_s,
             past,
-            seen: now,
+            seen,
             expected,
         });
         Ok(evicted)
@@ -394,7 +401,7 @@ impl Shard {
     }
 
     fn occupancy(&self, now_ms: u64) -> Occupancy {
-        let now = (now_ms.saturating_sub(self.born_ms) / TICK_MS).max(self.epoch);
+        let now = self.at(now_ms);
         let mut occupancy = Occupancy::default();
         for session in &self.sessions {
             let wait_ms = session.returns().map(|at| (at as i64 - now as i64) * TICK_MS as i64);
@@ -501,10 +508,9 @@ impl Shard {
         (ms.saturating_sub(self.born_ms) / 1_000).min(u64::from(u32::MAX))
     }
 
-    /// Ticks since the shard was born. A time before the epoch counts as the epoch, also when the
-    /// epoch moves over it.
+    /// In ticks. A time before the epoch counts as the epoch, also when the epoch moves over it.
     fn tick(&mut self, now_ms: u64) -> u64 {
-        let ticks = now_ms.saturating_sub(self.born_ms) / TICK_MS;
+        let ticks = now_ms.saturating_sub(self.begin_ms) / TICK_MS;
         self.clock_stepped_back |= ticks < self.latest_now;
         self.latest_now = ticks;
         while ticks >= self.epoch + OLDEST_TICKS {
@@ -512,6 +518,10 @@ impl Shard {
             let epoch = self.epoch;
             self.sessions.iter_mut().for_each(|s| s.seen = s.seen.max(epoch));
         }
-        ticks.max(self.epoch)
+        self.at(now_ms)
+    }
+
+    fn at(&self, ms: u64) -> u64 {
+        (ms.saturating_sub(self.begin_ms) / TICK_MS).max(self.epoch)
     }
 }

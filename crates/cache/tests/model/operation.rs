@@ -25,6 +25,7 @@ pub(crate) struct New {
     pub(crate) context: ContextTag,
     pub(crate) hint_ms: Option<u64>,
     pub(crate) sibling: bool,
+    pub(crate) seen_ms: Option<u64>,
     /// Whether the client brings the history of its last arrival.
     pub(crate) with_history: bool,
 }

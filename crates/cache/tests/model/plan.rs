@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) clients: u16,
     /// Bits of the usual step of the clock, in milliseconds.
     pub(crate) pace_bits: u32,
-    /// Whether the clock may step back.
+    /// Whether the clock may step back, and a session's client have been heard of before.
     pub(crate) back: bool,
     /// Operations from one comparison of the counters to the next.
     pub(crate) counters_every: u64,
@@ -120,7 +120,17 @@ impl Plan {
             context: CONTEXTS[usize::from(random.once_in(8))],
             hint_ms: (!random.once_in(3)).then(|| self.interval_ms(random)),
             sibling: random.once_in(8),
+            seen_ms: (self.back && random.once_in(8)).then(|| self.seen_ms(now_ms, random)),
             with_history: !random.once_in(3),
+        }
+    }
+
+    /// From now to before the cache was made.
+    fn seen_ms(&self, now_ms: u64, random: &mut Random) -> u64 {
+        match random.below(50) {
+            0 => now_ms.saturating_sub(random.below(200 * DAY_MS)),
+            1 => now_ms + random.below(1_500),
+            _ => now_ms.saturating_sub(random.of_any_size(self.pace_bits + 15)),
         }
     }
 

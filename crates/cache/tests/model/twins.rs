@@ -132,6 +132,7 @@ impl<R: Region> Twins<R> {
             history,
             hint_ms: new.hint_ms,
             sibling: new.sibling,
+            seen_ms: new.seen_ms,
         };
         let inserted = self.cache.insert(now_ms, &session).map(|inserted| inserted.evicted);
         assert_eq!(inserted, self.naive.insert(now_ms, &session, past));

@@ -10,10 +10,10 @@ use crate::machines::Cluster;
 use crate::site::{Client, Versions};
 
 const VERSIONS: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
-const THREADS: usize = 4;
+const THREADS: usize = 2;
 /// Of each thread, of both versions.
-const CLIENTS: usize = 12;
-/// Between two connections of a thread: 250 a second of all.
+const CLIENTS: usize = 24;
+/// Between two connections of a thread: 125 a second of all.
 const EVERY: Duration = Duration::from_millis(16);
 
 /// Connections of a client until it comes without its session, odd: to each machine in turn. Over TLS 1.2

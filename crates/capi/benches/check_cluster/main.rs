@@ -33,7 +33,7 @@ struct Effort {
     quick: bool,
 }
 
-const CHECKS: [Check<Effort>; 15] = [
+const CHECKS: [Check<Effort>; 16] = [
     ("1", "fleet-1.2", "resumed over 3 machines (one for all, less 2 points)", fleet::tls12),
     ("1", "fleet-1.3", "the same, TLS 1.3", fleet::tls13),
     ("2", "valkey-hits", "points between Valkey and a machine (≤ 0.5)", own::hits),
@@ -47,6 +47,7 @@ const CHECKS: [Check<Effort>; 15] = [
     ("3", "faults-altered", "values corrupted", faults::altered),
     ("3", "faults-replayed", "values under other ids", faults::replayed),
     ("3", "faults-failover", "a primary of three killed", faults::failover),
+    ("3", "faults-cut", "one machine cut off from Valkey while keys change", faults::cut),
     ("4", "rotations", "a thousand, of four servers", own::rotations),
     ("5", "secrets", "found (none)", secrets::unseen),
 ];

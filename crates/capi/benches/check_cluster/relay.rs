@@ -1,5 +1,5 @@
 //! A TCP relay on loopback: each connection goes to the next address, and what passes is written down
-//! if one wants to search it.
+//! if one wants to search it. It can be cut: then nothing passes, and nobody is told.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 /// Connections at a time; others wait.
 const MOST_AT_ONCE: usize = 1_024;
@@ -24,6 +24,7 @@ type Way = Arc<Mutex<Vec<u8>>>;
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     record: Option<Record>,
+    is_cut: watch::Sender<bool>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,16 +46,22 @@ impl Relay {
         let listener = listener.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
+        let (is_cut, cut) = watch::channel(false);
         let its_record = record.clone();
         let thread = thread::spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(listener, targets, its_record) => {}
+                    () = serve(listener, targets, its_record, cut) => {}
                     _ = stopped => {}
                 }
             });
         });
-        Self { address, record, stop: Some(stop), thread: Some(thread) }
+        Self { address, record, is_cut, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Whether anything passes, from now on. What does not waits for it, as TCP does.
+    pub(crate) fn set_cut(&self, is_cut: bool) {
+        self.is_cut.send_replace(is_cut);
     }
 
     /// What passed so far, each way of each connection by itself.
@@ -71,7 +78,12 @@ impl Drop for Relay {
     }
 }
 
-async fn serve(listener: TcpListener, targets: Vec<SocketAddr>, record: Option<Record>) {
+async fn serve(
+    listener: TcpListener,
+    targets: Vec<SocketAddr>,
+    record: Option<Record>,
+    cut: watch::Receiver<bool>,
+) {
     let at_once = Arc::new(Semaphore::new(MOST_AT_ONCE));
     for target in targets.iter().copied().cycle() {
         let Ok(turn) = Arc::clone(&at_once).acquire_owned().await else { return };
@@ -81,26 +93,47 @@ async fn serve(listener: TcpListener, targets: Vec<SocketAddr>, record: Option<R
             record.as_ref()?.lock().expect("no panic").push(Arc::clone(&way));
             Some(way)
         });
+        let mut cut = cut.clone();
         tokio::spawn(async move {
+            whole(&mut cut).await;
             // Whoever asked sees a connection that ends.
             if let Ok(to) = TcpStream::connect(target).await {
-                join(from, to, ways).await;
+                join(from, to, ways, &cut).await;
             }
             drop(turn);
         });
     }
 }
 
-async fn join(from: TcpStream, to: TcpStream, [there, back]: [Option<Way>; 2]) {
+/// Until nothing is cut.
+async fn whole(cut: &mut watch::Receiver<bool>) {
+    let _ = cut.wait_for(|is_cut| !is_cut).await;
+}
+
+async fn join(
+    from: TcpStream,
+    to: TcpStream,
+    [there, back]: [Option<Way>; 2],
+    cut: &watch::Receiver<bool>,
+) {
     let _ = (from.set_nodelay(true), to.set_nodelay(true));
     let ((from_reads, from_writes), (to_reads, to_writes)) = (from.into_split(), to.into_split());
-    tokio::join!(carry(from_reads, to_writes, there), carry(to_reads, from_writes, back));
+    tokio::join!(
+        carry(from_reads, to_writes, there, cut.clone()),
+        carry(to_reads, from_writes, back, cut.clone())
+    );
 }
 
 /// Until one end has no more to say, or does not listen.
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Option<Way>) {
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    way: Option<Way>,
+    mut cut: watch::Receiver<bool>,
+) {
     let mut part = vec![0; PART_BYTES];
     while let Ok(read @ 1..) = from.read(&mut part).await {
+        whole(&mut cut).await;
         if let Some(way) = &way {
             let mut way = way.lock().expect("no panic");
             assert!(way.len() + read <= MOST_RECORDED_BYTES, "too much to record");
@@ -110,5 +143,6 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Option<Way>
             return;
         }
     }
+    whole(&mut cut).await;
     let _ = to.shutdown().await;
 }

@@ -112,6 +112,7 @@ fn insert(store: &Store, seal: &IdSeal, client: u64, session: &SslSession) {
         history: History::default(),
         hint_ms: None,
         sibling: false,
+        seen_ms: None,
     };
     store.cache().insert(now_ms, &new).expect("there is room");
 }

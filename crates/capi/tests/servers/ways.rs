@@ -3,10 +3,14 @@
 //! One that is not installed is passed over with a word; `make test` installs them.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::site::{Site, Versions, library};
+use rejoin_cache::Settings;
 use rejoin_store::Store;
 
 /// Starts a program by `rejoin run`, and again; whether its clients resume, also after the restart.
@@ -186,6 +190,38 @@ fn who_is_not_root_has_a_cache_from_the_first_client_on() {
     let stats = site.command("setpriv").args(NOT_ROOT).args(stats).stdout(Stdio::piped()).output();
     let counted = String::from_utf8(stats.expect("it runs").stdout).expect("text");
     assert!(counted.contains("\"full_handshakes\":1,"), "{counted} {}", told(&site));
+}
+
+/// As where the agent of a cluster is started after the server.
+#[test]
+fn who_is_not_root_and_finds_no_cache_looks_again() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: programs of another user (needs root)");
+        return;
+    }
+    let mut site = Site::new("ways-later");
+    site.write("server.py", PYTHON);
+    let script = site.shown("server.py");
+    let configured = fs::read_to_string(site.file("openssl.cnf")).expect("there");
+    fs::write(site.file("openssl.cnf"), configured.replace("capacity = 1MiB\n", ""))
+        .expect("a file");
+    site.start("setpriv", &[&NOT_ROOT[..], &["python3", &script]].concat()).expect("installed");
+    let connect = || assert!(!site.client(Versions::Tls13).connect());
+    (0..3).for_each(|_| connect());
+    let told_once = told(&site).matches("rejoin: ").count() == 1;
+    assert!(told_once && told(&site).contains("trying again"), "{}", told(&site));
+    let settings = Settings::new("1MiB".parse().expect("a capacity"));
+    let store = Store::open(Path::new(Store::FOLDER), &site.cache(), Some(&settings));
+    let store = store.expect("there was none");
+    let nobody = fs::metadata(format!("/proc/{}", site.running[0].id())).expect("it runs");
+    let file = Path::new(Store::FOLDER).join(site.cache().file_name());
+    chown(file, Some(nobody.uid()), Some(nobody.gid())).expect("given to it");
+    let until = Instant::now() + Duration::from_secs(20);
+    while store.cache().counters().full_handshakes == 0 {
+        assert!(Instant::now() < until, "{}", told(&site));
+        thread::sleep(Duration::from_millis(100));
+        connect();
+    }
 }
 
 #[test]

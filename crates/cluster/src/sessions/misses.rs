@@ -21,6 +21,7 @@ pub struct Misses {
 /// Why a value is a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Miss {
+    Absent,
     Expired,
     Malformed,
     UnknownKey,
@@ -29,7 +30,7 @@ pub(super) enum Miss {
 
 #[derive(Default)]
 pub(super) struct Counters {
-    pub(super) absent: AtomicU64,
+    absent: AtomicU64,
     expired: AtomicU64,
     malformed: AtomicU64,
     unknown_key: AtomicU64,
@@ -39,6 +40,7 @@ pub(super) struct Counters {
 impl Counters {
     pub(super) fn count(&self, miss: Miss) {
         let counter = match miss {
+            Miss::Absent => &self.absent,
             Miss::Expired => &self.expired,
             Miss::Malformed => &self.malformed,
             Miss::UnknownKey => &self.unknown_key,

@@ -7,6 +7,7 @@ pub(super) struct Scripts {
     pub(super) take: Script,
     pub(super) expect: Script,
     pub(super) remove: Script,
+    pub(super) discard: Script,
     pub(super) evict: Script,
 }
 
@@ -17,6 +18,7 @@ impl Scripts {
             take: Script::new(include_str!("../scripts/take.lua")),
             expect: Script::new(include_str!("../scripts/expect.lua")),
             remove: Script::new(include_str!("../scripts/remove.lua")),
+            discard: Script::new(include_str!("../scripts/discard.lua")),
             evict: Script::new(include_str!("../scripts/evict.lua")),
         }
     }

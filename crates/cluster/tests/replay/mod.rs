@@ -53,6 +53,7 @@ pub(crate) fn in_process(events: &[Event], sessions: u64) -> f64 {
             history: History::default(),
             hint_ms: Some(hint_ms),
             sibling: false,
+            seen_ms: None,
         };
         let _refused = cache.insert(now_ms, &new);
     }

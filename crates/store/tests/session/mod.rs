@@ -19,6 +19,7 @@ pub(crate) fn new(number: u64) -> NewSession<'static> {
         history: History::default(),
         hint_ms: None,
         sibling: false,
+        seen_ms: None,
     }
 }
 

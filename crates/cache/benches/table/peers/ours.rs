@@ -64,6 +64,7 @@ pub(crate) fn store(cache: &Cache, arrival: &Arrival, value: &[u8], expires_ms: 
         history: History::default(),
         hint_ms: Some(u64::from(arrival.interval_ms)),
         sibling: false,
+        seen_ms: None,
     };
     // A refusal is the policy's word, and costs what it costs.
     let _ = black_box(cache.insert(arrival.at_ms, &new));

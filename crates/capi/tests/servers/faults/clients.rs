@@ -2,7 +2,10 @@
 //! and no session but that connection's.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::thread::JoinHandleExt;
+use std::thread;
+use std::time::Duration;
 
 use openssl::ssl::ShutdownState;
 
@@ -104,4 +107,38 @@ fn fail_after_the_handshake(client: &Client) {
     // Until the server has sent its alert.
     let _ = tls.get_mut().read_to_end(&mut Vec::new());
     tls.set_shutdown(ShutdownState::SENT);
+}
+
+/// The tests' own client: a check that no connection fails is to count no signal as a failure.
+#[test]
+fn a_signal_ends_no_connection() {
+    extern "C" fn handle(_: libc::c_int) {}
+    let Some(site) = nginx("signals", "") else { return };
+    // SAFETY: what handles it does nothing, and nobody else uses this signal.
+    let before = unsafe { libc::signal(libc::SIGUSR1, handle as extern "C" fn(_) as usize) };
+    assert_ne!(before, libc::SIG_ERR);
+    for mut client in clients(&site) {
+        let slow = TcpListener::bind("127.0.0.1:0").expect("a port");
+        client.address = slow.local_addr().expect("an address");
+        let waiting =
+            thread::spawn(move || client.try_connect().map_err(|error| error.to_string()));
+        let (from, _) = slow.accept().expect("it connects");
+        for _ in 0..20 {
+            thread::sleep(Duration::from_millis(5));
+            // SAFETY: the thread is not joined.
+            assert_eq!(unsafe { libc::pthread_kill(waiting.as_pthread_t(), libc::SIGUSR1) }, 0);
+        }
+        carry_on(from, TcpStream::connect(site.address()).expect("it listens"));
+        assert_eq!(waiting.join().expect("no panic"), Ok(false));
+    }
+}
+
+/// What one says to the other, until the latter has no more to say.
+fn carry_on(from: TcpStream, to: TcpStream) {
+    let copies = [&from, &to].map(|stream| stream.try_clone().expect("a socket"));
+    let [mut from_reads, mut to_writes] = copies;
+    let there = thread::spawn(move || io::copy(&mut from_reads, &mut to_writes));
+    let _ = io::copy(&mut &to, &mut &from);
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+    let _ = there.join();
 }

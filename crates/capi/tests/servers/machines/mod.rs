@@ -87,6 +87,8 @@ pub(crate) struct Cluster {
     pub(crate) agents_ask: Vec<u16>,
     /// Whether behind them is a cluster of Valkey's.
     pub(crate) clustered: bool,
+    /// What else its settings say, in front of sections.
+    pub(crate) more_settings: &'static str,
     pub(crate) machines: Vec<Machine>,
 }
 
@@ -110,10 +112,17 @@ impl Cluster {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cluster-{}", plan.name));
         let _ = fs::remove_dir_all(&folder);
         DirBuilder::new().mode(0o700).recursive(true).create(&folder).expect("a folder");
-        let (port, machines) = (free_port(), Vec::new());
-        let agents_ask = vec![port];
-        let mut cluster =
-            Self { folder, plan, valkey: None, port, agents_ask, clustered: false, machines };
+        let port = free_port();
+        let mut cluster = Self {
+            folder,
+            plan,
+            valkey: None,
+            port,
+            agents_ask: vec![port],
+            clustered: false,
+            more_settings: "",
+            machines: Vec::new(),
+        };
         cluster.start_valkey()?;
         let made = Command::new(library("rejoin"))
             .args(["cluster", "key"])
@@ -124,16 +133,18 @@ impl Cluster {
     }
 
     pub(crate) fn add_machines(&mut self) -> Option<()> {
-        for (number, server) in (0..self.plan.machines).zip(self.plan.servers.iter().cycle()) {
-            let machine = Machine::new(number, *server, self);
-            self.machines.push(machine);
-            let machine = self.machines.last_mut().expect("just made");
-            if self.plan.agents {
-                machine.start_agent();
-            }
-            machine.start_server()?;
+        (0..self.plan.machines).try_for_each(|_| self.add_machine())
+    }
+
+    pub(crate) fn add_machine(&mut self) -> Option<()> {
+        let number = self.machines.len();
+        let server = self.plan.servers[number % self.plan.servers.len()];
+        self.machines.push(Machine::new(number, server, self));
+        let machine = self.machines.last_mut().expect("just made");
+        if self.plan.agents {
+            machine.start_agent();
         }
-        Some(())
+        machine.start_server()
     }
 
     pub(crate) fn key_file(&self) -> PathBuf {
@@ -244,11 +255,12 @@ impl Machine {
             cluster.agents_ask.iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let settings = format!(
             "name = \"web\"\nservers = {valkey:?}\nclustered = {}\nkey_file = {:?}\ncache = {:?}\n\
-             folder = {caches:?}\ncapacity = {capacity:?}\ndeadline_ms = {deadline_ms}\n\
+             folder = {caches:?}\ncapacity = {capacity:?}\ndeadline_ms = {deadline_ms}\n{}\n\
              [sessions]\nmost = 200000\nbytes = \"256MiB\"\nshards = {SHARDS}\n",
             cluster.clustered,
             cluster.key_file(),
             site.cache,
+            cluster.more_settings,
         );
         fs::write(site.file("cluster.toml"), settings).expect("written");
         site.running.clear();

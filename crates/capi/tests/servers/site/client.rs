@@ -1,7 +1,7 @@
 //! A client that comes back with the session of its last connection.
 
 use std::error::Error;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Asks for a page on a connection.
-    pub(crate) fn ask(&mut self, mut tls: SslStream<TcpStream>) -> Result<bool, Box<dyn Error>> {
+    pub(crate) fn ask(&mut self, mut tls: SslStream<Steady>) -> Result<bool, Box<dyn Error>> {
         let request = format!("GET / HTTP/1.0\r\nHost: {}\r\n\r\n", self.name);
         tls.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
@@ -102,11 +102,11 @@ impl Client {
     }
 
     /// A connection on which nothing was said yet.
-    pub(crate) fn shake_hands(&self) -> Result<SslStream<TcpStream>, Box<dyn Error>> {
+    pub(crate) fn shake_hands(&self) -> Result<SslStream<Steady>, Box<dyn Error>> {
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(self.ssl()?.connect(self.name, stream)?)
+        Ok(self.ssl()?.connect(self.name, Steady(stream))?)
     }
 
     /// What is to become a connection, with the session to offer.
@@ -118,5 +118,35 @@ impl Client {
             unsafe { ssl.set_session(session) }?;
         }
         Ok(ssl)
+    }
+}
+
+/// Reads on after a signal. A socket with a timeout says that there was one, even if it only stopped the
+/// process for a while, and OpenSSL takes that for the connection's end.
+#[derive(Debug)]
+pub(crate) struct Steady(TcpStream);
+
+impl Read for Steady {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        uninterrupted(|| self.0.read(into))
+    }
+}
+
+impl Write for Steady {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        uninterrupted(|| self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn uninterrupted(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }

@@ -1,0 +1,143 @@
+//! Agents of two machines and a real Valkey or Redis, and servers that ask them.
+
+mod valkey;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
+use rejoin_cluster::{Agent, Settings, WrappingKey};
+use rejoin_store::{Store, Tiered, now_ms};
+use tokio::sync::oneshot;
+
+use valkey::Valkey;
+
+const CONTEXT: ContextTag = ContextTag(5);
+/// From where clients are not expected back.
+const NEVER: &str = "4503599627370496";
+
+fn id(number: u8) -> SessionId {
+    SessionId::new(&[number; 32]).expect("32 bytes")
+}
+
+/// A cache, its agent in a thread, and a server. Ends when it is dropped.
+struct Machine {
+    server: Tiered,
+    stop: Option<oneshot::Sender<()>>,
+    agent: Option<JoinHandle<()>>,
+}
+
+impl Machine {
+    fn start(valkey: &Valkey, number: u8) -> Self {
+        let folder = valkey.folder.join(number.to_string());
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let agent = Agent::new(settings(valkey, &folder)).expect("an agent");
+        let name = agent.store().name().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let agent = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let until = async { drop(stopped.await) };
+            runtime.expect("a runtime").block_on(agent.run(until, |_| {})).expect("it works");
+        });
+        let store = Arc::new(Store::open(&folder, &name, None).expect("the agent made it"));
+        let is_ready = || {
+            let is_linked = store.mailbox().is_some_and(|mailbox| mailbox.facts().is_linked);
+            is_linked && store.ring().ok().flatten().is_some()
+        };
+        until("the agent has a ring", is_ready);
+        let server = Tiered::new(store);
+        Self { server, stop: Some(stop), agent: Some(agent) }
+    }
+
+    fn insert(&self, number: u8) {
+        let new = NewSession {
+            id: id(number),
+            value: &[number; 100],
+            expires_ms: now_ms() + 3_600_000,
+            context: CONTEXT,
+            history: History::default(),
+            hint_ms: None,
+            sibling: false,
+            seen_ms: None,
+        };
+        self.server.insert(now_ms(), &new).expect("there is room");
+    }
+
+    fn takes(&self, number: u8, context: ContextTag) -> bool {
+        let mut value = SecretBytes::default();
+        let found = self.server.take(now_ms(), &id(number), context, &mut value).found;
+        assert!(!found || *value == [number; 100]);
+        found
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.agent.take().map(JoinHandle::join);
+    }
+}
+
+fn settings(valkey: &Valkey, folder: &Path) -> Settings {
+    let key: PathBuf = valkey.folder.join("key");
+    if !key.exists() {
+        WrappingKey::create(&key).expect("a key");
+    }
+    let text = format!(
+        "name = \"web\"\nservers = [\"127.0.0.1:{}\"]\nkey_file = {key:?}\nfolder = {folder:?}\n\
+         capacity = \"1MiB\"\ndeadline_ms = 50\n[sessions]\nshards = 1\n",
+        valkey.port
+    );
+    let file = folder.join("cluster.toml");
+    std::fs::write(&file, text).expect("written");
+    Settings::read(&file).expect("settings")
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+async fn count(valkey: &Valkey, command: &str) -> u32 {
+    valkey.say(command).await
+}
+
+async fn until_counted(valkey: &Valkey, command: &str, expected: u32) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while count(valkey, command).await != expected {
+        assert!(Instant::now() < until, "{command} is not {expected}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// In another context it is not for this server, and still for the one that made it.
+#[tokio::test]
+async fn a_session_that_finds_no_place_is_put_back() {
+    let valkey = Valkey::start(&[]).await;
+    let [one, other] = [1, 2].map(|number| Machine::start(&valkey, number));
+    one.insert(7);
+    until_counted(&valkey, "ZCARD rejoin:{web.0}:order", 1).await;
+    assert!(!other.takes(7, ContextTag(6)));
+    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 1).await;
+    assert!(one.takes(7, CONTEXT));
+    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 0).await;
+    assert!(!one.takes(7, CONTEXT), "it is had once");
+}
+
+#[tokio::test]
+async fn whoever_has_a_newer_session_is_not_expected_for_the_older_one() {
+    let valkey = Valkey::start(&[]).await;
+    let machine = Machine::start(&valkey, 1);
+    machine.insert(7);
+    machine.insert(8);
+    until_counted(&valkey, "ZCARD rejoin:{web.0}:order", 2).await;
+    let unexpected = format!("ZCOUNT rejoin:{{web.0}}:order {NEVER} +inf");
+    assert_eq!(count(&valkey, &unexpected).await, 0);
+    machine.server.retire(&id(7));
+    until_counted(&valkey, &unexpected, 1).await;
+}
