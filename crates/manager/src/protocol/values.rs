@@ -4,7 +4,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rustls::pki_types::ServerName;
+use rustls_pki_types::ServerName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use zeroize::Zeroizing;
 
@@ -138,6 +138,7 @@ pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
     /// The digest of these bytes.
+    #[cfg(feature = "daemon")]
     pub fn of(bytes: &[u8]) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
         let mut own = [0; 32];
