@@ -12,6 +12,7 @@ mod cluster;
 mod demo;
 mod fleet;
 mod keys;
+mod manager;
 mod plan;
 mod run;
 mod serve;
@@ -57,6 +58,8 @@ enum Command {
     Store(store::Arguments),
     /// Share sessions and ticket keys with other machines
     Cluster(cluster::Arguments),
+    /// Make TLS connections for this machine's programs, which share sessions
+    Manager(manager::Arguments),
     /// Say how big a cache must be, with which policy, and what it saves
     Plan(Box<plan::Arguments>),
 }
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::Manager(arguments) => manager::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
