@@ -4,6 +4,7 @@
 //! One that is not installed is passed over with a word; `make test` installs them.
 
 mod api;
+mod client;
 mod cluster;
 mod compat;
 mod faults;
@@ -11,6 +12,9 @@ mod guides;
 mod kill;
 mod killing;
 mod machines;
+#[path = "../../../cli/tests/managed/mod.rs"]
+#[expect(dead_code, reason = "tests of the command use the rest of it")]
+mod managed;
 mod newer_libssl;
 mod sharing;
 mod site;

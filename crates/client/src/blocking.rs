@@ -1,14 +1,14 @@
 //! For programs that wait.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::exchange::Exchange;
-use super::{Error, Manager, at_end, patience, wish};
+use crate::exchange::Exchange;
 use crate::protocol::{Answer, Connect, Connected, Request, Stats, Token};
+use crate::{Error, Manager, at_end, patience, wish};
 
 impl Manager {
     /// A connection as `wanted`.
@@ -24,7 +24,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Self::connect`].
-    pub fn connect_over(&self, socket: TcpStream, wanted: &Connect) -> Result<Stream, Error> {
+    pub fn connect_over(&self, socket: impl AsFd, wanted: &Connect) -> Result<Stream, Error> {
         self.open(&wish(wanted, true), Some(socket.as_fd()))
     }
 

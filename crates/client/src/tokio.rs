@@ -13,9 +13,9 @@ use ::tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use ::tokio::net::{TcpStream, UnixStream};
 use ::tokio::time::{sleep, timeout};
 
-use super::exchange::Exchange;
-use super::{Error, Manager, at_end, patience, wish};
+use crate::exchange::Exchange;
 use crate::protocol::{Answer, Connect, Connected, Request};
+use crate::{Error, Manager, at_end, patience, wish};
 
 /// Between attempts at a manager that has no room for one more in its queue.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -40,7 +40,7 @@ pub async fn connect_over(
     open(manager, &wish(wanted, true), Some(socket.as_fd())).await
 }
 
-/// As [`super::Stream`].
+/// As [`crate::Stream`].
 pub struct Stream {
     socket: UnixStream,
     session: Connected,

@@ -90,6 +90,26 @@ pub enum Why {
     Other,
 }
 
+impl Why {
+    /// As the protocol has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resumed => "resumed",
+            Self::ResumedOtherName => "resumed_other_name",
+            Self::NoSession => "no_session",
+            Self::AllUsed => "all_used",
+            Self::TooOld => "too_old",
+            Self::NotTrusted => "not_trusted",
+            Self::Version => "version",
+            Self::Refused => "refused",
+            Self::NotWanted => "not_wanted",
+            Self::NotShared => "not_shared",
+            Self::NotVerified => "not_verified",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// What became of 0-RTT data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -153,3 +153,14 @@ fn debug_shows_no_key_and_no_data() {
     assert!(!format!("{identity:?}").contains("PRIVATE"));
     assert!(!format!("{:?}", Base64(b"cookie".to_vec().into())).contains("cookie"));
 }
+
+#[test]
+fn reasons_are_named_as_they_are_written() {
+    for why in [Why::Resumed, Why::ResumedOtherName, Why::NoSession, Why::AllUsed, Why::TooOld]
+        .into_iter()
+        .chain([Why::NotTrusted, Why::Version, Why::Refused, Why::NotWanted, Why::NotShared])
+        .chain([Why::NotVerified, Why::Other])
+    {
+        assert_eq!(serde_json::to_value(why).unwrap(), why.name());
+    }
+}

@@ -1,4 +1,4 @@
-//! How programs reach the manager: they ask for a connection, and have a stream that carries
+//! How programs reach the TLS manager: they ask for a connection, and have a stream that carries
 //! plaintext.
 //!
 //! [`Manager`] finds it, [`Manager::connect`] gives a [`Stream`] that reads and writes. An end of file
@@ -6,12 +6,16 @@
 //! at the end the stream asks the manager. [`tokio`] has the same for programs that wait for many
 //! connections at a time.
 //!
-//! What is not here: falling back. [`Error::is_the_managers`] tells when a program may connect
-//! directly instead.
+//! Programs load this crate and `librejoin.so` does, so that it brings no TLS library, and tokio and a
+//! digest only as features. What is not here: falling back. [`Error::is_the_managers`] tells when a
+//! program may connect directly instead.
+
+#![forbid(unsafe_code)]
 
 mod blocking;
 mod error;
 mod exchange;
+pub mod protocol;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
@@ -56,6 +60,11 @@ impl Manager {
     /// The one that listens at this socket.
     pub fn at(socket: impl Into<PathBuf>) -> Self {
         Self { sockets: vec![socket.into()] }
+    }
+
+    /// Where it is looked for, in this order.
+    pub fn sockets(&self) -> impl Iterator<Item = &Path> {
+        self.sockets.iter().map(PathBuf::as_path)
     }
 
     /// A socket to the first of the places where somebody listens, and which it is. Without patience

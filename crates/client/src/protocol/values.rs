@@ -138,7 +138,7 @@ pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
     /// The digest of these bytes.
-    #[cfg(feature = "daemon")]
+    #[cfg(feature = "digest")]
     pub fn of(bytes: &[u8]) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
         let mut own = [0; 32];

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use zeroize::Zeroizing;
 
-use super::Error;
+use crate::Error;
 use crate::protocol::{self, ANSWER_BYTES, Answer, LENGTH_BYTES, Request};
 
 /// One request on its way, and its answer.
