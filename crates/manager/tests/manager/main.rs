@@ -1,0 +1,6 @@
+//! The manager, and real servers: OpenSSL's `s_server` and nginx of Debian's packages, and rustls.
+
+mod faults;
+mod means;
+mod relaying;
+mod rules;
