@@ -26,8 +26,10 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.distinguished_name.push(rcgen::DnType::CommonName, "Test Authority");
         let key = KeyPair::generate().expect("a key");
+        // No two have one name: who is not known is told by it.
+        let name = format!("Authority {}", Fingerprint::of(key.public_key_raw()));
+        params.distinguished_name.push(rcgen::DnType::CommonName, &name[..32]);
         let certificate = params.self_signed(&key).expect("a certificate");
         Self { certificate, issuer: Issuer::new(params, key) }
     }

@@ -1,11 +1,14 @@
 //! How old what is used may be.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::server::ProducesTickets;
 use serde_json::json;
 
 use super::{house_and_server, visit};
 use crate::means::House;
+use crate::means::rustls_server::RustlsServer;
 use crate::means::server::Server;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -53,23 +56,48 @@ fn rule_02_no_ticket_outlives_what_its_server_said_or_the_cap() {
     assert_ne!(get(&house, &server, none()), "resumed");
 }
 
+/// Tickets of rustls that say to live so long.
+#[derive(Debug)]
+struct Lives(u32, Arc<dyn ProducesTickets>);
+
+impl ProducesTickets for Lives {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.0
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.1.encrypt(plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.1.decrypt(cipher)
+    }
+}
+
 #[test]
 fn rule_02_seven_days_are_the_most_and_zero_is_none() {
     let house = House::with(|settings| settings.verified_within_s = 7 * 24 * 3_600);
-    house.certify("server", &["server.test"]);
-    let port = crate::means::server::free_port();
-    let server = Server::nginx(port, &house.folder, "server", "ssl_session_timeout 8d;");
-    assert_eq!(get(&house, &server, json!({})), "no_session");
-    house.clock.pass(Duration::from_secs(7 * 24 * 3_600));
-    assert_ne!(get(&house, &server, json!({})), "resumed");
-    drop(server);
-    // OpenSSL's server sends a lifetime of 0 for a timeout of 0.
-    let house = House::new();
-    house.certify("server", &["server.test"]);
-    let inside = "ssl_session_timeout 0; ssl_protocols TLSv1.3;";
-    let server = Server::nginx(port, &house.folder, "server", inside);
-    assert_eq!(get(&house, &server, json!({})), "no_session");
+    let pair = house.certify("server", &["server.test"]);
+    let ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().unwrap();
+    let living = |lifetime_s| {
+        let ticketer = Arc::new(Lives(lifetime_s, Arc::clone(&ticketer)));
+        RustlsServer::start(&pair, |config| config.ticketer = ticketer)
+    };
+    let why = |server: &RustlsServer| house.program().visit("server.test", server.port, json!({}));
+    let none = living(0);
+    assert_eq!(why(&none), "no_session");
     assert_eq!(house.program().stats()["sessions"], 0);
+    let eight_days = living(8 * 24 * 3_600);
+    assert_eq!(why(&eight_days), "no_session");
+    house.clock.pass(6 * 24 * HOUR);
+    assert_eq!(why(&eight_days), "resumed");
+    // The other of its first tickets; and the certificates, which are as old.
+    house.clock.pass(24 * HOUR + Duration::from_secs(1));
+    assert_ne!(why(&eight_days), "resumed");
 }
 
 #[test]

@@ -13,7 +13,8 @@ fn rule_11_a_session_with_a_client_certificate_is_its_holders() {
     for version in ["-tls1_2", "-tls1_3"] {
         let house = House::new();
         house.certify("server", &["server.test"]);
-        let arguments = [version, "-Verify", "2", "-CAfile", "authority.pem"];
+        let arguments =
+            [version, "-Verify", "2", "-verify_return_error", "-CAfile", "authority.pem"];
         let server = Server::openssl(&house.folder, "server", &arguments);
         let one = house.authority.issue(&["one.test"]);
         let other = house.authority.issue(&["other.test"]);
@@ -133,6 +134,7 @@ print(json.dumps([ask(connect=connect)["connected"]["why"],
 fn rule_13_early_data_is_sent_on_request_alone_and_its_fate_told() {
     let house = House::new();
     house.certify("server", &["server.test"]);
+    let early_again = "ssl_early_data on; ssl_protocols TLSv1.3;";
     let early = "ssl_early_data on; ssl_protocols TLSv1.3; ssl_session_timeout 1h;";
     let port = free_port();
     let server = Server::nginx(port, &house.folder, "server", early);
@@ -160,7 +162,7 @@ fn rule_13_early_data_is_sent_on_request_alone_and_its_fate_told() {
     // A server whose keys are gone: rejected, and sent again by the program, not by us.
     ask(json!({}), false);
     drop(server);
-    let _server = Server::nginx(port, &house.folder, "server", "ssl_early_data on;");
+    let _server = Server::nginx(port, &house.folder, "server", early_again);
     assert_eq!(ask(early(), false), told("rejected", "refused"));
 }
 
