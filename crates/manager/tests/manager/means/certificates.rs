@@ -55,6 +55,7 @@ impl Authority {
     }
 
     /// With a key of RSA.
+    #[allow(dead_code, reason = "for the bench")]
     pub(crate) fn issue_rsa(&self, names: &[&str]) -> Pair {
         let key = KeyPair::generate_for(&PKCS_RSA_SHA256).expect("a key");
         self.issue_for(&key, names, |_| {})
@@ -95,6 +96,10 @@ impl Pair {
     /// As `STEM.pem` and `STEM.key`.
     pub(crate) fn write(&self, stem: &Path) {
         std::fs::write(stem.with_extension("pem"), &self.certificate).expect("a file");
+        self.write_key(stem);
+    }
+
+    pub(crate) fn write_key(&self, stem: &Path) {
         std::fs::write(stem.with_extension("key"), &self.key).expect("a file");
     }
 }

@@ -2,7 +2,6 @@
 //! says, and not what the manager's own types write.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,14 +93,6 @@ impl Connection {
 
     pub(crate) fn why(&self) -> &str {
         self.facts["why"].as_str().expect("a word")
-    }
-
-    /// Ends its own direction, and reads the rest.
-    pub(crate) fn rest(&mut self) -> std::io::Result<Vec<u8>> {
-        self.stream.shutdown(Shutdown::Write)?;
-        let mut rest = Vec::new();
-        self.stream.read_to_end(&mut rest)?;
-        Ok(rest)
     }
 }
 

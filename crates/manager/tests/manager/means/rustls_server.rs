@@ -1,64 +1,59 @@
-//! A server on rustls, in threads of the test: it sends back reversed lines, and remembers what it
-//! was told in each handshake.
+//! A server on rustls, in threads of the test: it sends back reversed lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::certificates::Pair;
 
 pub(crate) struct RustlsServer {
     pub(crate) port: u16,
-    pub(crate) handshakes: Arc<Mutex<Vec<HandshakeKind>>>,
 }
 
 impl RustlsServer {
     pub(crate) fn start(pair: &Pair, change: impl FnOnce(&mut ServerConfig)) -> Self {
-        let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
-        let chain = chain.collect::<Result<Vec<_>, _>>().expect("PEM");
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("PEM");
-        let config = ServerConfig::builder_with_provider(provider());
-        let config = config.with_safe_default_protocol_versions().expect("versions");
-        let config = config.with_no_client_auth().with_single_cert(chain, key);
-        let mut config = config.expect("a pair");
-        change(&mut config);
-        Self::serve(Arc::new(config))
+        Self::serve(config(pair, change))
     }
 
-    fn serve(config: Arc<ServerConfig>) -> Self {
+    pub(crate) fn serve(config: Arc<ServerConfig>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let handshakes = Arc::new(Mutex::new(Vec::new()));
-        let kinds = Arc::clone(&handshakes);
         // It ends with the test's process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (config, kinds) = (Arc::clone(&config), Arc::clone(&kinds));
-                std::thread::spawn(move || talk(stream, config, &kinds));
+                let config = Arc::clone(&config);
+                std::thread::spawn(move || talk(stream, config));
             }
         });
-        Self { port, handshakes }
+        Self { port }
     }
+}
+
+pub(crate) fn config(pair: &Pair, change: impl FnOnce(&mut ServerConfig)) -> Arc<ServerConfig> {
+    let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
+    let chain = chain.collect::<Result<Vec<_>, _>>().expect("PEM");
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("PEM");
+    let config = ServerConfig::builder_with_provider(provider());
+    let config = config.with_safe_default_protocol_versions().expect("versions");
+    let config = config.with_no_client_auth().with_single_cert(chain, key);
+    let mut config = config.expect("a pair");
+    change(&mut config);
+    Arc::new(config)
 }
 
 pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-fn talk(
-    mut stream: TcpStream,
-    config: Arc<ServerConfig>,
-    kinds: &Mutex<Vec<HandshakeKind>>,
-) -> Option<()> {
+fn talk(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
     let mut tls = ServerConnection::new(config).ok()?;
     while tls.is_handshaking() {
         tls.complete_io(&mut stream).ok()?;
     }
-    kinds.lock().ok()?.push(tls.handshake_kind()?);
     let mut lines = BufReader::new(StreamOwned::new(tls, stream));
     loop {
         let mut line = String::new();

@@ -138,7 +138,8 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
 #[test]
 fn pins_are_believed_for_their_name_and_time() {
     let house = House::new();
-    let pair = Authority::new().issue(&["server.test"]);
+    let authority = Authority::new();
+    let pair = authority.issue(&["server.test"]);
     pair.write(&house.file("server"));
     let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
     let pinned = json!({"trust": {"pins": [pair.sha256().to_string()]}});
@@ -147,6 +148,14 @@ fn pins_are_believed_for_their_name_and_time() {
     assert_eq!(program.visit("server.test", server.port, pinned.clone()), "resumed");
     let kind = |name: &str, wishes| program.kind(name, server.port, wishes);
     assert_eq!(kind("other.test", pinned.clone()), "certificate_wrong_name");
+    // An issuer's pin: the rest is verified up to it.
+    std::fs::write(house.file("chain.pem"), [&*pair.certificate, &authority.pem()].concat())
+        .unwrap();
+    pair.write_key(&house.file("chain"));
+    let chained = Server::openssl(&house.folder, "chain", &["-cert_chain", "chain.pem"]);
+    let issuer = json!({"trust": {"pins": [authority.sha256().to_string()]}});
+    assert_eq!(program.visit("server.test", chained.port, issuer.clone()), "no_session");
+    assert_eq!(program.kind("other.test", chained.port, issuer), "certificate_wrong_name");
     let known = json!({"trust": pinned["trust"], "known": [pair.sha256().to_string()]});
     let facts = program.connect("server.test", server.port, known).unwrap().facts;
     assert_eq!(facts["chain"], json!([{"sha256": pair.sha256().to_string()}]));
