@@ -1,7 +1,9 @@
 //! Plaintext, both ways, and how it ends.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
@@ -34,28 +36,24 @@ fn an_end_without_a_word_is_truncated() {
     let house = House::new();
     house.certify("server", &["server.test"]);
     let server = Server::openssl(&house.folder, "server", &[]);
-    // It hangs up once it has seen so much from the client: by then the handshake is over.
-    let to = server.port;
+    let (to, hangs_up) = (server.port, Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&hangs_up);
     let port = rogue(move |client| {
-        let server = std::net::TcpStream::connect(("127.0.0.1", to)).unwrap();
-        let (mut from, mut back) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-        std::thread::spawn(move || {
-            std::io::copy(&mut server.try_clone().unwrap(), &mut client.try_clone().unwrap())
-        });
-        let mut seen = Vec::<u8>::new();
-        let mut piece = [0; 4096];
-        while let Ok(read) = from.read(&mut piece) {
-            seen.extend(&piece[..read]);
-            // A record of six bytes of plaintext, which is no handshake's.
-            if read == 0 || (seen.len() > 200 && read < 64) {
+        let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+        let (mut client, mut server, mut piece) = (client, server, [0; 4096]);
+        while let Ok(read) = client.read(&mut piece) {
+            if read == 0 || told.load(Ordering::SeqCst) {
                 break;
             }
-            back.write_all(&piece[..read]).unwrap();
+            server.write_all(&piece[..read]).unwrap();
         }
-        let _ = from.shutdown(Shutdown::Both);
+        let _ = client.shutdown(Shutdown::Both);
     });
     let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
     assert_eq!(house.program().end(&connection.facts["connection"]), "open");
+    hangs_up.store(true, Ordering::SeqCst);
     connection.stream.write_all(b"hello\n").unwrap();
     let mut rest = Vec::new();
     // An end of file or a reset, as the kernel likes.
