@@ -61,6 +61,9 @@ enum Command {
     Cluster(cluster::Arguments),
     /// Make TLS connections for this machine's programs, which share sessions
     Manager(manager::Arguments),
+    /// One app of `demo --client`
+    #[command(hide = true)]
+    App,
     /// Connect to a TLS server through the manager: standard input and output, as plaintext
     Connect(Box<connect::Arguments>),
     /// Say how big a cache must be, with which policy, and what it saves
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::App => demo::apps::run_app(),
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Manager(arguments) => manager::run(&arguments),
     };

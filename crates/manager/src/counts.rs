@@ -35,11 +35,11 @@ impl Counts {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let uid = if users.len() < USERS || users.contains_key(&uid) { uid } else { OTHER_USERS };
         let user = users.entry(uid).or_default();
-        user.all = user.all.plus(of);
+        user.all = plus(&user.all, of);
         for (names, name) in [(&mut user.programs, program), (&mut user.services, service)] {
             let is_named = names.len() < NAMES || names.contains_key(name);
             let counted = names.entry(if is_named { name } else { OTHERS }.to_owned()).or_default();
-            *counted = counted.plus(of);
+            *counted = plus(counted, of);
         }
     }
 
@@ -57,13 +57,13 @@ impl Counts {
         let seen = users.iter().filter(|(of, _)| uid == 0 || **of == uid);
         let mut all = User::default();
         for (_, user) in seen {
-            all.all = all.all.plus(&user.all);
+            all.all = plus(&all.all, &user.all);
             for (into, from) in
                 [(&mut all.programs, &user.programs), (&mut all.services, &user.services)]
             {
                 for (name, counted) in from {
-                    let sum = into.entry(name.clone()).or_default();
-                    *sum = sum.plus(counted);
+                    let total = into.entry(name.clone()).or_default();
+                    *total = plus(total, counted);
                 }
             }
         }
@@ -78,84 +78,79 @@ impl Counts {
     }
 }
 
-impl Handshakes {
-    fn plus(&self, other: &Self) -> Self {
-        Self {
-            full: self.full + other.full,
-            resumed: self.resumed + other.resumed,
-            across_names: self.across_names + other.across_names,
-            refused: self.refused + other.refused,
-            failed: self.failed + other.failed,
-            early_data: self.early_data + other.early_data,
-        }
+fn plus(one: &Handshakes, other: &Handshakes) -> Handshakes {
+    Handshakes {
+        full: one.full + other.full,
+        resumed: one.resumed + other.resumed,
+        across_names: one.across_names + other.across_names,
+        refused: one.refused + other.refused,
+        failed: one.failed + other.failed,
+        early_data: one.early_data + other.early_data,
     }
+}
 
-    fn sum(&self) -> u64 {
-        self.full + self.resumed + self.failed
-    }
+fn sum(of: &Handshakes) -> u64 {
+    of.full + of.resumed + of.failed
 }
 
 fn busiest(names: HashMap<String, Handshakes>) -> Vec<Share> {
     let mut shares: Vec<_> =
         names.into_iter().map(|(name, handshakes)| Share { name, handshakes }).collect();
     shares.sort_by(|a, b| {
-        b.handshakes.sum().cmp(&a.handshakes.sum()).then_with(|| a.name.cmp(&b.name))
+        sum(&b.handshakes).cmp(&sum(&a.handshakes)).then_with(|| a.name.cmp(&b.name))
     });
     shares.truncate(NAMES);
     shares
 }
 
-impl Stats {
-    /// As Prometheus reads it.
-    pub fn prometheus(&self) -> String {
-        let mut text = String::new();
-        let mut metric = |name: &str, kind: &str, help: &str, samples: Vec<(String, u64)>| {
-            // Written to memory.
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for (labels, value) in samples {
-                let _ = writeln!(text, "{name}{labels} {value}");
-            }
+/// What the manager counted, as Prometheus reads it.
+pub fn prometheus(stats: &Stats) -> String {
+    let mut text = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, samples: Vec<(String, u64)>| {
+        // Written to memory.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            let _ = writeln!(text, "{name}{labels} {value}");
+        }
+    };
+    let kinds =
+        |of: &Handshakes| [("full", of.full), ("resumed", of.resumed), ("failed", of.failed)];
+    let all = kinds(&stats.handshakes).map(|(kind, n)| (format!("{{kind=\"{kind}\"}}"), n));
+    let by = |label: &str, shares: &[Share]| {
+        let of = |Share { name, handshakes }: &Share| {
+            let name = escaped(name);
+            kinds(handshakes)
+                .map(|(kind, n)| (format!("{{{label}=\"{name}\",kind=\"{kind}\"}}"), n))
         };
-        let kinds =
-            |of: &Handshakes| [("full", of.full), ("resumed", of.resumed), ("failed", of.failed)];
-        let all = kinds(&self.handshakes).map(|(kind, n)| (format!("{{kind=\"{kind}\"}}"), n));
-        let by = |label: &str, shares: &[Share]| {
-            let of = |Share { name, handshakes }: &Share| {
-                let name = escaped(name);
-                kinds(handshakes)
-                    .map(|(kind, n)| (format!("{{{label}=\"{name}\",kind=\"{kind}\"}}"), n))
-            };
-            shares.iter().flat_map(of).collect()
-        };
-        let one = |value| vec![(String::new(), value)];
-        metric("rejoin_manager_handshakes_total", "counter", "Handshakes.", all.to_vec());
-        metric(
-            "rejoin_manager_program_handshakes_total",
-            "counter",
-            "Handshakes by program.",
-            by("program", &self.programs),
-        );
-        metric(
-            "rejoin_manager_service_handshakes_total",
-            "counter",
-            "Handshakes by service.",
-            by("service", &self.services),
-        );
-        let Handshakes { across_names, refused, early_data, .. } = self.handshakes;
-        let across = "Resumptions with the session of another name.";
-        metric("rejoin_manager_across_names_total", "counter", across, one(across_names));
-        let vain = "Full handshakes in which a session was offered in vain.";
-        metric("rejoin_manager_refused_total", "counter", vain, one(refused));
-        let early = "0-RTT data that a server accepted, times.";
-        metric("rejoin_manager_early_data_total", "counter", early, one(early_data));
-        metric("rejoin_manager_open", "gauge", "Connections that stand.", one(self.open));
-        metric("rejoin_manager_sessions", "gauge", "Sessions stored.", one(self.sessions));
-        let bytes = "Bytes of stored sessions.";
-        metric("rejoin_manager_session_bytes", "gauge", bytes, one(self.session_bytes));
-        text
-    }
+        shares.iter().flat_map(of).collect()
+    };
+    let one = |value| vec![(String::new(), value)];
+    metric("rejoin_manager_handshakes_total", "counter", "Handshakes.", all.to_vec());
+    metric(
+        "rejoin_manager_program_handshakes_total",
+        "counter",
+        "Handshakes by program.",
+        by("program", &stats.programs),
+    );
+    metric(
+        "rejoin_manager_service_handshakes_total",
+        "counter",
+        "Handshakes by service.",
+        by("service", &stats.services),
+    );
+    let Handshakes { across_names, refused, early_data, .. } = stats.handshakes;
+    let across = "Resumptions with the session of another name.";
+    metric("rejoin_manager_across_names_total", "counter", across, one(across_names));
+    let vain = "Full handshakes in which a session was offered in vain.";
+    metric("rejoin_manager_refused_total", "counter", vain, one(refused));
+    let early = "0-RTT data that a server accepted, times.";
+    metric("rejoin_manager_early_data_total", "counter", early, one(early_data));
+    metric("rejoin_manager_open", "gauge", "Connections that stand.", one(stats.open));
+    metric("rejoin_manager_sessions", "gauge", "Sessions stored.", one(stats.sessions));
+    let bytes = "Bytes of stored sessions.";
+    metric("rejoin_manager_session_bytes", "gauge", bytes, one(stats.session_bytes));
+    text
 }
-
 fn escaped(name: &str) -> String {
     name.chars().flat_map(char::escape_default).collect()
 }
@@ -189,7 +184,7 @@ mod tests {
         let stats = counts.of(7, (2, 3));
         assert!(stats.services.len() <= NAMES + 1);
         assert_eq!(stats.handshakes.full, 2 * NAMES as u64);
-        let text = stats.prometheus();
+        let text = prometheus(&stats);
         assert!(text.contains(r#"program="a\"} 1\nb",kind="full""#), "{text}");
     }
 }

@@ -27,6 +27,16 @@ impl Ends {
         self.with(|inner| inner.connections.insert(token, (uid, End::Open)));
     }
 
+    /// The server has said that this was all; the program may still send.
+    pub(crate) fn server_is_done(&self, token: Token) {
+        self.with(|inner| {
+            if let Some((_, known)) = inner.connections.get_mut(&token) {
+                *known = End::Clean;
+            }
+        });
+    }
+
+    /// The connection is over.
     pub(crate) fn end(&self, token: Token, end: End, now_ms: u64) {
         self.with(|inner| {
             if let Some((_, known)) = inner.connections.get_mut(&token) {

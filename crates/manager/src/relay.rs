@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-use crate::protocol::End;
+use crate::protocol::{End, Token};
 use crate::serve::stopping;
 use crate::state::State;
 use crate::upstream::{Source, Upstream};
@@ -31,14 +31,15 @@ thread_local! {
     static PIECE: RefCell<Box<[u8]>> = RefCell::new(vec![0; PIECE_BYTES].into());
 }
 
-/// Relays until the connection has ended, and says how.
+/// Relays until the connection of this name has ended, and says how.
 pub(crate) async fn relay(
     state: &State,
+    token: Token,
     program: &UnixStream,
     upstream: &mut Upstream,
     mut stop: watch::Receiver<bool>,
 ) -> End {
-    let mut relay = Relay { program, upstream, state, up: Way::Open, down: Way::Open };
+    let mut relay = Relay { program, upstream, state, token, up: Way::Open, down: Way::Open };
     let ended = loop {
         match relay.work() {
             Err(end) => break end,
@@ -59,6 +60,7 @@ pub(crate) async fn relay(
 
 struct Relay<'a> {
     state: &'a State,
+    token: Token,
     program: &'a UnixStream,
     upstream: &'a mut Upstream,
     /// From the program to the server.
@@ -126,6 +128,8 @@ impl Relay<'_> {
             let mut reader = self.upstream.tls.reader();
             let taken = match reader.fill_buf() {
                 Ok([]) => {
+                    // Before the program reads it, and asks.
+                    self.state.ends.server_is_done(self.token);
                     // The program may be gone; then writing fails soon.
                     let _ = rustix::net::shutdown(self.program, Shutdown::Write);
                     self.down = Way::Over;

@@ -158,9 +158,8 @@ async fn admit(
         }
     };
     let Some((mut upstream, token)) = made else { return };
-    state.ends.open(token, program.uid);
     state.counts.opened();
-    let ended = relay(state, &stream, &mut upstream, stopped).await;
+    let ended = relay(state, token, &stream, &mut upstream, stopped).await;
     state.counts.closed();
     state.ends.end(token, ended, state.settings.clock.now_ms());
 }
