@@ -126,7 +126,7 @@ fn trust_is_as_the_program_says() {
     let pin = digest.trim().rsplit('=').next().expect("a digest").replace(':', "");
     house.session(&server, &["--pin", &pin]);
     let zeros = "0".repeat(64);
-    for (arguments, word) in [(["--ca", &other], "issuer"), (["--pin", &zeros], "pin")] {
+    for (arguments, word) in [(["--ca", &other], "UnknownIssuer"), (["--pin", &zeros], "pin")] {
         let output = house.connect(&[&[&server.target[..]], &arguments[..]].concat(), "");
         let (line, code) = complaint(&output);
         assert!(line.contains(word) && code == 1, "{line}");
@@ -163,31 +163,24 @@ fn misuse_and_failure_are_one_line_each() {
     assert!(line.contains("`rejoin manager` is not running") && code == 1, "{line}");
 }
 
-/// What a server did not say was all is no success.
+/// What a server did not say was all is no success; the other tests' servers say it.
 #[test]
-fn a_connection_that_breaks_off_is_told_from_one_that_ends() {
+fn a_connection_that_breaks_off_is_told() {
     let house = House::new("truncated");
     let (certificate, key) = house.0.certify(&["localhost"]);
-    for (killed, succeeds) in [(true, false), (false, true)] {
-        let port = free_port();
-        let mut server = s_server(port, &certificate, &key, &[]);
-        let mut client = house.begin(&[&format!("localhost:{port}")]);
-        server.stdin.as_mut().expect("piped").write_all(b"half of it\n").expect("it reads");
-        let mut heard = [0; 11];
-        client.stdout.as_mut().expect("piped").read_exact(&mut heard).expect("what it says");
-        assert_eq!(&heard, b"half of it\n");
-        if killed {
-            server.kill().expect("our own child");
-        } else {
-            // Q on a line of its own ends it well.
-            server.stdin.as_mut().expect("piped").write_all(b"Q\n").expect("it reads");
-        }
-        server.wait().expect("our own child");
-        let output = client.wait_with_output().expect("an end");
-        let told = text(&output.stderr);
-        assert_eq!(output.status.success(), succeeds, "killed: {killed}: {told}");
-        assert_eq!(told.contains("broke off"), killed, "{told}");
-    }
+    let port = free_port();
+    let mut server = s_server(port, &certificate, &key, &[]);
+    let mut client = house.begin(&[&format!("localhost:{port}")]);
+    server.stdin.as_mut().expect("piped").write_all(b"half of it\n").expect("it reads");
+    let mut heard = [0; 11];
+    client.stdout.as_mut().expect("piped").read_exact(&mut heard).expect("what it says");
+    assert_eq!(&heard, b"half of it\n");
+    server.kill().expect("our own child");
+    server.wait().expect("our own child");
+    let output = client.wait_with_output().expect("an end");
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("broke off"), "{told}");
 }
 
 #[test]

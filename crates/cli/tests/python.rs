@@ -28,6 +28,10 @@ fn python_programs_share_sessions() {
         .arg("--verbose")
         .env("PYTHONPATH", Path::new(BINDINGS).join("src"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        // These say whom Python's clients believe.
+        .env_remove("REQUESTS_CA_BUNDLE")
+        .env_remove("CURL_CA_BUNDLE")
+        .env_remove("SSL_CERT_FILE")
         .env("REJOIN_TEST_MANAGER", managed.socket())
         .env("REJOIN_TEST_AUTHORITY", managed.file("ca.pem"))
         .env("REJOIN_TEST_PORT", port(&server))

@@ -1,5 +1,8 @@
 """``httpx`` over the manager's connections."""
 
+import select
+import socket
+
 import httpcore
 import httpx
 
@@ -14,9 +17,9 @@ class Transport(httpx.HTTPTransport):
     connections are made here, and passed to the manager, so that proxies keep their meaning. Where no
     manager runs TLS is spoken here if ``direct``, as ``verify`` says."""
 
-    def __init__(self, *, direct=True, wishes=None, verify=True, **more):
-        super().__init__(verify=verify, **more)
-        wishes = dict(wishes or {})
+    def __init__(self, *, direct=True, wishes=None, verify=True, http2=False, **more):
+        super().__init__(verify=verify, http2=http2, **more)
+        wishes = {"alpn": ["h2", "http/1.1"] if http2 else ["http/1.1"], **(wishes or {})}
         if verify is False:
             wishes.setdefault("trust", "none")
         # httpx has no argument for it.
@@ -50,8 +53,7 @@ class _Stream(httpcore.NetworkStream):
         self._wishes = wishes
 
     def start_tls(self, ssl_context, server_hostname=None, timeout=None):
-        protocols = ["h2", "http/1.1"] if "h2" in _protocols(ssl_context) else ["http/1.1"]
-        wishes = {"alpn": protocols, "timeout": timeout or _TIMEOUT_S, **self._wishes}
+        wishes = {"timeout": timeout or _TIMEOUT_S, **self._wishes}
         tcp = self._stream.get_extra_info("socket")
         try:
             return _Tls(connect(server_hostname, self._port, sock=tcp, **wishes))
@@ -75,3 +77,45 @@ class _Stream(httpcore.NetworkStream):
 
     def get_extra_info(self, info):
         return self._stream.get_extra_info(info)
+
+
+class _Tls(httpcore.NetworkStream):
+    """A connection of the manager's."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def read(self, max_bytes, timeout=None):
+        try:
+            self._connection.settimeout(timeout)
+            return self._connection.recv(max_bytes)
+        except socket.timeout as error:
+            raise httpcore.ReadTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore.ReadError(str(error)) from error
+
+    def write(self, buffer, timeout=None):
+        try:
+            self._connection.settimeout(timeout)
+            self._connection.sendall(buffer)
+        except socket.timeout as error:
+            raise httpcore.WriteTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore.WriteError(str(error)) from error
+
+    def close(self):
+        self._connection.close()
+
+    def get_extra_info(self, info):
+        if info in ("ssl_object", "socket"):
+            return self._connection
+        if info == "is_readable":
+            return bool(_poll(self._connection))
+        return None
+
+
+def _poll(connection):
+    # select() knows descriptors below 1024 only.
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return poll.poll(0)

@@ -106,6 +106,8 @@ fn own_config(authority: &Path) -> Result<Arc<ClientConfig>, Error> {
     let mut provider = aws_lc_rs::default_provider();
     // The group that the manager prefers, so that the rows differ in sessions alone.
     provider.kx_groups.insert(0, aws_lc_rs::kx_group::X25519MLKEM768);
+    // The first random number of a process takes milliseconds, which are no part of a handshake.
+    provider.secure_random.fill(&mut [0]).map_err(|_| other("the provider", "has no entropy"))?;
     let config = ClientConfig::builder_with_provider(provider.into())
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)

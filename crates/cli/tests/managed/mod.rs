@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 /// A `rejoin manager`, its folder and its authority; killed when dropped.
 pub(crate) struct Managed {
@@ -21,6 +21,8 @@ impl Managed {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         let mut parameters = CertificateParams::new(Vec::new()).expect("no names");
+        // OpenSSL takes a certificate whose issuer has its own name for a self-signed one.
+        parameters.distinguished_name.push(DnType::CommonName, "an authority");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let authority = CertifiedIssuer::self_signed(parameters, key).expect("an authority");
@@ -54,10 +56,6 @@ impl Managed {
         }
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.as_ref().expect("it runs").id()
-    }
-
     pub(crate) fn socket(&self) -> String {
         self.file("m.sock")
     }
@@ -71,7 +69,8 @@ impl Managed {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let (certificate, key) =
             (self.file(&format!("{}.pem", names[0])), self.file(&format!("{}.key", names[0])));
-        let parameters = CertificateParams::new(names).expect("names");
+        let mut parameters = CertificateParams::new(names.clone()).expect("names");
+        parameters.distinguished_name.push(DnType::CommonName, names[0].as_str());
         let pair = KeyPair::generate().expect("a key");
         let signed = parameters.signed_by(&pair, &self.authority).expect("a certificate");
         std::fs::write(&certificate, signed.pem()).expect("a file");
