@@ -11,7 +11,7 @@ run: setup
 	$(CARGO) run --release --locked --package rejoin-cli -- demo
 
 ## Everything that is tested, in a few minutes, with the servers that people run.
-test: PACKAGES += openssl python3 nginx-light haproxy apache2 chromium curl faketime \
+test: PACKAGES += openssl python3 python3-venv nginx-light haproxy apache2 chromium curl faketime \
 	iproute2 procps systemd util-linux redis-server redis-tools
 test: setup
 	$(CARGO) build --package rejoin-capi --package rejoin-preload --locked

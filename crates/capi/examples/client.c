@@ -6,7 +6,8 @@
  * The page goes to standard output, what connection it was to standard error. The exit code is the
  * status of the first call that failed. */
 
-#include <inttypes.h>
+#define _POSIX_C_SOURCE 200809L
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
