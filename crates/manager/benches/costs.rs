@@ -96,7 +96,7 @@ fn serve(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
     }
     let mut stream = StreamOwned::new(tls, stream);
     stream.read_exact(&mut asked[early..]).ok()?;
-    let (mut left, piece) = (left.unwrap_or(u64::from_be_bytes(asked)), [7; 64 * 1024]);
+    let (mut left, piece) = (left.unwrap_or_else(|| u64::from_be_bytes(asked)), [7; 64 * 1024]);
     while left > 0 {
         let part = left.min(piece.len() as u64);
         stream.write_all(&piece[..part as usize]).ok()?;
