@@ -17,6 +17,8 @@ pub(crate) struct Chain {
     pub(crate) sha256: Fingerprint,
     /// The first second at which one of them is over.
     pub(crate) not_after_s: u64,
+    /// What the certificates take.
+    pub(crate) bytes: u64,
     /// The DNS names of the server's own certificate.
     names: Vec<String>,
 }
@@ -83,7 +85,8 @@ impl Certificates {
         };
         let certificates: Vec<_> = presented.iter().zip(&digests).map(own).collect();
         let names = dns_names(presented.first()?);
-        let chain = Arc::new(Chain { certificates, sha256, not_after_s, names });
+        let bytes = presented.iter().map(|der| der.len() as u64).sum();
+        let chain = Arc::new(Chain { certificates, sha256, not_after_s, bytes, names });
         known.chains.insert(sha256, Arc::downgrade(&chain));
         Some(chain)
     }

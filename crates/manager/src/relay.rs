@@ -1,10 +1,11 @@
 //! Plaintext between a program and its server, both ways, until both have ended.
 //!
 //! Nothing is read from one side before the other has taken what was read last: a connection has
-//! no buffers of its own but those of rustls, which hold one record or so.
+//! no buffers of its own but those of rustls, which hold one record or so, and a piece that waits
+//! while its program does not read.
 
 use std::cell::RefCell;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,7 +19,7 @@ use crate::serve::stopping;
 use crate::state::State;
 use crate::upstream::{Source, Upstream};
 
-/// Read from a program at once.
+/// Read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Rounds before other connections have a turn.
 const ROUNDS: usize = 16;
@@ -27,7 +28,7 @@ const ROUNDS: usize = 16;
 const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// What is read from a program and at once encrypted: one for all connections of a thread.
+    /// What is read and at once worked on: one for all connections of a thread.
     static PIECE: RefCell<Box<[u8]>> = RefCell::new(vec![0; PIECE_BYTES].into());
 }
 
@@ -39,7 +40,15 @@ pub(crate) async fn relay(
     upstream: &mut Upstream,
     mut stop: watch::Receiver<bool>,
 ) -> End {
-    let mut relay = Relay { program, upstream, state, token, up: Way::Open, down: Way::Open };
+    let mut relay = Relay {
+        program,
+        upstream,
+        state,
+        token,
+        waiting: Vec::new(),
+        up: Way::Open,
+        down: Way::Open,
+    };
     let ended = loop {
         match relay.work() {
             Err(end) => break end,
@@ -63,6 +72,8 @@ struct Relay<'a> {
     token: Token,
     program: &'a UnixStream,
     upstream: &'a mut Upstream,
+    /// From the server, and not yet with rustls.
+    waiting: Vec<u8>,
     /// From the program to the server.
     up: Way,
     /// From the server to the program.
@@ -106,18 +117,35 @@ impl Relay<'_> {
         if self.down != Way::Open {
             return Ok(delivered);
         }
-        match self.upstream.tls.read_tls(&mut Source(&self.upstream.tcp)) {
-            // Without a word: rustls says which end of file it is.
-            Ok(_) => {
-                let processed = self.upstream.process();
-                self.upstream.store_issued(self.state);
-                // What came before an error is the program's.
-                let delivered = self.deliver();
-                processed.map_err(|_| End::Truncated)?;
-                delivered.map(|_| true)
-            }
+        if !self.waiting.is_empty() {
+            let waiting = std::mem::take(&mut self.waiting);
+            return self.work_on(&waiting).map(|()| true);
+        }
+        PIECE.with_borrow_mut(|piece| match Source(&self.upstream.tcp).read(piece) {
+            Ok(read) => self.work_on(&piece[..read]).map(|()| true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(delivered),
             Err(_) => Err(End::Truncated),
+        })
+    }
+
+    /// Works on what came from the server: nothing, at the end of file, of which rustls says
+    /// whether it was announced. What the program does not take yet waits.
+    fn work_on(&mut self, mut rest: &[u8]) -> Result<(), End> {
+        loop {
+            self.upstream.tls.read_tls(&mut rest).map_err(|_| End::Truncated)?;
+            let processed = self.upstream.process();
+            self.upstream.store_issued(self.state);
+            // What came before an error is the program's.
+            let delivered = self.deliver();
+            processed.map_err(|_| End::Truncated)?;
+            delivered?;
+            if rest.is_empty() || self.down == Way::Over {
+                return Ok(());
+            }
+            if self.down == Way::Blocked {
+                self.waiting = rest.to_vec();
+                return Ok(());
+            }
         }
     }
 

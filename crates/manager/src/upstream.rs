@@ -186,7 +186,8 @@ impl Upstream {
                 family: Arc::clone(&keeper.family),
                 expires_ms: keeper.expires_ms.map_or(until_ms, |old| old.min(until_ms)),
                 alpn: keeper.alpn.clone(),
-                bytes,
+                // rustls keeps a copy of them with each session.
+                bytes: bytes + keeper.family.chain.bytes,
             };
             state.sessions.keep(&keeper.place, session);
         }

@@ -37,8 +37,8 @@ pub(crate) struct Collected {
 impl Slip {
     /// Tickets that one connection may leave. A server that sends more talks to itself.
     pub(crate) const TICKETS: usize = 64;
-    /// Longer ones are not stored, certificates included.
-    const LONGEST_BYTES: u64 = 64 * 1024;
+    /// Longer ones are not stored.
+    const LONGEST_BYTES: u64 = 32 * 1024;
 
     pub(crate) fn new(
         session: Option<Secret>,

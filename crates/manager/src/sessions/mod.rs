@@ -301,6 +301,3 @@ impl std::fmt::Debug for Sessions {
         f.debug_struct("Sessions").finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,7 +3,8 @@
 //! A ticket's lifetime, its length, and whether a session of TLS 1.2 has an extended master secret
 //! are in rustls' session values and not in its interface, but in their `Debug` form, which leaves
 //! the secret out. It is counted here while it is written, two of its fields are read, and no
-//! text of it is kept. What is not found there is not known, and such a session is not stored.
+//! text of it is kept. The lifetime comes after the ticket and before the certificates: there the
+//! writing is broken off. What is not found is not known, and such a session is not stored.
 
 use std::fmt::{self, Write};
 
@@ -15,7 +16,7 @@ pub(super) struct Seen {
     /// As its server said, seven days at most; 0 for "use it no more", of TLS 1.2 for "I do not
     /// say".
     pub(super) lifetime_s: u32,
-    /// About what it takes.
+    /// About what it takes, without the certificates.
     pub(super) bytes: u64,
 }
 
@@ -50,8 +51,8 @@ enum Field {
 impl Reader {
     fn of(value: &impl fmt::Debug) -> Option<Self> {
         let mut reader = Self::default();
-        write!(reader, "{value:?}").ok()?;
-        Some(reader)
+        // An error says that all that is wanted has been read.
+        write!(reader, "{value:?}").is_err().then_some(reader)
     }
 
     /// Bytes are written in hexadecimal: two characters each. Names and brackets make up for
@@ -70,7 +71,7 @@ impl Write for Reader {
             (_, ": ") => {}
             (Some(Field::Lifetime), number) => {
                 self.lifetime_s = number.parse().ok();
-                self.field = None;
+                return Err(fmt::Error);
             }
             (Some(Field::ExtendedMs), word) => {
                 self.extended_ms = word.parse().ok();

@@ -112,7 +112,7 @@ fn a_passed_socket_is_used_and_nothing_else_is_taken_for_one() {
         let mut stream = stream;
         crate::means::program::answer(&mut stream)
     };
-    let tcp = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let tcp = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let own = tcp.local_addr().unwrap();
     let answer = pass(&tcp, true);
     assert_eq!(answer["connected"]["peer"], format!("127.0.0.1:{}", server.port), "{own}");

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{house_and_server, visit};
 use crate::means::House;
+use crate::means::rogue::{extension, tapped};
 use crate::means::server::{Server, free_port};
 
 #[test]
@@ -173,16 +174,20 @@ fn rule_13_more_than_the_server_takes_is_not_sent() {
     let server = crate::means::rustls_server::RustlsServer::start(&pair, |config| {
         config.max_early_data_size = 10;
     });
+    let (tap, told) = tapped(server.port);
     let fate = |data: &[u8]| {
         let wishes = json!({"early_data": base64(data)});
-        let connection = house.program().connect("server.test", server.port, wishes).unwrap();
+        let connection = house.program().connect("server.test", tap, wishes).unwrap();
         let fate = connection.facts["early_data"].clone();
         connection.talk();
         fate
     };
-    fate(b"");
-    assert_eq!(fate(b"12345678901"), "not_offered");
+    // Whether the hello announced any.
+    let announced = || extension(&told.recv().unwrap(), 42).is_some();
+    assert_eq!((fate(b""), announced()), (json!("not_offered"), false));
+    assert_eq!((fate(b"12345678901"), announced()), (json!("not_offered"), false));
     assert_ne!(fate(b"1234567890"), "not_offered");
+    assert!(announced());
 }
 
 fn base64(bytes: &[u8]) -> String {
