@@ -1,6 +1,5 @@
 //! `bindings/python` in Python, against a real manager and real servers.
 
-#[expect(dead_code, reason = "the tests of `rejoin connect` do more with it")]
 mod managed;
 #[expect(dead_code, reason = "the tests of commands start servers in other ways, too")]
 mod servers;

@@ -13,7 +13,6 @@ mod kill;
 mod killing;
 mod machines;
 #[path = "../../../cli/tests/managed/mod.rs"]
-#[expect(dead_code, reason = "tests of the command use the rest of it")]
 mod managed;
 mod newer_libssl;
 mod sharing;
