@@ -11,7 +11,7 @@ run: setup
 	$(CARGO) run --release --locked --package rejoin-cli -- demo
 
 ## Everything that is tested, in a few minutes, with the servers that people run.
-test: PACKAGES += openssl python3 nginx-light haproxy apache2 chromium curl faketime \
+test: PACKAGES += openssl python3 python3-venv nginx-light haproxy apache2 chromium curl faketime \
 	iproute2 procps systemd util-linux redis-server redis-tools
 test: setup
 	$(CARGO) build --package rejoin-capi --package rejoin-preload --locked
@@ -56,7 +56,7 @@ soak: setup
 ## Ten minutes of fuzzing for each target; FUZZ_SECONDS=30 for less.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?= cache_ops cache_model visits layouts session_id \
-	capture_file capture_wire capture_stream capture_tls capture_quic
+	capture_file capture_wire capture_stream capture_tls capture_quic manager_protocol
 fuzz: setup
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
 	@for target in $(FUZZ_TARGETS); do \

@@ -1,4 +1,4 @@
-/* Rejoin: TLS sessions in memory that processes share.
+/* Rejoin: TLS sessions in memory that processes share, and connections from the TLS manager.
  *
  * Link with -lrejoin -lssl -lcrypto. All functions but rejoin_version, rejoin_status_text,
  * rejoin_last_error and rejoin_close return a rejoin_status; rejoin_last_error then says why. A
@@ -39,6 +39,36 @@
  * `policy`: whoever was not there for longest goes first.
  */
 #define REJOIN_POLICY_LRU 1
+
+/**
+ * `flags`: nothing is verified. The connection neither uses nor leaves a session.
+ */
+#define REJOIN_UNVERIFIED 1
+
+/**
+ * `flags`: the connection neither uses nor leaves a session.
+ */
+#define REJOIN_UNSHARED 2
+
+/**
+ * `flags`: `socket` is a connected TCP socket, and used instead of connecting.
+ */
+#define REJOIN_OVER_SOCKET 4
+
+/**
+ * `early_data`: none was sent.
+ */
+#define REJOIN_EARLY_DATA_NOT_OFFERED 0
+
+/**
+ * `early_data`: the server has it.
+ */
+#define REJOIN_EARLY_DATA_ACCEPTED 1
+
+/**
+ * `early_data`: it was sent, and the server has not taken it. Send it again if that is wanted.
+ */
+#define REJOIN_EARLY_DATA_REJECTED 2
 
 /**
  * What a call came to. Numbers may be added; none changes its meaning.
@@ -100,6 +130,30 @@ typedef enum {
    * A fault of this library.
    */
   REJOIN_INTERNAL = 13,
+  /**
+   * `rejoin manager` is not running, is busy, or does not answer: connect directly.
+   */
+  REJOIN_NO_MANAGER = 14,
+  /**
+   * There is no such name, nobody listens there, or no way leads there.
+   */
+  REJOIN_UNREACHABLE = 15,
+  /**
+   * The deadline passed.
+   */
+  REJOIN_TIMEOUT = 16,
+  /**
+   * The server does not speak TLS as it should, none of the protocols, or wants another client.
+   */
+  REJOIN_TLS = 17,
+  /**
+   * The server's certificate is not valid, or not believed.
+   */
+  REJOIN_CERTIFICATE = 18,
+  /**
+   * The connection ended, and the server did not say that this was all.
+   */
+  REJOIN_TRUNCATED = 19,
 } rejoin_status;
 
 /**
@@ -223,6 +277,132 @@ typedef struct {
   uint64_t prediction_error_ms;
 } rejoin_counters;
 
+/**
+ * What connection. All that is zero but `host` and `port` has a meaning.
+ */
+typedef struct {
+  /**
+   * `sizeof(rejoin_request)`, by which the library knows what the program was compiled with.
+   */
+  size_t struct_size;
+  /**
+   * The server's name or address, for which its certificate must be valid.
+   */
+  const char *host;
+  /**
+   * 1 to 65,535.
+   */
+  uint64_t port;
+  /**
+   * `REJOIN_UNVERIFIED`, `REJOIN_UNSHARED`, `REJOIN_OVER_SOCKET`.
+   */
+  uint64_t flags;
+  /**
+   * Protocols of ALPN, the preferred one first, with commas between them. Null: none.
+   */
+  const char *alpn;
+  /**
+   * The authorities to believe, certificates in PEM. Null: the system's.
+   */
+  const char *authorities;
+  /**
+   * SHA-256 digests of certificates or public keys to believe instead, in hexadecimal, with commas
+   * between them. Null: none.
+   */
+  const char *pins;
+  /**
+   * The client's certificates in PEM, its own first, and its key. Null: none.
+   */
+  const char *identity_chain;
+  /**
+   * With `identity_chain`.
+   */
+  const char *identity_key;
+  /**
+   * Sessions are shared under the same label only. Null: the empty one.
+   */
+  const char *label;
+  /**
+   * Sent with the first flight if a session allows it. Others can replay it to the server.
+   */
+  const uint8_t *early_data;
+  /**
+   * 16 KiB at most.
+   */
+  size_t early_data_bytes;
+  /**
+   * For resolving, connecting and the handshake together. 0: ten seconds.
+   */
+  uint64_t deadline_ms;
+  /**
+   * With `REJOIN_OVER_SOCKET`. It stays open here, and is to be closed.
+   */
+  int socket;
+  /**
+   * The path of the manager's socket. Null: the user's own manager, else the system's.
+   */
+  const char *manager;
+} rejoin_request;
+
+/**
+ * A connection, as the manager described it. Texts end in a 0, and are empty where there is nothing
+ * to say.
+ */
+typedef struct {
+  /**
+   * `sizeof(rejoin_session)`, by which the library knows what the program was compiled with.
+   */
+  size_t struct_size;
+  /**
+   * 1 if a session was resumed, 0 after a full handshake.
+   */
+  uint64_t resumed;
+  /**
+   * `REJOIN_EARLY_DATA_NOT_OFFERED`, `_ACCEPTED` or `_REJECTED`.
+   */
+  uint64_t early_data;
+  /**
+   * The connection's name, for `rejoin_ended_well`.
+   */
+  char connection[33];
+  /**
+   * Why a session was resumed, or why not: a word of docs/manager-protocol.md.
+   */
+  char why[31];
+  /**
+   * `TLSv1.3` or `TLSv1.2`.
+   */
+  char version[16];
+  /**
+   * The cipher suite.
+   */
+  char cipher[64];
+  /**
+   * The group of the key exchange.
+   */
+  char group[32];
+  /**
+   * The protocol that was negotiated.
+   */
+  char alpn[256];
+  /**
+   * The server's address and port.
+   */
+  char peer[64];
+  /**
+   * The other name whose session was resumed.
+   */
+  char session_of[256];
+  /**
+   * The SHA-256 of the server's own certificate, in hexadecimal.
+   */
+  char certificate[65];
+  /**
+   * Where the manager was found.
+   */
+  char manager[111];
+} rejoin_session;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -317,6 +497,28 @@ rejoin_status rejoin_read_counters(const rejoin_store *store, rejoin_counters *c
  * A failure is also one line on standard error, once, and all later calls fail as the first did.
  */
 rejoin_status rejoin_attach_process(SSL_CTX *context);
+
+/**
+ * Asks the TLS manager for a connection, and has `*descriptor` be a stream socket that carries its
+ * plaintext: TLS is spoken between the manager and the server. `shutdown(*descriptor, SHUT_WR)` tells
+ * the server that no more will come. The descriptor is to be closed, is closed in programs that are
+ * executed, and blocks.
+ *
+ * `session` is null, or has its `struct_size` set; the connection is described there. When this fails,
+ * `*descriptor` is -1; after `REJOIN_NO_MANAGER` the program connects directly, if it can.
+ */
+rejoin_status rejoin_connect(const rejoin_request *request,
+                             int *descriptor,
+                             rejoin_session *session);
+
+/**
+ * Asks whether the server said that what came was all, once the descriptor of `rejoin_connect` has
+ * come to its end: an end of file alone does not tell. To be called by programs whose protocol does
+ * not know by itself. `session` is as `rejoin_connect` described it.
+ *
+ * Fails with `REJOIN_TRUNCATED` if the server did not, or if that cannot be found out.
+ */
+rejoin_status rejoin_ended_well(const rejoin_session *session);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,19 +1,22 @@
 //! The C API: a server that links `librejoin.so` opens a store, attaches it to its contexts, and may
-//! say when clients come back.
+//! say when clients come back. A client asks the TLS manager for its connections.
 //!
 //! `include/rejoin.h` is made from this file and those under it. Every function answers with a
-//! [`Status`], and none lets a panic out. What is not here: clients.
+//! [`Status`], and none lets a panic out.
 #![expect(
     clippy::missing_safety_doc,
     reason = "all that is said of a function is said to C programs, which have no other kind"
 )]
 
+mod connect;
 mod counters;
 mod failure;
 mod reached;
 mod settings;
+mod sized;
 mod status;
 
+use std::os::fd::IntoRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -23,6 +26,10 @@ use rejoin_cache::Hints;
 use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{SharedKeys, Store, Tiered};
 
+pub use connect::{
+    REJOIN_EARLY_DATA_ACCEPTED, REJOIN_EARLY_DATA_NOT_OFFERED, REJOIN_EARLY_DATA_REJECTED,
+    REJOIN_OVER_SOCKET, REJOIN_UNSHARED, REJOIN_UNVERIFIED, RejoinRequest, RejoinSession,
+};
 pub use counters::RejoinCounters;
 pub use settings::{REJOIN_POLICY_LRU, REJOIN_POLICY_PREDICTIVE, RejoinSettings};
 pub use status::Status;
@@ -219,6 +226,46 @@ pub unsafe extern "C" fn rejoin_attach_process(context: *mut SSL_CTX) -> Status 
         }
         Ok(())
     })
+}
+
+/// Asks the TLS manager for a connection, and has `*descriptor` be a stream socket that carries its
+/// plaintext: TLS is spoken between the manager and the server. `shutdown(*descriptor, SHUT_WR)` tells
+/// the server that no more will come. The descriptor is to be closed, is closed in programs that are
+/// executed, and blocks.
+///
+/// `session` is null, or has its `struct_size` set; the connection is described there. When this fails,
+/// `*descriptor` is -1; after `REJOIN_NO_MANAGER` the program connects directly, if it can.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_connect(
+    request: *const RejoinRequest,
+    descriptor: *mut c_int,
+    session: *mut RejoinSession,
+) -> Status {
+    answer(|| {
+        let descriptor = NonNull::new(descriptor).ok_or_else(|| Failure::null("descriptor"))?;
+        // SAFETY: the caller vouches for `descriptor`.
+        unsafe { descriptor.write(-1) };
+        // SAFETY: the caller vouches for `request`.
+        let request = unsafe { RejoinRequest::read(request) }?;
+        // SAFETY: as above.
+        let (socket, described) = unsafe { request.connect() }?;
+        // SAFETY: the caller vouches for `session`.
+        unsafe { described.write(session) }?;
+        // SAFETY: as above.
+        unsafe { descriptor.write(socket.into_raw_fd()) };
+        Ok(())
+    })
+}
+
+/// Asks whether the server said that what came was all, once the descriptor of `rejoin_connect` has
+/// come to its end: an end of file alone does not tell. To be called by programs whose protocol does
+/// not know by itself. `session` is as `rejoin_connect` described it.
+///
+/// Fails with `REJOIN_TRUNCATED` if the server did not, or if that cannot be found out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_ended_well(session: *const RejoinSession) -> Status {
+    // SAFETY: the caller vouches for `session`.
+    answer(|| unsafe { RejoinSession::ended_well(session) })
 }
 
 impl RejoinStore {

@@ -85,8 +85,8 @@ fn carry(settings: &Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cache is there: who waits for it may start (`sd_notify(3)`).
-fn ready() {
+/// What this process serves is there: who waits for it may start (`sd_notify(3)`).
+pub(crate) fn ready() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Ok(from) = std::os::unix::net::UnixDatagram::unbound()
     {

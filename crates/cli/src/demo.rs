@@ -1,5 +1,7 @@
 //! `rejoin demo`
 
+pub(crate) mod apps;
+
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -16,7 +18,8 @@ use crate::terminal;
 #[command(after_help = "\
 Real servers, real handshakes, everything on loopback; the charts go to demo.html in --directory.
 Example:
-  rejoin demo --tls 1.3 --resumption openssl,predictive --json")]
+  rejoin demo --tls 1.3 --resumption openssl,predictive --json
+  rejoin demo --client")]
 pub(crate) struct Arguments {
     /// Devices in the population
     #[arg(long, value_name = "N", default_value_t = 8_000)]
@@ -56,12 +59,26 @@ pub(crate) struct Arguments {
     /// Where trace, certificate and charts go
     #[arg(long, value_name = "FOLDER", default_value = "target/rejoin")]
     directory: PathBuf,
-    /// Print one JSON object per server
+    /// Compare programs that share sessions, instead, with programs that do not: paper 004's Table I
+    #[arg(long)]
+    client: bool,
+    /// Programs, with --client
+    #[arg(long, value_name = "N", default_value_t = 60, requires = "client")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    apps: u32,
+    /// Services that they use, with --client
+    #[arg(long, value_name = "N", default_value_t = 90, requires = "client")]
+    #[arg(value_parser = clap::value_parser!(u8).range(8..=250))]
+    services: u8,
+    /// Print one JSON object per row
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.client {
+        return apps::run(arguments);
+    }
     terminal::raise_descriptor_limit();
     let settings = settings(arguments)?;
     let end_ms = settings.warm_up_ms + settings.measured_ms;

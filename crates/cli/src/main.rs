@@ -9,9 +9,11 @@ mod arrivals;
 mod beside;
 mod capture;
 mod cluster;
+mod connect;
 mod demo;
 mod fleet;
 mod keys;
+mod manager;
 mod plan;
 mod run;
 mod serve;
@@ -57,6 +59,13 @@ enum Command {
     Store(store::Arguments),
     /// Share sessions and ticket keys with other machines
     Cluster(cluster::Arguments),
+    /// Make TLS connections for this machine's programs, which share sessions
+    Manager(manager::Arguments),
+    /// One app of `demo --client`
+    #[command(hide = true)]
+    App,
+    /// Connect to a TLS server through the manager: standard input and output, as plaintext
+    Connect(Box<connect::Arguments>),
     /// Say how big a cache must be, with which policy, and what it saves
     Plan(Box<plan::Arguments>),
 }
@@ -78,6 +87,9 @@ fn main() -> ExitCode {
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::App => demo::apps::run_app(),
+        Command::Connect(arguments) => connect::run(&arguments),
+        Command::Manager(arguments) => manager::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,6 +4,7 @@ use libc::size_t;
 use rejoin_cache::Counters;
 
 use super::failure::Failure;
+use super::sized;
 
 /// What was counted since the store was made. Everything but `sessions` only grows.
 #[derive(Debug, Clone, Copy)]
@@ -105,27 +106,8 @@ impl RejoinCounters {
     ///
     /// # Safety
     /// `target` is null, or points to as many bytes as it says.
-    pub(super) unsafe fn write(mut self, target: *mut Self) -> Result<(), Failure> {
-        /// Of counters that some later version may have.
-        const LONGEST_BYTES: size_t = 4_096;
-        if target.is_null() {
-            return Err(Failure::null("counters"));
-        }
-        // SAFETY: whatever the program was compiled with, it begins so.
-        let size = unsafe { target.cast::<size_t>().read() };
-        if !(size_of::<size_t>()..=LONGEST_BYTES).contains(&size) {
-            return Err(Failure::bad(format!(
-                "struct_size = {size}: give sizeof(rejoin_counters)"
-            )));
-        }
-        self.struct_size = size;
-        // SAFETY: the caller vouches for `size` bytes.
-        unsafe { target.cast::<u8>().write_bytes(0, size) };
-        let known = size.min(size_of::<Self>());
-        // SAFETY: as above.
-        unsafe {
-            std::ptr::copy_nonoverlapping((&raw const self).cast::<u8>(), target.cast(), known)
-        };
-        Ok(())
+    pub(super) unsafe fn write(self, target: *mut Self) -> Result<(), Failure> {
+        // SAFETY: the caller vouches for it.
+        unsafe { sized::write(self, target, "counters", "rejoin_counters") }
     }
 }

@@ -9,6 +9,7 @@ use rejoin_cache::{Capacity, Policy, Settings};
 use rejoin_store::{CacheName, Store};
 
 use super::failure::Failure;
+use super::sized;
 
 /// `policy`: whoever is expected back last goes first.
 pub const REJOIN_POLICY_PREDICTIVE: u64 = 0;
@@ -49,23 +50,8 @@ impl RejoinSettings {
     /// # Safety
     /// `given` is null, or points to as many bytes as it says.
     pub(super) unsafe fn read(given: *const Self) -> Result<Self, Failure> {
-        if given.is_null() {
-            return Err(Failure::null("settings"));
-        }
-        // SAFETY: whatever the program was compiled with, it begins so.
-        let size = unsafe { given.cast::<size_t>().read() };
-        // Whatever comes after this version's settings is not known to mean nothing.
-        if !(size_of::<size_t>()..=size_of::<Self>()).contains(&size) {
-            return Err(Failure::bad(format!(
-                "struct_size = {size}: give sizeof(rejoin_settings), as this version's header has it"
-            )));
-        }
-        let mut settings = Self::ZERO;
-        let target = (&raw mut settings).cast::<u8>();
-        // SAFETY: the caller vouches for `size` bytes, and there is room for them; any bytes are
-        // numbers and pointers.
-        unsafe { std::ptr::copy_nonoverlapping(given.cast(), target, size) };
-        Ok(settings)
+        // SAFETY: the caller vouches for it; any bytes are numbers and pointers.
+        unsafe { sized::read(given, Self::ZERO, "settings", "rejoin_settings") }
     }
 
     /// # Safety
@@ -93,7 +79,7 @@ impl RejoinSettings {
 
 /// # Safety
 /// `text` is null, or ends in a 0, and lives for `'a`.
-unsafe fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
+pub(super) unsafe fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the caller vouches for it.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }

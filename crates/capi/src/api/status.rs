@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use libc::c_int;
+use rejoin_client::protocol::ErrorKind;
 use rejoin_store::Error;
 
 /// What a call came to. Numbers may be added; none changes its meaning.
@@ -37,6 +38,18 @@ pub enum Status {
     RejoinOpenssl = 12,
     /// A fault of this library.
     RejoinInternal = 13,
+    /// `rejoin manager` is not running, is busy, or does not answer: connect directly.
+    RejoinNoManager = 14,
+    /// There is no such name, nobody listens there, or no way leads there.
+    RejoinUnreachable = 15,
+    /// The deadline passed.
+    RejoinTimeout = 16,
+    /// The server does not speak TLS as it should, none of the protocols, or wants another client.
+    RejoinTls = 17,
+    /// The server's certificate is not valid, or not believed.
+    RejoinCertificate = 18,
+    /// The connection ended, and the server did not say that this was all.
+    RejoinTruncated = 19,
 }
 
 impl Status {
@@ -55,12 +68,35 @@ impl Status {
         }
     }
 
+    pub(super) fn of_connecting(error: &rejoin_client::Error) -> Self {
+        let rejoin_client::Error::Refused(problem) = error else {
+            let ours = error.is_the_managers();
+            return if ours { Self::RejoinNoManager } else { Self::RejoinBadArgument };
+        };
+        match problem.kind {
+            _ if error.is_the_managers() => Self::RejoinNoManager,
+            ErrorKind::BadRequest | ErrorKind::TooLarge => Self::RejoinBadArgument,
+            ErrorKind::NameNotFound | ErrorKind::Refused | ErrorKind::Unreachable => {
+                Self::RejoinUnreachable
+            }
+            ErrorKind::Timeout => Self::RejoinTimeout,
+            ErrorKind::CertificateExpired
+            | ErrorKind::CertificateNotYetValid
+            | ErrorKind::CertificateWrongName
+            | ErrorKind::CertificateUnknownIssuer
+            | ErrorKind::CertificateRevoked
+            | ErrorKind::CertificatePinMismatch
+            | ErrorKind::CertificateInvalid => Self::RejoinCertificate,
+            _ => Self::RejoinTls,
+        }
+    }
+
     pub(super) fn text(status: c_int) -> &'static CStr {
         TEXTS.get(status as usize).copied().unwrap_or(c"no status of this library")
     }
 }
 
-const TEXTS: [&CStr; Status::RejoinInternal as usize + 1] = [
+const TEXTS: [&CStr; Status::RejoinTruncated as usize + 1] = [
     c"done",
     c"bad argument",
     c"no such store",
@@ -75,4 +111,10 @@ const TEXTS: [&CStr; Status::RejoinInternal as usize + 1] = [
     c"not attached",
     c"OpenSSL failed",
     c"a fault of Rejoin",
+    c"no manager",
+    c"unreachable",
+    c"timeout",
+    c"TLS failed",
+    c"certificate not valid",
+    c"truncated",
 ];

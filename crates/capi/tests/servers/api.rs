@@ -12,8 +12,8 @@ const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 fn generated() -> String {
     let config = cbindgen::Config::from_file(Path::new(CRATE).join("cbindgen.toml"));
     let mut builder = cbindgen::Builder::new().with_config(config.expect("a configuration"));
-    for file in ["api.rs", "api/status.rs", "api/settings.rs", "api/counters.rs"] {
-        builder = builder.with_src(Path::new(CRATE).join("src").join(file));
+    for file in ["", "/status", "/settings", "/counters", "/connect"] {
+        builder = builder.with_src(Path::new(CRATE).join(format!("src/api{file}.rs")));
     }
     let mut header = Vec::new();
     builder.generate().expect("a header").write(&mut header);
@@ -34,7 +34,7 @@ fn the_header_is_what_the_source_makes() {
 }
 
 /// Compiles a C program against the header and the library, and nothing else of ours.
-fn compile(source: &str, program: &Path) {
+pub(crate) fn compile(source: &str, program: &Path) {
     let library = library("librejoin.so");
     let folder = library.parent().expect("a folder");
     let compiled = Command::new("cc")
@@ -87,7 +87,7 @@ fn check(checks: &[&str], variables: &[(&'static str, &str)]) -> String {
 
 #[test]
 fn wrong_arguments_are_told_apart() {
-    check(&["arguments"], &[]);
+    check(&["arguments", "requests"], &[]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! One that is not installed is passed over with a word; `make test` installs them.
 
 mod api;
+mod client;
 mod cluster;
 mod compat;
 mod faults;
@@ -11,6 +12,8 @@ mod guides;
 mod kill;
 mod killing;
 mod machines;
+#[path = "../../../cli/tests/managed/mod.rs"]
+mod managed;
 mod newer_libssl;
 mod sharing;
 mod site;

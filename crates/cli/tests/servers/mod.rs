@@ -23,7 +23,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(more: &[&str]) -> Self {
-        let (certificate, key) = pair();
+        Self::with(pair(), more)
+    }
+
+    /// With this certificate and key.
+    pub(crate) fn with((certificate, key): (String, String), more: &[&str]) -> Self {
         let mut child = Command::new(REJOIN)
             .args(["serve", "--json", "--end-with-parent"])
             .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])

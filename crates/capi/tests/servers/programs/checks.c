@@ -103,6 +103,43 @@ static void share(SSL_CTX *one, SSL_CTX *other, int expected)
     }
 }
 
+static void requests(void)
+{
+    rejoin_request good = {.struct_size = sizeof good, .host = "localhost", .port = 443};
+    rejoin_request bad;
+    rejoin_session session = {.struct_size = sizeof session};
+    int descriptor = 7;
+
+    good.manager = "/nowhere/manager.sock";
+    CHECK(rejoin_connect(&good, NULL, NULL) == REJOIN_BAD_ARGUMENT);
+    CHECK(rejoin_connect(NULL, &descriptor, NULL) == REJOIN_BAD_ARGUMENT && descriptor == -1);
+    CHECK(rejoin_connect(&good, &descriptor, NULL) == REJOIN_NO_MANAGER);
+#define REFUSED(change)                                                        \
+    do {                                                                       \
+        bad = good, change;                                                    \
+        CHECK(rejoin_connect(&bad, &descriptor, &session) == REJOIN_BAD_ARGUMENT); \
+        CHECK(descriptor == -1);                                               \
+    } while (0)
+    REFUSED(bad.struct_size = sizeof bad + 8);
+    REFUSED(bad.struct_size = 4);
+    REFUSED(bad.host = NULL);
+    REFUSED(bad.host = "a b");
+    REFUSED(bad.host = "\xff");
+    REFUSED(bad.port = 0);
+    REFUSED(bad.port = 65536);
+    REFUSED(bad.flags = 8);
+    REFUSED(bad.pins = "12");
+    REFUSED((bad.authorities = "", bad.flags = REJOIN_UNVERIFIED));
+    REFUSED(bad.identity_key = "key");
+    REFUSED(bad.label = "\n");
+    REFUSED(bad.early_data_bytes = 1);
+    REFUSED((bad.early_data = (const uint8_t *)"", bad.early_data_bytes = 16385));
+    REFUSED(bad.deadline_ms = 120001);
+    REFUSED((bad.flags = REJOIN_OVER_SOCKET, bad.socket = -1));
+    CHECK(rejoin_ended_well(NULL) == REJOIN_BAD_ARGUMENT);
+    CHECK(rejoin_ended_well(&session) == REJOIN_BAD_ARGUMENT);
+}
+
 static void arguments(void)
 {
     rejoin_store *store = (rejoin_store *)&store, *none = NULL;
@@ -416,7 +453,8 @@ static const struct {
     const char *name;
     void (*run)(void);
 } checks[] = {
-    {"arguments", arguments}, {"contexts", contexts}, {"stateless", stateless},
+    {"arguments", arguments},
+    {"requests", requests}, {"contexts", contexts}, {"stateless", stateless},
     {"ticket-keys", ticket_keys},
     {"hints", hints},         {"late", late},         {"threads", threads},
     {"process", process},     {"process-fails", process_fails}, {"children", children},

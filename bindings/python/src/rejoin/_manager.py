@@ -1,0 +1,137 @@
+"""Messages to the manager, and its answers."""
+
+import array
+import json
+import os
+import socket
+import struct
+import time
+
+VERSION = 1
+_REQUEST_BYTES = 256 * 1024
+_ANSWER_BYTES = 1024 * 1024
+_SYSTEM_SOCKET = "/run/rejoin/manager.sock"
+# Past a request's own deadline, and for those that have none, in seconds.
+PATIENCE_S = 3.0
+
+
+class Error(OSError):
+    """The manager gave no connection. ``kind`` is a word of the protocol's list."""
+
+    def __init__(self, kind, detail, remedy=""):
+        super().__init__(f"{detail}; {remedy}" if remedy else detail)
+        self.kind = kind
+        self.detail = detail
+        self.remedy = remedy
+
+    @property
+    def is_the_managers(self):
+        """Whether the manager itself failed the program, so that a direct connection may do."""
+        return self.kind in ("busy", "shutting_down", "unsupported_version", "not_permitted", "silent")
+
+
+class NotRunning(Error):
+    """Nobody listens where the manager should."""
+
+    def __init__(self, path, cause):
+        super().__init__(
+            "not_running",
+            f"`rejoin manager` is not running: nobody listens at {path}: {cause}",
+            "start it, or connect directly",
+        )
+
+    @property
+    def is_the_managers(self):
+        return True
+
+
+def stats(manager=None):
+    """What the manager counted: a dictionary."""
+    answer, connected, _ = ask({"stats": {}}, manager, PATIENCE_S)
+    connected.close()
+    return answer["stats"]
+
+
+def ask(request, manager, patience_s, passed=None):
+    """The answer, the socket that it came over, and where that was."""
+    message = json.dumps({"rejoin": VERSION, **request}).encode()
+    if len(message) > _REQUEST_BYTES:
+        raise Error("too_large", f"the request has {len(message)} bytes, more than {_REQUEST_BYTES}")
+    until = time.monotonic() + patience_s
+    connected, path = _reach(manager, until)
+    try:
+        answer = _exchange(connected, struct.pack(">I", len(message)) + message, passed, until)
+    except Error:
+        connected.close()
+        raise
+    except (OSError, ValueError) as error:
+        connected.close()
+        raise Error("silent", f"the manager does not answer: {error}") from error
+    connected.settimeout(None)
+    return answer, connected, path
+
+
+def _places(manager):
+    if manager is not None:
+        return [os.fspath(manager)]
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    return ([os.path.join(own, "rejoin.sock")] if own else []) + [_SYSTEM_SOCKET]
+
+
+def _reach(manager, until):
+    first = None
+    for path in _places(manager):
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connected.settimeout(_left(until))
+        try:
+            connected.connect(path)
+            return connected, path
+        except OSError as error:
+            connected.close()
+            first = first or NotRunning(path, error)
+    raise first
+
+
+def _exchange(connected, message, passed, until):
+    broke = None
+    try:
+        _send(connected, message, passed)
+    except OSError as error:
+        # A manager that refuses has perhaps said why.
+        broke = error
+    try:
+        (length,) = struct.unpack(">I", _exactly(connected, 4, until))
+        if length > _ANSWER_BYTES:
+            raise ValueError(f"an answer of {length} bytes")
+        answer = json.loads(_exactly(connected, length, until))
+    except OSError as error:
+        raise (broke or error) from error
+    if answer.get("rejoin") != VERSION:
+        raise Error("unsupported_version", f"the manager speaks version {answer.get('rejoin')}")
+    if "error" in answer:
+        problem = answer["error"]
+        raise Error(problem["kind"], problem["detail"], problem["remedy"])
+    return answer
+
+
+def _send(connected, message, passed):
+    rights = []
+    if passed is not None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [passed.fileno()]))]
+    sent = connected.sendmsg([message], rights)
+    connected.sendall(message[sent:])
+
+
+def _exactly(connected, count, until):
+    read = bytearray()
+    while len(read) < count:
+        connected.settimeout(_left(until))
+        more = connected.recv(count - len(read))
+        if not more:
+            raise ConnectionError("it hung up")
+        read += more
+    return bytes(read)
+
+
+def _left(until):
+    return max(until - time.monotonic(), 0.001)

@@ -1,0 +1,121 @@
+"""``httpx`` over the manager's connections."""
+
+import select
+import socket
+
+import httpcore
+import httpx
+
+from . import _manager
+from ._connection import connect
+
+_TIMEOUT_S = 10.0
+
+
+class Transport(httpx.HTTPTransport):
+    """``httpx.Client(transport=Transport())``. ``wishes`` are keywords of :func:`rejoin.connect`; TCP
+    connections are made here, and passed to the manager, so that proxies keep their meaning. Where no
+    manager runs TLS is spoken here if ``direct``, as ``verify`` says."""
+
+    def __init__(self, *, direct=True, wishes=None, verify=True, http2=False, **more):
+        super().__init__(verify=verify, http2=http2, **more)
+        wishes = {"alpn": ["h2", "http/1.1"] if http2 else ["http/1.1"], **(wishes or {})}
+        if verify is False:
+            wishes.setdefault("trust", "none")
+        # httpx has no argument for it.
+        self._pool._network_backend = _Backend(self._pool._network_backend, direct, wishes)
+
+
+class _Backend(httpcore.NetworkBackend):
+    def __init__(self, backend, direct, wishes):
+        self._backend = backend
+        self._direct = direct
+        self._wishes = wishes
+
+    def connect_tcp(self, host, port, *arguments, **keywords):
+        stream = self._backend.connect_tcp(host, port, *arguments, **keywords)
+        return _Stream(stream, port, self._direct, self._wishes)
+
+    def connect_unix_socket(self, *arguments, **keywords):
+        return self._backend.connect_unix_socket(*arguments, **keywords)
+
+    def sleep(self, seconds):
+        self._backend.sleep(seconds)
+
+
+class _Stream(httpcore.NetworkStream):
+    """A TCP connection that becomes one of the manager's when TLS is to start."""
+
+    def __init__(self, stream, port, direct, wishes):
+        self._stream = stream
+        self._port = port
+        self._direct = direct
+        self._wishes = wishes
+
+    def start_tls(self, ssl_context, server_hostname=None, timeout=None):
+        wishes = {"timeout": timeout or _TIMEOUT_S, **self._wishes}
+        tcp = self._stream.get_extra_info("socket")
+        try:
+            return _Tls(connect(server_hostname, self._port, sock=tcp, **wishes))
+        except _manager.NotRunning as error:
+            if not self._direct:
+                raise httpcore.ConnectError(str(error)) from error
+            return self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except _manager.Error as error:
+            self._stream.close()
+            kind = httpcore.ConnectTimeout if error.kind == "timeout" else httpcore.ConnectError
+            raise kind(str(error)) from error
+
+    def read(self, max_bytes, timeout=None):
+        return self._stream.read(max_bytes, timeout)
+
+    def write(self, buffer, timeout=None):
+        self._stream.write(buffer, timeout)
+
+    def close(self):
+        self._stream.close()
+
+    def get_extra_info(self, info):
+        return self._stream.get_extra_info(info)
+
+
+class _Tls(httpcore.NetworkStream):
+    """A connection of the manager's."""
+
+    def __init__(self, connection):
+        self._connection = connection
+
+    def read(self, max_bytes, timeout=None):
+        try:
+            self._connection.settimeout(timeout)
+            return self._connection.recv(max_bytes)
+        except socket.timeout as error:
+            raise httpcore.ReadTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore.ReadError(str(error)) from error
+
+    def write(self, buffer, timeout=None):
+        try:
+            self._connection.settimeout(timeout)
+            self._connection.sendall(buffer)
+        except socket.timeout as error:
+            raise httpcore.WriteTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore.WriteError(str(error)) from error
+
+    def close(self):
+        self._connection.close()
+
+    def get_extra_info(self, info):
+        if info in ("ssl_object", "socket"):
+            return self._connection
+        if info == "is_readable":
+            return bool(_poll(self._connection))
+        return None
+
+
+def _poll(connection):
+    # select() knows descriptors below 1024 only.
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return poll.poll(0)

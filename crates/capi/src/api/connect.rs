@@ -1,0 +1,325 @@
+//! A connection from the TLS manager, as a C program asks for it and is told of it.
+
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use libc::{c_char, c_int, size_t};
+use rejoin_client::protocol::{
+    Base64, Connect, Connected, DEADLINE_MS, EARLY_DATA_BYTES, EarlyData, Identity,
+    MOST_DEADLINE_MS, Token, Trust,
+};
+use rejoin_client::{Manager, ended_well};
+
+use super::failure::Failure;
+use super::settings::text;
+use super::sized;
+use super::status::Status;
+
+/// `flags`: nothing is verified. The connection neither uses nor leaves a session.
+pub const REJOIN_UNVERIFIED: u64 = 1;
+
+/// `flags`: the connection neither uses nor leaves a session.
+pub const REJOIN_UNSHARED: u64 = 2;
+
+/// `flags`: `socket` is a connected TCP socket, and used instead of connecting.
+pub const REJOIN_OVER_SOCKET: u64 = 4;
+
+/// `early_data`: none was sent.
+pub const REJOIN_EARLY_DATA_NOT_OFFERED: u64 = 0;
+
+/// `early_data`: the server has it.
+pub const REJOIN_EARLY_DATA_ACCEPTED: u64 = 1;
+
+/// `early_data`: it was sent, and the server has not taken it. Send it again if that is wanted.
+pub const REJOIN_EARLY_DATA_REJECTED: u64 = 2;
+
+/// What connection. All that is zero but `host` and `port` has a meaning.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct RejoinRequest {
+    /// `sizeof(rejoin_request)`, by which the library knows what the program was compiled with.
+    pub struct_size: size_t,
+    /// The server's name or address, for which its certificate must be valid.
+    pub host: *const c_char,
+    /// 1 to 65,535.
+    pub port: u64,
+    /// `REJOIN_UNVERIFIED`, `REJOIN_UNSHARED`, `REJOIN_OVER_SOCKET`.
+    pub flags: u64,
+    /// Protocols of ALPN, the preferred one first, with commas between them. Null: none.
+    pub alpn: *const c_char,
+    /// The authorities to believe, certificates in PEM. Null: the system's.
+    pub authorities: *const c_char,
+    /// SHA-256 digests of certificates or public keys to believe instead, in hexadecimal, with commas
+    /// between them. Null: none.
+    pub pins: *const c_char,
+    /// The client's certificates in PEM, its own first, and its key. Null: none.
+    pub identity_chain: *const c_char,
+    /// With `identity_chain`.
+    pub identity_key: *const c_char,
+    /// Sessions are shared under the same label only. Null: the empty one.
+    pub label: *const c_char,
+    /// Sent with the first flight if a session allows it. Others can replay it to the server.
+    pub early_data: *const u8,
+    /// 16 KiB at most.
+    pub early_data_bytes: size_t,
+    /// For resolving, connecting and the handshake together. 0: ten seconds.
+    pub deadline_ms: u64,
+    /// With `REJOIN_OVER_SOCKET`. It stays open here, and is to be closed.
+    pub socket: c_int,
+    /// The path of the manager's socket. Null: the user's own manager, else the system's.
+    pub manager: *const c_char,
+}
+
+impl RejoinRequest {
+    const ZERO: Self = Self {
+        struct_size: 0,
+        host: std::ptr::null(),
+        port: 0,
+        flags: 0,
+        alpn: std::ptr::null(),
+        authorities: std::ptr::null(),
+        pins: std::ptr::null(),
+        identity_chain: std::ptr::null(),
+        identity_key: std::ptr::null(),
+        label: std::ptr::null(),
+        early_data: std::ptr::null(),
+        early_data_bytes: 0,
+        deadline_ms: 0,
+        socket: -1,
+        manager: std::ptr::null(),
+    };
+
+    /// A copy of what the program gave.
+    ///
+    /// # Safety
+    /// `given` is null, or points to as many bytes as it says.
+    pub(super) unsafe fn read(given: *const Self) -> Result<Self, Failure> {
+        // SAFETY: the caller vouches for it; any bytes are numbers and pointers.
+        unsafe { sized::read(given, Self::ZERO, "request", "rejoin_request") }
+    }
+
+    /// Asks the manager, and tells of the connection.
+    ///
+    /// # Safety
+    /// The texts are null, or end in a 0; the data is null, or has its length; the socket is open.
+    pub(super) unsafe fn connect(&self) -> Result<(OwnedFd, RejoinSession), Failure> {
+        // SAFETY: the caller vouches for it.
+        let manager =
+            unsafe { text(self.manager) }.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+        let manager = manager.map_or_else(Manager::find, Manager::at);
+        // SAFETY: as above.
+        let wanted = unsafe { self.wanted() }?;
+        let stream = if self.flags & REJOIN_OVER_SOCKET == 0 {
+            manager.connect(&wanted)?
+        } else if self.socket < 0 {
+            return Err(Failure::bad(format!("socket = {}: it is no descriptor", self.socket)));
+        } else {
+            // SAFETY: the caller vouches for the socket, which is not negative.
+            let socket = unsafe { BorrowedFd::borrow_raw(self.socket) };
+            manager.connect_over(socket, &wanted)?
+        };
+        let (socket, session, manager) = stream.into_parts();
+        Ok((socket.into(), RejoinSession::of(&session, &manager)))
+    }
+
+    /// # Safety
+    /// As [`Self::connect`].
+    unsafe fn wanted(&self) -> Result<Connect, Failure> {
+        const KNOWN: u64 = REJOIN_UNVERIFIED | REJOIN_UNSHARED | REJOIN_OVER_SOCKET;
+        if self.flags & !KNOWN != 0 {
+            return Err(Failure::bad(format!("flags = {}: some have no meaning", self.flags)));
+        }
+        // SAFETY: the caller vouches for the texts.
+        let words = |words| unsafe { string(words) };
+        let host = words(self.host)?.ok_or_else(|| Failure::null("host"))?;
+        let port = u16::try_from(self.port).ok().and_then(std::num::NonZeroU16::new);
+        let port = port.ok_or_else(|| Failure::bad(format!("port = {}: 1 to 65535", self.port)))?;
+        let mut wanted = Connect::new(parsed(&host)?, port);
+        let alpn = words(self.alpn)?.unwrap_or_default();
+        wanted.alpn = listed(&alpn)?;
+        wanted.trust = match (words(self.authorities)?, words(self.pins)?) {
+            (None, None) if self.flags & REJOIN_UNVERIFIED != 0 => Trust::None,
+            (None, None) => Trust::System,
+            (Some(pem), None) if self.flags & REJOIN_UNVERIFIED == 0 => Trust::Bundle(pem),
+            (None, Some(pins)) if self.flags & REJOIN_UNVERIFIED == 0 => {
+                Trust::Pins(listed(&pins)?)
+            }
+            _ => {
+                return Err(Failure::bad(
+                    "one of authorities, pins and REJOIN_UNVERIFIED, not two",
+                ));
+            }
+        };
+        wanted.identity = match (words(self.identity_chain)?, words(self.identity_key)?) {
+            (None, None) => None,
+            (Some(chain), Some(key)) => Some(Identity { chain, key: key.into() }),
+            _ => return Err(Failure::bad("identity_chain and identity_key: both, or none")),
+        };
+        wanted.share = self.flags & REJOIN_UNSHARED == 0;
+        wanted.label = parsed(&words(self.label)?.unwrap_or_default())?;
+        wanted.deadline_ms = match self.deadline_ms {
+            0 => DEADLINE_MS,
+            ms if ms <= u64::from(MOST_DEADLINE_MS) => ms as u32,
+            ms => {
+                return Err(Failure::bad(format!(
+                    "deadline_ms = {ms}: at most {MOST_DEADLINE_MS}"
+                )));
+            }
+        };
+        // SAFETY: the caller vouches for the data.
+        wanted.early_data = unsafe { self.early_data() }?;
+        Ok(wanted)
+    }
+
+    /// # Safety
+    /// The data is null, or has its length.
+    unsafe fn early_data(&self) -> Result<Option<Base64>, Failure> {
+        if self.early_data_bytes == 0 {
+            return Ok(None);
+        }
+        if self.early_data.is_null() {
+            return Err(Failure::null("early_data"));
+        }
+        if self.early_data_bytes > EARLY_DATA_BYTES {
+            return Err(Failure::bad(format!("early_data: at most {EARLY_DATA_BYTES} bytes")));
+        }
+        // SAFETY: the caller vouches for so many bytes.
+        let data = unsafe { std::slice::from_raw_parts(self.early_data, self.early_data_bytes) };
+        Ok(Some(Base64(data.to_vec().into())))
+    }
+}
+
+/// A connection, as the manager described it. Texts end in a 0, and are empty where there is nothing
+/// to say.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct RejoinSession {
+    /// `sizeof(rejoin_session)`, by which the library knows what the program was compiled with.
+    pub struct_size: size_t,
+    /// 1 if a session was resumed, 0 after a full handshake.
+    pub resumed: u64,
+    /// `REJOIN_EARLY_DATA_NOT_OFFERED`, `_ACCEPTED` or `_REJECTED`.
+    pub early_data: u64,
+    /// The connection's name, for `rejoin_ended_well`.
+    pub connection: [c_char; 33],
+    /// Why a session was resumed, or why not: a word of docs/manager-protocol.md.
+    pub why: [c_char; 31],
+    /// `TLSv1.3` or `TLSv1.2`.
+    pub version: [c_char; 16],
+    /// The cipher suite.
+    pub cipher: [c_char; 64],
+    /// The group of the key exchange.
+    pub group: [c_char; 32],
+    /// The protocol that was negotiated.
+    pub alpn: [c_char; 256],
+    /// The server's address and port.
+    pub peer: [c_char; 64],
+    /// The other name whose session was resumed.
+    pub session_of: [c_char; 256],
+    /// The SHA-256 of the server's own certificate, in hexadecimal.
+    pub certificate: [c_char; 65],
+    /// Where the manager was found.
+    pub manager: [c_char; 111],
+}
+
+impl RejoinSession {
+    const ZERO: Self = Self {
+        struct_size: 0,
+        resumed: 0,
+        early_data: REJOIN_EARLY_DATA_NOT_OFFERED,
+        connection: [0; _],
+        why: [0; _],
+        version: [0; _],
+        cipher: [0; _],
+        group: [0; _],
+        alpn: [0; _],
+        peer: [0; _],
+        session_of: [0; _],
+        certificate: [0; _],
+        manager: [0; _],
+    };
+
+    fn of(session: &Connected, manager: &Manager) -> Self {
+        let mut own = Self { resumed: session.resumed.into(), ..Self::ZERO };
+        own.early_data = match session.early_data {
+            EarlyData::NotOffered => REJOIN_EARLY_DATA_NOT_OFFERED,
+            EarlyData::Accepted => REJOIN_EARLY_DATA_ACCEPTED,
+            EarlyData::Rejected => REJOIN_EARLY_DATA_REJECTED,
+        };
+        fill(&mut own.connection, &session.connection.to_string());
+        fill(&mut own.why, session.why.name());
+        fill(&mut own.version, &session.version);
+        fill(&mut own.cipher, &session.cipher);
+        fill(&mut own.group, session.group.as_deref().unwrap_or_default());
+        fill(&mut own.alpn, session.alpn.as_deref().unwrap_or_default());
+        fill(&mut own.peer, &session.peer);
+        fill(&mut own.session_of, session.session_of.as_deref().unwrap_or_default());
+        let certificate = session.chain.first().map(|own| own.sha256.to_string());
+        fill(&mut own.certificate, &certificate.unwrap_or_default());
+        let place = manager.sockets().next().and_then(|path| path.to_str());
+        fill(&mut own.manager, place.unwrap_or_default());
+        own
+    }
+
+    /// # Safety
+    /// `target` is null, or points to as many bytes as it says.
+    pub(super) unsafe fn write(self, target: *mut Self) -> Result<(), Failure> {
+        if target.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller vouches for it.
+        unsafe { sized::write(self, target, "session", "rejoin_session") }
+    }
+
+    /// Asks the manager how the connection ended.
+    ///
+    /// # Safety
+    /// `given` is null, or points to as many bytes as it says.
+    pub(super) unsafe fn ended_well(given: *const Self) -> Result<(), Failure> {
+        // SAFETY: the caller vouches for it; any bytes are numbers.
+        let session = unsafe { sized::read(given, Self::ZERO, "session", "rejoin_session") }?;
+        let connection: Token = parsed(&filled(&session.connection)?)?;
+        let manager = Manager::at(filled(&session.manager)?);
+        ended_well(&manager, connection)
+            .map_err(|error| Failure::new(Status::RejoinTruncated, error.to_string()))
+    }
+}
+
+/// As much of the text as there is room for, and a 0.
+fn fill<const BYTES: usize>(field: &mut [c_char; BYTES], text: &str) {
+    for (place, byte) in field[..BYTES - 1].iter_mut().zip(text.bytes()) {
+        *place = byte as c_char;
+    }
+}
+
+fn filled(field: &[c_char]) -> Result<String, Failure> {
+    let bytes: Vec<u8> = field.iter().map(|byte| *byte as u8).collect();
+    let text = CStr::from_bytes_until_nul(&bytes).ok().and_then(|text| text.to_str().ok());
+    let none = || Failure::bad("session: give the one that rejoin_connect described");
+    text.map(str::to_owned).ok_or_else(none)
+}
+
+/// # Safety
+/// `given` is null, or ends in a 0.
+unsafe fn string(given: *const c_char) -> Result<Option<String>, Failure> {
+    // SAFETY: the caller vouches for it.
+    let Some(bytes) = (unsafe { text(given) }) else { return Ok(None) };
+    let text = String::from_utf8(bytes.to_vec());
+    text.map(Some).map_err(|_| Failure::bad("a text of the request is not UTF-8"))
+}
+
+fn parsed<T: std::str::FromStr<Err = String>>(text: &str) -> Result<T, Failure> {
+    text.parse().map_err(Failure::bad)
+}
+
+fn listed<T: std::str::FromStr<Err = String>>(text: &str) -> Result<Vec<T>, Failure> {
+    text.split(',').filter(|word| !word.is_empty()).map(parsed).collect()
+}
+
+impl From<rejoin_client::Error> for Failure {
+    fn from(error: rejoin_client::Error) -> Self {
+        Self::new(Status::of_connecting(&error), error.to_string())
+    }
+}

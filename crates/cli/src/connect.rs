@@ -1,0 +1,223 @@
+//! `rejoin connect`
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::num::NonZeroU16;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use anyhow::Context;
+use rejoin_manager::client::{Error, Manager, Stream};
+use rejoin_manager::protocol::{
+    Base64, Certificate, Connect, Connected, EARLY_DATA_BYTES, EarlyData, Fingerprint, Host, Label,
+    MOST_DEADLINE_MS, Protocol, Trust, Why,
+};
+use serde_json::json;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::arguments::Misuse;
+use crate::terminal;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Standard input goes to the server, and what it says to standard output; the session is a line on standard error.
+`rejoin manager` must run. Exit code 1 also if the server did not say that what came was all.
+Examples:
+  printf 'HEAD / HTTP/1.0\\r\\n\\r\\n' | rejoin connect example.com:443
+  rejoin connect -v --ca ca.pem --alpn h2,http/1.1 '[::1]:8443'")]
+pub(crate) struct Arguments {
+    /// The server: a name, or an address ([::1]:443)
+    #[arg(value_name = "HOST:PORT")]
+    target: Target,
+    /// Protocols, the preferred one first
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    alpn: Vec<Protocol>,
+    /// Believe the authorities in this file of PEM, and no others
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pin", "insecure"])]
+    ca: Option<PathBuf>,
+    /// Believe chains with a certificate or public key of this SHA-256
+    #[arg(long, value_name = "HEX", value_delimiter = ',', conflicts_with = "insecure")]
+    pin: Vec<Fingerprint>,
+    /// Believe everybody; no session is shared then
+    #[arg(long)]
+    insecure: bool,
+    /// Neither use nor leave a session
+    #[arg(long)]
+    no_share: bool,
+    /// Share sessions under this label only
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    label: Label,
+    /// Send this with the first flight if a session allows it; others can replay it. Not sent again
+    #[arg(long, value_name = "FILE")]
+    early_data: Option<PathBuf>,
+    /// For resolving, connecting and the handshake together, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DEADLINE_MS)))]
+    deadline_ms: u32,
+    /// Where the manager listens [default: $XDG_RUNTIME_DIR/rejoin.sock, else
+    /// /run/rejoin/manager.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Say also why, and by which certificates
+    #[arg(long, short)]
+    verbose: bool,
+    /// Print the session as JSON, on standard error
+    #[arg(long)]
+    json: bool,
+}
+
+/// A server.
+#[derive(Debug, Clone)]
+struct Target {
+    host: Host,
+    port: NonZeroU16,
+}
+
+impl std::str::FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, port) = text.rsplit_once(':').ok_or("HOST:PORT, as example.com:443")?;
+        let port = port.parse().map_err(|_| "HOST:PORT, the port from 1 to 65535")?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        Ok(Self { host: bare.unwrap_or(host).parse()?, port })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let manager = arguments.socket.clone().map_or_else(Manager::find, Manager::at);
+    let stream = match manager.connect(&wanted(arguments)?) {
+        Ok(stream) => stream,
+        Err(Error::Malformed(why)) => return Err(Misuse(why.to_string()).into()),
+        Err(error) => return Err(error.into()),
+    };
+    let session = stream.session();
+    if arguments.json {
+        let _ = writeln!(io::stderr().lock(), "{}", json!(session));
+    } else {
+        describe(session, arguments.verbose);
+    }
+    carry(stream)
+}
+
+fn wanted(arguments: &Arguments) -> anyhow::Result<Connect> {
+    let Target { host, port } = arguments.target.clone();
+    let mut wanted = Connect::new(host, port);
+    wanted.alpn.clone_from(&arguments.alpn);
+    wanted.trust = trust(arguments)?;
+    wanted.share = !arguments.no_share;
+    wanted.label = arguments.label.clone();
+    wanted.deadline_ms = arguments.deadline_ms;
+    if let Some(path) = &arguments.early_data {
+        let data = read(path)?;
+        if data.len() > EARLY_DATA_BYTES {
+            let why = format!("{}: at most {EARLY_DATA_BYTES} bytes", path.display());
+            return Err(Misuse(why).into());
+        }
+        wanted.early_data = Some(Base64(data.into()));
+    }
+    Ok(wanted)
+}
+
+fn trust(arguments: &Arguments) -> anyhow::Result<Trust> {
+    Ok(match &arguments.ca {
+        Some(path) => Trust::Bundle(
+            String::from_utf8(read(path)?)
+                .with_context(|| format!("{}: no file of PEM", path.display()))?,
+        ),
+        None if !arguments.pin.is_empty() => Trust::Pins(arguments.pin.clone()),
+        None if arguments.insecure => Trust::None,
+        None => Trust::System,
+    })
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))
+}
+
+/// Plaintext in both directions, until the server has said all.
+fn carry(mut stream: Stream) -> anyhow::Result<()> {
+    let writer = stream.writer().context("the connection cannot be written to")?;
+    // Ends with the process: standard input may have nothing to say for ever.
+    thread::spawn(move || send(&writer));
+    let mut part = vec![0; 64 << 10];
+    let mut output = io::stdout().lock();
+    loop {
+        let count = match stream.read(&mut part) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        };
+        match output.write_all(&part[..count]).and_then(|()| output.flush()) {
+            Ok(()) => {}
+            // Who does not read any more has read enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(error).context("standard output cannot be written"),
+        }
+    }
+}
+
+fn send(mut writer: &UnixStream) {
+    // A server that does not listen any more may still have something to say.
+    let _ = io::copy(&mut io::stdin().lock(), &mut writer);
+    let _ = writer.shutdown(Shutdown::Write);
+}
+
+fn describe(session: &Connected, verbose: bool) {
+    terminal::complain(&line(session));
+    if !verbose {
+        return;
+    }
+    terminal::complain(&format!("why: {}", why(session)));
+    for (place, certificate) in session.chain.iter().enumerate() {
+        terminal::complain(&format!("certificate {place}: {}", shown(certificate)));
+    }
+}
+
+fn line(session: &Connected) -> String {
+    let Connected { version, cipher, peer, .. } = session;
+    let kind = if session.resumed { "resumed" } else { "full handshake" };
+    let mut parts = vec![kind.to_owned(), version.clone(), cipher.clone()];
+    parts.extend(session.group.clone());
+    parts.extend(session.alpn.as_ref().map(|alpn| format!("ALPN {alpn}")));
+    match session.early_data {
+        EarlyData::Accepted => parts.push("0-RTT accepted".to_owned()),
+        EarlyData::Rejected => parts.push("0-RTT rejected".to_owned()),
+        EarlyData::NotOffered => {}
+    }
+    format!("{} with {peer}", parts.join(", "))
+}
+
+fn why(session: &Connected) -> String {
+    let text = match session.why {
+        Why::Resumed => "the server took a session that this user's programs had",
+        Why::ResumedOtherName => {
+            let other = session.session_of.as_deref().unwrap_or("another name");
+            return format!("the server took a session of {other}");
+        }
+        Why::NoSession => "no session with it was known",
+        Why::AllUsed => "each session known with it has been used",
+        Why::TooOld => "the sessions known with it are too old",
+        Why::NotTrusted => "the sessions known with it have certificates that are not trusted here",
+        Why::Version => "the sessions known with it are of an older version",
+        Why::Refused => "the server did not take the session",
+        Why::NotWanted => "--no-share",
+        Why::NotShared => "the manager's settings",
+        Why::NotVerified => "--insecure",
+        Why::Other => "a reason that this version does not know",
+    };
+    text.to_owned()
+}
+
+fn shown(certificate: &Certificate) -> String {
+    let fingerprint = certificate.sha256;
+    let der = certificate.der.as_ref().map_or(&[][..], |Base64(der)| der);
+    match X509Certificate::from_der(der) {
+        Ok((_, parsed)) => {
+            format!("{} by {}, sha256 {fingerprint}", parsed.subject(), parsed.issuer())
+        }
+        Err(_) => format!("sha256 {fingerprint}"),
+    }
+}

@@ -1,0 +1,93 @@
+//! `rejoin manager`
+
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use rejoin_manager::protocol::Stats;
+use rejoin_manager::{SYSTEM_SOCKET, Settings};
+
+use crate::{cluster, terminal};
+
+/// Read if it is there.
+const SETTINGS: &str = "/etc/rejoin/manager.toml";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Programs ask it for TLS connections, and share sessions that none of them holds; see docs/manager.md.
+Examples:
+  rejoin manager
+  rejoin manager --socket /run/rejoin/manager.sock --user rejoin")]
+pub(crate) struct Arguments {
+    /// Where programs find it [default: $XDG_RUNTIME_DIR/rejoin.sock, else
+    /// /run/rejoin/manager.sock]; not used if the service manager brings a socket
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// The manager's settings [default: /etc/rejoin/manager.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// Become this user once the socket is there
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Print what was done, at the end, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { socket, settings, user, json } = arguments;
+    rejoin_manager::harden()?;
+    terminal::raise_descriptor_limit();
+    let settings = read(settings.as_deref())?;
+    let (listener, _lock, place) = match rejoin_manager::inherited()? {
+        Some(listener) => (listener, None, "the service manager's socket".to_owned()),
+        None => {
+            let path = socket.clone().unwrap_or_else(rejoin_manager::default_socket);
+            let (listener, lock) = rejoin_manager::listen(&path, mode(&path))?;
+            (listener, Some(lock), path.display().to_string())
+        }
+    };
+    if let Some(name) = user {
+        rejoin_manager::become_user(name)?;
+    }
+    let done = serve(listener, settings, &place)?;
+    terminal::print_result(&if *json { serde_json::to_string(&done)? } else { summary(&done) })
+}
+
+fn read(path: Option<&Path>) -> anyhow::Result<Settings> {
+    match path {
+        Some(path) => Ok(Settings::read(path)?),
+        None if Path::new(SETTINGS).exists() => Ok(Settings::read(Path::new(SETTINGS))?),
+        None => Ok(Settings::default()),
+    }
+}
+
+/// The system's manager is its group's, a user's own is the user's.
+fn mode(path: &Path) -> u32 {
+    if path == Path::new(SYSTEM_SOCKET) { 0o660 } else { 0o600 }
+}
+
+fn serve(listener: UnixListener, settings: Settings, place: &str) -> anyhow::Result<Stats> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = crate::runtime(workers as u16)?;
+    runtime.block_on(async {
+        let listener = tokio::net::UnixListener::from_std(listener);
+        let listener = listener.context("cannot wait on the socket")?;
+        let ready = || {
+            terminal::print(&format!("serving programs at {place}"));
+            cluster::ready();
+        };
+        Ok(rejoin_manager::run(listener, settings, ready, terminal::interrupted()).await?)
+    })
+}
+
+fn summary(done: &Stats) -> String {
+    let grouped = rejoin_trace::grouped;
+    let of = &done.handshakes;
+    format!(
+        "{} handshakes resumed, {} full, {} failed",
+        grouped(of.resumed),
+        grouped(of.full),
+        grouped(of.failed)
+    )
+}

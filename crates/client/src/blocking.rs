@@ -1,0 +1,180 @@
+//! For programs that wait.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::exchange::Exchange;
+use crate::protocol::{Answer, Connect, Connected, Request, Stats, Token};
+use crate::{Error, Manager, at_end, patience, wish};
+
+impl Manager {
+    /// A connection as `wanted`.
+    ///
+    /// # Errors
+    /// The manager's, and [`Error::NotRunning`] where there is none.
+    pub fn connect(&self, wanted: &Connect) -> Result<Stream, Error> {
+        self.open(&wish(wanted, false), None)
+    }
+
+    /// A connection over a TCP socket that is connected already: through a proxy, or from another
+    /// network namespace. The manager takes it over.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_over(&self, socket: impl AsFd, wanted: &Connect) -> Result<Stream, Error> {
+        self.open(&wish(wanted, true), Some(socket.as_fd()))
+    }
+
+    /// What the manager counted.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn stats(&self) -> Result<Stats, Error> {
+        match self.ask(&Request::Stats {}, None)? {
+            (Answer::Stats(stats), ..) => Ok(*stats),
+            _ => Err(Error::OtherAnswer),
+        }
+    }
+
+    fn open(&self, request: &Request, passed: Option<BorrowedFd<'_>>) -> Result<Stream, Error> {
+        match self.ask(request, passed)? {
+            (Answer::Connected(session), socket, manager) => {
+                Ok(Stream { socket, session: *session, manager, is_over: false })
+            }
+            _ => Err(Error::OtherAnswer),
+        }
+    }
+
+    /// The answer, the socket that it came over, and whose it is.
+    fn ask(
+        &self,
+        request: &Request,
+        passed: Option<BorrowedFd<'_>>,
+    ) -> Result<(Answer, UnixStream, Self), Error> {
+        let until = Instant::now() + patience(request);
+        let (socket, path) = self.reach(Some(left(until)))?;
+        let answer = exchange(&socket, request, passed, until)?;
+        Ok((answer, socket, Self::at(path)))
+    }
+}
+
+/// A connection: plaintext here, TLS from the manager on.
+///
+/// Reading ends where the server said that this was all. Where it did not, the last read fails with
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
+#[derive(Debug)]
+pub struct Stream {
+    socket: UnixStream,
+    session: Connected,
+    manager: Manager,
+    /// Whether the server's end was asked for and found clean.
+    is_over: bool,
+}
+
+impl Stream {
+    /// What the manager said of the connection.
+    pub fn session(&self) -> &Connected {
+        &self.session
+    }
+
+    /// Tells the server that no more will be written; reading goes on.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn finish_writing(&self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)
+    }
+
+    /// The same socket, for another thread that writes while this one reads.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn writer(&self) -> io::Result<UnixStream> {
+        self.socket.try_clone()
+    }
+
+    /// How long a read may take: `None` for ever.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_read_timeout(timeout)
+    }
+
+    /// The socket alone, and how to ask for the end: [`ended_well`].
+    pub fn into_parts(self) -> (UnixStream, Connected, Manager) {
+        (self.socket, self.session, self.manager)
+    }
+
+    fn read_end(&mut self) -> io::Result<usize> {
+        if !self.is_over {
+            ended_well(&self.manager, self.session.connection)?;
+            self.is_over = true;
+        }
+        Ok(0)
+    }
+}
+
+/// Asks how a connection ended whose socket has come to its end.
+///
+/// # Errors
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) unless the server said that this was all.
+pub fn ended_well(manager: &Manager, connection: Token) -> io::Result<()> {
+    let asked = manager.ask(&Request::End { connection }, None);
+    at_end(asked.map(|(answer, ..)| answer))
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.socket.read(buffer) {
+            Ok(0) if !buffer.is_empty() => self.read_end(),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.read_end(),
+            read => read,
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.socket.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn exchange(
+    mut socket: &UnixStream,
+    request: &Request,
+    passed: Option<BorrowedFd<'_>>,
+    until: Instant,
+) -> Result<Answer, Error> {
+    let mut exchange = Exchange::new(request)?;
+    let mut broke = None;
+    while !exchange.is_sent() && broke.is_none() {
+        broke = exchange.send(socket.as_fd(), passed).err();
+    }
+    while !exchange.is_received() {
+        socket.set_read_timeout(Some(left(until)))?;
+        let count = socket.read(exchange.room());
+        exchange.received(count, &mut broke)?;
+    }
+    socket.set_read_timeout(None)?;
+    socket.set_write_timeout(None)?;
+    exchange.answer()
+}
+
+/// Never zero, which would be for ever.
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}

@@ -1,0 +1,52 @@
+//! Why there is no connection.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::protocol::{ErrorKind, Malformed, Problem};
+
+/// Why the manager gave no connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nobody listens.
+    #[error(
+        "`rejoin manager` is not running: nobody listens at {}: start it, or connect directly: \
+         {source}", socket.display()
+    )]
+    NotRunning {
+        /// Where.
+        socket: PathBuf,
+        /// As the system says it.
+        source: io::Error,
+    },
+    /// The manager says why.
+    #[error("{}; {}", .0.detail, .0.remedy)]
+    Refused(Problem),
+    /// The manager went away, or does not answer.
+    #[error("the manager does not answer: look whether `rejoin manager` still runs: {0}")]
+    Silent(#[from] io::Error),
+    /// The request or the answer is none.
+    #[error("the message to or from the manager is wrong: {0}")]
+    Malformed(#[from] Malformed),
+    /// An answer to something else.
+    #[error("the manager answered something else: it is of another version than this program")]
+    OtherAnswer,
+}
+
+impl Error {
+    /// Whether the manager itself failed the program, so that a direct connection may do.
+    pub fn is_the_managers(&self) -> bool {
+        match self {
+            Self::NotRunning { .. } | Self::Silent(_) | Self::OtherAnswer => true,
+            Self::Malformed(_) => false,
+            Self::Refused(problem) => matches!(
+                problem.kind,
+                ErrorKind::Busy
+                    | ErrorKind::ShuttingDown
+                    | ErrorKind::UnsupportedVersion
+                    | ErrorKind::NotPermitted
+            ),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What programs and the manager say to each other: `docs/manager-protocol.md`, as types.
+//!
+//! A message is a big-endian `u32` and so many bytes of JSON. What is parsed here keeps its bounds;
+//! nothing here opens a socket. Requests are read strictly, an unknown field is an error: a
+//! misspelt wish must not be ignored. Answers are read leniently, so that they can grow.
+
+mod answer;
+mod request;
+mod values;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+pub use answer::{
+    Answer, Certificate, Connected, EarlyData, End, ErrorKind, Handshakes, Problem, Share, Stats,
+    Why,
+};
+pub use request::{Connect, Identity, MinVersion, Request, Trust};
+pub use values::{Base64, Fingerprint, Host, Label, Protocol, Secret, Token};
+
+/// The version of the protocol: the value of `"rejoin"` in every message.
+pub const VERSION: u64 = 1;
+/// The longest request, without its length.
+pub const REQUEST_BYTES: usize = 256 * 1024;
+/// The longest answer, without its length.
+pub const ANSWER_BYTES: usize = 1024 * 1024;
+/// The bytes before each message that say how long it is.
+pub const LENGTH_BYTES: usize = 4;
+/// Addresses that a program may give for a name.
+pub const ADDRESSES: usize = 16;
+/// Protocols of ALPN.
+pub const PROTOCOLS: usize = 16;
+/// Pins, and known certificates.
+pub const FINGERPRINTS: usize = 64;
+/// Bytes of a partition's label.
+pub const LABEL_BYTES: usize = 64;
+/// Bytes of 0-RTT data.
+pub const EARLY_DATA_BYTES: usize = 16 * 1024;
+/// The longest time for resolving, connecting and the handshake together, in milliseconds.
+pub const MOST_DEADLINE_MS: u32 = 120_000;
+/// The time they have unless the program says otherwise, in milliseconds.
+pub const DEADLINE_MS: u32 = 10_000;
+
+/// Why a message could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Longer than its bound.
+    #[error("the message has {bytes} bytes, more than {most}")]
+    TooLarge {
+        /// As announced.
+        bytes: usize,
+        /// The bound.
+        most: usize,
+    },
+    /// Of another version of the protocol.
+    #[error("version {version} of the protocol is not spoken here, {VERSION} is")]
+    Version {
+        /// Theirs.
+        version: u64,
+    },
+    /// Not what the protocol says.
+    #[error("{0}")]
+    Text(String),
+}
+
+impl From<serde_json::Error> for Malformed {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Text(error.to_string())
+    }
+}
+
+/// How long the message after this prefix is.
+///
+/// # Errors
+/// [`Malformed::TooLarge`] when longer than `most`; an empty message is [`Malformed::Text`].
+pub fn length(prefix: [u8; LENGTH_BYTES], most: usize) -> Result<usize, Malformed> {
+    let bytes = u32::from_be_bytes(prefix) as usize;
+    match bytes {
+        0 => Err(Malformed::Text("the message is empty".to_owned())),
+        _ if bytes > most => Err(Malformed::TooLarge { bytes, most }),
+        _ => Ok(bytes),
+    }
+}
+
+/// A request as it goes over the socket, with its length.
+///
+/// # Errors
+/// [`Malformed::TooLarge`].
+pub fn write_request(request: &Request) -> Result<Vec<u8>, Malformed> {
+    written(request, REQUEST_BYTES)
+}
+
+/// An answer as it goes over the socket, with its length.
+///
+/// # Errors
+/// [`Malformed::TooLarge`].
+pub fn write_answer(answer: &Answer) -> Result<Vec<u8>, Malformed> {
+    written(answer, ANSWER_BYTES)
+}
+
+/// The request in a message's bytes, without the length.
+///
+/// # Errors
+/// What makes it none.
+pub fn read_request(message: &[u8]) -> Result<Request, Malformed> {
+    read(message, REQUEST_BYTES)
+}
+
+/// The answer in a message's bytes, without the length.
+///
+/// # Errors
+/// What makes it none.
+pub fn read_answer(message: &[u8]) -> Result<Answer, Malformed> {
+    read(message, ANSWER_BYTES)
+}
+
+/// What every message has, whatever its version.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    rejoin: u64,
+    #[serde(flatten)]
+    said: &'a T,
+}
+
+fn written<T: Serialize>(said: &T, most: usize) -> Result<Vec<u8>, Malformed> {
+    let mut message = vec![0; LENGTH_BYTES];
+    serde_json::to_writer(&mut message, &Versioned { rejoin: VERSION, said })?;
+    let bytes = message.len() - LENGTH_BYTES;
+    if bytes > most {
+        return Err(Malformed::TooLarge { bytes, most });
+    }
+    message[..LENGTH_BYTES].copy_from_slice(&(bytes as u32).to_be_bytes());
+    Ok(message)
+}
+
+fn read<T: DeserializeOwned>(message: &[u8], most: usize) -> Result<T, Malformed> {
+    /// The version alone: another one may say anything beside it.
+    #[derive(Deserialize)]
+    struct Head {
+        rejoin: u64,
+    }
+    if message.len() > most {
+        return Err(Malformed::TooLarge { bytes: message.len(), most });
+    }
+    let Head { rejoin: version } = serde_json::from_slice(message)?;
+    if version != VERSION {
+        return Err(Malformed::Version { version });
+    }
+    Ok(serde_json::from_slice(message)?)
+}
+
+#[cfg(test)]
+mod tests;

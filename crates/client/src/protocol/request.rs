@@ -1,0 +1,222 @@
+//! What programs ask for.
+
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::{
+    ADDRESSES, Base64, DEADLINE_MS, EARLY_DATA_BYTES, FINGERPRINTS, Fingerprint, Host, Label,
+    MOST_DEADLINE_MS, PROTOCOLS, Protocol, Secret, Token, VERSION,
+};
+
+/// One request; a connection to the manager carries one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// A TLS connection; the socket is it from the answer on.
+    Connect(Box<Connect>),
+    /// How did this connection end?
+    End {
+        /// As the answer named it.
+        connection: Token,
+    },
+    /// What did the manager do so far?
+    Stats {},
+}
+
+/// What connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connect {
+    /// The name that the server's certificate must be valid for.
+    pub host: Host,
+    /// The TCP port.
+    pub port: NonZeroU16,
+    /// Where to connect, in this order; if empty the name is resolved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "at_most::<ADDRESSES, _, _>")]
+    pub addresses: Vec<IpAddr>,
+    /// Whether a connected TCP socket comes with the message (`SCM_RIGHTS`).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub socket: bool,
+    /// Protocols, the preferred one first; empty: none is negotiated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "at_most::<PROTOCOLS, _, _>")]
+    pub alpn: Vec<Protocol>,
+    /// Whom to believe.
+    #[serde(default)]
+    pub trust: Trust,
+    /// The client's own certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// Whether sessions are shared: if not, the store is neither read nor written.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub share: bool,
+    /// Programs of one user share sessions only under the same label.
+    #[serde(default, skip_serializing_if = "Label::is_default")]
+    pub label: Label,
+    /// Sent with the first flight if a session allows it. It can be replayed by others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "early_data")]
+    pub early_data: Option<Base64>,
+    /// For resolving, connecting and the handshake together.
+    #[serde(default = "deadline_ms", deserialize_with = "bounded_deadline_ms")]
+    pub deadline_ms: u32,
+    /// Certificates that the program has: answered by fingerprint alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "at_most::<FINGERPRINTS, _, _>")]
+    pub known: Vec<Fingerprint>,
+    /// The least version of TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_version: Option<MinVersion>,
+}
+
+impl Connect {
+    /// A connection to `host` and `port`, verified by the system's authorities, sessions shared.
+    pub fn new(host: Host, port: NonZeroU16) -> Self {
+        Self {
+            host,
+            port,
+            addresses: Vec::new(),
+            socket: false,
+            alpn: Vec::new(),
+            trust: Trust::System,
+            identity: None,
+            share: true,
+            label: Label::default(),
+            early_data: None,
+            deadline_ms: DEADLINE_MS,
+            known: Vec::new(),
+            min_version: None,
+        }
+    }
+}
+
+/// By what a server's certificate is judged.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trust {
+    /// The system's authorities.
+    #[default]
+    System,
+    /// The certificates of these authorities in PEM; revocation lists may stand among them.
+    Bundle(String),
+    /// The chain has one of these: its own certificate or its key; or that of an issuer, by which
+    /// the rest is verified.
+    #[serde(deserialize_with = "at_most::<FINGERPRINTS, _, _>")]
+    Pins(Vec<Fingerprint>),
+    /// Nothing is verified. The connection's sessions are not stored, and none is used.
+    None,
+}
+
+/// A client's certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// Certificates in PEM, the client's own first.
+    pub chain: String,
+    /// The private key in PEM.
+    pub key: Secret,
+}
+
+/// The least version of TLS that will do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MinVersion {
+    /// TLS 1.2
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// TLS 1.3
+    #[serde(rename = "1.3")]
+    Tls13,
+}
+
+impl<'de> Deserialize<'de> for Request {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Message {
+            rejoin: u64,
+            connect: Option<Box<Connect>>,
+            end: Option<Ended>,
+            stats: Option<Nothing>,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Ended {
+            connection: Token,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        let Message { rejoin, connect, end, stats } = Message::deserialize(deserializer)?;
+        match (rejoin, connect, end, stats) {
+            (VERSION, Some(connect), None, None) => Ok(Self::Connect(connect)),
+            (VERSION, None, Some(Ended { connection }), None) => Ok(Self::End { connection }),
+            (VERSION, None, None, Some(Nothing {})) => Ok(Self::Stats {}),
+            _ => Err(de::Error::custom("a request has one of connect, end and stats")),
+        }
+    }
+}
+
+fn at_most<'de, const MOST: usize, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct Visitor<const MOST: usize, T>(std::marker::PhantomData<T>);
+    impl<'de, const MOST: usize, T: Deserialize<'de>> de::Visitor<'de> for Visitor<MOST, T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "a list of at most {MOST}")
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = list.next_element()? {
+                if values.len() == MOST {
+                    return Err(de::Error::invalid_length(MOST + 1, &self));
+                }
+                values.push(value);
+            }
+            Ok(values)
+        }
+    }
+    deserializer.deserialize_seq(Visitor::<MOST, T>(std::marker::PhantomData))
+}
+
+fn early_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Base64>, D::Error> {
+    let data = Option::<Base64>::deserialize(deserializer)?;
+    match &data {
+        Some(Base64(bytes)) if bytes.len() > EARLY_DATA_BYTES => {
+            Err(de::Error::custom(format!("early_data: at most {EARLY_DATA_BYTES} bytes")))
+        }
+        _ => Ok(data),
+    }
+}
+
+fn bounded_deadline_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        ms @ 1..=MOST_DEADLINE_MS => Ok(ms),
+        _ => Err(de::Error::custom(format!("deadline_ms: 1 to {MOST_DEADLINE_MS}"))),
+    }
+}
+
+fn deadline_ms() -> u32 {
+    DEADLINE_MS
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_true(value: &bool) -> bool {
+    *value
+}

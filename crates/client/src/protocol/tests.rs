@@ -1,0 +1,166 @@
+use serde_json::json;
+
+use super::*;
+
+fn request(value: &serde_json::Value) -> Result<Request, Malformed> {
+    read_request(value.to_string().as_bytes())
+}
+
+fn connect(field: &str, value: serde_json::Value) -> Result<Request, Malformed> {
+    let mut connect = json!({"host": "example.com", "port": 443});
+    connect[field] = value;
+    request(&json!({"rejoin": 1, "connect": connect}))
+}
+
+#[test]
+fn a_request_says_what_it_leaves_out() {
+    let Ok(Request::Connect(connect)) =
+        request(&json!({"rejoin": 1, "connect": {"host": "Example.COM.", "port": 443}}))
+    else {
+        panic!("the least request is one");
+    };
+    let expected = Connect::new("example.com".parse().unwrap(), 443.try_into().unwrap());
+    assert_eq!(*connect, expected);
+}
+
+#[test]
+fn requests_and_answers_come_back_as_they_were_written() {
+    let mut asked = Connect::new("192.0.2.1".parse().unwrap(), 8443.try_into().unwrap());
+    asked.addresses = vec!["::1".parse().unwrap()];
+    asked.socket = true;
+    asked.alpn = vec!["h2".parse().unwrap()];
+    asked.trust = Trust::Pins(vec![Fingerprint::of(b"certificate")]);
+    asked.identity = Some(Identity { chain: "c".to_owned(), key: "k".to_owned().into() });
+    asked.share = false;
+    asked.label = "work".parse().unwrap();
+    asked.early_data = Some(Base64(b"GET /\r\n".to_vec().into()));
+    asked.known = vec![Fingerprint::of(b"other")];
+    asked.min_version = Some(MinVersion::Tls13);
+    for request in [
+        Request::Connect(Box::new(asked)),
+        Request::End { connection: Token([7; 16]) },
+        Request::Stats {},
+    ] {
+        let written = write_request(&request).unwrap();
+        let (prefix, message) = written.split_at(LENGTH_BYTES);
+        assert_eq!(length(prefix.try_into().unwrap(), REQUEST_BYTES).unwrap(), message.len());
+        assert_eq!(read_request(message).unwrap(), request);
+    }
+    let answer = Answer::Error(Problem {
+        kind: ErrorKind::CertificateWrongName,
+        detail: "d".to_owned(),
+        remedy: "r".to_owned(),
+    });
+    for answer in [answer, Answer::End(End::Clean), Answer::Stats(Box::default())] {
+        let written = write_answer(&answer).unwrap();
+        assert_eq!(read_answer(&written[LENGTH_BYTES..]).unwrap(), answer);
+    }
+    let written = write_answer(&Answer::End(End::Clean)).unwrap();
+    assert_eq!(&written[LENGTH_BYTES..], br#"{"rejoin":1,"end":"clean"}"#);
+}
+
+#[test]
+fn wishes_that_are_not_understood_are_not_ignored() {
+    for (field, value) in [
+        ("trsut", json!("system")),
+        ("session", json!("AAAA")),
+        ("trust", json!("all")),
+        ("trust", json!({"bundle": "", "pins": []})),
+        ("trust", json!({"pins": ["00"]})),
+        ("trust", json!(null)),
+        ("identity", json!({"chain": ""})),
+        ("host", json!("")),
+        ("host", json!("[::1]")),
+        ("host", json!("a b")),
+        ("host", json!("*.example.com")),
+        ("host", json!("a".repeat(300))),
+        ("host", json!("exa\u{0}mple.com")),
+        ("port", json!(0)),
+        ("port", json!(65_536)),
+        ("port", json!("443")),
+        ("deadline_ms", json!(0)),
+        ("deadline_ms", json!(MOST_DEADLINE_MS + 1)),
+        ("deadline_ms", json!(-1)),
+        ("deadline_ms", json!(1.5)),
+        ("label", json!("a\nb")),
+        ("label", json!("a".repeat(LABEL_BYTES + 1))),
+        ("alpn", json!([""])),
+        ("alpn", json!(["a".repeat(256)])),
+        ("alpn", json!(vec!["h2"; PROTOCOLS + 1])),
+        ("alpn", json!("h2")),
+        ("addresses", json!(["localhost"])),
+        ("addresses", json!(vec!["::1"; ADDRESSES + 1])),
+        ("known", json!(vec!["0".repeat(64); FINGERPRINTS + 1])),
+        ("early_data", json!("A")),
+        ("early_data", json!("A".repeat(4 * EARLY_DATA_BYTES))),
+        ("min_version", json!("1.1")),
+        ("share", json!("no")),
+    ] {
+        let read = connect(field, value.clone());
+        assert!(matches!(read, Err(Malformed::Text(_))), "{field} = {value}: {read:?}");
+    }
+}
+
+#[test]
+fn a_request_is_one_of_a_version() {
+    let of = |value| request(&value);
+    assert!(of(json!({"rejoin": 1})).is_err());
+    assert!(of(json!({"rejoin": 1, "stats": {}, "end": {"connection": "0".repeat(32)}})).is_err());
+    assert!(of(json!({"rejoin": 1, "stats": {"all": true}})).is_err());
+    assert!(of(json!({"rejoin": 1, "store": {}})).is_err());
+    assert!(of(json!({"stats": {}})).is_err());
+    assert_eq!(of(json!({"rejoin": 2, "new": []})), Err(Malformed::Version { version: 2 }));
+}
+
+#[test]
+fn hostile_bytes_are_errors() {
+    let deep = "[".repeat(100_000);
+    let nested = format!("{{\"rejoin\":1,\"x\":{deep}");
+    let twice = r#"{"rejoin":1,"connect":{"host":"a","port":1,"host":"b"}}"#;
+    for bytes in [
+        &b""[..],
+        b"{",
+        b"null",
+        b"\xff\xfe",
+        b"{\"rejoin\":1e400}",
+        b"{\"rejoin\":-1}",
+        deep.as_bytes(),
+        nested.as_bytes(),
+        twice.as_bytes(),
+        b"{\"rejoin\":1,\"stats\":{}} {}",
+    ] {
+        assert!(read_request(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+        assert!(read_answer(bytes).is_err());
+    }
+    let enormous = vec![b' '; REQUEST_BYTES + 1];
+    assert!(matches!(read_request(&enormous), Err(Malformed::TooLarge { .. })));
+    assert!(matches!(length([0xff; 4], REQUEST_BYTES), Err(Malformed::TooLarge { .. })));
+    assert!(matches!(length([0; 4], REQUEST_BYTES), Err(Malformed::Text(_))));
+    assert_eq!(length([0, 4, 0, 0], REQUEST_BYTES), Ok(REQUEST_BYTES));
+}
+
+#[test]
+fn answers_may_grow() {
+    let kind = br#"{"rejoin":1,"error":{"kind":"moon_phase","detail":"","remedy":"","more":1}}"#;
+    let Ok(Answer::Error(problem)) = read_answer(kind) else { panic!("an unknown kind is one") };
+    assert_eq!(problem.kind, ErrorKind::Other);
+}
+
+#[test]
+fn debug_shows_no_key_and_no_data() {
+    let key = Secret::from("PRIVATE".to_owned());
+    let identity = Identity { chain: String::new(), key };
+    assert!(!format!("{identity:?}").contains("PRIVATE"));
+    assert!(!format!("{:?}", Base64(b"cookie".to_vec().into())).contains("cookie"));
+}
+
+#[test]
+fn reasons_are_named_as_they_are_written() {
+    for why in [Why::Resumed, Why::ResumedOtherName, Why::NoSession, Why::AllUsed, Why::TooOld]
+        .into_iter()
+        .chain([Why::NotTrusted, Why::Version, Why::Refused, Why::NotWanted, Why::NotShared])
+        .chain([Why::NotVerified, Why::Other])
+    {
+        assert_eq!(serde_json::to_value(why).unwrap(), why.name());
+    }
+}

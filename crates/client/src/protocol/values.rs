@@ -1,0 +1,270 @@
+//! The values in messages: each is checked where it is read, and cannot be made otherwise.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustls_pki_types::ServerName;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use zeroize::Zeroizing;
+
+use super::LABEL_BYTES;
+
+/// Implements the text form of a type that has `parse` and `Display`.
+macro_rules! text {
+    ($type:ident) => {
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                Self::parse(text)
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Self::parse(&text).map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+/// A server's name or address: lower-case, without a dot at its end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Host(String);
+
+impl Host {
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        match ServerName::try_from(name.as_str()) {
+            Ok(_) => Ok(Self(name)),
+            Err(_) => Err("host: a DNS name (an international one in its xn-- form) or an \
+                           address without brackets"
+                .to_owned()),
+        }
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// As rustls takes it.
+    pub fn server_name(&self) -> ServerName<'static> {
+        // Parsed once already.
+        match ServerName::try_from(self.0.clone()) {
+            Ok(name) => name,
+            Err(_) => unreachable!("a host is a server name"),
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text!(Host);
+
+/// A partition's label: up to [`LABEL_BYTES`] printable ASCII characters; empty for the default.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Label(String);
+
+impl Label {
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if text.len() > LABEL_BYTES || !is_printable {
+            return Err(format!("label: up to {LABEL_BYTES} printable ASCII characters"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is the default partition's.
+    pub fn is_default(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text!(Label);
+
+/// A protocol's name in ALPN: 1 to 255 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Protocol(String);
+
+impl Protocol {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text.len() > 255 {
+            return Err("alpn: names of 1 to 255 bytes".to_owned());
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+text!(Protocol);
+
+/// A SHA-256 digest: of a certificate, or of a public key. In hexadecimal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// The digest of these bytes.
+    #[cfg(feature = "digest")]
+    pub fn of(bytes: &[u8]) -> Self {
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+        let mut own = [0; 32];
+        own.copy_from_slice(digest.as_ref());
+        Self(own)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let digits = || "a fingerprint: 64 hexadecimal digits".to_owned();
+        unhex(text).map(Self).ok_or_else(digits)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+text!(Fingerprint);
+
+/// A connection's name: 128 random bits in hexadecimal. With it its program asks how it ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(pub [u8; 16]);
+
+impl Token {
+    fn parse(text: &str) -> Result<Self, String> {
+        unhex(text).map(Self).ok_or_else(|| "a connection: 32 hexadecimal digits".to_owned())
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex(&self.0, f)
+    }
+}
+
+text!(Token);
+
+/// Bytes, in base64 with padding (RFC 4648, section 4). Wiped when dropped; `Debug` says how many.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Base64(pub Zeroizing<Vec<u8>>);
+
+impl Base64 {
+    fn parse(text: &str) -> Result<Self, String> {
+        STANDARD
+            .decode(text)
+            .map(|bytes| Self(bytes.into()))
+            .map_err(|_| "base64 with padding was expected".to_owned())
+    }
+}
+
+impl fmt::Display for Base64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        base64::display::Base64Display::new(&self.0, &STANDARD).fmt(f)
+    }
+}
+
+impl fmt::Debug for Base64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+text!(Base64);
+
+/// Text that is wiped when dropped, and that `Debug` does not show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// The text.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}
+
+fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+fn unhex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * BYTES {
+        return None;
+    }
+    let mut bytes = [0; BYTES];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16);
+        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,180 @@
+//! For programs on tokio: the same messages, awaited.
+
+use std::fmt;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use ::tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
+use ::tokio::net::{TcpStream, UnixStream};
+use ::tokio::time::{sleep, timeout};
+
+use crate::exchange::Exchange;
+use crate::protocol::{Answer, Connect, Connected, Request};
+use crate::{Error, Manager, at_end, patience, wish};
+
+/// Between attempts at a manager that has no room for one more in its queue.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// As [`Manager::connect`].
+///
+/// # Errors
+/// The manager's, and [`Error::NotRunning`] where there is none.
+pub async fn connect(manager: &Manager, wanted: &Connect) -> Result<Stream, Error> {
+    open(manager, &wish(wanted, false), None).await
+}
+
+/// As [`Manager::connect_over`].
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_over(
+    manager: &Manager,
+    socket: TcpStream,
+    wanted: &Connect,
+) -> Result<Stream, Error> {
+    open(manager, &wish(wanted, true), Some(socket.as_fd())).await
+}
+
+/// As [`crate::Stream`].
+pub struct Stream {
+    socket: UnixStream,
+    session: Connected,
+    manager: Manager,
+    end: End,
+}
+
+/// What is known of the server's end.
+enum End {
+    NotSeen,
+    Asked(Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>),
+    Clean,
+}
+
+impl Stream {
+    /// What the manager said of the connection.
+    pub fn session(&self) -> &Connected {
+        &self.session
+    }
+
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.end {
+                End::Clean => return Poll::Ready(Ok(())),
+                End::NotSeen => {
+                    let (manager, connection) = (self.manager.clone(), self.session.connection);
+                    self.end = End::Asked(Box::pin(async move {
+                        let asked = ask(&manager, &Request::End { connection }, None).await;
+                        at_end(asked.map(|(answer, ..)| answer))
+                    }));
+                }
+                End::Asked(asked) => {
+                    let ended = ready!(asked.as_mut().poll(context));
+                    self.end = if ended.is_ok() { End::Clean } else { End::NotSeen };
+                    return Poll::Ready(ended);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (room, filled) = (buffer.remaining(), buffer.filled().len());
+        match ready!(Pin::new(&mut self.socket).poll_read(context, buffer)) {
+            Ok(()) if room > 0 && buffer.filled().len() == filled => self.poll_end(context),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => self.poll_end(context),
+            read => Poll::Ready(read),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(context, buffer)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Tells the server that no more will be written; reading goes on.
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+async fn open(
+    manager: &Manager,
+    request: &Request,
+    passed: Option<BorrowedFd<'_>>,
+) -> Result<Stream, Error> {
+    match ask(manager, request, passed).await? {
+        (Answer::Connected(session), socket, manager) => {
+            Ok(Stream { socket, session: *session, manager, end: End::NotSeen })
+        }
+        _ => Err(Error::OtherAnswer),
+    }
+}
+
+async fn ask(
+    manager: &Manager,
+    request: &Request,
+    passed: Option<BorrowedFd<'_>>,
+) -> Result<(Answer, UnixStream, Manager), Error> {
+    let asked = async {
+        let (socket, path) = reach(manager).await?;
+        let mut socket = UnixStream::from_std(socket)?;
+        let answer = exchange(&mut socket, request, passed).await?;
+        Ok((answer, socket, Manager::at(path)))
+    };
+    let late = |_| Err(Error::Silent(ErrorKind::TimedOut.into()));
+    timeout(patience(request), asked).await.unwrap_or_else(late)
+}
+
+async fn reach(manager: &Manager) -> Result<(std::os::unix::net::UnixStream, &Path), Error> {
+    loop {
+        match manager.reach(None) {
+            Err(Error::NotRunning { source, .. }) if source.kind() == ErrorKind::WouldBlock => {
+                sleep(PAUSE).await;
+            }
+            reached => return reached,
+        }
+    }
+}
+
+async fn exchange(
+    socket: &mut UnixStream,
+    request: &Request,
+    passed: Option<BorrowedFd<'_>>,
+) -> Result<Answer, Error> {
+    let mut exchange = Exchange::new(request)?;
+    let mut broke = None;
+    while !exchange.is_sent() && broke.is_none() {
+        let sent = socket.async_io(Interest::WRITABLE, || exchange.send(socket.as_fd(), passed));
+        broke = sent.await.err();
+    }
+    while !exchange.is_received() {
+        let count = socket.read(exchange.room()).await;
+        exchange.received(count, &mut broke)?;
+    }
+    exchange.answer()
+}

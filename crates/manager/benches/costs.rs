@@ -1,0 +1,279 @@
+//! What a connection through the manager costs and saves, against a program that does its own TLS
+//! with rustls: `cargo bench --package rejoin-manager`. All of a line is measured in one run, in
+//! turns.
+
+#![expect(clippy::print_stdout, reason = "it is what it is for")]
+
+#[path = "../tests/manager/means/mod.rs"]
+#[allow(dead_code, reason = "it uses some of it")]
+mod means;
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use means::House;
+use means::rustls_server::provider;
+use rustls::client::Resumption;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    SupportedProtocolVersion, version,
+};
+use serde_json::json;
+
+const ROUNDS: usize = 300;
+const WARM_ROUNDS: usize = 20;
+const DELAYED_ROUNDS: usize = 9;
+const DOWNLOAD_BYTES: u64 = 512 << 20;
+const ROUND_TRIP: Duration = Duration::from_millis(40);
+const NAME: &str = "server.test";
+
+fn main() {
+    let house = House::new();
+    for tls in [&version::TLS13, &version::TLS12] {
+        first_byte(&house, tls);
+    }
+    throughput(&house);
+    delayed(&house);
+}
+
+/// A server that is told by eight bytes how many to send.
+fn server(house: &House, tls: &'static SupportedProtocolVersion) -> u16 {
+    let pair = house.authority.issue_rsa(&[NAME]);
+    let config = means::rustls_server::config(&pair, |config| {
+        let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
+        let chain = chain.collect::<Result<Vec<_>, _>>().expect("PEM");
+        let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(pair.key.as_bytes());
+        let made = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[tls])
+            .expect("a version")
+            .with_no_client_auth()
+            .with_single_cert(chain, key.expect("PEM"));
+        *config = made.expect("a pair");
+        config.max_early_data_size = 1_024;
+        config.send_half_rtt_data = true;
+    });
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let config = Arc::clone(&config);
+            std::thread::spawn(move || serve(stream, config));
+        }
+    });
+    port
+}
+
+fn serve(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut tls = ServerConnection::new(config).ok()?;
+    let (mut asked, mut early) = ([0; 8], 0);
+    let mut left = None;
+    while tls.is_handshaking() {
+        while tls.wants_write() {
+            tls.write_tls(&mut stream).ok()?;
+        }
+        if !tls.is_handshaking() {
+            break;
+        }
+        if tls.read_tls(&mut stream).ok()? == 0 {
+            return None;
+        }
+        tls.process_new_packets().ok()?;
+        if let Some(mut data) = tls.early_data() {
+            early += data.read(&mut asked[early..]).ok()?;
+        }
+        // Before the client's own flight is here.
+        if early == asked.len() && left.is_none() {
+            tls.writer().write_all(&[7]).ok()?;
+            left = Some(u64::from_be_bytes(asked) - 1);
+        }
+    }
+    let mut stream = StreamOwned::new(tls, stream);
+    stream.read_exact(&mut asked[early..]).ok()?;
+    let (mut left, piece) = (left.unwrap_or_else(|| u64::from_be_bytes(asked)), [7; 64 * 1024]);
+    while left > 0 {
+        let part = left.min(piece.len() as u64);
+        stream.write_all(&piece[..part as usize]).ok()?;
+        left -= part;
+    }
+    stream.conn.send_close_notify();
+    stream.flush().ok()
+}
+
+/// A program's own rustls.
+fn own(house: &House, tls: &'static SupportedProtocolVersion, resumes: bool) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(house.authority.pem().as_bytes());
+    roots.add(authority.expect("PEM")).expect("an authority");
+    // With the manager's own first choice: both sides of a line do the same.
+    let mut same = (*provider()).clone();
+    same.kx_groups.insert(0, rustls::crypto::aws_lc_rs::kx_group::X25519MLKEM768);
+    let config = ClientConfig::builder_with_provider(Arc::new(same));
+    let config = config.with_protocol_versions(&[tls]).expect("a version");
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    if !resumes {
+        config.resumption = Resumption::disabled();
+    }
+    Arc::new(config)
+}
+
+fn own_connection(
+    config: &Arc<ClientConfig>,
+    port: u16,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a server");
+    tcp.set_nodelay(true).expect("a socket");
+    let tls = ClientConnection::new(Arc::clone(config), NAME.try_into().expect("a name"));
+    StreamOwned::new(tls.expect("a client"), tcp)
+}
+
+/// Asks for so many bytes and reads all, until the end: tickets are stored by then.
+fn fetch(stream: &mut (impl Read + Write), bytes: u64) -> Duration {
+    let since = Instant::now();
+    stream.write_all(&bytes.to_be_bytes()).expect("taken");
+    stream.flush().expect("taken");
+    read_all(stream, bytes);
+    since.elapsed()
+}
+
+fn read_all(stream: &mut impl Read, bytes: u64) {
+    let (mut left, mut piece) = (bytes, vec![0; 256 * 1024]);
+    while left > 0 {
+        let read = stream.read(&mut piece).expect("bytes");
+        assert!(read > 0);
+        left -= read as u64;
+    }
+}
+
+fn own_fetch(config: &Arc<ClientConfig>, port: u16) -> Duration {
+    let since = Instant::now();
+    let mut stream = own_connection(config, port);
+    fetch(&mut stream, 1);
+    let taken = since.elapsed();
+    let _ = stream.read(&mut [0]);
+    taken
+}
+
+fn managed_fetch(house: &House, port: u16, tls: &str, share: bool, early: bool) -> Duration {
+    let data = rejoin_manager::protocol::Base64(1_u64.to_be_bytes().to_vec().into()).to_string();
+    let mut wishes = json!({"share": share, "label": tls});
+    if early {
+        wishes["early_data"] = data.into();
+    }
+    let since = Instant::now();
+    let mut connection = house.program().connect(NAME, port, wishes).expect("a connection");
+    if connection.facts["early_data"] == "accepted" {
+        read_all(&mut connection.stream, 1);
+    } else {
+        fetch(&mut connection.stream, 1);
+    }
+    let taken = since.elapsed();
+    let _ = connection.stream.read(&mut [0]);
+    taken
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn first_byte(house: &House, tls: &'static SupportedProtocolVersion) {
+    let port = server(house, tls);
+    let label = format!("{:?}", tls.version);
+    let (resumes, full) = (own(house, tls, true), own(house, tls, false));
+    let (mut managed, mut own, mut in_full) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..WARM_ROUNDS + ROUNDS {
+        let times = [
+            managed_fetch(house, port, &label, true, false),
+            own_fetch(&resumes, port),
+            own_fetch(&full, port),
+        ];
+        if round >= WARM_ROUNDS {
+            managed.push(times[0]);
+            own.push(times[1]);
+            in_full.push(times[2]);
+        }
+    }
+    let (managed, own, in_full) = (median(managed), median(own), median(in_full));
+    let ratio = |to: Duration| managed.as_secs_f64() / to.as_secs_f64();
+    println!(
+        "{label} first byte, RSA-2048: through the manager {managed:?}; own rustls resumed {own:?} \
+         (x{:.2}), in full {in_full:?} (x{:.2})",
+        ratio(own),
+        ratio(in_full)
+    );
+}
+
+fn throughput(house: &House) {
+    let port = server(house, &version::TLS13);
+    let config = own(house, &version::TLS13, true);
+    let (mut managed, mut own) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let connection = house.program().connect(NAME, port, json!({}));
+        managed.push(fetch(&mut connection.expect("a connection").stream, DOWNLOAD_BYTES));
+        own.push(fetch(&mut own_connection(&config, port), DOWNLOAD_BYTES));
+    }
+    let rate = |time: Duration| DOWNLOAD_BYTES as f64 / time.as_secs_f64() / 1e6;
+    let (managed, own) = (rate(median(managed)), rate(median(own)));
+    println!("relay: {managed:.0} MB/s, own rustls {own:.0} MB/s (x{:.2})", managed / own);
+}
+
+fn delayed(house: &House) {
+    for (tls, early) in [(&version::TLS12, false), (&version::TLS13, true)] {
+        let port = slow_way(server(house, tls));
+        let label = format!("slow {:?}", tls.version);
+        managed_fetch(house, port, &label, true, false);
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for _ in 0..DELAYED_ROUNDS {
+            with.push(managed_fetch(house, port, &label, true, early));
+            without.push(managed_fetch(house, port, &label, early, false));
+        }
+        let (with, without) = (median(with), median(without));
+        let what = if early { "0-RTT instead of resumed" } else { "resumed instead of in full" };
+        let saved = without.saturating_sub(with).as_secs_f64() / ROUND_TRIP.as_secs_f64();
+        println!("{label}, {what}: {with:?} instead of {without:?}: {saved:.2} round trips saved");
+    }
+}
+
+/// A port to which a round trip takes 40 ms.
+fn slow_way(to: u16) -> u16 {
+    means::rogue::rogue(move |client| {
+        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else { return };
+        for (from, into) in [(&client, &server), (&server, &client)] {
+            let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
+            let (mut from, into, (late, due)) = (copy(from), copy(into), channel());
+            let _ = into.set_nodelay(true);
+            std::thread::spawn(move || hold(&mut from, &late));
+            std::thread::spawn(move || release(into, &due));
+        }
+    })
+}
+
+fn hold(from: &mut TcpStream, late: &Sender<(Instant, Vec<u8>)>) {
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        let read = from.read(&mut piece).unwrap_or_default();
+        let due = Instant::now() + ROUND_TRIP / 2;
+        if late.send((due, piece[..read].to_vec())).is_err() || read == 0 {
+            return;
+        }
+    }
+}
+
+fn release(mut into: TcpStream, due: &Receiver<(Instant, Vec<u8>)>) {
+    let mut waiting: VecDeque<_> = VecDeque::new();
+    while let Some((at, piece)) = waiting.pop_front().or_else(|| due.recv().ok()) {
+        waiting.extend(due.try_iter());
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        if piece.is_empty() || into.write_all(&piece).is_err() {
+            let _ = into.shutdown(Shutdown::Write);
+            return;
+        }
+    }
+}

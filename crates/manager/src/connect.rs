@@ -1,0 +1,265 @@
+//! From a program's wish to a TLS connection: which session is offered, and what is said of it
+//! afterwards.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::{Resumption, TicketRequest, Tls12Resumption};
+use rustls::{ClientConnection, ProtocolVersion};
+use tokio::time::Instant;
+
+use crate::dial::dial;
+use crate::failure::Failure;
+use crate::identity::Identity;
+use crate::program::Program;
+use crate::protocol::{
+    Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MinVersion, Token, Trust, Why,
+};
+use crate::sessions::{Family, Offer, Offered, Partition, PlaceName, Secret, Slip, Wish};
+use crate::settings::Settings;
+use crate::state::{State, random};
+use crate::trust::Judge;
+use crate::upstream::Upstream;
+use crate::verifier::{self, Asker};
+
+/// Everything of a wish that is checked before anybody is called.
+#[derive(Debug)]
+struct Order<'a> {
+    connect: &'a Connect,
+    judge: Arc<Judge>,
+    identity: Arc<Identity>,
+    place: PlaceName,
+    /// `Err`: nothing is shared, and why.
+    shares: Result<(), Why>,
+}
+
+/// One handshake's course.
+#[derive(Debug)]
+struct Attempt {
+    offered: Option<(Offered, u64)>,
+    why_not: Option<Why>,
+    sent_early: bool,
+}
+
+/// Makes a connection.
+///
+/// A server that fails over a session it was offered is called again without: the program would
+/// have been connected without Rejoin.
+pub(crate) async fn connect(
+    state: &State,
+    program: &Program,
+    connect: &Connect,
+    socket: Option<OwnedFd>,
+) -> Result<(Upstream, Connected), Failure> {
+    let deadline = Instant::now() + Duration::from_millis(connect.deadline_ms.into());
+    let order = Order::of(state, program, connect)?;
+    let had_socket = socket.is_some();
+    let tcp = dial(connect, socket, deadline).await?;
+    let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
+    match upstream.handshake(deadline).await {
+        Ok(()) => finish(state, &order, upstream, attempt),
+        Err(failure) => {
+            let offered = attempt.offered.filter(|_| failure.kind == ErrorKind::TlsFailed);
+            let Some((offered, _)) = offered else { return Err(failure) };
+            state.sessions.refused(&order.place, &offered);
+            if had_socket || attempt.sent_early {
+                return Err(failure);
+            }
+            let tcp = dial(connect, None, deadline).await?;
+            let (mut upstream, mut attempt) = begin(state, &order, tcp, false)?;
+            attempt.why_not = Some(Why::Refused);
+            upstream.handshake(deadline).await?;
+            finish(state, &order, upstream, attempt)
+        }
+    }
+}
+
+impl<'a> Order<'a> {
+    fn of(state: &State, program: &Program, connect: &'a Connect) -> Result<Self, Failure> {
+        let bad = |detail| Failure::new(ErrorKind::BadRequest, detail);
+        let judge = state.judges.of(&connect.trust).map_err(bad)?;
+        let identity = state.identities.of(connect.identity.as_ref());
+        let invalid = |detail| Failure::new(ErrorKind::ClientCertificateInvalid, detail);
+        let identity = identity.map_err(invalid)?;
+        let place = PlaceName {
+            host: connect.host.clone(),
+            port: connect.port.get(),
+            partition: Partition {
+                uid: program.uid,
+                label: connect.label.clone(),
+                identity: identity.sha256,
+            },
+        };
+        let shares = shares(&state.settings, program, connect, &judge);
+        Ok(Self { connect, judge, identity, place, shares })
+    }
+
+    fn tls13_only(&self) -> bool {
+        self.connect.min_version == Some(MinVersion::Tls13)
+    }
+}
+
+fn shares(
+    settings: &Settings,
+    program: &Program,
+    connect: &Connect,
+    judge: &Judge,
+) -> Result<(), Why> {
+    match () {
+        () if connect.trust == Trust::None || !judge.verifies() => Err(Why::NotVerified),
+        () if !connect.share => Err(Why::NotWanted),
+        () if !settings.shares_host(&connect.host) => Err(Why::NotShared),
+        () if !settings.shares_program(program.name.as_deref()) => Err(Why::NotShared),
+        () => Ok(()),
+    }
+}
+
+/// Takes a session if there is one and it may be offered, and begins a handshake with it. The TCP
+/// connection stands by now: no ticket is lost to a server that is not there.
+fn begin(
+    state: &State,
+    order: &Order<'_>,
+    tcp: tokio::net::TcpStream,
+    offers: bool,
+) -> Result<(Upstream, Attempt), Failure> {
+    let Order { connect, judge, identity, place, shares } = order;
+    let unix_s = state.settings.clock.unix_s();
+    let taken =
+        shares.and_then(|()| if offers { take(state, order, unix_s) } else { Err(Why::Refused) });
+    let (offer, why_not) = match taken {
+        Ok(offer) => (Some(offer), None),
+        Err(why) => (None, Some(why)),
+    };
+    let early_data = connect.early_data.as_ref().map(|Base64(data)| data.as_slice());
+    let early_data =
+        early_data.filter(|data| offer.as_ref().is_some_and(|of| may_be_early(of, data, connect)));
+    let offered = offer.as_ref().map(|offer| (offer.offered(), offer.expires_ms));
+    let group = shares.is_ok().then(|| state.sessions.group(place)).flatten();
+    let slip = Slip::new(offer.map(|offer| offer.secret), group, shares.is_ok());
+    let mut config = state.config(order.tls13_only());
+    config.alpn_protocols = connect.alpn.iter().map(|name| name.as_str().into()).collect();
+    config.client_auth_cert_resolver = identity.clone();
+    config.resumption =
+        Resumption::store(slip.clone()).tls12_resumption(Tls12Resumption::SessionIdOrTickets);
+    config.enable_early_data = early_data.is_some();
+    let wanted = || tickets_wanted(&state.settings, offered.is_some());
+    config.send_ticket_request = shares.is_ok().then(wanted);
+    let (judge, identity) = (Arc::clone(judge), Arc::clone(identity));
+    let mut asker = Asker { judge, identity, unix_s, wanted_certificate: false };
+    let tls = verifier::scope(&mut asker, || {
+        ClientConnection::new(Arc::new(config), connect.host.server_name())
+    });
+    let wrong = |error: rustls::Error| Failure::of_tls(&error, false, false);
+    let mut tls = tls.map_err(wrong)?;
+    tls.set_buffer_limit(None);
+    let mut sent_early = false;
+    if let (Some(data), Some(mut early)) = (early_data, tls.early_data()) {
+        use std::io::Write;
+        // There is room for all of it, or it is not offered.
+        sent_early = early.write_all(data).is_ok();
+    }
+    let attempt = Attempt { offered, why_not, sent_early };
+    Ok((Upstream::new(tls, tcp, asker, slip), attempt))
+}
+
+fn take(state: &State, order: &Order<'_>, unix_s: u64) -> Result<Offer, Why> {
+    let now_ms = state.settings.clock.now_ms();
+    let host = &order.place.host;
+    let stands = |family: &Family| {
+        state.judges.still_stands(&order.judge, &family.chain, host, now_ms, unix_s)
+    };
+    let tls13_only = order.tls13_only();
+    state.sessions.take(&Wish { place: &order.place, tls13_only, stands: &stands, unix_s })
+}
+
+/// 0-RTT data goes with a session of the same name only, if it all fits, and if the protocol that
+/// the session was made under is offered again (RFC 9846, section 4.2.10).
+fn may_be_early(offer: &Offer, data: &[u8], connect: &Connect) -> bool {
+    let Secret::Tls13(value) = &offer.secret else { return false };
+    let fits = !data.is_empty() && data.len() <= value.max_early_data_size() as usize;
+    let same_protocol = match &offer.alpn {
+        Some(alpn) => connect.alpn.iter().any(|name| name.as_str().as_bytes() == alpn),
+        None => connect.alpn.is_empty(),
+    };
+    fits && same_protocol && offer.session_of.is_none()
+}
+
+/// RFC 9149: as many tickets as are kept, and one for one that is used. Section 3 has none for
+/// a full handshake where a session is offered; but a server that refuses it drops its family, and
+/// the next programs need others.
+fn tickets_wanted(settings: &Settings, offers: bool) -> TicketRequest {
+    TicketRequest { new_session_count: settings.tickets as u8, resumption_count: u8::from(offers) }
+}
+
+/// The handshake is over: what it says of the session that was offered, and to the program.
+fn finish(
+    state: &State,
+    order: &Order<'_>,
+    mut upstream: Upstream,
+    attempt: Attempt,
+) -> Result<(Upstream, Connected), Failure> {
+    let Attempt { offered, why_not, sent_early } = attempt;
+    let resumed = upstream.is_resumed();
+    let early = sent_early && upstream.tls.is_early_data_accepted();
+    if let Some((offered, _)) = &offered {
+        if resumed {
+            state.sessions.resumed(&order.place, offered);
+        } else {
+            state.sessions.refused(&order.place, offered);
+        }
+        let alpn = upstream.tls.alpn_protocol();
+        if early && alpn != offered.alpn.as_deref() {
+            let detail = "the server took 0-RTT data for another protocol";
+            return Err(Failure::new(ErrorKind::TlsFailed, detail));
+        }
+    }
+    if order.shares.is_ok() {
+        upstream.keep_sessions(state, &order.place, offered.as_ref());
+    }
+    let session_of = offered.and_then(|(offered, _)| offered.session_of).filter(|_| resumed);
+    let why = match (resumed, &session_of, why_not) {
+        (true, None, _) => Why::Resumed,
+        (true, Some(_), _) => Why::ResumedOtherName,
+        (false, _, Some(why)) => why,
+        (false, _, None) => Why::Refused,
+    };
+    let early_data = match (sent_early, early) {
+        (false, _) => EarlyData::NotOffered,
+        (true, true) => EarlyData::Accepted,
+        (true, false) => EarlyData::Rejected,
+    };
+    let session_of = session_of.map(|host| host.to_string());
+    let connected = Connected { why, session_of, early_data, ..described(order, &upstream)? };
+    Ok((upstream, connected))
+}
+
+fn described(order: &Order<'_>, upstream: &Upstream) -> Result<Connected, Failure> {
+    let tls = &upstream.tls;
+    let version = match tls.protocol_version() {
+        Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+        _ => "TLSv1.3",
+    };
+    let certificate = |der: &rustls::pki_types::CertificateDer<'_>| {
+        let sha256 = crate::protocol::Fingerprint::of(der);
+        let is_known = order.connect.known.contains(&sha256);
+        let der = (!is_known).then(|| Base64(der.to_vec().into()));
+        Certificate { sha256, der }
+    };
+    let suite = tls.negotiated_cipher_suite();
+    let group = tls.negotiated_key_exchange_group();
+    let token = random().map_err(|error| Failure::new(ErrorKind::Busy, error.to_string()))?;
+    Ok(Connected {
+        connection: Token(token),
+        resumed: upstream.is_resumed(),
+        why: Why::NoSession,
+        version: version.to_owned(),
+        cipher: suite.map(|suite| format!("{:?}", suite.suite())).unwrap_or_default(),
+        group: group.map(|group| format!("{:?}", group.name())),
+        alpn: tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned()),
+        peer: upstream.tcp.peer_addr().map(|peer| peer.to_string()).unwrap_or_default(),
+        session_of: None,
+        early_data: EarlyData::NotOffered,
+        chain: tls.peer_certificates().into_iter().flatten().map(certificate).collect(),
+    })
+}

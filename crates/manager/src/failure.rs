@@ -1,0 +1,130 @@
+//! Why there is no connection, and what helps.
+
+use std::io;
+
+use rustls::{AlertDescription, CertificateError, Error};
+
+use crate::protocol::{ErrorKind, Malformed, Problem};
+
+/// A kind, and what happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) detail: String,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+
+    /// Of a socket towards a server.
+    pub(crate) fn of_io(error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
+            io::ErrorKind::TimedOut => ErrorKind::Timeout,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::UnexpectedEof => ErrorKind::TlsFailed,
+            _ => ErrorKind::Unreachable,
+        };
+        Self::new(kind, error.to_string())
+    }
+
+    /// Of a handshake. `wanted` says whether the server wanted a client's certificate, `had`
+    /// whether there was one.
+    pub(crate) fn of_tls(error: &Error, wanted: bool, had: bool) -> Self {
+        let kind = match error {
+            Error::InvalidCertificate(error) => kind_of_certificate(error),
+            Error::NoApplicationProtocol => ErrorKind::NoCommonAlpn,
+            Error::AlertReceived(alert) => kind_of_alert(*alert, wanted, had),
+            _ => ErrorKind::TlsFailed,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+fn kind_of_certificate(error: &CertificateError) -> ErrorKind {
+    match error {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            ErrorKind::CertificateExpired
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            ErrorKind::CertificateNotYetValid
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            ErrorKind::CertificateWrongName
+        }
+        CertificateError::UnknownIssuer => ErrorKind::CertificateUnknownIssuer,
+        CertificateError::Revoked => ErrorKind::CertificateRevoked,
+        CertificateError::ApplicationVerificationFailure => ErrorKind::CertificatePinMismatch,
+        _ => ErrorKind::CertificateInvalid,
+    }
+}
+
+fn kind_of_alert(alert: AlertDescription, wanted: bool, had: bool) -> ErrorKind {
+    use AlertDescription as Alert;
+    match alert {
+        Alert::NoApplicationProtocol => ErrorKind::NoCommonAlpn,
+        Alert::CertificateRequired => ErrorKind::ClientCertificateRequired,
+        Alert::HandshakeFailure | Alert::BadCertificate if wanted && !had => {
+            ErrorKind::ClientCertificateRequired
+        }
+        Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateExpired
+        | Alert::CertificateUnknown
+        | Alert::UnknownCA
+        | Alert::AccessDenied
+        | Alert::DecryptError
+            if wanted && had =>
+        {
+            ErrorKind::ClientCertificateInvalid
+        }
+        _ => ErrorKind::TlsFailed,
+    }
+}
+
+impl From<Malformed> for Failure {
+    fn from(malformed: Malformed) -> Self {
+        let kind = match malformed {
+            Malformed::TooLarge { .. } => ErrorKind::TooLarge,
+            Malformed::Version { .. } => ErrorKind::UnsupportedVersion,
+            _ => ErrorKind::BadRequest,
+        };
+        Self::new(kind, malformed.to_string())
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(Failure { kind, detail }: Failure) -> Self {
+        Self { kind, detail, remedy: remedy(kind).to_owned() }
+    }
+}
+
+fn remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::BadRequest | ErrorKind::TooLarge => "ask as docs/manager-protocol.md says",
+        ErrorKind::UnsupportedVersion => "connect directly, or install a newer manager",
+        ErrorKind::Busy => "connect directly, or try again later",
+        ErrorKind::NotPermitted => "connect directly, or be named under users in its settings",
+        ErrorKind::ShuttingDown => "connect directly",
+        ErrorKind::NameNotFound => "check the name, and the machine's resolver",
+        ErrorKind::Refused => "check the port, and whether the server runs",
+        ErrorKind::Unreachable => "check the network",
+        ErrorKind::Timeout => "try again, or allow more time with deadline_ms",
+        ErrorKind::TlsFailed => "check that the server speaks TLS 1.2 or 1.3 on this port",
+        ErrorKind::CertificateExpired => "the server needs a new certificate; check the clock",
+        ErrorKind::CertificateNotYetValid => "check the clock",
+        ErrorKind::CertificateWrongName => "use a name that the certificate is valid for",
+        ErrorKind::CertificateUnknownIssuer => "trust the authority: give it as a bundle",
+        ErrorKind::CertificateRevoked => "the server needs a new certificate",
+        ErrorKind::CertificatePinMismatch => "pin the certificate that the server has now",
+        ErrorKind::CertificateInvalid | ErrorKind::Other => "the server needs another certificate",
+        ErrorKind::ClientCertificateRequired => "give an identity",
+        ErrorKind::ClientCertificateInvalid => "give an identity that the server accepts",
+        ErrorKind::NoCommonAlpn => "offer a protocol that the server speaks",
+    }
+}

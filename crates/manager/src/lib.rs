@@ -1,0 +1,47 @@
+//! The client's TLS manager: the programs of one machine share sessions, and none holds a secret.
+//!
+//! A program asks over a Unix socket for a connection to a name ([`protocol`]). The manager makes
+//! the TLS connection, resumes a session if any program got one there, and relays plaintext.
+//! Sessions stay in the manager's memory, and end with it.
+//!
+//! A connection's way: `serve` admits a program and reads its request (`wire`), `connect` takes a
+//! session (`sessions`) whose certificates stand before what the program trusts (`trust`), calls
+//! the server (`dial`), does the handshake (`upstream`, `verifier`), and `relay` is the rest.
+//!
+//! What is not here: what programs link to speak to a manager ([`client`], a crate of its own), and how a
+//! machine starts one.
+
+#![forbid(unsafe_code)]
+
+mod certificates;
+mod clock;
+mod connect;
+mod counts;
+mod dial;
+mod ends;
+mod error;
+mod failure;
+mod identity;
+mod process;
+mod program;
+mod relay;
+mod serve;
+mod sessions;
+mod settings;
+mod socket;
+mod state;
+mod trust;
+mod upstream;
+mod verifier;
+mod wire;
+
+pub use rejoin_client as client;
+pub use rejoin_client::protocol;
+
+pub use clock::Clock;
+pub use counts::prometheus;
+pub use error::Error;
+pub use process::{become_user, harden};
+pub use serve::run;
+pub use settings::{AcrossNames, Settings};
+pub use socket::{SYSTEM_SOCKET, default_socket, inherited, listen};

@@ -1,0 +1,265 @@
+//! Plaintext between a program and its server, both ways, until both have ended.
+//!
+//! Nothing is read from one side before the other has taken what was read last: a connection has
+//! no buffers of its own but those of rustls, which hold one record or so, and a piece that waits
+//! while its program does not read.
+
+use std::cell::RefCell;
+use std::io::{self, BufRead, Read, Write};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::Shutdown;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+
+use crate::protocol::{End, Token};
+use crate::serve::stopping;
+use crate::state::State;
+use crate::upstream::{Source, Upstream};
+
+/// Read at once.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Rounds before other connections have a turn.
+const ROUNDS: usize = 16;
+/// A program that ended its own direction may be gone altogether, of which the kernel says
+/// nothing while nobody asks.
+const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// What is read and at once worked on: one for all connections of a thread.
+    static PIECE: RefCell<Box<[u8]>> = RefCell::new(vec![0; PIECE_BYTES].into());
+}
+
+/// Relays until the connection of this name has ended, and says how.
+pub(crate) async fn relay(
+    state: &State,
+    token: Token,
+    program: &UnixStream,
+    upstream: &mut Upstream,
+    mut stop: watch::Receiver<bool>,
+) -> End {
+    let mut relay = Relay {
+        program,
+        upstream,
+        state,
+        token,
+        waiting: Vec::new(),
+        up: Way::Open,
+        down: Way::Open,
+    };
+    let ended = loop {
+        match relay.work() {
+            Err(end) => break end,
+            Ok(true) => tokio::task::yield_now().await,
+            Ok(false) => {
+                tokio::select! {
+                    waited = relay.wait() => if waited.is_err() { break End::Truncated },
+                    () = stopping(&mut stop) => break relay.stopped(),
+                }
+            }
+        }
+    };
+    relay.upstream.tls.send_close_notify();
+    // Whether the server hears of it is its own affair now.
+    let _ = relay.upstream.send();
+    ended
+}
+
+struct Relay<'a> {
+    state: &'a State,
+    token: Token,
+    program: &'a UnixStream,
+    upstream: &'a mut Upstream,
+    /// From the server, and not yet with rustls.
+    waiting: Vec<u8>,
+    /// From the program to the server.
+    up: Way,
+    /// From the server to the program.
+    down: Way,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Open,
+    /// There is something that the other side does not take yet.
+    Blocked,
+    Over,
+}
+
+impl Relay<'_> {
+    /// Does what can be done without waiting. Returns whether there is more of it.
+    fn work(&mut self) -> Result<bool, End> {
+        for _ in 0..ROUNDS {
+            let moved = self.work_down()? | self.work_up()?;
+            if self.up == Way::Over && self.down == Way::Over && !self.upstream.tls.wants_write() {
+                return Err(End::Clean);
+            }
+            if !moved {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How the connection ends when the server's direction is as it is.
+    fn stopped(&self) -> End {
+        if self.down == Way::Over { End::Clean } else { End::Truncated }
+    }
+
+    /// Server to program. Returns whether anything moved.
+    fn work_down(&mut self) -> Result<bool, End> {
+        if self.down == Way::Over {
+            return Ok(false);
+        }
+        let delivered = self.deliver()?;
+        if self.down != Way::Open {
+            return Ok(delivered);
+        }
+        if !self.waiting.is_empty() {
+            let waiting = std::mem::take(&mut self.waiting);
+            return self.work_on(&waiting).map(|()| true);
+        }
+        PIECE.with_borrow_mut(|piece| match Source(&self.upstream.tcp).read(piece) {
+            Ok(read) => self.work_on(&piece[..read]).map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(delivered),
+            Err(_) => Err(End::Truncated),
+        })
+    }
+
+    /// Works on what came from the server: nothing, at the end of file, of which rustls says
+    /// whether it was announced. What the program does not take yet waits.
+    fn work_on(&mut self, mut rest: &[u8]) -> Result<(), End> {
+        loop {
+            self.upstream.tls.read_tls(&mut rest).map_err(|_| End::Truncated)?;
+            let processed = self.upstream.process();
+            self.upstream.store_issued(self.state);
+            // What came before an error is the program's.
+            let delivered = self.deliver();
+            processed.map_err(|_| End::Truncated)?;
+            delivered?;
+            if rest.is_empty() || self.down == Way::Over {
+                return Ok(());
+            }
+            if self.down == Way::Blocked {
+                self.waiting = rest.to_vec();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives the program what is there for it.
+    fn deliver(&mut self) -> Result<bool, End> {
+        let mut moved = false;
+        loop {
+            let mut reader = self.upstream.tls.reader();
+            let taken = match reader.fill_buf() {
+                Ok([]) => {
+                    // Before the program reads it, and asks.
+                    self.state.ends.server_is_done(self.token);
+                    // The program may be gone; then writing fails soon.
+                    let _ = rustix::net::shutdown(self.program, Shutdown::Write);
+                    self.down = Way::Over;
+                    return Ok(true);
+                }
+                Ok(plaintext) => match self.program.try_write(plaintext) {
+                    Ok(taken) => taken,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.down = Way::Blocked;
+                        return Ok(moved);
+                    }
+                    // The program is gone.
+                    Err(_) => return Err(End::Truncated),
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.down = Way::Open;
+                    return Ok(moved);
+                }
+                Err(_) => return Err(End::Truncated),
+            };
+            reader.consume(taken);
+            moved = true;
+        }
+    }
+
+    /// Program to server. Returns whether anything moved.
+    fn work_up(&mut self) -> Result<bool, End> {
+        let had = self.upstream.tls.wants_write();
+        if self.upstream.send().is_err() {
+            return Err(self.stopped());
+        }
+        let sent = had && !self.upstream.tls.wants_write();
+        if self.up == Way::Over || self.upstream.tls.wants_write() {
+            return Ok(sent);
+        }
+        let read = PIECE.with_borrow_mut(|piece| {
+            let read = self.program.try_read(piece)?;
+            // rustls takes all of it: it has nothing left to send.
+            self.upstream.tls.writer().write_all(&piece[..read])?;
+            io::Result::Ok(read)
+        });
+        match read {
+            Ok(0) => {
+                self.up = Way::Over;
+                self.upstream.tls.send_close_notify();
+                Ok(true)
+            }
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(sent),
+            Err(_) => Err(self.stopped()),
+        }
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&self) -> io::Result<()> {
+        let (tcp, program) = (&self.upstream.tcp, self.program);
+        let sends = self.upstream.tls.wants_write();
+        let server = interest(self.down == Way::Open, sends);
+        let client = interest(self.up == Way::Open && !sends, self.down == Way::Blocked);
+        let gone = async {
+            if self.up != Way::Over {
+                return std::future::pending().await;
+            }
+            loop {
+                tokio::time::sleep(ASK_WHETHER_GONE).await;
+                if is_gone(program) {
+                    return io::Result::<()>::Err(io::ErrorKind::BrokenPipe.into());
+                }
+            }
+        };
+        let server = async {
+            match server {
+                Some(interest) => tcp.ready(interest).await.map(|_| ()),
+                None => std::future::pending().await,
+            }
+        };
+        let client = async {
+            match client {
+                Some(interest) => program.ready(interest).await.map(|_| ()),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ready = server => ready,
+            ready = client => ready,
+            gone = gone => gone,
+        }
+    }
+}
+
+fn interest(reads: bool, writes: bool) -> Option<Interest> {
+    match (reads, writes) {
+        (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+        (true, false) => Some(Interest::READABLE),
+        (false, true) => Some(Interest::WRITABLE),
+        (false, false) => None,
+    }
+}
+
+/// Whether nobody holds the other end any more.
+fn is_gone(program: &UnixStream) -> bool {
+    let mut asked = [PollFd::new(program, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::HUP)
+}

@@ -1,0 +1,246 @@
+//! The programs that come: who is let in, and what becomes of each.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::connect::connect;
+use crate::failure::Failure;
+use crate::program::Program;
+use crate::protocol::{
+    Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Request, Stats, Why,
+};
+use crate::relay::relay;
+use crate::settings::Settings;
+use crate::state::State;
+use crate::upstream::Upstream;
+use crate::{Error, wire};
+
+/// After a failure to accept, such as for want of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// How long connections have to say goodbye at the end.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// Answers of "busy" under way at once; more programs than that are hung up on.
+const REFUSALS: usize = 256;
+
+/// Serves programs until `shutdown` completes; then every connection is ended. Returns what was
+/// done. `ready` is called when the manager answers.
+///
+/// # Errors
+/// What keeps the manager from starting.
+pub async fn run(
+    listener: UnixListener,
+    settings: Settings,
+    ready: impl FnOnce(),
+    shutdown: impl Future<Output = ()>,
+) -> Result<Stats, Error> {
+    let state = Arc::new(State::new(settings)?);
+    ready();
+    let guests = Arc::new(Guests::default());
+    let (stop, stopped) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = tasks.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    let (state, stopped) = (Arc::clone(&state), stopped.clone());
+                    let guests = Arc::clone(&guests);
+                    tasks.spawn(async move { admit(&state, &guests, stream, stopped).await });
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            },
+        }
+    }
+    drop(listener);
+    // Nobody listens: then there are no connections.
+    let _ = stop.send(true);
+    let all_gone = async { while tasks.join_next().await.is_some() {} };
+    // Those who have not ended by then are ended.
+    let _ = tokio::time::timeout(GOODBYE, all_gone).await;
+    Ok(state.counts.of(0, state.sessions.count()))
+}
+
+/// The programs that are here.
+#[derive(Debug, Default)]
+struct Guests {
+    here: Mutex<Here>,
+}
+
+#[derive(Debug, Default)]
+struct Here {
+    all: usize,
+    refusals: usize,
+    by_user: HashMap<u32, usize>,
+}
+
+/// A program's place, which is free again when it is dropped.
+#[derive(Debug)]
+struct Guest<'a> {
+    guests: &'a Guests,
+    uid: Option<u32>,
+}
+
+impl Guests {
+    /// `None`: not even to be told that there is no room.
+    fn admit(&self, uid: u32, settings: &Settings) -> Option<(Guest<'_>, Result<(), Failure>)> {
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_user = here.by_user.get(&uid).copied().unwrap_or_default();
+        let refusal = if !settings.users.is_empty() && !settings.users.contains(&uid) {
+            Some(Failure::new(ErrorKind::NotPermitted, format!("user {uid} is not let in")))
+        } else if here.all >= settings.connections || of_user >= settings.connections_per_user {
+            Some(Failure::new(ErrorKind::Busy, "there are as many connections as are allowed"))
+        } else {
+            None
+        };
+        if let Some(failure) = refusal {
+            if here.refusals >= REFUSALS {
+                return None;
+            }
+            here.refusals += 1;
+            return Some((Guest { guests: self, uid: None }, Err(failure)));
+        }
+        here.all += 1;
+        *here.by_user.entry(uid).or_default() += 1;
+        Some((Guest { guests: self, uid: Some(uid) }, Ok(())))
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        let mut here = self.guests.here.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(uid) = self.uid else {
+            here.refusals -= 1;
+            return;
+        };
+        here.all -= 1;
+        if let Some(of_user) = here.by_user.get_mut(&uid) {
+            *of_user -= 1;
+            if *of_user == 0 {
+                here.by_user.remove(&uid);
+            }
+        }
+    }
+}
+
+async fn admit(
+    state: &State,
+    guests: &Guests,
+    mut stream: UnixStream,
+    stopped: watch::Receiver<bool>,
+) {
+    let Ok(program) = Program::of(&stream) else { return };
+    let Some((_guest, let_in)) = guests.admit(program.uid, &state.settings) else { return };
+    let mut until = stopped.clone();
+    // The request and the handshake take room that a connection does not need afterwards.
+    let made = Box::pin(async {
+        match let_in {
+            Ok(()) => receive(state, &program, &mut stream).await,
+            Err(failure) => {
+                refuse(&mut stream, failure).await;
+                None
+            }
+        }
+    });
+    let made = tokio::select! {
+        made = made => made,
+        () = stopping(&mut until) => {
+            refuse(&mut stream, Failure::new(ErrorKind::ShuttingDown, "the manager ends")).await;
+            return;
+        }
+    };
+    let Some((mut upstream, token)) = made else { return };
+    state.counts.opened();
+    let ended = relay(state, token, &stream, &mut upstream, stopped).await;
+    state.counts.closed();
+    state.ends.end(token, ended, state.settings.clock.now_ms());
+}
+
+/// Completes when the manager ends.
+pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
+    // A sender that is gone ends it as well.
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// Answers a request. What is left is a connection that is to be relayed.
+async fn receive(
+    state: &State,
+    program: &Program,
+    stream: &mut UnixStream,
+) -> Option<(Box<Upstream>, crate::protocol::Token)> {
+    let (request, socket) = match wire::read_request(stream).await? {
+        Ok(read) => read,
+        Err(failure) => {
+            refuse(stream, failure).await;
+            return None;
+        }
+    };
+    let now_ms = state.settings.clock.now_ms();
+    let answer = match request {
+        Request::Connect(wish) => return make(state, program, stream, &wish, socket).await,
+        Request::End { connection } => Answer::End(state.ends.of(connection, program.uid, now_ms)),
+        Request::Stats {} => {
+            let stats = state.counts.of(program.uid, state.sessions.count());
+            Answer::Stats(Box::new(stats))
+        }
+    };
+    // The program may be gone.
+    let _ = wire::write(stream, &answer).await;
+    None
+}
+
+async fn make(
+    state: &State,
+    program: &Program,
+    stream: &mut UnixStream,
+    wish: &Connect,
+    socket: Option<OwnedFd>,
+) -> Option<(Box<Upstream>, crate::protocol::Token)> {
+    let service = format!("{}:{}", wish.host, wish.port);
+    let name = program.name.as_deref().unwrap_or("unknown");
+    let record = |of: &Handshakes| state.counts.record(program.uid, name, &service, of);
+    match connect(state, program, wish, socket).await {
+        Ok((upstream, connected)) => {
+            record(&counted(&connected));
+            let token = connected.connection;
+            state.ends.open(token, program.uid);
+            let answer = Answer::Connected(Box::new(connected));
+            if wire::write(stream, &answer).await.is_err() {
+                let now_ms = state.settings.clock.now_ms();
+                state.ends.end(token, crate::protocol::End::Truncated, now_ms);
+                return None;
+            }
+            Some((Box::new(upstream), token))
+        }
+        Err(failure) => {
+            record(&Handshakes { failed: 1, ..Handshakes::default() });
+            refuse(stream, failure).await;
+            None
+        }
+    }
+}
+
+fn counted(connected: &Connected) -> Handshakes {
+    let one = u64::from;
+    Handshakes {
+        full: one(!connected.resumed),
+        resumed: one(connected.resumed),
+        across_names: one(connected.session_of.is_some()),
+        refused: one(connected.why == Why::Refused),
+        failed: 0,
+        early_data: one(connected.early_data == EarlyData::Accepted),
+    }
+}
+
+async fn refuse(stream: &mut UnixStream, failure: Failure) {
+    // The program may be gone.
+    let _ = wire::write(stream, &Answer::Error(failure.into())).await;
+}

@@ -1,0 +1,130 @@
+//! The store as one connection's rustls sees it: one session at most goes out, and what the server
+//! issues is collected.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::NamedGroup;
+use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::pki_types::ServerName;
+
+use super::place::Secret;
+use super::seen::{self, Seen};
+
+/// The store of one connection.
+#[derive(Debug)]
+pub(crate) struct Slip {
+    inner: Mutex<Inner>,
+    /// Whether anything is collected.
+    shares: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    session: Option<Secret>,
+    group: Option<NamedGroup>,
+    collected: Vec<Collected>,
+    issued: usize,
+}
+
+/// What a server issued.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    pub(crate) secret: Secret,
+    pub(crate) lifetime_s: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Slip {
+    /// Tickets that one connection may leave. A server that sends more talks to itself.
+    pub(crate) const TICKETS: usize = 64;
+    /// Longer ones are not stored.
+    const LONGEST_BYTES: u64 = 32 * 1024;
+
+    pub(crate) fn new(
+        session: Option<Secret>,
+        group: Option<NamedGroup>,
+        shares: bool,
+    ) -> Arc<Self> {
+        let inner = Inner { session, group, collected: Vec::new(), issued: 0 };
+        Arc::new(Self { inner: Mutex::new(inner), shares })
+    }
+
+    /// What the server issued since this was asked last.
+    pub(crate) fn collected(&self) -> Vec<Collected> {
+        self.with(|inner| std::mem::take(&mut inner.collected))
+    }
+
+    /// The group that the server chose.
+    pub(crate) fn group(&self) -> Option<NamedGroup> {
+        self.with(|inner| inner.group)
+    }
+
+    /// Whether the server issued anything, shared or not.
+    pub(crate) fn was_issued(&self) -> bool {
+        self.with(|inner| inner.issued > 0)
+    }
+
+    /// `see` is asked for as many only as are stored: it reads all of a session.
+    fn collect(&self, secret: Secret, see: impl FnOnce(&Secret) -> Option<Seen>) {
+        self.with(|inner| {
+            inner.issued += 1;
+            if !self.shares || inner.issued > Self::TICKETS {
+                return;
+            }
+            let Some(Seen { lifetime_s, bytes }) = see(&secret) else { return };
+            if bytes <= Self::LONGEST_BYTES {
+                inner.collected.push(Collected { secret, lifetime_s, bytes });
+            }
+        });
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+        work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ClientSessionStore for Slip {
+    fn set_kx_hint(&self, _name: ServerName<'static>, group: NamedGroup) {
+        self.with(|inner| inner.group = Some(group));
+    }
+
+    fn kx_hint(&self, _name: &ServerName<'_>) -> Option<NamedGroup> {
+        self.with(|inner| inner.group)
+    }
+
+    fn set_tls12_session(&self, _name: ServerName<'static>, value: Tls12ClientSessionValue) {
+        self.collect(Secret::Tls12(Box::new(value)), |secret| match secret {
+            Secret::Tls12(value) => seen::tls12(value),
+            Secret::Tls13(_) => None,
+        });
+    }
+
+    fn tls12_session(&self, _name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.with(|inner| match inner.session.take() {
+            Some(Secret::Tls12(value)) => Some(*value),
+            other => {
+                inner.session = other;
+                None
+            }
+        })
+    }
+
+    fn remove_tls12_session(&self, _name: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, _name: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.collect(Secret::Tls13(Box::new(value)), |secret| match secret {
+            Secret::Tls13(value) => seen::tls13(value).filter(|seen| seen.lifetime_s > 0),
+            Secret::Tls12(_) => None,
+        });
+    }
+
+    fn take_tls13_ticket(&self, _name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.with(|inner| match inner.session.take() {
+            Some(Secret::Tls13(value)) => Some(*value),
+            other => {
+                inner.session = other;
+                None
+            }
+        })
+    }
+}

@@ -1,0 +1,303 @@
+//! The sessions that programs share.
+//!
+//! A *place* is one server (host and port) in one partition (user, label, client certificate). It
+//! holds the tickets that the manager's own handshakes got there, and nothing else puts any in.
+//! Tickets that descend from one full handshake are a *family*: what was verified then is what
+//! every resumption of it rests on.
+//!
+//! Which places stay when there is no room decides the engine that servers use ([`rejoin_cache`]):
+//! it keeps one entry a place, as long as the place's tickets are big, and those whose programs come
+//! back soonest. Secrets are not in it.
+
+mod across;
+mod connection;
+mod place;
+mod seen;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rejoin_cache::{Cache, Capacity, ContextTag, HeapMemory, NewSession, SecretBytes};
+use rustls::NamedGroup;
+
+pub(crate) use across::Trials;
+pub(crate) use connection::{Collected, Slip};
+pub(crate) use place::{Family, Offer, Partition, PlaceName, Secret, Session};
+
+use crate::protocol::{Host, Why};
+use crate::settings::{AcrossNames, Settings};
+use place::Place;
+
+/// The engine's entries stand for so many bytes a block.
+const UNIT_BYTES: u64 = 512;
+/// The engine's own block: as small as it allows.
+const BLOCK_BYTES: u32 = 8;
+/// One place in so many may be gone from the engine before it is wiped here: looking for them
+/// takes as long as there are places.
+const LATE: usize = 16;
+
+/// See the module's documentation.
+pub(crate) struct Sessions {
+    inner: Mutex<Inner>,
+    settings: Arc<Settings>,
+}
+
+struct Inner {
+    places: HashMap<PlaceName, Place>,
+    engine: Cache<RefCell<HeapMemory>>,
+    /// Entries that the engine dropped since places were last compared with it.
+    evicted: usize,
+    trials: Trials,
+}
+
+/// What a connection asks the store for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish<'a> {
+    pub(crate) place: &'a PlaceName,
+    pub(crate) tls13_only: bool,
+    /// Whether these certificates stand before the program's trust, for the place's name, now.
+    pub(crate) stands: &'a dyn Fn(&Family) -> bool,
+    pub(crate) unix_s: u64,
+}
+
+impl Sessions {
+    pub(crate) fn new(settings: Arc<Settings>, key: [u8; 16]) -> Result<Self, rejoin_cache::Error> {
+        let units = settings.session_bytes / UNIT_BYTES;
+        // What is gone from the engine and not yet from here counts, too.
+        let units = units - units / LATE as u64;
+        let engine = rejoin_cache::Settings {
+            block_bytes: BLOCK_BYTES,
+            longest_value_bytes: 65_528,
+            shards: Some(1),
+            ..rejoin_cache::Settings::new(Capacity::Sessions(units.max(1)))
+        };
+        let engine = Cache::unshared(&engine, key, settings.clock.now_ms())?;
+        let (places, trials) = (HashMap::new(), Trials::default());
+        let inner = Inner { places, engine, evicted: 0, trials };
+        Ok(Self { inner: Mutex::new(inner), settings })
+    }
+
+    /// At most one session for this connection, or why there is none. A TLS 1.3 ticket that is
+    /// handed out is gone from here; what it came from is in the offer.
+    pub(crate) fn take(&self, wish: &Wish<'_>) -> Result<Offer, Why> {
+        let now_ms = self.settings.clock.now_ms();
+        let found = self.lock().arrive(wish.place, now_ms);
+        let own = match found {
+            Some(families) => self.take_at(wish, wish.place, families, now_ms, 1),
+            None => Err(Why::NoSession),
+        };
+        own.or_else(|why| self.take_across(wish, now_ms).ok_or(why))
+    }
+
+    /// The newest session at a place, of a family whose certificates stand; none of a place that
+    /// has fewer than `least`.
+    fn take_at(
+        &self,
+        wish: &Wish<'_>,
+        place: &PlaceName,
+        families: Vec<Arc<Family>>,
+        now_ms: u64,
+        least: usize,
+    ) -> Result<Offer, Why> {
+        let young = |family: &Arc<Family>| self.is_young(family, now_ms, wish.unix_s);
+        let (young, old): (Vec<_>, Vec<_>) = families.into_iter().partition(young);
+        // Verified with no lock held: it takes as long as a signature or two.
+        let (standing, fallen): (Vec<_>, Vec<_>) =
+            young.into_iter().partition(|family| (wish.stands)(family));
+        let mut inner = self.lock();
+        let Some(kept) = inner.places.get_mut(place) else { return Err(Why::NoSession) };
+        kept.drop_old(now_ms);
+        let is_across = place != wish.place;
+        let taken = (kept.tickets() >= least)
+            .then(|| kept.take(&standing, wish.tls13_only, is_across))
+            .flatten();
+        let has_tls12 = kept.has_tls12();
+        inner.resize(place, now_ms);
+        taken.ok_or(match () {
+            () if !fallen.is_empty() => Why::NotTrusted,
+            () if !old.is_empty() => Why::TooOld,
+            () if wish.tls13_only && has_tls12 => Why::Version,
+            () => Why::AllUsed,
+        })
+    }
+
+    /// A session of another name that this server may have, if the settings let it be tried.
+    fn take_across(&self, wish: &Wish<'_>, now_ms: u64) -> Option<Offer> {
+        if self.settings.across_names == AcrossNames::Never || !wish.place.may_cross_names() {
+            return None;
+        }
+        let candidate = self.lock().candidate(wish.place, &self.settings)?;
+        let (place, families) = candidate;
+        // A trial never takes a name's last ticket.
+        let mut offer = self.take_at(wish, &place, families, now_ms, 2).ok()?;
+        offer.session_of = Some(place.host);
+        Some(offer)
+    }
+
+    /// Whether a family may be used at all: its certificates were verified lately enough, and are
+    /// not over.
+    fn is_young(&self, family: &Family, now_ms: u64, unix_s: u64) -> bool {
+        let age_ms = now_ms.saturating_sub(family.verified_ms);
+        age_ms <= self.settings.verified_within_s * 1_000 && unix_s <= family.chain.not_after_s
+    }
+
+    /// Stores what a connection of the manager's own was given by its server.
+    pub(crate) fn keep(&self, place: &PlaceName, session: Session) {
+        let now_ms = self.settings.clock.now_ms();
+        let mut inner = self.lock();
+        let kept = inner.places.entry(place.clone()).or_insert_with(|| Place::new(place));
+        kept.keep(session, self.settings.tickets);
+        inner.resize(place, now_ms);
+    }
+
+    /// An offered session was answered by a full handshake. Its family is dropped; but if it was
+    /// another name's, that is no news of the family, and is remembered of the two names.
+    pub(crate) fn refused(&self, place: &PlaceName, offer: &Offered) {
+        let mut inner = self.lock();
+        if let Some(from) = &offer.session_of {
+            inner.trials.record(from, &place.host, &offer.family, false);
+            return;
+        }
+        offer.family.refuse();
+        if let Some(kept) = inner.places.get_mut(place) {
+            kept.drop_refused();
+        }
+        inner.resize(place, self.settings.clock.now_ms());
+    }
+
+    /// An offered session was resumed.
+    pub(crate) fn resumed(&self, place: &PlaceName, offer: &Offered) {
+        if let Some(from) = &offer.session_of {
+            self.lock().trials.record(from, &place.host, &offer.family, true);
+        }
+    }
+
+    /// The key-exchange group that this server chose last.
+    pub(crate) fn group(&self, place: &PlaceName) -> Option<NamedGroup> {
+        self.lock().places.get(place)?.group
+    }
+
+    pub(crate) fn set_group(&self, place: &PlaceName, group: NamedGroup) {
+        if let Some(kept) = self.lock().places.get_mut(place) {
+            kept.group = Some(group);
+        }
+    }
+
+    /// How many sessions there are, and their bytes.
+    pub(crate) fn count(&self) -> (u64, u64) {
+        let inner = self.lock();
+        let of = |(sessions, bytes), place: &Place| {
+            (sessions + place.tickets() as u64, bytes + place.bytes())
+        };
+        inner.places.values().fold((0, 0), of)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What remains known of a session that was handed out.
+#[derive(Debug, Clone)]
+pub(crate) struct Offered {
+    pub(crate) family: Arc<Family>,
+    pub(crate) session_of: Option<Host>,
+    pub(crate) alpn: Option<Vec<u8>>,
+}
+
+impl Inner {
+    /// A program comes to this place. The families that have sessions there; `None` if it is not
+    /// known, or has to go.
+    fn arrive(&mut self, place: &PlaceName, now_ms: u64) -> Option<Vec<Arc<Family>>> {
+        let (id, mut value) = (place.id(), SecretBytes::default());
+        let arrival = self.engine.get(now_ms, &id, ContextTag::default(), &mut value);
+        if !arrival.found {
+            self.places.remove(place);
+            return None;
+        }
+        let kept = self.places.get_mut(place)?;
+        kept.history = arrival.history;
+        kept.drop_old(now_ms);
+        Some(kept.families())
+    }
+
+    /// Another name's place whose certificate may cover this one, and its families: what worked
+    /// before sooner than what was never tried.
+    fn candidate(
+        &self,
+        place: &PlaceName,
+        settings: &Settings,
+    ) -> Option<(PlaceName, Vec<Arc<Family>>)> {
+        let mut untried = None;
+        for (name, kept) in self.places.iter().take(Trials::LOOKED_AT) {
+            if !name.is_beside(place) || kept.tickets() < 2 {
+                continue;
+            }
+            let listed = settings.lists_together(&name.host, &place.host);
+            if settings.across_names == AcrossNames::Listed && !listed {
+                continue;
+            }
+            let covers = |family: &Arc<Family>| family.chain.may_cover(&place.host);
+            let (mut known, mut new) = (Vec::new(), Vec::new());
+            for family in kept.families().into_iter().filter(covers) {
+                match self.trials.outcome(&name.host, &place.host, &family) {
+                    Some(true) => known.push(family),
+                    Some(false) => {}
+                    None => new.push(family),
+                }
+            }
+            if !known.is_empty() {
+                return Some((name.clone(), known));
+            }
+            if untried.is_none() && !new.is_empty() {
+                untried = Some((name.clone(), new));
+            }
+        }
+        untried
+    }
+
+    /// Tells the engine how big a place is now; those that have to go for it are wiped.
+    fn resize(&mut self, place: &PlaceName, now_ms: u64) {
+        let Some(kept) = self.places.get_mut(place) else { return };
+        let units = kept.bytes().div_ceil(UNIT_BYTES).max(1);
+        if units == kept.units {
+            return;
+        }
+        kept.units = units;
+        let value = vec![0; units as usize * BLOCK_BYTES as usize];
+        let new = NewSession {
+            id: place.id(),
+            value: &value,
+            expires_ms: now_ms + crate::settings::MOST_LIFETIME_S * 1_000,
+            context: ContextTag::default(),
+            history: kept.history,
+            hint_ms: None,
+            sibling: false,
+        };
+        match self.engine.insert(now_ms, &new) {
+            Ok(inserted) => self.evicted += inserted.evicted as usize,
+            Err(_) => {
+                self.places.remove(place);
+            }
+        }
+        if self.evicted > 0 && self.evicted * LATE >= self.places.len() {
+            self.sweep(now_ms);
+        }
+    }
+
+    /// Wipes the places that are gone from the engine.
+    fn sweep(&mut self, now_ms: u64) {
+        let (engine, mut value) = (&self.engine, SecretBytes::default());
+        let mut stays =
+            |name: &PlaceName| engine.peek(now_ms, &name.id(), ContextTag::default(), &mut value);
+        self.places.retain(|name, _| stays(name));
+        self.evicted = 0;
+    }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,222 @@
+//! What an operator says: a TOML file.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rejoin_cache::Capacity;
+use serde::{Deserialize, Deserializer, de};
+
+use crate::Error;
+use crate::clock::Clock;
+use crate::protocol::{Fingerprint, Host};
+
+/// See the module's documentation. Bounds are on a whole manager unless they say otherwise.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Bytes of stored sessions.
+    #[serde(deserialize_with = "bytes")]
+    pub session_bytes: u64,
+    /// Tickets kept for one server, user, label and client certificate.
+    pub tickets: usize,
+    /// How long a session is used at most, whatever its server says, in seconds; never more than
+    /// seven days.
+    pub session_lifetime_s: u64,
+    /// How long after its certificate was verified a session is used at most, in seconds.
+    pub verified_within_s: u64,
+    /// When a session of one name is offered to a server of another.
+    pub across_names: AcrossNames,
+    /// Names that one server answers for, each list by itself: for `across_names = "listed"`.
+    pub names: Vec<BTreeSet<Host>>,
+    /// Hosts whose sessions are not shared: a name, or `*.` and a name for all below it.
+    pub unshared_hosts: Vec<String>,
+    /// Programs whose sessions are not shared, as `/proc/PID/comm` names them.
+    pub unshared_programs: Vec<String>,
+    /// Certificates and public keys that are not believed any more, whoever signed them.
+    pub revoked: Vec<Fingerprint>,
+    /// The authorities that `"system"` means, if not the system's.
+    pub system_bundle: Option<PathBuf>,
+    /// The users that may ask; if empty, those who may open the socket.
+    pub users: Vec<u32>,
+    /// Connections at once.
+    pub connections: usize,
+    /// Connections of one user at once.
+    pub connections_per_user: usize,
+    /// The time.
+    #[serde(skip)]
+    pub clock: Clock,
+}
+
+/// When a session of one name is offered to a server of another: always only with TLS 1.3, where
+/// its certificate is valid for the new name, and a ticket is to spare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AcrossNames {
+    /// Not at all.
+    Never,
+    /// Between names of one list in the settings.
+    Listed,
+    /// Once on trial; then as the trial went.
+    Learned,
+}
+
+/// Seven days: no ticket is used for longer (RFC 9846, section 4.6.1).
+pub(crate) const MOST_LIFETIME_S: u64 = 7 * 24 * 3_600;
+/// The least room for sessions: the engine divides it into units.
+const LEAST_SESSION_BYTES: u64 = 64 * 1024;
+const MOST_SESSION_BYTES: u64 = 16 << 30;
+/// A file of settings longer than this is none.
+const FILE_BYTES: u64 = 1024 * 1024;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            session_bytes: 16 << 20,
+            tickets: 8,
+            session_lifetime_s: MOST_LIFETIME_S,
+            verified_within_s: 24 * 3_600,
+            across_names: AcrossNames::Learned,
+            names: Vec::new(),
+            unshared_hosts: Vec::new(),
+            unshared_programs: Vec::new(),
+            revoked: Vec::new(),
+            system_bundle: None,
+            users: Vec::new(),
+            connections: 10_000,
+            connections_per_user: 5_000,
+            clock: Clock::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// One that cannot be read, or that says what makes no sense.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let unreadable = |cause| Error::Unreadable { path: path.into(), cause };
+        let wrong = |what: String| Error::BadSettings { path: path.into(), what };
+        if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES {
+            return Err(wrong("too long for settings".to_owned()));
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Self::parse(&text).map_err(wrong)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let settings: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+            format!("line {line}: {}", error.message().replace('\n', " "))
+        })?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: u64, least: u64, most: u64| {
+            let fits = (least..=most).contains(&value);
+            fits.then_some(()).ok_or_else(|| format!("{name}: give {least} to {most}"))
+        };
+        let least = LEAST_SESSION_BYTES;
+        within("session_bytes", self.session_bytes, least, MOST_SESSION_BYTES)?;
+        within("tickets", self.tickets as u64, 1, 64)?;
+        within("session_lifetime_s", self.session_lifetime_s, 1, MOST_LIFETIME_S)?;
+        within("verified_within_s", self.verified_within_s, 1, MOST_LIFETIME_S)?;
+        within("connections", self.connections as u64, 1, 1_000_000)?;
+        within("connections_per_user", self.connections_per_user as u64, 1, 1_000_000)?;
+        for host in &self.unshared_hosts {
+            let name = host.strip_prefix("*.").unwrap_or(host);
+            name.parse::<Host>().map_err(|_| format!("unshared_hosts: {host:?} is no name"))?;
+        }
+        Ok(())
+    }
+
+    /// Whether sessions of this host are shared.
+    pub(crate) fn shares_host(&self, host: &Host) -> bool {
+        !self.unshared_hosts.iter().any(|pattern| match pattern.strip_prefix("*.") {
+            Some(parent) => host
+                .as_str()
+                .strip_suffix(parent.to_ascii_lowercase().as_str())
+                .is_some_and(|below| below.ends_with('.')),
+            None => pattern.eq_ignore_ascii_case(host.as_str()),
+        })
+    }
+
+    /// Whether sessions of this program are shared. Of one whose name cannot be read nobody knows
+    /// whether it is on the list.
+    pub(crate) fn shares_program(&self, name: Option<&str>) -> bool {
+        match name {
+            Some(name) => !self.unshared_programs.iter().any(|unshared| unshared == name),
+            None => self.unshared_programs.is_empty(),
+        }
+    }
+
+    /// Whether the operator lists both as names of one server.
+    pub(crate) fn lists_together(&self, one: &Host, other: &Host) -> bool {
+        self.names.iter().any(|names| names.contains(one) && names.contains(other))
+    }
+}
+
+fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Bytes {
+        Number(u64),
+        Text(String),
+    }
+    match Bytes::deserialize(deserializer)? {
+        Bytes::Number(bytes) => Ok(bytes),
+        Bytes::Text(text) => match text.parse() {
+            Ok(Capacity::Bytes(bytes)) => Ok(bytes),
+            _ => Err(de::Error::custom("write bytes as 4096, 64KiB, 512MiB or 2GiB")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_differs_from_the_defaults() {
+        let text = r#"
+            session_bytes = "1MiB"
+            across_names = "listed"
+            names = [["a.example", "b.example"]]
+            unshared_hosts = ["bank.example", "*.health.example"]
+            unshared_programs = ["secretive"]
+        "#;
+        let settings = Settings::parse(text).unwrap();
+        assert_eq!(settings.session_bytes, 1 << 20);
+        assert_eq!(settings.tickets, Settings::default().tickets);
+        let host = |name: &str| name.parse::<Host>().unwrap();
+        assert!(settings.lists_together(&host("a.example"), &host("B.example.")));
+        assert!(!settings.lists_together(&host("a.example"), &host("c.example")));
+        assert!(!settings.shares_host(&host("Bank.example")));
+        assert!(!settings.shares_host(&host("x.y.health.example")));
+        assert!(settings.shares_host(&host("health.example")));
+        assert!(settings.shares_host(&host("myhealth.example")));
+        assert!(!settings.shares_program(Some("secretive")));
+        assert!(!settings.shares_program(None));
+        assert!(settings.shares_program(Some("curl")));
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_in_one_line() {
+        for text in [
+            "session_byte = 1",
+            "session_bytes = 1",
+            "session_bytes = \"much\"",
+            "session_lifetime_s = 604801",
+            "tickets = 0",
+            "across_names = \"maybe\"",
+            "revoked = [\"12\"]",
+            "unshared_hosts = [\"*\"]",
+            "names = [[\"*.a\"]]",
+        ] {
+            let refused = Settings::parse(text).unwrap_err();
+            assert!(!refused.contains('\n') && !refused.is_empty(), "{text}: {refused}");
+        }
+    }
+}

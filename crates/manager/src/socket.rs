@@ -1,0 +1,83 @@
+//! Where programs find the manager.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+use crate::Error;
+
+/// The system's manager.
+pub const SYSTEM_SOCKET: &str = "/run/rejoin/manager.sock";
+/// The first descriptor that a service manager hands over (`sd_listen_fds(3)`).
+const FIRST_INHERITED: i32 = 3;
+
+/// The user's own manager where there is a runtime directory, else the system's.
+pub fn default_socket() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(folder) if !folder.is_empty() => Path::new(&folder).join("rejoin.sock"),
+        _ => SYSTEM_SOCKET.into(),
+    }
+}
+
+/// The socket that the service manager opened for this process, if it did.
+///
+/// # Errors
+/// What it handed over is no listening Unix socket.
+pub fn inherited() -> Result<Option<UnixListener>, Error> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<i32>().ok();
+    let for_us = number("LISTEN_PID").and_then(Pid::from_raw) == Some(getpid());
+    if !for_us || number("LISTEN_FDS").is_none_or(|count| count < 1) {
+        return Ok(None);
+    }
+    let failed = |cause| Error::Process { what: "take over the service manager's socket", cause };
+    // A copy: taking the descriptor itself on trust would be unsafe.
+    let own = pidfd_open(getpid(), PidfdFlags::empty());
+    let own = own.map_err(|error| failed(error.into()))?;
+    let socket = pidfd_getfd(own, FIRST_INHERITED, PidfdGetfdFlags::empty());
+    let listener = UnixListener::from(socket.map_err(|error| failed(error.into()))?);
+    let is_listening = rustix::net::sockopt::socket_acceptconn(&listener).unwrap_or_default();
+    if listener.local_addr().is_err() || !is_listening {
+        return Err(failed(io::Error::other("descriptor 3 is no listening Unix socket")));
+    }
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(Some(listener))
+}
+
+/// Makes a socket of this mode. One that a manager left behind is replaced; one that a manager
+/// serves is not. The file beside it, `….lock`, stays locked for as long as the second value lives.
+///
+/// # Errors
+/// Another manager is there, or something else is in the way.
+pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, File), Error> {
+    let failed = |cause| Error::Listen { path: path.into(), cause };
+    let taken = || Error::Taken { path: path.into() };
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".lock");
+    let lock = File::options().create(true).truncate(false).write(true).open(lock_path);
+    let lock = lock.map_err(failed)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| taken())?;
+    match std::fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => {
+            return Err(Error::NoSocket { path: path.into() });
+        }
+        // A socket that systemd holds open, or of a manager of another make.
+        Ok(_) if UnixStream::connect(path).is_ok() => return Err(taken()),
+        Ok(_) => std::fs::remove_file(path).map_err(failed)?,
+        Err(_) => {}
+    }
+    // Nobody gets in between making it and saying who may.
+    let listener = {
+        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let bound = UnixListener::bind(path);
+        rustix::process::umask(mask);
+        bound.map_err(failed)?
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok((listener, lock))
+}

@@ -1,0 +1,99 @@
+//! What all connections of a manager share.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{self, kx_group};
+use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
+
+use crate::Error;
+use crate::certificates::Certificates;
+use crate::counts::Counts;
+use crate::ends::Ends;
+use crate::identity::Identities;
+use crate::sessions::Sessions;
+use crate::settings::Settings;
+use crate::trust::Judges;
+use crate::verifier::Verifier;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) certificates: Certificates,
+    pub(crate) judges: Judges,
+    pub(crate) identities: Identities,
+    pub(crate) sessions: Sessions,
+    pub(crate) ends: Ends,
+    pub(crate) counts: Counts,
+    any_version: ClientConfig,
+    tls13_only: ClientConfig,
+}
+
+impl State {
+    pub(crate) fn new(settings: Settings) -> Result<Self, Error> {
+        let settings = Arc::new(settings);
+        let provider = Arc::new(provider());
+        // One verifier for all that is ever stored: rustls compares the objects.
+        let verifier = Arc::new(Verifier::new(Arc::clone(&provider)));
+        let config = |versions: &[&'static SupportedProtocolVersion]| {
+            let (provider, clock) = (Arc::clone(&provider), Arc::new(settings.clock.clone()));
+            let config = ClientConfig::builder_with_details(provider, clock)
+                .with_protocol_versions(versions);
+            let wrong = |error: rustls::Error| Error::NoAuthorities { what: error.to_string() };
+            let mut config = config
+                .map_err(wrong)?
+                .dangerous()
+                .with_custom_certificate_verifier(verifier.clone())
+                .with_no_client_auth();
+            config.resumption = Resumption::disabled();
+            // Whatever the environment says: no key leaves through a log.
+            config.key_log = Arc::new(NoKeyLog);
+            Ok::<_, Error>(config)
+        };
+        Ok(Self {
+            any_version: config(&[&version::TLS13, &version::TLS12])?,
+            tls13_only: config(&[&version::TLS13])?,
+            certificates: Certificates::default(),
+            judges: Judges::new(
+                Arc::clone(&provider),
+                settings.system_bundle.as_deref(),
+                &settings.revoked,
+            )?,
+            identities: Identities::new(provider),
+            sessions: Sessions::new(Arc::clone(&settings), random()?)?,
+            ends: Ends::default(),
+            counts: Counts::default(),
+            settings,
+        })
+    }
+
+    /// What every connection starts from.
+    pub(crate) fn config(&self, tls13_only: bool) -> ClientConfig {
+        if tls13_only { self.tls13_only.clone() } else { self.any_version.clone() }
+    }
+}
+
+/// With a key exchange that will withstand quantum computers first.
+fn provider() -> CryptoProvider {
+    CryptoProvider {
+        kx_groups: vec![
+            kx_group::X25519MLKEM768,
+            kx_group::X25519,
+            kx_group::SECP256R1,
+            kx_group::SECP384R1,
+        ],
+        ..aws_lc_rs::default_provider()
+    }
+}
+
+/// Random bytes.
+pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
+    let mut bytes = [0; BYTES];
+    aws_lc_rs::default_provider().secure_random.fill(&mut bytes).map_err(|_| Error::Process {
+        what: "get random bytes",
+        cause: std::io::Error::other("the source of randomness failed"),
+    })?;
+    Ok(bytes)
+}

@@ -1,0 +1,132 @@
+//! The manager as a process: this test's own program, run again.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rejoin_manager::Settings;
+use serde_json::json;
+
+use crate::means::House;
+use crate::means::rogue::{extension, tapped};
+use crate::means::server::Server;
+
+/// Where the process listens, in its environment.
+const SOCKET: &str = "REJOIN_TEST_SOCKET";
+
+/// Not a test: the process. It does nothing where no other test started it.
+#[test]
+fn process() {
+    let Some(socket) = std::env::var_os(SOCKET) else { return };
+    let socket = Path::new(&socket);
+    rejoin_manager::harden().unwrap();
+    let (listener, _lock) = match rejoin_manager::listen(socket, 0o600) {
+        Ok(listening) => listening,
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
+    };
+    let bundle = Some(socket.with_file_name("authority.pem"));
+    let settings = Settings { system_bundle: bundle, ..Settings::default() };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+        let never = std::future::pending();
+        rejoin_manager::run(listener, settings, || {}, never).await.unwrap();
+    });
+}
+
+pub(super) struct Process(pub(super) Child);
+
+impl Process {
+    pub(super) fn start(house: &House) -> Self {
+        let mut process = Self(Self::command(house).spawn().unwrap());
+        let until = Instant::now() + Duration::from_secs(20);
+        while std::os::unix::net::UnixStream::connect(house.socket()).is_err() {
+            assert!(process.0.try_wait().unwrap().is_none() && Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        process
+    }
+
+    fn command(house: &House) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "faults::process::process", "--nocapture"]);
+        command.env(SOCKET, house.socket()).env("SSLKEYLOGFILE", house.file("keys"));
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn rule_01_a_killed_manager_starts_with_nothing() {
+    let house = House::empty();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
+    let (tap, told) = tapped(server.port);
+    let why = || house.program().visit("server.test", tap, json!({}));
+    let first = Process::start(&house);
+    assert_eq!(why(), "no_session");
+    assert_eq!(why(), "resumed");
+    drop(first);
+    // Its socket is still there, and nobody behind it.
+    assert!(house.socket().exists());
+    let _second = Process::start(&house);
+    assert_eq!(why(), "no_session");
+    assert_eq!(why(), "resumed");
+    let mut tickets: Vec<_> = told.try_iter().filter_map(|flight| extension(&flight, 41)).collect();
+    let all = tickets.len();
+    tickets.sort();
+    tickets.dedup();
+    assert_eq!((all, tickets.len()), (2, 2));
+}
+
+#[test]
+fn a_socket_that_is_taken_is_left_alone() {
+    let house = House::empty();
+    let _first = Process::start(&house);
+    let second = Process::command(&house).output().unwrap();
+    assert!(!second.status.success());
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(said.contains("another manager serves"), "{said}");
+    house.program().stats();
+    // Something else than a socket is not removed.
+    let house = House::empty();
+    std::fs::write(house.socket(), "mine").unwrap();
+    let second = Process::command(&house).output().unwrap();
+    assert!(!second.status.success());
+    assert_eq!(std::fs::read(house.socket()).unwrap(), b"mine");
+}
+
+#[test]
+fn rule_15_the_process_logs_no_keys_and_shows_its_memory_to_nobody() {
+    let house = House::empty();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
+    let process = Process::start(&house);
+    for _ in 0..2 {
+        house.program().visit("server.test", server.port, json!({}));
+    }
+    assert!(!house.file("keys").exists());
+    assert_eq!(house.socket().metadata().unwrap().mode() & 0o777, 0o600);
+    let folder = format!("/proc/{}", process.0.id());
+    let limits = std::fs::read_to_string(format!("{folder}/limits")).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+}
+
+#[test]
+fn rule_15_hardening_hides_the_memory() {
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
+    rejoin_manager::harden().unwrap();
+    assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+}

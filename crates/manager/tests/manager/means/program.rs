@@ -1,0 +1,112 @@
+//! A program that speaks the protocol, by hand: what it sends is what `docs/manager-protocol.md`
+//! says, and not what the manager's own types write.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+#[derive(Clone)]
+pub(crate) struct Program {
+    socket: PathBuf,
+}
+
+/// A connection that stands.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: UnixStream,
+    pub(crate) facts: Value,
+}
+
+impl Program {
+    pub(crate) fn new(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    pub(crate) fn dial(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).expect("a manager");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream
+    }
+
+    pub(crate) fn ask(&self, request: &Value) -> (UnixStream, Value) {
+        let mut stream = self.dial();
+        send(&mut stream, request);
+        let answer = answer(&mut stream);
+        (stream, answer)
+    }
+
+    /// A connection to a name, at a port of this machine.
+    pub(crate) fn connect(
+        &self,
+        host: &str,
+        port: u16,
+        wishes: Value,
+    ) -> Result<Connection, Value> {
+        let mut wish = json!({"host": host, "port": port, "addresses": ["127.0.0.1"]});
+        for (field, value) in wishes.as_object().expect("an object") {
+            wish[field] = value.clone();
+        }
+        let (stream, mut answer) = self.ask(&json!({"rejoin": 1, "connect": wish}));
+        match answer["connected"].take() {
+            Value::Null => Err(answer["error"].take()),
+            facts => Ok(Connection { stream, facts }),
+        }
+    }
+
+    /// As [`Self::connect`]; the kind of the error.
+    pub(crate) fn kind(&self, host: &str, port: u16, wishes: Value) -> String {
+        match self.connect(host, port, wishes) {
+            Ok(Connection { facts, .. }) => format!("connected: {facts}"),
+            Err(error) => error["kind"].as_str().expect("a kind").to_owned(),
+        }
+    }
+
+    /// Connects, has a word with an `s_server -rev` or one that behaves like it, and ends. Sessions
+    /// that the server issued are stored when this returns. Returns why it was resumed, or not.
+    pub(crate) fn visit(&self, host: &str, port: u16, wishes: Value) -> String {
+        let connection = self.connect(host, port, wishes);
+        connection.unwrap_or_else(|error| panic!("{host}: {error}")).talk()
+    }
+
+    pub(crate) fn end(&self, connection: &Value) -> String {
+        let (_, answer) = self.ask(&json!({"rejoin": 1, "end": {"connection": connection}}));
+        answer["end"].as_str().expect("an end").to_owned()
+    }
+
+    pub(crate) fn stats(&self) -> Value {
+        self.ask(&json!({"rejoin": 1, "stats": {}})).1["stats"].take()
+    }
+}
+
+impl Connection {
+    /// The word that the server sends back follows its tickets, in TLS 1.3.
+    pub(crate) fn talk(mut self) -> String {
+        self.stream.write_all(b"hello\n").expect("taken");
+        let mut word = [0; 6];
+        self.stream.read_exact(&mut word).expect("an answer");
+        assert_eq!(&word, b"olleh\n");
+        self.why().to_owned()
+    }
+
+    pub(crate) fn why(&self) -> &str {
+        self.facts["why"].as_str().expect("a word")
+    }
+}
+
+pub(crate) fn send(stream: &mut UnixStream, request: &Value) {
+    let request = request.to_string();
+    let mut message = (request.len() as u32).to_be_bytes().to_vec();
+    message.extend(request.as_bytes());
+    stream.write_all(&message).expect("taken");
+}
+
+pub(crate) fn answer(stream: &mut UnixStream) -> Value {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).expect("an answer");
+    let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut answer).expect("an answer");
+    serde_json::from_slice(&answer).expect("JSON")
+}

@@ -1,0 +1,128 @@
+//! Plaintext, both ways, and how it ends.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+
+use crate::means::House;
+use crate::means::rogue::rogue;
+use crate::means::server::{Server, free_port};
+
+#[test]
+fn nginx_answers_through_the_manager_and_resumes() {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::nginx(free_port(), &house.folder, "server", "");
+    for (round, expected) in ["session . ", "session r "].into_iter().enumerate() {
+        let wishes = json!({"alpn": ["http/1.1"]});
+        let mut connection = house.program().connect("server.test", server.port, wishes).unwrap();
+        assert_eq!(connection.facts["alpn"], "http/1.1");
+        assert_eq!(connection.facts["resumed"], round > 0);
+        let request = b"GET / HTTP/1.0\r\nHost: server.test\r\n\r\n";
+        connection.stream.write_all(request).unwrap();
+        let mut page = String::new();
+        connection.stream.read_to_string(&mut page).unwrap();
+        assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+        assert!(page.contains(expected.trim_end()), "{page}");
+        assert_eq!(house.program().end(&connection.facts["connection"]), "clean");
+    }
+}
+
+#[test]
+fn an_end_without_a_word_is_truncated() {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &[]);
+    let (to, hangs_up) = (server.port, Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&hangs_up);
+    let port = rogue(move |client| {
+        let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+        let (mut client, mut server, mut piece) = (client, server, [0; 4096]);
+        while let Ok(read) = client.read(&mut piece) {
+            if read == 0 || told.load(Ordering::SeqCst) {
+                break;
+            }
+            server.write_all(&piece[..read]).unwrap();
+        }
+        let _ = client.shutdown(Shutdown::Both);
+    });
+    let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
+    assert_eq!(house.program().end(&connection.facts["connection"]), "open");
+    hangs_up.store(true, Ordering::SeqCst);
+    connection.stream.write_all(b"hello\n").unwrap();
+    let mut rest = Vec::new();
+    // An end of file or a reset, as the kernel likes.
+    let _ = connection.stream.read_to_end(&mut rest);
+    assert_eq!(house.program().end(&connection.facts["connection"]), "truncated");
+    assert_eq!(house.program().end(&json!("00".repeat(16))), "unknown");
+}
+
+#[test]
+fn much_goes_both_ways_at_once_and_half_a_close_is_half() {
+    let house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = crate::means::rustls_server::RustlsServer::start(&pair, |_| {});
+    let connection = house.program().connect("server.test", server.port, json!({})).unwrap();
+    let line: String = "abcdefghij".repeat(1_000);
+    let (mut writer, lines) = (connection.stream.try_clone().unwrap(), 1_000);
+    let sent = line.clone();
+    // Nobody reads until all is written: the program's and the server's buffers fill.
+    let writing = std::thread::spawn(move || {
+        for _ in 0..lines {
+            writer.write_all(format!("{sent}\n").as_bytes()).unwrap();
+        }
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let mut back = String::new();
+    let mut stream = &connection.stream;
+    stream.read_to_string(&mut back).unwrap();
+    writing.join().unwrap();
+    let expected: String = line.chars().rev().chain(['\n']).collect();
+    assert_eq!(back.len(), lines * expected.len());
+    assert!(back.starts_with(&expected) && back.ends_with(&expected));
+    assert_eq!(house.program().end(&connection.facts["connection"]), "clean");
+}
+
+#[test]
+fn a_passed_socket_is_used_and_nothing_else_is_taken_for_one() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::os::fd::AsFd;
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &[]);
+    let pass = |socket: &dyn AsFd, says_so: bool| {
+        let stream = house.program().dial();
+        // Port 1 is where nobody listens: only the socket leads to the server.
+        let wish = json!({"host": "server.test", "port": 1, "socket": says_so});
+        let request = json!({"rejoin": 1, "connect": wish}).to_string();
+        let mut message = (request.len() as u32).to_be_bytes().to_vec();
+        message.extend(request.as_bytes());
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let socket = [socket.as_fd()];
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&socket)));
+        let message = [std::io::IoSlice::new(&message)];
+        sendmsg(&stream, &message, &mut ancillary, SendFlags::empty()).unwrap();
+        let mut stream = stream;
+        crate::means::program::answer(&mut stream)
+    };
+    let tcp = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let own = tcp.local_addr().unwrap();
+    let answer = pass(&tcp, true);
+    assert_eq!(answer["connected"]["peer"], format!("127.0.0.1:{}", server.port), "{own}");
+    assert_eq!(pass(&tcp, false)["error"]["kind"], "bad_request");
+    let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert_eq!(pass(&one, true)["error"]["kind"], "bad_request");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    assert_eq!(pass(&listener, true)["error"]["kind"], "bad_request");
+    assert_eq!(
+        house.program().kind("server.test", server.port, json!({"socket": true})),
+        "bad_request"
+    );
+}

@@ -1,0 +1,221 @@
+//! Which tickets are used, how often, and what becomes of their families.
+
+use std::collections::HashSet;
+
+use rejoin_manager::AcrossNames;
+use serde_json::json;
+
+use super::{house_and_server, visit};
+use crate::means::House;
+use crate::means::rogue::{extension, tapped};
+use crate::means::rustls_server::RustlsServer;
+use crate::means::server::{Server, free_port};
+
+const PRE_SHARED_KEY: u16 = 41;
+const PSK_MODES: u16 = 45;
+const TICKET_REQUEST: u16 = 58;
+
+/// The ticket in a first flight: the first identity of the pre-shared keys.
+fn ticket(flight: &[u8]) -> Option<Vec<u8>> {
+    let keys = extension(flight, PRE_SHARED_KEY)?;
+    let length = usize::from(u16::from_be_bytes([keys[2], keys[3]]));
+    Some(keys[4..4 + length].to_vec())
+}
+
+#[test]
+fn twenty_programs_need_one_full_handshake() {
+    for version in ["-tls1_2", "-tls1_3"] {
+        let (mut house, server) = house_and_server(version);
+        assert_eq!(visit(&house, &server), "no_session");
+        for _ in 1..20 {
+            assert_eq!(visit(&house, &server), "resumed", "{version}");
+        }
+        let done = house.stop();
+        assert_eq!((done.handshakes.full, done.handshakes.resumed), (1, 19));
+    }
+}
+
+#[test]
+fn rule_01_a_ticket_goes_out_once() {
+    let (house, server) = house_and_server("-tls1_3");
+    let (port, told) = tapped(server.port);
+    let programs = 200;
+    house.program().visit("server.test", port, json!({}));
+    let threads: Vec<_> = (0..programs)
+        .map(|_| {
+            let program = house.program();
+            std::thread::spawn(move || program.visit("server.test", port, json!({})))
+        })
+        .collect();
+    let why: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let tickets: Vec<_> = told.try_iter().filter_map(|flight| ticket(&flight)).collect();
+    let different: HashSet<_> = tickets.iter().collect();
+    assert_eq!(different.len(), tickets.len());
+    let resumed = why.iter().filter(|why| *why == "resumed").count();
+    assert_eq!(resumed, tickets.len());
+    assert!(resumed > 1, "{why:?}");
+}
+
+#[test]
+fn rule_04_only_keys_that_stay_fresh_and_of_the_same_hash() {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    std::fs::write(house.file("ticket.key"), [7; 80]).unwrap();
+    let keys = format!("ssl_session_ticket_key {};", house.file("ticket.key").display());
+    let nginx = |port, cipher: &str| {
+        let inside =
+            format!("{keys} ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites {cipher};");
+        Server::nginx(port, &house.folder, "server", &inside)
+    };
+    let get = |port| {
+        use std::io::{Read, Write};
+        let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
+        connection.stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        connection.stream.read_to_end(&mut Vec::new()).unwrap();
+        connection.facts
+    };
+    let port = free_port();
+    let (tap, told) = tapped(port);
+    let server = nginx(port, "TLS_AES_256_GCM_SHA384");
+    assert_eq!(get(tap)["why"], "no_session");
+    assert_eq!(get(tap)["why"], "resumed");
+    drop(server);
+    // The same keys, another hash: the server cannot resume, and the connection stands.
+    let _server = nginx(port, "TLS_AES_128_GCM_SHA256");
+    let facts = get(tap);
+    assert_eq!(
+        (&facts["why"], &facts["cipher"]),
+        (&json!("refused"), &json!("TLS13_AES_128_GCM_SHA256"))
+    );
+    // psk_dhe_ke and nothing else, in every hello.
+    let flights: Vec<_> = told.try_iter().filter(|flight| flight[0] == 22).collect();
+    assert_eq!(flights.len(), 3);
+    for flight in flights {
+        assert_eq!(extension(&flight, PSK_MODES), Some(vec![1, 1]));
+    }
+}
+
+#[test]
+fn rule_05_another_name_needs_its_certificate_and_the_settings_and_tls13() {
+    let two = |house: &House| {
+        house.certify("server", &["a.test", "b.test"]);
+        house.certify("alone", &["a.test"]);
+    };
+    let seen = |house: &House, server: &Server| {
+        let program = house.program();
+        program.visit("a.test", server.port, json!({}));
+        let connection = program.connect("b.test", server.port, json!({})).unwrap();
+        let of = connection.facts["session_of"].clone();
+        (connection.talk(), of)
+    };
+    let house = House::new();
+    two(&house);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
+    assert_eq!(seen(&house, &server), ("resumed_other_name".to_owned(), json!("a.test")));
+    // Never on TLS 1.2, although nginx would.
+    let older = Server::openssl(&house.folder, "server", &["-tls1_2"]);
+    assert_eq!(seen(&house, &older), ("no_session".to_owned(), json!(null)));
+    // Not if the certificate is not for the name: then the connection fails as it should.
+    let alone = Server::openssl(&house.folder, "alone", &["-tls1_3"]);
+    house.program().visit("a.test", alone.port, json!({}));
+    assert_eq!(house.program().kind("b.test", alone.port, json!({})), "certificate_wrong_name");
+    // By policy.
+    for (mode, names, expected) in [
+        (AcrossNames::Never, vec!["a.test", "b.test"], "no_session"),
+        (AcrossNames::Listed, vec!["a.test", "c.test"], "no_session"),
+        (AcrossNames::Listed, vec!["a.test", "b.test"], "resumed_other_name"),
+    ] {
+        let house = House::with(|settings| {
+            settings.across_names = mode;
+            settings.names = vec![names.iter().map(|name| name.parse().unwrap()).collect()];
+        });
+        two(&house);
+        let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
+        assert_eq!(seen(&house, &server).0, expected, "{mode:?} {names:?}");
+    }
+}
+
+#[test]
+fn rule_06_a_trial_takes_no_last_ticket_and_its_failure_is_remembered() {
+    // One ticket: a.test keeps it.
+    let house = House::new();
+    house.certify("server", &["a.test", "b.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_3", "-num_tickets", "1"]);
+    let why = |name: &str| house.program().visit(name, server.port, json!({}));
+    assert_eq!(why("a.test"), "no_session");
+    assert_eq!(why("b.test"), "no_session");
+    assert_eq!(why("a.test"), "resumed");
+    // A server that resumes under the same name only, as rustls does.
+    let house = House::new();
+    let pair = house.certify("server", &["a.test", "b.test"]);
+    let server = RustlsServer::start(&pair, |config| config.send_tls13_tickets = 4);
+    let why = |name: &str| house.program().visit(name, server.port, json!({}));
+    assert_eq!(why("a.test"), "no_session");
+    assert_eq!(why("b.test"), "refused");
+    // Its own tickets are as good as before.
+    assert_eq!(why("a.test"), "resumed");
+    // One that has lost its keys and issues no tickets: tried once for each name, with one ticket.
+    let house = House::new();
+    house.certify("server", &["a.test", "b.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_3", "-num_tickets", "4"]);
+    let (tap, told) = tapped(server.port);
+    let why = |name: &str| house.program().visit(name, tap, json!({}));
+    assert_eq!(why("a.test"), "no_session");
+    let port = server.port;
+    drop(server);
+    let none = ["-tls1_3", "-num_tickets", "0"];
+    let _server = Server::openssl_at(port, &house.folder, "server", &none);
+    told.try_iter().count();
+    assert_eq!(why("b.test"), "refused");
+    assert_eq!(why("b.test"), "no_session");
+    assert_eq!(why("b.test"), "no_session");
+    assert_eq!(told.try_iter().filter(|flight| ticket(flight).is_some()).count(), 1);
+}
+
+#[test]
+fn rule_07_a_refused_ticket_takes_its_family_along() {
+    for version in ["-tls1_2", "-tls1_3"] {
+        let (house, server) = house_and_server(version);
+        let (tap, told) = tapped(server.port);
+        let why = || house.program().visit("server.test", tap, json!({}));
+        assert_eq!(why(), "no_session");
+        let port = server.port;
+        drop(server);
+        // Its keys are gone. The first program finds out; those that come before the new
+        // server has issued anything are not sent the way of the first.
+        let issuing: &[&str] = match version {
+            "-tls1_3" => &[version, "-num_tickets", "0"],
+            _ => &[version, "-no_ticket", "-no_cache"],
+        };
+        let server = Server::openssl_at(port, &house.folder, "server", issuing);
+        told.try_iter().count();
+        assert_eq!(why(), "refused", "{version}");
+        assert_eq!(why(), "all_used", "{version}");
+        if version == "-tls1_3" {
+            let tickets = told.try_iter().filter(|flight| ticket(flight).is_some()).count();
+            assert_eq!(tickets, 1);
+        }
+        drop(server);
+    }
+}
+
+#[test]
+fn rule_14_tickets_are_bounded_and_asked_for_by_number() {
+    let house = House::with(|settings| settings.tickets = 3);
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |config| config.send_tls13_tickets = 60);
+    let (tap, told) = tapped(server.port);
+    let why = || house.program().visit("server.test", tap, json!({}));
+    assert_eq!(why(), "no_session");
+    assert!(house.program().stats()["sessions"].as_u64().unwrap() <= 3);
+    assert_eq!(why(), "resumed");
+    assert_eq!(house.program().stats()["sessions"], 3);
+    let asked: Vec<_> = told
+        .try_iter()
+        .map(|flight| extension(&flight, TICKET_REQUEST).expect("asked for"))
+        .collect();
+    assert_eq!(asked, [vec![3, 0], vec![3, 1]]);
+    // Who does not share asks for none.
+    house.program().visit("server.test", tap, json!({"share": false}));
+    assert_eq!(extension(&told.recv().unwrap(), TICKET_REQUEST), None);
+}

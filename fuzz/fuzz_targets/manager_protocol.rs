@@ -1,0 +1,27 @@
+//! Messages of the manager's protocol: a typed request or answer, or an error; what was read is read
+//! again from what is written of it.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rejoin_manager::protocol::{
+    LENGTH_BYTES, REQUEST_BYTES, length, read_answer, read_request, write_answer, write_request,
+};
+
+fuzz_target!(|message: &[u8]| {
+    if let Some((prefix, rest)) = message.split_first_chunk::<LENGTH_BYTES>() {
+        let announced = length(*prefix, REQUEST_BYTES);
+        assert!(announced.is_err() || announced.is_ok_and(|bytes| bytes <= REQUEST_BYTES));
+        let _ = read_request(rest);
+    }
+    if let Ok(request) = read_request(message)
+        && let Ok(written) = write_request(&request)
+    {
+        assert_eq!(read_request(&written[LENGTH_BYTES..]), Ok(request));
+    }
+    if let Ok(answer) = read_answer(message)
+        && let Ok(written) = write_answer(&answer)
+    {
+        assert_eq!(read_answer(&written[LENGTH_BYTES..]), Ok(answer));
+    }
+});
