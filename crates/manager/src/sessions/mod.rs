@@ -274,6 +274,7 @@ impl Inner {
             history: kept.history,
             hint_ms: None,
             sibling: false,
+            seen_ms: None,
         };
         match self.engine.insert(now_ms, &new) {
             Ok(inserted) => self.evicted += inserted.evicted as usize,
