@@ -73,11 +73,14 @@ fn serve(listener: UnixListener, settings: Settings, place: &str) -> anyhow::Res
     runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(listener);
         let listener = listener.context("cannot wait on the socket")?;
-        let ready = || {
+        let place = place.to_owned();
+        let ready = move || {
             terminal::print(&format!("serving programs at {place}"));
             cluster::ready();
         };
-        Ok(rejoin_manager::run(listener, settings, ready, terminal::interrupted()).await?)
+        let run = rejoin_manager::run(listener, settings, ready, terminal::interrupted());
+        // By a worker, which goes on with whom it lets in: this thread would have to wake one.
+        Ok(tokio::spawn(run).await.context("the manager failed")??)
     })
 }
 

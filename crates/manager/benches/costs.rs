@@ -31,6 +31,8 @@ const WARM_ROUNDS: usize = 20;
 const DELAYED_ROUNDS: usize = 9;
 const DOWNLOAD_BYTES: u64 = 512 << 20;
 const ROUND_TRIP: Duration = Duration::from_millis(40);
+/// Asks for a byte.
+const FIRST: [u8; 8] = 1_u64.to_be_bytes();
 const NAME: &str = "server.test";
 
 fn main() {
@@ -161,18 +163,19 @@ fn own_fetch(config: &Arc<ClientConfig>, port: u16) -> Duration {
 }
 
 fn managed_fetch(house: &House, port: u16, tls: &str, share: bool, early: bool) -> Duration {
-    let data = rejoin_manager::protocol::Base64(1_u64.to_be_bytes().to_vec().into()).to_string();
+    let data = rejoin_manager::protocol::Base64(FIRST.to_vec().into()).to_string();
     let mut wishes = json!({"share": share, "label": tls});
     if early {
         wishes["early_data"] = data.into();
     }
+    let first: &[u8] = if early { &[] } else { &FIRST };
     let since = Instant::now();
-    let mut connection = house.program().connect(NAME, port, wishes).expect("a connection");
-    if connection.facts["early_data"] == "accepted" {
-        read_all(&mut connection.stream, 1);
-    } else {
-        fetch(&mut connection.stream, 1);
+    let mut connection =
+        house.program().connect_with(NAME, port, wishes, first).expect("a connection");
+    if early && connection.facts["early_data"] != "accepted" {
+        connection.stream.write_all(&FIRST).expect("taken");
     }
+    read_all(&mut connection.stream, 1);
     let taken = since.elapsed();
     let _ = connection.stream.read(&mut [0]);
     taken

@@ -32,6 +32,23 @@ fn nginx_answers_through_the_manager_and_resumes() {
 }
 
 #[test]
+fn what_stands_behind_the_request_goes_to_whom_is_trusted() {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-rev"]);
+    for name in ["server.test", "other.test"] {
+        let made = house.program().connect_with(name, server.port, json!({}), b"hello\n");
+        if name == "other.test" {
+            assert_eq!(made.unwrap_err()["kind"], "certificate_wrong_name");
+            continue;
+        }
+        let mut word = [0; 6];
+        made.unwrap().stream.read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"olleh\n");
+    }
+}
+
+#[test]
 fn an_end_without_a_word_is_truncated() {
     let house = House::new();
     house.certify("server", &["server.test"]);

@@ -76,8 +76,9 @@ impl House {
                 let stopped = async {
                     let _ = stopped.await;
                 };
-                let ready = || ready.send(()).expect("the test waits");
-                rejoin_manager::run(listener, settings, ready, stopped).await.expect("it runs")
+                let ready = move || ready.send(()).expect("the test waits");
+                let run = rejoin_manager::run(listener, settings, ready, stopped);
+                tokio::spawn(run).await.expect("no panic").expect("it runs")
             })
         });
         is_ready.recv().expect("it starts");

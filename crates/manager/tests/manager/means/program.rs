@@ -45,11 +45,24 @@ impl Program {
         port: u16,
         wishes: Value,
     ) -> Result<Connection, Value> {
+        self.connect_with(host, port, wishes, &[])
+    }
+
+    /// The same, with plaintext right behind the request.
+    pub(crate) fn connect_with(
+        &self,
+        host: &str,
+        port: u16,
+        wishes: Value,
+        first: &[u8],
+    ) -> Result<Connection, Value> {
         let mut wish = json!({"host": host, "port": port, "addresses": ["127.0.0.1"]});
         for (field, value) in wishes.as_object().expect("an object") {
             wish[field] = value.clone();
         }
-        let (stream, mut answer) = self.ask(&json!({"rejoin": 1, "connect": wish}));
+        let mut stream = self.dial();
+        send_with(&mut stream, &json!({"rejoin": 1, "connect": wish}), first);
+        let mut answer = answer(&mut stream);
         match answer["connected"].take() {
             Value::Null => Err(answer["error"].take()),
             facts => Ok(Connection { stream, facts }),
@@ -97,9 +110,14 @@ impl Connection {
 }
 
 pub(crate) fn send(stream: &mut UnixStream, request: &Value) {
+    send_with(stream, request, &[]);
+}
+
+fn send_with(stream: &mut UnixStream, request: &Value, first: &[u8]) {
     let request = request.to_string();
     let mut message = (request.len() as u32).to_be_bytes().to_vec();
     message.extend(request.as_bytes());
+    message.extend(first);
     stream.write_all(&message).expect("taken");
 }
 
