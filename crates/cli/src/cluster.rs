@@ -86,7 +86,7 @@ fn carry(settings: &Settings) -> anyhow::Result<()> {
 }
 
 /// The cache is there: who waits for it may start (`sd_notify(3)`).
-fn ready() {
+pub(crate) fn ready() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Ok(from) = std::os::unix::net::UnixDatagram::unbound()
     {

@@ -6,6 +6,7 @@
 mod api;
 mod cluster;
 mod compat;
+mod exported;
 mod faults;
 mod guides;
 mod kill;
