@@ -1,5 +1,7 @@
 //! `rejoin keys`
 
+mod export;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -20,7 +22,9 @@ Examples:
   rejoin keys list web
   rejoin keys rotate web
   rejoin keys retire web 3f2a
-  rejoin keys revoke --cluster 3f2a")]
+  rejoin keys revoke --cluster 3f2a
+  rejoin keys export --cluster --follow --format nginx --context web --into /run/rejoin/nginx \
+    --then 'nginx -s reload'")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -55,6 +59,8 @@ enum Action {
         #[arg(value_names = ["NAME", "KEY"], num_args = 1..=2, required = true)]
         words: Vec<String>,
     },
+    /// Write the cluster's keys to files, for a server that knows nothing of Rejoin
+    Export(export::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -78,6 +84,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let wrong = |error: rejoin_store::Error| Misuse(error.to_string());
             let name = name.first().map(|name| name.parse().map_err(wrong)).transpose()?;
             retire(&mut keys(name)?, key, now_s, *json)
+        }
+        Action::Export(arguments) => {
+            let missing = || Misuse("give --cluster: see --help".to_owned());
+            export::run(arguments, cluster.as_deref().ok_or_else(missing)?, *json)
         }
     }
 }

@@ -68,7 +68,7 @@ pub enum Error {
     },
 
     /// The ring has no key yet.
-    #[error("no ticket key to seal sessions with")]
+    #[error("the ring has no ticket key yet")]
     NoKey,
 
     /// Not the name of a cluster.

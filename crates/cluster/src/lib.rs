@@ -11,6 +11,7 @@
 
 mod agent;
 mod error;
+mod key_files;
 mod keys;
 mod link;
 mod name;
@@ -21,6 +22,7 @@ mod wrapping_key;
 
 pub use agent::{Agent, News};
 pub use error::{Error, KeyFileFault};
+pub use key_files::KeyFiles;
 pub use keys::ClusterKeys;
 pub use link::{Link, Servers, Tls};
 pub use name::ClusterName;

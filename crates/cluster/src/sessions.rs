@@ -17,6 +17,7 @@
 
 mod address;
 mod bounds;
+mod keys;
 mod misses;
 mod score;
 mod scripts;
@@ -27,10 +28,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::{fmt, mem};
 
 use rejoin_cache::{ContextTag, History, Refusal, SecretBytes, SessionId};
-use rejoin_tickets::{KeyRing, TicketSealer};
+use rejoin_tickets::KeyRing;
 
 use crate::{Error, Link, Settings, WrappingKey};
 use address::{Address, Addresses, Shard};
+use keys::Keys;
 use misses::Miss;
 use scripts::Scripts;
 
@@ -44,7 +46,7 @@ pub struct Sessions {
     addresses: Addresses,
     bounds: Bounds,
     scripts: Scripts,
-    sealer: RwLock<Arc<TicketSealer>>,
+    keys: RwLock<Arc<Keys>>,
     misses: misses::Counters,
     /// Of what was found and rejected, what the cluster's count has.
     reported: AtomicU64,
@@ -144,7 +146,7 @@ impl Sessions {
             addresses: Addresses::new(name, hash_key, bounds.shards),
             bounds,
             scripts: Scripts::new(),
-            sealer: RwLock::new(Arc::new(value::sealer(ring))),
+            keys: RwLock::new(Arc::new(Keys::new(ring))),
             misses: misses::Counters::default(),
             reported: AtomicU64::new(0),
         })
@@ -164,12 +166,13 @@ impl Sessions {
         Self::new(link, settings.name.as_str(), &hash_key, settings.bounds(), ring)
     }
 
-    /// From now on, values are sealed and opened with these keys.
+    /// From now on, values are sealed and opened with these keys, of a newer ring: what the last one had
+    /// besides is over. For one task.
     pub fn set_ring(&self, ring: &KeyRing) {
-        let sealer = Arc::new(value::sealer(ring));
+        let keys = Arc::new(self.keys().followed_by(ring));
         // The lock is held for the exchange only.
-        let mut current = self.sealer.write().unwrap_or_else(PoisonError::into_inner);
-        drop(mem::replace(&mut *current, sealer));
+        let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        drop(mem::replace(&mut *current, keys));
     }
 
     /// Stores a session; one of the same id is replaced.
@@ -184,7 +187,7 @@ impl Sessions {
         if length.is_none_or(|length| !self.bounds.can_hold(length)) {
             return Ok(Put::Refused(Refusal::TooLarge));
         }
-        let value = value::seal(&self.sealer(), now_ms, entry)?;
+        let value = value::seal(&self.keys(), now_ms, entry)?;
         let Address { shard, member } = self.addresses.of(entry.id);
         let mut put = self.scripts.put.prepare_invoke();
         put.key(&shard.order).key(&shard.values).key(&shard.counts).arg(&member).arg(value);
@@ -199,16 +202,17 @@ impl Sessions {
     /// Looks a session up, and leaves it where it is.
     ///
     /// # Errors
-    /// Valkey's. What cannot be opened is a miss, and counted ([`Self::misses`]); it is removed, since nobody
-    /// else can open it: all machines have a key before the first uses it.
+    /// Valkey's. What cannot be opened is a miss, and counted ([`Self::misses`]). It is removed if nobody
+    /// else can open it either: it was altered, or its key is over. A key that is not known may be newer than
+    /// this machine's ring.
     pub async fn get(&self, now_ms: u64, id: &SessionId) -> Result<Option<Found>, Error> {
         let Address { shard, member } = self.addresses.of(id);
         let mut get = redis::cmd("HGET");
         get.arg(&shard.values).arg(&member);
         let value: Option<Vec<u8>> = get.query_async(&mut self.link.clone()).await?;
-        let found = self.open(now_ms, id, value.as_deref());
+        let found = self.open(&self.keys(), now_ms, id, value.as_deref());
         // What is over may not be by another's clock.
-        if let Err(Miss::Malformed | Miss::UnknownKey | Miss::Altered) = found {
+        if let Err(Miss::KeyOver | Miss::Altered) = found {
             let mut discard = self.scripts.discard.prepare_invoke();
             discard.key(&shard.order).key(&shard.values).key(&shard.counts);
             discard.arg(&member).arg(value).arg(ENTRY_OVERHEAD_BYTES);
@@ -217,7 +221,8 @@ impl Sessions {
         Ok(found.ok())
     }
 
-    /// As [`Self::get`], and the session is gone afterwards: no machine gets it twice.
+    /// As [`Self::get`], and the session is gone afterwards: no machine gets it twice. Under a key that is not
+    /// known it stays.
     ///
     /// # Errors
     /// As [`Self::get`]; whether it is gone is not known then.
@@ -226,8 +231,12 @@ impl Sessions {
         let mut take = self.scripts.take.prepare_invoke();
         take.key(&shard.order).key(&shard.values).key(&shard.counts);
         take.arg(&member).arg(ENTRY_OVERHEAD_BYTES);
+        let keys = self.keys();
+        for name in keys.known() {
+            take.arg(name);
+        }
         let value: Option<Vec<u8>> = take.invoke_async(&mut self.link.clone()).await?;
-        Ok(self.open(now_ms, id, value.as_deref()).ok())
+        Ok(self.open(&keys, now_ms, id, value.as_deref()).ok())
     }
 
     /// The client of a session was seen: when it is expected next, and what is known of it now.
@@ -339,14 +348,20 @@ impl Sessions {
         &self.bounds
     }
 
-    fn open(&self, now_ms: u64, id: &SessionId, value: Option<&[u8]>) -> Result<Found, Miss> {
+    fn open(
+        &self,
+        keys: &Keys,
+        now_ms: u64,
+        id: &SessionId,
+        value: Option<&[u8]>,
+    ) -> Result<Found, Miss> {
         let value = value.ok_or(Miss::Absent);
-        let opened = value.and_then(|value| value::open(&self.sealer(), now_ms, id, value));
+        let opened = value.and_then(|value| value::open(keys, now_ms, id, value));
         opened.inspect_err(|miss| self.misses.count(*miss))
     }
 
-    fn sealer(&self) -> Arc<TicketSealer> {
-        self.sealer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn keys(&self) -> Arc<Keys> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn shard(&self, number: u16) -> Result<&Shard, Error> {

@@ -135,7 +135,7 @@ impl Wrapping {
 }
 
 /// The folder of a key file, to which nobody but its owner writes.
-fn folder(path: &Path) -> Result<OwnedFd, Error> {
+pub(crate) fn folder(path: &Path) -> Result<OwnedFd, Error> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -151,7 +151,7 @@ fn folder(path: &Path) -> Result<OwnedFd, Error> {
     Ok(directory)
 }
 
-fn file_name(path: &Path) -> Result<&std::ffi::OsStr, Error> {
+pub(crate) fn file_name(path: &Path) -> Result<&std::ffi::OsStr, Error> {
     let bad = || Error::BadKeyFile { path: path.into(), fault: KeyFileFault::NotRegular };
     path.file_name().ok_or_else(bad)
 }

@@ -262,6 +262,63 @@ async fn what_is_not_as_it_was_stored_is_a_miss() {
     assert!(matches!(put(&sessions, 3, NOW_MS + 1).await, Err(Error::NoKey)));
 }
 
+/// The keys of these seeds, each of which encrypts from an hour after the last on.
+fn ring_of(seeds: &[u8]) -> KeyRing {
+    let mut ring = KeyRing::new(Schedule::default());
+    for (hour, seed) in seeds.iter().enumerate() {
+        ring.rotate(NOW_MS / 1_000 + 3_600 * hour as u64, &mut [*seed; 32]).expect("a key");
+    }
+    ring
+}
+
+#[tokio::test]
+async fn what_only_others_can_open_yet_is_left_to_them() {
+    const LATER_MS: u64 = NOW_MS + 3 * HOUR_MS;
+    let valkey = Valkey::start(&[]).await;
+    let [ahead, behind] = [&[1, 2][..], &[1]].map(ring_of);
+    let bounds = Bounds { shards: 1, ..ROOMY };
+    let with = async |ring| {
+        Sessions::new(valkey.link().await, "shop", &[3; 32], bounds, ring).expect("in range")
+    };
+    let (ahead, behind) = (with(&ahead).await, with(&behind).await);
+    let store = async |number| {
+        let (id, value, past) = (id(number), value(number), Past::default());
+        let expires_ms = LATER_MS + 100 * HOUR_MS;
+        let (context, returns_ms) = (ContextTag(5), LATER_MS + 1);
+        let entry = Entry { id: &id, context, value: &value, expires_ms, past, returns_ms };
+        assert_eq!(ahead.put(LATER_MS, &entry).await.expect("room"), stored(0));
+    };
+    let found = async |by: &Sessions, now_ms, number| {
+        by.get(now_ms, &id(number)).await.expect("an answer").is_some()
+    };
+    store(1).await;
+    assert!(!found(&behind, LATER_MS, 1).await);
+    assert!(behind.take(LATER_MS, &id(1)).await.expect("an answer").is_none());
+    assert_eq!(behind.misses().unknown_key, 2);
+    assert!(found(&ahead, LATER_MS, 1).await, "who did not know its key has removed it");
+
+    behind.set_ring(&ring_of(&[1, 2]));
+    assert!(behind.take(LATER_MS, &id(1)).await.expect("an answer").is_some());
+    assert!(!found(&ahead, LATER_MS, 1).await, "it was taken");
+
+    // Retired: whoever has seen it knows that nobody opens it.
+    store(2).await;
+    store(3).await;
+    behind.set_ring(&ring_of(&[1, 3]));
+    assert!(!found(&behind, LATER_MS, 2).await && !found(&ahead, LATER_MS, 2).await);
+    assert!(behind.take(LATER_MS, &id(3)).await.expect("an answer").is_none());
+    assert!(!found(&ahead, LATER_MS, 3).await);
+
+    // In the ring, and over.
+    store(4).await;
+    ahead.set_ring(&ring_of(&[1, 2, 4]));
+    assert!(found(&ahead, LATER_MS, 4).await);
+    assert!(!found(&ahead, LATER_MS + 48 * HOUR_MS, 4).await);
+    assert!(!found(&ahead, LATER_MS, 4).await, "its key is over");
+    let total = ahead.total().await.expect("counts");
+    assert_eq!((total.sessions, total.bytes), (0, 0));
+}
+
 #[tokio::test]
 async fn what_cannot_be_kept_is_refused() {
     let valkey = Valkey::start(&[]).await;

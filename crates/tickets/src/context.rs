@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 use crate::NAME_BYTES;
 use crate::label::Label;
 use crate::ring::RingKey;
+use crate::schedule::KeyState;
 use crate::secret::Secret;
 use crate::timeline::{Opened, Timeline};
 
@@ -58,6 +59,11 @@ impl ContextKeys {
     /// key is not ours, or its last ticket is over: a full handshake.
     pub fn find(&self, now_s: u64, name: &[u8; NAME_BYTES]) -> Option<(&ContextKey, Opened)> {
         self.timeline.find(now_s, |key| key.name == *name)
+    }
+
+    /// Every key, from the oldest to the newest, and what it is for.
+    pub fn list(&self, now_s: u64) -> impl Iterator<Item = (&ContextKey, KeyState)> {
+        self.iter().enumerate().map(move |(at, key)| (key, self.timeline.state(at, now_s)))
     }
 
     /// Every key, from the oldest to the newest.

@@ -40,8 +40,10 @@ pub struct TicketSealer {
 pub enum Unopened {
     /// No ticket is so short, or so long.
     BadLength,
-    /// No key that is alive has its name.
+    /// No key in the ring has its name.
     UnknownKey,
+    /// The last ticket of its key is over.
+    ExpiredKey,
     /// It is not as it was sealed, or bound to something else.
     Altered,
 }
@@ -116,7 +118,9 @@ impl TicketSealer {
         let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>().ok_or(Unopened::BadLength)?;
         let (nonce, sealed) = rest.split_first_chunk().ok_or(Unopened::BadLength)?;
         let found = self.timeline.find(now_s, |key| key.name == *name);
-        let (key, opened) = found.ok_or(Unopened::UnknownKey)?;
+        let is_there = || self.names().any(|known| known == name);
+        let (key, opened) = found
+            .ok_or_else(|| if is_there() { Unopened::ExpiredKey } else { Unopened::UnknownKey })?;
         let mut session = Zeroizing::new(sealed.to_vec());
         let context = Aad::from(self.authenticated(key, bound_to));
         let nonce = Nonce::assume_unique_for_key(*nonce);
@@ -124,6 +128,11 @@ impl TicketSealer {
         let length = plain.map_err(|_| Unopened::Altered)?.len();
         session.truncate(length);
         Ok((session, opened))
+    }
+
+    /// What tickets begin with, of each key from the oldest to the newest, those that are expired included.
+    pub fn names(&self) -> impl Iterator<Item = &[u8; NAME_BYTES]> {
+        self.timeline.keys.iter().map(|timed| &timed.key.name)
     }
 
     /// The label has no length of its own: the key is another for each.

@@ -134,6 +134,22 @@ fn a_ticket_is_opened_by_who_knows_what_it_is_bound_to() {
 }
 
 #[test]
+fn a_key_that_is_over_is_told_from_one_that_is_unknown() {
+    let mut ring = ring();
+    let sealed = seal(&ring.sealer(&label("one")), b"session");
+    let over_s = NOW_S + 3_600 + 24 * 3_600 + 120;
+    ring.rotate(NOW_S, &mut [7; 32]).expect("a key");
+    let sealer = ring.sealer(&label("one"));
+    let why = |now_s| sealer.open_for(now_s, &[], &sealed).err();
+    assert_eq!([over_s - 1, over_s].map(why), [None, Some(Unopened::ExpiredKey)]);
+    assert!(sealer.names().any(|name| sealed.starts_with(name)));
+    ring.remove_expired(over_s);
+    let wiped = ring.sealer(&label("one"));
+    assert_eq!(wiped.open_for(over_s, &[], &sealed).err(), Some(Unopened::UnknownKey));
+    assert!(!wiped.names().any(|name| sealed.starts_with(name)));
+}
+
+#[test]
 fn garbage_does_not_open() {
     let sealer = ring().sealer(&label("one"));
     let name = seal(&sealer, b"session")[..16].to_vec();

@@ -7,6 +7,7 @@ mod api;
 mod client;
 mod cluster;
 mod compat;
+mod exported;
 mod faults;
 mod guides;
 mod kill;

@@ -24,7 +24,10 @@ pub(super) enum Miss {
     Absent,
     Expired,
     Malformed,
+    /// This machine may not have heard of it yet.
     UnknownKey,
+    /// The key was in the ring, and its time is over.
+    KeyOver,
     Altered,
 }
 
@@ -43,7 +46,7 @@ impl Counters {
             Miss::Absent => &self.absent,
             Miss::Expired => &self.expired,
             Miss::Malformed => &self.malformed,
-            Miss::UnknownKey => &self.unknown_key,
+            Miss::UnknownKey | Miss::KeyOver => &self.unknown_key,
             Miss::Altered => &self.altered,
         };
         counter.fetch_add(1, Relaxed);

@@ -4,11 +4,12 @@
 //! version, 1 byte | history, 4 | seen_ms, 8 | sealed: context, 4 | expires_ms, 8 | the serialised session
 //! ```
 //! numbers little-endian. What is known of the client's visits is outside the seal, for a script to replace; it
-//! says nothing of a session. The seal is that of [`TicketSealer`] under keys of its own, bound to the session's id.
+//! says nothing of a session. `scripts/take.lua` reads the key's name, the seal's first 16 bytes. The seal is that of [`TicketSealer`] under keys of its own, bound to the session's id.
 
 use rejoin_cache::{ContextTag, History, SecretBytes, SessionId};
-use rejoin_tickets::{KeyRing, LONGEST_TICKET_BYTES, Label, NONCE_BYTES, TicketSealer, Unopened};
+use rejoin_tickets::{LONGEST_TICKET_BYTES, NONCE_BYTES, TicketSealer, Unopened};
 
+use super::keys::Keys;
 use super::misses::Miss;
 use super::{Entry, Found, Past};
 use crate::Error;
@@ -36,47 +37,37 @@ impl Past {
     }
 }
 
-pub(super) fn sealer(ring: &KeyRing) -> TicketSealer {
-    ring.sealer(&Label::new(b"rejoin cluster sessions").expect("short"))
-}
-
 /// The length of a value around a session of `length` bytes, unless that is too long.
 pub(super) fn sealed_bytes(length: usize) -> Option<usize> {
     let sealed = length.checked_add(HEAD_BYTES + TicketSealer::OVERHEAD_BYTES)?;
     (sealed <= LONGEST_TICKET_BYTES).then_some(PLAIN_BYTES + sealed)
 }
 
-pub(super) fn seal(
-    sealer: &TicketSealer,
-    now_ms: u64,
-    entry: &Entry<'_>,
-) -> Result<Vec<u8>, Error> {
+pub(super) fn seal(keys: &Keys, now_ms: u64, entry: &Entry<'_>) -> Result<Vec<u8>, Error> {
     let mut session = SecretBytes::with_capacity(HEAD_BYTES + entry.value.len());
     session.extend(&entry.context.0.to_le_bytes());
     session.extend(&entry.expires_ms.to_le_bytes());
     session.extend(entry.value);
     let mut nonce = [0; NONCE_BYTES];
     fill_at_random(&mut nonce)?;
-    let sealed = sealer.seal_for(now_ms / 1_000, entry.id.as_bytes(), &session, nonce);
+    let sealed = keys.sealer.seal_for(now_ms / 1_000, entry.id.as_bytes(), &session, nonce);
     let sealed = sealed.ok_or(Error::NoKey)?;
     Ok([&[VERSION], &entry.past.to_bytes()[..], &sealed].concat())
 }
 
-pub(super) fn open(
-    sealer: &TicketSealer,
-    now_ms: u64,
-    id: &SessionId,
-    value: &[u8],
-) -> Result<Found, Miss> {
+pub(super) fn open(keys: &Keys, now_ms: u64, id: &SessionId, value: &[u8]) -> Result<Found, Miss> {
     let (version, rest) = value.split_first().ok_or(Miss::Malformed)?;
     let (past, sealed) = rest.split_first_chunk().ok_or(Miss::Malformed)?;
     if *version != VERSION {
         return Err(Miss::Malformed);
     }
-    let opened = sealer.open_for(now_ms / 1_000, id.as_bytes(), sealed);
+    let opened = keys.sealer.open_for(now_ms / 1_000, id.as_bytes(), sealed);
+    let is_gone = || sealed.first_chunk().is_some_and(|name| keys.is_gone(name));
     let (session, _) = opened.map_err(|why| match why {
         Unopened::BadLength => Miss::Malformed,
+        Unopened::UnknownKey if is_gone() => Miss::KeyOver,
         Unopened::UnknownKey => Miss::UnknownKey,
+        Unopened::ExpiredKey => Miss::KeyOver,
         Unopened::Altered => Miss::Altered,
     })?;
     let (context, rest) = session.split_first_chunk().ok_or(Miss::Malformed)?;
