@@ -1,7 +1,6 @@
 //! From a program's wish to a TLS connection: which session is offered, and what is said of it
 //! afterwards.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use rustls::client::{Resumption, TicketRequest, Tls12Resumption};
 use rustls::{ClientConnection, ProtocolVersion};
 use tokio::time::Instant;
 
+use crate::closing::Brought;
 use crate::dial::dial;
 use crate::failure::Failure;
 use crate::identity::Identity;
@@ -19,6 +19,7 @@ use crate::protocol::{
 use crate::sessions::{Family, Offer, Offered, Partition, PlaceName, Secret, Slip, Wish};
 use crate::settings::Settings;
 use crate::state::{State, random};
+use crate::tcp::Tcp;
 use crate::trust::Judge;
 use crate::upstream::Upstream;
 use crate::verifier::{self, Asker};
@@ -50,7 +51,7 @@ pub(crate) async fn connect(
     state: &State,
     program: &Program,
     connect: &Connect,
-    socket: Option<OwnedFd>,
+    socket: Option<Brought>,
 ) -> Result<(Upstream, Connected), Failure> {
     let deadline = Instant::now() + Duration::from_millis(connect.deadline_ms.into());
     let order = Order::of(state, program, connect)?;
@@ -120,7 +121,7 @@ fn shares(
 fn begin(
     state: &State,
     order: &Order<'_>,
-    tcp: tokio::net::TcpStream,
+    tcp: Tcp,
     offers: bool,
 ) -> Result<(Upstream, Attempt), Failure> {
     let Order { connect, judge, identity, place, shares } = order;

@@ -2,14 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::closing::Brought;
 use crate::failure::Failure;
 use crate::protocol::{Connect, ErrorKind};
+use crate::tcp::Tcp;
 
 /// The least time for one address of several.
 const LEAST_TRY: Duration = Duration::from_millis(250);
@@ -17,16 +18,16 @@ const LEAST_TRY: Duration = Duration::from_millis(250);
 /// Connects to where a program wants to, or takes over the socket that it brought.
 pub(crate) async fn dial(
     connect: &Connect,
-    socket: Option<OwnedFd>,
+    socket: Option<Brought>,
     deadline: Instant,
-) -> Result<TcpStream, Failure> {
+) -> Result<Tcp, Failure> {
     let stream = match (connect.socket, socket) {
         (true, Some(socket)) => taken_over(socket)?,
         (true, None) => return Err(bad("socket: none came with the first byte")),
         (false, Some(_)) => return Err(bad("a socket came, and the request does not say so")),
         (false, None) => {
             let addresses = addresses(connect, deadline).await?;
-            first_of(&addresses, deadline).await?
+            first_of(&addresses, deadline).await?.into()
         }
     };
     // Handshake messages wait for nobody; without it the connection works just as well.
@@ -38,16 +39,9 @@ fn bad(detail: &str) -> Failure {
     Failure::new(ErrorKind::BadRequest, detail)
 }
 
-fn taken_over(socket: OwnedFd) -> Result<TcpStream, Failure> {
-    let is_stream = rustix::net::sockopt::socket_type(&socket)
-        .is_ok_and(|kind| kind == rustix::net::SocketType::STREAM);
-    let stream = std::net::TcpStream::from(socket);
-    // The address of a socket that is no TCP socket, or not connected, is none.
-    if !is_stream || stream.peer_addr().is_err() {
-        return Err(bad("socket: no connected TCP socket"));
-    }
-    let taken = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-    taken.map_err(|error| bad(&format!("socket: {error}")))
+fn taken_over(socket: Brought) -> Result<Tcp, Failure> {
+    let taken = Tcp::take_over(socket).map_err(|error| Failure::of_io(&error))?;
+    taken.ok_or_else(|| bad("socket: no connected TCP socket"))
 }
 
 async fn addresses(connect: &Connect, deadline: Instant) -> Result<Vec<SocketAddr>, Failure> {

@@ -14,6 +14,7 @@
 
 mod certificates;
 mod clock;
+mod closing;
 mod connect;
 mod counts;
 mod dial;
@@ -30,6 +31,7 @@ mod sessions;
 mod settings;
 mod socket;
 mod state;
+mod tcp;
 mod trust;
 mod upstream;
 mod verifier;

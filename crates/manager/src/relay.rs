@@ -14,10 +14,13 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
+use crate::closing::Line;
 use crate::protocol::{End, Token};
 use crate::serve::stopping;
 use crate::state::State;
-use crate::upstream::{Source, Upstream};
+use crate::tcp::Source;
+use crate::upstream::Upstream;
+use crate::wire;
 
 /// Read at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -36,7 +39,7 @@ thread_local! {
 pub(crate) async fn relay(
     state: &State,
     token: Token,
-    program: &UnixStream,
+    program: &Line,
     upstream: &mut Upstream,
     mut stop: watch::Receiver<bool>,
 ) -> End {
@@ -70,7 +73,7 @@ pub(crate) async fn relay(
 struct Relay<'a> {
     state: &'a State,
     token: Token,
-    program: &'a UnixStream,
+    program: &'a Line,
     upstream: &'a mut Upstream,
     /// From the server, and not yet with rustls.
     waiting: Vec<u8>,
@@ -159,7 +162,7 @@ impl Relay<'_> {
                     // Before the program reads it, and asks.
                     self.state.ends.server_is_done(self.token);
                     // The program may be gone; then writing fails soon.
-                    let _ = rustix::net::shutdown(self.program, Shutdown::Write);
+                    let _ = rustix::net::shutdown(&**self.program, Shutdown::Write);
                     self.down = Way::Over;
                     return Ok(true);
                 }
@@ -194,7 +197,11 @@ impl Relay<'_> {
             return Ok(sent);
         }
         let read = PIECE.with_borrow_mut(|piece| {
-            let read = self.program.try_read(piece)?;
+            let (program, closer) = (self.program, self.program.closer());
+            // Descriptors have no business here.
+            let mut refuse = |descriptor| closer.close(descriptor);
+            let receive = || wire::receive(program, piece, closer, &mut refuse);
+            let read = program.try_io(Interest::READABLE, receive)?;
             // rustls takes all of it: it has nothing left to send.
             self.upstream.tls.writer().write_all(&piece[..read])?;
             io::Result::Ok(read)

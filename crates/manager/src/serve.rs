@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::closing::{Brought, Line};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::program::Program;
@@ -131,21 +131,17 @@ impl Drop for Guest<'_> {
     }
 }
 
-async fn admit(
-    state: &State,
-    guests: &Guests,
-    mut stream: UnixStream,
-    stopped: watch::Receiver<bool>,
-) {
+async fn admit(state: &State, guests: &Guests, stream: UnixStream, stopped: watch::Receiver<bool>) {
     let Ok(program) = Program::of(&stream) else { return };
+    let stream = Line::new(stream, state.closers.of(program.uid));
     let Some((_guest, let_in)) = guests.admit(program.uid, &state.settings) else { return };
     let mut until = stopped.clone();
     // The request and the handshake take room that a connection does not need afterwards.
     let made = Box::pin(async {
         match let_in {
-            Ok(()) => receive(state, &program, &mut stream).await,
+            Ok(()) => receive(state, &program, &stream).await,
             Err(failure) => {
-                refuse(&mut stream, failure).await;
+                refuse(&stream, failure).await;
                 None
             }
         }
@@ -153,7 +149,7 @@ async fn admit(
     let made = tokio::select! {
         made = made => made,
         () = stopping(&mut until) => {
-            refuse(&mut stream, Failure::new(ErrorKind::ShuttingDown, "the manager ends")).await;
+            refuse(&stream, Failure::new(ErrorKind::ShuttingDown, "the manager ends")).await;
             return;
         }
     };
@@ -174,7 +170,7 @@ pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
 async fn receive(
     state: &State,
     program: &Program,
-    stream: &mut UnixStream,
+    stream: &Line,
 ) -> Option<(Box<Upstream>, crate::protocol::Token)> {
     let (request, socket) = match wire::read_request(stream).await? {
         Ok(read) => read,
@@ -200,9 +196,9 @@ async fn receive(
 async fn make(
     state: &State,
     program: &Program,
-    stream: &mut UnixStream,
+    stream: &Line,
     wish: &Connect,
-    socket: Option<OwnedFd>,
+    socket: Option<Brought>,
 ) -> Option<(Box<Upstream>, crate::protocol::Token)> {
     let service = format!("{}:{}", wish.host, wish.port);
     let name = program.name.as_deref().unwrap_or("unknown");
@@ -240,7 +236,7 @@ fn counted(connected: &Connected) -> Handshakes {
     }
 }
 
-async fn refuse(stream: &mut UnixStream, failure: Failure) {
+async fn refuse(stream: &Line, failure: Failure) {
     // The program may be gone.
     let _ = wire::write(stream, &Answer::Error(failure.into())).await;
 }

@@ -9,6 +9,7 @@ use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
 
 use crate::Error;
 use crate::certificates::Certificates;
+use crate::closing::Closers;
 use crate::counts::Counts;
 use crate::ends::Ends;
 use crate::identity::Identities;
@@ -26,6 +27,7 @@ pub(crate) struct State {
     pub(crate) identities: Identities,
     pub(crate) sessions: Sessions,
     pub(crate) ends: Ends,
+    pub(crate) closers: Closers,
     pub(crate) counts: Counts,
     any_version: ClientConfig,
     tls13_only: ClientConfig,
@@ -64,6 +66,7 @@ impl State {
             identities: Identities::new(provider),
             sessions: Sessions::new(Arc::clone(&settings), random()?)?,
             ends: Ends::default(),
+            closers: Closers::default(),
             counts: Counts::default(),
             settings,
         })

@@ -1,6 +1,7 @@
 //! The manager, and real servers: OpenSSL's `s_server` and nginx of Debian's packages, and rustls.
 
 mod faults;
+mod hostile;
 mod means;
 mod relaying;
 mod rules;

@@ -1,0 +1,133 @@
+//! Programs that harm others, or that end as none should.
+
+use std::io::{IoSlice, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde_json::json;
+
+use crate::means::House;
+use crate::means::program::answer;
+use crate::means::rustls_server::RustlsServer;
+
+/// Sends bytes, and a socket with the first.
+fn pass(stream: &UnixStream, bytes: &[u8], socket: &TcpStream) {
+    pass_with(stream, bytes, socket, SendFlags::empty());
+}
+
+fn pass_with(stream: &UnixStream, bytes: &[u8], socket: &TcpStream, flags: SendFlags) {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let socket = [socket.as_fd()];
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&socket)));
+    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut ancillary, flags);
+    assert_eq!(sent, Ok(bytes.len()));
+}
+
+/// A socket whose last close takes long.
+fn lingering(listener: &TcpListener, held: &mut Vec<TcpStream>) -> TcpStream {
+    let mut tcp = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    held.push(listener.accept().unwrap().0);
+    let seconds = Some(Duration::from_secs(8));
+    rustix::net::sockopt::set_socket_linger(&tcp, seconds).unwrap();
+    tcp.set_nonblocking(true).unwrap();
+    while tcp.write(&[0; 65_536]).is_ok() {}
+    tcp
+}
+
+/// Whether the manager answers others within three seconds.
+fn answers(house: &House) -> bool {
+    let program = house.program();
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut stream = program.dial();
+        crate::means::program::send(&mut stream, &json!({"rejoin": 1, "stats": {}}));
+        let mut length = [0; 4];
+        let _ = tell.send(stream.read_exact(&mut length).is_ok());
+    });
+    told.recv_timeout(Duration::from_secs(3)).unwrap_or(false)
+}
+
+/// Closing a socket that lingers waits for its peer: not on a thread that serves programs.
+#[test]
+fn a_passed_socket_that_lingers_holds_nobody_up() {
+    let house = House::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let tcp = lingering(&listener, &mut held);
+        let mut stream = house.program().dial();
+        pass(&stream, &[0], &tcp);
+        drop(tcp);
+        // A message of no length: the manager is the last to close the socket.
+        stream.write_all(&[0; 3]).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(answers(&house), "a program holds the manager up");
+}
+
+/// Descriptors arrive wherever a program sends them.
+#[test]
+fn sockets_that_nobody_asked_for_hold_nobody_up() {
+    let house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |_| {});
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (mut held, mut open) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        // With plaintext.
+        let connection = house.program().connect("server.test", server.port, json!({})).unwrap();
+        pass(&connection.stream, b"x", &lingering(&listener, &mut held));
+        open.push(connection.stream);
+        // After a request that comes to nothing: nobody reads it.
+        let mut stream = house.program().dial();
+        let silent = json!({"host": "127.0.0.1", "port": port, "deadline_ms": 500});
+        crate::means::program::send(&mut stream, &json!({"rejoin": 1, "connect": silent}));
+        pass(&stream, b"x", &lingering(&listener, &mut held));
+        assert_eq!(answer(&mut stream)["error"]["kind"], "timeout");
+        open.push(stream);
+        // Out of band: the next read passes it by.
+        let stream = house.program().dial();
+        pass_with(&stream, b"x", &lingering(&listener, &mut held), SendFlags::OOB);
+        pass(&stream, &[0; 4], &lingering(&listener, &mut held));
+        open.push(stream);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(answers(&house), "a program holds the manager up");
+}
+
+/// The program has the socket that it passed, too, and may make it wait.
+#[test]
+fn a_passed_socket_that_is_made_to_wait_holds_nobody_up() {
+    let house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |_| {});
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let tcp = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        let mut stream = house.program().dial();
+        let wish = json!({"host": "server.test", "port": 1, "socket": true});
+        let request = json!({"rejoin": 1, "connect": wish}).to_string();
+        let mut message = (request.len() as u32).to_be_bytes().to_vec();
+        message.extend(request.as_bytes());
+        pass(&stream, &message, &tcp);
+        assert_eq!(answer(&mut stream)["connected"]["version"], "TLSv1.3");
+        tcp.set_nonblocking(false).unwrap();
+        stream.write_all(b"hello\n").unwrap();
+        held.push((tcp, stream));
+        std::thread::sleep(Duration::from_millis(300));
+        let is_up = answers(&house);
+        if !is_up {
+            // So that the test ends.
+            for (tcp, _) in &held {
+                let _ = tcp.shutdown(Shutdown::Both);
+            }
+        }
+        assert!(is_up, "a program holds the manager up");
+    }
+}
