@@ -26,9 +26,11 @@ use crate::wire;
 const PIECE_BYTES: usize = 64 * 1024;
 /// Rounds before other connections have a turn.
 const ROUNDS: usize = 16;
-/// A program that ended its own direction may be gone altogether, of which the kernel says
-/// nothing while nobody asks.
+/// A program from which nothing is read may be gone, of which the kernel says nothing while nobody
+/// asks.
 const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
+/// How long a server may take nothing of what a program left that is gone.
+const LEFT_BEHIND_MS: u64 = 60_000;
 
 thread_local! {
     /// What is read and at once worked on: one for all connections of a thread.
@@ -51,6 +53,7 @@ pub(crate) async fn relay(
         waiting: Vec::new(),
         up: Way::Open,
         down: Way::Open,
+        is_gone: false,
     };
     let ended = loop {
         match relay.work() {
@@ -58,14 +61,17 @@ pub(crate) async fn relay(
             Ok(true) => tokio::task::yield_now().await,
             Ok(false) => {
                 tokio::select! {
-                    waited = relay.wait() => if waited.is_err() { break End::Truncated },
+                    waited = relay.wait() => match waited {
+                        Ok(is_gone) => relay.is_gone |= is_gone,
+                        Err(_) => break relay.stopped(),
+                    },
                     () = stopping(&mut stop) => break relay.stopped(),
                 }
             }
         }
     };
-    relay.upstream.tls.send_close_notify();
-    // Whether the server hears of it is its own affair now.
+    // An alert, where something is wrong. No close_notify: the server would take what was cut off
+    // for all that the program had to say. Whether it hears of it is its own affair now.
     let _ = relay.upstream.send();
     ended
 }
@@ -81,6 +87,8 @@ struct Relay<'a> {
     up: Way,
     /// From the server to the program.
     down: Way,
+    /// Nobody holds the program's end any more.
+    is_gone: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,8 +104,9 @@ impl Relay<'_> {
     fn work(&mut self) -> Result<bool, End> {
         for _ in 0..ROUNDS {
             let moved = self.work_down()? | self.work_up()?;
-            if self.up == Way::Over && self.down == Way::Over && !self.upstream.tls.wants_write() {
-                return Err(End::Clean);
+            let is_sent = self.up == Way::Over && !self.upstream.tls.wants_write();
+            if is_sent && (self.down == Way::Over || self.is_gone) {
+                return Err(self.stopped());
             }
             if !moved {
                 return Ok(false);
@@ -209,7 +218,11 @@ impl Relay<'_> {
         match read {
             Ok(0) => {
                 self.up = Way::Over;
-                self.upstream.tls.send_close_notify();
+                // The end of file of a program that died looks like that of one that is done.
+                self.is_gone = is_gone(self.program);
+                if !self.is_gone {
+                    self.upstream.tls.send_close_notify();
+                }
                 Ok(true)
             }
             Ok(_) => Ok(true),
@@ -218,32 +231,37 @@ impl Relay<'_> {
         }
     }
 
-    /// Waits until there is something to do.
-    async fn wait(&self) -> io::Result<()> {
+    /// Waits until there is something to do. Returns whether the program was found to be gone.
+    async fn wait(&self) -> io::Result<bool> {
         let (tcp, program) = (&self.upstream.tcp, self.program);
         let sends = self.upstream.tls.wants_write();
         let server = interest(self.down == Way::Open, sends);
-        let client = interest(self.up == Way::Open && !sends, self.down == Way::Blocked);
+        let reads = self.up == Way::Open && !sends;
+        let client = interest(reads, self.down == Way::Blocked);
+        let until_ms = self.state.settings.clock.now_ms() + LEFT_BEHIND_MS;
         let gone = async {
-            if self.up != Way::Over {
+            if reads {
                 return std::future::pending().await;
             }
             loop {
                 tokio::time::sleep(ASK_WHETHER_GONE).await;
-                if is_gone(program) {
-                    return io::Result::<()>::Err(io::ErrorKind::BrokenPipe.into());
+                if !self.is_gone && is_gone(program) {
+                    return Ok(true);
+                }
+                if self.is_gone && self.state.settings.clock.now_ms() >= until_ms {
+                    return Err(io::ErrorKind::TimedOut.into());
                 }
             }
         };
         let server = async {
             match server {
-                Some(interest) => tcp.ready(interest).await.map(|_| ()),
+                Some(interest) => tcp.ready(interest).await.map(|_| false),
                 None => std::future::pending().await,
             }
         };
         let client = async {
             match client {
-                Some(interest) => program.ready(interest).await.map(|_| ()),
+                Some(interest) => program.ready(interest).await.map(|_| false),
                 None => std::future::pending().await,
             }
         };
@@ -264,7 +282,7 @@ fn interest(reads: bool, writes: bool) -> Option<Interest> {
     }
 }
 
-/// Whether nobody holds the other end any more.
+/// Whether nobody holds the other end any more, or the server and the program have both ended.
 fn is_gone(program: &UnixStream) -> bool {
     let mut asked = [PollFd::new(program, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

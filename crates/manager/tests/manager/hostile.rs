@@ -11,8 +11,12 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use serde_json::json;
 
 use crate::means::House;
+use crate::means::certificates::Pair;
 use crate::means::program::answer;
-use crate::means::rustls_server::RustlsServer;
+use crate::means::rogue::rogue;
+use crate::means::rustls_server::{RustlsServer, provider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Sends bytes, and a socket with the first.
 fn pass(stream: &UnixStream, bytes: &[u8], socket: &TcpStream) {
@@ -130,4 +134,87 @@ fn a_passed_socket_that_is_made_to_wait_holds_nobody_up() {
         }
         assert!(is_up, "a program holds the manager up");
     }
+}
+
+/// A server that tells how its client ended: `Ok` after a `close_notify`.
+fn watching(pair: &Pair) -> (u16, std::sync::mpsc::Receiver<std::io::Result<usize>>) {
+    let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
+    let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider());
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let config = std::sync::Arc::new(config);
+    let (tell, told) = channel();
+    let port = rogue(move |tcp| {
+        let tls = rustls::ServerConnection::new(config.clone()).unwrap();
+        let mut stream = rustls::StreamOwned::new(tls, tcp);
+        let mut all = Vec::new();
+        let _ = tell.send(stream.read_to_end(&mut all));
+    });
+    (port, told)
+}
+
+/// What the manager's end cut off is not all that the program had to say.
+#[test]
+fn a_manager_that_ends_does_not_say_that_its_programs_were_done() {
+    let mut house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let (port, told) = watching(&pair);
+    let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
+    connection.stream.write_all(b"the first half").unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    house.stop();
+    let ended = told.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert!(ended.is_err(), "the server was told that this was all: {ended:?}");
+}
+
+/// A program that dies is no program that is done (it has not shut its direction down).
+#[test]
+fn a_program_that_is_gone_has_not_said_that_this_was_all() {
+    let house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let (port, told) = watching(&pair);
+    let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
+    connection.stream.write_all(b"the first half").unwrap();
+    drop(connection);
+    let ended = told.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert!(ended.is_err(), "the server was told that this was all: {ended:?}");
+}
+
+#[test]
+fn a_program_that_dies_before_a_server_that_takes_nothing_is_noticed() {
+    let house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |_| {});
+    // Passes the handshake on, and then takes nothing more.
+    let port = rogue(move |client| {
+        let server = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        let (mut client, mut server) = (client, server);
+        let (mut piece, mut seen) = ([0; 4096], 0);
+        while let Ok(read) = client.read(&mut piece) {
+            seen += read;
+            if read == 0 || seen > 20_000 {
+                break;
+            }
+            server.write_all(&piece[..read]).unwrap();
+        }
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
+    connection.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    while connection.stream.write(&[b'x'; 65_536]).is_ok() {}
+    drop(connection);
+    let mut open = json!(1);
+    for _ in 0..40 {
+        house.clock.pass(Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(500));
+        open = house.program().stats()["open"].clone();
+        if open == 0 {
+            break;
+        }
+    }
+    assert_eq!(open, 0, "of a program that is gone");
 }
