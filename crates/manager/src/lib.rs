@@ -41,5 +41,5 @@ pub use clock::Clock;
 pub use error::Error;
 pub use process::{become_user, harden};
 pub use serve::run;
-pub use settings::{AcrossNames, Settings};
+pub use settings::{AcrossNames, HostPattern, Settings};
 pub use socket::{SYSTEM_SOCKET, default_socket, inherited, listen};
