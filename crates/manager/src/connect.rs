@@ -64,8 +64,12 @@ pub(crate) async fn connect(
             let offered = attempt.offered.filter(|_| failure.kind == ErrorKind::TlsFailed);
             let Some((offered, _)) = offered else { return Err(failure) };
             state.sessions.refused(&order.place, &offered);
-            if had_socket || attempt.sent_early {
+            if attempt.sent_early {
                 return Err(failure);
+            }
+            if had_socket {
+                let detail = "the server broke off over a session, and a socket serves once";
+                return Err(Failure::new(ErrorKind::Busy, detail));
             }
             let tcp = dial(connect, None, deadline).await?;
             let (mut upstream, mut attempt) = begin(state, &order, tcp, false)?;

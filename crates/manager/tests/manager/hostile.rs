@@ -218,3 +218,28 @@ fn a_program_that_dies_before_a_server_that_takes_nothing_is_noticed() {
     }
     assert_eq!(open, 0, "of a program that is gone");
 }
+
+#[test]
+fn a_server_that_breaks_over_a_session_on_a_passed_socket_is_left_to_the_program() {
+    let house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |_| {});
+    house.program().visit("server.test", server.port, json!({}));
+    // Hangs up on every hello.
+    let port = rogue(|mut client| {
+        let _ = client.read(&mut [0; 16 * 1024]);
+    });
+    let ask = |label: &str| {
+        let tcp = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut stream = house.program().dial();
+        let wish =
+            json!({"host": "server.test", "port": server.port, "socket": true, "label": label});
+        let request = json!({"rejoin": 1, "connect": wish}).to_string();
+        let mut message = (request.len() as u32).to_be_bytes().to_vec();
+        message.extend(request.as_bytes());
+        pass(&stream, &message, &tcp);
+        answer(&mut stream)["error"]["kind"].clone()
+    };
+    assert_eq!(ask("without a session"), "tls_failed");
+    assert_eq!(ask(""), "busy");
+}
