@@ -55,8 +55,9 @@ pub(crate) async fn connect(
 ) -> Result<(Upstream, Connected), Failure> {
     let deadline = Instant::now() + Duration::from_millis(connect.deadline_ms.into());
     let order = Order::of(state, program, connect)?;
+    let lookups = (&state.lookups, program.uid);
     let had_socket = socket.is_some();
-    let tcp = dial(connect, socket, deadline).await?;
+    let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
     match upstream.handshake(deadline).await {
         Ok(()) => finish(state, &order, upstream, attempt),
@@ -71,7 +72,7 @@ pub(crate) async fn connect(
                 let detail = "the server broke off over a session, and a socket serves once";
                 return Err(Failure::new(ErrorKind::Busy, detail));
             }
-            let tcp = dial(connect, None, deadline).await?;
+            let tcp = dial(lookups, connect, None, deadline).await?;
             let (mut upstream, mut attempt) = begin(state, &order, tcp, false)?;
             attempt.why_not = Some(Why::Refused);
             upstream.handshake(deadline).await?;

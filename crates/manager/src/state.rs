@@ -11,6 +11,7 @@ use crate::Error;
 use crate::certificates::Certificates;
 use crate::closing::Closers;
 use crate::counts::Counts;
+use crate::dial::Lookups;
 use crate::ends::Ends;
 use crate::identity::Identities;
 use crate::sessions::Sessions;
@@ -28,6 +29,7 @@ pub(crate) struct State {
     pub(crate) sessions: Sessions,
     pub(crate) ends: Ends,
     pub(crate) closers: Closers,
+    pub(crate) lookups: Lookups,
     pub(crate) counts: Counts,
     any_version: ClientConfig,
     tls13_only: ClientConfig,
@@ -67,6 +69,7 @@ impl State {
             sessions: Sessions::new(Arc::clone(&settings), random()?)?,
             ends: Ends::default(),
             closers: Closers::default(),
+            lookups: Lookups::default(),
             counts: Counts::default(),
             settings,
         })
