@@ -153,3 +153,15 @@ fn debug_shows_no_key_and_no_data() {
     assert!(!format!("{identity:?}").contains("PRIVATE"));
     assert!(!format!("{:?}", Base64(b"cookie".to_vec().into())).contains("cookie"));
 }
+
+#[test]
+fn an_error_does_not_say_what_a_request_had() {
+    for identity in [r#""-BEGIN \"SECRET""#, r#"{"chain": "", "key": ["SECRET"]}"#] {
+        let wish = format!(r#"{{"host": "a", "port": 1, "identity": {identity}}}"#);
+        let request = format!(r#"{{"rejoin": 1, "connect": {wish}}}"#);
+        let refused = read_request(request.as_bytes()).unwrap_err().to_string();
+        assert!(!refused.contains("SECRET") && refused.contains("expected"), "{refused}");
+    }
+    let long = format!(r#"{{"rejoin": 1, "{}": 1}}"#, "x".repeat(100_000));
+    assert!(read_request(long.as_bytes()).unwrap_err().to_string().len() <= TEXT_CHARACTERS);
+}
