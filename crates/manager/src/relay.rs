@@ -282,6 +282,13 @@ fn interest(reads: bool, writes: bool) -> Option<Interest> {
     }
 }
 
+/// Completes when the program is gone.
+pub(crate) async fn gone(program: &Line) {
+    while !is_gone(program) {
+        tokio::time::sleep(ASK_WHETHER_GONE).await;
+    }
+}
+
 /// Whether nobody holds the other end any more, or the server and the program have both ended.
 fn is_gone(program: &UnixStream) -> bool {
     let mut asked = [PollFd::new(program, PollFlags::empty())];

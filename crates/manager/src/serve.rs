@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -16,7 +17,7 @@ use crate::program::Program;
 use crate::protocol::{
     Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Request, Stats, Why,
 };
-use crate::relay::relay;
+use crate::relay::{gone, relay};
 use crate::settings::Settings;
 use crate::state::State;
 use crate::upstream::Upstream;
@@ -26,6 +27,8 @@ use crate::{Error, wire};
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How long connections have to say goodbye at the end.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// Kept for the rest: refusals, lookups, and what programs brought and is being closed.
+const OTHER_DESCRIPTORS: u64 = 512;
 /// Answers of "busy" under way at once; more programs than that are hung up on.
 const REFUSALS: usize = 256;
 
@@ -40,6 +43,8 @@ pub async fn run(
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()>,
 ) -> Result<Stats, Error> {
+    let mut settings = settings;
+    settings.connections = settings.connections.min(affordable());
     let state = Arc::new(State::new(settings)?);
     ready();
     let guests = Arc::new(Guests::default());
@@ -67,6 +72,13 @@ pub async fn run(
     // Those who have not ended by then are ended.
     let _ = tokio::time::timeout(GOODBYE, all_gone).await;
     Ok(state.counts.of(0, state.sessions.count()))
+}
+
+/// Connections for which there are descriptors: a program's socket, a server's, and a copy of that
+/// where it was passed.
+fn affordable() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (limit.saturating_sub(OTHER_DESCRIPTORS) / 3).max(1) as usize
 }
 
 /// The programs that are here.
@@ -147,7 +159,10 @@ async fn admit(state: &State, guests: &Guests, stream: UnixStream, stopped: watc
         }
     });
     let made = tokio::select! {
+        biased;
         made = made => made,
+        // Nobody waits for the connection.
+        () = gone(&stream) => return,
         () = stopping(&mut until) => {
             refuse(&stream, Failure::new(ErrorKind::ShuttingDown, "the manager ends")).await;
             return;

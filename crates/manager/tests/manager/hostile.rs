@@ -243,3 +243,27 @@ fn a_server_that_breaks_over_a_session_on_a_passed_socket_is_left_to_the_program
     assert_eq!(ask("without a session"), "tls_failed");
     assert_eq!(ask(""), "busy");
 }
+
+#[test]
+fn programs_that_give_up_during_the_handshake_leave_their_place() {
+    let house = House::with(|settings| settings.connections_per_user = 3);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let mut stream = house.program().dial();
+        let wish = json!({"host": "127.0.0.1", "port": port, "deadline_ms": 120_000});
+        crate::means::program::send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
+        open.push(silent.accept().unwrap());
+    }
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut stream = house.program().dial();
+        let _ = stream.write_all(&[0; 4]);
+        if answer(&mut stream)["error"]["kind"] == "bad_request" {
+            break;
+        }
+        assert!(std::time::Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
