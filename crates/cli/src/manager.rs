@@ -70,7 +70,7 @@ fn mode(path: &Path) -> u32 {
 fn serve(listener: UnixListener, settings: Settings, place: &str) -> anyhow::Result<Stats> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = crate::runtime(workers as u16)?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(listener);
         let listener = listener.context("cannot wait on the socket")?;
         let place = place.to_owned();
@@ -81,7 +81,10 @@ fn serve(listener: UnixListener, settings: Settings, place: &str) -> anyhow::Res
         let run = rejoin_manager::run(listener, settings, ready, terminal::interrupted());
         // By a worker, which goes on with whom it lets in: this thread would have to wake one.
         Ok(tokio::spawn(run).await.context("the manager failed")??)
-    })
+    });
+    // A name that is being looked up is not waited for.
+    runtime.shutdown_background();
+    done
 }
 
 fn summary(done: &Stats) -> String {

@@ -1,7 +1,6 @@
 //! From a program's wish to a TLS connection: which session is offered, and what is said of it
 //! afterwards.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use rustls::client::{Resumption, TicketRequest, Tls12Resumption};
 use rustls::{ClientConnection, ProtocolVersion};
 use tokio::time::Instant;
 
+use crate::closing::Brought;
 use crate::dial::dial;
 use crate::failure::Failure;
 use crate::identity::Identity;
@@ -19,6 +19,7 @@ use crate::protocol::{
 use crate::sessions::{Family, Offer, Offered, Partition, PlaceName, Secret, Slip, Wish};
 use crate::settings::Settings;
 use crate::state::{State, random};
+use crate::tcp::Tcp;
 use crate::trust::Judge;
 use crate::upstream::Upstream;
 use crate::verifier::{self, Asker};
@@ -50,12 +51,13 @@ pub(crate) async fn connect(
     state: &State,
     program: &Program,
     connect: &Connect,
-    socket: Option<OwnedFd>,
+    socket: Option<Brought>,
 ) -> Result<(Upstream, Connected), Failure> {
     let deadline = Instant::now() + Duration::from_millis(connect.deadline_ms.into());
     let order = Order::of(state, program, connect)?;
+    let lookups = (&state.lookups, program.uid);
     let had_socket = socket.is_some();
-    let tcp = dial(connect, socket, deadline).await?;
+    let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
     match upstream.handshake(deadline).await {
         Ok(()) => finish(state, &order, upstream, attempt),
@@ -63,10 +65,14 @@ pub(crate) async fn connect(
             let offered = attempt.offered.filter(|_| failure.kind == ErrorKind::TlsFailed);
             let Some((offered, _)) = offered else { return Err(failure) };
             state.sessions.refused(&order.place, &offered);
-            if had_socket || attempt.sent_early {
+            if attempt.sent_early {
                 return Err(failure);
             }
-            let tcp = dial(connect, None, deadline).await?;
+            if had_socket {
+                let detail = "the server broke off over a session, and a socket serves once";
+                return Err(Failure::new(ErrorKind::Busy, detail));
+            }
+            let tcp = dial(lookups, connect, None, deadline).await?;
             let (mut upstream, mut attempt) = begin(state, &order, tcp, false)?;
             attempt.why_not = Some(Why::Refused);
             upstream.handshake(deadline).await?;
@@ -120,7 +126,7 @@ fn shares(
 fn begin(
     state: &State,
     order: &Order<'_>,
-    tcp: tokio::net::TcpStream,
+    tcp: Tcp,
     offers: bool,
 ) -> Result<(Upstream, Attempt), Failure> {
     let Order { connect, judge, identity, place, shares } = order;

@@ -1,32 +1,94 @@
 //! From a name to a TCP connection.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::closing::Brought;
 use crate::failure::Failure;
 use crate::protocol::{Connect, ErrorKind};
+use crate::tcp::Tcp;
 
+/// Names that are looked up at once, for all and for one user. A lookup cannot be broken off, and
+/// takes a thread for as long as a name server is silent.
+const LOOKUPS: usize = 256;
+const LOOKUPS_PER_USER: usize = 32;
 /// The least time for one address of several.
 const LEAST_TRY: Duration = Duration::from_millis(250);
 
+/// Who may look a name up now.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    all: Arc<Semaphore>,
+    users: Mutex<HashMap<u32, Arc<Semaphore>>>,
+}
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self { all: Arc::new(Semaphore::new(LOOKUPS)), users: Mutex::default() }
+    }
+}
+
+impl Lookups {
+    /// Waits for its turn, and looks up a name.
+    async fn look_up(
+        &self,
+        uid: u32,
+        (host, port): (String, u16),
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, Failure> {
+        let busy = || Failure::new(ErrorKind::Busy, "too many names are being looked up");
+        let late = || Failure::new(ErrorKind::Timeout, format!("resolving {host} took too long"));
+        let of_user = {
+            let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+            users.retain(|_, turns| Arc::strong_count(turns) > 1);
+            let turns = users.entry(uid).or_insert_with(|| Semaphore::new(LOOKUPS_PER_USER).into());
+            Arc::clone(turns)
+        };
+        let turns = async {
+            let own = of_user.acquire_owned().await.ok()?;
+            Some((own, Arc::clone(&self.all).acquire_owned().await.ok()?))
+        };
+        let turns = timeout_at(deadline, turns).await.ok().flatten().ok_or_else(busy)?;
+        let name = host.clone();
+        // The turn is over when the lookup is, whether or not somebody still waits for it.
+        let lookup = tokio::spawn(async move {
+            let found = tokio::net::lookup_host((name, port)).await;
+            drop(turns);
+            found.map(Iterator::collect::<Vec<_>>)
+        });
+        match timeout_at(deadline, lookup).await.map_err(|_| late())? {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) if Failure::is_want(&error) => Err(Failure::of_io(&error)),
+            Ok(Err(error)) => {
+                Err(Failure::new(ErrorKind::NameNotFound, format!("{host}: {error}")))
+            }
+            // The manager ends.
+            Err(_) => Err(busy()),
+        }
+    }
+}
+
 /// Connects to where a program wants to, or takes over the socket that it brought.
 pub(crate) async fn dial(
+    (lookups, uid): (&Lookups, u32),
     connect: &Connect,
-    socket: Option<OwnedFd>,
+    socket: Option<Brought>,
     deadline: Instant,
-) -> Result<TcpStream, Failure> {
+) -> Result<Tcp, Failure> {
     let stream = match (connect.socket, socket) {
         (true, Some(socket)) => taken_over(socket)?,
         (true, None) => return Err(bad("socket: none came with the first byte")),
         (false, Some(_)) => return Err(bad("a socket came, and the request does not say so")),
         (false, None) => {
-            let addresses = addresses(connect, deadline).await?;
-            first_of(&addresses, deadline).await?
+            let addresses = addresses((lookups, uid), connect, deadline).await?;
+            first_of(&addresses, deadline).await?.into()
         }
     };
     // Handshake messages wait for nobody; without it the connection works just as well.
@@ -38,19 +100,16 @@ fn bad(detail: &str) -> Failure {
     Failure::new(ErrorKind::BadRequest, detail)
 }
 
-fn taken_over(socket: OwnedFd) -> Result<TcpStream, Failure> {
-    let is_stream = rustix::net::sockopt::socket_type(&socket)
-        .is_ok_and(|kind| kind == rustix::net::SocketType::STREAM);
-    let stream = std::net::TcpStream::from(socket);
-    // The address of a socket that is no TCP socket, or not connected, is none.
-    if !is_stream || stream.peer_addr().is_err() {
-        return Err(bad("socket: no connected TCP socket"));
-    }
-    let taken = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-    taken.map_err(|error| bad(&format!("socket: {error}")))
+fn taken_over(socket: Brought) -> Result<Tcp, Failure> {
+    let taken = Tcp::take_over(socket).map_err(|error| Failure::of_io(&error))?;
+    taken.ok_or_else(|| bad("socket: no connected TCP socket"))
 }
 
-async fn addresses(connect: &Connect, deadline: Instant) -> Result<Vec<SocketAddr>, Failure> {
+async fn addresses(
+    (lookups, uid): (&Lookups, u32),
+    connect: &Connect,
+    deadline: Instant,
+) -> Result<Vec<SocketAddr>, Failure> {
     let (host, port) = (connect.host.as_str(), connect.port.get());
     let with_port = |address: &IpAddr| SocketAddr::new(*address, port);
     if !connect.addresses.is_empty() {
@@ -59,16 +118,11 @@ async fn addresses(connect: &Connect, deadline: Instant) -> Result<Vec<SocketAdd
     if let Ok(address) = host.parse() {
         return Ok(vec![with_port(&address)]);
     }
-    let not_found = |detail: String| Failure::new(ErrorKind::NameNotFound, detail);
-    match timeout_at(deadline, tokio::net::lookup_host((host, port))).await {
-        Err(_) => Err(Failure::new(ErrorKind::Timeout, format!("resolving {host} took too long"))),
-        Ok(Err(error)) => Err(not_found(format!("{host}: {error}"))),
-        Ok(Ok(found)) => {
-            let found: Vec<_> = found.collect();
-            let some = !found.is_empty();
-            some.then_some(found).ok_or_else(|| not_found(format!("{host} has no address")))
-        }
+    let found = lookups.look_up(uid, (host.to_owned(), port), deadline).await?;
+    if found.is_empty() {
+        return Err(Failure::new(ErrorKind::NameNotFound, format!("{host} has no address")));
     }
+    Ok(found)
 }
 
 /// Tries the addresses in their order, each for its part of the time that is left.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::io::Errno;
 use rustls::{AlertDescription, CertificateError, Error};
 
 use crate::protocol::{ErrorKind, Malformed, Problem};
@@ -21,6 +22,7 @@ impl Failure {
     /// Of a socket towards a server.
     pub(crate) fn of_io(error: &io::Error) -> Self {
         let kind = match error.kind() {
+            _ if Self::is_want(error) => ErrorKind::Busy,
             io::ErrorKind::ConnectionRefused => ErrorKind::Refused,
             io::ErrorKind::TimedOut => ErrorKind::Timeout,
             io::ErrorKind::ConnectionReset
@@ -30,6 +32,14 @@ impl Failure {
             _ => ErrorKind::Unreachable,
         };
         Self::new(kind, error.to_string())
+    }
+
+    /// Whether the manager itself lacks something, memory or descriptors: without it the program
+    /// would have been connected.
+    pub(crate) fn is_want(error: &io::Error) -> bool {
+        let number = error.raw_os_error().map(Errno::from_raw_os_error);
+        let wants = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+        number.is_some_and(|number| wants.contains(&number))
     }
 
     /// Of a handshake. `wanted` says whether the server wanted a client's certificate, `had`

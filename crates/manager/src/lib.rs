@@ -15,6 +15,7 @@
 
 mod certificates;
 mod clock;
+mod closing;
 mod connect;
 mod counts;
 mod dial;
@@ -30,6 +31,7 @@ mod sessions;
 mod settings;
 mod socket;
 mod state;
+mod tcp;
 mod trust;
 mod upstream;
 mod verifier;
@@ -43,5 +45,5 @@ pub use counts::prometheus;
 pub use error::Error;
 pub use process::{become_user, harden};
 pub use serve::run;
-pub use settings::{AcrossNames, Settings};
+pub use settings::{AcrossNames, HostPattern, Settings};
 pub use socket::{SYSTEM_SOCKET, default_socket, inherited, listen};

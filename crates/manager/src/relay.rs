@@ -14,18 +14,23 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
+use crate::closing::Line;
 use crate::protocol::{End, Token};
 use crate::serve::stopping;
 use crate::state::State;
-use crate::upstream::{Source, Upstream};
+use crate::tcp::Source;
+use crate::upstream::Upstream;
+use crate::wire;
 
 /// Read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Rounds before other connections have a turn.
 const ROUNDS: usize = 16;
-/// A program that ended its own direction may be gone altogether, of which the kernel says
-/// nothing while nobody asks.
+/// A program from which nothing is read may be gone, of which the kernel says nothing while nobody
+/// asks.
 const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
+/// How long a server may take nothing of what a program left that is gone.
+const LEFT_BEHIND_MS: u64 = 60_000;
 
 thread_local! {
     /// What is read and at once worked on: one for all connections of a thread.
@@ -36,7 +41,7 @@ thread_local! {
 pub(crate) async fn relay(
     state: &State,
     token: Token,
-    program: &UnixStream,
+    program: &Line,
     upstream: &mut Upstream,
     mut stop: watch::Receiver<bool>,
 ) -> End {
@@ -48,6 +53,7 @@ pub(crate) async fn relay(
         waiting: Vec::new(),
         up: Way::Open,
         down: Way::Open,
+        is_gone: false,
     };
     let ended = loop {
         match relay.work() {
@@ -55,14 +61,17 @@ pub(crate) async fn relay(
             Ok(true) => tokio::task::yield_now().await,
             Ok(false) => {
                 tokio::select! {
-                    waited = relay.wait() => if waited.is_err() { break End::Truncated },
+                    waited = relay.wait() => match waited {
+                        Ok(is_gone) => relay.is_gone |= is_gone,
+                        Err(_) => break relay.stopped(),
+                    },
                     () = stopping(&mut stop) => break relay.stopped(),
                 }
             }
         }
     };
-    relay.upstream.tls.send_close_notify();
-    // Whether the server hears of it is its own affair now.
+    // An alert, where something is wrong. No close_notify: the server would take what was cut off
+    // for all that the program had to say. Whether it hears of it is its own affair now.
     let _ = relay.upstream.send();
     ended
 }
@@ -70,7 +79,7 @@ pub(crate) async fn relay(
 struct Relay<'a> {
     state: &'a State,
     token: Token,
-    program: &'a UnixStream,
+    program: &'a Line,
     upstream: &'a mut Upstream,
     /// From the server, and not yet with rustls.
     waiting: Vec<u8>,
@@ -78,6 +87,8 @@ struct Relay<'a> {
     up: Way,
     /// From the server to the program.
     down: Way,
+    /// Nobody holds the program's end any more.
+    is_gone: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +104,9 @@ impl Relay<'_> {
     fn work(&mut self) -> Result<bool, End> {
         for _ in 0..ROUNDS {
             let moved = self.work_down()? | self.work_up()?;
-            if self.up == Way::Over && self.down == Way::Over && !self.upstream.tls.wants_write() {
-                return Err(End::Clean);
+            let is_sent = self.up == Way::Over && !self.upstream.tls.wants_write();
+            if is_sent && (self.down == Way::Over || self.is_gone) {
+                return Err(self.stopped());
             }
             if !moved {
                 return Ok(false);
@@ -159,7 +171,7 @@ impl Relay<'_> {
                     // Before the program reads it, and asks.
                     self.state.ends.server_is_done(self.token);
                     // The program may be gone; then writing fails soon.
-                    let _ = rustix::net::shutdown(self.program, Shutdown::Write);
+                    let _ = rustix::net::shutdown(&**self.program, Shutdown::Write);
                     self.down = Way::Over;
                     return Ok(true);
                 }
@@ -194,7 +206,11 @@ impl Relay<'_> {
             return Ok(sent);
         }
         let read = PIECE.with_borrow_mut(|piece| {
-            let read = self.program.try_read(piece)?;
+            let (program, closer) = (self.program, self.program.closer());
+            // Descriptors have no business here.
+            let mut refuse = |descriptor| closer.close(descriptor);
+            let receive = || wire::receive(program, piece, closer, &mut refuse);
+            let read = program.try_io(Interest::READABLE, receive)?;
             // rustls takes all of it: it has nothing left to send.
             self.upstream.tls.writer().write_all(&piece[..read])?;
             io::Result::Ok(read)
@@ -202,7 +218,11 @@ impl Relay<'_> {
         match read {
             Ok(0) => {
                 self.up = Way::Over;
-                self.upstream.tls.send_close_notify();
+                // The end of file of a program that died looks like that of one that is done.
+                self.is_gone = is_gone(self.program);
+                if !self.is_gone {
+                    self.upstream.tls.send_close_notify();
+                }
                 Ok(true)
             }
             Ok(_) => Ok(true),
@@ -211,32 +231,37 @@ impl Relay<'_> {
         }
     }
 
-    /// Waits until there is something to do.
-    async fn wait(&self) -> io::Result<()> {
+    /// Waits until there is something to do. Returns whether the program was found to be gone.
+    async fn wait(&self) -> io::Result<bool> {
         let (tcp, program) = (&self.upstream.tcp, self.program);
         let sends = self.upstream.tls.wants_write();
         let server = interest(self.down == Way::Open, sends);
-        let client = interest(self.up == Way::Open && !sends, self.down == Way::Blocked);
+        let reads = self.up == Way::Open && !sends;
+        let client = interest(reads, self.down == Way::Blocked);
+        let until_ms = self.state.settings.clock.now_ms() + LEFT_BEHIND_MS;
         let gone = async {
-            if self.up != Way::Over {
+            if reads {
                 return std::future::pending().await;
             }
             loop {
                 tokio::time::sleep(ASK_WHETHER_GONE).await;
-                if is_gone(program) {
-                    return io::Result::<()>::Err(io::ErrorKind::BrokenPipe.into());
+                if !self.is_gone && is_gone(program) {
+                    return Ok(true);
+                }
+                if self.is_gone && self.state.settings.clock.now_ms() >= until_ms {
+                    return Err(io::ErrorKind::TimedOut.into());
                 }
             }
         };
         let server = async {
             match server {
-                Some(interest) => tcp.ready(interest).await.map(|_| ()),
+                Some(interest) => tcp.ready(interest).await.map(|_| false),
                 None => std::future::pending().await,
             }
         };
         let client = async {
             match client {
-                Some(interest) => program.ready(interest).await.map(|_| ()),
+                Some(interest) => program.ready(interest).await.map(|_| false),
                 None => std::future::pending().await,
             }
         };
@@ -257,7 +282,14 @@ fn interest(reads: bool, writes: bool) -> Option<Interest> {
     }
 }
 
-/// Whether nobody holds the other end any more.
+/// Completes when the program is gone.
+pub(crate) async fn gone(program: &Line) {
+    while !is_gone(program) {
+        tokio::time::sleep(ASK_WHETHER_GONE).await;
+    }
+}
+
+/// Whether nobody holds the other end any more, or the server and the program have both ended.
 fn is_gone(program: &UnixStream) -> bool {
     let mut asked = [PollFd::new(program, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

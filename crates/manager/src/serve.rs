@@ -2,21 +2,22 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::closing::{Brought, Line};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::program::Program;
 use crate::protocol::{
     Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Request, Stats, Why,
 };
-use crate::relay::relay;
+use crate::relay::{gone, relay};
 use crate::settings::Settings;
 use crate::state::State;
 use crate::upstream::Upstream;
@@ -26,6 +27,8 @@ use crate::{Error, wire};
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How long connections have to say goodbye at the end.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// Kept for the rest: refusals, lookups, and what programs brought and is being closed.
+const OTHER_DESCRIPTORS: u64 = 512;
 /// Answers of "busy" under way at once; more programs than that are hung up on.
 const REFUSALS: usize = 256;
 
@@ -40,6 +43,8 @@ pub async fn run(
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()>,
 ) -> Result<Stats, Error> {
+    let mut settings = settings;
+    settings.connections = settings.connections.min(affordable());
     let state = Arc::new(State::new(settings)?);
     ready();
     let guests = Arc::new(Guests::default());
@@ -67,6 +72,13 @@ pub async fn run(
     // Those who have not ended by then are ended.
     let _ = tokio::time::timeout(GOODBYE, all_gone).await;
     Ok(state.counts.of(0, state.sessions.count()))
+}
+
+/// Connections for which there are descriptors: a program's socket, a server's, and a copy of that
+/// where it was passed.
+fn affordable() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (limit.saturating_sub(OTHER_DESCRIPTORS) / 3).max(1) as usize
 }
 
 /// The programs that are here.
@@ -131,29 +143,28 @@ impl Drop for Guest<'_> {
     }
 }
 
-async fn admit(
-    state: &State,
-    guests: &Guests,
-    mut stream: UnixStream,
-    stopped: watch::Receiver<bool>,
-) {
+async fn admit(state: &State, guests: &Guests, stream: UnixStream, stopped: watch::Receiver<bool>) {
     let Ok(program) = Program::of(&stream) else { return };
+    let stream = Line::new(stream, state.closers.of(program.uid));
     let Some((_guest, let_in)) = guests.admit(program.uid, &state.settings) else { return };
     let mut until = stopped.clone();
     // The request and the handshake take room that a connection does not need afterwards.
     let made = Box::pin(async {
         match let_in {
-            Ok(()) => receive(state, &program, &mut stream).await,
+            Ok(()) => receive(state, &program, &stream).await,
             Err(failure) => {
-                refuse(&mut stream, failure).await;
+                refuse(&stream, failure).await;
                 None
             }
         }
     });
     let made = tokio::select! {
+        biased;
         made = made => made,
+        // Nobody waits for the connection.
+        () = gone(&stream) => return,
         () = stopping(&mut until) => {
-            refuse(&mut stream, Failure::new(ErrorKind::ShuttingDown, "the manager ends")).await;
+            refuse(&stream, Failure::new(ErrorKind::ShuttingDown, "the manager ends")).await;
             return;
         }
     };
@@ -174,7 +185,7 @@ pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
 async fn receive(
     state: &State,
     program: &Program,
-    stream: &mut UnixStream,
+    stream: &Line,
 ) -> Option<(Box<Upstream>, crate::protocol::Token)> {
     let (request, socket) = match wire::read_request(stream).await? {
         Ok(read) => read,
@@ -200,9 +211,9 @@ async fn receive(
 async fn make(
     state: &State,
     program: &Program,
-    stream: &mut UnixStream,
+    stream: &Line,
     wish: &Connect,
-    socket: Option<OwnedFd>,
+    socket: Option<Brought>,
 ) -> Option<(Box<Upstream>, crate::protocol::Token)> {
     let service = format!("{}:{}", wish.host, wish.port);
     let name = program.name.as_deref().unwrap_or("unknown");
@@ -240,7 +251,7 @@ fn counted(connected: &Connected) -> Handshakes {
     }
 }
 
-async fn refuse(stream: &mut UnixStream, failure: Failure) {
+async fn refuse(stream: &Line, failure: Failure) {
     // The program may be gone.
     let _ = wire::write(stream, &Answer::Error(failure.into())).await;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use rejoin_cache::Capacity;
 use serde::{Deserialize, Deserializer, de};
@@ -28,8 +29,8 @@ pub struct Settings {
     pub across_names: AcrossNames,
     /// Names that one server answers for, each list by itself: for `across_names = "listed"`.
     pub names: Vec<BTreeSet<Host>>,
-    /// Hosts whose sessions are not shared: a name, or `*.` and a name for all below it.
-    pub unshared_hosts: Vec<String>,
+    /// Hosts whose sessions are not shared.
+    pub unshared_hosts: Vec<HostPattern>,
     /// Programs whose sessions are not shared, as `/proc/PID/comm` names them.
     pub unshared_programs: Vec<String>,
     /// Certificates and public keys that are not believed any more, whoever signed them.
@@ -45,6 +46,39 @@ pub struct Settings {
     /// The time.
     #[serde(skip)]
     pub clock: Clock,
+}
+
+/// A name; or `*.` and a name, for all below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPattern {
+    host: Host,
+    is_parent: bool,
+}
+
+impl HostPattern {
+    fn matches(&self, host: &Host) -> bool {
+        if !self.is_parent {
+            return self.host == *host;
+        }
+        let below = host.as_str().strip_suffix(self.host.as_str());
+        below.is_some_and(|below| below.ends_with('.'))
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parent = text.strip_prefix("*.");
+        let host = parent.unwrap_or(text).parse().map_err(|_| format!("{text:?} is no name"))?;
+        Ok(Self { host, is_parent: parent.is_some() })
+    }
+}
+
+impl<'de> Deserialize<'de> for HostPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
 }
 
 /// When a session of one name is offered to a server of another: always only with TLS 1.3, where
@@ -67,6 +101,8 @@ const LEAST_SESSION_BYTES: u64 = 64 * 1024;
 const MOST_SESSION_BYTES: u64 = 16 << 30;
 /// A file of settings longer than this is none.
 const FILE_BYTES: u64 = 1024 * 1024;
+/// Linux cuts programs' names after so many (`proc_pid_comm(5)`).
+const PROGRAM_BYTES: u64 = 15;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -125,22 +161,15 @@ impl Settings {
         within("verified_within_s", self.verified_within_s, 1, MOST_LIFETIME_S)?;
         within("connections", self.connections as u64, 1, 1_000_000)?;
         within("connections_per_user", self.connections_per_user as u64, 1, 1_000_000)?;
-        for host in &self.unshared_hosts {
-            let name = host.strip_prefix("*.").unwrap_or(host);
-            name.parse::<Host>().map_err(|_| format!("unshared_hosts: {host:?} is no name"))?;
+        for name in &self.unshared_programs {
+            within("unshared_programs: the bytes of a name", name.len() as u64, 1, PROGRAM_BYTES)?;
         }
         Ok(())
     }
 
     /// Whether sessions of this host are shared.
     pub(crate) fn shares_host(&self, host: &Host) -> bool {
-        !self.unshared_hosts.iter().any(|pattern| match pattern.strip_prefix("*.") {
-            Some(parent) => host
-                .as_str()
-                .strip_suffix(parent.to_ascii_lowercase().as_str())
-                .is_some_and(|below| below.ends_with('.')),
-            None => pattern.eq_ignore_ascii_case(host.as_str()),
-        })
+        !self.unshared_hosts.iter().any(|pattern| pattern.matches(host))
     }
 
     /// Whether sessions of this program are shared. Of one whose name cannot be read nobody knows
@@ -213,6 +242,8 @@ mod tests {
             "across_names = \"maybe\"",
             "revoked = [\"12\"]",
             "unshared_hosts = [\"*\"]",
+            "unshared_hosts = [\"bank.example..\"]",
+            "unshared_programs = [\"sixteen-letters-\"]",
             "names = [[\"*.a\"]]",
         ] {
             let refused = Settings::parse(text).unwrap_err();

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, geteuid, getpid, pidfd_getfd, pidfd_open};
 
 use crate::Error;
 
@@ -58,8 +58,7 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, File), Error> {
     let taken = || Error::Taken { path: path.into() };
     let mut lock_path = path.as_os_str().to_owned();
     lock_path.push(".lock");
-    let lock = File::options().create(true).truncate(false).write(true).open(lock_path);
-    let lock = lock.map_err(failed)?;
+    let lock = open_lock(Path::new(&lock_path)).map_err(failed)?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| taken())?;
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
@@ -72,7 +71,7 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, File), Error> {
     }
     // Nobody gets in between making it and saying who may.
     let listener = {
-        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(path);
         rustix::process::umask(mask);
         bound.map_err(failed)?
@@ -80,4 +79,38 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, File), Error> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok((listener, lock))
+}
+
+/// A file that nobody else may open, and so lock; nothing that another put there is opened in its
+/// place.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let lock = File::from(open(path, flags, Mode::from_raw_mode(0o600))?);
+    let found = lock.metadata()?;
+    if !found.is_file() || found.uid() != geteuid().as_raw() {
+        return Err(io::Error::other(format!("{} is no file of ours", path.display())));
+    }
+    lock.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    Ok(lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_a_file_of_ours_that_nobody_else_opens() {
+        let folder = std::env::temp_dir().join(format!("lock-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (path, target) = (folder.join("lock"), folder.join("target"));
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(open_lock(&path).is_err() && !target.exists());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let mode = open_lock(&path).unwrap().metadata().unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

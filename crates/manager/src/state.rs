@@ -9,7 +9,9 @@ use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
 
 use crate::Error;
 use crate::certificates::Certificates;
+use crate::closing::Closers;
 use crate::counts::Counts;
+use crate::dial::Lookups;
 use crate::ends::Ends;
 use crate::identity::Identities;
 use crate::sessions::Sessions;
@@ -26,6 +28,8 @@ pub(crate) struct State {
     pub(crate) identities: Identities,
     pub(crate) sessions: Sessions,
     pub(crate) ends: Ends,
+    pub(crate) closers: Closers,
+    pub(crate) lookups: Lookups,
     pub(crate) counts: Counts,
     any_version: ClientConfig,
     tls13_only: ClientConfig,
@@ -64,6 +68,8 @@ impl State {
             identities: Identities::new(provider),
             sessions: Sessions::new(Arc::clone(&settings), random()?)?,
             ends: Ends::default(),
+            closers: Closers::default(),
+            lookups: Lookups::default(),
             counts: Counts::default(),
             settings,
         })

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use crate::failure::Failure;
 use crate::protocol::ErrorKind;
 use crate::sessions::{Collected, Family, Offered, PlaceName, Session, Slip};
 use crate::state::State;
+use crate::tcp::{Sink, Source, Tcp};
 use crate::verifier::{self, Asker};
 
 /// A connection, and what rustls needs to know while it works.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) tls: ClientConnection,
-    pub(crate) tcp: TcpStream,
+    pub(crate) tcp: Tcp,
     pub(crate) asker: Asker,
     slip: Arc<Slip>,
     keeper: Option<Keeper>,
@@ -41,12 +41,7 @@ const TLS12_LIFETIME_S: u64 = 24 * 3_600;
 const VERDICT: Duration = Duration::from_millis(300);
 
 impl Upstream {
-    pub(crate) fn new(
-        tls: ClientConnection,
-        tcp: TcpStream,
-        asker: Asker,
-        slip: Arc<Slip>,
-    ) -> Self {
+    pub(crate) fn new(tls: ClientConnection, tcp: Tcp, asker: Asker, slip: Arc<Slip>) -> Self {
         Self { tls, tcp, asker, slip, keeper: None }
     }
 
@@ -191,31 +186,5 @@ impl Upstream {
             };
             state.sessions.keep(&keeper.place, session);
         }
-    }
-}
-
-/// A socket as rustls reads it.
-pub(crate) struct Source<'a>(pub(crate) &'a TcpStream);
-
-impl io::Read for Source<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(buffer)
-    }
-}
-
-/// A socket as rustls writes it.
-pub(crate) struct Sink<'a>(pub(crate) &'a TcpStream);
-
-impl io::Write for Sink<'_> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.0.try_write(buffer)
-    }
-
-    fn write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(buffers)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

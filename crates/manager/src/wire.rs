@@ -3,14 +3,17 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use tokio::io::{AsyncWriteExt, Interest};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
+use crate::closing::{Brought, Closer, Line};
 use crate::failure::Failure;
 use crate::protocol::{
     self, Answer, ErrorKind, LENGTH_BYTES, REQUEST_BYTES, Request, write_answer,
@@ -18,14 +21,18 @@ use crate::protocol::{
 
 /// A program that has not said what it wants after this long is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Descriptors that one message can bring (`SCM_MAX_FD` of Linux). There is room for all: those
+/// for which there is none the kernel closes on the spot.
+const MOST_DESCRIPTORS: usize = 253;
 
 /// Reads a program's request, and the socket that may come with it. `None`: it went away, or its
 /// socket broke.
 pub(crate) async fn read_request(
-    stream: &UnixStream,
-) -> Option<Result<(Request, Option<OwnedFd>), Failure>> {
+    stream: &Line,
+) -> Option<Result<(Request, Option<Brought>), Failure>> {
     match timeout(PATIENCE, read(stream)).await {
         Ok(Ok(read)) => Some(read),
+        Ok(Err(error)) if Failure::is_want(&error) => Some(Err(Failure::of_io(&error))),
         Ok(Err(_)) => None,
         Err(_) => {
             let late = "no request came within 10 seconds";
@@ -34,7 +41,7 @@ pub(crate) async fn read_request(
     }
 }
 
-async fn read(stream: &UnixStream) -> io::Result<Result<(Request, Option<OwnedFd>), Failure>> {
+async fn read(stream: &Line) -> io::Result<Result<(Request, Option<Brought>), Failure>> {
     let (mut prefix, mut socket) = ([0; LENGTH_BYTES], None);
     fill(stream, &mut prefix, &mut socket).await?;
     let bytes = match protocol::length(prefix, REQUEST_BYTES) {
@@ -51,12 +58,17 @@ async fn read(stream: &UnixStream) -> io::Result<Result<(Request, Option<OwnedFd
 /// Fills the buffer, and not a byte more: what follows is not the request's. The first descriptor
 /// that comes with it is kept, others are closed.
 async fn fill(
-    stream: &UnixStream,
+    stream: &Line,
     mut buffer: &mut [u8],
-    socket: &mut Option<OwnedFd>,
+    socket: &mut Option<Brought>,
 ) -> io::Result<()> {
     while !buffer.is_empty() {
-        let read = stream.async_io(Interest::READABLE, || receive(stream, buffer, socket)).await?;
+        let closer = stream.closer();
+        let mut keep = |descriptor| {
+            socket.get_or_insert(Brought::new(descriptor, closer));
+        };
+        let receive = || receive(stream, buffer, closer, &mut keep);
+        let read = stream.async_io(Interest::READABLE, receive).await?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -65,33 +77,57 @@ async fn fill(
     Ok(())
 }
 
-fn receive(
+/// Reads what a program sends, as far as the buffer goes.
+///
+/// # Errors
+/// The socket's; and that of a manager that cannot take more descriptors, or does not from this
+/// user ([`Failure::is_want`]).
+pub(crate) fn receive(
     stream: &UnixStream,
     buffer: &mut [u8],
-    socket: &mut Option<OwnedFd>,
+    closer: &Arc<Closer>,
+    keep: &mut dyn FnMut(OwnedFd),
 ) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    if !closer.has_room() {
+        return Err(Errno::MFILE.into());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let slices = &mut [IoSliceMut::new(buffer)];
-    let received = recvmsg(stream, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(stream, slices, &mut ancillary, flags)?;
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            for descriptor in descriptors {
-                socket.get_or_insert(descriptor);
-            }
+            descriptors.for_each(&mut *keep);
         }
+    }
+    // The manager has no number left for one.
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(Errno::MFILE.into());
     }
     Ok(received.bytes)
 }
 
 /// Writes an answer. A program that does not take it in time has gone.
-pub(crate) async fn write(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
+pub(crate) async fn write(stream: &UnixStream, answer: &Answer) -> io::Result<()> {
     let message = write_answer(answer);
     let message =
         message.or_else(|malformed| write_answer(&Answer::Error(Failure::from(malformed).into())));
     let message = message.map_err(io::Error::other)?;
-    match timeout(PATIENCE, stream.write_all(&message)).await {
+    match timeout(PATIENCE, write_all(stream, &message)).await {
         Ok(written) => written,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
+}
+
+async fn write_all(stream: &UnixStream, mut message: &[u8]) -> io::Result<()> {
+    while !message.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(message) {
+            Ok(written) => message = &message[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

@@ -66,8 +66,19 @@ pub enum Malformed {
 
 impl From<serde_json::Error> for Malformed {
     fn from(error: serde_json::Error) -> Self {
-        Self::Text(error.to_string())
+        Self::Text(without_values(error.to_string()))
     }
+}
+
+/// The longest text of [`Malformed`].
+const TEXT_CHARACTERS: usize = 512;
+
+/// What a message had where something else was expected may be a key, and errors are logged.
+fn without_values(mut text: String) -> String {
+    if let (Some(from), Some(to)) = (text.find(" \""), text.rfind("\", expected")) {
+        text.replace_range(from..=to.max(from), "");
+    }
+    text.chars().take(TEXT_CHARACTERS).collect()
 }
 
 /// How long the message after this prefix is.

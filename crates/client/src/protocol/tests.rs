@@ -164,3 +164,15 @@ fn reasons_are_named_as_they_are_written() {
         assert_eq!(serde_json::to_value(why).unwrap(), why.name());
     }
 }
+
+#[test]
+fn an_error_does_not_say_what_a_request_had() {
+    for identity in [r#""-BEGIN \"SECRET""#, r#"{"chain": "", "key": ["SECRET"]}"#] {
+        let wish = format!(r#"{{"host": "a", "port": 1, "identity": {identity}}}"#);
+        let request = format!(r#"{{"rejoin": 1, "connect": {wish}}}"#);
+        let refused = read_request(request.as_bytes()).unwrap_err().to_string();
+        assert!(!refused.contains("SECRET") && refused.contains("expected"), "{refused}");
+    }
+    let long = format!(r#"{{"rejoin": 1, "{}": 1}}"#, "x".repeat(100_000));
+    assert!(read_request(long.as_bytes()).unwrap_err().to_string().len() <= TEXT_CHARACTERS);
+}

@@ -43,9 +43,10 @@ pub struct Host(String);
 impl Host {
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        // rustls takes a dot at the end for none; what is one name has one form here.
         match ServerName::try_from(name.as_str()) {
-            Ok(_) => Ok(Self(name)),
-            Err(_) => Err("host: a DNS name (an international one in its xn-- form) or an \
+            Ok(_) if !name.ends_with('.') => Ok(Self(name)),
+            _ => Err("host: a DNS name (an international one in its xn-- form) or an \
                            address without brackets"
                 .to_owned()),
         }

@@ -2,31 +2,47 @@
 
 use std::collections::HashMap;
 
-use super::Family;
+use super::{Family, Partition, PlaceName};
 use crate::protocol::{Fingerprint, Host};
 
-/// The outcomes of trials.
+/// The outcomes of trials. Each partition has its own: a program may have led the trial to a server
+/// of its choice.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
-    outcomes: HashMap<(Host, Host, Fingerprint), bool>,
+    users: HashMap<u32, Outcomes>,
 }
 
+/// From which name to which, with which certificates.
+type Outcomes = HashMap<(Partition, Host, Host, Fingerprint), bool>;
+
 impl Trials {
-    /// So many are remembered; then all are forgotten, and each pair is tried once more.
+    /// So many of a user are remembered; then all of them are forgotten, and each pair is tried
+    /// once more.
     const MOST: usize = 4_096;
+    /// Users of whom any are; with one more, all are forgotten.
+    const USERS: usize = 256;
     /// Places looked at for one that may help.
     pub(super) const LOOKED_AT: usize = 4_096;
 
-    /// Whether a session of the name `from` was resumed under the name `to`. `None`: not tried
+    /// Whether a session of the name `from` was resumed at the place `to`. `None`: not tried
     /// with these certificates.
-    pub(super) fn outcome(&self, from: &Host, to: &Host, family: &Family) -> Option<bool> {
-        self.outcomes.get(&(from.clone(), to.clone(), family.chain.sha256)).copied()
+    pub(super) fn outcome(&self, from: &Host, to: &PlaceName, family: &Family) -> Option<bool> {
+        self.users.get(&to.partition.uid)?.get(&key(from, to, family)).copied()
     }
 
-    pub(super) fn record(&mut self, from: &Host, to: &Host, family: &Family, resumed: bool) {
-        if self.outcomes.len() >= Self::MOST {
-            self.outcomes.clear();
+    pub(super) fn record(&mut self, from: &Host, to: &PlaceName, family: &Family, resumed: bool) {
+        let uid = to.partition.uid;
+        if self.users.len() >= Self::USERS && !self.users.contains_key(&uid) {
+            self.users.clear();
         }
-        self.outcomes.insert((from.clone(), to.clone(), family.chain.sha256), resumed);
+        let outcomes = self.users.entry(uid).or_default();
+        if outcomes.len() >= Self::MOST {
+            outcomes.clear();
+        }
+        outcomes.insert(key(from, to, family), resumed);
     }
+}
+
+fn key(from: &Host, to: &PlaceName, family: &Family) -> (Partition, Host, Host, Fingerprint) {
+    (to.partition.clone(), from.clone(), to.host.clone(), family.chain.sha256)
 }

@@ -156,7 +156,7 @@ impl Sessions {
     pub(crate) fn refused(&self, place: &PlaceName, offer: &Offered) {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
-            inner.trials.record(from, &place.host, &offer.family, false);
+            inner.trials.record(from, place, &offer.family, false);
             return;
         }
         offer.family.refuse();
@@ -169,7 +169,7 @@ impl Sessions {
     /// An offered session was resumed.
     pub(crate) fn resumed(&self, place: &PlaceName, offer: &Offered) {
         if let Some(from) = &offer.session_of {
-            self.lock().trials.record(from, &place.host, &offer.family, true);
+            self.lock().trials.record(from, place, &offer.family, true);
         }
     }
 
@@ -241,7 +241,7 @@ impl Inner {
             let covers = |family: &Arc<Family>| family.chain.may_cover(&place.host);
             let (mut known, mut new) = (Vec::new(), Vec::new());
             for family in kept.families().into_iter().filter(covers) {
-                match self.trials.outcome(&name.host, &place.host, &family) {
+                match self.trials.outcome(&name.host, place, &family) {
                     Some(true) => known.push(family),
                     Some(false) => {}
                     None => new.push(family),

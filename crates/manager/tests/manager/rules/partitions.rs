@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{house_and_server, visit};
 use crate::means::House;
 use crate::means::rogue::{extension, tapped};
+use crate::means::rustls_server::RustlsServer;
 use crate::means::server::{Server, free_port};
 
 #[test]
@@ -61,7 +62,7 @@ fn rule_12_settings_keep_hosts_and_programs_out() {
     let own = std::fs::read_to_string("/proc/self/comm").unwrap().trim_end().to_owned();
     for unshared in ["host", "program"] {
         let house = House::with(|settings| match unshared {
-            "host" => settings.unshared_hosts = vec!["*.test".to_owned()],
+            "host" => settings.unshared_hosts = vec!["*.test".parse().unwrap()],
             _ => settings.unshared_programs = vec![own.clone()],
         });
         house.certify("server", &["server.test"]);
@@ -171,7 +172,7 @@ fn rule_13_early_data_is_sent_on_request_alone_and_its_fate_told() {
 fn rule_13_more_than_the_server_takes_is_not_sent() {
     let house = House::new();
     let pair = house.certify("server", &["server.test"]);
-    let server = crate::means::rustls_server::RustlsServer::start(&pair, |config| {
+    let server = RustlsServer::start(&pair, |config| {
         config.max_early_data_size = 10;
     });
     let (tap, told) = tapped(server.port);
@@ -192,4 +193,20 @@ fn rule_13_more_than_the_server_takes_is_not_sent() {
 
 fn base64(bytes: &[u8]) -> String {
     rejoin_manager::protocol::Base64(bytes.to_vec().into()).to_string()
+}
+
+#[test]
+fn hosts_are_kept_out_however_they_are_written() {
+    for written in ["bank.test.", "*.test.", "BANK.test"] {
+        let house =
+            House::with(|settings| settings.unshared_hosts = vec![written.parse().unwrap()]);
+        let pair = house.certify("server", &["bank.test"]);
+        let server = RustlsServer::start(&pair, |_| {});
+        for asked in ["bank.test", "Bank.test."] {
+            let why = house.program().visit(asked, server.port, json!({}));
+            assert_eq!(why, "not_shared", "{asked} under {written}");
+        }
+        let kind = house.program().kind("bank.test..", server.port, json!({}));
+        assert_eq!(kind, "bad_request");
+    }
 }

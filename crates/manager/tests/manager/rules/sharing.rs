@@ -1,13 +1,16 @@
 //! Which tickets are used, how often, and what becomes of their families.
 
 use std::collections::HashSet;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use rejoin_manager::AcrossNames;
 use serde_json::json;
 
 use super::{house_and_server, visit};
 use crate::means::House;
-use crate::means::rogue::{extension, tapped};
+use crate::means::rogue::{extension, rogue, tapped};
 use crate::means::rustls_server::RustlsServer;
 use crate::means::server::{Server, free_port};
 
@@ -170,6 +173,30 @@ fn rule_06_a_trial_takes_no_last_ticket_and_its_failure_is_remembered() {
     assert_eq!(why("b.test"), "no_session");
     assert_eq!(why("b.test"), "no_session");
     assert_eq!(told.try_iter().filter(|flight| ticket(flight).is_some()).count(), 1);
+}
+
+#[test]
+fn rule_12_a_trial_in_one_partition_says_nothing_to_another() {
+    let house = House::new();
+    house.certify("server", &["a.test", "b.test"]);
+    // Two servers with one certificate, behind one port; neither resumes what the other issued.
+    let servers = [(); 2].map(|()| Server::openssl(&house.folder, "server", &["-tls1_3"]));
+    let to = Arc::new(AtomicU16::new(servers[0].port));
+    let at = Arc::clone(&to);
+    let port = rogue(move |client| {
+        let server = TcpStream::connect(("127.0.0.1", at.load(Ordering::SeqCst))).unwrap();
+        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+        let _ = std::io::copy(&mut &client, &mut &server);
+        let _ = server.shutdown(Shutdown::Write);
+    });
+    let why = |name: &str, label| house.program().visit(name, port, json!({"label": label}));
+    assert_eq!(why("a.test", "one"), "no_session");
+    to.store(servers[1].port, Ordering::SeqCst);
+    assert_eq!(why("b.test", "one"), "refused");
+    to.store(servers[0].port, Ordering::SeqCst);
+    assert_eq!(why("a.test", "two"), "no_session");
+    assert_eq!(why("b.test", "two"), "resumed_other_name");
 }
 
 #[test]

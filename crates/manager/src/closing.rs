@@ -1,0 +1,190 @@
+//! What programs bring is closed by threads of its own.
+//!
+//! The last close of a file can wait, whatever `O_NONBLOCK` says: for a socket's linger time, for
+//! the daemon of a file system in user space. The program decides how long. So descriptors that
+//! came from a user are closed by a thread of this user, and no thread that serves others waits
+//! for them. That goes for whatever arrives, wanted or not, and for a program's own socket: it may
+//! have descriptors in it that nobody has read.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::net::Shutdown;
+use tokio::net::UnixStream;
+
+/// Closes descriptors, each user's by themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Closers {
+    users: Mutex<HashMap<u32, Arc<Closer>>>,
+}
+
+/// Closes the descriptors of one user.
+#[derive(Debug, Default)]
+pub(crate) struct Closer {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    waiting: VecDeque<OwnedFd>,
+    /// Those waiting, and the one that is being closed.
+    pending: usize,
+    /// Whether a thread is at it.
+    works: bool,
+}
+
+impl Closers {
+    pub(crate) fn of(&self, uid: u32) -> Arc<Closer> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        // One with something to close is not dropped: that would close it here.
+        users.retain(|_, closer| Arc::strong_count(closer) > 1 || closer.lock().pending > 0);
+        Arc::clone(users.entry(uid).or_default())
+    }
+}
+
+impl Closer {
+    /// Descriptors of a user that wait to be closed before no more are received. A message
+    /// brings 253 at most, all of which are.
+    const MOST: usize = 64;
+    const STACK_BYTES: usize = 64 * 1024;
+
+    /// Whether the user may bring more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().pending < Self::MOST
+    }
+
+    /// Closes a descriptor, some time.
+    pub(crate) fn close(self: &Arc<Self>, descriptor: OwnedFd) {
+        let mut inner = self.lock();
+        inner.pending += 1;
+        inner.waiting.push_back(descriptor);
+        if inner.works {
+            return;
+        }
+        let closer = Arc::clone(self);
+        let thread = std::thread::Builder::new().stack_size(Self::STACK_BYTES);
+        // Where there is no thread to be had, the next descriptor's will do it.
+        inner.works = thread.spawn(move || closer.work()).is_ok();
+    }
+
+    fn work(&self) {
+        loop {
+            let mut inner = self.lock();
+            let Some(descriptor) = inner.waiting.pop_front() else {
+                inner.works = false;
+                return;
+            };
+            drop(inner);
+            drop(descriptor);
+            self.lock().pending -= 1;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A descriptor that a program brought.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    descriptor: Option<OwnedFd>,
+    closer: Arc<Closer>,
+}
+
+impl Brought {
+    pub(crate) fn new(descriptor: OwnedFd, closer: &Arc<Closer>) -> Self {
+        Self { descriptor: Some(descriptor), closer: Arc::clone(closer) }
+    }
+}
+
+impl AsFd for Brought {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.descriptor {
+            Some(descriptor) => descriptor.as_fd(),
+            None => unreachable!("only drop takes it"),
+        }
+    }
+}
+
+impl Drop for Brought {
+    fn drop(&mut self) {
+        if let Some(descriptor) = self.descriptor.take() {
+            self.closer.close(descriptor);
+        }
+    }
+}
+
+/// A program's own socket.
+#[derive(Debug)]
+pub(crate) struct Line {
+    stream: Option<UnixStream>,
+    closer: Arc<Closer>,
+}
+
+impl Line {
+    pub(crate) fn new(stream: UnixStream, closer: Arc<Closer>) -> Self {
+        // Else a byte sent out of band is thrown away while others are read, and with it, there,
+        // the descriptors that came along. It is set in a Unix socket without fail.
+        let _ = rustix::net::sockopt::set_socket_oobinline(&stream, true);
+        Self { stream: Some(stream), closer }
+    }
+
+    pub(crate) fn closer(&self) -> &Arc<Closer> {
+        &self.closer
+    }
+}
+
+impl Deref for Line {
+    type Target = UnixStream;
+
+    fn deref(&self) -> &UnixStream {
+        match &self.stream {
+            Some(stream) => stream,
+            None => unreachable!("only drop takes it"),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let Some(stream) = self.stream.take() else { return };
+        // The program sees the end now, and nothing more arrives. Where nothing is left unread,
+        // no descriptor is, and closing it waits for nobody.
+        let _ = rustix::net::shutdown(&stream, Shutdown::Both);
+        if rustix::io::ioctl_fionread(&stream).is_ok_and(|unread| unread == 0) {
+            return;
+        }
+        if let Ok(stream) = stream.into_std() {
+            self.closer.close(stream.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_closed_and_the_thread_ends() {
+        let closers = Closers::default();
+        let closer = closers.of(7);
+        assert!(Arc::ptr_eq(&closer, &closers.of(7)));
+        assert!(!Arc::ptr_eq(&closer, &closers.of(8)));
+        for _ in 0..100 {
+            let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+            drop(Brought::new(one.into(), &closer));
+            // The end of file says that it was closed.
+            assert_eq!(std::io::Read::read(&mut other, &mut [0]).unwrap(), 0);
+        }
+        while closer.lock().works {
+            std::thread::yield_now();
+        }
+        assert!(closer.has_room());
+        drop(closer);
+        let _ = closers.of(8);
+        assert_eq!(closers.users.lock().unwrap().len(), 1);
+    }
+}
