@@ -27,7 +27,7 @@ Examples:
   printf 'HEAD / HTTP/1.0\\r\\n\\r\\n' | rejoin connect example.com:443
   rejoin connect -v --ca ca.pem --alpn h2,http/1.1 '[::1]:8443'")]
 pub(crate) struct Arguments {
-    /// The server: a name, or an address ([::1]:443)
+    /// The server: a name, or an address (`[::1]:443`)
     #[arg(value_name = "HOST:PORT")]
     target: Target,
     /// Protocols, the preferred one first
