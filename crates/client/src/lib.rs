@@ -3,7 +3,7 @@
 //!
 //! [`Manager`] finds it, [`Manager::connect`] gives a [`Stream`] that reads and writes. An end of file
 //! that the server did not announce is an error, [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof):
-//! at the end the stream asks the manager. [`tokio`] has the same for programs that wait for many
+//! at the end the stream asks the manager. The feature `tokio` has the same for programs that wait for many
 //! connections at a time.
 //!
 //! Programs load this crate and `librejoin.so` does, so that it brings no TLS library, and tokio and a
