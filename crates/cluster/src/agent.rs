@@ -162,6 +162,9 @@ impl Agent {
                             carrier.sessions.set_ring(&ring);
                             to_adopt = Some(ring);
                         }
+                        let told = carrier.sessions.report_rejected();
+                        // What could not be told is told the next time.
+                        let _ = timeout(Self::ANSWERS_WITHIN, told).await;
                         // Locked: the next time.
                         to_adopt = to_adopt.filter(|ring| self.store.adopt_ring(ring).is_err());
                         if was_linked.replace(true) != Some(true) {

@@ -141,3 +141,20 @@ async fn whoever_has_a_newer_session_is_not_expected_for_the_older_one() {
     machine.server.retire(&id(7));
     until_counted(&valkey, &unexpected, 1).await;
 }
+
+#[tokio::test]
+async fn the_cluster_is_told_of_what_was_altered() {
+    const ALTER: &str = "\
+        for _, id in ipairs(redis.call('HKEYS', KEYS[1])) do \
+          redis.call('HSET', KEYS[1], id, redis.call('HGET', KEYS[1], id):sub(1, -2) .. '!') \
+        end";
+    let valkey = Valkey::start(&[]).await;
+    let [one, other] = [1, 2].map(|number| Machine::start(&valkey, number));
+    one.insert(7);
+    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 1).await;
+    let mut alter = redis::cmd("EVAL");
+    alter.arg(ALTER).arg(1).arg("rejoin:{web.0}:values");
+    let () = alter.query_async(&mut valkey.link().await).await.expect("altered");
+    assert!(!other.takes(7, CONTEXT));
+    until_counted(&valkey, "HINCRBY rejoin:{web.0}:counts rejected 0", 1).await;
+}
