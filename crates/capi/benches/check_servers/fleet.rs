@@ -74,14 +74,9 @@ const HAPROXY: Server = Server {
 global
   nbthread 2
   maxconn 4096
-  tune.ssl.default-dh-param 2048
   tune.ssl.lifetime 86400
   tune.ssl.cachesize @OWN@
-defaults
-  mode http
-  timeout client 20s
-  timeout connect 10s
-  timeout server 10s
+@DEFAULTS@
 frontend tls
   bind 127.0.0.1:@PORT@ backlog 4096 ssl crt FOLDER/both.pem no-tls-tickets
   http-request return status 200 content-type text/plain string haproxy hdr Connection close

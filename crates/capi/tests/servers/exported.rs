@@ -26,13 +26,8 @@ http {
 
 const HAPROXY: &str = "\
 global
-  tune.ssl.default-dh-param 2048
   tune.ssl.cachesize 0
-defaults
-  mode http
-  timeout client 10s
-  timeout connect 10s
-  timeout server 10s
+@DEFAULTS@
 frontend tls
   bind 127.0.0.1:@PORT@ ssl crt FOLDER/both.pem tls-ticket-keys FOLDER/tickets
   http-request return status 200 content-type text/plain string haproxy

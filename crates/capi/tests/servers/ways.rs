@@ -77,12 +77,7 @@ fn nginx() {
 const HAPROXY: &str = "\
 global
   nbthread 2
-  tune.ssl.default-dh-param 2048
-defaults
-  mode http
-  timeout client 10s
-  timeout connect 10s
-  timeout server 10s
+@DEFAULTS@
 frontend tls
   bind 127.0.0.1:@PORT@ ssl crt FOLDER/both.pem
   http-request return status 200 content-type text/plain string haproxy

@@ -145,11 +145,7 @@ fn servers_that_offer_other_ciphers_resume_none_of_each_others() {
 const HAPROXY: &str = "\
 global
   tune.ssl.cachesize 0
-defaults
-  mode http
-  timeout client 10s
-  timeout connect 10s
-  timeout server 10s
+@DEFAULTS@
 frontend tls
   bind 127.0.0.1:@PORT@ ssl crt-list FOLDER/list @TICKETS@
   http-request return status 200 content-type text/plain \

@@ -81,12 +81,7 @@ fn a_file_scribbled_on_under_running_workers() {
 const HAPROXY: &str = "\
 global
   nbthread 4
-  tune.ssl.default-dh-param 2048
-defaults
-  mode http
-  timeout client 10s
-  timeout connect 10s
-  timeout server 10s
+@DEFAULTS@
 frontend tls
   bind 127.0.0.1:@PORT@ ssl crt FOLDER/both.pem no-tls-tickets
   http-request return status 200 content-type text/plain string haproxy

@@ -63,13 +63,7 @@ pub(crate) const HAPROXY: Server = Server {
     program: "haproxy",
     arguments: &["-db", "-f"],
     configuration: "\
-global
-  tune.ssl.default-dh-param 2048
-defaults
-  mode http
-  timeout client 10s
-  timeout connect 10s
-  timeout server 10s
+@DEFAULTS@
 frontend tls
   bind 127.0.0.1:@PORT@ backlog 4096 ssl crt FOLDER/both.pem TICKETS
   http-request return status 200 content-type text/plain string haproxy

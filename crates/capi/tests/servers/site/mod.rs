@@ -31,6 +31,16 @@ uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
 ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
 ";
 
+/// What HAProxies have in common: `@DEFAULTS@` stands for it.
+const HAPROXY_DEFAULTS: &str = "\
+global
+  tune.ssl.default-dh-param 2048
+defaults
+  mode http
+  timeout client 20s
+  timeout connect 10s
+  timeout server 10s";
+
 /// A folder, a certificate and a cache of this test's own; all gone when it is dropped.
 pub(crate) struct Site {
     pub(crate) folder: PathBuf,
@@ -85,8 +95,9 @@ impl Site {
         fs::write(self.file(name), self.filled(text)).expect("a file");
     }
 
-    /// With the folder and the port in their places.
+    /// With the folder, the port and what HAProxies have in common in their places.
     pub(crate) fn filled(&self, text: &str) -> String {
+        let text = text.replace("@DEFAULTS@", HAPROXY_DEFAULTS);
         let text = text.replace("FOLDER", &self.folder.display().to_string());
         text.replace("@PORT@", &self.port.to_string())
     }
