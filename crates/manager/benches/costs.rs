@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "it is what it is for")]
 
 #[path = "../tests/manager/means/mod.rs"]
-#[allow(dead_code, reason = "it uses some of it")]
+#[expect(dead_code, reason = "it uses some of it")]
 mod means;
 
 use std::collections::VecDeque;
@@ -46,7 +46,10 @@ fn main() {
 
 /// A server that is told by eight bytes how many to send.
 fn server(house: &House, tls: &'static SupportedProtocolVersion) -> u16 {
-    let pair = house.authority.issue_rsa(&[NAME]);
+    let pair = {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).expect("a key");
+        house.authority.issue_for(&key, &[NAME], |_| {})
+    };
     let config = means::rustls_server::config(&pair, |config| {
         let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
         let chain = chain.collect::<Result<Vec<_>, _>>().expect("PEM");

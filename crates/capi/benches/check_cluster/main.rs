@@ -19,7 +19,7 @@ mod machines;
 mod own;
 mod relay;
 mod secrets;
-#[allow(dead_code, reason = "tests use the rest of it")]
+#[expect(dead_code, reason = "tests use the rest of it")]
 #[path = "../../tests/servers/site/mod.rs"]
 mod site;
 

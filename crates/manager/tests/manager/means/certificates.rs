@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_RSA_SHA256, date_time_ymd,
+    KeyUsagePurpose, date_time_ymd,
 };
 use rejoin_manager::protocol::Fingerprint;
 
@@ -54,14 +54,7 @@ impl Authority {
         self.issue_for(&KeyPair::generate().expect("a key"), names, change)
     }
 
-    /// With a key of RSA.
-    #[allow(dead_code, reason = "for the bench")]
-    pub(crate) fn issue_rsa(&self, names: &[&str]) -> Pair {
-        let key = KeyPair::generate_for(&PKCS_RSA_SHA256).expect("a key");
-        self.issue_for(&key, names, |_| {})
-    }
-
-    fn issue_for(
+    pub(crate) fn issue_for(
         &self,
         key: &KeyPair,
         names: &[&str],
