@@ -8,6 +8,7 @@
 
 #define _POSIX_C_SOURCE 200809L
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -29,6 +30,7 @@ int main(int count, char **arguments)
         fprintf(stderr, "usage: %s HOST PORT [MANAGER]\n", arguments[0]);
         return REJOIN_BAD_ARGUMENT;
     }
+    signal(SIGPIPE, SIG_IGN); /* A server that is gone gives a status, and ends no program. */
     rejoin_request request = {
         .struct_size = sizeof request,
         .host = arguments[1],
