@@ -29,6 +29,7 @@ mod relay;
 mod serve;
 mod sessions;
 mod settings;
+mod shares;
 mod socket;
 mod state;
 mod tcp;

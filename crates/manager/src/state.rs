@@ -16,6 +16,7 @@ use crate::ends::Ends;
 use crate::identity::Identities;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
+use crate::shares::READY_MADE;
 use crate::trust::Judges;
 use crate::verifier::Verifier;
 
@@ -84,12 +85,7 @@ impl State {
 /// With a key exchange that will withstand quantum computers first.
 fn provider() -> CryptoProvider {
     CryptoProvider {
-        kx_groups: vec![
-            kx_group::X25519MLKEM768,
-            kx_group::X25519,
-            kx_group::SECP256R1,
-            kx_group::SECP384R1,
-        ],
+        kx_groups: vec![&READY_MADE, kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],
         ..aws_lc_rs::default_provider()
     }
 }

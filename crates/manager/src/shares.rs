@@ -1,0 +1,118 @@
+//! Key shares made before somebody waits for them.
+//!
+//! A ClientHello of TLS 1.3 carries a fresh public key, and making one for X25519MLKEM768 takes
+//! about as long as all else the manager does before it can send. Each is used once, as if it had
+//! been made then (RFC 8446, section 4.2.8).
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustls::crypto::aws_lc_rs::kx_group::X25519MLKEM768;
+use rustls::crypto::{ActiveKeyExchange, CompletedKeyExchange, SupportedKxGroup};
+use rustls::ffdhe_groups::FfdheGroup;
+use rustls::{Error, NamedGroup, ProtocolVersion};
+
+/// X25519MLKEM768, of which some shares are ready.
+pub(crate) static READY_MADE: ReadyMade =
+    ReadyMade { ready: Mutex::new(VecDeque::new()), wanted: Condvar::new(), begin: Once::new() };
+
+/// See the module's documentation.
+pub(crate) struct ReadyMade {
+    ready: Mutex<VecDeque<Box<dyn ActiveKeyExchange>>>,
+    wanted: Condvar,
+    begin: Once,
+}
+
+/// Shares that are kept ready, of some 8 KiB each.
+const READY: usize = 32;
+/// When as few are left, others are made.
+const FEW: usize = 16;
+/// The handshakes that took them go first.
+const AFTER: Duration = Duration::from_millis(2);
+
+impl ReadyMade {
+    /// Makes shares for as long as the process lives.
+    fn make(&self) {
+        loop {
+            let ready = self.ready();
+            let few = self.wanted.wait_while(ready, |ready| ready.len() > FEW);
+            drop(few.unwrap_or_else(PoisonError::into_inner));
+            thread::sleep(AFTER);
+            while self.ready().len() < READY {
+                // Whoever makes one in a handshake will hear why.
+                let Ok(share) = X25519MLKEM768.start() else { break };
+                self.ready().push_back(share);
+            }
+        }
+    }
+
+    fn ready(&self) -> MutexGuard<'_, VecDeque<Box<dyn ActiveKeyExchange>>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for ReadyMade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadyMade").field("ready", &self.ready().len()).finish_non_exhaustive()
+    }
+}
+
+impl SupportedKxGroup for ReadyMade {
+    fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
+        self.begin.call_once(|| {
+            // Without a thread each is made when it is needed.
+            let _ = thread::Builder::new().name("key shares".into()).spawn(|| READY_MADE.make());
+        });
+        let mut ready = self.ready();
+        let share = ready.pop_front();
+        if ready.len() == FEW {
+            self.wanted.notify_one();
+        }
+        drop(ready);
+        share.map_or_else(|| X25519MLKEM768.start(), Ok)
+    }
+
+    fn start_and_complete(&self, peer: &[u8]) -> Result<CompletedKeyExchange, Error> {
+        X25519MLKEM768.start_and_complete(peer)
+    }
+
+    fn ffdhe_group(&self) -> Option<FfdheGroup<'static>> {
+        X25519MLKEM768.ffdhe_group()
+    }
+
+    fn name(&self) -> NamedGroup {
+        X25519MLKEM768.name()
+    }
+
+    fn fips(&self) -> bool {
+        X25519MLKEM768.fips()
+    }
+
+    fn usable_for_version(&self, version: ProtocolVersion) -> bool {
+        X25519MLKEM768.usable_for_version(version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_share_is_given_twice() {
+        let mut given = HashSet::new();
+        for round in 0..8 {
+            for _ in 0..READY {
+                let share = READY_MADE.start().unwrap();
+                assert!(given.insert(share.pub_key().to_vec()), "round {round}");
+            }
+            // Some are made ahead, and those are given as well.
+            while READY_MADE.ready().len() < READY {
+                thread::yield_now();
+            }
+        }
+    }
+}
