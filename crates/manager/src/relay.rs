@@ -1,8 +1,8 @@
 //! Plaintext between a program and its server, both ways, until both have ended.
 //!
 //! Nothing is read from one side before the other has taken what was read last: a connection has
-//! no buffers of its own but those of rustls, which hold one record or so, and a piece that waits
-//! while its program does not read.
+//! no buffers of its own but those of rustls, which hold one record or so, and what its program
+//! does not take yet.
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Read, Write};
@@ -24,6 +24,8 @@ use crate::wire;
 
 /// Read at once.
 const PIECE_BYTES: usize = 64 * 1024;
+/// rustls reads 4 KiB at once; a record has four times as much.
+const RECORD_READS: usize = 4;
 /// Rounds before other connections have a turn.
 const ROUNDS: usize = 16;
 /// A program from which nothing is read may be gone, of which the kernel says nothing while nobody
@@ -35,6 +37,8 @@ const LEFT_BEHIND_MS: u64 = 60_000;
 thread_local! {
     /// What is read and at once worked on: one for all connections of a thread.
     static PIECE: RefCell<Box<[u8]>> = RefCell::new(vec![0; PIECE_BYTES].into());
+    /// What was in it for the program.
+    static PLAINTEXT: RefCell<Vec<u8>> = RefCell::default();
 }
 
 /// Relays until the connection of this name has ended, and says how.
@@ -50,7 +54,7 @@ pub(crate) async fn relay(
         upstream,
         state,
         token,
-        waiting: Vec::new(),
+        undelivered: Vec::new(),
         up: Way::Open,
         down: Way::Open,
         is_gone: false,
@@ -81,8 +85,8 @@ struct Relay<'a> {
     token: Token,
     program: &'a Line,
     upstream: &'a mut Upstream,
-    /// From the server, and not yet with rustls.
-    waiting: Vec<u8>,
+    /// What the server said and the program does not take yet.
+    undelivered: Vec<u8>,
     /// From the program to the server.
     up: Way,
     /// From the server to the program.
@@ -94,8 +98,8 @@ struct Relay<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
-    /// There is something that the other side does not take yet.
-    Blocked,
+    /// It has ended so, and the other side is still to hear of it.
+    Ends(End),
     Over,
 }
 
@@ -122,77 +126,93 @@ impl Relay<'_> {
 
     /// Server to program. Returns whether anything moved.
     fn work_down(&mut self) -> Result<bool, End> {
-        if self.down == Way::Over {
-            return Ok(false);
+        let undelivered = std::mem::take(&mut self.undelivered);
+        let moved = self.deliver(&undelivered)?;
+        if !self.undelivered.is_empty() {
+            return Ok(moved);
         }
-        let delivered = self.deliver()?;
-        if self.down != Way::Open {
-            return Ok(delivered);
-        }
-        if !self.waiting.is_empty() {
-            let waiting = std::mem::take(&mut self.waiting);
-            return self.work_on(&waiting).map(|()| true);
+        match self.down {
+            Way::Open => {}
+            Way::Ends(End::Clean) => {
+                // Before the program reads it, and asks.
+                self.state.ends.server_is_done(self.token);
+                // The program may be gone; then writing fails soon.
+                let _ = rustix::net::shutdown(&**self.program, Shutdown::Write);
+                self.down = Way::Over;
+                return Ok(true);
+            }
+            Way::Ends(end) => return Err(end),
+            Way::Over => return Ok(moved),
         }
         PIECE.with_borrow_mut(|piece| match Source(&self.upstream.tcp).read(piece) {
             Ok(read) => self.work_on(&piece[..read]).map(|()| true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(delivered),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(moved),
             Err(_) => Err(End::Truncated),
         })
     }
 
     /// Works on what came from the server: nothing, at the end of file, of which rustls says
-    /// whether it was announced. What the program does not take yet waits.
+    /// whether it was announced.
     fn work_on(&mut self, mut rest: &[u8]) -> Result<(), End> {
+        PLAINTEXT.with_borrow_mut(|plaintext| {
+            plaintext.clear();
+            loop {
+                let ended = self.decrypt(&mut rest, plaintext);
+                if ended.is_some() || rest.is_empty() {
+                    self.down = ended.map_or(Way::Open, Way::Ends);
+                    // What came before an error is the program's, too.
+                    return self.deliver(plaintext).map(|_| ());
+                }
+            }
+        })
+    }
+
+    /// Decrypts a record or so. Returns how the server's direction has ended, if it has.
+    fn decrypt(&mut self, rest: &mut &[u8], plaintext: &mut Vec<u8>) -> Option<End> {
+        let tls = &mut self.upstream.tls;
+        let mut taken = tls.read_tls(rest).map(|_| ());
+        for _ in 1..RECORD_READS {
+            // An error says that there is enough for now.
+            if taken.is_err() || rest.is_empty() || tls.read_tls(rest).is_err() {
+                break;
+            }
+        }
+        taken = taken.and_then(|()| self.upstream.process().map_err(io::Error::other));
+        self.upstream.store_issued(self.state);
+        let mut reader = self.upstream.tls.reader();
         loop {
-            self.upstream.tls.read_tls(&mut rest).map_err(|_| End::Truncated)?;
-            let processed = self.upstream.process();
-            self.upstream.store_issued(self.state);
-            // What came before an error is the program's.
-            let delivered = self.deliver();
-            processed.map_err(|_| End::Truncated)?;
-            delivered?;
-            if rest.is_empty() || self.down == Way::Over {
-                return Ok(());
-            }
-            if self.down == Way::Blocked {
-                self.waiting = rest.to_vec();
-                return Ok(());
-            }
+            let bytes = match reader.fill_buf() {
+                Ok([]) => return Some(End::Clean),
+                Ok(chunk) => {
+                    plaintext.extend_from_slice(chunk);
+                    chunk.len()
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return taken.is_err().then_some(End::Truncated);
+                }
+                Err(_) => return Some(End::Truncated),
+            };
+            reader.consume(bytes);
         }
     }
 
-    /// Gives the program what is there for it.
-    fn deliver(&mut self) -> Result<bool, End> {
+    /// Gives the program what is there for it; what it does not take yet waits. Returns whether it
+    /// took anything.
+    fn deliver(&mut self, mut plaintext: &[u8]) -> Result<bool, End> {
         let mut moved = false;
-        loop {
-            let mut reader = self.upstream.tls.reader();
-            let taken = match reader.fill_buf() {
-                Ok([]) => {
-                    // Before the program reads it, and asks.
-                    self.state.ends.server_is_done(self.token);
-                    // The program may be gone; then writing fails soon.
-                    let _ = rustix::net::shutdown(&**self.program, Shutdown::Write);
-                    self.down = Way::Over;
-                    return Ok(true);
-                }
-                Ok(plaintext) => match self.program.try_write(plaintext) {
-                    Ok(taken) => taken,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.down = Way::Blocked;
-                        return Ok(moved);
-                    }
-                    // The program is gone.
-                    Err(_) => return Err(End::Truncated),
-                },
+        while !plaintext.is_empty() {
+            match self.program.try_write(plaintext) {
+                Ok(taken) => plaintext = &plaintext[taken..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.down = Way::Open;
-                    return Ok(moved);
+                    self.undelivered = plaintext.to_vec();
+                    break;
                 }
+                // The program is gone.
                 Err(_) => return Err(End::Truncated),
-            };
-            reader.consume(taken);
+            }
             moved = true;
         }
+        Ok(moved)
     }
 
     /// Program to server. Returns whether anything moved.
@@ -235,9 +255,10 @@ impl Relay<'_> {
     async fn wait(&self) -> io::Result<bool> {
         let (tcp, program) = (&self.upstream.tcp, self.program);
         let sends = self.upstream.tls.wants_write();
-        let server = interest(self.down == Way::Open, sends);
+        let is_blocked = !self.undelivered.is_empty();
+        let server = interest(self.down == Way::Open && !is_blocked, sends);
         let reads = self.up == Way::Open && !sends;
-        let client = interest(reads, self.down == Way::Blocked);
+        let client = interest(reads, is_blocked);
         let until_ms = self.state.settings.clock.now_ms() + LEFT_BEHIND_MS;
         let gone = async {
             if reads {

@@ -5,10 +5,12 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustls::{ServerConnection, StreamOwned};
 use serde_json::json;
 
 use crate::means::House;
 use crate::means::rogue::rogue;
+use crate::means::rustls_server::{self, RustlsServer};
 use crate::means::server::{Server, free_port};
 
 #[test]
@@ -83,7 +85,7 @@ fn an_end_without_a_word_is_truncated() {
 fn much_goes_both_ways_at_once_and_half_a_close_is_half() {
     let house = House::new();
     let pair = house.certify("server", &["server.test"]);
-    let server = crate::means::rustls_server::RustlsServer::start(&pair, |_| {});
+    let server = RustlsServer::start(&pair, |_| {});
     let connection = house.program().connect("server.test", server.port, json!({})).unwrap();
     let line: String = "abcdefghij".repeat(1_000);
     let (mut writer, lines) = (connection.stream.try_clone().unwrap(), 1_000);
@@ -104,6 +106,41 @@ fn much_goes_both_ways_at_once_and_half_a_close_is_half() {
     assert_eq!(back.len(), lines * expected.len());
     assert!(back.starts_with(&expected) && back.ends_with(&expected));
     assert_eq!(house.program().end(&connection.facts["connection"]), "clean");
+}
+
+#[test]
+fn what_came_before_a_bad_record_arrives_though_the_program_reads_late() {
+    let house = House::new();
+    let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
+    let port = rogue(move |mut tcp| {
+        let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
+        while tls.is_handshaking() {
+            tls.complete_io(&mut tcp).unwrap();
+        }
+        let mut stream = StreamOwned::new(tls, tcp);
+        let mut many = [0; 8];
+        stream.read_exact(&mut many).unwrap();
+        let written = stream.write_all(&vec![7; usize::from_be_bytes(many)]);
+        written.and_then(|()| stream.flush()).unwrap();
+        // Application data that nobody can decrypt; then the server is silent.
+        stream.sock.write_all(&[&[23, 3, 3, 0, 32][..], &[0; 32]].concat()).unwrap();
+        let _ = stream.sock.read_to_end(&mut Vec::new());
+    });
+    // Whatever a program's socket holds: one of these ends in the piece that it has no room for.
+    let many = (8..40).map(|records| records * 16 * 1024_usize);
+    let reading = many.map(|many| {
+        let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
+        connection.stream.write_all(&many.to_be_bytes()).unwrap();
+        (many, connection)
+    });
+    let reading: Vec<_> = reading.collect();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    for (many, mut connection) in reading {
+        let mut read = Vec::new();
+        connection.stream.read_to_end(&mut read).unwrap();
+        assert_eq!(read.len(), many);
+        assert_eq!(house.program().end(&connection.facts["connection"]), "truncated");
+    }
 }
 
 #[test]
