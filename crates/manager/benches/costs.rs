@@ -111,17 +111,16 @@ fn serve(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
     stream.flush().ok()
 }
 
-/// A program's own rustls.
-fn own(house: &House, tls: &'static SupportedProtocolVersion, resumes: bool) -> Arc<ClientConfig> {
+/// A program's own rustls, which offers what the manager offers.
+fn own(house: &House, resumes: bool) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(house.authority.pem().as_bytes());
     roots.add(authority.expect("PEM")).expect("an authority");
-    // With the manager's own first choice: both sides of a line do the same.
     let mut same = (*provider()).clone();
     same.kx_groups.insert(0, rustls::crypto::aws_lc_rs::kx_group::X25519MLKEM768);
     let config = ClientConfig::builder_with_provider(Arc::new(same));
-    let config = config.with_protocol_versions(&[tls]).expect("a version");
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    let config = config.with_protocol_versions(&[&version::TLS13, &version::TLS12]);
+    let mut config = config.expect("versions").with_root_certificates(roots).with_no_client_auth();
     if !resumes {
         config.resumption = Resumption::disabled();
     }
@@ -192,7 +191,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn first_byte(house: &House, tls: &'static SupportedProtocolVersion) {
     let port = server(house, tls);
     let label = format!("{:?}", tls.version);
-    let (resumes, full) = (own(house, tls, true), own(house, tls, false));
+    let (resumes, full) = (own(house, true), own(house, false));
     let (mut managed, mut own, mut in_full) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..WARM_ROUNDS + ROUNDS {
         let times = [
@@ -218,7 +217,7 @@ fn first_byte(house: &House, tls: &'static SupportedProtocolVersion) {
 
 fn throughput(house: &House) {
     let port = server(house, &version::TLS13);
-    let config = own(house, &version::TLS13, true);
+    let config = own(house, true);
     let (mut managed, mut own) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let connection = house.program().connect(NAME, port, json!({}));

@@ -60,8 +60,10 @@ impl Program {
         for (field, value) in wishes.as_object().expect("an object") {
             wish[field] = value.clone();
         }
+        let mut message = message(&json!({"rejoin": 1, "connect": wish}));
+        message.extend(first);
         let mut stream = self.dial();
-        send_with(&mut stream, &json!({"rejoin": 1, "connect": wish}), first);
+        stream.write_all(&message).expect("taken");
         let mut answer = answer(&mut stream);
         match answer["connected"].take() {
             Value::Null => Err(answer["error"].take()),
@@ -110,15 +112,13 @@ impl Connection {
 }
 
 pub(crate) fn send(stream: &mut UnixStream, request: &Value) {
-    send_with(stream, request, &[]);
+    stream.write_all(&message(request)).expect("taken");
 }
 
-fn send_with(stream: &mut UnixStream, request: &Value, first: &[u8]) {
+fn message(request: &Value) -> Vec<u8> {
     let request = request.to_string();
-    let mut message = (request.len() as u32).to_be_bytes().to_vec();
-    message.extend(request.as_bytes());
-    message.extend(first);
-    stream.write_all(&message).expect("taken");
+    let length = (request.len() as u32).to_be_bytes();
+    [&length, request.as_bytes()].concat()
 }
 
 pub(crate) fn answer(stream: &mut UnixStream) -> Value {
