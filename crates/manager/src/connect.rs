@@ -1,6 +1,7 @@
 //! From a program's wish to a TLS connection: which session is offered, and what is said of it
 //! afterwards.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ pub(crate) async fn connect(
         Err(failure) => {
             let offered = attempt.offered.filter(|_| failure.kind == ErrorKind::TlsFailed);
             let Some((offered, _)) = offered else { return Err(failure) };
-            state.sessions.refused(&order.place, &offered);
+            state.sessions.refused(&order.place, upstream.peer.ip(), &offered);
             if attempt.sent_early {
                 return Err(failure);
             }
@@ -131,8 +132,11 @@ fn begin(
 ) -> Result<(Upstream, Attempt), Failure> {
     let Order { connect, judge, identity, place, shares } = order;
     let unix_s = state.settings.clock.unix_s();
-    let taken =
-        shares.and_then(|()| if offers { take(state, order, unix_s) } else { Err(Why::Refused) });
+    let peer = peer(&tcp)?;
+    let taken = shares.and_then(|()| match offers {
+        true => take(state, order, peer.ip(), unix_s),
+        false => Err(Why::Refused),
+    });
     let (offer, why_not) = match taken {
         Ok(offer) => (Some(offer), None),
         Err(why) => (None, Some(why)),
@@ -166,17 +170,25 @@ fn begin(
         sent_early = early.write_all(data).is_ok();
     }
     let attempt = Attempt { offered, why_not, sent_early };
-    Ok((Upstream::new(tls, tcp, asker, slip), attempt))
+    Ok((Upstream::new(tls, (tcp, peer), asker, slip), attempt))
 }
 
-fn take(state: &State, order: &Order<'_>, unix_s: u64) -> Result<Offer, Why> {
+/// Whom the socket leads to.
+fn peer(tcp: &Tcp) -> Result<SocketAddr, Failure> {
+    let gone = |_| Failure::new(ErrorKind::TlsFailed, "the server broke off before the handshake");
+    let mut peer = tcp.peer_addr().map_err(gone)?;
+    peer.set_ip(peer.ip().to_canonical());
+    Ok(peer)
+}
+
+fn take(state: &State, order: &Order<'_>, address: IpAddr, unix_s: u64) -> Result<Offer, Why> {
     let now_ms = state.settings.clock.now_ms();
     let host = &order.place.host;
     let stands = |family: &Family| {
         state.judges.still_stands(&order.judge, &family.chain, host, now_ms, unix_s)
     };
     let tls13_only = order.tls13_only();
-    state.sessions.take(&Wish { place: &order.place, tls13_only, stands: &stands, unix_s })
+    state.sessions.take(&Wish { place: &order.place, address, tls13_only, stands: &stands, unix_s })
 }
 
 /// 0-RTT data goes with a session of the same name only, if it all fits, and if the protocol that
@@ -210,9 +222,9 @@ fn finish(
     let early = sent_early && upstream.tls.is_early_data_accepted();
     if let Some((offered, _)) = &offered {
         if resumed {
-            state.sessions.resumed(&order.place, offered);
+            state.sessions.resumed(&order.place, upstream.peer.ip(), offered);
         } else {
-            state.sessions.refused(&order.place, offered);
+            state.sessions.refused(&order.place, upstream.peer.ip(), offered);
         }
         let alpn = upstream.tls.alpn_protocol();
         if early && alpn != offered.alpn.as_deref() {
@@ -263,7 +275,7 @@ fn described(order: &Order<'_>, upstream: &Upstream) -> Result<Connected, Failur
         cipher: suite.map(|suite| format!("{:?}", suite.suite())).unwrap_or_default(),
         group: group.map(|group| format!("{:?}", group.name())),
         alpn: tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned()),
-        peer: upstream.tcp.peer_addr().map(|peer| peer.to_string()).unwrap_or_default(),
+        peer: upstream.peer.to_string(),
         session_of: None,
         early_data: EarlyData::NotOffered,
         chain: tls.peer_certificates().into_iter().flatten().map(certificate).collect(),

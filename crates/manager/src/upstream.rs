@@ -1,6 +1,7 @@
 //! A TLS connection to a server: its handshake, and what is stored of it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
@@ -19,6 +20,7 @@ use crate::verifier::{self, Asker};
 pub(crate) struct Upstream {
     pub(crate) tls: ClientConnection,
     pub(crate) tcp: Tcp,
+    pub(crate) peer: SocketAddr,
     pub(crate) asker: Asker,
     slip: Arc<Slip>,
     keeper: Option<Keeper>,
@@ -41,8 +43,13 @@ const TLS12_LIFETIME_S: u64 = 24 * 3_600;
 const VERDICT: Duration = Duration::from_millis(300);
 
 impl Upstream {
-    pub(crate) fn new(tls: ClientConnection, tcp: Tcp, asker: Asker, slip: Arc<Slip>) -> Self {
-        Self { tls, tcp, asker, slip, keeper: None }
+    pub(crate) fn new(
+        tls: ClientConnection,
+        (tcp, peer): (Tcp, SocketAddr),
+        asker: Asker,
+        slip: Arc<Slip>,
+    ) -> Self {
+        Self { tls, tcp, peer, asker, slip, keeper: None }
     }
 
     /// Does the handshake.
@@ -179,6 +186,7 @@ impl Upstream {
             let session = Session {
                 secret,
                 family: Arc::clone(&keeper.family),
+                address: self.peer.ip(),
                 expires_ms: keeper.expires_ms.map_or(until_ms, |old| old.min(until_ms)),
                 alpn: keeper.alpn.clone(),
                 // rustls keeps a copy of them with each session.

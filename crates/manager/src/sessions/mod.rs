@@ -5,17 +5,22 @@
 //! Tickets that descend from one full handshake are a *family*: what was verified then is what
 //! every resumption of it rests on.
 //!
+//! Behind a place there may be several addresses: an address is offered what it issued itself, or
+//! what is known to be taken there, or may be tried ([`addresses`]).
+//!
 //! Which places stay when there is no room decides the engine that servers use ([`rejoin_cache`]):
 //! it keeps one entry a place, as long as the place's tickets are big, and those whose programs come
 //! back soonest. Secrets are not in it.
 
 mod across;
+mod addresses;
 mod connection;
 mod place;
 mod seen;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rejoin_cache::{Cache, Capacity, ContextTag, HeapMemory, NewSession, SecretBytes};
@@ -27,7 +32,7 @@ pub(crate) use place::{Family, Offer, Partition, PlaceName, Secret, Session};
 
 use crate::protocol::{Host, Why};
 use crate::settings::{AcrossNames, Settings};
-use place::Place;
+use place::{Choice, Place};
 
 /// The engine's entries stand for so many bytes a block.
 const UNIT_BYTES: u64 = 512;
@@ -55,6 +60,8 @@ struct Inner {
 #[derive(Clone, Copy)]
 pub(crate) struct Wish<'a> {
     pub(crate) place: &'a PlaceName,
+    /// Where the server is called.
+    pub(crate) address: IpAddr,
     pub(crate) tls13_only: bool,
     /// Whether these certificates stand before the program's trust, for the place's name, now.
     pub(crate) stands: &'a dyn Fn(&Family) -> bool,
@@ -90,8 +97,8 @@ impl Sessions {
         own.or_else(|why| self.take_across(wish, now_ms).ok_or(why))
     }
 
-    /// The newest session at a place, of a family whose certificates stand; none of a place that
-    /// has fewer than `least`.
+    /// A session of a place, of a family whose certificates stand; none of a place that has fewer
+    /// than `least`.
     fn take_at(
         &self,
         wish: &Wish<'_>,
@@ -108,17 +115,17 @@ impl Sessions {
         let mut inner = self.lock();
         let Some(kept) = inner.places.get_mut(place) else { return Err(Why::NoSession) };
         kept.drop_old(now_ms);
-        let is_across = place != wish.place;
-        let taken = (kept.tickets() >= least)
-            .then(|| kept.take(&standing, wish.tls13_only, is_across))
-            .flatten();
-        let has_tls12 = kept.has_tls12();
+        let tls13_only = wish.tls13_only || place != wish.place;
+        let choice = Choice { families: &standing, address: wish.address, tls13_only };
+        let taken = (kept.tickets() >= least).then(|| kept.take(&choice)).flatten();
+        let (has_tls12, is_empty) = (kept.has_tls12(), kept.tickets() == 0);
         inner.resize(place, now_ms);
         taken.ok_or(match () {
             () if !fallen.is_empty() => Why::NotTrusted,
             () if !old.is_empty() => Why::TooOld,
             () if wish.tls13_only && has_tls12 => Why::Version,
-            () => Why::AllUsed,
+            () if is_empty => Why::AllUsed,
+            () => Why::NoSession,
         })
     }
 
@@ -152,11 +159,19 @@ impl Sessions {
     }
 
     /// An offered session was answered by a full handshake. Its family is dropped; but if it was
-    /// another name's, that is no news of the family, and is remembered of the two names.
-    pub(crate) fn refused(&self, place: &PlaceName, offer: &Offered) {
+    /// another name's or another address's, that is no news of the family, and is remembered of the
+    /// two names, or the two addresses.
+    pub(crate) fn refused(&self, place: &PlaceName, address: IpAddr, offer: &Offered) {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
             inner.trials.record(from, place, &offer.family, false);
+            return;
+        }
+        let is_of_family = match inner.places.get_mut(place) {
+            Some(kept) => kept.addresses.refused(offer.address, address),
+            None => offer.address == address,
+        };
+        if !is_of_family {
             return;
         }
         offer.family.refuse();
@@ -167,9 +182,12 @@ impl Sessions {
     }
 
     /// An offered session was resumed.
-    pub(crate) fn resumed(&self, place: &PlaceName, offer: &Offered) {
+    pub(crate) fn resumed(&self, place: &PlaceName, address: IpAddr, offer: &Offered) {
+        let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
-            self.lock().trials.record(from, place, &offer.family, true);
+            inner.trials.record(from, place, &offer.family, true);
+        } else if let Some(kept) = inner.places.get_mut(place) {
+            kept.addresses.resumed(offer.address, address);
         }
     }
 
@@ -202,6 +220,8 @@ impl Sessions {
 #[derive(Debug, Clone)]
 pub(crate) struct Offered {
     pub(crate) family: Arc<Family>,
+    /// The server's, which issued it.
+    pub(crate) address: IpAddr,
     pub(crate) session_of: Option<Host>,
     pub(crate) alpn: Option<Vec<u8>>,
 }

@@ -1,6 +1,7 @@
 //! One server in one partition, and its sessions.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +10,7 @@ use rustls::NamedGroup;
 use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
 
 use super::Offered;
+use super::addresses::Addresses;
 use crate::certificates::Chain;
 use crate::identity::Identity;
 use crate::protocol::{Fingerprint, Host, Label};
@@ -98,6 +100,8 @@ pub(crate) enum Secret {
 pub(crate) struct Session {
     pub(crate) secret: Secret,
     pub(crate) family: Arc<Family>,
+    /// The server's, which issued it.
+    pub(crate) address: IpAddr,
     /// By the clock of ages.
     pub(crate) expires_ms: u64,
     pub(crate) alpn: Option<Vec<u8>>,
@@ -105,11 +109,19 @@ pub(crate) struct Session {
     pub(crate) bytes: u64,
 }
 
+impl Session {
+    fn is_tls12(&self) -> bool {
+        matches!(self.secret, Secret::Tls12(_))
+    }
+}
+
 /// A session that was handed out.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) secret: Secret,
     pub(crate) family: Arc<Family>,
+    /// The server's, which issued it.
+    pub(crate) address: IpAddr,
     pub(crate) alpn: Option<Vec<u8>>,
     /// When it ends at the latest: a session of TLS 1.2 that comes back does not live longer.
     pub(crate) expires_ms: u64,
@@ -117,22 +129,39 @@ pub(crate) struct Offer {
     pub(crate) session_of: Option<Host>,
 }
 
+impl From<Session> for Offer {
+    fn from(session: Session) -> Self {
+        let Session { secret, family, address, expires_ms, alpn, .. } = session;
+        Self { secret, family, address, alpn, expires_ms, session_of: None }
+    }
+}
+
 impl Offer {
     pub(crate) fn offered(&self) -> Offered {
         Offered {
             family: Arc::clone(&self.family),
+            address: self.address,
             session_of: self.session_of.clone(),
             alpn: self.alpn.clone(),
         }
     }
 }
 
+/// Which of a place's sessions will do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice<'a> {
+    pub(super) families: &'a [Arc<Family>],
+    /// Where it is to be offered.
+    pub(super) address: IpAddr,
+    pub(super) tls13_only: bool,
+}
+
 /// The sessions of one place.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// The newest last.
-    tls13: VecDeque<Session>,
-    tls12: Option<Session>,
+    sessions: VecDeque<Session>,
+    pub(super) addresses: Addresses,
     pub(super) group: Option<NamedGroup>,
     pub(super) history: History,
     /// As the engine knows it.
@@ -141,12 +170,15 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Addresses of which there are sessions.
+    const ADDRESSES: usize = 16;
+
     pub(super) fn new(name: &PlaceName) -> Self {
         let text = name.host.as_str().len() + name.partition.label.as_str().len();
         let name_bytes = (2 * text + size_of::<PlaceName>() + size_of::<Self>()) as u64;
         Self {
-            tls13: VecDeque::new(),
-            tls12: None,
+            sessions: VecDeque::new(),
+            addresses: Addresses::default(),
             group: None,
             history: History::default(),
             units: 0,
@@ -154,66 +186,66 @@ impl Place {
         }
     }
 
+    /// `most` are kept of an address, and one of TLS 1.2.
     pub(super) fn keep(&mut self, session: Session, most: usize) {
         if session.family.is_refused() {
             return;
         }
-        match session.secret {
-            Secret::Tls12(_) => self.tls12 = Some(session),
-            Secret::Tls13(_) => {
-                while self.tls13.len() >= most {
-                    self.tls13.pop_front();
-                }
-                self.tls13.push_back(session);
-            }
+        let (address, is_tls12) = (session.address, session.is_tls12());
+        let is_alike = |of: &Session| of.address == address && of.is_tls12() == is_tls12;
+        let most = if is_tls12 { 1 } else { most };
+        while self.sessions.iter().filter(|of| is_alike(of)).count() >= most {
+            let oldest = self.sessions.iter().position(is_alike);
+            oldest.and_then(|at| self.sessions.remove(at));
+        }
+        self.sessions.push_back(session);
+        while self.sessions.iter().map(|of| of.address).collect::<HashSet<_>>().len()
+            > Self::ADDRESSES
+        {
+            self.sessions.pop_front();
         }
     }
 
-    /// The newest session of one of these families. Of TLS 1.3 it is gone from here.
-    pub(super) fn take(
-        &mut self,
-        families: &[Arc<Family>],
-        tls13_only: bool,
-        across_names: bool,
-    ) -> Option<Offer> {
-        let may = |session: &Session| {
+    /// The session most likely to be taken, and the newest of these. Of TLS 1.3 it is gone from
+    /// here.
+    pub(super) fn take(&mut self, choice: &Choice<'_>) -> Option<Offer> {
+        let worth = |(at, session): (usize, &Session)| {
             let of = |family: &Arc<Family>| Arc::ptr_eq(family, &session.family);
-            !session.family.is_refused() && families.iter().any(of)
+            let may = !session.family.is_refused()
+                && choice.families.iter().any(of)
+                && !(choice.tls13_only && session.is_tls12());
+            let reason = self.addresses.reason(session.address, choice.address);
+            reason.filter(|_| may).map(|reason| (reason, !session.is_tls12(), at))
         };
-        let newest = self.tls13.iter().rposition(may);
-        if let Some(session) = newest.and_then(|at| self.tls13.remove(at)) {
-            let Session { secret, family, expires_ms, alpn, .. } = session;
-            return Some(Offer { secret, family, alpn, expires_ms, session_of: None });
-        }
-        if tls13_only || across_names {
-            return None;
-        }
-        let session = self.tls12.as_ref().filter(|session| may(session))?;
-        let Secret::Tls12(value) = &session.secret else { return None };
+        let (_, _, at) = self.sessions.iter().enumerate().filter_map(worth).max()?;
+        let session = match &self.sessions[at].secret {
+            Secret::Tls12(value) => Secret::Tls12(value.clone()),
+            Secret::Tls13(_) => return self.sessions.remove(at).map(Offer::from),
+        };
+        let Session { family, address, expires_ms, alpn, .. } = &self.sessions[at];
         Some(Offer {
-            secret: Secret::Tls12(value.clone()),
-            family: Arc::clone(&session.family),
-            alpn: session.alpn.clone(),
-            expires_ms: session.expires_ms,
+            secret: session,
+            family: Arc::clone(family),
+            address: *address,
+            alpn: alpn.clone(),
+            expires_ms: *expires_ms,
             session_of: None,
         })
     }
 
     pub(super) fn drop_old(&mut self, now_ms: u64) {
-        let stays = |session: &Session| now_ms < session.expires_ms && !session.family.is_refused();
-        self.tls13.retain(stays);
-        self.tls12 = self.tls12.take().filter(stays);
+        self.sessions.retain(|session| now_ms < session.expires_ms);
+        self.drop_refused();
     }
 
     pub(super) fn drop_refused(&mut self) {
-        self.tls13.retain(|session| !session.family.is_refused());
-        self.tls12 = self.tls12.take().filter(|session| !session.family.is_refused());
+        self.sessions.retain(|session| !session.family.is_refused());
     }
 
     /// The families that have sessions here, each once.
     pub(super) fn families(&self) -> Vec<Arc<Family>> {
         let mut families: Vec<Arc<Family>> = Vec::new();
-        for Session { family, .. } in self.tls13.iter().chain(&self.tls12) {
+        for Session { family, .. } in &self.sessions {
             if !families.iter().any(|known| Arc::ptr_eq(known, family)) {
                 families.push(Arc::clone(family));
             }
@@ -222,15 +254,14 @@ impl Place {
     }
 
     pub(super) fn tickets(&self) -> usize {
-        self.tls13.len() + usize::from(self.tls12.is_some())
+        self.sessions.len()
     }
 
     pub(super) fn has_tls12(&self) -> bool {
-        self.tls12.is_some()
+        self.sessions.iter().any(Session::is_tls12)
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        let sessions = self.tls13.iter().chain(&self.tls12);
-        self.name_bytes + sessions.map(|session| session.bytes).sum::<u64>()
+        self.name_bytes + self.sessions.iter().map(|session| session.bytes).sum::<u64>()
     }
 }

@@ -1,6 +1,7 @@
 //! The sixteen rules of a shared client store, each by its number: RFC 9846, RFC 9149, and what
 //! went wrong elsewhere.
 
+mod addresses;
 mod freshness;
 mod partitions;
 mod sharing;

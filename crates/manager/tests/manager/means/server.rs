@@ -1,7 +1,7 @@
 //! Servers of Debian's packages.
 
 use std::ffi::OsStr;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -20,7 +20,19 @@ impl Server {
     }
 
     pub(crate) fn openssl_at(port: u16, folder: &Path, name: &str, arguments: &[&str]) -> Self {
-        Self::start(&mut Self::command(port, folder, name, arguments), port)
+        Self::openssl_on(Ipv4Addr::LOCALHOST, port, folder, name, arguments)
+    }
+
+    /// On another address of this machine.
+    pub(crate) fn openssl_on(
+        address: Ipv4Addr,
+        port: u16,
+        folder: &Path,
+        name: &str,
+        arguments: &[&str],
+    ) -> Self {
+        let at = SocketAddrV4::new(address, port);
+        Self::start(&mut Self::command(at, folder, name, arguments), at)
     }
 
     /// With this in its environment.
@@ -30,14 +42,14 @@ impl Server {
         arguments: &[&str],
         environment: &[(&str, &OsStr)],
     ) -> Self {
-        let port = free_port();
-        let mut command = Self::command(port, folder, name, arguments);
-        Self::start(command.envs(environment.iter().copied()), port)
+        let at = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        let mut command = Self::command(at, folder, name, arguments);
+        Self::start(command.envs(environment.iter().copied()), at)
     }
 
-    fn command(port: u16, folder: &Path, name: &str, arguments: &[&str]) -> Command {
+    fn command(at: SocketAddrV4, folder: &Path, name: &str, arguments: &[&str]) -> Command {
         let (pem, key) = (format!("{name}.pem"), format!("{name}.key"));
-        let at = port.to_string();
+        let at = at.to_string();
         let mut command = Command::new("openssl");
         command.args(["s_server", "-quiet", "-accept", &at, "-cert", &pem, "-key", &key]);
         command.args(arguments);
@@ -63,19 +75,22 @@ impl Server {
         );
         let path = folder.join(format!("nginx-{port}.conf"));
         std::fs::write(&path, configuration).expect("a file");
-        Self::start(Command::new("nginx").arg("-c").arg(path), port)
+        Self::start(
+            Command::new("nginx").arg("-c").arg(path),
+            SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
+        )
     }
 
-    fn start(command: &mut Command, port: u16) -> Self {
+    fn start(command: &mut Command, at: SocketAddrV4) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("make test installs it");
         let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        while TcpStream::connect(at).is_err() {
             let ended = child.try_wait().expect("our own child");
             assert!(ended.is_none() && Instant::now() < until, "{command:?}: {ended:?}");
             sleep(Duration::from_millis(20));
         }
-        Self { child, port }
+        Self { child, port: at.port() }
     }
 }
 
