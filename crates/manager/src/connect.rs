@@ -60,7 +60,7 @@ pub(crate) async fn connect(
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
-    match upstream.handshake(deadline).await {
+    match shake_hands(state, &order, &mut upstream, deadline).await {
         Ok(()) => finish(state, &order, upstream, attempt),
         Err(failure) => {
             let offered = attempt.offered.filter(|_| failure.kind == ErrorKind::TlsFailed);
@@ -76,7 +76,7 @@ pub(crate) async fn connect(
             let tcp = dial(lookups, connect, None, deadline).await?;
             let (mut upstream, mut attempt) = begin(state, &order, tcp, false)?;
             attempt.why_not = Some(Why::Refused);
-            upstream.handshake(deadline).await?;
+            shake_hands(state, &order, &mut upstream, deadline).await?;
             finish(state, &order, upstream, attempt)
         }
     }
@@ -120,6 +120,20 @@ fn shares(
         () if !settings.shares_program(program.name.as_deref()) => Err(Why::NotShared),
         () => Ok(()),
     }
+}
+
+async fn shake_hands(
+    state: &State,
+    order: &Order<'_>,
+    upstream: &mut Upstream,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    upstream.handshake(deadline).await?;
+    let waits = upstream.is_to_be_judged() && !state.verdicts.is_silent(&order.place);
+    if waits && !upstream.await_verdict(deadline).await? {
+        state.verdicts.note_silence(&order.place);
+    }
+    Ok(())
 }
 
 /// Takes a session if there is one and it may be offered, and begins a handshake with it. The TCP

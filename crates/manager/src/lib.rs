@@ -35,6 +35,7 @@ mod state;
 mod tcp;
 mod trust;
 mod upstream;
+mod verdicts;
 mod verifier;
 mod wire;
 

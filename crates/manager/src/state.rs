@@ -18,6 +18,7 @@ use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::shares::READY_MADE;
 use crate::trust::Judges;
+use crate::verdicts::Verdicts;
 use crate::verifier::Verifier;
 
 /// See the module's documentation.
@@ -31,6 +32,7 @@ pub(crate) struct State {
     pub(crate) ends: Ends,
     pub(crate) closers: Closers,
     pub(crate) lookups: Lookups,
+    pub(crate) verdicts: Verdicts,
     pub(crate) counts: Counts,
     any_version: ClientConfig,
     tls13_only: ClientConfig,
@@ -71,6 +73,7 @@ impl State {
             ends: Ends::default(),
             closers: Closers::default(),
             lookups: Lookups::default(),
+            verdicts: Verdicts::default(),
             counts: Counts::default(),
             settings,
         })

@@ -77,15 +77,18 @@ impl Upstream {
             };
             self.tcp.ready(interest).await.map_err(|error| Failure::of_io(&error))?;
         }
-        if self.asker.wanted_certificate && self.version() == Some(ProtocolVersion::TLSv1_3) {
-            self.await_verdict().await?;
-        }
         Ok(())
     }
 
-    /// Waits until the server says something, whatever it is.
-    async fn await_verdict(&mut self) -> Result<(), Failure> {
-        let until = Instant::now() + VERDICT;
+    /// Whether the server may still say that it does not take the client's certificate, or wants
+    /// one.
+    pub(crate) fn is_to_be_judged(&self) -> bool {
+        self.asker.wanted_certificate && self.version() == Some(ProtocolVersion::TLSv1_3)
+    }
+
+    /// Waits until the server says something, whatever it is. Returns whether it did.
+    pub(crate) async fn await_verdict(&mut self, deadline: Instant) -> Result<bool, Failure> {
+        let until = deadline.min(Instant::now() + VERDICT);
         while !self.slip.was_issued() {
             if self.receive()? {
                 if self.tls.reader().into_first_chunk().is_ok() {
@@ -95,10 +98,10 @@ impl Upstream {
             }
             match timeout_at(until, self.tcp.readable()).await {
                 Ok(ready) => ready.map_err(|error| Failure::of_io(&error))?,
-                Err(_) => break,
+                Err(_) => return Ok(false),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads what is there. Returns whether there was anything.

@@ -152,6 +152,24 @@ fn a_server_that_breaks_over_a_session_is_called_again_without() {
 }
 
 #[test]
+fn a_server_that_is_silent_about_certificates_is_waited_for_once() {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    // It asks for a certificate, does without, and issues no tickets.
+    let arguments = ["-tls1_3", "-verify", "1", "-num_tickets", "0", "-CAfile", "authority.pem"];
+    let server = Server::openssl(&house.folder, "server", &arguments);
+    let own = house.authority.issue(&["one.test"]);
+    let own = json!({"identity": {"chain": own.certificate, "key": own.key}});
+    for wishes in [json!({}), own, json!({"share": false})] {
+        let (since, visits) = (Instant::now(), 40);
+        for _ in 0..visits {
+            house.program().visit("server.test", server.port, wishes.clone());
+        }
+        assert!(since.elapsed() < visits * Duration::from_millis(300), "each is waited for");
+    }
+}
+
+#[test]
 fn there_is_room_for_so_many_and_others_are_told() {
     let house = House::with(|settings| settings.connections_per_user = 2);
     let kind = || {
