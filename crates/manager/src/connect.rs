@@ -65,7 +65,11 @@ pub(crate) async fn connect(
         Err(failure) => {
             let offered = attempt.offered.filter(|_| failure.kind == ErrorKind::TlsFailed);
             let Some((offered, _)) = offered else { return Err(failure) };
-            state.sessions.refused(&order.place, upstream.peer.ip(), &offered);
+            if failure.is_break {
+                state.sessions.broken(&order.place, upstream.peer.ip(), &offered);
+            } else {
+                state.sessions.refused(&order.place, upstream.peer.ip(), &offered);
+            }
             if attempt.sent_early {
                 return Err(failure);
             }
@@ -189,7 +193,7 @@ fn begin(
 
 /// Whom the socket leads to.
 fn peer(tcp: &Tcp) -> Result<SocketAddr, Failure> {
-    let gone = |_| Failure::new(ErrorKind::TlsFailed, "the server broke off before the handshake");
+    let gone = |_| Failure::broken("the server broke off before the handshake");
     let mut peer = tcp.peer_addr().map_err(gone)?;
     peer.set_ip(peer.ip().to_canonical());
     Ok(peer)

@@ -140,7 +140,7 @@ async fn first_of(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStre
             Err(_) => last = io::ErrorKind::TimedOut.into(),
         }
     }
-    let Failure { kind, detail } = Failure::of_io(&last);
+    let Failure { kind, detail, .. } = Failure::of_io(&last);
     // Whoever resets a connection before there is one refuses it.
     let kind = if kind == ErrorKind::TlsFailed { ErrorKind::Refused } else { kind };
     let tried: Vec<_> = addresses.iter().map(ToString::to_string).collect();

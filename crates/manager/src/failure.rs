@@ -12,11 +12,18 @@ use crate::protocol::{ErrorKind, Malformed, Problem};
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
     pub(crate) detail: String,
+    /// Whether the connection broke, and nobody said why.
+    pub(crate) is_break: bool,
 }
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), is_break: false }
+    }
+
+    /// A server that ended the connection without a word.
+    pub(crate) fn broken(detail: impl Into<String>) -> Self {
+        Self { is_break: true, ..Self::new(ErrorKind::TlsFailed, detail) }
     }
 
     /// Of a socket towards a server.
@@ -28,7 +35,7 @@ impl Failure {
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::UnexpectedEof => ErrorKind::TlsFailed,
+            | io::ErrorKind::UnexpectedEof => return Self::broken(error.to_string()),
             _ => ErrorKind::Unreachable,
         };
         Self::new(kind, error.to_string())
@@ -109,7 +116,7 @@ impl From<Malformed> for Failure {
 }
 
 impl From<Failure> for Problem {
-    fn from(Failure { kind, detail }: Failure) -> Self {
+    fn from(Failure { kind, detail, .. }: Failure) -> Self {
         Self { kind, detail, remedy: remedy(kind).to_owned() }
     }
 }

@@ -107,7 +107,7 @@ impl Upstream {
     /// Reads what is there. Returns whether there was anything.
     fn receive(&mut self) -> Result<bool, Failure> {
         match self.tls.read_tls(&mut Source(&self.tcp)) {
-            Ok(0) => Err(Failure::new(ErrorKind::TlsFailed, "the server broke off the handshake")),
+            Ok(0) => Err(Failure::broken("the server broke off the handshake")),
             Ok(_) => self.process().map(|()| true).map_err(|error| {
                 // The alert that says why. If it cannot be sent, it is not.
                 let _ = self.send();

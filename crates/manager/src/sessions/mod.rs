@@ -181,6 +181,19 @@ impl Sessions {
         inner.resize(place, self.settings.clock.now_ms());
     }
 
+    /// A connection broke over an offered session: that is no news of its family, and may be the
+    /// network's doing. The session itself is not offered again.
+    pub(crate) fn broken(&self, place: &PlaceName, address: IpAddr, offer: &Offered) {
+        let mut inner = self.lock();
+        if let Some(from) = &offer.session_of {
+            inner.trials.record(from, place, &offer.family, false);
+        } else if let Some(kept) = inner.places.get_mut(place) {
+            kept.addresses.refused(offer.address, address);
+            kept.drop_tls12(offer);
+            inner.resize(place, self.settings.clock.now_ms());
+        }
+    }
+
     /// An offered session was resumed.
     pub(crate) fn resumed(&self, place: &PlaceName, address: IpAddr, offer: &Offered) {
         let mut inner = self.lock();

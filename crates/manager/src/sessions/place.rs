@@ -242,6 +242,14 @@ impl Place {
         self.sessions.retain(|session| !session.family.is_refused());
     }
 
+    /// What is offered of TLS 1.3 is gone from here already.
+    pub(super) fn drop_tls12(&mut self, offer: &Offered) {
+        let is_it = |of: &Session| {
+            of.is_tls12() && of.address == offer.address && Arc::ptr_eq(&of.family, &offer.family)
+        };
+        self.sessions.retain(|session| !is_it(session));
+    }
+
     /// The families that have sessions here, each once.
     pub(super) fn families(&self) -> Vec<Arc<Family>> {
         let mut families: Vec<Arc<Family>> = Vec::new();

@@ -1,9 +1,10 @@
 //! Which tickets are used, how often, and what becomes of their families.
 
 use std::collections::HashSet;
+use std::io::Read;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use rejoin_manager::AcrossNames;
 use serde_json::json;
@@ -71,7 +72,7 @@ fn rule_04_only_keys_that_stay_fresh_and_of_the_same_hash() {
         Server::nginx(port, &house.folder, "server", &inside)
     };
     let get = |port| {
-        use std::io::{Read, Write};
+        use std::io::Write;
         let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
         connection.stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
         connection.stream.read_to_end(&mut Vec::new()).unwrap();
@@ -224,6 +225,33 @@ fn rule_07_a_refused_ticket_takes_its_family_along() {
         }
         drop(server);
     }
+}
+
+/// A connection that breaks is no answer: the network may have done it.
+#[test]
+fn rule_07_a_reset_costs_a_ticket_and_no_family() {
+    let (house, server) = house_and_server("-tls1_3");
+    let (to, resets) = (server.port, Arc::new(AtomicBool::new(false)));
+    let told = Arc::clone(&resets);
+    let port = rogue(move |mut client| {
+        if told.swap(false, Ordering::SeqCst) {
+            let _ = client.read(&mut [0; 1]);
+            // What was not read makes the end a reset.
+            return;
+        }
+        let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
+        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+        let _ = std::io::copy(&mut client, &mut &server);
+        let _ = server.shutdown(Shutdown::Write);
+    });
+    let why = || house.program().visit("server.test", port, json!({}));
+    assert_eq!(why(), "no_session");
+    assert_eq!(house.program().stats()["sessions"], 2);
+    resets.store(true, Ordering::SeqCst);
+    // It is called again, without a session, and issues two more tickets.
+    assert_eq!(why(), "refused");
+    assert_eq!(house.program().stats()["sessions"], 3);
 }
 
 #[test]
