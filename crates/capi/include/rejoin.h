@@ -71,6 +71,11 @@
 #define REJOIN_EARLY_DATA_REJECTED 2
 
 /**
+ * `early_data`, where `rejoin_connect` failed: it was sent, and nobody knows whether the server has it.
+ */
+#define REJOIN_EARLY_DATA_SENT 3
+
+/**
  * What a call came to. Numbers may be added; none changes its meaning.
  */
 typedef enum {
@@ -358,7 +363,7 @@ typedef struct {
    */
   uint64_t resumed;
   /**
-   * `REJOIN_EARLY_DATA_NOT_OFFERED`, `_ACCEPTED` or `_REJECTED`.
+   * `REJOIN_EARLY_DATA_NOT_OFFERED`, `_ACCEPTED`, `_REJECTED` or `_SENT`.
    */
   uint64_t early_data;
   /**
@@ -505,7 +510,9 @@ rejoin_status rejoin_attach_process(SSL_CTX *context);
  * executed, and blocks.
  *
  * `session` is null, or has its `struct_size` set; the connection is described there. When this fails,
- * `*descriptor` is -1; after `REJOIN_NO_MANAGER` the program connects directly, if it can.
+ * `*descriptor` is -1; after `REJOIN_NO_MANAGER` the program connects directly, if it can. If 0-RTT data may
+ * have left by then, the session's `early_data` is `REJOIN_EARLY_DATA_SENT`, and nothing else of it has a
+ * meaning.
  */
 rejoin_status rejoin_connect(const rejoin_request *request,
                              int *descriptor,

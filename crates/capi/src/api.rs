@@ -234,7 +234,9 @@ pub unsafe extern "C" fn rejoin_attach_process(context: *mut SSL_CTX) -> Status 
 /// executed, and blocks.
 ///
 /// `session` is null, or has its `struct_size` set; the connection is described there. When this fails,
-/// `*descriptor` is -1; after `REJOIN_NO_MANAGER` the program connects directly, if it can.
+/// `*descriptor` is -1; after `REJOIN_NO_MANAGER` the program connects directly, if it can. If 0-RTT data may
+/// have left by then, the session's `early_data` is `REJOIN_EARLY_DATA_SENT`, and nothing else of it has a
+/// meaning.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_connect(
     request: *const RejoinRequest,
@@ -248,7 +250,12 @@ pub unsafe extern "C" fn rejoin_connect(
         // SAFETY: the caller vouches for `request`.
         let request = unsafe { RejoinRequest::read(request) }?;
         // SAFETY: as above.
-        let (socket, described) = unsafe { request.connect() }?;
+        let made = unsafe { request.connect() };
+        if made.as_ref().is_err_and(|failure| failure.sent_early && request.has_early_data()) {
+            // SAFETY: the caller vouches for `session`.
+            unsafe { RejoinSession::LEFT_EARLY.write(session) }?;
+        }
+        let (socket, described) = made?;
         // SAFETY: the caller vouches for `session`.
         unsafe { described.write(session) }?;
         // SAFETY: as above.

@@ -185,7 +185,7 @@ fn line(session: &Connected) -> String {
     match session.early_data {
         EarlyData::Accepted => parts.push("0-RTT accepted".to_owned()),
         EarlyData::Rejected => parts.push("0-RTT rejected".to_owned()),
-        EarlyData::NotOffered => {}
+        EarlyData::NotOffered | EarlyData::Sent => {}
     }
     format!("{} with {peer}", parts.join(", "))
 }

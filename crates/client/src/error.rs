@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::protocol::{ErrorKind, Malformed, Problem};
+use crate::protocol::{EarlyData, ErrorKind, Malformed, Problem};
 
 /// Why the manager gave no connection.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The manager says why.
-    #[error("{}; {}", .0.detail, .0.remedy)]
+    #[error("{}; {}{}", .0.detail, .0.remedy, left_early(.0))]
     Refused(Problem),
     /// The manager went away, or does not answer.
     #[error("the manager does not answer: look whether `rejoin manager` still runs: {0}")]
@@ -35,6 +35,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether 0-RTT data may have reached the server nevertheless: sending it again may have it act
+    /// twice.
+    pub fn early_data_may_have_left(&self) -> bool {
+        match self {
+            Self::NotRunning { .. } | Self::Malformed(_) => false,
+            Self::Refused(problem) => problem.early_data == Some(EarlyData::Sent),
+            Self::Silent(_) | Self::OtherAnswer => true,
+        }
+    }
+
     /// Whether the manager itself failed the program, so that a direct connection may do.
     pub fn is_the_managers(&self) -> bool {
         match self {
@@ -48,5 +58,12 @@ impl Error {
                     | ErrorKind::NotPermitted
             ),
         }
+    }
+}
+
+fn left_early(problem: &Problem) -> &'static str {
+    match problem.early_data {
+        Some(EarlyData::Sent) => "; 0-RTT data had been sent, and the server may have it",
+        _ => "",
     }
 }

@@ -60,18 +60,19 @@ pub(crate) async fn connect(
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
-    match shake_hands(state, &order, &mut upstream, deadline).await {
+    let sent_early = attempt.sent_early;
+    let made = match shake_hands(state, &order, &mut upstream, deadline).await {
         Ok(()) => finish(state, &order, upstream, attempt),
         Err(failure) => {
             let offered = attempt.offered.filter(|_| failure.kind == ErrorKind::TlsFailed);
-            let Some((offered, _)) = offered else { return Err(failure) };
+            let Some((offered, _)) = offered else { return Err(Failure { sent_early, ..failure }) };
             if failure.is_break {
                 state.sessions.broken(&order.place, upstream.peer.ip(), &offered);
             } else {
                 state.sessions.refused(&order.place, upstream.peer.ip(), &offered);
             }
-            if attempt.sent_early {
-                return Err(failure);
+            if sent_early {
+                return Err(Failure { sent_early, ..failure });
             }
             if had_socket {
                 let detail = "the server broke off over a session, and a socket serves once";
@@ -83,7 +84,8 @@ pub(crate) async fn connect(
             shake_hands(state, &order, &mut upstream, deadline).await?;
             finish(state, &order, upstream, attempt)
         }
-    }
+    };
+    made.map_err(|failure| Failure { sent_early, ..failure })
 }
 
 impl<'a> Order<'a> {

@@ -5,7 +5,7 @@ use std::io;
 use rustix::io::Errno;
 use rustls::{AlertDescription, CertificateError, Error};
 
-use crate::protocol::{ErrorKind, Malformed, Problem};
+use crate::protocol::{EarlyData, ErrorKind, Malformed, Problem};
 
 /// A kind, and what happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,11 +14,13 @@ pub(crate) struct Failure {
     pub(crate) detail: String,
     /// Whether the connection broke, and nobody said why.
     pub(crate) is_break: bool,
+    /// Whether 0-RTT data left before.
+    pub(crate) sent_early: bool,
 }
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), is_break: false }
+        Self { kind, detail: detail.into(), is_break: false, sent_early: false }
     }
 
     /// A server that ended the connection without a word.
@@ -116,8 +118,9 @@ impl From<Malformed> for Failure {
 }
 
 impl From<Failure> for Problem {
-    fn from(Failure { kind, detail, .. }: Failure) -> Self {
-        Self { kind, detail, remedy: remedy(kind).to_owned() }
+    fn from(Failure { kind, detail, sent_early, .. }: Failure) -> Self {
+        let early_data = sent_early.then_some(EarlyData::Sent);
+        Self { kind, detail, remedy: remedy(kind).to_owned(), early_data }
     }
 }
 

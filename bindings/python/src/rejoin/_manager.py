@@ -16,13 +16,15 @@ PATIENCE_S = 3.0
 
 
 class Error(OSError):
-    """The manager gave no connection. ``kind`` is a word of the protocol's list."""
+    """The manager gave no connection. ``kind`` is a word of the protocol's list. ``early_data`` is
+    ``"sent"`` if 0-RTT data had left: the server may have acted on it."""
 
-    def __init__(self, kind, detail, remedy=""):
+    def __init__(self, kind, detail, remedy="", early_data=None):
         super().__init__(f"{detail}; {remedy}" if remedy else detail)
         self.kind = kind
         self.detail = detail
         self.remedy = remedy
+        self.early_data = early_data
 
     @property
     def is_the_managers(self):
@@ -110,7 +112,8 @@ def _exchange(connected, message, passed, until):
         raise Error("unsupported_version", f"the manager speaks version {answer.get('rejoin')}")
     if "error" in answer:
         problem = answer["error"]
-        raise Error(problem["kind"], problem["detail"], problem["remedy"])
+        early_data = problem.get("early_data")
+        raise Error(problem["kind"], problem["detail"], problem["remedy"], early_data)
     return answer
 
 

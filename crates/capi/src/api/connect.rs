@@ -35,6 +35,9 @@ pub const REJOIN_EARLY_DATA_ACCEPTED: u64 = 1;
 /// `early_data`: it was sent, and the server has not taken it. Send it again if that is wanted.
 pub const REJOIN_EARLY_DATA_REJECTED: u64 = 2;
 
+/// `early_data`, where `rejoin_connect` failed: it was sent, and nobody knows whether the server has it.
+pub const REJOIN_EARLY_DATA_SENT: u64 = 3;
+
 /// What connection. All that is zero but `host` and `port` has a meaning.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -124,6 +127,10 @@ impl RejoinRequest {
         Ok((socket.into(), RejoinSession::of(&session, &manager)))
     }
 
+    pub(super) fn has_early_data(&self) -> bool {
+        self.early_data_bytes > 0
+    }
+
     /// # Safety
     /// As [`Self::connect`].
     unsafe fn wanted(&self) -> Result<Connect, Failure> {
@@ -176,7 +183,7 @@ impl RejoinRequest {
     /// # Safety
     /// The data is null, or has its length.
     unsafe fn early_data(&self) -> Result<Option<Base64>, Failure> {
-        if self.early_data_bytes == 0 {
+        if !self.has_early_data() {
             return Ok(None);
         }
         if self.early_data.is_null() {
@@ -200,7 +207,7 @@ pub struct RejoinSession {
     pub struct_size: size_t,
     /// 1 if a session was resumed, 0 after a full handshake.
     pub resumed: u64,
-    /// `REJOIN_EARLY_DATA_NOT_OFFERED`, `_ACCEPTED` or `_REJECTED`.
+    /// `REJOIN_EARLY_DATA_NOT_OFFERED`, `_ACCEPTED`, `_REJECTED` or `_SENT`.
     pub early_data: u64,
     /// The connection's name, for `rejoin_ended_well`.
     pub connection: [c_char; 33],
@@ -241,12 +248,16 @@ impl RejoinSession {
         manager: [0; _],
     };
 
+    /// Where there is no connection, and 0-RTT data may have left.
+    pub(super) const LEFT_EARLY: Self = Self { early_data: REJOIN_EARLY_DATA_SENT, ..Self::ZERO };
+
     fn of(session: &Connected, manager: &Manager) -> Self {
         let mut own = Self { resumed: session.resumed.into(), ..Self::ZERO };
         own.early_data = match session.early_data {
             EarlyData::NotOffered => REJOIN_EARLY_DATA_NOT_OFFERED,
             EarlyData::Accepted => REJOIN_EARLY_DATA_ACCEPTED,
             EarlyData::Rejected => REJOIN_EARLY_DATA_REJECTED,
+            EarlyData::Sent => REJOIN_EARLY_DATA_SENT,
         };
         fill(&mut own.connection, &session.connection.to_string());
         fill(&mut own.why, session.why.name());
@@ -320,6 +331,7 @@ fn listed<T: std::str::FromStr<Err = String>>(text: &str) -> Result<Vec<T>, Fail
 
 impl From<rejoin_client::Error> for Failure {
     fn from(error: rejoin_client::Error) -> Self {
-        Self::new(Status::of_connecting(&error), error.to_string())
+        let sent_early = error.early_data_may_have_left();
+        Self::new(Status::of_connecting(&error), error.to_string()).after_early_data(sent_early)
     }
 }

@@ -13,6 +13,8 @@ use super::status::Status;
 pub(super) struct Failure {
     status: Status,
     text: String,
+    /// Of a connection that was to be made: whether 0-RTT data may have left.
+    pub(super) sent_early: bool,
 }
 
 thread_local! {
@@ -21,7 +23,11 @@ thread_local! {
 
 impl Failure {
     pub(super) fn new(status: Status, text: impl Into<String>) -> Self {
-        Self { status, text: text.into() }
+        Self { status, text: text.into(), sent_early: false }
+    }
+
+    pub(super) fn after_early_data(self, sent_early: bool) -> Self {
+        Self { sent_early, ..self }
     }
 
     pub(super) fn bad(text: impl Into<String>) -> Self {
@@ -47,7 +53,7 @@ pub(super) fn answer(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     });
     match done {
         Ok(()) => Status::RejoinOk,
-        Err(Failure { status, text }) => {
+        Err(Failure { status, text, .. }) => {
             // A thread that is about to end keeps nothing.
             let _ = LAST.try_with(|last| last.replace(text));
             status

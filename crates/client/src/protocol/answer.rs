@@ -120,6 +120,8 @@ pub enum EarlyData {
     Rejected,
     /// It was not sent: none was given, or no session allowed it.
     NotOffered,
+    /// It was sent, and then the connection failed: nobody knows whether the server has it.
+    Sent,
 }
 
 /// How a connection ended.
@@ -145,6 +147,9 @@ pub struct Problem {
     pub detail: String,
     /// What helps.
     pub remedy: String,
+    /// [`EarlyData::Sent`] if 0-RTT data had left: the server may have acted on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_data: Option<EarlyData>,
 }
 
 /// The kinds of [`Problem`].

@@ -50,6 +50,7 @@ fn requests_and_answers_come_back_as_they_were_written() {
         kind: ErrorKind::CertificateWrongName,
         detail: "d".to_owned(),
         remedy: "r".to_owned(),
+        early_data: Some(EarlyData::Sent),
     });
     for answer in [answer, Answer::End(End::Clean), Answer::Stats(Box::default())] {
         let written = write_answer(&answer).unwrap();

@@ -1,36 +1,20 @@
 //! Programs that harm others, or that end as none should.
 
-use std::io::{IoSlice, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::SendFlags;
 use serde_json::json;
 
 use crate::means::House;
 use crate::means::certificates::Pair;
-use crate::means::program::answer;
+use crate::means::program::{answer, pass, pass_with};
 use crate::means::rogue::rogue;
 use crate::means::rustls_server::{RustlsServer, provider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
-/// Sends bytes, and a socket with the first.
-fn pass(stream: &UnixStream, bytes: &[u8], socket: &TcpStream) {
-    pass_with(stream, bytes, socket, SendFlags::empty());
-}
-
-fn pass_with(stream: &UnixStream, bytes: &[u8], socket: &TcpStream, flags: SendFlags) {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let socket = [socket.as_fd()];
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&socket)));
-    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut ancillary, flags);
-    assert_eq!(sent, Ok(bytes.len()));
-}
 
 /// A socket whose last close takes long.
 fn lingering(listener: &TcpListener, held: &mut Vec<TcpStream>) -> TcpStream {

@@ -1,11 +1,14 @@
 //! A program that speaks the protocol, by hand: what it sends is what `docs/manager-protocol.md`
 //! says, and not what the manager's own types write.
 
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
 
 #[derive(Clone)]
@@ -127,4 +130,18 @@ pub(crate) fn answer(stream: &mut UnixStream) -> Value {
     let mut answer = vec![0; u32::from_be_bytes(length) as usize];
     stream.read_exact(&mut answer).expect("an answer");
     serde_json::from_slice(&answer).expect("JSON")
+}
+
+/// Sends bytes, and a socket with the first.
+pub(crate) fn pass(stream: &UnixStream, bytes: &[u8], socket: &TcpStream) {
+    pass_with(stream, bytes, socket, SendFlags::empty());
+}
+
+pub(crate) fn pass_with(stream: &UnixStream, bytes: &[u8], socket: &TcpStream, flags: SendFlags) {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let socket = [socket.as_fd()];
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&socket)));
+    let sent = sendmsg(stream, &[IoSlice::new(bytes)], &mut ancillary, flags);
+    assert_eq!(sent, Ok(bytes.len()));
 }

@@ -1,12 +1,14 @@
 //! Who shares with whom, and what is sent before the handshake is over.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
 use super::{house_and_server, visit};
 use crate::means::House;
-use crate::means::rogue::{extension, tapped};
+use crate::means::program::{answer, pass};
+use crate::means::rogue::{extension, rogue, tapped};
 use crate::means::rustls_server::RustlsServer;
 use crate::means::server::{Server, free_port};
 
@@ -189,6 +191,34 @@ fn rule_13_more_than_the_server_takes_is_not_sent() {
     assert_eq!((fate(b"12345678901"), announced()), (json!("not_offered"), false));
     assert_ne!(fate(b"1234567890"), "not_offered");
     assert!(announced());
+}
+
+#[test]
+fn rule_13_an_error_says_that_early_data_had_left() {
+    let house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |config| config.max_early_data_size = 100);
+    let first = house.program().connect("server.test", server.port, json!({})).unwrap();
+    first.talk();
+    // Takes the first flight and says nothing.
+    let silent = rogue(|mut client| {
+        let _ = client.read_to_end(&mut Vec::new());
+    });
+    let ask = |early_data: Value| {
+        let tcp = TcpStream::connect(("127.0.0.1", silent)).unwrap();
+        let mut stream = house.program().dial();
+        let wish = json!({"host": "server.test", "port": server.port, "socket": true,
+            "deadline_ms": 300, "early_data": early_data});
+        let request = json!({"rejoin": 1, "connect": wish}).to_string();
+        let mut message = (request.len() as u32).to_be_bytes().to_vec();
+        message.extend(request.as_bytes());
+        pass(&stream, &message, &tcp);
+        let error = answer(&mut stream)["error"].take();
+        assert_eq!(error["kind"], "timeout");
+        error["early_data"].clone()
+    };
+    assert_eq!(ask(json!(base64(b"GET /"))), "sent");
+    assert_eq!(ask(Value::Null), Value::Null);
 }
 
 fn base64(bytes: &[u8]) -> String {
