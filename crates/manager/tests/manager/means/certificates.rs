@@ -23,6 +23,10 @@ pub(crate) struct Pair {
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -30,6 +34,7 @@ impl Authority {
         // No two have one name: who is not known is told by it.
         let name = format!("Authority {}", Fingerprint::of(key.public_key_raw()));
         params.distinguished_name.push(rcgen::DnType::CommonName, &name[..32]);
+        change(&mut params);
         let certificate = params.self_signed(&key).expect("a certificate");
         Self { certificate, issuer: Issuer::new(params, key) }
     }

@@ -163,3 +163,23 @@ fn pins_are_believed_for_their_name_and_time() {
     house.clock.step(3_000 * 365 * 86_400);
     assert_eq!(kind("server.test", pinned), "certificate_expired");
 }
+
+#[test]
+fn of_two_pinned_issuers_one_is_enough() {
+    let house = House::new();
+    let good = Authority::new();
+    let over = Authority::with(|params| params.not_after = rcgen::date_time_ymd(2021, 1, 1));
+    let pair = good.issue(&["server.test"]);
+    pair.write(&house.file("server"));
+    std::fs::write(house.file("chain.pem"), [over.pem(), good.pem()].concat()).unwrap();
+    let server = Server::openssl(&house.folder, "server", &["-cert_chain", "chain.pem"]);
+    let pinned = |pins: &[&Authority]| {
+        let pins: Vec<_> = pins.iter().map(|of| of.sha256().to_string()).collect();
+        json!({"trust": {"pins": pins}})
+    };
+    let program = house.program();
+    let why = program.visit("server.test", server.port, pinned(&[&over, &good]));
+    assert_eq!(why, "no_session");
+    let kind = program.kind("server.test", server.port, pinned(&[&over]));
+    assert_eq!(kind, "certificate_expired");
+}
