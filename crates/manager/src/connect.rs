@@ -104,7 +104,7 @@ impl<'a> Order<'a> {
                 identity: identity.sha256,
             },
         };
-        let shares = shares(&state.settings, program, connect, &judge);
+        let shares = shares(state, program, connect, &judge);
         Ok(Self { connect, judge, identity, place, shares })
     }
 
@@ -114,7 +114,7 @@ impl<'a> Order<'a> {
 }
 
 fn shares(
-    settings: &Settings,
+    State { settings, overflow_uid, .. }: &State,
     program: &Program,
     connect: &Connect,
     judge: &Judge,
@@ -122,6 +122,7 @@ fn shares(
     match () {
         () if connect.trust == Trust::None || !judge.verifies() => Err(Why::NotVerified),
         () if !connect.share => Err(Why::NotWanted),
+        () if program.uid == *overflow_uid => Err(Why::NotShared),
         () if !settings.shares_host(&connect.host) => Err(Why::NotShared),
         () if !settings.shares_program(program.name.as_deref()) => Err(Why::NotShared),
         () => Ok(()),

@@ -13,6 +13,12 @@ pub(crate) struct Program {
     pub(crate) name: Option<String>,
 }
 
+/// Under what users of other namespaces come that are none of this one: all of them, as one.
+pub(crate) fn overflow_uid() -> u32 {
+    let told = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+    told.ok().and_then(|uid| uid.trim().parse().ok()).unwrap_or(65_534)
+}
+
 impl Program {
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         let peer = stream.peer_cred()?;

@@ -14,6 +14,7 @@ use crate::counts::Counts;
 use crate::dial::Lookups;
 use crate::ends::Ends;
 use crate::identity::Identities;
+use crate::program::overflow_uid;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::shares::READY_MADE;
@@ -34,6 +35,8 @@ pub(crate) struct State {
     pub(crate) lookups: Lookups,
     pub(crate) verdicts: Verdicts,
     pub(crate) counts: Counts,
+    /// Who comes as this may be anybody.
+    pub(crate) overflow_uid: u32,
     any_version: ClientConfig,
     tls13_only: ClientConfig,
 }
@@ -75,6 +78,7 @@ impl State {
             lookups: Lookups::default(),
             verdicts: Verdicts::default(),
             counts: Counts::default(),
+            overflow_uid: overflow_uid(),
             settings,
         })
     }

@@ -76,16 +76,8 @@ fn rule_12_settings_keep_hosts_and_programs_out() {
     }
 }
 
-/// A program of another user: this test's own, run again as `nobody`.
-#[test]
-fn rule_12_another_user_gets_nothing() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not root: there is no other user to ask as");
-        return;
-    }
-    let (house, server) = house_and_server("-tls1_3");
-    let connection = house.program().connect("server.test", server.port, json!({})).unwrap();
-    let token = connection.facts["connection"].clone();
+/// What another user's program is told: of a connection, of this connection's end, and of counts.
+fn told_to(uid: u32, house: &House, port: u16, token: &Value) -> Value {
     let open = |path: &std::path::Path| {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -112,25 +104,36 @@ print(json.dumps([ask(connect=connect)["connected"]["why"],
                   ask(end={"connection": sys.argv[3]})["end"],
                   ask(stats={})["stats"]["handshakes"]]))
 "#;
-    connection.talk();
     let asked = std::process::Command::new("setpriv")
-        .args([
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "/usr/bin/python3",
-            "-c",
-            script,
-        ])
+        .arg(format!("--reuid={uid}"))
+        .args(["--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", script])
         .arg(house.socket())
-        .args([server.port.to_string(), token.as_str().unwrap().to_owned()])
+        .args([port.to_string(), token.as_str().unwrap().to_owned()])
         .output()
         .unwrap();
-    let told: Value = serde_json::from_slice(&asked.stdout)
-        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&asked.stderr)));
+    serde_json::from_slice(&asked.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&asked.stderr)))
+}
+
+/// Programs of other users: this test's own, run again as theirs.
+#[test]
+fn rule_12_another_user_gets_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: there is no other user to ask as");
+        return;
+    }
+    let (house, server) = house_and_server("-tls1_3");
+    let connection = house.program().connect("server.test", server.port, json!({})).unwrap();
+    let token = connection.facts["connection"].clone();
+    connection.talk();
+    let told = told_to(12_345, &house, server.port, &token);
     assert_eq!(told[0], "no_session");
     assert_eq!(told[1], "unknown");
     assert_eq!((&told[2]["full"], &told[2]["resumed"]), (&json!(1), &json!(0)));
+    // Who is known by no number of its own may be anybody, each time.
+    for _ in 0..2 {
+        assert_eq!(told_to(65_534, &house, server.port, &token)[0], "not_shared");
+    }
     assert_eq!(visit(&house, &server), "resumed");
 }
 
