@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// The manager's settings [default: /etc/rejoin/manager.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Become this user once the socket is there
+    /// Become this user once the socket is there, which its group's programs may then use
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Print what was done, at the end, as JSON
@@ -44,6 +44,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         None => {
             let path = socket.clone().unwrap_or_else(rejoin_manager::default_socket);
             let (listener, lock) = rejoin_manager::listen(&path, mode(&path))?;
+            if let Some(name) = user {
+                rejoin_manager::hand_over(&path, name)?;
+            }
             (listener, Some(lock), path.display().to_string())
         }
     };

@@ -45,7 +45,7 @@ pub use rejoin_client::protocol;
 pub use clock::Clock;
 pub use counts::prometheus;
 pub use error::Error;
-pub use process::{become_user, harden};
+pub use process::{become_user, hand_over, harden};
 pub use serve::run;
 pub use settings::{AcrossNames, HostPattern, Settings};
 pub use socket::{SYSTEM_SOCKET, default_socket, inherited, listen};

@@ -2,9 +2,13 @@
 //! user's.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use nix::unistd::{User, getuid, initgroups, setgid, setuid};
+use rustix::fs::{AtFlags, CWD, chownat};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{Gid, Uid};
 
 use crate::Error;
 
@@ -21,14 +25,26 @@ pub fn harden() -> Result<(), Error> {
     setrlimit(Resource::Core, none).map_err(failed("forbid core dumps"))
 }
 
+/// Has a socket be a user's and its group's, whose programs may then ask: before [`become_user`].
+///
+/// # Errors
+/// No such user, or the system does not allow it.
+pub fn hand_over(socket: &Path, name: &str) -> Result<(), Error> {
+    let failed = |cause| Error::Listen { path: socket.into(), cause };
+    let User { uid, gid, .. } = user(name)?;
+    let (uid, gid) = (Uid::from_raw(uid.as_raw()), Gid::from_raw(gid.as_raw()));
+    let given = chownat(CWD, socket, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW);
+    given.map_err(|error| failed(error.into()))?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o660)).map_err(failed)
+}
+
 /// Gives up root's rights for a user's, before there are threads. Who is not root stays who he is.
 ///
 /// # Errors
 /// No such user, or the system does not allow it.
 pub fn become_user(name: &str) -> Result<(), Error> {
     let failed = |what| move |error: nix::Error| Error::Process { what, cause: error.into() };
-    let user = User::from_name(name).map_err(failed("look up users"))?;
-    let user = user.ok_or_else(|| Error::NoUser { name: name.to_owned() })?;
+    let user = user(name)?;
     if !getuid().is_root() {
         let is_other = getuid() != user.uid;
         let cause = || io::Error::from(io::ErrorKind::PermissionDenied);
@@ -41,4 +57,10 @@ pub fn become_user(name: &str) -> Result<(), Error> {
     setgid(user.gid).map_err(failed("become a user's group"))?;
     setuid(user.uid).map_err(failed("become a user"))?;
     harden()
+}
+
+fn user(name: &str) -> Result<User, Error> {
+    let user = User::from_name(name);
+    let user = user.map_err(|cause| Error::Process { what: "look up users", cause: cause.into() });
+    user?.ok_or_else(|| Error::NoUser { name: name.to_owned() })
 }
