@@ -4,12 +4,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+};
 use rustls::sign::CertifiedKey;
+
+use zeroize::Zeroizing;
 
 use crate::protocol::{self, Fingerprint};
 use crate::verifier;
@@ -69,8 +75,8 @@ impl Identities {
         };
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| format!("identity: chain: {error}"))?;
-        let key = PrivateKeyDer::from_pem_slice(key.expose().as_bytes());
-        let key = key.map_err(|_| "identity: key: no private key in PEM".to_owned())?;
+        let key = private_key(key.expose());
+        let key = key.ok_or_else(|| "identity: key: no private key in PEM".to_owned())?;
         let key = self.provider.key_provider.load_private_key(key);
         let key = key.map_err(|_| "identity: key: of no kind that is known".to_owned())?;
         let certified = CertifiedKey::new(chain, key);
@@ -93,4 +99,22 @@ impl Identities {
         known.insert(sha256, Arc::downgrade(&own));
         Ok(own)
     }
+}
+
+/// The first private key in PEM. Parsers of PEM leave its lines behind in memory, this one does not.
+fn private_key(pem: &str) -> Option<PrivateKeyDer<'static>> {
+    let mut parts = pem.split("-----BEGIN ").skip(1);
+    parts.find_map(|part| {
+        let (kind, rest) = part.split_once("-----")?;
+        let (lines, _) = rest.split_once("-----END ")?;
+        let mut text = Zeroizing::new(String::with_capacity(lines.len()));
+        text.extend(lines.chars().filter(|character| !character.is_ascii_whitespace()));
+        let der = || STANDARD.decode(text.as_bytes()).ok();
+        Some(match kind {
+            "PRIVATE KEY" => PrivatePkcs8KeyDer::from(der()?).into(),
+            "RSA PRIVATE KEY" => PrivatePkcs1KeyDer::from(der()?).into(),
+            "EC PRIVATE KEY" => PrivateSec1KeyDer::from(der()?).into(),
+            _ => return None,
+        })
+    })
 }

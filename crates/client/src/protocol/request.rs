@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::value::RawValue;
 
 use super::{
     ADDRESSES, Base64, DEADLINE_MS, EARLY_DATA_BYTES, FINGERPRINTS, Fingerprint, Host, Label,
@@ -187,7 +188,8 @@ where
 }
 
 fn early_data<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Base64>, D::Error> {
-    let data = Option::<Base64>::deserialize(deserializer)?;
+    let raw = Option::<&RawValue>::deserialize(deserializer)?;
+    let data = raw.map(Base64::of_secret).transpose().map_err(de::Error::custom)?;
     match &data {
         Some(Base64(bytes)) if bytes.len() > EARLY_DATA_BYTES => {
             Err(de::Error::custom(format!("early_data: at most {EARLY_DATA_BYTES} bytes")))

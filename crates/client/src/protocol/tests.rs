@@ -177,3 +177,18 @@ fn an_error_does_not_say_what_a_request_had() {
     let long = format!(r#"{{"rejoin": 1, "{}": 1}}"#, "x".repeat(100_000));
     assert!(read_request(long.as_bytes()).unwrap_err().to_string().len() <= TEXT_CHARACTERS);
 }
+
+#[test]
+fn secrets_are_read_as_json_has_them() {
+    let key = |json: &str| {
+        let identity = format!(r#"{{"chain": "", "key": {json}}}"#);
+        serde_json::from_str::<Identity>(&identity).ok().map(|own| own.key.expose().to_owned())
+    };
+    let is = |text: &str| Some(text.to_owned());
+    for json in [r#""a\nb\\c\"\/\t\u0041\u00e9é""#, r#""""#, r#""\r\b\f""#] {
+        assert_eq!(key(json), is(&serde_json::from_str::<String>(json).unwrap()), "{json}");
+    }
+    for json in ["1", "null", r#"["a"]"#, r#""\ud83d\ude00""#, r#""\u12""#] {
+        assert_eq!(key(json), None, "{json}");
+    }
+}

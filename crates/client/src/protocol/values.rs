@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::ServerName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::LABEL_BYTES;
@@ -249,8 +250,45 @@ impl Serialize for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self::from)
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        unescaped(raw.get()).map(Self).ok_or_else(|| de::Error::custom("expected a string"))
     }
+}
+
+impl Base64 {
+    /// As any, but no copy of the text stays anywhere.
+    pub(super) fn of_secret(raw: &RawValue) -> Result<Self, String> {
+        Self::parse(&unescaped(raw.get()).ok_or("expected a string")?)
+    }
+}
+
+/// The text of a string in JSON. A parser's own buffer, in which it puts together what has escapes,
+/// is wiped by nobody. Of characters beyond ASCII only those that stand for themselves are known.
+fn unescaped(json: &str) -> Option<Zeroizing<String>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    // Never moved: it only gets shorter.
+    let mut text = Zeroizing::new(String::with_capacity(inner.len()));
+    let mut rest = inner.chars();
+    while let Some(character) = rest.next() {
+        if character != '\\' {
+            text.push(character);
+            continue;
+        }
+        text.push(match rest.next()? {
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let digits = rest.as_str().get(..4)?;
+                rest = rest.as_str()[4..].chars();
+                char::from_u32(u32::from_str_radix(digits, 16).ok()?)?
+            }
+            itself => itself,
+        });
+    }
+    Some(text)
 }
 
 fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {

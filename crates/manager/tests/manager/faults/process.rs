@@ -158,3 +158,52 @@ fn a_manager_that_becomes_another_user_gives_it_the_socket() {
         (daemon.uid.as_raw(), daemon.gid.as_raw(), 0o660)
     );
 }
+
+/// What the process has in memory; for root alone.
+fn memory(process: &Process) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let folder = format!("/proc/{}", process.0.id());
+    let memory = std::fs::File::open(format!("{folder}/mem")).unwrap();
+    let maps = std::fs::read_to_string(format!("{folder}/maps")).unwrap();
+    let mut all = Vec::new();
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (from, to) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let at = |text| u64::from_str_radix(text, 16).unwrap();
+        let mut part = vec![0; (at(to) - at(from)) as usize];
+        // Some of it may be gone by now.
+        if memory.read_exact_at(&mut part, at(from)).is_ok() {
+            all.extend(part);
+        }
+    }
+    all
+}
+
+#[test]
+fn rule_15_a_clients_key_and_early_data_do_not_stay() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: the manager's memory is not shown");
+        return;
+    }
+    let house = House::empty();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_3", "-verify", "1"]);
+    let process = Process::start(&house);
+    let own = house.authority.issue(&["one.test"]);
+    let early = "R0VUIC9zZWNyZXQtb2YtdGhlLXByb2dyYW0=";
+    let wish = json!({"share": false, "early_data": early,
+        "identity": {"chain": own.certificate, "key": own.key}});
+    house.program().visit("server.test", server.port, wish);
+    let until = Instant::now() + Duration::from_secs(20);
+    while house.program().stats()["open"] != 0 {
+        assert!(Instant::now() < until);
+    }
+    let all = memory(&process);
+    let found = |text: &str| all.windows(text.len()).filter(|at| *at == text.as_bytes()).count();
+    assert!(found("server.test") > 0, "the memory was read");
+    // After those comes the public key, which is in the certificate, too.
+    for line in own.key.lines().filter(|line| !line.starts_with('-')).take(2) {
+        assert_eq!(found(line), 0, "{line}");
+    }
+    assert_eq!(found(early), 0);
+    drop(process);
+}
