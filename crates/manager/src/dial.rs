@@ -1,15 +1,13 @@
 //! From a name to a TCP connection.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::allotment::Allotment;
 use crate::closing::Brought;
 use crate::failure::Failure;
 use crate::protocol::{Connect, ErrorKind};
@@ -25,13 +23,12 @@ const LEAST_TRY: Duration = Duration::from_millis(250);
 /// Who may look a name up now.
 #[derive(Debug)]
 pub(crate) struct Lookups {
-    all: Arc<Semaphore>,
-    users: Mutex<HashMap<u32, Arc<Semaphore>>>,
+    turns: Allotment,
 }
 
 impl Default for Lookups {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(LOOKUPS)), users: Mutex::default() }
+        Self { turns: Allotment::new(LOOKUPS, LOOKUPS_PER_USER) }
     }
 }
 
@@ -45,22 +42,13 @@ impl Lookups {
     ) -> Result<Vec<SocketAddr>, Failure> {
         let busy = || Failure::new(ErrorKind::Busy, "too many names are being looked up");
         let late = || Failure::new(ErrorKind::Timeout, format!("resolving {host} took too long"));
-        let of_user = {
-            let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-            users.retain(|_, turns| Arc::strong_count(turns) > 1);
-            let turns = users.entry(uid).or_insert_with(|| Semaphore::new(LOOKUPS_PER_USER).into());
-            Arc::clone(turns)
-        };
-        let turns = async {
-            let own = of_user.acquire_owned().await.ok()?;
-            Some((own, Arc::clone(&self.all).acquire_owned().await.ok()?))
-        };
-        let turns = timeout_at(deadline, turns).await.ok().flatten().ok_or_else(busy)?;
+        let turn = timeout_at(deadline, self.turns.wait(uid)).await.ok().flatten();
+        let turn = turn.ok_or_else(busy)?;
         let name = host.clone();
         // The turn is over when the lookup is, whether or not somebody still waits for it.
         let lookup = tokio::spawn(async move {
             let found = tokio::net::lookup_host((name, port)).await;
-            drop(turns);
+            drop(turn);
             found.map(Iterator::collect::<Vec<_>>)
         });
         match timeout_at(deadline, lookup).await.map_err(|_| late())? {

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allotment;
 mod certificates;
 mod clock;
 mod closing;

@@ -187,13 +187,14 @@ async fn receive(
     program: &Program,
     stream: &Line,
 ) -> Option<(Box<Upstream>, crate::protocol::Token)> {
-    let (request, socket) = match wire::read_request(stream).await? {
-        Ok(read) => read,
-        Err(failure) => {
-            refuse(stream, failure).await;
-            return None;
-        }
-    };
+    let (request, socket, _room) =
+        match wire::read_request(stream, (&state.rooms, program.uid)).await? {
+            Ok(read) => read,
+            Err(failure) => {
+                refuse(stream, failure).await;
+                return None;
+            }
+        };
     let now_ms = state.settings.clock.now_ms();
     let answer = match request {
         Request::Connect(wish) => return make(state, program, stream, &wish, socket).await,

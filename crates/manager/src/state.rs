@@ -21,6 +21,7 @@ use crate::shares::READY_MADE;
 use crate::trust::Judges;
 use crate::verdicts::Verdicts;
 use crate::verifier::Verifier;
+use crate::wire::Rooms;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(crate) ends: Ends,
     pub(crate) closers: Closers,
     pub(crate) lookups: Lookups,
+    pub(crate) rooms: Rooms,
     pub(crate) verdicts: Verdicts,
     pub(crate) counts: Counts,
     /// Who comes as this may be anybody.
@@ -76,6 +78,7 @@ impl State {
             ends: Ends::default(),
             closers: Closers::default(),
             lookups: Lookups::default(),
+            rooms: Rooms::default(),
             verdicts: Verdicts::default(),
             counts: Counts::default(),
             overflow_uid: overflow_uid(),

@@ -13,6 +13,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
+use crate::allotment::{Allotment, Piece};
 use crate::closing::{Brought, Closer, Line};
 use crate::failure::Failure;
 use crate::protocol::{
@@ -25,12 +26,31 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// for which there is none the kernel closes on the spot.
 const MOST_DESCRIPTORS: usize = 253;
 
-/// Reads a program's request, and the socket that may come with it. `None`: it went away, or its
-/// socket broke.
+/// Requests no longer than this are read at once; there are as many of them as connections.
+const SMALL_BYTES: usize = 4 * 1024;
+/// What longer ones take at once, for all and for one user.
+const LARGE_BYTES: usize = 128 * 1024 * 1024;
+const LARGE_BYTES_PER_USER: usize = 32 * 1024 * 1024;
+
+/// The room for long requests.
+#[derive(Debug)]
+pub(crate) struct Rooms(Allotment);
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self(Allotment::new(LARGE_BYTES, LARGE_BYTES_PER_USER))
+    }
+}
+
+/// A request, the socket that may come with it, and its room, to be kept as long as it is.
+type Received = (Request, Option<Brought>, Option<Piece>);
+
+/// Reads a program's request. `None`: it went away, or its socket broke.
 pub(crate) async fn read_request(
     stream: &Line,
-) -> Option<Result<(Request, Option<Brought>), Failure>> {
-    match timeout(PATIENCE, read(stream)).await {
+    rooms: (&Rooms, u32),
+) -> Option<Result<Received, Failure>> {
+    match timeout(PATIENCE, read(stream, rooms)).await {
         Ok(Ok(read)) => Some(read),
         Ok(Err(error)) if Failure::is_want(&error) => Some(Err(Failure::of_io(&error))),
         Ok(Err(_)) => None,
@@ -41,18 +61,32 @@ pub(crate) async fn read_request(
     }
 }
 
-async fn read(stream: &Line) -> io::Result<Result<(Request, Option<Brought>), Failure>> {
+async fn read(
+    stream: &Line,
+    (Rooms(rooms), uid): (&Rooms, u32),
+) -> io::Result<Result<Received, Failure>> {
     let (mut prefix, mut socket) = ([0; LENGTH_BYTES], None);
     fill(stream, &mut prefix, &mut socket).await?;
     let bytes = match protocol::length(prefix, REQUEST_BYTES) {
         Ok(bytes) => bytes,
         Err(malformed) => return Ok(Err(malformed.into())),
     };
+    let room = match bytes {
+        ..=SMALL_BYTES => None,
+        _ => match rooms.take(uid, bytes as u32) {
+            Some(room) => Some(room),
+            None => {
+                let detail = "too many long requests are being read";
+                return Ok(Err(Failure::new(ErrorKind::Busy, detail)));
+            }
+        },
+    };
     // It may hold a private key: wiped, and never moved. Zeroed memory takes no room before it is
     // written to.
     let mut message = Zeroizing::new(vec![0; bytes]);
     fill(stream, &mut message, &mut socket).await?;
-    Ok(protocol::read_request(&message).map(|request| (request, socket)).map_err(Into::into))
+    let request = protocol::read_request(&message).map_err(Into::into);
+    Ok(request.map(|request| (request, socket, room)))
 }
 
 /// Fills the buffer, and not a byte more: what follows is not the request's. The first descriptor

@@ -251,3 +251,36 @@ fn programs_that_give_up_during_the_handshake_leave_their_place() {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
+
+/// As many as there is room for; the next is told so, and short requests go on.
+#[test]
+fn long_requests_that_are_withheld_take_so_much_and_no_more() {
+    let house = House::new();
+    let announce = || {
+        let mut stream = house.program().dial();
+        stream.write_all(&(256_u32 * 1024).to_be_bytes()).unwrap();
+        stream
+    };
+    let held: Vec<_> = (0..200).map(|_| announce()).collect();
+    // Of 32 MiB.
+    let refused = || {
+        let is_told = |stream: &&std::os::unix::net::UnixStream| {
+            stream.set_nonblocking(true).unwrap();
+            rustix::net::recv(stream, &mut [0; 1][..], rustix::net::RecvFlags::PEEK).is_ok()
+        };
+        held.iter().filter(is_told).count()
+    };
+    let until = std::time::Instant::now() + Duration::from_secs(8);
+    while refused() < 72 {
+        assert!(std::time::Instant::now() < until, "{} were told", refused());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(answer(&mut announce())["error"]["kind"], "busy");
+    assert_eq!(house.program().stats()["open"], 0);
+    drop(held);
+    let long = json!({"trust": {"bundle": " ".repeat(200_000)}});
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while house.program().kind("server.test", 1, long.clone()) == "busy" {
+        assert!(std::time::Instant::now() < until);
+    }
+}

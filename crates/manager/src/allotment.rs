@@ -1,0 +1,68 @@
+//! What all users have so much of together, and each at most a part.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Allotment {
+    all: Arc<Semaphore>,
+    of_each: usize,
+    users: Mutex<HashMap<u32, Arc<Semaphore>>>,
+}
+
+/// A piece, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    _of_user: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Allotment {
+    pub(crate) fn new(all: usize, of_each: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(all)), of_each, users: Mutex::default() }
+    }
+
+    /// Waits for one unit.
+    pub(crate) async fn wait(&self, uid: u32) -> Option<Piece> {
+        let of_user = self.user(uid).acquire_owned().await.ok()?;
+        let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
+        Some(Piece { _of_user: of_user, _of_all: of_all })
+    }
+
+    /// So many units, if they are there.
+    pub(crate) fn take(&self, uid: u32, units: u32) -> Option<Piece> {
+        let of_user = self.user(uid).try_acquire_many_owned(units).ok()?;
+        let of_all = Arc::clone(&self.all).try_acquire_many_owned(units).ok()?;
+        Some(Piece { _of_user: of_user, _of_all: of_all })
+    }
+
+    /// Users who have nothing are not remembered.
+    fn user(&self, uid: u32) -> Arc<Semaphore> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|_, has| Arc::strong_count(has) > 1);
+        let has = users.entry(uid).or_insert_with(|| Semaphore::new(self.of_each).into());
+        Arc::clone(has)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_takes_its_part_and_no_more() {
+        let allotment = Allotment::new(10, 6);
+        let own = allotment.take(1, 6);
+        assert!(own.is_some() && allotment.take(1, 1).is_none());
+        let other = allotment.take(2, 4);
+        assert!(other.is_some() && allotment.take(2, 1).is_none());
+        drop(own);
+        assert!(allotment.take(1, 7).is_none() && allotment.take(1, 6).is_some());
+        drop(other);
+        assert!(allotment.take(3, 6).is_some());
+        assert_eq!(allotment.users.lock().unwrap().len(), 1);
+    }
+}
