@@ -15,8 +15,9 @@ pub(crate) struct Ends {
 struct Inner {
     /// Whose each is, and how it ended.
     connections: HashMap<Token, (u32, End)>,
-    /// Those that ended, and when, the oldest first.
-    ended: VecDeque<(Token, u64)>,
+    /// Each user's that ended, and when, the oldest first.
+    ended: HashMap<u32, VecDeque<(Token, u64)>>,
+    all_ended: usize,
 }
 
 impl Ends {
@@ -39,18 +40,22 @@ impl Ends {
     /// The connection is over.
     pub(crate) fn end(&self, token: Token, end: End, now_ms: u64) {
         self.with(|inner| {
-            if let Some((_, known)) = inner.connections.get_mut(&token) {
-                *known = end;
-                inner.ended.push_back((token, now_ms));
+            let Some((uid, known)) = inner.connections.get_mut(&token) else { return };
+            let uid = *uid;
+            *known = end;
+            inner.ended.entry(uid).or_default().push_back((token, now_ms));
+            inner.all_ended += 1;
+            inner.forget_old(uid, now_ms);
+            if inner.all_ended > Self::MOST {
+                inner.forget_of_the_most();
             }
-            inner.forget(now_ms);
         });
     }
 
     /// Of the same user's connections only.
     pub(crate) fn of(&self, token: Token, uid: u32, now_ms: u64) -> End {
         self.with(|inner| {
-            inner.forget(now_ms);
+            inner.forget_old(uid, now_ms);
             let known = inner.connections.get(&token);
             known.filter(|(owner, _)| *owner == uid).map_or(End::Unknown, |(_, end)| *end)
         })
@@ -62,13 +67,29 @@ impl Ends {
 }
 
 impl Inner {
-    fn forget(&mut self, now_ms: u64) {
-        while let Some((token, ended_ms)) = self.ended.front() {
-            if self.ended.len() <= Ends::MOST && now_ms < ended_ms + Ends::KEPT_MS {
-                break;
-            }
-            self.connections.remove(token);
-            self.ended.pop_front();
+    fn forget_old(&mut self, uid: u32, now_ms: u64) {
+        let is_old = |(_, ended_ms): &(Token, u64)| now_ms >= ended_ms + Ends::KEPT_MS;
+        while self.ended.get(&uid).and_then(VecDeque::front).is_some_and(is_old) {
+            self.forget_first(uid);
+        }
+    }
+
+    /// Whoever has most makes room.
+    fn forget_of_the_most(&mut self) {
+        let most = self.ended.iter().max_by_key(|(_, ended)| ended.len());
+        if let Some(uid) = most.map(|(uid, _)| *uid) {
+            self.forget_first(uid);
+        }
+    }
+
+    fn forget_first(&mut self, uid: u32) {
+        let Some(ended) = self.ended.get_mut(&uid) else { return };
+        if let Some((token, _)) = ended.pop_front() {
+            self.connections.remove(&token);
+            self.all_ended -= 1;
+        }
+        if ended.is_empty() {
+            self.ended.remove(&uid);
         }
     }
 }
@@ -93,6 +114,20 @@ mod tests {
         }
         assert_eq!(ends.of(token(2), 7, 1), End::Unknown);
         assert_eq!(ends.of(token(100), 7, 1), End::Clean);
+        ends.with(|inner| assert_eq!(inner.connections.len(), Ends::MOST));
+    }
+
+    #[test]
+    fn whoever_has_most_ends_makes_room() {
+        let ends = Ends::default();
+        let token = |of: u16| Token([of.to_be_bytes(); 8].concat().try_into().unwrap());
+        for number in 0..3 * Ends::MOST as u16 {
+            let uid = if number < 10 { 7 } else { 8 };
+            ends.open(token(number), uid);
+            ends.end(token(number), End::Clean, 1);
+        }
+        assert_eq!(ends.of(token(0), 7, 1), End::Clean);
+        assert_eq!(ends.of(token(10), 8, 1), End::Unknown);
         ends.with(|inner| assert_eq!(inner.connections.len(), Ends::MOST));
     }
 }

@@ -74,7 +74,7 @@ impl State {
                 &settings.revoked,
             )?,
             identities: Identities::new(provider),
-            sessions: Sessions::new(Arc::clone(&settings), random()?)?,
+            sessions: Sessions::new(Arc::clone(&settings), random()?),
             ends: Ends::default(),
             closers: Closers::default(),
             lookups: Lookups::default(),

@@ -8,22 +8,21 @@
 //! Behind a place there may be several addresses: an address is offered what it issued itself, or
 //! what is known to be taken there, or may be tried ([`addresses`]).
 //!
-//! Which places stay when there is no room decides the engine that servers use ([`rejoin_cache`]):
-//! it keeps one entry a place, as long as the place's tickets are big, and those whose programs come
-//! back soonest. Secrets are not in it.
+//! Which places stay when there is no room decides the engine that servers use ([`rejoin_cache`]), for
+//! each user's by themselves: it keeps one entry a place, as long as the place's tickets are big, and
+//! those whose programs come back soonest. Secrets are not in it.
 
 mod across;
 mod addresses;
 mod connection;
 mod place;
+mod places;
 mod seen;
+mod users;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rejoin_cache::{Cache, Capacity, ContextTag, HeapMemory, NewSession, SecretBytes};
 use rustls::NamedGroup;
 
 pub(crate) use across::Trials;
@@ -33,14 +32,8 @@ pub(crate) use place::{Family, Offer, Partition, PlaceName, Secret, Session};
 use crate::protocol::{Host, Why};
 use crate::settings::{AcrossNames, Settings};
 use place::{Choice, Place};
-
-/// The engine's entries stand for so many bytes a block.
-const UNIT_BYTES: u64 = 512;
-/// The engine's own block: as small as it allows.
-const BLOCK_BYTES: u32 = 8;
-/// One place in so many may be gone from the engine before it is wiped here: looking for them
-/// takes as long as there are places.
-const LATE: usize = 16;
+use places::{LATE, UNIT_BYTES};
+use users::Users;
 
 /// See the module's documentation.
 pub(crate) struct Sessions {
@@ -49,10 +42,7 @@ pub(crate) struct Sessions {
 }
 
 struct Inner {
-    places: HashMap<PlaceName, Place>,
-    engine: Cache<RefCell<HeapMemory>>,
-    /// Entries that the engine dropped since places were last compared with it.
-    evicted: usize,
+    users: Users,
     trials: Trials,
 }
 
@@ -69,27 +59,23 @@ pub(crate) struct Wish<'a> {
 }
 
 impl Sessions {
-    pub(crate) fn new(settings: Arc<Settings>, key: [u8; 16]) -> Result<Self, rejoin_cache::Error> {
+    pub(crate) fn new(settings: Arc<Settings>, key: [u8; 16]) -> Self {
         let units = settings.session_bytes / UNIT_BYTES;
-        // What is gone from the engine and not yet from here counts, too.
-        let units = units - units / LATE as u64;
-        let engine = rejoin_cache::Settings {
-            block_bytes: BLOCK_BYTES,
-            longest_value_bytes: 65_528,
-            shards: Some(1),
-            ..rejoin_cache::Settings::new(Capacity::Sessions(units.max(1)))
-        };
-        let engine = Cache::unshared(&engine, key, settings.clock.now_ms())?;
-        let (places, trials) = (HashMap::new(), Trials::default());
-        let inner = Inner { places, engine, evicted: 0, trials };
-        Ok(Self { inner: Mutex::new(inner), settings })
+        // What is gone from an engine and not yet from here counts, too.
+        let users = Users::new(units - units / LATE as u64, key);
+        let inner = Inner { users, trials: Trials::default() };
+        Self { inner: Mutex::new(inner), settings }
     }
 
     /// At most one session for this connection, or why there is none. A TLS 1.3 ticket that is
     /// handed out is gone from here; what it came from is in the offer.
     pub(crate) fn take(&self, wish: &Wish<'_>) -> Result<Offer, Why> {
         let now_ms = self.settings.clock.now_ms();
-        let found = self.lock().arrive(wish.place, now_ms);
+        let uid = wish.place.partition.uid;
+        let found = {
+            let mut inner = self.lock();
+            inner.users.places_mut(uid).and_then(|places| places.arrive(wish.place, now_ms))
+        };
         let own = match found {
             Some(families) => self.take_at(wish, wish.place, families, now_ms, 1),
             None => Err(Why::NoSession),
@@ -113,13 +99,13 @@ impl Sessions {
         let (standing, fallen): (Vec<_>, Vec<_>) =
             young.into_iter().partition(|family| (wish.stands)(family));
         let mut inner = self.lock();
-        let Some(kept) = inner.places.get_mut(place) else { return Err(Why::NoSession) };
+        let Some(kept) = inner.users.get_mut(place) else { return Err(Why::NoSession) };
         kept.drop_old(now_ms);
         let tls13_only = wish.tls13_only || place != wish.place;
         let choice = Choice { families: &standing, address: wish.address, tls13_only };
         let taken = (kept.tickets() >= least).then(|| kept.take(&choice)).flatten();
         let (has_tls12, is_empty) = (kept.has_tls12(), kept.tickets() == 0);
-        inner.resize(place, now_ms);
+        inner.users.resize(place, now_ms);
         taken.ok_or(match () {
             () if !fallen.is_empty() => Why::NotTrusted,
             () if !old.is_empty() => Why::TooOld,
@@ -153,9 +139,9 @@ impl Sessions {
     pub(crate) fn keep(&self, place: &PlaceName, session: Session) {
         let now_ms = self.settings.clock.now_ms();
         let mut inner = self.lock();
-        let kept = inner.places.entry(place.clone()).or_insert_with(|| Place::new(place));
-        kept.keep(session, self.settings.tickets);
-        inner.resize(place, now_ms);
+        let Some(places) = inner.users.made(place.partition.uid, now_ms) else { return };
+        places.keep(place, session, self.settings.tickets, now_ms);
+        inner.users.resize(place, now_ms);
     }
 
     /// An offered session was answered by a full handshake. Its family is dropped; but if it was
@@ -167,7 +153,7 @@ impl Sessions {
             inner.trials.record(from, place, &offer.family, false);
             return;
         }
-        let is_of_family = match inner.places.get_mut(place) {
+        let is_of_family = match inner.users.get_mut(place) {
             Some(kept) => kept.addresses.refused(offer.address, address),
             None => offer.address == address,
         };
@@ -175,10 +161,10 @@ impl Sessions {
             return;
         }
         offer.family.refuse();
-        if let Some(kept) = inner.places.get_mut(place) {
+        if let Some(kept) = inner.users.get_mut(place) {
             kept.drop_refused();
         }
-        inner.resize(place, self.settings.clock.now_ms());
+        inner.users.resize(place, self.settings.clock.now_ms());
     }
 
     /// A connection broke over an offered session: that is no news of its family, and may be the
@@ -187,10 +173,10 @@ impl Sessions {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
             inner.trials.record(from, place, &offer.family, false);
-        } else if let Some(kept) = inner.places.get_mut(place) {
+        } else if let Some(kept) = inner.users.get_mut(place) {
             kept.addresses.refused(offer.address, address);
             kept.drop_tls12(offer);
-            inner.resize(place, self.settings.clock.now_ms());
+            inner.users.resize(place, self.settings.clock.now_ms());
         }
     }
 
@@ -199,18 +185,18 @@ impl Sessions {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
             inner.trials.record(from, place, &offer.family, true);
-        } else if let Some(kept) = inner.places.get_mut(place) {
+        } else if let Some(kept) = inner.users.get_mut(place) {
             kept.addresses.resumed(offer.address, address);
         }
     }
 
     /// The key-exchange group that this server chose last.
     pub(crate) fn group(&self, place: &PlaceName) -> Option<NamedGroup> {
-        self.lock().places.get(place)?.group
+        self.lock().users.places(place.partition.uid)?.get(place)?.group
     }
 
     pub(crate) fn set_group(&self, place: &PlaceName, group: NamedGroup) {
-        if let Some(kept) = self.lock().places.get_mut(place) {
+        if let Some(kept) = self.lock().users.get_mut(place) {
             kept.group = Some(group);
         }
     }
@@ -218,10 +204,10 @@ impl Sessions {
     /// How many sessions there are, and their bytes.
     pub(crate) fn count(&self) -> (u64, u64) {
         let inner = self.lock();
-        let of = |(sessions, bytes), place: &Place| {
+        let of = |(sessions, bytes), (_, place): (&PlaceName, &Place)| {
             (sessions + place.tickets() as u64, bytes + place.bytes())
         };
-        inner.places.values().fold((0, 0), of)
+        inner.users.all().fold((0, 0), of)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -240,21 +226,6 @@ pub(crate) struct Offered {
 }
 
 impl Inner {
-    /// A program comes to this place. The families that have sessions there; `None` if it is not
-    /// known, or has to go.
-    fn arrive(&mut self, place: &PlaceName, now_ms: u64) -> Option<Vec<Arc<Family>>> {
-        let (id, mut value) = (place.id(), SecretBytes::default());
-        let arrival = self.engine.get(now_ms, &id, ContextTag::default(), &mut value);
-        if !arrival.found {
-            self.places.remove(place);
-            return None;
-        }
-        let kept = self.places.get_mut(place)?;
-        kept.history = arrival.history;
-        kept.drop_old(now_ms);
-        Some(kept.families())
-    }
-
     /// Another name's place whose certificate may cover this one, and its families: what worked
     /// before sooner than what was never tried.
     fn candidate(
@@ -263,7 +234,8 @@ impl Inner {
         settings: &Settings,
     ) -> Option<(PlaceName, Vec<Arc<Family>>)> {
         let mut untried = None;
-        for (name, kept) in self.places.iter().take(Trials::LOOKED_AT) {
+        let own = self.users.places(place.partition.uid)?;
+        for (name, kept) in own.iter().take(Trials::LOOKED_AT) {
             if !name.is_beside(place) || kept.tickets() < 2 {
                 continue;
             }
@@ -288,45 +260,6 @@ impl Inner {
             }
         }
         untried
-    }
-
-    /// Tells the engine how big a place is now; those that have to go for it are wiped.
-    fn resize(&mut self, place: &PlaceName, now_ms: u64) {
-        let Some(kept) = self.places.get_mut(place) else { return };
-        let units = kept.bytes().div_ceil(UNIT_BYTES).max(1);
-        if units == kept.units {
-            return;
-        }
-        kept.units = units;
-        let value = vec![0; units as usize * BLOCK_BYTES as usize];
-        let new = NewSession {
-            id: place.id(),
-            value: &value,
-            expires_ms: now_ms + crate::settings::MOST_LIFETIME_S * 1_000,
-            context: ContextTag::default(),
-            history: kept.history,
-            hint_ms: None,
-            sibling: false,
-            seen_ms: None,
-        };
-        match self.engine.insert(now_ms, &new) {
-            Ok(inserted) => self.evicted += inserted.evicted as usize,
-            Err(_) => {
-                self.places.remove(place);
-            }
-        }
-        if self.evicted > 0 && self.evicted * LATE >= self.places.len() {
-            self.sweep(now_ms);
-        }
-    }
-
-    /// Wipes the places that are gone from the engine.
-    fn sweep(&mut self, now_ms: u64) {
-        let (engine, mut value) = (&self.engine, SecretBytes::default());
-        let mut stays =
-            |name: &PlaceName| engine.peek(now_ms, &name.id(), ContextTag::default(), &mut value);
-        self.places.retain(|name, _| stays(name));
-        self.evicted = 0;
     }
 }
 

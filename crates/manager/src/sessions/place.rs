@@ -164,6 +164,8 @@ pub(crate) struct Place {
     pub(super) addresses: Addresses,
     pub(super) group: Option<NamedGroup>,
     pub(super) history: History,
+    /// When a program came for it last.
+    pub(super) seen_ms: u64,
     /// As the engine knows it.
     pub(super) units: u64,
     name_bytes: u64,
@@ -173,7 +175,7 @@ impl Place {
     /// Addresses of which there are sessions.
     const ADDRESSES: usize = 16;
 
-    pub(super) fn new(name: &PlaceName) -> Self {
+    pub(super) fn new(name: &PlaceName, seen_ms: u64) -> Self {
         let text = name.host.as_str().len() + name.partition.label.as_str().len();
         let name_bytes = (2 * text + size_of::<PlaceName>() + size_of::<Self>()) as u64;
         Self {
@@ -181,6 +183,7 @@ impl Place {
             addresses: Addresses::default(),
             group: None,
             history: History::default(),
+            seen_ms,
             units: 0,
             name_bytes,
         }

@@ -76,15 +76,13 @@ fn rule_12_settings_keep_hosts_and_programs_out() {
     }
 }
 
-/// What another user's program is told: of a connection, of this connection's end, and of counts.
-fn told_to(uid: u32, house: &House, port: u16, token: &Value) -> Value {
-    let open = |path: &std::path::Path| {
-        use std::os::unix::fs::PermissionsExt;
+/// Runs a program of another user, in Python, and returns what it prints.
+fn run_as(uid: u32, house: &House, port: u16, script: &str) -> Value {
+    use std::os::unix::fs::PermissionsExt;
+    for path in [&house.folder, &house.socket()] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
-    };
-    open(&house.folder);
-    open(&house.socket());
-    let script = r#"
+    }
+    let ask = r#"
 import json, socket, struct, sys
 def ask(**request):
     manager = socket.socket(socket.AF_UNIX)
@@ -98,21 +96,64 @@ def ask(**request):
             assert more
             read += more
         return read
-    return json.loads(exactly(struct.unpack(">I", exactly(4))[0]))
+    return manager, json.loads(exactly(struct.unpack(">I", exactly(4))[0]))
 connect = {"host": "server.test", "port": int(sys.argv[2]), "addresses": ["127.0.0.1"]}
-print(json.dumps([ask(connect=connect)["connected"]["why"],
-                  ask(end={"connection": sys.argv[3]})["end"],
-                  ask(stats={})["stats"]["handshakes"]]))
 "#;
     let asked = std::process::Command::new("setpriv")
         .arg(format!("--reuid={uid}"))
-        .args(["--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", script])
-        .arg(house.socket())
-        .args([port.to_string(), token.as_str().unwrap().to_owned()])
+        .args(["--regid=65534", "--clear-groups", "/usr/bin/python3", "-c"])
+        .args([&[ask, script].concat(), house.socket().to_str().unwrap(), &port.to_string()])
         .output()
         .unwrap();
     serde_json::from_slice(&asked.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&asked.stderr)))
+}
+
+/// What another user's program is told: of a connection, of this connection's end, and of counts.
+fn told_to(uid: u32, house: &House, port: u16, token: &Value) -> Value {
+    let script = format!(
+        r#"
+print(json.dumps([ask(connect=connect)[1]["connected"]["why"],
+                  ask(end={{"connection": {token}}})[1]["end"],
+                  ask(stats={{}})[1]["stats"]["handshakes"]]))
+"#
+    );
+    run_as(uid, house, port, &script)
+}
+
+/// What fills the room is one user's, and what goes is that user's.
+#[test]
+fn rule_12_another_user_pushes_nothing_out() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: there is no other user to ask as");
+        return;
+    }
+    let house = House::with(|settings| settings.session_bytes = 256 * 1024);
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
+    let visit_as =
+        |label: &str| house.program().visit("server.test", server.port, json!({"label": label}));
+    for label in ["a", "b", "c"] {
+        assert_eq!(visit_as(label), "no_session");
+    }
+    let script = r#"
+for number in range(400):
+    manager, answer = ask(connect={**connect, "label": str(number // 2)})
+    assert "connected" in answer, answer
+    manager.sendall(b"hello\n")
+    assert manager.recv(1)
+    manager.close()
+print(json.dumps(ask(stats={})[1]["stats"]))
+"#;
+    let stats = run_as(12_345, &house, server.port, script);
+    assert!(stats["session_bytes"].as_u64().unwrap() <= 256 * 1024, "{stats}");
+    assert!(stats["sessions"].as_u64().unwrap() > 50, "{stats}");
+    for label in ["d", "e", "f"] {
+        assert_eq!(visit_as(label), "no_session");
+    }
+    for label in ["a", "b", "c", "d", "e", "f"] {
+        assert_eq!(visit_as(label), "resumed", "{label}");
+    }
 }
 
 /// Programs of other users: this test's own, run again as theirs.

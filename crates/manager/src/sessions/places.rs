@@ -1,0 +1,178 @@
+//! The places of one user, and which of them stay.
+//!
+//! All that are kept are in the engine, one entry each, as long as the place's sessions are big. What it
+//! drops is wiped here. Its room is a part of all users' room, and may grow and shrink.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rejoin_cache::{Cache, Capacity, ContextTag, HeapMemory, NewSession, SecretBytes};
+
+use super::place::{Family, Place, PlaceName, Session};
+use crate::settings::MOST_LIFETIME_S;
+
+/// The engine's entries stand for so many bytes a block.
+pub(super) const UNIT_BYTES: u64 = 512;
+/// The engine's own block: as small as it allows.
+const BLOCK_BYTES: u32 = 8;
+/// One place in so many may be gone from the engine before it is wiped here: looking for them
+/// takes as long as there are places.
+pub(super) const LATE: usize = 16;
+
+/// See the module's documentation.
+pub(super) struct Places {
+    named: HashMap<PlaceName, Place>,
+    engine: Cache<RefCell<HeapMemory>>,
+    key: [u8; 16],
+    /// The engine's room, in units.
+    room: u64,
+    /// What the places take, those included that are gone from the engine and not yet from here.
+    taken: u64,
+    /// Entries that the engine dropped since places were last compared with it.
+    evicted: usize,
+}
+
+impl Places {
+    pub(super) fn new(room: u64, key: [u8; 16], now_ms: u64) -> Result<Self, rejoin_cache::Error> {
+        let engine = engine(room, key, now_ms)?;
+        Ok(Self { named: HashMap::new(), engine, key, room, taken: 0, evicted: 0 })
+    }
+
+    pub(super) fn room(&self) -> u64 {
+        self.room
+    }
+
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.min(self.room)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    pub(super) fn get(&self, name: &PlaceName) -> Option<&Place> {
+        self.named.get(name)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &PlaceName) -> Option<&mut Place> {
+        self.named.get_mut(name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PlaceName, &Place)> {
+        self.named.iter()
+    }
+
+    /// A program comes to this place. The families that have sessions there; `None` if it is not
+    /// known, or has to go.
+    pub(super) fn arrive(&mut self, name: &PlaceName, now_ms: u64) -> Option<Vec<Arc<Family>>> {
+        let (id, mut value) = (name.id(), SecretBytes::default());
+        let arrival = self.engine.get(now_ms, &id, ContextTag::default(), &mut value);
+        if !arrival.found {
+            self.remove(name);
+            return None;
+        }
+        let kept = self.named.get_mut(name)?;
+        kept.history = arrival.history;
+        kept.seen_ms = now_ms;
+        kept.drop_old(now_ms);
+        Some(kept.families())
+    }
+
+    /// Stores a session. It is to be resized afterwards.
+    pub(super) fn keep(&mut self, name: &PlaceName, session: Session, most: usize, now_ms: u64) {
+        let kept = self.named.entry(name.clone()).or_insert_with(|| Place::new(name, now_ms));
+        kept.keep(session, most);
+    }
+
+    /// The units by which a place has grown since the engine was told.
+    pub(super) fn growth(&self, name: &PlaceName) -> u64 {
+        self.named.get(name).map_or(0, |kept| units(kept).saturating_sub(kept.units))
+    }
+
+    /// Tells the engine how big a place is now; those that have to go for it are wiped.
+    pub(super) fn resize(&mut self, name: &PlaceName, now_ms: u64) {
+        let Some(kept) = self.named.get_mut(name) else { return };
+        let units = units(kept);
+        if units == kept.units {
+            return;
+        }
+        self.taken = self.taken + units - kept.units;
+        kept.units = units;
+        match insert(&self.engine, name, kept, now_ms) {
+            Ok(evicted) => self.evicted += evicted,
+            Err(_) => self.remove(name),
+        }
+        if self.evicted > 0 && self.evicted * LATE >= self.named.len() {
+            self.sweep(now_ms);
+        }
+    }
+
+    /// Moves to an engine of another size. Those for which there is no room are wiped: of one smaller
+    /// than what is taken, it decides which.
+    pub(super) fn move_to(&mut self, room: u64, now_ms: u64) -> Result<(), rejoin_cache::Error> {
+        self.sweep(now_ms);
+        let engine = engine(room, self.key, now_ms)?;
+        let mut named: Vec<_> = self.named.iter().collect();
+        // As they came: who was heard of last is inserted last.
+        named.sort_by_key(|(_, place)| place.seen_ms);
+        for (name, place) in named {
+            // Wiped below if it is not there.
+            let _ = insert(&engine, name, place, now_ms);
+        }
+        (self.engine, self.room) = (engine, room);
+        self.sweep(now_ms);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &PlaceName) {
+        self.taken -= self.named.remove(name).map_or(0, |place| place.units);
+    }
+
+    /// Wipes the places that are gone from the engine.
+    fn sweep(&mut self, now_ms: u64) {
+        let (engine, mut value) = (&self.engine, SecretBytes::default());
+        let mut stays =
+            |name: &PlaceName| engine.peek(now_ms, &name.id(), ContextTag::default(), &mut value);
+        self.named.retain(|name, _| stays(name));
+        self.taken = self.named.values().map(|place| place.units).sum();
+        self.evicted = 0;
+    }
+}
+
+type Engine = Cache<RefCell<HeapMemory>>;
+
+fn engine(room: u64, key: [u8; 16], now_ms: u64) -> Result<Engine, rejoin_cache::Error> {
+    let settings = rejoin_cache::Settings {
+        block_bytes: BLOCK_BYTES,
+        longest_value_bytes: 65_528,
+        shards: Some(1),
+        ..rejoin_cache::Settings::new(Capacity::Sessions(room))
+    };
+    Cache::unshared(&settings, key, now_ms)
+}
+
+fn units(place: &Place) -> u64 {
+    place.bytes().div_ceil(UNIT_BYTES).max(1)
+}
+
+/// Returns how many others had to go.
+fn insert(
+    engine: &Engine,
+    name: &PlaceName,
+    place: &Place,
+    now_ms: u64,
+) -> Result<usize, rejoin_cache::Refusal> {
+    let value = vec![0; place.units as usize * BLOCK_BYTES as usize];
+    let new = NewSession {
+        id: name.id(),
+        value: &value,
+        expires_ms: now_ms + MOST_LIFETIME_S * 1_000,
+        context: ContextTag::default(),
+        history: place.history,
+        hint_ms: None,
+        sibling: false,
+        seen_ms: Some(place.seen_ms),
+    };
+    engine.insert(now_ms, &new).map(|inserted| inserted.evicted as usize)
+}

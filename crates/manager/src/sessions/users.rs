@@ -1,0 +1,112 @@
+//! The room for sessions, and who has how much of it.
+//!
+//! A user takes what is there. When nothing is left, what others do not use goes first, then what
+//! somebody has beyond an equal part; who has that much makes room among its own places.
+
+use std::collections::HashMap;
+
+use super::place::{Place, PlaceName};
+use super::places::Places;
+
+/// See the module's documentation.
+pub(super) struct Users {
+    places: HashMap<u32, Places>,
+    key: [u8; 16],
+    /// In units, of all.
+    room: u64,
+}
+
+impl Users {
+    /// Users with a part of their own; those beyond share one. An engine takes 100 KB of its own.
+    const MOST: u64 = 64;
+    /// The least part: a few places.
+    const LEAST: u64 = 60;
+    /// Under what those beyond are known: nobody's number (`chown(2)`).
+    const OTHERS: u32 = u32::MAX;
+
+    pub(super) fn new(room: u64, key: [u8; 16]) -> Self {
+        Self { places: HashMap::new(), key, room: room.max(Self::LEAST) }
+    }
+
+    pub(super) fn places(&self, uid: u32) -> Option<&Places> {
+        self.places.get(&uid).or_else(|| self.places.get(&Self::OTHERS))
+    }
+
+    pub(super) fn places_mut(&mut self, uid: u32) -> Option<&mut Places> {
+        let uid = if self.places.contains_key(&uid) { uid } else { Self::OTHERS };
+        self.places.get_mut(&uid)
+    }
+
+    /// Those of a user who is about to have some.
+    pub(super) fn made(&mut self, uid: u32, now_ms: u64) -> Option<&mut Places> {
+        if !self.places.contains_key(&uid) {
+            self.places.retain(|_, places| !places.is_empty());
+        }
+        let most = Self::MOST.min(self.room / Self::LEAST) as usize;
+        let is_known = self.places.contains_key(&uid) || self.places.len() + 1 < most;
+        let uid = if is_known { uid } else { Self::OTHERS };
+        if !self.places.contains_key(&uid) {
+            let part = self.room / (self.places.len() as u64 + 1);
+            self.free(Self::LEAST.min(part), uid, now_ms);
+            let places = Places::new(self.left().max(1), self.key, now_ms).ok()?;
+            self.places.insert(uid, places);
+        }
+        self.places.get_mut(&uid)
+    }
+
+    pub(super) fn get_mut(&mut self, place: &PlaceName) -> Option<&mut Place> {
+        self.places_mut(place.partition.uid)?.get_mut(place)
+    }
+
+    /// A place has another size than its user's engine was told.
+    pub(super) fn resize(&mut self, place: &PlaceName, now_ms: u64) {
+        let uid = place.partition.uid;
+        let uid = if self.places.contains_key(&uid) { uid } else { Self::OTHERS };
+        let Some(own) = self.places.get(&uid) else { return };
+        let (room, needed) = (own.room(), own.taken() + own.growth(place));
+        if needed > room {
+            // Twice as much: moving takes as long as there are places.
+            self.free((2 * room).max(needed) - room, uid, now_ms);
+            let more = self.left();
+            if let Some(own) = self.places.get_mut(&uid).filter(|_| more > 0) {
+                // An engine that cannot be made leaves the old one.
+                let _ = own.move_to((2 * room).max(needed).min(room + more), now_ms);
+            }
+        }
+        if let Some(own) = self.places.get_mut(&uid) {
+            own.resize(place, now_ms);
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (&PlaceName, &Place)> {
+        self.places.values().flat_map(Places::iter)
+    }
+
+    /// What no engine has.
+    fn left(&self) -> u64 {
+        let had: u64 = self.places.values().map(Places::room).sum();
+        self.room.saturating_sub(had)
+    }
+
+    /// Has so much left, if it is not more than is unused or others have beyond their part.
+    fn free(&mut self, units: u64, uid: u32, now_ms: u64) {
+        let users = self.places.len() as u64 + u64::from(!self.places.contains_key(&uid));
+        let part = self.room / users.max(1);
+        let own = self.places.get(&uid).map_or(0, Places::room);
+        while self.left() < units {
+            let missing = units - self.left();
+            let others = self.places.iter_mut().filter(|(of, _)| **of != uid).map(|(_, of)| of);
+            // Unused, a quarter of what is used being left to each.
+            let used = |of: &Places| (of.taken() + of.taken() / 4).max(Self::LEAST);
+            let spare = |of: &Places| match own < part {
+                true => of.room().saturating_sub(used(of).min(part)),
+                false => of.room().saturating_sub(used(of)),
+            };
+            let Some(other) = others.max_by_key(|of| spare(of)) else { return };
+            let less = spare(other).min(missing.max(other.room() / 16));
+            if less == 0 || other.move_to(other.room() - less, now_ms).is_err() {
+                return;
+            }
+        }
+    }
+}
