@@ -24,6 +24,11 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
+    /// The DNS names of the server's own certificate, perhaps with `*.`.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
     /// A first look whether the server's own certificate is for this name too. It is no
     /// verification.
     pub(crate) fn may_cover(&self, host: &Host) -> bool {

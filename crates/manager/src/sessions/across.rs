@@ -21,8 +21,8 @@ impl Trials {
     const MOST: usize = 4_096;
     /// Users of whom any are; with one more, all are forgotten.
     const USERS: usize = 256;
-    /// Places looked at for one that may help.
-    pub(super) const LOOKED_AT: usize = 4_096;
+    /// Chains of certificates judged for one connection until one stands.
+    pub(super) const AT_ONCE: usize = 4;
 
     /// Whether a session of the name `from` was resumed at the place `to`. `None`: not tried
     /// with these certificates.

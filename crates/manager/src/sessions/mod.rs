@@ -15,11 +15,13 @@
 mod across;
 mod addresses;
 mod connection;
+mod covers;
 mod place;
 mod places;
 mod seen;
 mod users;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -120,12 +122,13 @@ impl Sessions {
         if self.settings.across_names == AcrossNames::Never || !wish.place.may_cross_names() {
             return None;
         }
-        let candidate = self.lock().candidate(wish.place, &self.settings)?;
-        let (place, families) = candidate;
-        // A trial never takes a name's last ticket.
-        let mut offer = self.take_at(wish, &place, families, now_ms, 2).ok()?;
-        offer.session_of = Some(place.host);
-        Some(offer)
+        let candidates = self.lock().candidates(wish.place, &self.settings);
+        let take = |(place, families): (PlaceName, _)| {
+            // A trial never takes a name's last ticket.
+            let offer = self.take_at(wish, &place, families, now_ms, 2).ok()?;
+            Some(Offer { session_of: Some(place.host), ..offer })
+        };
+        candidates.into_iter().find_map(take)
     }
 
     /// Whether a family may be used at all: its certificates were verified lately enough, and are
@@ -226,42 +229,35 @@ pub(crate) struct Offered {
 }
 
 impl Inner {
-    /// Another name's place whose certificate may cover this one, and its families: what worked
-    /// before sooner than what was never tried.
-    fn candidate(
-        &self,
-        place: &PlaceName,
-        settings: &Settings,
-    ) -> Option<(PlaceName, Vec<Arc<Family>>)> {
-        let mut untried = None;
-        let own = self.users.places(place.partition.uid)?;
-        for (name, kept) in own.iter().take(Trials::LOOKED_AT) {
-            if !name.is_beside(place) || kept.tickets() < 2 {
-                continue;
-            }
+    /// Other names' places whose certificates may cover this one, and their families: what worked
+    /// before sooner than what was never tried, and one place for each chain of certificates.
+    fn candidates(&self, place: &PlaceName, settings: &Settings) -> Vec<Candidate> {
+        let Some(own) = self.users.places(place.partition.uid) else { return Vec::new() };
+        let (mut known, mut new) = (Vec::new(), Vec::new());
+        for (name, kept) in own.beside(place).filter(|(_, kept)| kept.tickets() >= 2) {
             let listed = settings.lists_together(&name.host, &place.host);
             if settings.across_names == AcrossNames::Listed && !listed {
                 continue;
             }
-            let covers = |family: &Arc<Family>| family.chain.may_cover(&place.host);
-            let (mut known, mut new) = (Vec::new(), Vec::new());
-            for family in kept.families().into_iter().filter(covers) {
+            for family in kept.families() {
                 match self.trials.outcome(&name.host, place, &family) {
-                    Some(true) => known.push(family),
+                    _ if !family.chain.may_cover(&place.host) => {}
+                    Some(true) => known.push((name, family)),
                     Some(false) => {}
-                    None => new.push(family),
+                    None => new.push((name, family)),
                 }
             }
-            if !known.is_empty() {
-                return Some((name.clone(), known));
-            }
-            if untried.is_none() && !new.is_empty() {
-                untried = Some((name.clone(), new));
-            }
         }
-        untried
+        let mut chains = HashSet::new();
+        known.extend(new);
+        known.retain(|(_, family)| chains.insert(family.chain.sha256));
+        let candidate = |(name, family): (&PlaceName, _)| (name.clone(), vec![family]);
+        known.into_iter().take(Trials::AT_ONCE).map(candidate).collect()
     }
 }
+
+/// A place of another name, and its families that may do.
+type Candidate = (PlaceName, Vec<Arc<Family>>);
 
 impl std::fmt::Debug for Sessions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

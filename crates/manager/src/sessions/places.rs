@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rejoin_cache::{Cache, Capacity, ContextTag, HeapMemory, NewSession, SecretBytes};
 
+use super::covers::Covers;
 use super::place::{Family, Place, PlaceName, Session};
 use crate::settings::MOST_LIFETIME_S;
 
@@ -20,9 +21,13 @@ const BLOCK_BYTES: u32 = 8;
 /// takes as long as there are places.
 pub(super) const LATE: usize = 16;
 
+/// Units of room for each note of what a certificate covers.
+const UNITS_PER_NOTE: usize = 4;
+
 /// See the module's documentation.
 pub(super) struct Places {
     named: HashMap<PlaceName, Place>,
+    covers: Covers,
     engine: Cache<RefCell<HeapMemory>>,
     key: [u8; 16],
     /// The engine's room, in units.
@@ -36,7 +41,15 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn new(room: u64, key: [u8; 16], now_ms: u64) -> Result<Self, rejoin_cache::Error> {
         let engine = engine(room, key, now_ms)?;
-        Ok(Self { named: HashMap::new(), engine, key, room, taken: 0, evicted: 0 })
+        Ok(Self {
+            named: HashMap::new(),
+            covers: Covers::default(),
+            engine,
+            key,
+            room,
+            taken: 0,
+            evicted: 0,
+        })
     }
 
     pub(super) fn room(&self) -> u64 {
@@ -63,6 +76,11 @@ impl Places {
         self.named.iter()
     }
 
+    /// Other names' places whose certificates may be for this one's.
+    pub(super) fn beside(&self, name: &PlaceName) -> impl Iterator<Item = (&PlaceName, &Place)> {
+        self.covers.of(name).filter_map(|other| self.named.get_key_value(other))
+    }
+
     /// A program comes to this place. The families that have sessions there; `None` if it is not
     /// known, or has to go.
     pub(super) fn arrive(&mut self, name: &PlaceName, now_ms: u64) -> Option<Vec<Arc<Family>>> {
@@ -81,6 +99,7 @@ impl Places {
 
     /// Stores a session. It is to be resized afterwards.
     pub(super) fn keep(&mut self, name: &PlaceName, session: Session, most: usize, now_ms: u64) {
+        self.covers.note(name, &session.family, self.room as usize / UNITS_PER_NOTE);
         let kept = self.named.entry(name.clone()).or_insert_with(|| Place::new(name, now_ms));
         kept.keep(session, most);
     }
@@ -135,6 +154,7 @@ impl Places {
         let mut stays =
             |name: &PlaceName| engine.peek(now_ms, &name.id(), ContextTag::default(), &mut value);
         self.named.retain(|name, _| stays(name));
+        self.covers.retain(|name| self.named.contains_key(name));
         self.taken = self.named.values().map(|place| place.units).sum();
         self.evicted = 0;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::Read;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
@@ -137,6 +137,28 @@ fn rule_05_another_name_needs_its_certificate_and_the_settings_and_tls13() {
         let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
         assert_eq!(seen(&house, &server).0, expected, "{mode:?} {names:?}");
     }
+}
+
+/// Certificates that the program does not believe hide none that it does.
+#[test]
+fn rule_05_one_name_that_does_not_do_is_not_the_only_one() {
+    let house = House::new();
+    house.certify("server", &["c.test", "b.test"]);
+    let other = crate::means::certificates::Authority::new();
+    let names: Vec<_> = (0..20).map(|number| format!("a{number}.test")).collect();
+    let covered: Vec<_> = names.iter().map(String::as_str).chain(["b.test", "c.test"]).collect();
+    other.issue(&covered).write(&house.file("other"));
+    let bundle = json!({"trust": {"bundle": other.pem()}});
+    let here = Ipv4Addr::new(127, 0, 0, 2);
+    let foreign = Server::openssl(&house.folder, "other", &["-tls1_3"]);
+    let port = foreign.port;
+    let _server = Server::openssl_on(here, port, &house.folder, "server", &["-tls1_3"]);
+    for name in &names {
+        house.program().visit(name, port, bundle.clone());
+    }
+    let why = |name| house.program().visit(name, port, json!({"addresses": [here]}));
+    assert_eq!(why("c.test"), "no_session");
+    assert_eq!(why("b.test"), "resumed_other_name");
 }
 
 #[test]
