@@ -48,7 +48,9 @@ fn rule_01_a_ticket_goes_out_once() {
     let threads: Vec<_> = (0..programs)
         .map(|_| {
             let program = house.program();
-            std::thread::spawn(move || program.visit("server.test", port, json!({})))
+            // The server takes one after the other.
+            let patient = json!({"deadline_ms": 60_000});
+            std::thread::spawn(move || program.visit("server.test", port, patient))
         })
         .collect();
     let why: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
