@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod allotment;
+mod apart;
 mod certificates;
 mod clock;
 mod closing;

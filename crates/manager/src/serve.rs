@@ -10,6 +10,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::allotment::Piece;
 use crate::closing::{Brought, Line};
 use crate::connect::connect;
 use crate::failure::Failure;
@@ -59,7 +60,7 @@ pub async fn run(
                 Ok((stream, _)) => {
                     let (state, stopped) = (Arc::clone(&state), stopped.clone());
                     let guests = Arc::clone(&guests);
-                    tasks.spawn(async move { admit(&state, &guests, stream, stopped).await });
+                    tasks.spawn(async move { admit(state, &guests, stream, stopped).await });
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
             },
@@ -143,70 +144,108 @@ impl Drop for Guest<'_> {
     }
 }
 
-async fn admit(state: &State, guests: &Guests, stream: UnixStream, stopped: watch::Receiver<bool>) {
+async fn admit(
+    state: Arc<State>,
+    guests: &Guests,
+    stream: UnixStream,
+    stopped: watch::Receiver<bool>,
+) {
     let Ok(program) = Program::of(&stream) else { return };
     let stream = Line::new(stream, state.closers.of(program.uid));
     let Some((_guest, let_in)) = guests.admit(program.uid, &state.settings) else { return };
-    let mut until = stopped.clone();
+    let visit = Visit { state, program, stream, stopped };
     // The request and the handshake take room that a connection does not need afterwards.
-    let made = Box::pin(async {
-        match let_in {
-            Ok(()) => receive(state, &program, &stream).await,
-            Err(failure) => {
-                refuse(&stream, failure).await;
+    let asked = Box::pin(visit.while_awaited(visit.receive(let_in))).await;
+    let Some(Some(order)) = asked else { return };
+    if order.1.is_none() {
+        return visit.connect(order).await;
+    }
+    match visit.state.apart.of(visit.program.uid) {
+        Some(thread) => thread.run(visit.connect(order)).await,
+        None => {
+            let failure = Failure::new(ErrorKind::Busy, "too many users pass sockets");
+            refuse(&visit.stream, failure).await;
+        }
+    }
+}
+
+/// What a program asked for, the socket that it brought, and the request's room.
+type Order = (Box<Connect>, Option<Brought>, Option<Piece>);
+
+/// A program that was let in.
+struct Visit {
+    state: Arc<State>,
+    program: Program,
+    stream: Line,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Visit {
+    /// Does it as long as the program waits and the manager runs.
+    async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            biased;
+            done = what => Some(done),
+            () = gone(&self.stream) => None,
+            () = stopping(&mut stopped) => {
+                let failure = Failure::new(ErrorKind::ShuttingDown, "the manager ends");
+                refuse(&self.stream, failure).await;
                 None
             }
         }
-    });
-    let made = tokio::select! {
-        biased;
-        made = made => made,
-        // Nobody waits for the connection.
-        () = gone(&stream) => return,
-        () = stopping(&mut until) => {
-            refuse(&stream, Failure::new(ErrorKind::ShuttingDown, "the manager ends")).await;
-            return;
-        }
-    };
-    let Some((mut upstream, token)) = made else { return };
-    state.counts.opened();
-    let ended = relay(state, token, &stream, &mut upstream, stopped).await;
-    state.counts.closed();
-    state.ends.end(token, ended, state.settings.clock.now_ms());
-}
+    }
 
-/// Completes when the manager ends.
-pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
-    // A sender that is gone ends it as well.
-    let _ = stopped.wait_for(|stop| *stop).await;
-}
-
-/// Answers a request. What is left is a connection that is to be relayed.
-async fn receive(
-    state: &State,
-    program: &Program,
-    stream: &Line,
-) -> Option<(Box<Upstream>, crate::protocol::Token)> {
-    let (request, socket, _room) =
-        match wire::read_request(stream, (&state.rooms, program.uid)).await? {
+    /// Reads a request and answers it, unless it is for a connection.
+    async fn receive(&self, let_in: Result<(), Failure>) -> Option<Order> {
+        let Self { state, program, stream, .. } = self;
+        let read = match let_in {
+            Ok(()) => wire::read_request(stream, (&state.rooms, program.uid)).await?,
+            Err(failure) => Err(failure),
+        };
+        let (request, socket, room) = match read {
             Ok(read) => read,
             Err(failure) => {
                 refuse(stream, failure).await;
                 return None;
             }
         };
-    let now_ms = state.settings.clock.now_ms();
-    let answer = match request {
-        Request::Connect(wish) => return make(state, program, stream, &wish, socket).await,
-        Request::End { connection } => Answer::End(state.ends.of(connection, program.uid, now_ms)),
-        Request::Stats {} => {
-            let stats = state.counts.of(program.uid, state.sessions.count());
-            Answer::Stats(Box::new(stats))
-        }
-    };
-    // The program may be gone.
-    let _ = wire::write(stream, &answer).await;
-    None
+        let now_ms = state.settings.clock.now_ms();
+        let answer = match request {
+            Request::Connect(wish) => return Some((wish, socket, room)),
+            Request::End { connection } => {
+                Answer::End(state.ends.of(connection, program.uid, now_ms))
+            }
+            Request::Stats {} => {
+                let stats = state.counts.of(program.uid, state.sessions.count());
+                Answer::Stats(Box::new(stats))
+            }
+        };
+        // The program may be gone.
+        let _ = wire::write(stream, &answer).await;
+        None
+    }
+
+    /// Makes a connection, and relays until it ends.
+    async fn connect(self, order: Order) {
+        let made = async {
+            let (wish, socket, _room) = order;
+            make(&self.state, &self.program, &self.stream, &wish, socket).await
+        };
+        let made = Box::pin(self.while_awaited(made)).await;
+        let Some(Some((mut upstream, token))) = made else { return };
+        let Self { state, stream, stopped, .. } = self;
+        state.counts.opened();
+        let ended = relay(&state, token, &stream, &mut upstream, stopped).await;
+        state.counts.closed();
+        state.ends.end(token, ended, state.settings.clock.now_ms());
+    }
+}
+
+/// Completes when the manager ends.
+pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
+    // A sender that is gone ends it as well.
+    let _ = stopped.wait_for(|stop| *stop).await;
 }
 
 async fn make(

@@ -8,6 +8,7 @@ use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
 
 use crate::Error;
+use crate::apart::Apart;
 use crate::certificates::Certificates;
 use crate::closing::Closers;
 use crate::counts::Counts;
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(crate) sessions: Sessions,
     pub(crate) ends: Ends,
     pub(crate) closers: Closers,
+    pub(crate) apart: Apart,
     pub(crate) lookups: Lookups,
     pub(crate) rooms: Rooms,
     pub(crate) verdicts: Verdicts,
@@ -77,6 +79,7 @@ impl State {
             sessions: Sessions::new(Arc::clone(&settings), random()?),
             ends: Ends::default(),
             closers: Closers::default(),
+            apart: Apart::default(),
             lookups: Lookups::default(),
             rooms: Rooms::default(),
             verdicts: Verdicts::default(),

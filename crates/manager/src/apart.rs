@@ -1,0 +1,90 @@
+//! Connections over sockets that programs brought, each user's on a thread of its own.
+//!
+//! A program keeps a copy of such a socket, and can hold the kernel's lock on it for as long as it
+//! likes: by sending from memory whose pages it supplies itself (userfaultfd, a file system of its
+//! own). Whoever calls the kernel about this socket then waits, whatever it says of not waiting.
+//! It shall be the thread that serves this user's programs and nobody else's.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+/// The threads of all users.
+#[derive(Debug, Default)]
+pub(crate) struct Apart {
+    users: Mutex<HashMap<u32, Arc<Thread>>>,
+}
+
+/// A thread that serves one user.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    handle: Handle,
+    /// The thread ends when this is dropped.
+    _stays: oneshot::Sender<Infallible>,
+}
+
+impl Apart {
+    /// Threads at once.
+    const MOST: usize = 64;
+
+    /// A user's thread. `None`: there are as many as there may be, or the system has none.
+    pub(crate) fn of(&self, uid: u32) -> Option<Arc<Thread>> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = users.get(&uid) {
+            return Some(Arc::clone(thread));
+        }
+        if users.len() >= Self::MOST {
+            // Those that serve nobody.
+            users.retain(|_, thread| Arc::strong_count(thread) > 1);
+        }
+        if users.len() >= Self::MOST {
+            return None;
+        }
+        let thread = Arc::new(Thread::start().ok()?);
+        users.insert(uid, Arc::clone(&thread));
+        Some(thread)
+    }
+}
+
+impl Thread {
+    fn start() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stays, ends) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("passed sockets".into());
+        thread.spawn(move || {
+            // Nothing is ever sent.
+            let _ = runtime.block_on(ends);
+        })?;
+        Ok(Self { handle, _stays: stays })
+    }
+
+    /// Does it there, and waits for it; when nobody waits any more, it is broken off.
+    pub(crate) async fn run(self: Arc<Self>, what: impl Future<Output = ()> + Send + 'static) {
+        let mut one = JoinSet::new();
+        one.spawn_on(what, &self.handle);
+        one.join_next().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_few_and_make_room_for_each_other() {
+        let apart = Apart::default();
+        let busy: Vec<_> = (0..Apart::MOST as u32).map(|uid| apart.of(uid).unwrap()).collect();
+        assert!(apart.of(1_000).is_none());
+        assert!(Arc::ptr_eq(&busy[7], &apart.of(7).unwrap()));
+        drop(busy);
+        assert!(apart.of(1_000).is_some());
+        assert_eq!(apart.users.lock().unwrap().len(), 1);
+    }
+}
