@@ -36,17 +36,10 @@ impl Managed {
 
     /// Starts the manager, and waits until it serves.
     pub(crate) fn run(&mut self) {
-        let mut child = Command::new(&self.program)
-            .args(["manager", "--socket", &self.socket()])
-            .args(["--settings", &self.file("manager.toml")])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        assert!(line.starts_with("serving"), "{line}");
-        self.child = Some(child);
+        let mut command = Command::new(&self.program);
+        command.args(["manager", "--socket", &self.socket()]);
+        command.args(["--settings", &self.file("manager.toml")]).stdout(Stdio::piped());
+        self.child = Some(serving(&mut command));
     }
 
     pub(crate) fn kill(&mut self) {
@@ -77,6 +70,16 @@ impl Managed {
         std::fs::write(&key, pair.serialize_pem()).expect("a file");
         (certificate, key)
     }
+}
+
+/// Starts a manager whose standard output is piped, and waits until it serves.
+pub(crate) fn serving(command: &mut Command) -> Child {
+    let mut child = command.spawn().expect("the program runs");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("serving"), "{line}");
+    child
 }
 
 impl Drop for Managed {

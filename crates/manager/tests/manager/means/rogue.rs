@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
+const PRE_SHARED_KEY: u16 = 41;
+
 /// Listens, and lets `behave` have each connection; it ends with the test's process.
 pub(crate) fn rogue(behave: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -72,4 +74,11 @@ pub(crate) fn extensions(flight: &[u8]) -> Vec<(u16, Vec<u8>)> {
 /// The content of one extension.
 pub(crate) fn extension(flight: &[u8], of: u16) -> Option<Vec<u8>> {
     extensions(flight).into_iter().find(|(kind, _)| *kind == of).map(|(_, content)| content)
+}
+
+/// The ticket in a first flight: the first identity of the pre-shared keys.
+pub(crate) fn ticket(flight: &[u8]) -> Option<Vec<u8>> {
+    let keys = extension(flight, PRE_SHARED_KEY)?;
+    let length = usize::from(u16::from_be_bytes([keys[2], keys[3]]));
+    Some(keys[4..4 + length].to_vec())
 }

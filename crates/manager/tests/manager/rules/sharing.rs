@@ -11,20 +11,12 @@ use serde_json::json;
 
 use super::{house_and_server, visit};
 use crate::means::House;
-use crate::means::rogue::{extension, rogue, tapped};
+use crate::means::rogue::{extension, rogue, tapped, ticket};
 use crate::means::rustls_server::RustlsServer;
 use crate::means::server::{Server, free_port};
 
-const PRE_SHARED_KEY: u16 = 41;
 const PSK_MODES: u16 = 45;
 const TICKET_REQUEST: u16 = 58;
-
-/// The ticket in a first flight: the first identity of the pre-shared keys.
-fn ticket(flight: &[u8]) -> Option<Vec<u8>> {
-    let keys = extension(flight, PRE_SHARED_KEY)?;
-    let length = usize::from(u16::from_be_bytes([keys[2], keys[3]]));
-    Some(keys[4..4 + length].to_vec())
-}
 
 #[test]
 fn twenty_programs_need_one_full_handshake() {
