@@ -1,6 +1,6 @@
 //! What a connection through the manager costs and saves, against a program that does its own TLS
 //! with rustls: `cargo bench --package rejoin-manager`. All of a line is measured in one run, in
-//! turns.
+//! turns. `-- --json` prints an object for each line; `-- --quick` measures a part of it.
 
 #![expect(clippy::print_stdout, reason = "it is what it is for")]
 
@@ -24,10 +24,10 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
     SupportedProtocolVersion, version,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-const ROUNDS: usize = 300;
-const WARM_ROUNDS: usize = 20;
+const ROUNDS: u64 = 300;
+const WARM_ROUNDS: u64 = 20;
 const DELAYED_ROUNDS: usize = 9;
 const DOWNLOAD_BYTES: u64 = 512 << 20;
 const ROUND_TRIP: Duration = Duration::from_millis(40);
@@ -37,11 +37,37 @@ const NAME: &str = "server.test";
 
 fn main() {
     let house = House::new();
+    let asked = Asked::on_command_line();
     for tls in [&version::TLS13, &version::TLS12] {
-        first_byte(&house, tls);
+        first_byte(&asked, &house, tls);
     }
-    throughput(&house);
-    delayed(&house);
+    throughput(&asked, &house);
+    delayed(&asked, &house);
+}
+
+struct Asked {
+    json: bool,
+    /// Of what is measured otherwise.
+    quick: bool,
+}
+
+impl Asked {
+    fn on_command_line() -> Self {
+        let has = |flag: &str| std::env::args().any(|word| word == flag);
+        Self { json: has("--json"), quick: has("--quick") }
+    }
+
+    fn part(&self, of: u64) -> u64 {
+        if self.quick { of / 4 } else { of }
+    }
+
+    fn tell(&self, line: &str, facts: &Value) {
+        if self.json {
+            println!("{facts}");
+        } else {
+            println!("{line}");
+        }
+    }
 }
 
 /// A server that is told by eight bytes how many to send.
@@ -188,12 +214,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn first_byte(house: &House, tls: &'static SupportedProtocolVersion) {
+fn first_byte(asked: &Asked, house: &House, tls: &'static SupportedProtocolVersion) {
     let port = server(house, tls);
     let label = format!("{:?}", tls.version);
     let (resumes, full) = (own(house, true), own(house, false));
     let (mut managed, mut own, mut in_full) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..WARM_ROUNDS + ROUNDS {
+    for round in 0..WARM_ROUNDS + asked.part(ROUNDS) {
         let times = [
             managed_fetch(house, port, &label, true, false),
             own_fetch(&resumes, port),
@@ -207,29 +233,38 @@ fn first_byte(house: &House, tls: &'static SupportedProtocolVersion) {
     }
     let (managed, own, in_full) = (median(managed), median(own), median(in_full));
     let ratio = |to: Duration| managed.as_secs_f64() / to.as_secs_f64();
-    println!(
+    let line = format!(
         "{label} first byte, RSA-2048: through the manager {managed:?}; own rustls resumed {own:?} \
          (x{:.2}), in full {in_full:?} (x{:.2})",
         ratio(own),
         ratio(in_full)
     );
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let facts = json!({"what": "first_byte", "tls": label, "managed_us": us(managed),
+                       "own_resumed_us": us(own), "own_full_us": us(in_full)});
+    asked.tell(&line, &facts);
 }
 
-fn throughput(house: &House) {
+fn throughput(asked: &Asked, house: &House) {
     let port = server(house, &version::TLS13);
     let config = own(house, true);
     let (mut managed, mut own) = (Vec::new(), Vec::new());
+    let bytes = asked.part(DOWNLOAD_BYTES);
     for _ in 0..3 {
         let connection = house.program().connect(NAME, port, json!({}));
-        managed.push(fetch(&mut connection.expect("a connection").stream, DOWNLOAD_BYTES));
-        own.push(fetch(&mut own_connection(&config, port), DOWNLOAD_BYTES));
+        managed.push(fetch(&mut connection.expect("a connection").stream, bytes));
+        own.push(fetch(&mut own_connection(&config, port), bytes));
     }
-    let rate = |time: Duration| DOWNLOAD_BYTES as f64 / time.as_secs_f64() / 1e6;
+    let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e6;
     let (managed, own) = (rate(median(managed)), rate(median(own)));
-    println!("relay: {managed:.0} MB/s, own rustls {own:.0} MB/s (x{:.2})", managed / own);
+    let line =
+        format!("relay: {managed:.0} MB/s, own rustls {own:.0} MB/s (x{:.2})", managed / own);
+    let facts =
+        json!({"what": "relay", "tls": "TLSv1_3", "managed_mb_s": managed, "own_mb_s": own});
+    asked.tell(&line, &facts);
 }
 
-fn delayed(house: &House) {
+fn delayed(asked: &Asked, house: &House) {
     for (tls, early) in [(&version::TLS12, false), (&version::TLS13, true)] {
         let port = slow_way(server(house, tls));
         let label = format!("slow {:?}", tls.version);
@@ -242,7 +277,12 @@ fn delayed(house: &House) {
         let (with, without) = (median(with), median(without));
         let what = if early { "0-RTT instead of resumed" } else { "resumed instead of in full" };
         let saved = without.saturating_sub(with).as_secs_f64() / ROUND_TRIP.as_secs_f64();
-        println!("{label}, {what}: {with:?} instead of {without:?}: {saved:.2} round trips saved");
+        let line = format!(
+            "{label}, {what}: {with:?} instead of {without:?}: {saved:.2} round trips saved"
+        );
+        let version = format!("{:?}", tls.version);
+        let facts = json!({"what": "delayed", "tls": version, "round_trips_saved": saved});
+        asked.tell(&line, &facts);
     }
 }
 
