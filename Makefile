@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture check-servers check-cluster soak fuzz setup
+.PHONY: run test lint bench check-capture check-servers check-cluster check-manager soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
@@ -46,6 +46,11 @@ check-servers: setup
 check-cluster: PACKAGES += openssl nginx-light haproxy redis-server redis-tools
 check-cluster: setup
 	$(CARGO) bench --locked --package rejoin-capi --bench check_cluster -- $(CHECKS)
+
+## What Rejoin promises to programs, a line for each, in ten minutes; CHECKS as above.
+check-manager: PACKAGES += openssl nginx-light python3 util-linux default-jdk-headless
+check-manager: setup
+	$(CARGO) bench --locked --package rejoin-cli --bench check_manager -- $(CHECKS)
 
 ## nginx under load while its workers are killed, for ten minutes; SOAK_SECONDS=60 for less.
 SOAK_SECONDS ?= 600

@@ -1,0 +1,76 @@
+//! What a connection costs, and saves: the manager's own bench, once for all lines.
+
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::checks::cargo;
+use crate::{Effort, Found};
+
+const OWN_RESUMED: f64 = 1.25;
+const IN_FULL: f64 = 0.7;
+const RELAY: f64 = 0.6;
+/// Of a round trip: there are whole ones only, and the rest is the machine's other work.
+const SAVED: f64 = 0.75;
+
+pub(crate) fn tls13(effort: Effort) -> Option<Found> {
+    first_byte(effort, "TLSv1_3")
+}
+
+pub(crate) fn tls12(effort: Effort) -> Option<Found> {
+    first_byte(effort, "TLSv1_2")
+}
+
+pub(crate) fn resumed(effort: Effort) -> Option<Found> {
+    saved(effort, "TLSv1_2")
+}
+
+pub(crate) fn early(effort: Effort) -> Option<Found> {
+    saved(effort, "TLSv1_3")
+}
+
+fn first_byte(effort: Effort, tls: &str) -> Option<Found> {
+    let line = line(effort, "first_byte", tls)?;
+    let figure = |name: &str| line[name].as_f64();
+    let (managed, own, full) =
+        (figure("managed_us")?, figure("own_resumed_us")?, figure("own_full_us")?);
+    let (to_own, to_full) = (managed / own, managed / full);
+    Some(Found {
+        figure: format!(
+            "{to_own:.2} and {to_full:.2} ({managed:.0} µs; own {own:.0} and {full:.0})"
+        ),
+        holds: to_own <= OWN_RESUMED && to_full < IN_FULL,
+    })
+}
+
+fn saved(effort: Effort, tls: &str) -> Option<Found> {
+    let saved = line(effort, "delayed", tls)?["round_trips_saved"].as_f64()?;
+    Some(Found { figure: format!("{saved:.2}"), holds: saved >= SAVED })
+}
+
+pub(crate) fn relay(effort: Effort) -> Option<Found> {
+    let line = line(effort, "relay", "TLSv1_3")?;
+    let (managed, own) = (line["managed_mb_s"].as_f64()?, line["own_mb_s"].as_f64()?);
+    let times = managed / own;
+    Some(Found {
+        figure: format!("{times:.2} ({managed:.0} MB/s; own {own:.0})"),
+        holds: times >= RELAY,
+    })
+}
+
+/// One line of the bench, which runs once.
+fn line(effort: Effort, what: &str, tls: &str) -> Option<&'static Value> {
+    static LINES: OnceLock<Option<Vec<Value>>> = OnceLock::new();
+    let lines = LINES.get_or_init(|| measure(effort)).as_ref()?;
+    lines.iter().find(|line| line["what"] == what && line["tls"] == tls)
+}
+
+fn measure(effort: Effort) -> Option<Vec<Value>> {
+    let mut bench = cargo("bench");
+    bench.args(["--package", "rejoin-manager", "--bench", "costs", "--", "--json"]);
+    if effort.quick {
+        bench.arg("--quick");
+    }
+    let said = String::from_utf8(bench.output().ok()?.stdout).ok()?;
+    Some(said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
