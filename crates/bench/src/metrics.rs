@@ -24,9 +24,13 @@ struct Meter {
     value: Value,
 }
 
+/// Names and values.
+pub type Labels = Vec<(&'static str, String)>;
+
 #[derive(Debug)]
 enum Value {
     Counter(u64),
+    Counters(Vec<(Labels, u64)>),
     Seconds(f64),
     Gauge(u64),
     Gauges(&'static str, Vec<(&'static str, u64)>),
@@ -36,6 +40,16 @@ impl Meters {
     /// What only grows. Its name begins with `rejoin_` and ends in `_total` when it is told.
     pub fn counter(&mut self, name: impl Into<String>, help: &'static str, count: u64) {
         self.add(name, help, Value::Counter(count));
+    }
+
+    /// What only grows, of several kinds, told apart by labels.
+    pub fn counters(
+        &mut self,
+        name: impl Into<String>,
+        help: &'static str,
+        counts: Vec<(Labels, u64)>,
+    ) {
+        self.add(name, help, Value::Counters(counts));
     }
 
     /// A sum of seconds, which only grows: ends in `_seconds_total`.
@@ -102,7 +116,7 @@ impl Collector for Meters {
 impl Value {
     fn kind(&self) -> (MetricType, Option<Unit>) {
         match self {
-            Self::Counter(_) => (MetricType::Counter, None),
+            Self::Counter(_) | Self::Counters(_) => (MetricType::Counter, None),
             Self::Seconds(_) => (MetricType::Counter, Some(Unit::Seconds)),
             Self::Gauge(_) | Self::Gauges(..) => (MetricType::Gauge, None),
         }
@@ -111,6 +125,9 @@ impl Value {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), Error> {
         match self {
             Self::Counter(count) => ConstCounter::new(*count).encode(encoder),
+            Self::Counters(counts) => counts.iter().try_for_each(|(labels, count)| {
+                ConstCounter::new(*count).encode(encoder.encode_family(labels)?)
+            }),
             Self::Seconds(seconds) => ConstCounter::new(*seconds).encode(encoder),
             Self::Gauge(value) => ConstGauge::new(*value as i64).encode(encoder),
             Self::Gauges(label, values) => values.iter().try_for_each(|(kind, value)| {

@@ -1,33 +1,34 @@
 //! `rejoin stats`
 
-mod reading;
+mod cache;
+mod history;
+mod manager;
+mod second;
 mod serve;
-mod watched;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use rejoin_cache::Counters;
-use rejoin_store::{CacheName, Reset, Store};
-use rejoin_trace::grouped;
-
-use crate::terminal::{self, Watch};
-use reading::{Reading, found_percent, resumed_percent};
+use rejoin_store::{CacheName, Store};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Counts are of all processes that share the cache, since it was made or its counts were reset.
+Counts of a cache are of all processes that share it, since it was made or its counts were reset. Those of the
+manager are of the programs of who asks (of all, for root), since it started.
 Examples:
   rejoin stats web
   rejoin stats web --watch
   rejoin stats web --json
-  rejoin stats web --serve 127.0.0.1:9464")]
+  rejoin stats web --serve 127.0.0.1:9464
+  rejoin stats --manager")]
 pub(crate) struct Arguments {
     /// The cache that servers share
-    #[arg(value_name = "NAME")]
-    name: CacheName,
+    #[arg(value_name = "NAME", required_unless_present = "manager")]
+    name: Option<CacheName>,
+    /// The TLS manager instead [default PATH: $XDG_RUNTIME_DIR/rejoin.sock, else
+    /// /run/rejoin/manager.sock]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["name", "folder", "reset"])]
+    manager: Option<Option<PathBuf>>,
     /// Where caches lie
     #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER)]
     folder: PathBuf,
@@ -55,21 +56,11 @@ enum What {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let store = Store::open(&arguments.folder, &arguments.name, None)?;
-    if let Some(address) = arguments.serve {
-        return serve::serve(arguments.folder.clone(), store, address);
+    let Arguments { name, manager, .. } = arguments;
+    match (name, manager) {
+        (Some(name), _) => cache::run(name, arguments),
+        (None, path) => manager::run(path.clone().flatten(), arguments),
     }
-    match arguments.reset {
-        Some(What::Sessions) => store.reset(Reset::Sessions),
-        Some(What::Counters) => store.reset(Reset::Counters),
-        Some(What::Both) => store.reset(Reset::Both),
-        None if arguments.watch => return watch(&store, arguments.json),
-        None if arguments.json => {
-            return terminal::print_result(&Reading::of(&store).json().to_string());
-        }
-        None => return terminal::print_result(&table(&Reading::of(&store))),
-    }
-    Ok(())
 }
 
 /// `localhost` needs no look-up: it is 127.0.0.1.
@@ -79,77 +70,13 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     parsed.map_err(|_| "give ADDRESS:PORT, as 127.0.0.1:9464".to_owned())
 }
 
-fn percent(percent: Option<f64>) -> String {
+/// One part of a whole, in percent, if there is a whole.
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+fn shown_percent(percent: Option<f64>) -> String {
     percent.map_or_else(|| "–".to_owned(), |percent| format!("{percent:.1} %"))
-}
-
-fn table(reading: &Reading) -> String {
-    let Reading { name, counters, facts, occupancy, capacity_sessions, .. } = reading;
-    let head = format!(
-        "{name}: of {} handshakes {} were resumed\n{} of {} sessions, {} bytes; of those asked for {} were there\n",
-        grouped(counters.full_handshakes + counters.resumed_handshakes),
-        percent(resumed_percent(counters)),
-        grouped(counters.sessions),
-        grouped(*capacity_sessions),
-        grouped(facts.bytes),
-        percent(found_percent(counters))
-    );
-    let memory = if facts.is_named { "" } else { "removed while in use: nobody new can open it\n" };
-    let row = |(name, count): (&str, u64)| vec![name.replace('_', " "), grouped(count)];
-    let counts = rejoin_report::table(&[0], ["counted", ""], reading.counts().map(row));
-    let returns = occupancy.named().into_iter().map(row);
-    let returns = rejoin_report::table(&[0], ["expected back", "sessions"], returns);
-    format!("{head}{memory}{counts}\n\n{returns}")
-}
-
-/// A line for each second.
-fn watch(store: &Store, json: bool) -> anyhow::Result<()> {
-    const LINES_A_HEAD: usize = 20;
-    let watch = Watch::start()?;
-    let mut before = store.cache().counters();
-    let mut next = Instant::now();
-    for line in 0.. {
-        next += Duration::from_secs(1);
-        while Instant::now() < next && !watch.progress().stopped() {
-            thread::sleep(Duration::from_millis(50));
-        }
-        if watch.progress().stopped() {
-            return Ok(());
-        }
-        if json {
-            terminal::print_result(&Reading::of(store).json().to_string())?;
-            continue;
-        }
-        if line % LINES_A_HEAD == 0 {
-            let head = "handshakes/s  resumed    hits/s  misses/s  stored/s  evicted/s  forged/s   sessions";
-            terminal::print_result(head)?;
-        }
-        let now = store.cache().counters();
-        terminal::print_result(&second(&before, &now))?;
-        before = now;
-    }
-    Ok(())
-}
-
-fn second(before: &Counters, now: &Counters) -> String {
-    let evicted = |c: &Counters| c.evicted_overdue + c.evicted_latest + c.evicted_oldest;
-    let since = |count: fn(&Counters) -> u64| count(now).saturating_sub(count(before));
-    let last = Counters {
-        full_handshakes: since(|c| c.full_handshakes),
-        resumed_handshakes: since(|c| c.resumed_handshakes),
-        ..Counters::default()
-    };
-    format!(
-        "{:>12}  {:>7}  {:>8}  {:>8}  {:>8}  {:>9}  {:>8}  {:>9}",
-        last.full_handshakes + last.resumed_handshakes,
-        percent(resumed_percent(&last)),
-        since(|c| c.hits),
-        since(|c| c.misses),
-        since(|c| c.stored),
-        evicted(now).saturating_sub(evicted(before)),
-        since(|c| c.forged),
-        now.sessions,
-    )
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 #[expect(dead_code, reason = "only the program's name and the ways to end it are needed")]
 mod servers;
+mod shown;
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rejoin_cache::{
@@ -19,12 +19,11 @@ use rejoin_store::{CacheName, SharedKeys, Store, now_ms};
 use rejoin_tickets::{KeySource, TicketEvent};
 use serde_json::Value;
 use servers::{REJOIN, interrupt, scratch};
+use shown::{Shown, number, text_of};
 
 const CONTEXT: ContextTag = ContextTag(1);
 /// Until a client comes back that comes back late.
 const LONG_MS: u64 = 30_000_000;
-/// For whatever takes a moment: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A cache of known contents, in a folder of its own.
 struct Cached {
@@ -46,6 +45,11 @@ impl Cached {
     fn make(folder: &Path, name: &CacheName) -> Store {
         let settings = Settings::new(Capacity::Sessions(2_000));
         Store::open(folder, name, Some(&settings)).expect("made")
+    }
+
+    fn shown(&self) -> Shown {
+        let folder = self.folder.to_str().expect("UTF-8");
+        Shown::start(&["web", "--folder", folder])
     }
 
     fn again(&self) -> Arc<Store> {
@@ -102,73 +106,6 @@ fn look_up(store: &Store, client: u32, context: ContextTag) {
     store.get(now_ms(), &session(client).id, context, &mut SecretBytes::default());
 }
 
-/// A `rejoin stats --serve`, killed when dropped.
-struct Shown {
-    child: Child,
-    address: String,
-}
-
-impl Shown {
-    fn start(cached: &Cached) -> Self {
-        let mut child = Command::new(REJOIN)
-            .args(["stats", "web", "--serve", "127.0.0.1:0", "--folder"])
-            .arg(&cached.folder)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        let mut line = String::new();
-        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
-        stderr.read_line(&mut line).expect("a line");
-        let address = line.split_once("http://").and_then(|(_, rest)| rest.split_once('/'));
-        let (address, _) = address.unwrap_or_else(|| panic!("no address in {line:?}"));
-        Self { child, address: address.to_owned() }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream
-    }
-
-    /// The whole answer to these bytes.
-    fn tell(&self, request: &[u8]) -> String {
-        let mut stream = self.connect();
-        // It may answer before it has read everything.
-        let _ = stream.write_all(request);
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
-    }
-
-    fn get(&self, path: &str) -> String {
-        let Self { address, .. } = self;
-        self.tell(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())
-    }
-
-    fn stats(&self) -> Value {
-        let answer = self.get("/stats.json");
-        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-        serde_json::from_str(body).expect("JSON")
-    }
-
-    /// Waits until the counts are so.
-    fn wait(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !is_so(&self.stats()) {
-            assert!(Instant::now() < until, "not {what}: {}", self.stats());
-            thread::sleep(Duration::from_millis(100));
-        }
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        // Already ended, when the test went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A metric of the cache `web`; with a label of its own, if it is not empty.
 fn metric(text: &str, name: &str, label: &str) -> u64 {
     let name = format!("rejoin_cache_{name}{{cache=\"web\"{label}}} ");
@@ -176,48 +113,16 @@ fn metric(text: &str, name: &str, label: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
 }
 
-/// The page once its script has run, as Chromium has it. `None`: there is no Chromium.
-fn drawn(shown: &Shown, folder: &Path) -> Option<String> {
-    if Command::new("chromium").arg("--version").output().is_err() {
-        eprintln!("chromium is not installed: no page is looked at");
-        return None;
-    }
-    let browser = Command::new("timeout")
-        .args(["--kill-after=5", "120", "chromium", "--headless", "--no-sandbox", "--disable-gpu"])
-        .args(["--disable-dev-shm-usage", "--virtual-time-budget=4000", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", folder.join("browser").display()))
-        .arg(format!("http://{}/", shown.address))
-        .env("HOME", folder)
-        .output()
-        .expect("it runs");
-    assert!(browser.status.success(), "{}", String::from_utf8_lossy(&browser.stderr));
-    Some(String::from_utf8(browser.stdout).expect("UTF-8"))
-}
-
-/// The text of the element with this id.
-fn text_of<'a>(dom: &'a str, id: &str) -> &'a str {
-    let (_, rest) = dom
-        .split_once(&format!("id=\"{id}\""))
-        .and_then(|(_, rest)| rest.split_once('>'))
-        .unwrap_or_else(|| panic!("no {id} in {dom}"));
-    rest.split_once('<').expect("its end").0
-}
-
-fn number(dom: &str, id: &str) -> u64 {
-    let text = text_of(dom, id);
-    text.replace(',', "").parse().unwrap_or_else(|_| panic!("{id} is {text:?}"))
-}
-
 #[test]
 fn the_page_and_prometheus_show_what_was_counted() {
     let cached = Cached::new();
     cached.fill();
-    let shown = Shown::start(&cached);
+    let shown = cached.shown();
     let metrics = shown.get("/metrics");
     let counters = cached.store.counters();
     let Counters { hits, misses, forged, rejected, foreign_context, .. } = counters;
     assert_eq!((hits, misses, forged, rejected, foreign_context), (37, 18, 7, 3, 5));
-    let page = drawn(&shown, &cached.folder);
+    let page = shown.drawn(&cached.folder);
     let tickets = cached.store.ticket_counters();
     assert_eq!(tickets.map(|(_, count)| count), [1, 2, 3, 4, 5, 6]);
     let counts = counters.named().into_iter().chain(tickets);
@@ -249,7 +154,7 @@ fn the_page_and_prometheus_show_what_was_counted() {
 fn what_is_resumed_now_is_told_apart() {
     let cached = Cached::new();
     cached.fill();
-    let shown = Shown::start(&cached);
+    let shown = cached.shown();
     shown.wait("sampled", |stats| {
         stats["history"]["resumed"].as_array().is_some_and(|of| of.len() > 1)
     });
@@ -264,12 +169,13 @@ fn what_is_resumed_now_is_told_apart() {
 #[test]
 fn answers_are_what_they_say_and_load_nothing_from_elsewhere() {
     let cached = Cached::new();
-    let shown = Shown::start(&cached);
+    let shown = cached.shown();
     for (path, content_type) in [
         ("/", "text/html; charset=utf-8"),
         ("/?from=a-bookmark", "text/html; charset=utf-8"),
         ("/style.css", "text/css; charset=utf-8"),
         ("/script.js", "text/javascript; charset=utf-8"),
+        ("/sections.js", "text/javascript; charset=utf-8"),
         ("/stats.json", "application/json"),
         ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
     ] {
@@ -298,7 +204,7 @@ fn answers_are_what_they_say_and_load_nothing_from_elsewhere() {
 #[test]
 fn what_is_not_meant_for_it_is_refused() {
     let cached = Cached::new();
-    let shown = Shown::start(&cached);
+    let shown = cached.shown();
     let long = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let refused: [(&[u8], &str); 9] = [
         (b"POST /stats.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}", "405"),
@@ -323,7 +229,7 @@ fn what_is_not_meant_for_it_is_refused() {
 #[test]
 fn who_says_nothing_keeps_nobody_out() {
     let cached = Cached::new();
-    let shown = Shown::start(&cached);
+    let shown = cached.shown();
     let mut idle: Vec<_> = (0..400).map(|_| shown.connect()).collect();
     let asked = Instant::now();
     assert!(shown.get("/metrics").contains("# EOF"));
@@ -340,7 +246,7 @@ fn who_says_nothing_keeps_nobody_out() {
 fn a_cache_removed_and_made_anew_is_shown_as_such() {
     let cached = Cached::new();
     cached.fill();
-    let shown = Shown::start(&cached);
+    let shown = cached.shown();
     shown.wait("there", |stats| stats["removed"] == false && stats["hits"] == 37);
     assert!(Store::remove(&cached.folder, &cached.name).expect("removed"));
     shown.wait("removed", |stats| stats["removed"] == true && stats["sessions"] == 0);
@@ -359,7 +265,7 @@ fn a_cache_removed_and_made_anew_is_shown_as_such() {
 #[test]
 fn it_ends_well_when_it_is_told_to() {
     let cached = Cached::new();
-    let mut shown = Shown::start(&cached);
+    let mut shown = cached.shown();
     let _idle = shown.connect();
     interrupt(&shown.child);
     let ended = shown.child.wait().expect("our own child");

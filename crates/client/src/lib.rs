@@ -67,6 +67,14 @@ impl Manager {
         self.sockets.iter().map(PathBuf::as_path)
     }
 
+    /// The first of its places where somebody listens, alone.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`].
+    pub fn found(&self) -> Result<Self, Error> {
+        self.reach(Some(PATIENCE)).map(|(_, path)| Self::at(path))
+    }
+
     /// A socket to the first of the places where somebody listens, and which it is. Without patience
     /// the socket does not block, nor does this: a queue that is full is
     /// [`WouldBlock`](std::io::ErrorKind::WouldBlock).

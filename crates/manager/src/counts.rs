@@ -1,7 +1,6 @@
 //! What the manager did, by program and by service.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -103,58 +102,6 @@ fn busiest(names: HashMap<String, Handshakes>) -> Vec<Share> {
     shares
 }
 
-/// What the manager counted, as Prometheus reads it.
-pub fn prometheus(stats: &Stats) -> String {
-    let mut text = String::new();
-    let mut metric = |name: &str, kind: &str, help: &str, samples: Vec<(String, u64)>| {
-        // Written to memory.
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in samples {
-            let _ = writeln!(text, "{name}{labels} {value}");
-        }
-    };
-    let kinds =
-        |of: &Handshakes| [("full", of.full), ("resumed", of.resumed), ("failed", of.failed)];
-    let all = kinds(&stats.handshakes).map(|(kind, n)| (format!("{{kind=\"{kind}\"}}"), n));
-    let by = |label: &str, shares: &[Share]| {
-        let of = |Share { name, handshakes }: &Share| {
-            let name = escaped(name);
-            kinds(handshakes)
-                .map(|(kind, n)| (format!("{{{label}=\"{name}\",kind=\"{kind}\"}}"), n))
-        };
-        shares.iter().flat_map(of).collect()
-    };
-    let one = |value| vec![(String::new(), value)];
-    metric("rejoin_manager_handshakes_total", "counter", "Handshakes.", all.to_vec());
-    metric(
-        "rejoin_manager_program_handshakes_total",
-        "counter",
-        "Handshakes by program.",
-        by("program", &stats.programs),
-    );
-    metric(
-        "rejoin_manager_service_handshakes_total",
-        "counter",
-        "Handshakes by service.",
-        by("service", &stats.services),
-    );
-    let Handshakes { across_names, refused, early_data, .. } = stats.handshakes;
-    let across = "Resumptions with the session of another name.";
-    metric("rejoin_manager_across_names_total", "counter", across, one(across_names));
-    let vain = "Full handshakes in which a session was offered in vain.";
-    metric("rejoin_manager_refused_total", "counter", vain, one(refused));
-    let early = "0-RTT data that a server accepted, times.";
-    metric("rejoin_manager_early_data_total", "counter", early, one(early_data));
-    metric("rejoin_manager_open", "gauge", "Connections that stand.", one(stats.open));
-    metric("rejoin_manager_sessions", "gauge", "Sessions stored.", one(stats.sessions));
-    let bytes = "Bytes of stored sessions.";
-    metric("rejoin_manager_session_bytes", "gauge", bytes, one(stats.session_bytes));
-    text
-}
-fn escaped(name: &str) -> String {
-    name.chars().flat_map(char::escape_default).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,16 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_bounded_and_cannot_break_out() {
+    fn names_are_bounded() {
         let counts = Counts::default();
         let full = Handshakes { full: 1, ..Handshakes::default() };
         for number in 0..2 * NAMES {
-            counts.record(7, "a\"} 1\nb", &format!("{number}:443"), &full);
+            counts.record(7, "curl", &format!("{number}:443"), &full);
         }
         let stats = counts.of(7, (2, 3));
         assert!(stats.services.len() <= NAMES + 1);
         assert_eq!(stats.handshakes.full, 2 * NAMES as u64);
-        let text = prometheus(&stats);
-        assert!(text.contains(r#"program="a\"} 1\nb",kind="full""#), "{text}");
     }
 }

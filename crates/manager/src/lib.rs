@@ -45,7 +45,6 @@ pub use rejoin_client as client;
 pub use rejoin_client::protocol;
 
 pub use clock::Clock;
-pub use counts::prometheus;
 pub use error::Error;
 pub use process::{become_user, hand_over, harden};
 pub use serve::run;

@@ -1,74 +1,96 @@
 //! `rejoin stats --serve`: what is counted, for Prometheus and on a live page.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rejoin_bench::metrics::CONTENT_TYPE;
 use rejoin_bench::{Answer, StatusPort};
-use rejoin_store::{CacheName, Store};
+use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::watched::Watched;
 use crate::terminal;
 
+/// What is looked at for as long as anybody likes. Any number of threads ask; one of them takes samples.
+pub(super) trait Source: Send + Sync + 'static {
+    /// The page's sections about it.
+    const SECTIONS: &str;
+    /// The script that fills them.
+    const SCRIPT: &str;
+
+    /// What it is called.
+    fn name(&self) -> String;
+
+    /// Looks at what the last second brought. To be called every second.
+    fn sample(&self);
+
+    /// As one object, with the history of the last seconds.
+    fn json(&self) -> Value;
+
+    /// As Prometheus reads it.
+    fn metrics(&self) -> String;
+}
+
 /// Serves until Ctrl-C.
-pub(super) fn serve(folder: PathBuf, store: Store, address: SocketAddr) -> anyhow::Result<()> {
-    let name = store.name().clone();
-    let watched = Arc::new(Watched::new(folder, store));
+pub(super) fn serve<S: Source>(source: S, address: SocketAddr) -> anyhow::Result<()> {
+    let source = Arc::new(source);
     let runtime = crate::runtime(1)?;
     let served = runtime.block_on(async {
         let port = StatusPort::listen(address).await?;
         let address = port.address()?;
-        let (shown, sampled) = (Arc::clone(&watched), Arc::clone(&watched));
+        let (shown, sampled) = (Arc::clone(&source), Arc::clone(&source));
         tokio::select! {
             // In this order: who reads the address can end it.
             biased;
             () = terminal::interrupted() => {}
             () = every_second(sampled) => {}
             () = async {
-                announce(&name, address);
-                port.serve(move |path| page(path, &shown)).await;
+                announce(&shown.name(), address);
+                port.serve(move |path| page(path, &*shown)).await;
             } => {}
         }
         Ok(())
     });
-    // Waits for who is looking at the cache: ended in the middle, it would cost a shard's sessions.
+    // Waits for who is looking at a cache: ended in the middle, it would cost a shard's sessions.
     drop(runtime);
     served
 }
 
-fn announce(name: &CacheName, address: SocketAddr) {
+fn announce(name: &str, address: SocketAddr) {
     terminal::complain(&format!("{name} is shown at http://{address}/ until Ctrl-C"));
     if !address.ip().to_canonical().is_loopback() {
         terminal::complain(&format!("warning: {address} is open to all who can reach it"));
     }
 }
 
-async fn every_second(watched: Arc<Watched>) {
+async fn every_second(source: Arc<impl Source>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first is now, when nothing has happened yet.
     second.tick().await;
     loop {
         second.tick().await;
-        let watched = Arc::clone(&watched);
+        let source = Arc::clone(&source);
         // One that panicked is one sample less.
-        let _ = spawn_blocking(move || watched.sample()).await;
+        let _ = spawn_blocking(move || source.sample()).await;
     }
 }
 
-fn page(path: &str, watched: &Watched) -> Answer {
+fn page<S: Source>(path: &str, source: &S) -> Answer {
     match path {
-        "/" => Answer::found("text/html; charset=utf-8", include_str!("page/index.html")),
+        "/" => Answer::found("text/html; charset=utf-8", index(S::SECTIONS)),
         "/style.css" => Answer::found("text/css; charset=utf-8", include_str!("page/style.css")),
-        "/script.js" => {
-            Answer::found("text/javascript; charset=utf-8", include_str!("page/script.js"))
-        }
-        "/stats.json" => Answer::found("application/json", watched.json().to_string()),
-        "/metrics" => Answer::found(CONTENT_TYPE, watched.metrics()),
+        "/script.js" => Answer::found(SCRIPT, include_str!("page/script.js")),
+        "/sections.js" => Answer::found(SCRIPT, S::SCRIPT),
+        "/stats.json" => Answer::found("application/json", source.json().to_string()),
+        "/metrics" => Answer::found(CONTENT_TYPE, source.metrics()),
         _ => Answer::not_found("try /, /metrics or /stats.json\n"),
     }
+}
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+fn index(sections: &str) -> String {
+    include_str!("page/index.html").replacen("<!-- sections -->\n", sections, 1)
 }

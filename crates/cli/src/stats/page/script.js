@@ -1,7 +1,8 @@
 "use strict";
 
 // Asks for the counts once a second and shows them. What is shown is set as text and as attributes
-// of drawn shapes, never as markup.
+// of drawn shapes, never as markup. What is there of a cache alone, or of a manager, is in
+// sections.js: showSections, handshakesOf.
 
 const POLL_MS = 1_000;
 const PATIENCE_MS = 5_000;
@@ -10,28 +11,7 @@ const NOW_S = 10;
 // A row of the table beside the chart.
 const ROW_S = 10;
 
-const RETURNS = {
-  overdue: "overdue",
-  within_1_s: "within a second",
-  within_10_s: "1 to 10 seconds",
-  within_1_min: "10 seconds to a minute",
-  within_10_min: "1 to 10 minutes",
-  within_1_h: "10 minutes to an hour",
-  later: "later",
-  unknown: "not known",
-  never: "not expected",
-};
-
-const COUNTS = [
-  "full_handshakes", "resumed_handshakes", "sessions", "capacity_sessions", "evicted_overdue", "evicted_latest", "evicted_oldest",
-  "wanted_after_eviction", "refused_returns_later", "refused_too_large", "refused_expired", "hits",
-  "rejected", "misses", "expired", "foreign_context", "forged", "stored", "predictions",
-  "tickets_issued", "tickets_keyless", "tickets_known", "tickets_renewed", "tickets_unknown",
-  "tickets_overdue", "lock_waits", "lock_timeouts", "locks_broken", "emptied",
-];
-
 let shown = null;
-let made_unix_s = null;
 
 const element = (id) => document.getElementById(id);
 const grouped = new Intl.NumberFormat("en").format;
@@ -56,32 +36,21 @@ async function poll() {
 
 function show(stats) {
   shown = stats;
-  showState(stats);
-  for (const name of COUNTS) write(name.replaceAll("_", "-"), grouped(stats[name]));
-  write("bytes", bytes(stats.bytes));
-  write("mean-prediction-error", duration(stats.mean_prediction_error_ms));
-  showShares(stats);
-  showFill(stats);
-  showReturns(stats.sessions_by_return);
+  showSections(stats);
+  const { full, resumed } = handshakesOf(stats);
+  write("full-handshakes", grouped(full));
+  write("resumed-handshakes", grouped(resumed));
+  showShares(stats.history, full, resumed);
   showRows(stats.history);
   draw(stats.history);
 }
 
-function showState(stats) {
-  document.title = `${stats.name} · Rejoin`;
-  write("name", stats.name);
-  document.body.className = stats.removed ? "removed" : "live";
-  const made = new Date(1_000 * stats.created_unix_s).toLocaleString();
-  write("state", stats.removed ? "Removed" : `Made ${made}`);
-  if (stats.removed) {
-    const problem = stats.problem ? ` There is another, which cannot be opened: ${stats.problem}.` : "";
-    notice(`This cache was removed. Servers that have it go on with it; nobody new can open it.${problem}`);
-  } else if (made_unix_s !== null && made_unix_s !== stats.created_unix_s) {
-    notice("The cache was removed and made anew. What is shown is the new one.");
-  } else if (made_unix_s === null || element("notice").textContent.startsWith("This")) {
-    notice("");
-  }
-  made_unix_s = stats.created_unix_s;
+// What is shown, and how it is: "live", or "gone".
+function showState(name, life, text) {
+  document.title = `${name} · Rejoin`;
+  write("name", name);
+  document.body.className = life;
+  write("state", text);
 }
 
 function notice(text) {
@@ -89,35 +58,13 @@ function notice(text) {
   write("notice", text);
 }
 
-function showShares(stats) {
-  const [handshakes, resumed] = ["handshakes", "resumed"].map((of) => sum(stats.history[of].slice(-NOW_S)));
-  write("resumed-now", percent(resumed, handshakes));
-  const some = `${grouped(resumed)} of ${grouped(handshakes)} in the last ten seconds`;
+function showShares(history, full, resumed) {
+  const [handshakes, were] = ["handshakes", "resumed"].map((of) => sum(history[of].slice(-NOW_S)));
+  write("resumed-now", percent(were, handshakes));
+  const some = `${grouped(were)} of ${grouped(handshakes)} in the last ten seconds`;
   write("resumed-now-note", handshakes > 0 ? some : "no handshakes in the last ten seconds");
-  const all = stats.full_handshakes + stats.resumed_handshakes;
-  write("resumed-percent", percent(stats.resumed_handshakes, all));
-  write("resumed-percent-note", `of ${grouped(all)} handshakes`);
-}
-
-function showFill(stats) {
-  const share = 100 * stats.sessions / stats.capacity_sessions;
-  element("fill").replaceChildren(bar(share));
-  element("fill").setAttribute("aria-label", `${share.toFixed(1)} % full`);
-}
-
-function showReturns(returns) {
-  const all = sum(Object.values(returns));
-  const most = Math.max(1, ...Object.values(returns));
-  const rows = Object.entries(RETURNS).map(([name, label]) => {
-    const chart = shape("svg", { "aria-hidden": "true" });
-    chart.append(bar(100 * returns[name] / most));
-    const row = tableRow([label, chart, grouped(returns[name]), percent(returns[name], all)]);
-    row.className = name;
-    row.children[1].className = "share";
-    row.children[2].id = `returns-${name.replaceAll("_", "-")}`;
-    return row;
-  });
-  element("returns").replaceChildren(...rows);
+  write("resumed-percent", percent(resumed, full + resumed));
+  write("resumed-percent-note", `of ${grouped(full + resumed)} handshakes`);
 }
 
 // The history ten seconds at a time, newest first.
@@ -184,8 +131,9 @@ function rounded(count) {
   return power * [1, 2, 4, 6, 8, 10].find((step) => count <= step * power);
 }
 
-function bar(share) {
-  return shape("rect", { width: `${Math.min(100, share).toFixed(2)}%`, height: "100%", rx: 2 });
+// From a part on, in percent.
+function bar(share, from = 0) {
+  return shape("rect", { x: `${from.toFixed(2)}%`, width: `${Math.min(100, share).toFixed(2)}%`, height: "100%", rx: 2 });
 }
 
 function label(x, y, anchor, text) {
@@ -205,13 +153,6 @@ function bytes(count) {
   const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, count)) / 10));
   const scaled = count / 1024 ** power;
   return `${power === 0 ? scaled : scaled.toFixed(scaled < 10 ? 1 : 0)} ${units[power]}`;
-}
-
-function duration(ms) {
-  if (ms === null) return "–";
-  if (ms < 1_000) return `${ms.toFixed(0)} ms`;
-  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
-  return ms < 3_600_000 ? `${(ms / 60_000).toFixed(1)} min` : `${(ms / 3_600_000).toFixed(1)} h`;
 }
 
 addEventListener("resize", () => shown && draw(shown.history));

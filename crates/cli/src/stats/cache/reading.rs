@@ -5,6 +5,8 @@ use rejoin_cache::{Counters, Occupancy};
 use rejoin_store::{CacheName, Facts, Store, now_ms};
 use serde_json::{Map, Value, json};
 
+use crate::stats::percent;
+
 /// By name.
 type TicketCounts = [(&'static str, u64); rejoin_tickets::TicketEvent::ALL.len()];
 
@@ -107,10 +109,6 @@ pub(super) fn resumed_percent(counters: &Counters) -> Option<f64> {
 /// Of the sessions that were asked for.
 pub(super) fn found_percent(counters: &Counters) -> Option<f64> {
     percent(counters.hits, counters.hits + counters.misses)
-}
-
-fn percent(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
 fn ticket_help(name: &str) -> &'static str {

@@ -1,18 +1,19 @@
 //! A cache that is looked at for as long as anybody likes: it may be removed meanwhile, and made
 //! anew under its name.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rejoin_cache::{Counters, Occupancy};
+use rejoin_cache::Occupancy;
 use rejoin_store::{Error, Store, now_ms};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::reading::Reading;
+use crate::stats::history::{Handshakes, History};
+use crate::stats::serve::Source;
 
-/// See the module's documentation. Any number of threads ask; one of them takes samples.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Watched {
     folder: PathBuf,
@@ -22,19 +23,10 @@ pub(super) struct Watched {
 #[derive(Debug)]
 struct Seen {
     store: Store,
-    before: Counters,
-    /// The last seconds', oldest first.
-    history: VecDeque<Second>,
+    history: History,
     /// Since it was removed: why the one of its name that is there now is not looked at instead.
     problem: Option<String>,
     counted: Counted,
-}
-
-/// What happened in one second.
-#[derive(Debug, Clone, Copy)]
-struct Second {
-    handshakes: u64,
-    resumed: u64,
 }
 
 /// When the sessions were last counted by return time, and how long it took.
@@ -46,38 +38,8 @@ struct Counted {
 }
 
 impl Watched {
-    /// Seconds of which it is known what happened.
-    pub(super) const HISTORY_S: usize = 300;
-
     pub(super) fn new(folder: PathBuf, store: Store) -> Self {
         Self { folder, seen: Mutex::new(Seen::new(store)) }
-    }
-
-    /// Looks at what the last second brought. To be called every second.
-    pub(super) fn sample(&self) {
-        if self.seen().is_removed() {
-            self.reopen();
-        }
-        self.seen().sample();
-    }
-
-    /// As one object.
-    pub(super) fn json(&self) -> Value {
-        let mut seen = self.seen();
-        let mut record = seen.reading().json();
-        let each = |of: fn(&Second) -> u64| seen.history.iter().map(of).collect::<Vec<_>>();
-        record["history"] = json!({
-            "most_s": Self::HISTORY_S,
-            "handshakes": each(|second| second.handshakes),
-            "resumed": each(|second| second.resumed),
-        });
-        record["problem"] = seen.problem.as_deref().into();
-        record
-    }
-
-    /// As Prometheus reads it.
-    pub(super) fn metrics(&self) -> String {
-        self.seen().reading().metrics()
     }
 
     /// Takes the cache that has the name of the one removed, if there is one.
@@ -99,27 +61,45 @@ impl Watched {
     }
 }
 
+impl Source for Watched {
+    const SECTIONS: &str = include_str!("../page/cache.html");
+    const SCRIPT: &str = include_str!("../page/cache.js");
+
+    fn name(&self) -> String {
+        self.seen().store.name().to_string()
+    }
+
+    fn sample(&self) {
+        if self.seen().is_removed() {
+            self.reopen();
+        }
+        let mut seen = self.seen();
+        let now = handshakes(&seen.store);
+        seen.history.add(now);
+    }
+
+    fn json(&self) -> Value {
+        let mut seen = self.seen();
+        let mut record = seen.reading().json();
+        record["history"] = seen.history.json();
+        record["problem"] = seen.problem.as_deref().into();
+        record
+    }
+
+    fn metrics(&self) -> String {
+        self.seen().reading().metrics()
+    }
+}
+
 impl Seen {
     fn new(store: Store) -> Self {
-        let before = store.counters();
+        let history = History::after(handshakes(&store));
         let counted = Counted::of(&store);
-        Self { store, before, history: VecDeque::new(), problem: None, counted }
+        Self { store, history, problem: None, counted }
     }
 
     fn is_removed(&self) -> bool {
         !self.store.facts().is_named
-    }
-
-    fn sample(&mut self) {
-        let (before, now) = (self.before, self.store.counters());
-        let since = |count: fn(&Counters) -> u64| count(&now).saturating_sub(count(&before));
-        if self.history.len() == Watched::HISTORY_S {
-            self.history.pop_front();
-        }
-        let resumed = since(|counters| counters.resumed_handshakes);
-        let handshakes = resumed + since(|counters| counters.full_handshakes);
-        self.history.push_back(Second { handshakes, resumed });
-        self.before = now;
     }
 
     fn reading(&mut self) -> Reading {
@@ -128,6 +108,11 @@ impl Seen {
         }
         Reading::with(&self.store, self.counted.occupancy)
     }
+}
+
+fn handshakes(store: &Store) -> Handshakes {
+    let counters = store.counters();
+    Handshakes { full: counters.full_handshakes, resumed: counters.resumed_handshakes }
 }
 
 impl Counted {

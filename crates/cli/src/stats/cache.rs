@@ -1,0 +1,88 @@
+//! A cache that servers share.
+
+mod reading;
+mod watched;
+
+use rejoin_cache::Counters;
+use rejoin_store::{CacheName, Reset, Store};
+use rejoin_trace::grouped;
+
+use super::{Arguments, What, second, serve, shown_percent};
+use crate::terminal;
+use reading::{Reading, found_percent, resumed_percent};
+use watched::Watched;
+
+pub(super) fn run(name: &CacheName, arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { folder, json, watch, serve, reset, .. } = arguments;
+    let store = Store::open(folder, name, None)?;
+    if let Some(address) = *serve {
+        return serve::serve(Watched::new(folder.clone(), store), address);
+    }
+    match reset {
+        Some(What::Sessions) => store.reset(Reset::Sessions),
+        Some(What::Counters) => store.reset(Reset::Counters),
+        Some(What::Both) => store.reset(Reset::Both),
+        None if *watch && *json => return second::each(|_| Ok(told(&store))),
+        None if *watch => return lines(&store),
+        None if *json => return terminal::print_result(&told(&store)),
+        None => return terminal::print_result(&table(&Reading::of(&store))),
+    }
+    Ok(())
+}
+
+fn told(store: &Store) -> String {
+    Reading::of(store).json().to_string()
+}
+
+fn table(reading: &Reading) -> String {
+    let Reading { name, counters, facts, occupancy, capacity_sessions, .. } = reading;
+    let head = format!(
+        "{name}: of {} handshakes {} were resumed\n{} of {} sessions, {} bytes; of those asked for {} were there\n",
+        grouped(counters.full_handshakes + counters.resumed_handshakes),
+        shown_percent(resumed_percent(counters)),
+        grouped(counters.sessions),
+        grouped(*capacity_sessions),
+        grouped(facts.bytes),
+        shown_percent(found_percent(counters))
+    );
+    let memory = if facts.is_named { "" } else { "removed while in use: nobody new can open it\n" };
+    let row = |(name, count): (&str, u64)| vec![name.replace('_', " "), grouped(count)];
+    let counts = rejoin_report::table(&[0], ["counted", ""], reading.counts().map(row));
+    let returns = occupancy.named().into_iter().map(row);
+    let returns = rejoin_report::table(&[0], ["expected back", "sessions"], returns);
+    format!("{head}{memory}{counts}\n\n{returns}")
+}
+
+/// A line for each second.
+fn lines(store: &Store) -> anyhow::Result<()> {
+    let head =
+        "handshakes/s  resumed    hits/s  misses/s  stored/s  evicted/s  forged/s   sessions";
+    let mut before = store.cache().counters();
+    second::each(|number| {
+        let now = store.cache().counters();
+        let told = second::below(head, number, &line(&before, &now));
+        before = now;
+        Ok(told)
+    })
+}
+
+fn line(before: &Counters, now: &Counters) -> String {
+    let evicted = |c: &Counters| c.evicted_overdue + c.evicted_latest + c.evicted_oldest;
+    let since = |count: fn(&Counters) -> u64| count(now).saturating_sub(count(before));
+    let last = Counters {
+        full_handshakes: since(|c| c.full_handshakes),
+        resumed_handshakes: since(|c| c.resumed_handshakes),
+        ..Counters::default()
+    };
+    format!(
+        "{:>12}  {:>7}  {:>8}  {:>8}  {:>8}  {:>9}  {:>8}  {:>9}",
+        last.full_handshakes + last.resumed_handshakes,
+        shown_percent(resumed_percent(&last)),
+        since(|c| c.hits),
+        since(|c| c.misses),
+        since(|c| c.stored),
+        evicted(now).saturating_sub(evicted(before)),
+        since(|c| c.forged),
+        now.sessions,
+    )
+}

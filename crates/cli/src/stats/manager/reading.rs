@@ -1,0 +1,89 @@
+//! What a manager counted until now.
+
+use rejoin_bench::metrics::{Labels, Meters};
+use rejoin_manager::client::{Error, Manager};
+use rejoin_manager::protocol::{Handshakes, Share, Stats};
+use serde_json::{Value, json};
+
+use crate::stats::percent;
+
+/// See the module's documentation.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    /// Where it listens.
+    pub(super) socket: String,
+    pub(super) stats: Stats,
+}
+
+impl Reading {
+    pub(super) fn of(manager: &Manager) -> Result<Self, Error> {
+        let sockets: Vec<_> =
+            manager.sockets().map(|socket| socket.display().to_string()).collect();
+        Ok(Self { socket: sockets.join(" or "), stats: manager.stats()? })
+    }
+
+    /// As one object.
+    pub(super) fn json(&self) -> Value {
+        let mut record = json!(self.stats);
+        record["socket"] = self.socket.clone().into();
+        record["resumed_percent"] = resumed_percent(&self.stats.handshakes).into();
+        record
+    }
+
+    /// As Prometheus reads it; of a manager that may have ended since.
+    pub(super) fn metrics(&self, is_up: bool) -> String {
+        let Stats { handshakes, open, sessions, session_bytes, programs, services } = &self.stats;
+        let mut meters = Meters::default();
+        let help = "1 while the manager answers; otherwise the others are its last counts";
+        meters.gauge("manager_up", help, u64::from(is_up));
+        let all = kinds(handshakes, None).into();
+        meters.counters("manager_handshakes", "Handshakes, as they ended", all);
+        for (label, help, shares) in [
+            ("program", "Handshakes of each program, as they ended", programs),
+            ("service", "Handshakes with each service, as they ended", services),
+        ] {
+            let each = |Share { name, handshakes }: &Share| kinds(handshakes, Some((label, name)));
+            let counts = shares.iter().flat_map(each).collect();
+            meters.counters(format!("manager_{label}_handshakes"), help, counts);
+        }
+        let Handshakes { across_names, refused, early_data, .. } = *handshakes;
+        let help = "Resumptions with the session of another name";
+        meters.counter("manager_across_names", help, across_names);
+        let help = "Full handshakes in which a session was offered in vain";
+        meters.counter("manager_refused", help, refused);
+        let help = "Times that a server accepted 0-RTT data";
+        meters.counter("manager_early_data", help, early_data);
+        meters.gauge("manager_open", "Connections open now, of all users", *open);
+        meters.gauge("manager_sessions", "Sessions stored now, of all users", *sessions);
+        meters.gauge("manager_session_bytes", "Bytes that they take", *session_bytes);
+        meters.text(&[])
+    }
+}
+
+/// How handshakes ended, and how many so.
+fn kinds(of: &Handshakes, share: Option<(&'static str, &String)>) -> [(Labels, u64); 3] {
+    [("full", of.full), ("resumed", of.resumed), ("failed", of.failed)].map(|(kind, count)| {
+        let share = share.map(|(label, name)| (label, name.clone()));
+        (share.into_iter().chain([("kind", kind.to_owned())]).collect(), count)
+    })
+}
+
+/// Of the handshakes that did not fail.
+pub(super) fn resumed_percent(of: &Handshakes) -> Option<f64> {
+    percent(of.resumed, of.full + of.resumed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_break_out_of_the_metrics() {
+        let handshakes = Handshakes { full: 1, ..Handshakes::default() };
+        let share = Share { name: "a\"} 1\nb".to_owned(), handshakes };
+        let stats = Stats { programs: vec![share], ..Stats::default() };
+        let text = Reading { socket: String::new(), stats }.metrics(true);
+        let line = r#"rejoin_manager_program_handshakes_total{program="a\"} 1\nb",kind="full"} 1"#;
+        assert!(text.lines().any(|told| told == line), "{text}");
+    }
+}

@@ -1,0 +1,83 @@
+//! A manager that is looked at for as long as anybody likes: it may end meanwhile, and be started
+//! again.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rejoin_manager::client::Manager;
+use serde_json::Value;
+
+use super::reading::Reading;
+use crate::stats::history::{Handshakes, History};
+use crate::stats::serve::Source;
+
+/// See the module's documentation. The manager is asked once a second, whoever looks.
+#[derive(Debug)]
+pub(super) struct Watched {
+    manager: Manager,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// The last one that was had.
+    reading: Reading,
+    history: History,
+    /// Why none was had a second ago.
+    problem: Option<String>,
+}
+
+impl Watched {
+    pub(super) fn new(reading: Reading, manager: Manager) -> Self {
+        let history = History::after(handshakes(&reading));
+        Self { manager, seen: Mutex::new(Seen { reading, history, problem: None }) }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        // Whoever panicked has left counts that are a second old.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Source for Watched {
+    const SECTIONS: &str = include_str!("../page/manager.html");
+    const SCRIPT: &str = include_str!("../page/manager.js");
+
+    fn name(&self) -> String {
+        format!("the manager at {}", self.seen().reading.socket)
+    }
+
+    fn sample(&self) {
+        // It may take seconds: without the lock.
+        let read = Reading::of(&self.manager);
+        let mut seen = self.seen();
+        match read {
+            Ok(reading) => {
+                seen.history.add(handshakes(&reading));
+                seen.reading = reading;
+                seen.problem = None;
+            }
+            Err(error) => {
+                seen.history.add_nothing();
+                seen.problem = Some(error.to_string());
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        let seen = self.seen();
+        let mut record = seen.reading.json();
+        record["history"] = seen.history.json();
+        record["problem"] = seen.problem.as_deref().into();
+        record
+    }
+
+    fn metrics(&self) -> String {
+        let seen = self.seen();
+        seen.reading.metrics(seen.problem.is_none())
+    }
+}
+
+fn handshakes(reading: &Reading) -> Handshakes {
+    let of = &reading.stats.handshakes;
+    Handshakes { full: of.full, resumed: of.resumed }
+}

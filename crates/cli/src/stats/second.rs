@@ -1,0 +1,29 @@
+//! `rejoin stats --watch`: something each second.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::terminal::{self, Watch};
+
+/// Prints what is said of each second, until Ctrl-C. It is told how many were before.
+pub(super) fn each(mut say: impl FnMut(usize) -> anyhow::Result<String>) -> anyhow::Result<()> {
+    let watch = Watch::start()?;
+    let mut next = Instant::now();
+    for number in 0.. {
+        next += Duration::from_secs(1);
+        while Instant::now() < next && !watch.progress().stopped() {
+            thread::sleep(Duration::from_millis(50));
+        }
+        if watch.progress().stopped() {
+            break;
+        }
+        terminal::print_result(&say(number)?)?;
+    }
+    Ok(())
+}
+
+/// The line of this number, below the columns' heads now and then.
+pub(super) fn below(head: &str, number: usize, line: &str) -> String {
+    const LINES_A_HEAD: usize = 20;
+    if number.is_multiple_of(LINES_A_HEAD) { format!("{head}\n{line}") } else { line.to_owned() }
+}
