@@ -7,7 +7,7 @@ use rejoin_cluster::{Agent, ClusterKeys, Link, News, Sessions, Settings, Wrappin
 use rejoin_store::Store;
 use serde_json::json;
 
-use crate::terminal;
+use crate::{process, terminal};
 
 /// Where an operator's settings are.
 pub(crate) const SETTINGS: &str = "/etc/rejoin/cluster.toml";
@@ -18,7 +18,7 @@ Servers of several machines resume each other's sessions, and share ticket keys,
 docs/cluster.md. On each machine an agent runs, before the servers.
 Examples:
   rejoin cluster key /etc/rejoin/cluster.key
-  rejoin cluster run
+  rejoin cluster run --user rejoin
   rejoin cluster status --json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -39,7 +39,11 @@ enum Action {
         file: PathBuf,
     },
     /// Carry ticket keys and sessions between this machine's servers and Valkey
-    Run,
+    Run {
+        /// Become this user once all files are read and the cache is there
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+    },
     /// Say what the cluster holds, and what this machine did with it
     Status,
 }
@@ -54,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 file.display()
             ))
         }
-        Action::Run => carry(&Settings::read(settings)?),
+        Action::Run { user } => carry(&Settings::read(settings)?, user.as_deref()),
         Action::Status => status(&Settings::read(settings)?, *json),
     }
 }
@@ -67,8 +71,10 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("cannot wait on sockets")
 }
 
-fn carry(settings: &Settings) -> anyhow::Result<()> {
+fn carry(settings: &Settings, user: Option<&str>) -> anyhow::Result<()> {
+    process::harden()?;
     let agent = Agent::new(settings.clone())?;
+    user.map_or(Ok(()), process::become_user)?;
     let (name, servers) = (settings.name.clone(), settings.servers.join(", "));
     terminal::print(&format!(
         "cluster {name}: cache {} in {}",

@@ -15,6 +15,7 @@ mod fleet;
 mod keys;
 mod manager;
 mod plan;
+mod process;
 mod run;
 mod serve;
 mod simulate;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use rejoin_manager::protocol::Stats;
 use rejoin_manager::{SYSTEM_SOCKET, Settings};
 
-use crate::{cluster, terminal};
+use crate::{cluster, process, terminal};
 
 /// Read if it is there.
 const SETTINGS: &str = "/etc/rejoin/manager.toml";
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { socket, settings, user, json } = arguments;
-    rejoin_manager::harden()?;
+    process::harden()?;
     terminal::raise_descriptor_limit();
     let settings = read(settings.as_deref())?;
     let (listener, _lock, place) = match rejoin_manager::inherited()? {
@@ -45,13 +45,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let path = socket.clone().unwrap_or_else(rejoin_manager::default_socket);
             let (listener, lock) = rejoin_manager::listen(&path, mode(&path))?;
             if let Some(name) = user {
-                rejoin_manager::hand_over(&path, name)?;
+                process::hand_over(&path, name)?;
             }
             (listener, Some(lock), path.display().to_string())
         }
     };
     if let Some(name) = user {
-        rejoin_manager::become_user(name)?;
+        process::become_user(name)?;
     }
     let done = serve(listener, settings, &place)?;
     terminal::print_result(&if *json { serde_json::to_string(&done)? } else { summary(&done) })

@@ -1,7 +1,7 @@
 //! `rejoin manager` as a process: it serves, says when it is ready, and ends when it is told to.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -69,6 +69,28 @@ fn it_says_when_it_is_ready_and_ends_when_told() {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let last: serde_json::Value = serde_json::from_str(&lines.last().unwrap()).unwrap();
     assert_eq!(last["handshakes"]["full"], 0);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn it_gives_the_socket_to_the_user_that_it_becomes() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: nobody else to become");
+        return;
+    }
+    let folder = folder("becomes");
+    let socket = folder.join("m.sock");
+    let mut command = rejoin();
+    command.args(["manager", "--user", "daemon", "--socket"]).arg(&socket);
+    let mut child = command.spawn().unwrap();
+    // It answers when it has become the user.
+    stats(&socket);
+    let of = std::fs::metadata(&socket).unwrap();
+    let daemon = nix::unistd::User::from_name("daemon").unwrap().unwrap();
+    let (uid, gid) = (daemon.uid.as_raw(), daemon.gid.as_raw());
+    assert_eq!((of.uid(), of.gid(), of.mode() & 0o777), (uid, gid, 0o660));
+    terminate(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -15,13 +15,14 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::sessions::{Entry, Found, NEVER_MS, Past, Sessions, returns_ms};
-use crate::{ClusterKeys, Error, Link, Settings, WrappingKey};
+use crate::{ClusterKeys, Error, Link, Servers, Settings, WrappingKey};
 
 /// One machine's part in a cluster.
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
     key: WrappingKey,
+    servers: Servers,
     store: Arc<Store>,
 }
 
@@ -47,12 +48,15 @@ impl Agent {
     /// Whose client is a day late: most tickets are over by then.
     const OVERDUE_FOR_MS: u64 = 24 * 3_600 * 1_000;
 
-    /// Opens the machine's cache, or makes it. To be called before the servers start: they find it then.
+    /// Reads all files that the settings name, and opens the machine's cache, or makes it. Afterwards
+    /// neither is opened again: the process may become another user. To be called before the servers start:
+    /// they find the cache then.
     ///
     /// # Errors
-    /// A key that cannot be read, a cache that is not the cluster's, settings out of range.
+    /// A file that cannot be read, a cache that is not the cluster's, settings out of range.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let key = WrappingKey::read(&settings.key_file)?;
+        let servers = settings.valkey()?;
         let id_key = key.derive(b"session ids");
         let id_key = id_key.first_chunk().expect("32 bytes");
         let cache = CacheSettings::new(settings.capacity);
@@ -61,7 +65,7 @@ impl Agent {
         let store = Arc::new(store);
         Self::be_the_only_one(&store)?;
         mailbox(&store).set_deadline(settings.deadline());
-        Ok(Self { settings, key, store })
+        Ok(Self { settings, key, servers, store })
     }
 
     /// One that was killed is forgotten a second later.
@@ -85,7 +89,7 @@ impl Agent {
     /// Works until `shutdown` is done.
     ///
     /// # Errors
-    /// Settings out of range, and files that cannot be read. Not that Valkey is away.
+    /// Settings out of range, and a cache that was removed. Not that Valkey is away.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()>,
@@ -122,8 +126,7 @@ impl Agent {
         let last = self.store.ring()?;
         let keys = ClusterKeys::new(name.clone(), &self.key, Some(self.settings.schedule()?))?;
         let mut keys = keys.after(last.clone());
-        let servers = self.settings.valkey()?;
-        let mut link = connected(&servers, tell).await?;
+        let mut link = connected(&self.servers, tell).await;
         let ring = last.unwrap_or_else(|| KeyRing::new(Schedule::default()));
         let sessions = Sessions::of_cluster(link.clone(), &self.settings, &self.key, &ring)?;
         let carrier = Arc::new(Carrier {
@@ -199,16 +202,12 @@ impl Agent {
 }
 
 /// Waits for as long as it takes.
-async fn connected(
-    servers: &crate::Servers,
-    tell: &mut impl FnMut(News<'_>),
-) -> Result<Link, Error> {
+async fn connected(servers: &Servers, tell: &mut impl FnMut(News<'_>)) -> Link {
     const AGAIN_AFTER: Duration = Duration::from_millis(500);
     let mut told = false;
     loop {
         match Link::connect(servers).await {
-            Ok(link) => return Ok(link),
-            Err(error @ Error::Unreadable { .. }) => return Err(error),
+            Ok(link) => return link,
             Err(error) if !told => tell(News::Cut(&error)),
             Err(_) => {}
         }

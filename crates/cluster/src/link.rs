@@ -1,7 +1,6 @@
 //! A connection to Valkey or Redis, one server or a cluster of them, which mends itself.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
@@ -30,13 +29,12 @@ pub struct Servers {
     pub tls: Option<Tls>,
 }
 
-/// Files in PEM.
-#[derive(Debug, Clone, Default)]
+/// What [`TlsFiles`](crate::TlsFiles) hold, in PEM.
+#[derive(Clone)]
 pub struct Tls {
-    /// Who may have signed Valkey's certificate; otherwise the system's authorities.
-    pub ca: Option<PathBuf>,
-    /// Our own certificate and its key, where Valkey asks for one.
-    pub identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) ca: Option<Vec<u8>>,
+    /// A certificate and its key.
+    pub(crate) identity: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
 }
 
 /// A connection. Clones share it; commands of all are pipelined.
@@ -60,12 +58,12 @@ const RECONNECT_AFTER: [Duration; 2] = [Duration::from_millis(50), Duration::fro
 const RECONNECT_TIMES: usize = 1;
 
 impl Link {
-    /// Connects.
+    /// Connects. Reads no file but the system's authorities, neither now nor when it mends itself.
     ///
     /// # Errors
-    /// Files that cannot be read; Valkey's.
+    /// Valkey's.
     pub async fn connect(servers: &Servers) -> Result<Self, Error> {
-        let certificates = servers.tls.as_ref().map(Tls::read).transpose()?;
+        let certificates = servers.tls.as_ref().map(Tls::certificates);
         let addresses = servers.addresses.iter();
         let nodes = addresses.map(|(host, port)| servers.node(host, *port));
         let mut nodes = nodes.collect::<Result<Vec<_>, _>>()?;
@@ -142,24 +140,22 @@ impl Servers {
 }
 
 impl Tls {
-    fn read(&self) -> Result<TlsCertificates, Error> {
+    fn certificates(&self) -> TlsCertificates {
         // The client asks for the process's, and has none of its own. Another's choice stays.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client_tls = self.identity.as_ref().map(|(certificate, key)| {
-            Ok::<_, Error>(ClientTlsConfig {
-                client_cert: read(certificate)?,
-                client_key: read(key)?,
-            })
+        let client_tls = self.identity.as_ref().map(|(certificate, key)| ClientTlsConfig {
+            client_cert: certificate.clone(),
+            client_key: key.to_vec(),
         });
-        Ok(TlsCertificates {
-            client_tls: client_tls.transpose()?,
-            root_cert: self.ca.as_deref().map(read).transpose()?,
-        })
+        TlsCertificates { client_tls, root_cert: self.ca.clone() }
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|cause| Error::Unreadable { path: path.into(), cause })
+/// Without the key.
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
 }
 
 /// Without the password.

@@ -55,7 +55,7 @@ pub struct Settings {
     pub sessions: SessionBounds,
 }
 
-/// The files of [`Tls`].
+/// Files in PEM.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
@@ -65,6 +65,23 @@ pub struct TlsFiles {
     pub certificate: Option<PathBuf>,
     /// Its key.
     pub key: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// What is in them.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn read(&self) -> Result<Tls, Error> {
+        let identity = self.certificate.as_deref().zip(self.key.as_deref());
+        let identity = identity
+            .map(|(certificate, key)| Ok::<_, Error>((read(certificate)?, read(key)?.into())));
+        Ok(Tls { ca: self.ca.as_deref().map(read).transpose()?, identity: identity.transpose()? })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|cause| Error::Unreadable { path: path.into(), cause })
 }
 
 /// The bounds of what Valkey keeps.
@@ -156,10 +173,10 @@ impl Settings {
     /// As the cache of a machine has it.
     const GRACE_MS: u64 = 5_000;
 
-    /// Where Valkey is; reads the password.
+    /// Where Valkey is, and what it asks for; reads the files of the password and of TLS.
     ///
     /// # Errors
-    /// A password that cannot be read.
+    /// A file that cannot be read.
     pub fn valkey(&self) -> Result<Servers, Error> {
         let addresses = self.addresses();
         let bad = |what| Error::BadSettings { path: PathBuf::new(), what };
@@ -173,10 +190,7 @@ impl Settings {
             clustered: self.clustered,
             user: self.user.clone(),
             password: password.transpose()?,
-            tls: self.tls.as_ref().map(|files| Tls {
-                ca: files.ca.clone(),
-                identity: files.certificate.clone().zip(files.key.clone()),
-            }),
+            tls: self.tls.as_ref().map(TlsFiles::read).transpose()?,
         })
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rejoin_cluster::{Link, Servers, Tls};
+use rejoin_cluster::{Link, Servers, TlsFiles};
 use zeroize::Zeroizing;
 
 mod valkey;
@@ -54,13 +54,17 @@ async fn who_has_certificate_and_password_is_let_in_and_nobody_else() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let _valkey = Valkey::start(&arguments).await;
 
-    let identity = Some((file("ours-cert.pem"), file("ours-key.pem")));
+    let tls = |ca: &str, whose: Option<&str>| {
+        let [certificate, key] =
+            ["cert", "key"].map(|what| Some(file(&format!("{}-{what}.pem", whose?))));
+        TlsFiles { ca: Some(file(ca)), certificate, key }.read().expect("files")
+    };
     let right = Servers {
         addresses: vec![("localhost".to_owned(), port)],
         clustered: false,
         user: Some("agent".to_owned()),
         password: Some(Zeroizing::new(PASSWORD.replace(' ', "-"))),
-        tls: Some(Tls { ca: Some(file("ours-ca.pem")), identity: identity.clone() }),
+        tls: Some(tls("ours-ca.pem", Some("ours"))),
     };
     let mut link = Link::connect(&right).await.expect("let in");
     let who: String =
@@ -68,10 +72,9 @@ async fn who_has_certificate_and_password_is_let_in_and_nobody_else() {
     let pong: String = redis::cmd("PING").query_async(&mut link).await.expect("an answer");
     assert!(pong == "PONG" && (who.is_empty() || who == "agent"));
 
-    let other_authority = Tls { ca: Some(file("theirs-ca.pem")), identity: identity.clone() };
-    let nobody = Tls { ca: Some(file("ours-ca.pem")), identity: None };
-    let somebody = Some((file("theirs-cert.pem"), file("theirs-key.pem")));
-    let stranger = Tls { ca: Some(file("ours-ca.pem")), identity: somebody };
+    let other_authority = tls("theirs-ca.pem", Some("ours"));
+    let nobody = tls("ours-ca.pem", None);
+    let stranger = tls("ours-ca.pem", Some("theirs"));
     let wrong = [
         Servers { tls: Some(other_authority), ..right.clone() },
         Servers { tls: Some(nobody), ..right.clone() },

@@ -67,11 +67,4 @@ pub enum Error {
     /// The cache that decides which sessions stay cannot be made.
     #[error("session_bytes: {0}")]
     Cache(#[from] rejoin_cache::Error),
-
-    /// No such user.
-    #[error("there is no user {name}: make one, or name another")]
-    NoUser {
-        /// As it was given.
-        name: String,
-    },
 }

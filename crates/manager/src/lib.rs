@@ -25,7 +25,6 @@ mod ends;
 mod error;
 mod failure;
 mod identity;
-mod process;
 mod program;
 mod relay;
 mod serve;
@@ -46,7 +45,6 @@ pub use rejoin_client::protocol;
 
 pub use clock::Clock;
 pub use error::Error;
-pub use process::{become_user, hand_over, harden};
 pub use serve::run;
 pub use settings::{AcrossNames, HostPattern, Settings};
 pub use socket::{SYSTEM_SOCKET, default_socket, inherited, listen};
