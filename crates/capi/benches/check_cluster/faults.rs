@@ -143,7 +143,7 @@ impl World {
         let mut cluster = Cluster::without_machines(Plan { tickets: true, ..Self::PLAN })?;
         let valkey = cluster.port;
         let relay = Relay::round_robin(vec![SocketAddr::from(([127, 0, 0, 1], valkey))]);
-        cluster.more_settings = SCHEDULE;
+        cluster.more_settings = SCHEDULE.to_owned();
         for port in [relay.address.port(), valkey] {
             cluster.agents_ask = vec![port];
             cluster.add_machine()?;

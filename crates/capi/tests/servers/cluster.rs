@@ -1,10 +1,15 @@
 //! Unmodified nginx and HAProxy on several machines, whose agents share sessions and ticket keys over Valkey.
 
-use std::process::Command;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::process::{Child, Command};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::machines::{Cluster, HAPROXY, Machine, NGINX, Plan};
+use rejoin_store::Store;
+
+use crate::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, ask};
 use crate::site::{Versions, library};
 
 fn cluster(name: &'static str, machines: usize, tickets: bool) -> Option<Cluster> {
@@ -107,4 +112,93 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
         let store = machine.store().expect("there");
         assert!(store.check().iter().all(Result::is_ok));
     }
+}
+
+/// Servers that begin as root need a cache of root's, and files of root's say where Valkey is; what speaks
+/// to the network need not be root.
+#[test]
+fn an_agent_gives_up_root_for_good_and_works_on() {
+    const NOBODY: &str = "nobody";
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: no rights can be given up, and nothing is tested");
+        return;
+    }
+    let plan = Plan {
+        name: "user",
+        servers: &[NGINX],
+        machines: 2,
+        tickets: false,
+        agents: true,
+        capacity: "1MiB",
+        deadline_ms: 50,
+    };
+    let Some(mut cluster) = Cluster::without_machines(plan) else { return };
+    let password = cluster.folder.join("password");
+    let only_root = fs::File::options().write(true).create_new(true).mode(0o600).open(&password);
+    only_root.expect("a file").write_all(b"correct-horse\n").expect("written");
+    assert_eq!(cluster.ask_valkey(&["CONFIG", "SET", "requirepass", "correct-horse"]).trim(), "OK");
+    cluster.more_settings = format!("password_file = {password:?}");
+    cluster.agents_become = Some(NOBODY);
+    if cluster.add_machines().is_none() {
+        return;
+    }
+    for machine in &cluster.machines {
+        assert_has_no_rights(machine.agent.as_ref().expect("it runs"), NOBODY);
+    }
+    assert_eq!(served(&cluster), 10);
+    // What it needs to connect again it has.
+    let clients = |what: &[&str]| {
+        let words = ["-a", "correct-horse", "--no-auth-warning", "CLIENT"];
+        ask(cluster.port, &[&words, what, &["TYPE", "normal"]].concat())
+    };
+    assert_eq!(clients(&["KILL"]).trim(), "2");
+    let until = Instant::now() + Duration::from_secs(20);
+    // The third is who asks.
+    while clients(&["LIST"]).lines().count() < 3 {
+        assert!(Instant::now() < until, "{}", clients(&["LIST"]));
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(served(&cluster), 10, "connected again");
+    // Without its cache it ends, and its successor begins as root.
+    let machine = &mut cluster.machines[1];
+    assert!(Store::remove(&machine.caches, &machine.site.cache()).expect("removed"));
+    let status = ended(machine.agent.as_mut().expect("it ran"));
+    assert_eq!(status, Some(1));
+    machine.start_agent();
+}
+
+/// What the kernel says of a process (`proc_pid_status(5)`).
+fn assert_has_no_rights(process: &Child, name: &str) {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it runs");
+    let line = |what: &str| -> Vec<&str> {
+        let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {what} in {status}")).split_whitespace().collect()
+    };
+    let ids = |option: &str| {
+        let told = Command::new("id").args([option, name]).output().expect("coreutils");
+        let told = String::from_utf8(told.stdout).expect("text");
+        told.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // Real, effective, saved, and the file system's.
+    assert_eq!(line("Uid"), [ids("-u")[0].as_str(); 4]);
+    assert_eq!(line("Gid"), [ids("-g")[0].as_str(); 4]);
+    assert_eq!(line("Groups"), ids("-G"));
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(line(set), ["0000000000000000"], "{set}");
+    }
+    // Its memory is root's to read, and not even its own user's.
+    let owner = fs::metadata(format!("/proc/{}/maps", process.id())).expect("it runs");
+    assert_eq!(owner.uid(), 0);
+}
+
+/// Its exit code, if it ends in time.
+fn ended(process: &mut Child) -> Option<i32> {
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        if let Some(status) = process.try_wait().expect("our own child") {
+            return status.code();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    None
 }

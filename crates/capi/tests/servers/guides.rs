@@ -58,18 +58,44 @@ fn systemd() {
     follow("systemd.md", "openssl");
 }
 
+/// Units of daemons that other tests start: systemd is to find nothing in them.
+#[test]
+fn units() {
+    for (page, named) in [("cluster.md", 1), ("manager.md", 2)] {
+        let text = read(page);
+        let units = units_of(&text);
+        assert_eq!(units.len(), named, "{page}");
+        let mut script = "install rejoin /usr/local/bin/rejoin\n".to_owned();
+        for (path, unit) in &units {
+            script += &format!("cat > {path} <<'EOF'\n{unit}\nEOF\n");
+        }
+        for (path, _) in &units {
+            script += &format!("systemd-analyze verify --man=no --recursive-errors=no {path}\n");
+        }
+        run(page, "systemctl", &script);
+    }
+}
+
 /// Does what a page says, if its server is installed.
 fn follow(page: &str, server: &str) {
+    run(page, server, &blocks_of(&read(page)).join("\n"));
+}
+
+fn read(page: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    fs::read_to_string(docs.join(page)).expect("a page")
+}
+
+fn run(page: &str, server: &str, script: &str) {
     if let Some(why) = impossible(server) {
         eprintln!("{page}: {why}: nothing is tested");
         return;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = fs::read_to_string(here.join("../../docs").join(page)).expect("a page");
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guide-{page}"));
     fs::create_dir_all(&scratch).expect("a folder");
     let blocks = scratch.join("blocks");
-    fs::write(&blocks, blocks_of(&text).join("\n")).expect("a file");
+    fs::write(&blocks, script).expect("a file");
     let done = in_a_world_of_its_own(WORLD)
         .env("STAND_IN", here.join("tests/servers/guides/systemctl"))
         .env("BUILT", built())
@@ -85,6 +111,16 @@ fn blocks_of(page: &str) -> Vec<&str> {
     let blocks: Vec<_> = blocks.iter().filter_map(|block| block.strip_prefix("sh\n")).collect();
     assert!(!blocks.is_empty(), "a page without blocks");
     blocks
+}
+
+/// The units of a page, and the file that it names for each.
+fn units_of(page: &str) -> Vec<(String, &str)> {
+    const FOLDER: &str = "/etc/systemd/system/";
+    fn unit(named: &str) -> Option<(String, &str)> {
+        let (name, block) = named.split_once("`:\n\n```ini\n")?;
+        Some((format!("{FOLDER}{name}"), block.split("\n```").next()?))
+    }
+    page.split(&format!("`{FOLDER}")).skip(1).filter_map(unit).collect()
 }
 
 fn impossible(server: &str) -> Option<String> {

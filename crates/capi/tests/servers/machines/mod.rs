@@ -82,15 +82,18 @@ pub(crate) struct Cluster {
     /// Whether behind them is a cluster of Valkey's.
     pub(crate) clustered: bool,
     /// What else its settings say, in front of sections.
-    pub(crate) more_settings: &'static str,
+    pub(crate) more_settings: String,
+    /// Who agents become.
+    pub(crate) agents_become: Option<&'static str>,
     pub(crate) machines: Vec<Machine>,
 }
 
 pub(crate) struct Machine {
     pub(crate) site: Site,
     server: Server,
-    caches: PathBuf,
-    agent: Option<Child>,
+    pub(crate) caches: PathBuf,
+    agent_becomes: Option<&'static str>,
+    pub(crate) agent: Option<Child>,
 }
 
 impl Cluster {
@@ -114,7 +117,8 @@ impl Cluster {
             port,
             agents_ask: vec![port],
             clustered: false,
-            more_settings: "",
+            more_settings: String::new(),
+            agents_become: None,
             machines: Vec::new(),
         };
         cluster.start_valkey()?;
@@ -258,7 +262,7 @@ impl Machine {
         );
         fs::write(site.file("cluster.toml"), settings).expect("written");
         site.running.clear();
-        Self { site, server, caches, agent: None }
+        Self { site, server, caches, agent_becomes: cluster.agents_become, agent: None }
     }
 
     pub(crate) fn rejoin(&self, words: &[&str]) -> Command {
@@ -270,6 +274,7 @@ impl Machine {
     pub(crate) fn start_agent(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.site.file("agent"));
         let mut command = self.rejoin(&["cluster", "run"]);
+        command.args(self.agent_becomes.map(|name| ["--user", name]).iter().flatten());
         command.stdout(Stdio::null()).stderr(log.expect("a file"));
         self.agent = Some(command.spawn().expect("rejoin is built"));
         self.wait_until("the agent is linked", |facts| facts.is_linked);
