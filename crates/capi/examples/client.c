@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "rejoin.h"
@@ -47,7 +46,6 @@ int main(int count, char **arguments)
             session.version, session.cipher, session.peer, session.why);
 
     dprintf(connection, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", arguments[1]);
-    shutdown(connection, SHUT_WR);
     char part[4096];
     ssize_t bytes;
     while ((bytes = read(connection, part, sizeof part)) > 0)

@@ -3,7 +3,6 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::num::NonZeroU16;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -22,6 +21,7 @@ use crate::terminal;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Standard input goes to the server, and what it says to standard output; the session is a line on standard error.
+The connection lasts until the server ends it, or Ctrl-C; `--half-close` tells the server when standard input has ended.
 `rejoin manager` must run. Exit code 1 also if the server did not say that what came was all.
 Examples:
   printf 'HEAD / HTTP/1.0\\r\\n\\r\\n' | rejoin connect example.com:443
@@ -51,6 +51,10 @@ pub(crate) struct Arguments {
     /// Send this with the first flight if a session allows it; others can replay it. Not sent again
     #[arg(long, value_name = "FILE")]
     early_data: Option<PathBuf>,
+    /// Tell the server when standard input has ended. Many that speak HTTP take it for a client that
+    /// has gone, and do not say that what they sent was all
+    #[arg(long, short = 'N')]
+    half_close: bool,
     /// For resolving, connecting and the handshake together, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DEADLINE_MS)))]
@@ -98,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     } else {
         describe(session, arguments.verbose);
     }
-    carry(stream)
+    carry(stream, arguments.half_close)
 }
 
 fn wanted(arguments: &Arguments) -> anyhow::Result<Connect> {
@@ -137,10 +141,16 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Plaintext in both directions, until the server has said all.
-fn carry(mut stream: Stream) -> anyhow::Result<()> {
+fn carry(mut stream: Stream, half_closes: bool) -> anyhow::Result<()> {
     let writer = stream.writer().context("the connection cannot be written to")?;
     // Ends with the process: standard input may have nothing to say for ever.
-    thread::spawn(move || send(&writer));
+    thread::spawn(move || {
+        // A server that does not listen any more may still have something to say.
+        let _ = io::copy(&mut io::stdin().lock(), &mut &writer);
+        if half_closes {
+            let _ = writer.shutdown(Shutdown::Write);
+        }
+    });
     let mut part = vec![0; 64 << 10];
     let mut output = io::stdout().lock();
     loop {
@@ -157,12 +167,6 @@ fn carry(mut stream: Stream) -> anyhow::Result<()> {
             Err(error) => return Err(error).context("standard output cannot be written"),
         }
     }
-}
-
-fn send(mut writer: &UnixStream) {
-    // A server that does not listen any more may still have something to say.
-    let _ = io::copy(&mut io::stdin().lock(), &mut writer);
-    let _ = writer.shutdown(Shutdown::Write);
 }
 
 fn describe(session: &Connected, verbose: bool) {

@@ -195,7 +195,8 @@ fn early_data_goes_with_the_first_flight_when_a_session_allows_it() {
     for _ in 0..2 {
         let target = format!("localhost:{port}");
         let file = early.display().to_string();
-        let output = house.connect(&[&target, "--json", "--early-data", &file], "hello\n");
+        let arguments = [&target, "--json", "--half-close", "--early-data", &file];
+        let output = house.connect(&arguments, "hello\n");
         let told = text(&output.stderr);
         let session = told.lines().next().unwrap_or_default();
         let session: Value = serde_json::from_str(session).unwrap_or_else(|_| panic!("{told}"));

@@ -1,7 +1,7 @@
 //! Twenty programs and one service: processes of their own, which share what the first one got.
 
 use std::io::Write;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rejoin_manager::client::Manager;
 use rejoin_manager::protocol::Handshakes;
@@ -69,9 +69,8 @@ fn difference(before: &Handshakes, after: &Handshakes) -> Counted {
     Counted { full: after.full - before.full, resumed: after.resumed - before.resumed }
 }
 
-/// A `rejoin connect` that has asked for a page. Its standard input stays open: nginx says no end to
-/// clients that say theirs first.
-struct Program(Child, ChildStdin);
+/// A `rejoin connect` that has asked for a page, and whose standard input has ended.
+struct Program(Child);
 
 fn begin(managed: &Managed, server: &Running, label: &str) -> Program {
     let mut child = Command::new(REJOIN)
@@ -85,14 +84,13 @@ fn begin(managed: &Managed, server: &Running, label: &str) -> Program {
     let mut stdin = child.stdin.take().expect("piped");
     // Who has no connection does not listen.
     let _ = stdin.write_all(REQUEST);
-    Program(child, stdin)
+    Program(child)
 }
 
 impl Program {
     /// Whether it resumed, and what the server answered.
     fn finish(self) -> (bool, String) {
         let output = self.0.wait_with_output().expect("an end");
-        drop(self.1);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{told}");
         let session: Value = serde_json::from_str(&told).expect("JSON");
