@@ -125,7 +125,7 @@ impl Site {
     }
 
     pub(crate) fn wait_until_it_listens(&self, server: &mut Child) {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(self.address()).is_err() {
             let ended = server.try_wait().expect("our own child");
             let told = || fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
