@@ -28,7 +28,8 @@ use rejoin_store::{SharedKeys, Store, Tiered};
 
 pub use connect::{
     REJOIN_EARLY_DATA_ACCEPTED, REJOIN_EARLY_DATA_NOT_OFFERED, REJOIN_EARLY_DATA_REJECTED,
-    REJOIN_OVER_SOCKET, REJOIN_UNSHARED, REJOIN_UNVERIFIED, RejoinRequest, RejoinSession,
+    REJOIN_EARLY_DATA_SENT, REJOIN_OVER_SOCKET, REJOIN_UNSHARED, REJOIN_UNVERIFIED, RejoinRequest,
+    RejoinSession,
 };
 pub use counters::RejoinCounters;
 pub use settings::{REJOIN_POLICY_LRU, REJOIN_POLICY_PREDICTIVE, RejoinSettings};
