@@ -23,12 +23,11 @@ const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
 fn sessions_of_one_machine_resume_on_the_others() {
     let Some(cluster) = cluster("sessions", 3, false) else { return };
     for versions in BOTH {
-        let mut client = cluster.client(versions);
-        let resumed = cluster.go_round(&mut client, 10);
-        assert!(
-            !resumed[0] && resumed[1..].iter().all(|resumed| *resumed),
-            "{versions:?} {resumed:?}"
-        );
+        in_time("resumed everywhere", || {
+            let resumed = cluster.go_round(&mut cluster.client(versions), 10);
+            assert!(!resumed[0], "{versions:?}: what nobody made");
+            resumed[1..].iter().all(|resumed| *resumed)
+        });
     }
     let fetched: u64 =
         cluster.machines.iter().filter_map(Machine::facts).map(|facts| facts.fetched).sum();
@@ -65,6 +64,16 @@ fn tickets_of_one_machine_resume_on_the_others_until_their_key_is_revoked() {
     }
 }
 
+/// A busy machine gives up a session that comes too late, and its client is greeted in full: that goes
+/// well the next time.
+fn in_time(what: &str, is_so: impl Fn() -> bool) {
+    assert!((0..10).any(|_| is_so()), "{what}: not once in ten times");
+}
+
+fn share(cluster: &Cluster, when: &str) {
+    in_time(when, || served(cluster) == 10);
+}
+
 /// Connects to every machine in turn; whether each was served is asserted by the client.
 fn served(cluster: &Cluster) -> usize {
     let clients = BOTH.map(|versions| cluster.client(versions));
@@ -80,7 +89,7 @@ fn served(cluster: &Cluster) -> usize {
 #[test]
 fn without_valkey_machines_go_on_by_themselves_and_come_back() {
     let Some(mut cluster) = cluster("faults", 2, false) else { return };
-    assert_eq!(served(&cluster), 10, "together");
+    share(&cluster, "together");
     cluster.stop_valkey();
     for machine in &cluster.machines {
         machine.wait_until("it is noticed", |facts| !facts.is_linked);
@@ -90,7 +99,7 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
     for machine in &cluster.machines {
         machine.wait_until("it is back", |facts| facts.is_linked);
     }
-    assert_eq!(served(&cluster), 10, "empty, and together again");
+    share(&cluster, "empty, and together again");
     cluster.signal_valkey("-STOP");
     served(&cluster);
     cluster.signal_valkey("-CONT");
@@ -99,7 +108,7 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
     }
     cluster.ask_valkey(&["SCRIPT", "FLUSH"]);
     thread::sleep(Duration::from_secs(3));
-    assert_eq!(served(&cluster), 10, "scripts flushed");
+    share(&cluster, "scripts flushed");
     cluster.machines[1].stop_agent();
     served(&cluster);
     // A second one is not let in.
@@ -107,7 +116,7 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
     let told = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success() && told.contains("another agent serves"), "{told}");
     cluster.machines[1].restart_agent();
-    assert_eq!(served(&cluster), 10, "with a new agent");
+    share(&cluster, "with a new agent");
     for machine in &cluster.machines {
         let store = machine.store().expect("there");
         assert!(store.check().iter().all(Result::is_ok));
@@ -149,8 +158,7 @@ fn an_agent_gives_up_root_for_good_and_works_on() {
     for machine in &cluster.machines {
         assert_has_no_rights(machine.agent.as_ref().expect("it runs"), NOBODY);
     }
-    // Of ten; none where agents do nothing. A busy machine loses one now and then.
-    assert!(served(&cluster) >= 6);
+    share(&cluster, "without root's rights");
     // What it needs to connect again it has.
     let clients = |what: &[&str]| {
         let words = ["-a", "correct-horse", "--no-auth-warning", "CLIENT"];
@@ -163,12 +171,7 @@ fn an_agent_gives_up_root_for_good_and_works_on() {
         assert!(Instant::now() < until, "{}", clients(&["LIST"]));
         thread::sleep(Duration::from_millis(20));
     }
-    // Agents look once a second, and the look that was broken off is still to be told.
-    thread::sleep(Duration::from_secs(3));
-    for machine in &cluster.machines {
-        machine.wait_until("it is back", |facts| facts.is_linked);
-    }
-    assert!(served(&cluster) >= 6, "connected again");
+    share(&cluster, "connected again");
     // Without its cache it ends, and its successor begins as root.
     let machine = &mut cluster.machines[1];
     assert!(Store::remove(&machine.caches, &machine.site.cache()).expect("removed"));
