@@ -59,8 +59,10 @@ pub(crate) async fn relay(
         down: Way::Open,
         is_gone: false,
     };
+    // A server that speaks first may have spoken in the handshake's last flight.
+    let spoken = relay.pass_on(Relay::take_decrypted);
     let ended = loop {
-        match relay.work() {
+        match spoken.and_then(|()| relay.work()) {
             Err(end) => break end,
             Ok(true) => tokio::task::yield_now().await,
             Ok(false) => {
@@ -154,16 +156,26 @@ impl Relay<'_> {
     /// Works on what came from the server: nothing, at the end of file, of which rustls says
     /// whether it was announced.
     fn work_on(&mut self, mut rest: &[u8]) -> Result<(), End> {
-        PLAINTEXT.with_borrow_mut(|plaintext| {
-            plaintext.clear();
+        self.pass_on(|relay, plaintext| {
             loop {
-                let ended = self.decrypt(&mut rest, plaintext);
+                let ended = relay.decrypt(&mut rest, plaintext);
                 if ended.is_some() || rest.is_empty() {
-                    self.down = ended.map_or(Way::Open, Way::Ends);
-                    // What came before an error is the program's, too.
-                    return self.deliver(plaintext).map(|_| ());
+                    return ended;
                 }
             }
+        })
+    }
+
+    /// Gives the program what is found for it, and notes whether the server's direction has ended.
+    fn pass_on(
+        &mut self,
+        find: impl FnOnce(&mut Self, &mut Vec<u8>) -> Option<End>,
+    ) -> Result<(), End> {
+        PLAINTEXT.with_borrow_mut(|plaintext| {
+            plaintext.clear();
+            // What came before an error is the program's, too.
+            self.down = find(self, plaintext).map_or(Way::Open, Way::Ends);
+            self.deliver(plaintext).map(|_| ())
         })
     }
 
@@ -179,6 +191,11 @@ impl Relay<'_> {
         }
         taken = taken.and_then(|()| self.upstream.process().map_err(io::Error::other));
         self.upstream.store_issued(self.state);
+        self.take_decrypted(plaintext).or_else(|| taken.is_err().then_some(End::Truncated))
+    }
+
+    /// Takes what is decrypted. Returns how the server's direction has ended, if it has.
+    fn take_decrypted(&mut self, plaintext: &mut Vec<u8>) -> Option<End> {
         let mut reader = self.upstream.tls.reader();
         loop {
             let bytes = match reader.fill_buf() {
@@ -187,9 +204,7 @@ impl Relay<'_> {
                     plaintext.extend_from_slice(chunk);
                     chunk.len()
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return taken.is_err().then_some(End::Truncated);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(_) => return Some(End::Truncated),
             };
             reader.consume(bytes);

@@ -109,6 +109,38 @@ fn much_goes_both_ways_at_once_and_half_a_close_is_half() {
 }
 
 #[test]
+fn a_server_that_speaks_first_is_heard_with_the_handshake() {
+    let house = House::new();
+    let config = rustls::ServerConfig::builder_with_provider(rustls_server::provider());
+    let pair = house.authority.issue(&["server.test"]);
+    let config = config.with_protocol_versions(&[&rustls::version::TLS12]).unwrap();
+    let config = Arc::new(rustls_server::with_pair(config.with_no_client_auth(), &pair));
+    let port = rogue(move |mut tcp| {
+        let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
+        while tls.is_handshaking() {
+            if tls.wants_write() {
+                tls.write_tls(&mut tcp).unwrap();
+            } else {
+                tls.read_tls(&mut tcp).unwrap();
+                tls.process_new_packets().unwrap();
+            }
+        }
+        // In one flight with its Finished; then it waits.
+        tls.writer().write_all(b"220 ready\n").unwrap();
+        let mut flight = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut flight).unwrap();
+        }
+        tcp.write_all(&flight).unwrap();
+        let _ = tcp.read_to_end(&mut Vec::new());
+    });
+    let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
+    let mut greeting = [0; 10];
+    connection.stream.read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting, b"220 ready\n");
+}
+
+#[test]
 fn what_came_before_a_bad_record_arrives_though_the_program_reads_late() {
     let house = House::new();
     let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::WantsServerCert;
+use rustls::{ConfigBuilder, ServerConfig, ServerConnection, StreamOwned};
 
 use super::certificates::Pair;
 
@@ -34,15 +35,21 @@ impl RustlsServer {
 }
 
 pub(crate) fn config(pair: &Pair, change: impl FnOnce(&mut ServerConfig)) -> Arc<ServerConfig> {
+    let config = ServerConfig::builder_with_provider(provider());
+    let config = config.with_safe_default_protocol_versions().expect("versions");
+    let mut config = with_pair(config.with_no_client_auth(), pair);
+    change(&mut config);
+    Arc::new(config)
+}
+
+pub(crate) fn with_pair(
+    config: ConfigBuilder<ServerConfig, WantsServerCert>,
+    pair: &Pair,
+) -> ServerConfig {
     let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
     let chain = chain.collect::<Result<Vec<_>, _>>().expect("PEM");
     let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("PEM");
-    let config = ServerConfig::builder_with_provider(provider());
-    let config = config.with_safe_default_protocol_versions().expect("versions");
-    let config = config.with_no_client_auth().with_single_cert(chain, key);
-    let mut config = config.expect("a pair");
-    change(&mut config);
-    Arc::new(config)
+    config.with_single_cert(chain, key).expect("a pair")
 }
 
 pub(crate) fn provider() -> Arc<rustls::crypto::CryptoProvider> {
