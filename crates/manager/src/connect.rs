@@ -64,14 +64,17 @@ pub(crate) async fn connect(
     let made = match shake_hands(state, &order, &mut upstream, deadline).await {
         Ok(()) => finish(state, &order, upstream, attempt),
         Err(failure) => {
-            let offered = attempt.offered.filter(|_| failure.kind == ErrorKind::TlsFailed);
-            let Some((offered, _)) = offered else { return Err(Failure { sent_early, ..failure }) };
-            if failure.is_break {
+            let Some((offered, _)) = attempt.offered else {
+                return Err(Failure { sent_early, ..failure });
+            };
+            let is_silent = matches!(failure.kind, ErrorKind::Timeout | ErrorKind::Unreachable);
+            // A server that says nothing to a session may say something without: the next time.
+            if failure.is_break || is_silent {
                 state.sessions.broken(&order.place, upstream.peer.ip(), &offered);
-            } else {
+            } else if failure.kind == ErrorKind::TlsFailed {
                 state.sessions.refused(&order.place, upstream.peer.ip(), &offered);
             }
-            if sent_early {
+            if sent_early || failure.kind != ErrorKind::TlsFailed {
                 return Err(Failure { sent_early, ..failure });
             }
             if had_socket {
