@@ -11,7 +11,7 @@ use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -57,11 +57,20 @@ impl Thread {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stays, ends) = oneshot::channel();
+        let (give, given) = std::sync::mpsc::channel::<Runtime>();
         let thread = std::thread::Builder::new().name("passed sockets".into());
-        thread.spawn(move || {
-            // Nothing is ever sent.
-            let _ = runtime.block_on(ends);
-        })?;
+        let started = thread.spawn(move || {
+            if let Ok(runtime) = given.recv() {
+                // Nothing is ever sent.
+                let _ = runtime.block_on(ends);
+            }
+        });
+        if let Err(error) = started {
+            runtime.shutdown_background();
+            return Err(error);
+        }
+        // It waits for it.
+        let _ = give.send(runtime);
         Ok(Self { handle, _stays: stays })
     }
 
