@@ -28,18 +28,26 @@ pub(crate) struct Closer {
 
 #[derive(Debug, Default)]
 struct Inner {
-    waiting: VecDeque<OwnedFd>,
-    /// Those waiting, and the one that is being closed.
+    waiting: VecDeque<(OwnedFd, Whose)>,
+    /// Those brought that wait, and the one that is being closed.
     pending: usize,
     /// Whether a thread is at it.
     works: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Brought,
+    /// A program's own socket, of which there are as many as connections.
+    Own,
 }
 
 impl Closers {
     pub(crate) fn of(&self, uid: u32) -> Arc<Closer> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         // One with something to close is not dropped: that would close it here.
-        users.retain(|_, closer| Arc::strong_count(closer) > 1 || closer.lock().pending > 0);
+        users
+            .retain(|_, closer| Arc::strong_count(closer) > 1 || !closer.lock().waiting.is_empty());
         Arc::clone(users.entry(uid).or_default())
     }
 }
@@ -55,11 +63,15 @@ impl Closer {
         self.lock().pending < Self::MOST
     }
 
-    /// Closes a descriptor, some time.
+    /// Closes a descriptor that was brought, some time.
     pub(crate) fn close(self: &Arc<Self>, descriptor: OwnedFd) {
+        self.close_whose(descriptor, Whose::Brought);
+    }
+
+    fn close_whose(self: &Arc<Self>, descriptor: OwnedFd, whose: Whose) {
         let mut inner = self.lock();
-        inner.pending += 1;
-        inner.waiting.push_back(descriptor);
+        inner.pending += usize::from(whose == Whose::Brought);
+        inner.waiting.push_back((descriptor, whose));
         if inner.works {
             return;
         }
@@ -72,13 +84,13 @@ impl Closer {
     fn work(&self) {
         loop {
             let mut inner = self.lock();
-            let Some(descriptor) = inner.waiting.pop_front() else {
+            let Some((descriptor, whose)) = inner.waiting.pop_front() else {
                 inner.works = false;
                 return;
             };
             drop(inner);
             drop(descriptor);
-            self.lock().pending -= 1;
+            self.lock().pending -= usize::from(whose == Whose::Brought);
         }
     }
 
@@ -158,7 +170,7 @@ impl Drop for Line {
             return;
         }
         if let Ok(stream) = stream.into_std() {
-            self.closer.close(stream.into());
+            self.closer.close_whose(stream.into(), Whose::Own);
         }
     }
 }
