@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(listener) => (listener, None, "the service manager's socket".to_owned()),
         None => {
             let path = socket.clone().unwrap_or_else(rejoin_manager::default_socket);
-            let (listener, lock) = rejoin_manager::listen(&path, mode(&path))?;
+            let (listener, lock) = rejoin_manager::listen(&path, mode(&path, user.is_some()))?;
             if let Some(name) = user {
                 process::hand_over(&path, name)?;
             }
@@ -65,9 +65,9 @@ fn read(path: Option<&Path>) -> anyhow::Result<Settings> {
     }
 }
 
-/// The system's manager is its group's, a user's own is the user's.
-fn mode(path: &Path) -> u32 {
-    if path == Path::new(SYSTEM_SOCKET) { 0o660 } else { 0o600 }
+/// The system's manager, and one with a user of its own, are its group's; a user's own is the user's.
+fn mode(path: &Path, has_user: bool) -> u32 {
+    if has_user || path == Path::new(SYSTEM_SOCKET) { 0o660 } else { 0o600 }
 }
 
 fn serve(listener: UnixListener, settings: Settings, place: &str) -> anyhow::Result<Stats> {

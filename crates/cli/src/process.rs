@@ -1,8 +1,6 @@
 //! What the process may be: no core, no reading of its memory by others, nobody's rights but its
 //! user's.
 
-use std::fs::{Permissions, set_permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::Context;
@@ -43,8 +41,7 @@ pub(crate) fn hand_over(socket: &Path, name: &str) -> anyhow::Result<()> {
     let User { uid, gid, .. } = user(name)?;
     let (uid, gid) = (Uid::from_raw(uid.as_raw()), Gid::from_raw(gid.as_raw()));
     let given = chownat(CWD, socket, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW);
-    given.with_context(failed)?;
-    set_permissions(socket, Permissions::from_mode(0o660)).with_context(failed)
+    given.with_context(failed)
 }
 
 fn user(name: &str) -> anyhow::Result<User> {
