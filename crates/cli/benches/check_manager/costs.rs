@@ -10,8 +10,8 @@ use crate::{Effort, Found};
 const OWN_RESUMED: f64 = 1.25;
 const IN_FULL: f64 = 0.7;
 const RELAY: f64 = 0.6;
-/// Of a round trip: there are whole ones only, and the rest is the machine's other work.
-const SAVED: f64 = 0.75;
+/// Of a round trip.
+const SAVED: f64 = 0.95;
 
 pub(crate) fn tls13(effort: Effort) -> Option<Found> {
     first_byte(effort, "TLSv1_3")
