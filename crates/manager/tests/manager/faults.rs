@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::means::House;
 use crate::means::program::answer;
-use crate::means::rogue::rogue;
+use crate::means::rogue::{extension, rogue, silent_to};
 use crate::means::rustls_server::RustlsServer;
 use crate::means::server::{Server, free_port};
 
@@ -136,7 +136,7 @@ fn a_server_that_breaks_over_a_session_is_called_again_without() {
     let port = rogue(move |mut client| {
         let mut hello = vec![0; 16 * 1024];
         let Ok(read) = client.read(&mut hello) else { return };
-        if crate::means::rogue::extension(&hello[..read], 41).is_some() {
+        if extension(&hello[..read], 41).is_some() {
             return;
         }
         let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)) else { return };
@@ -169,6 +169,19 @@ fn a_server_that_is_silent_about_certificates_is_waited_for_once() {
         let fastest = (0..20).map(visit).min().unwrap();
         assert!(fastest < Duration::from_millis(300), "each is waited for");
     }
+}
+
+/// It would have answered a program that has no session.
+#[test]
+fn a_server_that_is_silent_about_a_session_is_not_shown_it_again() {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_2"]);
+    let offers = |flight: &[u8]| extension(flight, 35).is_some_and(|ticket| !ticket.is_empty());
+    let (port, _told) = silent_to(offers, server.port);
+    assert_eq!(house.program().visit("server.test", port, json!({})), "no_session");
+    assert_eq!(house.program().kind("server.test", port, json!({"deadline_ms": 500})), "timeout");
+    assert_eq!(house.program().visit("server.test", port, json!({})), "all_used");
 }
 
 #[test]

@@ -21,6 +21,11 @@ pub(crate) fn rogue(behave: impl Fn(TcpStream) + Send + Sync + Clone + 'static) 
 
 /// A port that passes everything on to another, and each first flight of clients to the test.
 pub(crate) fn tapped(to: u16) -> (u16, Receiver<Vec<u8>>) {
+    silent_to(|_| false, to)
+}
+
+/// The same, but clients whose first flight is like this hear nothing.
+pub(crate) fn silent_to(is_ignored: fn(&[u8]) -> bool, to: u16) -> (u16, Receiver<Vec<u8>>) {
     let (tell, told) = channel();
     let port = rogue(move |mut client| {
         let mut first = vec![0; 64 * 1024];
@@ -35,6 +40,10 @@ pub(crate) fn tapped(to: u16) -> (u16, Receiver<Vec<u8>>) {
                 Ok(read) if read > 0 => first.extend(&more[..read]),
                 _ => return,
             }
+        }
+        if is_ignored(&first) {
+            let _ = client.read_to_end(&mut Vec::new());
+            return;
         }
         let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else { return };
         let _ = server.write_all(&first);
