@@ -71,8 +71,7 @@ fn mode(path: &Path, has_user: bool) -> u32 {
 }
 
 fn serve(listener: UnixListener, settings: Settings, place: &str) -> anyhow::Result<Stats> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let runtime = crate::runtime(workers as u16)?;
+    let runtime = crate::runtime(rejoin_manager::threads() as u16)?;
     let done = runtime.block_on(async {
         let listener = tokio::net::UnixListener::from_std(listener);
         let listener = listener.context("cannot wait on the socket")?;

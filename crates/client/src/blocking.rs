@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::exchange::Exchange;
 use crate::protocol::{Answer, Connect, Connected, Request, Stats, Token};
-use crate::{Error, Manager, at_end, patience, wish};
+use crate::{Error, Manager, at_end};
 
 impl Manager {
     /// A connection as `wanted`.
@@ -16,7 +16,18 @@ impl Manager {
     /// # Errors
     /// The manager's, and [`Error::NotRunning`] where there is none.
     pub fn connect(&self, wanted: &Connect) -> Result<Stream, Error> {
-        self.open(&wish(wanted, false), None)
+        self.open(Exchange::connect(wanted, None, &[])?)
+    }
+
+    /// A connection as `wanted`, to whose server these bytes go as soon as the handshake has
+    /// succeeded, without a turn of the program's. What it may say to this server it must know from
+    /// what it wants: [`Stream::session`] comes too late for that. Where there is an error, the
+    /// server has seen none of it; but [`Error::Silent`] leaves that open.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_sending(&self, wanted: &Connect, first: &[u8]) -> Result<Stream, Error> {
+        self.open(Exchange::connect(wanted, None, first)?)
     }
 
     /// A connection over a TCP socket that is connected already: through a proxy, or from another
@@ -25,7 +36,7 @@ impl Manager {
     /// # Errors
     /// As [`Self::connect`].
     pub fn connect_over(&self, socket: impl AsFd, wanted: &Connect) -> Result<Stream, Error> {
-        self.open(&wish(wanted, true), Some(socket.as_fd()))
+        self.open(Exchange::connect(wanted, Some(socket.as_fd()), &[])?)
     }
 
     /// What the manager counted.
@@ -33,14 +44,14 @@ impl Manager {
     /// # Errors
     /// As [`Self::connect`].
     pub fn stats(&self) -> Result<Stats, Error> {
-        match self.ask(&Request::Stats {}, None)? {
+        match self.ask(Exchange::new(&Request::Stats {})?)? {
             (Answer::Stats(stats), ..) => Ok(*stats),
             _ => Err(Error::OtherAnswer),
         }
     }
 
-    fn open(&self, request: &Request, passed: Option<BorrowedFd<'_>>) -> Result<Stream, Error> {
-        match self.ask(request, passed)? {
+    fn open(&self, exchange: Exchange<'_>) -> Result<Stream, Error> {
+        match self.ask(exchange)? {
             (Answer::Connected(session), socket, manager) => {
                 Ok(Stream { socket, session: *session, manager, is_over: false })
             }
@@ -49,14 +60,10 @@ impl Manager {
     }
 
     /// The answer, the socket that it came over, and whose it is.
-    fn ask(
-        &self,
-        request: &Request,
-        passed: Option<BorrowedFd<'_>>,
-    ) -> Result<(Answer, UnixStream, Self), Error> {
-        let until = Instant::now() + patience(request);
+    fn ask(&self, exchange: Exchange<'_>) -> Result<(Answer, UnixStream, Self), Error> {
+        let until = Instant::now() + exchange.patience;
         let (socket, path) = self.reach(Some(left(until)))?;
-        let answer = exchange(&socket, request, passed, until)?;
+        let answer = exchanged(exchange, &socket, until)?;
         Ok((answer, socket, Self::at(path)))
     }
 }
@@ -123,7 +130,7 @@ impl Stream {
 /// # Errors
 /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) unless the server said that this was all.
 pub fn ended_well(manager: &Manager, connection: Token) -> io::Result<()> {
-    let asked = manager.ask(&Request::End { connection }, None);
+    let asked = Exchange::new(&Request::End { connection }).and_then(|asks| manager.ask(asks));
     at_end(asked.map(|(answer, ..)| answer))
 }
 
@@ -153,16 +160,14 @@ impl AsFd for Stream {
     }
 }
 
-fn exchange(
+fn exchanged(
+    mut exchange: Exchange<'_>,
     mut socket: &UnixStream,
-    request: &Request,
-    passed: Option<BorrowedFd<'_>>,
     until: Instant,
 ) -> Result<Answer, Error> {
-    let mut exchange = Exchange::new(request)?;
     let mut broke = None;
     while !exchange.is_sent() && broke.is_none() {
-        broke = exchange.send(socket.as_fd(), passed).err();
+        broke = exchange.send(socket.as_fd()).err();
     }
     while !exchange.is_received() {
         socket.set_read_timeout(Some(left(until)))?;

@@ -1,43 +1,64 @@
-//! A request and its answer, without the socket: what is to be sent, and where what comes belongs.
+//! A request and its answer, without the program's socket: what is to be sent, and where what comes
+//! belongs.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use zeroize::Zeroizing;
 
 use crate::Error;
-use crate::protocol::{self, ANSWER_BYTES, Answer, LENGTH_BYTES, Request};
+use crate::protocol::{self, ANSWER_BYTES, Answer, Connect, LENGTH_BYTES, Request};
+
+/// Past a request's own deadline, and for those that have none: a manager that does not answer is
+/// given up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// One request on its way, and its answer.
-pub(super) struct Exchange {
-    /// May hold a private key.
+pub(super) struct Exchange<'a> {
+    /// May hold a private key; and what comes behind the request.
     request: Zeroizing<Vec<u8>>,
     sent: usize,
+    /// Goes with the first byte.
+    passed: Option<BorrowedFd<'a>>,
+    /// How long the answer may take.
+    pub(super) patience: Duration,
     /// As long as is known to come.
     answer: Vec<u8>,
     received: usize,
 }
 
-impl Exchange {
+impl<'a> Exchange<'a> {
     pub(super) fn new(request: &Request) -> Result<Self, Error> {
         let request = protocol::write_request(request)?.into();
-        Ok(Self { request, sent: 0, answer: vec![0; LENGTH_BYTES], received: 0 })
+        let answer = vec![0; LENGTH_BYTES];
+        Ok(Self { request, sent: 0, passed: None, patience: PATIENCE, answer, received: 0 })
+    }
+
+    /// Asks for a connection, over a socket that is passed or not; `first` is for the server.
+    pub(super) fn connect(
+        wanted: &Connect,
+        passed: Option<BorrowedFd<'a>>,
+        first: &[u8],
+    ) -> Result<Self, Error> {
+        let wish = Connect { socket: passed.is_some(), ..wanted.clone() };
+        let patience = PATIENCE + Duration::from_millis(wanted.deadline_ms.into());
+        let asked = Self::new(&Request::Connect(Box::new(wish)))?;
+        // Not by growing it: that would leave a copy behind.
+        let request = Zeroizing::new([&asked.request, first].concat());
+        Ok(Self { request, passed, patience, ..asked })
     }
 
     pub(super) fn is_sent(&self) -> bool {
         self.sent == self.request.len()
     }
 
-    /// Sends what the socket takes; a descriptor goes with the first byte.
-    pub(super) fn send(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        passed: Option<BorrowedFd<'_>>,
-    ) -> io::Result<()> {
-        let descriptors = [passed.map_or(-1, |passed| passed.as_raw_fd())];
+    /// Sends what the socket takes.
+    pub(super) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let descriptors = [self.passed.map_or(-1, |passed| passed.as_raw_fd())];
         let rights = [ControlMessage::ScmRights(&descriptors)];
-        let rights = if self.sent == 0 && passed.is_some() { &rights[..] } else { &[] };
+        let rights = if self.sent == 0 && self.passed.is_some() { &rights[..] } else { &[] };
         let part = [io::IoSlice::new(&self.request[self.sent..])];
         // A manager that is gone is an error, and no signal.
         let flags = MsgFlags::MSG_NOSIGNAL;
@@ -100,12 +121,12 @@ mod tests {
     use super::*;
     use crate::protocol::{End, Token};
 
-    fn exchange() -> Exchange {
+    fn exchange() -> Exchange<'static> {
         Exchange::new(&Request::End { connection: Token([7; 16]) }).expect("a request")
     }
 
     /// What is left of `bytes` when the exchange has what it wants of it.
-    fn feed(exchange: &mut Exchange, mut bytes: &[u8], most: usize) -> Vec<u8> {
+    fn feed(exchange: &mut Exchange<'_>, mut bytes: &[u8], most: usize) -> Vec<u8> {
         while !exchange.is_received() {
             let room = exchange.room();
             let count = room.len().min(most).min(bytes.len());

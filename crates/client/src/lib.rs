@@ -31,16 +31,12 @@ use nix::sys::time::TimeVal;
 pub use blocking::{Stream, ended_well};
 pub use error::Error;
 
-use crate::protocol::{Answer, Connect, End, Request};
+use crate::protocol::{Answer, End};
 
 /// The system's manager.
 pub const SYSTEM_SOCKET: &str = "/run/rejoin/manager.sock";
 /// A user's own, in `$XDG_RUNTIME_DIR`.
 pub const USER_SOCKET: &str = "rejoin.sock";
-
-/// Past a request's own deadline, and for those that have none: a manager that does not answer is
-/// given up.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where a manager listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +68,7 @@ impl Manager {
     /// # Errors
     /// [`Error::NotRunning`].
     pub fn found(&self) -> Result<Self, Error> {
-        self.reach(Some(PATIENCE)).map(|(_, path)| Self::at(path))
+        self.reach(Some(exchange::PATIENCE)).map(|(_, path)| Self::at(path))
     }
 
     /// A socket to the first of the places where somebody listens, and which it is. Without patience
@@ -103,21 +99,6 @@ fn reach(path: &Path, patience: Option<Duration>) -> nix::Result<OwnedFd> {
     }
     connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     Ok(socket)
-}
-
-/// How long the answer to a request may take.
-fn patience(request: &Request) -> Duration {
-    match request {
-        Request::Connect(connect) => {
-            PATIENCE + Duration::from_millis(u64::from(connect.deadline_ms))
-        }
-        Request::End { .. } | Request::Stats {} => PATIENCE,
-    }
-}
-
-/// The request for this connection, with or without a socket that comes with it.
-fn wish(connect: &Connect, socket: bool) -> Request {
-    Request::Connect(Box::new(Connect { socket, ..connect.clone() }))
 }
 
 /// What reading comes to once the manager has said how the connection ended.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,7 +15,7 @@ use ::tokio::time::{sleep, timeout};
 
 use crate::exchange::Exchange;
 use crate::protocol::{Answer, Connect, Connected, Request};
-use crate::{Error, Manager, at_end, patience, wish};
+use crate::{Error, Manager, at_end};
 
 /// Between attempts at a manager that has no room for one more in its queue.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -25,7 +25,19 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// # Errors
 /// The manager's, and [`Error::NotRunning`] where there is none.
 pub async fn connect(manager: &Manager, wanted: &Connect) -> Result<Stream, Error> {
-    open(manager, &wish(wanted, false), None).await
+    open(manager, Exchange::connect(wanted, None, &[])?).await
+}
+
+/// As [`Manager::connect_sending`].
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_sending(
+    manager: &Manager,
+    wanted: &Connect,
+    first: &[u8],
+) -> Result<Stream, Error> {
+    open(manager, Exchange::connect(wanted, None, first)?).await
 }
 
 /// As [`Manager::connect_over`].
@@ -37,7 +49,7 @@ pub async fn connect_over(
     socket: TcpStream,
     wanted: &Connect,
 ) -> Result<Stream, Error> {
-    open(manager, &wish(wanted, true), Some(socket.as_fd())).await
+    open(manager, Exchange::connect(wanted, Some(socket.as_fd()), &[])?).await
 }
 
 /// As [`crate::Stream`].
@@ -68,8 +80,9 @@ impl Stream {
                 End::NotSeen => {
                     let (manager, connection) = (self.manager.clone(), self.session.connection);
                     self.end = End::Asked(Box::pin(async move {
-                        let asked = ask(&manager, &Request::End { connection }, None).await;
-                        at_end(asked.map(|(answer, ..)| answer))
+                        let end = Request::End { connection };
+                        let asked = async { ask(&manager, Exchange::new(&end)?).await };
+                        at_end(asked.await.map(|(answer, ..)| answer))
                     }));
                 }
                 End::Asked(asked) => {
@@ -122,12 +135,8 @@ impl AsyncWrite for Stream {
     }
 }
 
-async fn open(
-    manager: &Manager,
-    request: &Request,
-    passed: Option<BorrowedFd<'_>>,
-) -> Result<Stream, Error> {
-    match ask(manager, request, passed).await? {
+async fn open(manager: &Manager, exchange: Exchange<'_>) -> Result<Stream, Error> {
+    match ask(manager, exchange).await? {
         (Answer::Connected(session), socket, manager) => {
             Ok(Stream { socket, session: *session, manager, end: End::NotSeen })
         }
@@ -137,17 +146,17 @@ async fn open(
 
 async fn ask(
     manager: &Manager,
-    request: &Request,
-    passed: Option<BorrowedFd<'_>>,
+    exchange: Exchange<'_>,
 ) -> Result<(Answer, UnixStream, Manager), Error> {
+    let patience = exchange.patience;
     let asked = async {
         let (socket, path) = reach(manager).await?;
         let mut socket = UnixStream::from_std(socket)?;
-        let answer = exchange(&mut socket, request, passed).await?;
+        let answer = exchanged(exchange, &mut socket).await?;
         Ok((answer, socket, Manager::at(path)))
     };
     let late = |_| Err(Error::Silent(ErrorKind::TimedOut.into()));
-    timeout(patience(request), asked).await.unwrap_or_else(late)
+    timeout(patience, asked).await.unwrap_or_else(late)
 }
 
 async fn reach(manager: &Manager) -> Result<(std::os::unix::net::UnixStream, &Path), Error> {
@@ -161,15 +170,10 @@ async fn reach(manager: &Manager) -> Result<(std::os::unix::net::UnixStream, &Pa
     }
 }
 
-async fn exchange(
-    socket: &mut UnixStream,
-    request: &Request,
-    passed: Option<BorrowedFd<'_>>,
-) -> Result<Answer, Error> {
-    let mut exchange = Exchange::new(request)?;
+async fn exchanged(mut exchange: Exchange<'_>, socket: &mut UnixStream) -> Result<Answer, Error> {
     let mut broke = None;
     while !exchange.is_sent() && broke.is_none() {
-        let sent = socket.async_io(Interest::WRITABLE, || exchange.send(socket.as_fd(), passed));
+        let sent = socket.async_io(Interest::WRITABLE, || exchange.send(socket.as_fd()));
         broke = sent.await.err();
     }
     while !exchange.is_received() {

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use means::House;
 use means::rustls_server::provider;
+use rejoin_manager::client::Manager;
+use rejoin_manager::protocol::{Base64, Connect, EarlyData};
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -36,7 +38,9 @@ const FIRST: [u8; 8] = 1_u64.to_be_bytes();
 const NAME: &str = "server.test";
 
 fn main() {
-    let house = House::new();
+    let mut house = House::empty();
+    house.threads = rejoin_manager::threads();
+    house.start(house.settings());
     let asked = Asked::on_command_line();
     for tls in [&version::TLS13, &version::TLS12] {
         first_byte(&asked, &house, tls);
@@ -190,22 +194,23 @@ fn own_fetch(config: &Arc<ClientConfig>, port: u16) -> Duration {
     taken
 }
 
-fn managed_fetch(house: &House, port: u16, tls: &str, share: bool, early: bool) -> Duration {
-    let data = rejoin_manager::protocol::Base64(FIRST.to_vec().into()).to_string();
-    let mut wishes = json!({"share": share, "label": tls});
-    if early {
-        wishes["early_data"] = data.into();
-    }
-    let first: &[u8] = if early { &[] } else { &FIRST };
+fn wanted(port: u16, label: &str) -> Connect {
+    let mut wanted = Connect::new(NAME.parse().expect("a name"), port.try_into().expect("a port"));
+    wanted.addresses = vec![Ipv4Addr::LOCALHOST.into()];
+    wanted.label = label.parse().expect("a label");
+    wanted
+}
+
+fn managed_fetch(manager: &Manager, wanted: &Connect) -> Duration {
+    let first: &[u8] = if wanted.early_data.is_some() { &[] } else { &FIRST };
     let since = Instant::now();
-    let mut connection =
-        house.program().connect_with(NAME, port, wishes, first).expect("a connection");
-    if early && connection.facts["early_data"] != "accepted" {
-        connection.stream.write_all(&FIRST).expect("taken");
+    let mut stream = manager.connect_sending(wanted, first).expect("a connection");
+    if wanted.early_data.is_some() && stream.session().early_data != EarlyData::Accepted {
+        stream.write_all(&FIRST).expect("taken");
     }
-    read_all(&mut connection.stream, 1);
+    read_all(&mut stream, 1);
     let taken = since.elapsed();
-    let _ = connection.stream.read(&mut [0]);
+    let _ = stream.read(&mut [0]);
     taken
 }
 
@@ -217,14 +222,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn first_byte(asked: &Asked, house: &House, tls: &'static SupportedProtocolVersion) {
     let port = server(house, tls);
     let label = format!("{:?}", tls.version);
+    let (manager, wanted) = (Manager::at(house.socket()), wanted(port, &label));
     let (resumes, full) = (own(house, true), own(house, false));
     let (mut managed, mut own, mut in_full) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..WARM_ROUNDS + asked.part(ROUNDS) {
-        let times = [
-            managed_fetch(house, port, &label, true, false),
-            own_fetch(&resumes, port),
-            own_fetch(&full, port),
-        ];
+        let times =
+            [managed_fetch(&manager, &wanted), own_fetch(&resumes, port), own_fetch(&full, port)];
         if round >= WARM_ROUNDS {
             managed.push(times[0]);
             own.push(times[1]);
@@ -248,11 +251,12 @@ fn first_byte(asked: &Asked, house: &House, tls: &'static SupportedProtocolVersi
 fn throughput(asked: &Asked, house: &House) {
     let port = server(house, &version::TLS13);
     let config = own(house, true);
+    let (manager, wanted) = (Manager::at(house.socket()), wanted(port, ""));
     let (mut managed, mut own) = (Vec::new(), Vec::new());
     let bytes = asked.part(DOWNLOAD_BYTES);
     for _ in 0..3 {
-        let connection = house.program().connect(NAME, port, json!({}));
-        managed.push(fetch(&mut connection.expect("a connection").stream, bytes));
+        let connection = manager.connect(&wanted);
+        managed.push(fetch(&mut connection.expect("a connection"), bytes));
         own.push(fetch(&mut own_connection(&config, port), bytes));
     }
     let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e6;
@@ -267,21 +271,24 @@ fn throughput(asked: &Asked, house: &House) {
 fn delayed(asked: &Asked, house: &House) {
     for (tls, early) in [(&version::TLS12, false), (&version::TLS13, true)] {
         let port = slow_way(server(house, tls));
-        let label = format!("slow {:?}", tls.version);
-        managed_fetch(house, port, &label, true, false);
+        let label = format!("{:?}", tls.version);
+        let (manager, plain) = (Manager::at(house.socket()), wanted(port, &label));
+        let early_data = early.then(|| Base64(FIRST.to_vec().into()));
+        let better = Connect { early_data, ..plain.clone() };
+        let worse = Connect { share: early, ..plain.clone() };
+        managed_fetch(&manager, &plain);
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for _ in 0..DELAYED_ROUNDS {
-            with.push(managed_fetch(house, port, &label, true, early));
-            without.push(managed_fetch(house, port, &label, early, false));
+            with.push(managed_fetch(&manager, &better));
+            without.push(managed_fetch(&manager, &worse));
         }
         let (with, without) = (median(with), median(without));
         let what = if early { "0-RTT instead of resumed" } else { "resumed instead of in full" };
         let saved = without.saturating_sub(with).as_secs_f64() / ROUND_TRIP.as_secs_f64();
         let line = format!(
-            "{label}, {what}: {with:?} instead of {without:?}: {saved:.2} round trips saved"
+            "slow {label}, {what}: {with:?} instead of {without:?}: {saved:.2} round trips saved"
         );
-        let version = format!("{:?}", tls.version);
-        let facts = json!({"what": "delayed", "tls": version, "round_trips_saved": saved});
+        let facts = json!({"what": "delayed", "tls": label, "round_trips_saved": saved});
         asked.tell(&line, &facts);
     }
 }

@@ -127,7 +127,7 @@ fn shares(
         () if !connect.share => Err(Why::NotWanted),
         () if program.uid == *overflow_uid => Err(Why::NotShared),
         () if !settings.shares_host(&connect.host) => Err(Why::NotShared),
-        () if !settings.shares_program(program.name.as_deref()) => Err(Why::NotShared),
+        () if !settings.shares_program(|| program.name()) => Err(Why::NotShared),
         () => Ok(()),
     }
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::allotment::Allotment;
@@ -76,7 +75,7 @@ pub(crate) async fn dial(
         (false, Some(_)) => return Err(bad("a socket came, and the request does not say so")),
         (false, None) => {
             let addresses = addresses((lookups, uid), connect, deadline).await?;
-            first_of(&addresses, deadline).await?.into()
+            first_of(&addresses, deadline).await?
         }
     };
     // Handshake messages wait for nobody; without it the connection works just as well.
@@ -114,7 +113,7 @@ async fn addresses(
 }
 
 /// Tries the addresses in their order, each for its part of the time that is left.
-async fn first_of(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, Failure> {
+async fn first_of(addresses: &[SocketAddr], deadline: Instant) -> Result<Tcp, Failure> {
     let mut last = io::Error::from(io::ErrorKind::TimedOut);
     for (at, address) in addresses.iter().enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -122,7 +121,7 @@ async fn first_of(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStre
             break;
         }
         let part = (left / (addresses.len() - at) as u32).max(LEAST_TRY).min(left);
-        match timeout(part, TcpStream::connect(address)).await {
+        match timeout(part, Tcp::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => last = error,
             Err(_) => last = io::ErrorKind::TimedOut.into(),

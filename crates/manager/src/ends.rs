@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
+use crate::clock::Clock;
 use crate::protocol::{End, Token};
 
 /// The connections that stand, and the last that ended.
@@ -24,21 +25,13 @@ impl Ends {
     const MOST: usize = 4_096;
     const KEPT_MS: u64 = 10 * 60 * 1_000;
 
-    pub(crate) fn open(&self, token: Token, uid: u32) {
+    /// A user's connection stands, until what this returns is dropped.
+    pub(crate) fn open<'a>(&'a self, token: Token, uid: u32, clock: &'a Clock) -> Standing<'a> {
         self.with(|inner| inner.connections.insert(token, (uid, End::Open)));
+        Standing { ends: self, clock, token, end: End::Truncated }
     }
 
-    /// The server has said that this was all; the program may still send.
-    pub(crate) fn server_is_done(&self, token: Token) {
-        self.with(|inner| {
-            if let Some((_, known)) = inner.connections.get_mut(&token) {
-                *known = End::Clean;
-            }
-        });
-    }
-
-    /// The connection is over.
-    pub(crate) fn end(&self, token: Token, end: End, now_ms: u64) {
+    fn end(&self, token: Token, end: End, now_ms: u64) {
         self.with(|inner| {
             let Some((uid, known)) = inner.connections.get_mut(&token) else { return };
             let uid = *uid;
@@ -63,6 +56,38 @@ impl Ends {
 
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
         work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A connection that stands. When this is dropped it has ended: truncated, unless something else
+/// was said.
+#[derive(Debug)]
+pub(crate) struct Standing<'a> {
+    ends: &'a Ends,
+    clock: &'a Clock,
+    token: Token,
+    end: End,
+}
+
+impl Standing<'_> {
+    /// The server has said that this was all; the program may still send.
+    pub(crate) fn server_is_done(&self) {
+        self.ends.with(|inner| {
+            if let Some((_, known)) = inner.connections.get_mut(&self.token) {
+                *known = End::Clean;
+            }
+        });
+    }
+
+    /// The connection is over.
+    pub(crate) fn ends(mut self, end: End) {
+        self.end = end;
+    }
+}
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        self.ends.end(self.token, self.end, self.clock.now_ms());
     }
 }
 
@@ -100,17 +125,19 @@ mod tests {
 
     #[test]
     fn an_end_is_its_users_and_is_forgotten() {
-        let ends = Ends::default();
+        let (ends, clock) = (Ends::default(), Clock::default());
         let token = |of: u16| Token([of.to_be_bytes(); 8].concat().try_into().unwrap());
-        ends.open(token(1), 7);
+        let standing = ends.open(token(1), 7, &clock);
         assert_eq!(ends.of(token(1), 7, 0), End::Open);
-        ends.end(token(1), End::Truncated, 0);
+        standing.server_is_done();
+        assert_eq!(ends.of(token(1), 7, 0), End::Clean);
+        drop(standing);
         assert_eq!(ends.of(token(1), 7, 0), End::Truncated);
         assert_eq!(ends.of(token(1), 8, 0), End::Unknown);
-        assert_eq!(ends.of(token(1), 7, Ends::KEPT_MS), End::Unknown);
+        let late_ms = clock.now_ms() + Ends::KEPT_MS;
+        assert_eq!(ends.of(token(1), 7, late_ms), End::Unknown);
         for other in 2..Ends::MOST as u16 + 10 {
-            ends.open(token(other), 7);
-            ends.end(token(other), End::Clean, 1);
+            ends.open(token(other), 7, &clock).ends(End::Clean);
         }
         assert_eq!(ends.of(token(2), 7, 1), End::Unknown);
         assert_eq!(ends.of(token(100), 7, 1), End::Clean);
@@ -119,12 +146,11 @@ mod tests {
 
     #[test]
     fn whoever_has_most_ends_makes_room() {
-        let ends = Ends::default();
+        let (ends, clock) = (Ends::default(), Clock::default());
         let token = |of: u16| Token([of.to_be_bytes(); 8].concat().try_into().unwrap());
         for number in 0..3 * Ends::MOST as u16 {
             let uid = if number < 10 { 7 } else { 8 };
-            ends.open(token(number), uid);
-            ends.end(token(number), End::Clean, 1);
+            ends.open(token(number), uid, &clock).ends(End::Clean);
         }
         assert_eq!(ends.of(token(0), 7, 1), End::Clean);
         assert_eq!(ends.of(token(10), 8, 1), End::Unknown);

@@ -45,6 +45,6 @@ pub use rejoin_client::protocol;
 
 pub use clock::Clock;
 pub use error::Error;
-pub use serve::run;
+pub use serve::{run, threads};
 pub use settings::{AcrossNames, HostPattern, Settings};
 pub use socket::{SYSTEM_SOCKET, default_socket, inherited, listen};

@@ -1,16 +1,17 @@
 //! Who asks: the process at the other end of a socket, as the kernel knows it.
 
 use std::io;
+use std::sync::OnceLock;
 
 use tokio::net::UnixStream;
 
 /// A program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) uid: u32,
-    /// `/proc/PID/comm`. The program may have written it itself: it names counts, and lets a
-    /// program not share; it never lets one share.
-    pub(crate) name: Option<String>,
+    /// Its process. What that is called is read when somebody wants to know.
+    pid: Option<i32>,
+    name: OnceLock<Option<String>>,
 }
 
 /// Under what users of other namespaces come that are none of this one: all of them, as one.
@@ -22,10 +23,16 @@ pub(crate) fn overflow_uid() -> u32 {
 impl Program {
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         let peer = stream.peer_cred()?;
-        let name = peer.pid().and_then(|pid| {
-            let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+        Ok(Self { uid: peer.uid(), pid: peer.pid(), name: OnceLock::new() })
+    }
+
+    /// `/proc/PID/comm`. The program may have written it itself: it names counts, and lets a
+    /// program not share; it never lets one share.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let name = self.name.get_or_init(|| {
+            let name = std::fs::read(format!("/proc/{}/comm", self.pid?)).ok()?;
             Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
         });
-        Ok(Self { uid: peer.uid(), name })
+        name.as_deref()
     }
 }

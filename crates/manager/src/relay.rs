@@ -15,7 +15,8 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use crate::closing::Line;
-use crate::protocol::{End, Token};
+use crate::ends::Standing;
+use crate::protocol::End;
 use crate::serve::stopping;
 use crate::state::State;
 use crate::tcp::Source;
@@ -41,50 +42,10 @@ thread_local! {
     static PLAINTEXT: RefCell<Vec<u8>> = RefCell::default();
 }
 
-/// Relays until the connection of this name has ended, and says how.
-pub(crate) async fn relay(
-    state: &State,
-    token: Token,
-    program: &Line,
-    upstream: &mut Upstream,
-    mut stop: watch::Receiver<bool>,
-) -> End {
-    let mut relay = Relay {
-        program,
-        upstream,
-        state,
-        token,
-        undelivered: Vec::new(),
-        up: Way::Open,
-        down: Way::Open,
-        is_gone: false,
-    };
-    // A server that speaks first may have spoken in the handshake's last flight.
-    let spoken = relay.pass_on(Relay::take_decrypted);
-    let ended = loop {
-        match spoken.and_then(|()| relay.work()) {
-            Err(end) => break end,
-            Ok(true) => tokio::task::yield_now().await,
-            Ok(false) => {
-                tokio::select! {
-                    waited = relay.wait() => match waited {
-                        Ok(is_gone) => relay.is_gone |= is_gone,
-                        Err(_) => break relay.stopped(),
-                    },
-                    () = stopping(&mut stop) => break relay.stopped(),
-                }
-            }
-        }
-    };
-    // An alert, where something is wrong. No close_notify: the server would take what was cut off
-    // for all that the program had to say. Whether it hears of it is its own affair now.
-    let _ = relay.upstream.send();
-    ended
-}
-
-struct Relay<'a> {
+/// See the module's documentation.
+pub(crate) struct Relay<'a> {
     state: &'a State,
-    token: Token,
+    standing: &'a Standing<'a>,
     program: &'a Line,
     upstream: &'a mut Upstream,
     /// What the server said and the program does not take yet.
@@ -105,7 +66,61 @@ enum Way {
     Over,
 }
 
-impl Relay<'_> {
+impl<'a> Relay<'a> {
+    pub(crate) fn new(
+        state: &'a State,
+        standing: &'a Standing<'a>,
+        program: &'a Line,
+        upstream: &'a mut Upstream,
+    ) -> Self {
+        let (up, down) = (Way::Open, Way::Open);
+        Self {
+            state,
+            standing,
+            program,
+            upstream,
+            undelivered: Vec::new(),
+            up,
+            down,
+            is_gone: false,
+        }
+    }
+
+    /// Sends what the program wrote right behind its request. How the connection has ended, if it
+    /// has, is for [`Self::run`] to hear.
+    pub(crate) fn begin(&mut self) -> Result<(), End> {
+        self.work_up().map(|_| ())
+    }
+
+    /// Relays until the connection has ended, and says how.
+    pub(crate) async fn run(
+        &mut self,
+        begun: Result<(), End>,
+        mut stop: watch::Receiver<bool>,
+    ) -> End {
+        // A server that speaks first may have spoken in the handshake's last flight.
+        let begun = self.pass_on(Relay::take_decrypted).and(begun);
+        let ended = loop {
+            match begun.and_then(|()| self.work()) {
+                Err(end) => break end,
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) => {
+                    tokio::select! {
+                        waited = self.wait() => match waited {
+                            Ok(is_gone) => self.is_gone |= is_gone,
+                            Err(_) => break self.stopped(),
+                        },
+                        () = stopping(&mut stop) => break self.stopped(),
+                    }
+                }
+            }
+        };
+        // An alert, where something is wrong. No close_notify: the server would take what was cut
+        // off for all that the program had to say. Whether it hears of it is its own affair now.
+        let _ = self.upstream.send();
+        ended
+    }
+
     /// Does what can be done without waiting. Returns whether there is more of it.
     fn work(&mut self) -> Result<bool, End> {
         for _ in 0..ROUNDS {
@@ -137,7 +152,7 @@ impl Relay<'_> {
             Way::Open => {}
             Way::Ends(End::Clean) => {
                 // Before the program reads it, and asks.
-                self.state.ends.server_is_done(self.token);
+                self.standing.server_is_done();
                 // The program may be gone; then writing fails soon.
                 let _ = rustix::net::shutdown(&**self.program, Shutdown::Write);
                 self.down = Way::Over;

@@ -18,7 +18,7 @@ use crate::program::Program;
 use crate::protocol::{
     Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Request, Stats, Why,
 };
-use crate::relay::{gone, relay};
+use crate::relay::{Relay, gone};
 use crate::settings::Settings;
 use crate::state::State;
 use crate::upstream::Upstream;
@@ -32,6 +32,12 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const OTHER_DESCRIPTORS: u64 = 512;
 /// Answers of "busy" under way at once; more programs than that are hung up on.
 const REFUSALS: usize = 256;
+
+/// How many threads best serve programs: one for every two processors, and one at least. A connection
+/// is one thread's work at a time, and the programs want the processors, too.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).max(1))
+}
 
 /// Serves programs until `shutdown` completes; then every connection is ended. Returns what was
 /// done. `ready` is called when the manager answers.
@@ -61,6 +67,8 @@ pub async fn run(
                     let (state, stopped) = (Arc::clone(&state), stopped.clone());
                     let guests = Arc::clone(&guests);
                     tasks.spawn(async move { admit(state, &guests, stream, stopped).await });
+                    // It is served before the next.
+                    tokio::task::yield_now().await;
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
             },
@@ -222,23 +230,49 @@ impl Visit {
             }
         };
         // The program may be gone.
-        let _ = wire::write(stream, &answer).await;
+        let _ = wire::write(stream, answer).await;
         None
     }
 
     /// Makes a connection, and relays until it ends.
     async fn connect(self, order: Order) {
-        let made = async {
-            let (wish, socket, _room) = order;
-            make(&self.state, &self.program, &self.stream, &wish, socket).await
-        };
-        let made = Box::pin(self.while_awaited(made)).await;
-        let Some(Some((mut upstream, token))) = made else { return };
-        let Self { state, stream, stopped, .. } = self;
+        let made = Box::pin(self.while_awaited(self.make(order))).await;
+        let Some(Some((mut upstream, connected, service))) = made else { return };
+        let (state, stream, uid) = (&self.state, &self.stream, self.program.uid);
+        let standing = state.ends.open(connected.connection, uid, &state.settings.clock);
+        let mut relay = Relay::new(state, &standing, stream, &mut upstream);
+        // The server is at work while the program is told.
+        let begun = relay.begin();
+        let of = counted(&connected);
+        let told = wire::write(stream, Answer::Connected(connected)).await;
+        self.record(&service, &of);
+        drop(service);
+        if told.is_err() {
+            return;
+        }
         state.counts.opened();
-        let ended = relay(&state, token, &stream, &mut upstream, stopped).await;
+        let ended = relay.run(begun, self.stopped.clone()).await;
         state.counts.closed();
-        state.ends.end(token, ended, state.settings.clock.now_ms());
+        standing.ends(ended);
+    }
+
+    /// Makes a connection to a service, or says why there is none.
+    async fn make(&self, order: Order) -> Option<(Box<Upstream>, Box<Connected>, String)> {
+        let (wish, socket, _room) = order;
+        let service = format!("{}:{}", wish.host, wish.port);
+        match connect(&self.state, &self.program, &wish, socket).await {
+            Ok((upstream, connected)) => Some((Box::new(upstream), Box::new(connected), service)),
+            Err(failure) => {
+                self.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
+                refuse(&self.stream, failure).await;
+                None
+            }
+        }
+    }
+
+    fn record(&self, service: &str, of: &Handshakes) {
+        let name = self.program.name().unwrap_or("unknown");
+        self.state.counts.record(self.program.uid, name, service, of);
     }
 }
 
@@ -246,37 +280,6 @@ impl Visit {
 pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
     // A sender that is gone ends it as well.
     let _ = stopped.wait_for(|stop| *stop).await;
-}
-
-async fn make(
-    state: &State,
-    program: &Program,
-    stream: &Line,
-    wish: &Connect,
-    socket: Option<Brought>,
-) -> Option<(Box<Upstream>, crate::protocol::Token)> {
-    let service = format!("{}:{}", wish.host, wish.port);
-    let name = program.name.as_deref().unwrap_or("unknown");
-    let record = |of: &Handshakes| state.counts.record(program.uid, name, &service, of);
-    match connect(state, program, wish, socket).await {
-        Ok((upstream, connected)) => {
-            record(&counted(&connected));
-            let token = connected.connection;
-            state.ends.open(token, program.uid);
-            let answer = Answer::Connected(Box::new(connected));
-            if wire::write(stream, &answer).await.is_err() {
-                let now_ms = state.settings.clock.now_ms();
-                state.ends.end(token, crate::protocol::End::Truncated, now_ms);
-                return None;
-            }
-            Some((Box::new(upstream), token))
-        }
-        Err(failure) => {
-            record(&Handshakes { failed: 1, ..Handshakes::default() });
-            refuse(stream, failure).await;
-            None
-        }
-    }
 }
 
 fn counted(connected: &Connected) -> Handshakes {
@@ -293,5 +296,5 @@ fn counted(connected: &Connected) -> Handshakes {
 
 async fn refuse(stream: &Line, failure: Failure) {
     // The program may be gone.
-    let _ = wire::write(stream, &Answer::Error(failure.into())).await;
+    let _ = wire::write(stream, Answer::Error(failure.into())).await;
 }

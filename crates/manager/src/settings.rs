@@ -174,11 +174,10 @@ impl Settings {
 
     /// Whether sessions of this program are shared. Of one whose name cannot be read nobody knows
     /// whether it is on the list.
-    pub(crate) fn shares_program(&self, name: Option<&str>) -> bool {
-        match name {
-            Some(name) => !self.unshared_programs.iter().any(|unshared| unshared == name),
-            None => self.unshared_programs.is_empty(),
-        }
+    pub(crate) fn shares_program<'a>(&self, name: impl FnOnce() -> Option<&'a str>) -> bool {
+        let unshared = &self.unshared_programs;
+        let is_shared = |name| !unshared.iter().any(|unshared| unshared == name);
+        unshared.is_empty() || name().is_some_and(is_shared)
     }
 
     /// Whether the operator lists both as names of one server.
@@ -226,9 +225,9 @@ mod tests {
         assert!(!settings.shares_host(&host("x.y.health.example")));
         assert!(settings.shares_host(&host("health.example")));
         assert!(settings.shares_host(&host("myhealth.example")));
-        assert!(!settings.shares_program(Some("secretive")));
-        assert!(!settings.shares_program(None));
-        assert!(settings.shares_program(Some("curl")));
+        assert!(!settings.shares_program(|| Some("secretive")));
+        assert!(!settings.shares_program(|| None));
+        assert!(settings.shares_program(|| Some("curl")));
     }
 
     #[test]

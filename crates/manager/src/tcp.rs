@@ -4,10 +4,15 @@
 //! So each call says itself that it does not wait, and no `read` or `write` is used.
 
 use std::io;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::AsFd;
 
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, ipproto, recv, send, sendmsg};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, connect,
+    ipproto, recv, send, sendmsg, socket_with,
+};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -22,6 +27,28 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
+    /// Connects. A server on this machine is connected to when the kernel returns, and then nobody
+    /// waits.
+    pub(crate) async fn connect(address: &SocketAddr) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+        match connect(&socket, address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let stream = std::net::TcpStream::from(socket);
+        let is_there = stream.peer_addr().is_ok();
+        let stream = TcpStream::from_std(stream)?;
+        if !is_there {
+            stream.writable().await?;
+            if let Some(error) = stream.take_error()? {
+                return Err(error);
+            }
+        }
+        Ok(Self { stream, _brought: None })
+    }
+
     /// Takes over what a program brought. `None`: it is no connected TCP socket.
     pub(crate) fn take_over(brought: Brought) -> io::Result<Option<Self>> {
         let protocol = rustix::net::sockopt::socket_protocol(&brought).ok().flatten();
@@ -36,12 +63,6 @@ impl Tcp {
         // For tokio's own sake.
         stream.set_nonblocking(true)?;
         Ok(Some(Self { stream: TcpStream::from_std(stream)?, _brought: Some(brought) }))
-    }
-}
-
-impl From<TcpStream> for Tcp {
-    fn from(stream: TcpStream) -> Self {
-        Self { stream, _brought: None }
     }
 }
 
@@ -71,19 +92,27 @@ pub(crate) struct Sink<'a>(pub(crate) &'a Tcp);
 
 impl Sink<'_> {
     const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+    /// There is nearly always room: the kernel is asked first, and tokio where there is none.
+    fn send(&self, send: impl Fn() -> rustix::io::Result<usize>) -> io::Result<usize> {
+        match send() {
+            Err(Errno::AGAIN) => {
+                self.0.stream.try_io(Interest::WRITABLE, || send().map_err(Into::into))
+            }
+            sent => sent.map_err(Into::into),
+        }
+    }
 }
 
 impl io::Write for Sink<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let stream = &self.0.stream;
-        stream.try_io(Interest::WRITABLE, || send(stream, buffer, Self::FLAGS).map_err(Into::into))
+        self.send(|| send(&self.0.stream, buffer, Self::FLAGS))
     }
 
     fn write_vectored(&mut self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        let stream = &self.0.stream;
-        stream.try_io(Interest::WRITABLE, || {
+        self.send(|| {
             let mut nothing = SendAncillaryBuffer::default();
-            sendmsg(stream, buffers, &mut nothing, Self::FLAGS).map_err(Into::into)
+            sendmsg(&self.0.stream, buffers, &mut nothing, Self::FLAGS)
         })
     }
 

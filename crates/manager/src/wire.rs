@@ -143,8 +143,9 @@ pub(crate) fn receive(
 }
 
 /// Writes an answer. A program that does not take it in time has gone.
-pub(crate) async fn write(stream: &UnixStream, answer: &Answer) -> io::Result<()> {
-    let message = write_answer(answer);
+pub(crate) async fn write(stream: &UnixStream, answer: Answer) -> io::Result<()> {
+    let message = write_answer(&answer);
+    drop(answer);
     let message =
         message.or_else(|malformed| write_answer(&Answer::Error(Failure::from(malformed).into())));
     let message = message.map_err(io::Error::other)?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::{Base64, Fingerprint, Token};
+use super::{Base64, Fingerprint, Token, VERSION};
 
 /// One answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -229,12 +229,14 @@ impl<'de> Deserialize<'de> for Answer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Message {
+            rejoin: u64,
             connected: Option<Box<Connected>>,
             error: Option<Problem>,
             end: Option<End>,
             stats: Option<Box<Stats>>,
         }
-        let Message { connected, error, end, stats } = Message::deserialize(deserializer)?;
+        let message = Message::deserialize(deserializer)?;
+        let Message { rejoin, connected, error, end, stats } = message;
         let said = [
             connected.map(Self::Connected),
             error.map(Self::Error),
@@ -243,8 +245,8 @@ impl<'de> Deserialize<'de> for Answer {
         ];
         let none = || de::Error::custom("an answer has one of connected, error, end and stats");
         let mut said = said.into_iter().flatten();
-        match (said.next(), said.next()) {
-            (Some(answer), None) => Ok(answer),
+        match (rejoin, said.next(), said.next()) {
+            (VERSION, Some(answer), None) => Ok(answer),
             _ => Err(none()),
         }
     }

@@ -145,6 +145,7 @@ fn written<T: Serialize>(said: &T, most: usize) -> Result<Vec<u8>, Malformed> {
     Ok(message)
 }
 
+/// Messages are of this version, as they say themselves; why one is none may be its version.
 fn read<T: DeserializeOwned>(message: &[u8], most: usize) -> Result<T, Malformed> {
     /// The version alone: another one may say anything beside it.
     #[derive(Deserialize)]
@@ -154,11 +155,10 @@ fn read<T: DeserializeOwned>(message: &[u8], most: usize) -> Result<T, Malformed
     if message.len() > most {
         return Err(Malformed::TooLarge { bytes: message.len(), most });
     }
-    let Head { rejoin: version } = serde_json::from_slice(message)?;
-    if version != VERSION {
-        return Err(Malformed::Version { version });
-    }
-    Ok(serde_json::from_slice(message)?)
+    serde_json::from_slice(message).or_else(|error| match serde_json::from_slice(message)? {
+        Head { rejoin: VERSION } => Err(error.into()),
+        Head { rejoin: version } => Err(Malformed::Version { version }),
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
 
 use rejoin_manager::client::{Error, Manager, tokio as asynchronous};
-use rejoin_manager::protocol::{Connect, ErrorKind as Kind, Why};
+use rejoin_manager::protocol::{Connect, ErrorKind as Kind, Fingerprint, Trust, Why};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::means::House;
@@ -56,6 +56,30 @@ fn clients_share_sessions_whether_they_wait_or_not() {
     assert_eq!(runtime().block_on(talk_on_tokio(&manager, &wanted)), expected(Why::Resumed));
     assert_eq!(talk(&manager, &wanted), expected(Why::Resumed));
     assert_eq!(manager.stats().unwrap().handshakes.resumed, 2);
+}
+
+#[test]
+fn first_bytes_go_with_the_request() {
+    let house = House::new();
+    let server = RustlsServer::start(&house.certify("server", &["server.test"]), |_| {});
+    let (manager, wanted) = (manager(&house), wanted(server.port));
+    let mut stream = manager.connect_sending(&wanted, b"hello\n").unwrap();
+    stream.finish_writing().unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "olleh\n");
+    let heard = runtime().block_on(async {
+        let mut stream =
+            asynchronous::connect_sending(&manager, &wanted, b"hello\n").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).await.unwrap();
+        heard
+    });
+    assert_eq!(heard, "olleh\n");
+    let distrusted = Connect { trust: Trust::Pins(vec![Fingerprint([7; 32])]), ..wanted };
+    let error = manager.connect_sending(&distrusted, b"hello\n").unwrap_err();
+    assert!(matches!(error, Error::Refused(of) if of.kind == Kind::CertificatePinMismatch));
 }
 
 #[test]

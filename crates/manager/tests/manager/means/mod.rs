@@ -23,6 +23,8 @@ pub(crate) struct House {
     pub(crate) folder: PathBuf,
     pub(crate) authority: Authority,
     pub(crate) clock: Clock,
+    /// Of the manager: several, that they may get in each other's way.
+    pub(crate) threads: usize,
     manager: Option<(oneshot::Sender<()>, JoinHandle<Stats>)>,
 }
 
@@ -50,7 +52,7 @@ impl House {
         std::fs::create_dir_all(&folder).expect("a folder");
         let authority = Authority::new();
         std::fs::write(folder.join("authority.pem"), authority.pem()).expect("a file");
-        Self { folder, authority, clock: Clock::default(), manager: None }
+        Self { folder, authority, clock: Clock::default(), threads: 2, manager: None }
     }
 
     /// The system's authority is the test's.
@@ -67,9 +69,10 @@ impl House {
         listener.set_nonblocking(true).expect("a socket");
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = std::sync::mpsc::channel();
+        let threads = self.threads;
         let thread = std::thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = runtime.worker_threads(threads).enable_all().build();
             let runtime = runtime.expect("a runtime");
             runtime.block_on(async {
                 let listener = tokio::net::UnixListener::from_std(listener).expect("a socket");
