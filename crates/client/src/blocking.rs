@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
 use crate::exchange::Exchange;
 use crate::protocol::{Answer, Connect, Connected, Request, Stats, Token};
 use crate::{Error, Manager, at_end};
@@ -170,13 +172,20 @@ fn exchanged(
         broke = exchange.send(socket.as_fd()).err();
     }
     while !exchange.is_received() {
-        socket.set_read_timeout(Some(left(until)))?;
-        let count = socket.read(exchange.room());
-        exchange.received(count, &mut broke)?;
+        let read = until_readable(socket, until).and_then(|()| socket.read(exchange.room()));
+        exchange.received(read, &mut broke)?;
     }
-    socket.set_read_timeout(None)?;
     socket.set_write_timeout(None)?;
     exchange.answer()
+}
+
+/// Who waits in `read` instead is also woken, for nothing, whenever the manager reads.
+fn until_readable(socket: &UnixStream, until: Instant) -> io::Result<()> {
+    let timeout = PollTimeout::try_from(left(until)).unwrap_or(PollTimeout::MAX);
+    match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout)? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Never zero, which would be for ever.

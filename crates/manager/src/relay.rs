@@ -89,7 +89,8 @@ impl<'a> Relay<'a> {
     /// Sends what the program wrote right behind its request. How the connection has ended, if it
     /// has, is for [`Self::run`] to hear.
     pub(crate) fn begin(&mut self) -> Result<(), End> {
-        self.work_up().map(|_| ())
+        self.work_up()?;
+        self.upstream.send().map_err(|_| self.stopped())
     }
 
     /// Relays until the connection has ended, and says how.

@@ -292,7 +292,9 @@ fn unescaped(json: &str) -> Option<Zeroizing<String>> {
 }
 
 fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let of = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)]));
+    f.write_str(&bytes.iter().flat_map(of).collect::<String>())
 }
 
 fn unhex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
