@@ -10,10 +10,7 @@ use crate::protocol::{EarlyData, ErrorKind, Malformed, Problem};
 #[non_exhaustive]
 pub enum Error {
     /// Nobody listens.
-    #[error(
-        "`rejoin manager` is not running: nobody listens at {}: start it, or connect directly: \
-         {source}", socket.display()
-    )]
+    #[error("{} {}: {}: {source}", unreached(source).0, socket.display(), unreached(source).1)]
     NotRunning {
         /// Where.
         socket: PathBuf,
@@ -58,6 +55,20 @@ impl Error {
                     | ErrorKind::NotPermitted
             ),
         }
+    }
+}
+
+/// Why nobody was reached, and what helps.
+fn unreached(source: &io::Error) -> (&'static str, &'static str) {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => (
+            "`rejoin manager` does not let this user in at",
+            "ask for its group, or connect directly",
+        ),
+        _ => (
+            "`rejoin manager` is not running: nobody listens at",
+            "start it, or connect directly",
+        ),
     }
 }
 

@@ -17,7 +17,9 @@ use crate::program::Program;
 use crate::protocol::{
     Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MinVersion, Token, Trust, Why,
 };
-use crate::sessions::{Family, Offer, Offered, Partition, PlaceName, Secret, Slip, Wish};
+use crate::sessions::{
+    Family, Offer, Offered, Partition, PlaceName, Secret, Sessions, Slip, Wish,
+};
 use crate::settings::Settings;
 use crate::state::{State, random};
 use crate::tcp::Tcp;
@@ -61,7 +63,11 @@ pub(crate) async fn connect(
     let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
     let sent_early = attempt.sent_early;
-    let made = match shake_hands(state, &order, &mut upstream, deadline).await {
+    let offered = attempt.offered.as_ref().map(|(offered, _)| offered);
+    let unanswered = Unanswered { sessions: &state.sessions, place: &order.place, offered };
+    let shaken = shake_hands(state, &order, &mut upstream, deadline).await;
+    unanswered.answered();
+    let made = match shaken {
         Ok(()) => finish(state, &order, upstream, attempt),
         Err(failure) => {
             let Some((offered, _)) = attempt.offered else {
@@ -89,6 +95,28 @@ pub(crate) async fn connect(
         }
     };
     made.map_err(|failure| Failure { sent_early, ..failure })
+}
+
+/// A session that is offered. Dropped before its server has answered, or had the time to, it is
+/// given up.
+struct Unanswered<'a> {
+    sessions: &'a Sessions,
+    place: &'a PlaceName,
+    offered: Option<&'a Offered>,
+}
+
+impl Unanswered<'_> {
+    fn answered(mut self) {
+        self.offered = None;
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(offered) = self.offered {
+            self.sessions.given_up(self.place, offered);
+        }
+    }
 }
 
 impl<'a> Order<'a> {

@@ -33,14 +33,16 @@ class Error(OSError):
 
 
 class NotRunning(Error):
-    """Nobody listens where the manager should."""
+    """Nobody listens where the manager should, or not to this user."""
 
     def __init__(self, path, cause):
-        super().__init__(
-            "not_running",
-            f"`rejoin manager` is not running: nobody listens at {path}: {cause}",
-            "start it, or connect directly",
-        )
+        if isinstance(cause, PermissionError):
+            detail = f"`rejoin manager` does not let this user in at {path}: {cause}"
+            remedy = "ask for its group, or connect directly"
+        else:
+            detail = f"`rejoin manager` is not running: nobody listens at {path}: {cause}"
+            remedy = "start it, or connect directly"
+        super().__init__("not_running", detail, remedy)
 
     @property
     def is_the_managers(self):

@@ -226,7 +226,9 @@ impl Manager {
 impl Drop for Manager {
     fn drop(&mut self) {
         // The child is killed, and cannot.
-        let _ = std::fs::remove_file(&self.socket);
+        for left in [&self.socket, &self.socket.with_extension("sock.lock")] {
+            let _ = std::fs::remove_file(left);
+        }
     }
 }
 

@@ -178,6 +178,19 @@ impl Sessions {
             inner.trials.record(from, place, &offer.family, false);
         } else if let Some(kept) = inner.users.get_mut(place) {
             kept.addresses.refused(offer.address, address);
+        }
+        drop(inner);
+        self.given_up(place, offer);
+    }
+
+    /// The server has said nothing of an offered session when the program gave up. Perhaps it never
+    /// would: the session itself is not offered again.
+    pub(crate) fn given_up(&self, place: &PlaceName, offer: &Offered) {
+        let mut inner = self.lock();
+        if offer.session_of.is_some() {
+            return;
+        }
+        if let Some(kept) = inner.users.get_mut(place) {
             kept.drop_tls12(offer);
             inner.users.resize(place, self.settings.clock.now_ms());
         }

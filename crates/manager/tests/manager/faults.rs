@@ -185,6 +185,28 @@ fn a_server_that_is_silent_about_a_session_is_not_shown_it_again() {
 }
 
 #[test]
+fn a_program_that_gives_up_first_takes_the_session_along() {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_2"]);
+    let offers = |flight: &[u8]| extension(flight, 35).is_some_and(|ticket| !ticket.is_empty());
+    let (port, told) = silent_to(offers, server.port);
+    assert_eq!(house.program().visit("server.test", port, json!({})), "no_session");
+    told.recv().unwrap();
+    let wish = json!({"host": "server.test", "port": port, "addresses": ["127.0.0.1"]});
+    let gives_up = || {
+        let mut stream = house.program().dial();
+        crate::means::program::send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
+        std::thread::sleep(Duration::from_millis(100));
+        drop(stream);
+        // A busy manager may not have come as far as to offer it.
+        told.recv_timeout(Duration::from_secs(5)).is_ok()
+    };
+    assert!((0..10).any(|_| gives_up()));
+    assert_eq!(house.program().visit("server.test", port, json!({})), "all_used");
+}
+
+#[test]
 fn there_is_room_for_so_many_and_others_are_told() {
     let house = House::with(|settings| settings.connections_per_user = 2);
     let kind = || {

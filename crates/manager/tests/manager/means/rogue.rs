@@ -24,7 +24,8 @@ pub(crate) fn tapped(to: u16) -> (u16, Receiver<Vec<u8>>) {
     silent_to(|_| false, to)
 }
 
-/// The same, but clients whose first flight is like this hear nothing.
+/// The same, but clients whose first flight is like this hear nothing; the test is told of it when
+/// they have gone.
 pub(crate) fn silent_to(is_ignored: fn(&[u8]) -> bool, to: u16) -> (u16, Receiver<Vec<u8>>) {
     let (tell, told) = channel();
     let port = rogue(move |mut client| {
@@ -43,6 +44,7 @@ pub(crate) fn silent_to(is_ignored: fn(&[u8]) -> bool, to: u16) -> (u16, Receive
         }
         if is_ignored(&first) {
             let _ = client.read_to_end(&mut Vec::new());
+            let _ = tell.send(first);
             return;
         }
         let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else { return };
