@@ -65,10 +65,9 @@ fn unreached(source: &io::Error) -> (&'static str, &'static str) {
             "`rejoin manager` does not let this user in at",
             "ask for its group, or connect directly",
         ),
-        _ => (
-            "`rejoin manager` is not running: nobody listens at",
-            "start it, or connect directly",
-        ),
+        _ => {
+            ("`rejoin manager` is not running: nobody listens at", "start it, or connect directly")
+        }
     }
 }
 

@@ -17,9 +17,7 @@ use crate::program::Program;
 use crate::protocol::{
     Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MinVersion, Token, Trust, Why,
 };
-use crate::sessions::{
-    Family, Offer, Offered, Partition, PlaceName, Secret, Sessions, Slip, Wish,
-};
+use crate::sessions::{Family, Offer, Offered, Partition, PlaceName, Secret, Sessions, Slip, Wish};
 use crate::settings::Settings;
 use crate::state::{State, random};
 use crate::tcp::Tcp;

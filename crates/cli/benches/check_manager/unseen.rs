@@ -23,8 +23,9 @@ pub(crate) fn programs(_: Effort) -> Option<Found> {
         kinds += held.kinds().len();
     }
     let figure = format!(
-        "{found:?} of {secrets} in {} MB of rejoin connect and Python, which held their connections; \
+        "{} of {secrets} in {} MB of rejoin connect and Python, which held their connections; \
          in OpenSSL's own client {control} of {kinds} kinds",
+        if found.is_empty() { "none".to_owned() } else { format!("{found:?}") },
         bytes / 1_000_000
     );
     Some(Found { figure, holds: found.is_empty() && control == kinds })
