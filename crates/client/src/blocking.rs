@@ -21,13 +21,14 @@ impl Manager {
         self.open(Exchange::connect(wanted, None, &[])?)
     }
 
-    /// A connection as `wanted`, to whose server these bytes go as soon as the handshake has
-    /// succeeded, without a turn of the program's. What it may say to this server it must know from
-    /// what it wants: [`Stream::session`] comes too late for that. Where there is an error, the
-    /// server has seen none of it; but [`Error::Silent`] leaves that open.
+    /// A connection as `wanted`, to whose server these bytes, [`FIRST_BYTES`](crate::FIRST_BYTES) at
+    /// most, go as soon as the handshake has succeeded, without a turn of the program's. What it may
+    /// say to this server it must know from what it wants: [`Stream::session`] comes too late for
+    /// that. Where there is an error, the server has seen none of it; but [`Error::Silent`] leaves
+    /// that open.
     ///
     /// # Errors
-    /// As [`Self::connect`].
+    /// As [`Self::connect`]; and where there is 0-RTT data, too, which may have to be sent again.
     pub fn connect_sending(&self, wanted: &Connect, first: &[u8]) -> Result<Stream, Error> {
         self.open(Exchange::connect(wanted, None, first)?)
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use zeroize::Zeroizing;
 
-use crate::Error;
-use crate::protocol::{self, ANSWER_BYTES, Answer, Connect, LENGTH_BYTES, Request};
+use crate::protocol::{self, ANSWER_BYTES, Answer, Connect, LENGTH_BYTES, Malformed, Request};
+use crate::{Error, FIRST_BYTES};
 
 /// Past a request's own deadline, and for those that have none: a manager that does not answer is
 /// given up.
@@ -36,16 +36,25 @@ impl<'a> Exchange<'a> {
         Ok(Self { request, sent: 0, passed: None, patience: PATIENCE, answer, received: 0 })
     }
 
-    /// Asks for a connection, over a socket that is passed or not; `first` is for the server.
+    /// Asks for a connection, over a socket that is passed or not; `first` is for the server. It fits
+    /// into the socket, as no more than it is left when the request has been read.
     pub(super) fn connect(
         wanted: &Connect,
         passed: Option<BorrowedFd<'a>>,
         first: &[u8],
     ) -> Result<Self, Error> {
+        if first.len() > FIRST_BYTES {
+            return Err(Malformed::TooLarge { bytes: first.len(), most: FIRST_BYTES }.into());
+        }
+        if wanted.early_data.is_some() && !first.is_empty() {
+            let why =
+                "first bytes and early_data exclude each other: what is sent again comes last";
+            return Err(Malformed::Text(why.to_owned()).into());
+        }
         let wish = Connect { socket: passed.is_some(), ..wanted.clone() };
         let patience = PATIENCE + Duration::from_millis(wanted.deadline_ms.into());
         let asked = Self::new(&Request::Connect(Box::new(wish)))?;
-        // Not by growing it: that would leave a copy behind.
+        // In one piece, that the manager finds both at once.
         let request = Zeroizing::new([&asked.request, first].concat());
         Ok(Self { request, passed, patience, ..asked })
     }

@@ -38,6 +38,9 @@ pub const SYSTEM_SOCKET: &str = "/run/rejoin/manager.sock";
 /// A user's own, in `$XDG_RUNTIME_DIR`.
 pub const USER_SOCKET: &str = "rejoin.sock";
 
+/// The most that [`Manager::connect_sending`] sends.
+pub const FIRST_BYTES: usize = 16 * 1024;
+
 /// Where a manager listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manager {

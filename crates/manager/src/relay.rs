@@ -86,23 +86,21 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Sends what the program wrote right behind its request. How the connection has ended, if it
-    /// has, is for [`Self::run`] to hear.
-    pub(crate) fn begin(&mut self) -> Result<(), End> {
-        self.work_up()?;
-        self.upstream.send().map_err(|_| self.stopped())
+    /// Sends what the program wrote right behind its request, if it still waits for the answer: who
+    /// has gone may have asked elsewhere.
+    pub(crate) fn begin(&mut self) {
+        if !is_gone(self.program) && self.work_up().is_ok() {
+            // What is wrong shows again, when it has been read what the server said.
+            let _ = self.upstream.send();
+        }
     }
 
     /// Relays until the connection has ended, and says how.
-    pub(crate) async fn run(
-        &mut self,
-        begun: Result<(), End>,
-        mut stop: watch::Receiver<bool>,
-    ) -> End {
+    pub(crate) async fn run(&mut self, mut stop: watch::Receiver<bool>) -> End {
         // A server that speaks first may have spoken in the handshake's last flight.
-        let begun = self.pass_on(Relay::take_decrypted).and(begun);
+        let spoken = self.pass_on(Relay::take_decrypted);
         let ended = loop {
-            match begun.and_then(|()| self.work()) {
+            match spoken.and_then(|()| self.work()) {
                 Err(end) => break end,
                 Ok(true) => tokio::task::yield_now().await,
                 Ok(false) => {

@@ -67,8 +67,6 @@ pub async fn run(
                     let (state, stopped) = (Arc::clone(&state), stopped.clone());
                     let guests = Arc::clone(&guests);
                     tasks.spawn(async move { admit(state, &guests, stream, stopped).await });
-                    // It is served before the next.
-                    tokio::task::yield_now().await;
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
             },
@@ -160,6 +158,10 @@ async fn admit(
 ) {
     let Ok(program) = Program::of(&stream) else { return };
     let stream = Line::new(stream, state.closers.of(program.uid));
+    if !state.settings.unshared_programs.is_empty() {
+        // As it is called now: it may become another program before it is served.
+        program.name();
+    }
     let Some((_guest, let_in)) = guests.admit(program.uid, &state.settings) else { return };
     let visit = Visit { state, program, stream, stopped };
     // The request and the handshake take room that a connection does not need afterwards.
@@ -241,17 +243,15 @@ impl Visit {
         let (state, stream, uid) = (&self.state, &self.stream, self.program.uid);
         let standing = state.ends.open(connected.connection, uid, &state.settings.clock);
         let mut relay = Relay::new(state, &standing, stream, &mut upstream);
-        // The server is at work while the program is told.
-        let begun = relay.begin();
-        let of = counted(&connected);
-        let told = wire::write(stream, Answer::Connected(connected)).await;
-        self.record(&service, &of);
+        // The server is at work while the program is counted, and told.
+        relay.begin();
+        self.record(&service, &counted(&connected));
         drop(service);
-        if told.is_err() {
+        if wire::write(stream, Answer::Connected(connected)).await.is_err() {
             return;
         }
         state.counts.opened();
-        let ended = relay.run(begun, self.stopped.clone()).await;
+        let ended = relay.run(self.stopped.clone()).await;
         state.counts.closed();
         standing.ends(ended);
     }

@@ -66,10 +66,6 @@ async fn read(
     (Rooms(rooms), uid): (&Rooms, u32),
 ) -> io::Result<Result<Received, Failure>> {
     let (mut prefix, mut socket) = ([0; LENGTH_BYTES], None);
-    if rustix::io::ioctl_fionread(&**stream).is_ok_and(|there| there == 0) {
-        // On this processor the program has perhaps come as far as to connect.
-        std::thread::yield_now();
-    }
     fill(stream, &mut prefix, &mut socket).await?;
     let bytes = match protocol::length(prefix, REQUEST_BYTES) {
         Ok(bytes) => bytes,

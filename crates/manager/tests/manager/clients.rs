@@ -4,8 +4,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
 
-use rejoin_manager::client::{Error, Manager, tokio as asynchronous};
-use rejoin_manager::protocol::{Connect, ErrorKind as Kind, Fingerprint, Trust, Why};
+use rejoin_manager::client::{Error, FIRST_BYTES, Manager, tokio as asynchronous};
+use rejoin_manager::protocol::{
+    Base64, Connect, ErrorKind as Kind, Fingerprint, Malformed, Trust, Why,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::means::House;
@@ -77,6 +79,11 @@ fn first_bytes_go_with_the_request() {
         heard
     });
     assert_eq!(heard, "olleh\n");
+    let long = manager.connect_sending(&wanted, &[7; FIRST_BYTES + 1]).unwrap_err();
+    assert!(matches!(long, Error::Malformed(Malformed::TooLarge { most: FIRST_BYTES, .. })));
+    let early = Connect { early_data: Some(Base64(vec![7].into())), ..wanted.clone() };
+    let both = manager.connect_sending(&early, b"hello\n").unwrap_err();
+    assert!(both.to_string().contains("exclude each other"), "{both}");
     let distrusted = Connect { trust: Trust::Pins(vec![Fingerprint([7; 32])]), ..wanted };
     let error = manager.connect_sending(&distrusted, b"hello\n").unwrap_err();
     assert!(matches!(error, Error::Refused(of) if of.kind == Kind::CertificatePinMismatch));

@@ -212,3 +212,30 @@ fn a_passed_socket_is_used_and_nothing_else_is_taken_for_one() {
         "bad_request"
     );
 }
+
+/// It may have asked elsewhere since.
+#[test]
+fn what_a_program_wrote_that_has_gone_is_not_sent() {
+    let house = House::new();
+    let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
+    let (tell, told) = std::sync::mpsc::channel();
+    let port = rogue(move |mut tcp| {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
+        while tls.is_handshaking() {
+            if tls.complete_io(&mut tcp).is_err() {
+                break;
+            }
+        }
+        let mut heard = Vec::new();
+        let _ = StreamOwned::new(tls, tcp).read_to_end(&mut heard);
+        tell.send(heard).unwrap();
+    });
+    let mut stream = house.program().dial();
+    let wish = json!({"host": "server.test", "port": port, "addresses": ["127.0.0.1"]});
+    crate::means::program::send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
+    stream.write_all(b"once\n").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    drop(stream);
+    assert_eq!(String::from_utf8(told.recv().unwrap()).unwrap(), "");
+}
