@@ -60,6 +60,9 @@ pub(crate) async fn connect(
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
+    // While the server reads it there is time; what is wrong with sending shows again.
+    let _ = upstream.send();
+    program.name();
     let sent_early = attempt.sent_early;
     let offered = attempt.offered.as_ref().map(|(offered, _)| offered);
     let unanswered = Unanswered { sessions: &state.sessions, place: &order.place, offered };
