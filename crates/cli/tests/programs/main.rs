@@ -1,6 +1,7 @@
 //! Many programs and one manager: what they share, and what nobody but the manager holds.
 
 mod hidden;
+mod jvm;
 #[path = "../managed/mod.rs"]
 mod managed;
 mod memory;
@@ -17,6 +18,7 @@ mod twenty;
 use std::path::Path;
 
 use hidden::{Exposed, Hidden};
+use jvm::{Believes, Jvm};
 use managed::Managed;
 use secrets::{Held, Holder};
 use servers::REJOIN;
@@ -86,5 +88,47 @@ fn rule_15_a_manager_shows_its_memory_to_nobody() {
     assert_eq!(manager, Exposed { is_readable: false, leaves_core: false });
     if other != (Exposed { is_readable: true, leaves_core: true }) {
         eprintln!("this machine hides all of it from every program: {other:?}");
+    }
+}
+
+#[test]
+fn java_programs_share_sessions_with_all_others() {
+    for tls in Tls::ALL {
+        let name = format!("jvm-{}", tls.number());
+        let managed = start(&name);
+        let Some(jvm) = Jvm::new(&managed, &name) else { return };
+        let server = Stack::Nginx.start(&managed, tls).expect("make test installs nginx");
+        let url = format!("https://localhost:{}/", server.port);
+        let fetch = |with| jvm.fetch(with, Believes::TheAuthority, &url);
+        let expected = |session| (format!("200; session {session}; CN=localhost"), true);
+        // The JVM's own sessions end with it.
+        assert_eq!(fetch(false), expected("."));
+        assert_eq!(fetch(false), expected("."));
+        assert_eq!(fetch(true), expected("."));
+        assert_eq!(fetch(true), expected("r"));
+        let (is_resumed, _) = twenty::begin(&managed, &server, "").finish();
+        assert!(is_resumed, "rejoin connect");
+        assert_eq!(fetch(true), expected("r"));
+    }
+}
+
+#[test]
+fn java_programs_decide_themselves_whom_they_believe() {
+    let managed = start("jvm-trust");
+    let Some(jvm) = Jvm::new(&managed, "jvm-trust") else { return };
+    let server = Stack::Nginx.start(&managed, Tls::V13).expect("make test installs nginx");
+    let url = |host: &str| format!("https://{host}:{}/", server.port);
+    for (believes, host) in [
+        (Believes::TheAuthority, "localhost"),
+        (Believes::AnotherOne, "localhost"),
+        (Believes::TheAuthority, "127.0.0.1"),
+        (Believes::Nobody, "localhost"),
+    ] {
+        let without = jvm.fetch(false, believes, &url(host));
+        for _ in 0..2 {
+            let with = jvm.fetch(true, believes, &url(host));
+            let same = |said: &str| said.replace("session r", "session .");
+            assert_eq!((same(&with.0), with.1), without, "{believes:?}, {host}");
+        }
     }
 }

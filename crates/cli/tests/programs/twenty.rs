@@ -70,9 +70,9 @@ fn difference(before: &Handshakes, after: &Handshakes) -> Counted {
 }
 
 /// A `rejoin connect` that has asked for a page, and whose standard input has ended.
-struct Program(Child);
+pub(crate) struct Program(Child);
 
-fn begin(managed: &Managed, server: &Running, label: &str) -> Program {
+pub(crate) fn begin(managed: &Managed, server: &Running, label: &str) -> Program {
     let mut child = Command::new(REJOIN)
         .args(["connect", "--socket", &managed.socket(), "--json", "--label", label])
         .arg(format!("localhost:{}", server.port))
@@ -89,7 +89,7 @@ fn begin(managed: &Managed, server: &Running, label: &str) -> Program {
 
 impl Program {
     /// Whether it resumed, and what the server answered.
-    fn finish(self) -> (bool, String) {
+    pub(crate) fn finish(self) -> (bool, String) {
         let output = self.0.wait_with_output().expect("an end");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{told}");

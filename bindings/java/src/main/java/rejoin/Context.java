@@ -1,0 +1,109 @@
+package rejoin;
+
+import java.security.GeneralSecurityException;
+import java.security.KeyManagementException;
+import java.security.KeyStore;
+import java.security.SecureRandom;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLContextSpi;
+import javax.net.ssl.SSLEngine;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLServerSocketFactory;
+import javax.net.ssl.SSLSessionContext;
+import javax.net.ssl.SSLSocketFactory;
+import javax.net.ssl.TrustManager;
+import javax.net.ssl.TrustManagerFactory;
+
+/** A context of the JDK's, whose client sockets are the manager's where that can be. */
+public class Context extends SSLContextSpi {
+  private SSLContext jdk;
+  private Trust trust;
+
+  /** Made by {@link SSLContext#getInstance}. */
+  public Context() {}
+
+  /** With the JDK's authorities, as {@link SSLContext#getDefault} gives it. */
+  public static final class Default extends Context {
+    /**
+     * Made by {@link SSLContext#getDefault}.
+     *
+     * @throws GeneralSecurityException the JDK's
+     */
+    public Default() throws GeneralSecurityException {
+      String keys = System.getProperty("javax.net.ssl.keyStore", "");
+      if (keys.isEmpty()) {
+        engineInit(null, null, null);
+      } else {
+        use(SSLContext.getInstance("Default", "SunJSSE"), null);
+      }
+    }
+  }
+
+  final void use(SSLContext context, Trust of) {
+    jdk = context;
+    trust = of;
+  }
+
+  @Override
+  protected void engineInit(KeyManager[] keys, TrustManager[] trusted, SecureRandom random)
+      throws KeyManagementException {
+    try {
+      SSLContext context = SSLContext.getInstance("TLS", "SunJSSE");
+      TrustManager[] managers = trusted;
+      if (managers == null) {
+        TrustManagerFactory factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        factory.init((KeyStore) null);
+        managers = factory.getTrustManagers();
+      }
+      context.init(keys, managers, random);
+      // Who may show a certificate does so itself: the manager has no key of it.
+      boolean hasKeys = keys != null && keys.length > 0;
+      use(context, hasKeys ? null : Trust.of(managers));
+    } catch (KeyManagementException error) {
+      throw error;
+    } catch (GeneralSecurityException error) {
+      throw new KeyManagementException(error);
+    }
+  }
+
+  @Override
+  protected SSLSocketFactory engineGetSocketFactory() {
+    return trust == null ? jdk.getSocketFactory() : new Sockets(jdk, trust);
+  }
+
+  @Override
+  protected SSLServerSocketFactory engineGetServerSocketFactory() {
+    return jdk.getServerSocketFactory();
+  }
+
+  @Override
+  protected SSLEngine engineCreateSSLEngine() {
+    return jdk.createSSLEngine();
+  }
+
+  @Override
+  protected SSLEngine engineCreateSSLEngine(String host, int port) {
+    return jdk.createSSLEngine(host, port);
+  }
+
+  @Override
+  protected SSLSessionContext engineGetServerSessionContext() {
+    return jdk.getServerSessionContext();
+  }
+
+  @Override
+  protected SSLSessionContext engineGetClientSessionContext() {
+    return jdk.getClientSessionContext();
+  }
+
+  @Override
+  protected SSLParameters engineGetDefaultSSLParameters() {
+    return jdk.getDefaultSSLParameters();
+  }
+
+  @Override
+  protected SSLParameters engineGetSupportedSSLParameters() {
+    return jdk.getSupportedSSLParameters();
+  }
+}

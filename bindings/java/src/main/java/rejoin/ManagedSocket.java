@@ -1,0 +1,613 @@
+package rejoin;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.ConnectException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.SocketAddress;
+import java.net.SocketException;
+import java.net.SocketTimeoutException;
+import java.net.UnknownHostException;
+import java.nio.ByteBuffer;
+import java.security.cert.CertificateException;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import javax.net.ssl.HandshakeCompletedEvent;
+import javax.net.ssl.HandshakeCompletedListener;
+import javax.net.ssl.SNIHostName;
+import javax.net.ssl.SNIServerName;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLHandshakeException;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSession;
+import javax.net.ssl.SSLSocket;
+
+/**
+ * A client's socket. With the handshake it becomes the manager's: plaintext over a Unix socket. Where that cannot be,
+ * or the manager does not do, it becomes one of the JDK's, as if nobody had been asked.
+ *
+ * <p>Until the handshake nothing is connected: what stands in the way of a TCP connection is told then.
+ */
+final class ManagedSocket extends SSLSocket {
+  private final SSLContext jdk;
+  private final Trust trust;
+  private final List<HandshakeCompletedListener> listeners = new CopyOnWriteArrayList<>();
+  /** What a program has that chooses nothing. */
+  private final SSLParameters usual;
+  private SSLParameters parameters;
+  private InetSocketAddress server;
+  private int connectTimeoutMs;
+  private int readTimeoutMs;
+  /** Asked for what only a socket of the JDK's does. */
+  private boolean wantsJdk;
+  private boolean hasShakenHands;
+  private volatile boolean isClosed;
+  private volatile boolean isInputShut;
+  private volatile boolean isOutputShut;
+  /** One of them, after the handshake. */
+  private volatile SSLSocket direct;
+  private volatile Manager.Connection managed;
+  /** While the application decides on the chain. */
+  private volatile SSLSession handshake;
+
+  ManagedSocket(SSLContext jdk, Trust trust) {
+    this.jdk = jdk;
+    this.trust = trust;
+    usual = jdk.getDefaultSSLParameters();
+    parameters = jdk.getDefaultSSLParameters();
+    parameters.setAlgorithmConstraints(usual.getAlgorithmConstraints());
+  }
+
+  // Becoming.
+
+  @Override
+  public void connect(SocketAddress address) throws IOException {
+    connect(address, 0);
+  }
+
+  @Override
+  public void connect(SocketAddress address, int timeoutMs) throws IOException {
+    if (!(address instanceof InetSocketAddress)) {
+      throw new IllegalArgumentException("Unsupported address type");
+    }
+    if (isClosed || server != null) {
+      throw new SocketException(isClosed ? "Socket is closed" : "already connected");
+    }
+    InetSocketAddress to = (InetSocketAddress) address;
+    if (to.isUnresolved()) {
+      throw new UnknownHostException(to.getHostName());
+    }
+    server = to;
+    connectTimeoutMs = timeoutMs;
+  }
+
+  @Override
+  public void bind(SocketAddress own) throws IOException {
+    wantsJdk = true;
+    becomeDirect().bind(own);
+  }
+
+  @Override
+  public void startHandshake() throws IOException {
+    if (!stands() && direct != null) {
+      // Once more: TLS 1.2 negotiates again.
+      direct.startHandshake();
+    }
+  }
+
+  /** Becomes one or the other. Returns whether it did so now, or is the manager's. */
+  private boolean stands() throws IOException {
+    synchronized (listeners) {
+      if (isClosed) {
+        throw new SocketException("Socket is closed");
+      }
+      if (managed != null) {
+        return true;
+      }
+      if (!isConnected()) {
+        throw new SocketException("Socket is not connected");
+      }
+      if (direct != null && hasShakenHands) {
+        return false;
+      }
+      if (direct == null && mayBeManaged() && become()) {
+        return true;
+      }
+      becomeDirect().startHandshake();
+      hasShakenHands = true;
+      return true;
+    }
+  }
+
+  /** Whether the manager's connections are as this one is wanted. */
+  private boolean mayBeManaged() {
+    // It offers TLS 1.3 with or without TLS 1.2, and the suites of its own choice.
+    boolean chooses = !Arrays.asList(parameters.getProtocols()).contains("TLSv1.3")
+        || !Arrays.equals(parameters.getCipherSuites(), usual.getCipherSuites())
+        || parameters.getAlgorithmConstraints() != usual.getAlgorithmConstraints();
+    // It names the host that is verified.
+    List<SNIServerName> names = parameters.getServerNames();
+    boolean namesOther = names != null && !names.isEmpty() && !names.equals(Collections.singletonList(name()));
+    if (wantsJdk || chooses || namesOther) {
+      explain(namesOther ? "the program names another server" : "the program chooses its own way");
+      return false;
+    }
+    return true;
+  }
+
+  private SNIServerName name() {
+    try {
+      return new SNIHostName(host());
+    } catch (IllegalArgumentException address) {
+      return null;
+    }
+  }
+
+  /** Becomes the manager's. Returns whether it has. */
+  private boolean become() throws IOException {
+    boolean tls12 = Arrays.asList(parameters.getProtocols()).contains("TLSv1.2");
+    String[] protocols = parameters.getApplicationProtocols();
+    List<String> alpn = protocols == null ? List.of() : Arrays.asList(protocols);
+    Manager.Connection connection;
+    try {
+      connection = Manager.connect(host(), server, trust.told(), alpn, !tls12, connectTimeoutMs);
+    } catch (Manager.Refusal refusal) {
+      explain("rejoin manager: " + refusal.getMessage());
+      switch (refusal.kind) {
+        case "refused":
+        case "unreachable":
+          throw new ConnectException(refusal.getMessage());
+        case "timeout":
+          throw new SocketTimeoutException(refusal.getMessage());
+        default:
+          // Whatever is wrong with it, the application hears of it from the JDK.
+          return false;
+      }
+    } catch (IOException nobody) {
+      explain("no rejoin manager: " + nobody.getMessage());
+      return false;
+    }
+    explain(connection.session.isResumed() ? "resumed" : "in full");
+    decide(connection);
+    managed = connection;
+    handshake = null;
+    HandshakeCompletedEvent event = new HandshakeCompletedEvent(this, connection.session);
+    if (!listeners.isEmpty()) {
+      Thread thread = new Thread(() -> listeners.forEach(listener -> listener.handshakeCompleted(event)));
+      thread.setDaemon(true);
+      thread.start();
+    }
+    return true;
+  }
+
+  /** The application's own decision on the server's real chain. */
+  private void decide(Manager.Connection connection) throws IOException {
+    handshake = connection.session;
+    try {
+      // TLS 1.3 has no name for how keys are exchanged; JSSE says so, too.
+      trust.decides().checkServerTrusted(connection.session.chain(), "UNKNOWN", this);
+    } catch (CertificateException no) {
+      handshake = null;
+      connection.pipe.close();
+      close();
+      SSLHandshakeException refused = new SSLHandshakeException(no.getMessage());
+      refused.initCause(no);
+      throw refused;
+    }
+  }
+
+  /** A line on standard error, for who asked by {@code REJOIN_DEBUG=1}. */
+  private void explain(String why) {
+    if ("1".equals(System.getenv("REJOIN_DEBUG"))) {
+      System.err.println("rejoin: " + host() + ":" + server.getPort() + ": " + why);
+    }
+  }
+
+  private SSLSocket becomeDirect() throws IOException {
+    synchronized (listeners) {
+      if (direct == null) {
+        SSLSocket socket;
+        if (server == null) {
+          socket = (SSLSocket) jdk.getSocketFactory().createSocket();
+        } else {
+          Socket tcp = new Socket();
+          tcp.connect(server, connectTimeoutMs);
+          socket = (SSLSocket) jdk.getSocketFactory().createSocket(tcp, host(), server.getPort(), true);
+        }
+        socket.setSSLParameters(parameters);
+        socket.setSoTimeout(readTimeoutMs);
+        listeners.forEach(socket::addHandshakeCompletedListener);
+        direct = socket;
+      }
+      return direct;
+    }
+  }
+
+  /** As the application called it. */
+  private String host() {
+    return server.getHostString();
+  }
+
+  // Plaintext.
+
+  @Override
+  public InputStream getInputStream() throws IOException {
+    ensureUsable();
+    return new Input();
+  }
+
+  @Override
+  public OutputStream getOutputStream() throws IOException {
+    ensureUsable();
+    return new Output();
+  }
+
+  private void ensureUsable() throws IOException {
+    if (isClosed) {
+      throw new SocketException("Socket is closed");
+    }
+    if (!isConnected()) {
+      throw new SocketException("Socket is not connected");
+    }
+  }
+
+  private final class Input extends InputStream {
+    private boolean isOver;
+
+    @Override
+    public int read() throws IOException {
+      byte[] one = new byte[1];
+      return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+    }
+
+    @Override
+    public int read(byte[] bytes, int from, int most) throws IOException {
+      stands();
+      if (direct != null) {
+        return direct.getInputStream().read(bytes, from, most);
+      }
+      if (isOver || isInputShut) {
+        return -1;
+      }
+      int read = managed.pipe.read(ByteBuffer.wrap(bytes, from, most), readTimeoutMs);
+      if (read < 0) {
+        isOver = true;
+        // The JDK's own switch, off unless asked for.
+        if (Boolean.getBoolean("com.sun.net.ssl.requireCloseNotify") && !Manager.endedWell(managed.id)) {
+          throw new SSLException("closing inbound before receiving peer's close_notify");
+        }
+      }
+      return read;
+    }
+
+    @Override
+    public void close() throws IOException {
+      ManagedSocket.this.close();
+    }
+  }
+
+  private final class Output extends OutputStream {
+    @Override
+    public void write(int one) throws IOException {
+      write(new byte[] {(byte) one}, 0, 1);
+    }
+
+    @Override
+    public void write(byte[] bytes, int from, int count) throws IOException {
+      stands();
+      if (direct != null) {
+        direct.getOutputStream().write(bytes, from, count);
+      } else {
+        managed.pipe.write(ByteBuffer.wrap(bytes, from, count));
+      }
+    }
+
+    @Override
+    public void flush() throws IOException {
+      if (direct != null) {
+        direct.getOutputStream().flush();
+      }
+    }
+
+    @Override
+    public void close() throws IOException {
+      ManagedSocket.this.close();
+    }
+  }
+
+  @Override
+  public void shutdownInput() throws IOException {
+    isInputShut = true;
+    if (direct != null) {
+      direct.shutdownInput();
+    }
+  }
+
+  @Override
+  public void shutdownOutput() throws IOException {
+    isOutputShut = true;
+    if (direct != null) {
+      direct.shutdownOutput();
+    } else if (managed != null) {
+      managed.pipe.shutdownOutput();
+    }
+  }
+
+  @Override
+  public void close() throws IOException {
+    isClosed = true;
+    if (direct != null) {
+      direct.close();
+    } else if (managed != null && managed.pipe.isOpen()) {
+      if (!isOutputShut) {
+        // Else the server sees a connection that breaks off.
+        try {
+          managed.pipe.shutdownOutput();
+        } catch (IOException gone) {
+          // Then there is nobody to tell.
+        }
+      }
+      managed.pipe.close();
+    }
+  }
+
+  // What it is.
+
+  @Override
+  public SSLSession getSession() {
+    try {
+      stands();
+    } catch (IOException error) {
+      return ManagedSession.NONE;
+    }
+    return direct != null ? direct.getSession() : managed.session;
+  }
+
+  @Override
+  public SSLSession getHandshakeSession() {
+    return direct != null ? direct.getHandshakeSession() : handshake;
+  }
+
+  @Override
+  public String getApplicationProtocol() {
+    if (direct != null) {
+      return direct.getApplicationProtocol();
+    }
+    return managed == null ? null : managed.session.protocol;
+  }
+
+  @Override
+  public String getHandshakeApplicationProtocol() {
+    if (direct != null) {
+      return direct.getHandshakeApplicationProtocol();
+    }
+    return handshake instanceof ManagedSession ? ((ManagedSession) handshake).protocol : null;
+  }
+
+  @Override
+  public boolean isConnected() {
+    return server != null || direct != null && direct.isConnected();
+  }
+
+  @Override
+  public boolean isBound() {
+    return isConnected() || direct != null && direct.isBound();
+  }
+
+  @Override
+  public boolean isClosed() {
+    return isClosed || direct != null && direct.isClosed();
+  }
+
+  @Override
+  public boolean isInputShutdown() {
+    return isInputShut;
+  }
+
+  @Override
+  public boolean isOutputShutdown() {
+    return isOutputShut;
+  }
+
+  @Override
+  public InetAddress getInetAddress() {
+    return server == null ? null : server.getAddress();
+  }
+
+  @Override
+  public int getPort() {
+    return server == null ? 0 : server.getPort();
+  }
+
+  @Override
+  public SocketAddress getRemoteSocketAddress() {
+    return server;
+  }
+
+  /** The manager's own socket is what has one. */
+  @Override
+  public InetAddress getLocalAddress() {
+    return direct != null ? direct.getLocalAddress() : new InetSocketAddress(0).getAddress();
+  }
+
+  @Override
+  public int getLocalPort() {
+    return direct != null ? direct.getLocalPort() : -1;
+  }
+
+  @Override
+  public SocketAddress getLocalSocketAddress() {
+    return direct != null ? direct.getLocalSocketAddress() : null;
+  }
+
+  @Override
+  public String toString() {
+    return "rejoin.ManagedSocket[" + server + (managed == null ? "" : ", " + managed.session.getProtocol()) + "]";
+  }
+
+  // What is wanted of it.
+
+  @Override
+  public SSLParameters getSSLParameters() {
+    return direct != null ? direct.getSSLParameters() : parameters;
+  }
+
+  @Override
+  public void setSSLParameters(SSLParameters wanted) {
+    if (direct != null) {
+      direct.setSSLParameters(wanted);
+      return;
+    }
+    SSLParameters merged = jdk.getDefaultSSLParameters();
+    if (wanted.getCipherSuites() != null) {
+      merged.setCipherSuites(wanted.getCipherSuites());
+    }
+    if (wanted.getProtocols() != null) {
+      merged.setProtocols(wanted.getProtocols());
+    }
+    merged.setEndpointIdentificationAlgorithm(wanted.getEndpointIdentificationAlgorithm());
+    merged.setAlgorithmConstraints(wanted.getAlgorithmConstraints());
+    merged.setApplicationProtocols(wanted.getApplicationProtocols());
+    if (wanted.getServerNames() != null) {
+      merged.setServerNames(wanted.getServerNames());
+    }
+    parameters = merged;
+  }
+
+  @Override
+  public String[] getSupportedCipherSuites() {
+    return jdk.getSupportedSSLParameters().getCipherSuites();
+  }
+
+  @Override
+  public String[] getEnabledCipherSuites() {
+    return getSSLParameters().getCipherSuites();
+  }
+
+  @Override
+  public void setEnabledCipherSuites(String[] suites) {
+    if (direct != null) {
+      direct.setEnabledCipherSuites(suites);
+    } else {
+      parameters.setCipherSuites(suites);
+    }
+  }
+
+  @Override
+  public String[] getSupportedProtocols() {
+    return jdk.getSupportedSSLParameters().getProtocols();
+  }
+
+  @Override
+  public String[] getEnabledProtocols() {
+    return getSSLParameters().getProtocols();
+  }
+
+  @Override
+  public void setEnabledProtocols(String[] protocols) {
+    if (direct != null) {
+      direct.setEnabledProtocols(protocols);
+    } else {
+      parameters.setProtocols(protocols);
+    }
+  }
+
+  @Override
+  public void addHandshakeCompletedListener(HandshakeCompletedListener listener) {
+    listeners.add(listener);
+    if (direct != null) {
+      direct.addHandshakeCompletedListener(listener);
+    }
+  }
+
+  @Override
+  public void removeHandshakeCompletedListener(HandshakeCompletedListener listener) {
+    listeners.remove(listener);
+    if (direct != null) {
+      direct.removeHandshakeCompletedListener(listener);
+    }
+  }
+
+  @Override
+  public void setUseClientMode(boolean client) {
+    if (!client) {
+      throw new IllegalArgumentException("rejoin serves clients: use SunJSSE's context for servers");
+    }
+  }
+
+  @Override
+  public boolean getUseClientMode() {
+    return true;
+  }
+
+  @Override
+  public void setNeedClientAuth(boolean need) {}
+
+  @Override
+  public boolean getNeedClientAuth() {
+    return false;
+  }
+
+  @Override
+  public void setWantClientAuth(boolean want) {}
+
+  @Override
+  public boolean getWantClientAuth() {
+    return false;
+  }
+
+  @Override
+  public void setEnableSessionCreation(boolean may) {
+    wantsJdk |= !may;
+  }
+
+  @Override
+  public boolean getEnableSessionCreation() {
+    return true;
+  }
+
+  @Override
+  public void setSoTimeout(int timeoutMs) throws SocketException {
+    readTimeoutMs = timeoutMs;
+    if (direct != null) {
+      direct.setSoTimeout(timeoutMs);
+    }
+  }
+
+  @Override
+  public int getSoTimeout() {
+    return readTimeoutMs;
+  }
+
+  // TCP's own: the manager decides for its connections.
+
+  @Override
+  public void setTcpNoDelay(boolean on) throws SocketException {
+    if (direct != null) {
+      direct.setTcpNoDelay(on);
+    }
+  }
+
+  @Override
+  public boolean getTcpNoDelay() throws SocketException {
+    return direct == null || direct.getTcpNoDelay();
+  }
+
+  @Override
+  public void setKeepAlive(boolean on) throws SocketException {
+    if (direct != null) {
+      direct.setKeepAlive(on);
+    }
+  }
+
+  @Override
+  public boolean getKeepAlive() throws SocketException {
+    return direct != null && direct.getKeepAlive();
+  }
+}
