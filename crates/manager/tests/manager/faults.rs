@@ -5,6 +5,7 @@ mod process;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use rejoin_manager::AcrossNames;
@@ -171,15 +172,22 @@ fn a_server_that_is_silent_about_certificates_is_waited_for_once() {
     }
 }
 
-/// It would have answered a program that has no session.
-#[test]
-fn a_server_that_is_silent_about_a_session_is_not_shown_it_again() {
-    let house = House::new();
+/// A server of TLS 1.2 that answers who has no session, and says nothing to one; a program has been
+/// there.
+fn silent_about_sessions(house: &House) -> (Server, u16, Receiver<Vec<u8>>) {
     house.certify("server", &["server.test"]);
     let server = Server::openssl(&house.folder, "server", &["-tls1_2"]);
     let offers = |flight: &[u8]| extension(flight, 35).is_some_and(|ticket| !ticket.is_empty());
-    let (port, _told) = silent_to(offers, server.port);
+    let (port, told) = silent_to(offers, server.port);
     assert_eq!(house.program().visit("server.test", port, json!({})), "no_session");
+    told.recv().unwrap();
+    (server, port, told)
+}
+
+#[test]
+fn a_server_that_is_silent_about_a_session_is_not_shown_it_again() {
+    let house = House::new();
+    let (_server, port, _told) = silent_about_sessions(&house);
     assert_eq!(house.program().kind("server.test", port, json!({"deadline_ms": 500})), "timeout");
     assert_eq!(house.program().visit("server.test", port, json!({})), "all_used");
 }
@@ -187,12 +195,7 @@ fn a_server_that_is_silent_about_a_session_is_not_shown_it_again() {
 #[test]
 fn a_program_that_gives_up_first_takes_the_session_along() {
     let house = House::new();
-    house.certify("server", &["server.test"]);
-    let server = Server::openssl(&house.folder, "server", &["-tls1_2"]);
-    let offers = |flight: &[u8]| extension(flight, 35).is_some_and(|ticket| !ticket.is_empty());
-    let (port, told) = silent_to(offers, server.port);
-    assert_eq!(house.program().visit("server.test", port, json!({})), "no_session");
-    told.recv().unwrap();
+    let (_server, port, told) = silent_about_sessions(&house);
     let wish = json!({"host": "server.test", "port": port, "addresses": ["127.0.0.1"]});
     let gives_up = || {
         let mut stream = house.program().dial();

@@ -3,13 +3,11 @@ package rejoin;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
-import java.net.ConnectException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.SocketAddress;
 import java.net.SocketException;
-import java.net.SocketTimeoutException;
 import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.security.cert.CertificateException;
@@ -157,20 +155,9 @@ final class ManagedSocket extends SSLSocket {
     Manager.Connection connection;
     try {
       connection = Manager.connect(host(), server, trust.told(), alpn, !tls12, connectTimeoutMs);
-    } catch (Manager.Refusal refusal) {
-      explain("rejoin manager: " + refusal.getMessage());
-      switch (refusal.kind) {
-        case "refused":
-        case "unreachable":
-          throw new ConnectException(refusal.getMessage());
-        case "timeout":
-          throw new SocketTimeoutException(refusal.getMessage());
-        default:
-          // Whatever is wrong with it, the application hears of it from the JDK.
-          return false;
-      }
-    } catch (IOException nobody) {
-      explain("no rejoin manager: " + nobody.getMessage());
+    } catch (IOException none) {
+      // Whatever is wrong, the application hears of it from the JDK, or has its connection.
+      explain("not through rejoin manager: " + none.getMessage());
       return false;
     }
     explain(connection.session.isResumed() ? "resumed" : "in full");

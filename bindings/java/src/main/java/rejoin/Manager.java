@@ -44,24 +44,11 @@ final class Manager {
     }
   }
 
-  /** What the manager says there is instead of a connection. */
-  static final class Refusal extends IOException {
-    private static final long serialVersionUID = 1;
-
-    final String kind;
-
-    Refusal(String kind, String detail) {
-      super(detail);
-      this.kind = kind;
-    }
-  }
-
   /**
    * Asks for a connection.
    *
    * @param trust a value of the field {@code trust}, as JSON
-   * @throws Refusal what the manager says
-   * @throws IOException there is no manager, or it does not answer
+   * @throws IOException there is no manager, it does not answer, or says why there is no connection
    */
   static Connection connect(
       String host, InetSocketAddress server, String trust, List<String> protocols, boolean onlyTls13, int deadlineMs)
@@ -134,7 +121,7 @@ final class Manager {
   private static Map<?, ?> asked(Pipe pipe, String wish, String wanted, int patienceMs) throws IOException {
     Map<?, ?> answer = answer(pipe, wish, patienceMs);
     if (answer.get("error") instanceof Map<?, ?> problem) {
-      throw new Refusal((String) problem.get("kind"), (String) problem.get("detail"));
+      throw new IOException(problem.get("kind") + ": " + problem.get("detail"));
     }
     if (answer.get(wanted) instanceof Map<?, ?> facts) {
       return facts;

@@ -2,8 +2,11 @@ package rejoin;
 
 import java.io.Closeable;
 import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.net.SocketException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedSelectorException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
@@ -42,11 +45,9 @@ final class Pipe implements Closeable {
       if (read != 0 || !room.hasRemaining()) {
         return read;
       }
-      readable.selectedKeys().clear();
-      if (readable.select(timeoutMs) == 0 && timeoutMs > 0) {
+      if (ready(readable, timeoutMs) == 0 && timeoutMs > 0 && channel.isOpen()) {
         throw new SocketTimeoutException("Read timed out");
       }
-      interrupted();
     }
   }
 
@@ -54,9 +55,7 @@ final class Pipe implements Closeable {
   void write(ByteBuffer bytes) throws IOException {
     while (bytes.hasRemaining()) {
       if (channel.write(bytes) == 0) {
-        writable.selectedKeys().clear();
-        writable.select();
-        interrupted();
+        ready(writable, 0);
       }
     }
   }
@@ -76,9 +75,16 @@ final class Pipe implements Closeable {
     writable.close();
   }
 
-  private void interrupted() throws IOException {
-    if (Thread.currentThread().isInterrupted()) {
-      throw new java.io.InterruptedIOException("interrupted");
+  private static int ready(Selector selector, int timeoutMs) throws IOException {
+    try {
+      selector.selectedKeys().clear();
+      int ready = selector.select(timeoutMs);
+      if (Thread.currentThread().isInterrupted()) {
+        throw new InterruptedIOException("interrupted");
+      }
+      return ready;
+    } catch (ClosedSelectorException closed) {
+      throw new SocketException("Socket closed");
     }
   }
 }
