@@ -163,7 +163,7 @@ impl AsFd for Stream {
     }
 }
 
-fn exchanged(
+pub(super) fn exchanged(
     mut exchange: Exchange<'_>,
     mut socket: &UnixStream,
     until: Instant,

@@ -53,6 +53,7 @@ impl Error {
                     | ErrorKind::ShuttingDown
                     | ErrorKind::UnsupportedVersion
                     | ErrorKind::NotPermitted
+                    | ErrorKind::NoSession
             ),
         }
     }

@@ -20,8 +20,8 @@ pub(super) struct Exchange<'a> {
     /// May hold a private key; and what comes behind the request.
     request: Zeroizing<Vec<u8>>,
     sent: usize,
-    /// Goes with the first byte.
-    passed: Option<BorrowedFd<'a>>,
+    /// Go with the first byte.
+    passed: Vec<BorrowedFd<'a>>,
     /// How long the answer may take.
     pub(super) patience: Duration,
     /// As long as is known to come.
@@ -32,8 +32,19 @@ pub(super) struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     pub(super) fn new(request: &Request) -> Result<Self, Error> {
         let request = protocol::write_request(request)?.into();
+        Ok(Self { request, ..Self::awaiting() })
+    }
+
+    /// A request with which these descriptors go.
+    pub(super) fn passing(request: &Request, passed: Vec<BorrowedFd<'a>>) -> Result<Self, Error> {
+        Ok(Self { passed, ..Self::new(request)? })
+    }
+
+    /// Nothing more is asked, and an answer is to come.
+    pub(super) fn awaiting() -> Self {
         let answer = vec![0; LENGTH_BYTES];
-        Ok(Self { request, sent: 0, passed: None, patience: PATIENCE, answer, received: 0 })
+        let (request, passed) = (Zeroizing::default(), Vec::new());
+        Self { request, sent: 0, passed, patience: PATIENCE, answer, received: 0 }
     }
 
     /// Asks for a connection, over a socket that is passed or not; `first` is for the server. It fits
@@ -56,7 +67,7 @@ impl<'a> Exchange<'a> {
         let asked = Self::new(&Request::Connect(Box::new(wish)))?;
         // In one piece, that the manager finds both at once.
         let request = Zeroizing::new([&asked.request, first].concat());
-        Ok(Self { request, passed, patience, ..asked })
+        Ok(Self { request, passed: passed.into_iter().collect(), patience, ..asked })
     }
 
     pub(super) fn is_sent(&self) -> bool {
@@ -65,9 +76,10 @@ impl<'a> Exchange<'a> {
 
     /// Sends what the socket takes.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let descriptors = [self.passed.map_or(-1, |passed| passed.as_raw_fd())];
+        let descriptors: Vec<_> = self.passed.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&descriptors)];
-        let rights = if self.sent == 0 && self.passed.is_some() { &rights[..] } else { &[] };
+        let goes_along = self.sent == 0 && !descriptors.is_empty();
+        let rights = if goes_along { &rights[..] } else { &[] };
         let part = [io::IoSlice::new(&self.request[self.sent..])];
         // A manager that is gone is an error, and no signal.
         let flags = MsgFlags::MSG_NOSIGNAL;

@@ -15,6 +15,7 @@
 mod blocking;
 mod error;
 mod exchange;
+pub mod hop;
 pub mod protocol;
 #[cfg(feature = "tokio")]
 pub mod tokio;

@@ -7,16 +7,16 @@
 #[path = "../tests/manager/means/mod.rs"]
 #[expect(dead_code, reason = "it uses some of it")]
 mod means;
+#[path = "../tests/manager/means/slow.rs"]
+mod slow;
 
-use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use means::House;
 use means::rustls_server::provider;
+use means::{House, rogue};
 use rejoin_manager::client::Manager;
 use rejoin_manager::protocol::{Base64, Connect, EarlyData};
 use rustls::client::Resumption;
@@ -270,7 +270,7 @@ fn throughput(asked: &Asked, house: &House) {
 
 fn delayed(asked: &Asked, house: &House) {
     for (tls, early) in [(&version::TLS12, false), (&version::TLS13, true)] {
-        let port = slow_way(server(house, tls));
+        let port = slow::slow_way(server(house, tls), ROUND_TRIP);
         let label = format!("{:?}", tls.version);
         let (manager, plain) = (Manager::at(house.socket()), wanted(port, &label));
         let early_data = early.then(|| Base64(FIRST.to_vec().into()));
@@ -290,42 +290,5 @@ fn delayed(asked: &Asked, house: &House) {
         );
         let facts = json!({"what": "delayed", "tls": label, "round_trips_saved": saved});
         asked.tell(&line, &facts);
-    }
-}
-
-/// A port to which a round trip takes 40 ms.
-fn slow_way(to: u16) -> u16 {
-    means::rogue::rogue(move |client| {
-        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)) else { return };
-        for (from, into) in [(&client, &server), (&server, &client)] {
-            let copy = |stream: &TcpStream| stream.try_clone().expect("a copy");
-            let (mut from, into, (late, due)) = (copy(from), copy(into), channel());
-            let _ = into.set_nodelay(true);
-            std::thread::spawn(move || hold(&mut from, &late));
-            std::thread::spawn(move || release(into, &due));
-        }
-    })
-}
-
-fn hold(from: &mut TcpStream, late: &Sender<(Instant, Vec<u8>)>) {
-    let mut piece = vec![0; 64 * 1024];
-    loop {
-        let read = from.read(&mut piece).unwrap_or_default();
-        let due = Instant::now() + ROUND_TRIP / 2;
-        if late.send((due, piece[..read].to_vec())).is_err() || read == 0 {
-            return;
-        }
-    }
-}
-
-fn release(mut into: TcpStream, due: &Receiver<(Instant, Vec<u8>)>) {
-    let mut waiting: VecDeque<_> = VecDeque::new();
-    while let Some((at, piece)) = waiting.pop_front().or_else(|| due.recv().ok()) {
-        waiting.extend(due.try_iter());
-        std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        if piece.is_empty() || into.write_all(&piece).is_err() {
-            let _ = into.shutdown(Shutdown::Write);
-            return;
-        }
     }
 }

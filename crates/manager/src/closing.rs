@@ -7,11 +7,12 @@
 //! have descriptors in it that nobody has read.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::net::Shutdown;
+use rustix::net::{Shutdown, SocketType, sockopt};
 use tokio::net::UnixStream;
 
 /// Closes descriptors, each user's by themselves.
@@ -134,18 +135,50 @@ impl Drop for Brought {
 pub(crate) struct Line {
     stream: Option<UnixStream>,
     closer: Arc<Closer>,
+    /// While it stands, closing the stream, a copy of it, waits for nobody.
+    brought: Option<Brought>,
 }
 
 impl Line {
     pub(crate) fn new(stream: UnixStream, closer: Arc<Closer>) -> Self {
         // Else a byte sent out of band is thrown away while others are read, and with it, there,
         // the descriptors that came along. It is set in a Unix socket without fail.
-        let _ = rustix::net::sockopt::set_socket_oobinline(&stream, true);
-        Self { stream: Some(stream), closer }
+        let _ = sockopt::set_socket_oobinline(&stream, true);
+        Self { stream: Some(stream), closer, brought: None }
+    }
+
+    /// Has the thread that calls wake for it from now on.
+    pub(crate) fn move_here(mut self) -> io::Result<Self> {
+        let Some(stream) = self.stream.take() else { unreachable!("only drop takes it") };
+        let stream = UnixStream::from_std(stream.into_std()?)?;
+        let (closer, brought) = (Arc::clone(&self.closer), self.brought.take());
+        Ok(Self { stream: Some(stream), closer, brought })
+    }
+
+    /// Takes over a Unix socket that a program brought. `None`: it is none, or not connected.
+    pub(crate) fn take_over(brought: Brought) -> io::Result<Option<Self>> {
+        let stream = std::os::unix::net::UnixStream::from(brought.as_fd().try_clone_to_owned()?);
+        let is_stream = matches!(sockopt::socket_type(&stream), Ok(SocketType::STREAM));
+        if !is_stream || stream.peer_addr().is_err() {
+            return Ok(None);
+        }
+        // For tokio's own sake.
+        stream.set_nonblocking(true)?;
+        let closer = Arc::clone(&brought.closer);
+        let mut own = Self::new(UnixStream::from_std(stream)?, closer);
+        own.brought = Some(brought);
+        Ok(Some(own))
     }
 
     pub(crate) fn closer(&self) -> &Arc<Closer> {
         &self.closer
+    }
+
+    pub(crate) fn stream_mut(&mut self) -> &mut UnixStream {
+        match &mut self.stream {
+            Some(stream) => stream,
+            None => unreachable!("only drop takes it"),
+        }
     }
 }
 
@@ -189,7 +222,7 @@ mod tests {
             let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
             drop(Brought::new(one.into(), &closer));
             // The end of file says that it was closed.
-            assert_eq!(std::io::Read::read(&mut other, &mut [0]).unwrap(), 0);
+            assert_eq!(io::Read::read(&mut other, &mut [0]).unwrap(), 0);
         }
         while closer.lock().works {
             std::thread::yield_now();

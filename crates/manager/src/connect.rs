@@ -15,13 +15,15 @@ use crate::failure::Failure;
 use crate::identity::Identity;
 use crate::program::Program;
 use crate::protocol::{
-    Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MinVersion, Token, Trust, Why,
+    Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MOST_DEADLINE_MS, MinVersion,
+    Token, Trust, Why,
 };
 use crate::sessions::{Family, Offer, Offered, Partition, PlaceName, Secret, Sessions, Slip, Wish};
 use crate::settings::Settings;
 use crate::state::{State, random};
 use crate::tcp::Tcp;
 use crate::trust::Judge;
+use crate::trust::valid_for;
 use crate::upstream::Upstream;
 use crate::verifier::{self, Asker};
 
@@ -54,40 +56,25 @@ pub(crate) async fn connect(
     connect: &Connect,
     socket: Option<Brought>,
 ) -> Result<(Upstream, Connected), Failure> {
-    let deadline = Instant::now() + Duration::from_millis(connect.deadline_ms.into());
-    let order = Order::of(state, program, connect)?;
+    let deadline = deadline(connect);
+    let judge = state.judges.of(&connect.trust);
+    let judge = judge.map_err(|detail| Failure::new(ErrorKind::BadRequest, detail))?;
+    let order = Order::of(state, program, connect, judge)?;
     let lookups = (&state.lookups, program.uid);
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
-    // While the server reads it there is time; what is wrong with sending shows again.
-    let _ = upstream.send();
-    program.name();
     let sent_early = attempt.sent_early;
-    let offered = attempt.offered.as_ref().map(|(offered, _)| offered);
-    let unanswered = Unanswered { sessions: &state.sessions, place: &order.place, offered };
-    let shaken = shake_hands(state, &order, &mut upstream, deadline).await;
-    unanswered.answered();
-    let made = match shaken {
+    let made = match try_session(state, program, &order, (&mut upstream, &attempt), deadline).await
+    {
         Ok(()) => finish(state, &order, upstream, attempt),
-        Err(failure) => {
-            let Some((offered, _)) = attempt.offered else {
-                return Err(Failure { sent_early, ..failure });
-            };
-            let is_silent = matches!(failure.kind, ErrorKind::Timeout | ErrorKind::Unreachable);
-            // A server that says nothing to a session may say something without: the next time.
-            if failure.is_break || is_silent {
-                state.sessions.broken(&order.place, upstream.peer.ip(), &offered);
-            } else if failure.kind == ErrorKind::TlsFailed {
-                state.sessions.refused(&order.place, upstream.peer.ip(), &offered);
-            }
-            if sent_early || failure.kind != ErrorKind::TlsFailed {
-                return Err(Failure { sent_early, ..failure });
-            }
-            if had_socket {
-                let detail = "the server broke off over a session, and a socket serves once";
-                return Err(Failure::new(ErrorKind::Busy, detail));
-            }
+        Err(failure) if attempt.offered.is_none() => Err(failure),
+        Err(failure) if sent_early || failure.kind != ErrorKind::TlsFailed => Err(failure),
+        Err(_) if had_socket => {
+            let detail = "the server broke off over a session, and a socket serves once";
+            Err(Failure::new(ErrorKind::Busy, detail))
+        }
+        Err(_) => {
             let tcp = dial(lookups, connect, None, deadline).await?;
             let (mut upstream, mut attempt) = begin(state, &order, tcp, false)?;
             attempt.why_not = Some(Why::Refused);
@@ -95,7 +82,138 @@ pub(crate) async fn connect(
             finish(state, &order, upstream, attempt)
         }
     };
-    made.map_err(|failure| Failure { sent_early, ..failure })
+    let Unverified { mut upstream, connected, resumes: Resumes(offered) } =
+        made.map_err(|failure| Failure { sent_early, ..failure })?;
+    if order.shares.is_ok() {
+        upstream.keep_sessions(state, &order.place, offered.as_ref());
+    }
+    Ok((upstream, connected))
+}
+
+/// A server that is called by a program's own TLS is given so long, and then called by it alone.
+const PATIENCE: Duration = Duration::from_secs(3);
+const LONGEST: Duration = Duration::from_millis(MOST_DEADLINE_MS as u64);
+
+/// A connection that a program does not believe yet, and of which nothing is stored before it does.
+#[derive(Debug)]
+pub(crate) struct Unverified {
+    pub(crate) upstream: Upstream,
+    pub(crate) connected: Connected,
+    pub(crate) resumes: Resumes,
+}
+
+/// The session that a connection was begun with, if it was.
+#[derive(Debug)]
+pub(crate) struct Resumes(Option<(Offered, u64)>);
+
+/// A connection that is wanted by a program that does its own TLS, and judges for itself.
+#[derive(Debug)]
+pub(crate) struct Errand<'a> {
+    order: Order<'a>,
+    deadline: Instant,
+}
+
+impl<'a> Errand<'a> {
+    /// Nothing is done for those who do not share, and if nothing but a session will do, only where
+    /// there may be one.
+    pub(crate) fn of(
+        state: &State,
+        program: &Program,
+        connect: &'a Connect,
+        needs_session: bool,
+    ) -> Result<Self, Failure> {
+        let order = Order::of(state, program, connect, state.judges.of_program())?;
+        let none = |detail| Err(Failure::new(ErrorKind::NoSession, detail));
+        match order.shares {
+            Err(_) => none("the settings do not let this program or this host share"),
+            Ok(()) if needs_session && !state.sessions.may_have(&order.place) => {
+                none("no session is known, and the server cannot be called again")
+            }
+            // Where the program cannot go on without us, it has as long as it wants.
+            Ok(()) if needs_session => Ok(Self { order, deadline: Instant::now() + LONGEST }),
+            Ok(()) => Ok(Self { order, deadline: Instant::now() + PATIENCE }),
+        }
+    }
+
+    pub(crate) fn place(&self) -> &PlaceName {
+        &self.order.place
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Makes the connection over the program's socket.
+    pub(crate) async fn run(
+        &self,
+        state: &State,
+        program: &Program,
+        tcp: Tcp,
+    ) -> Result<Unverified, Failure> {
+        let Self { order, deadline } = self;
+        let (mut upstream, attempt) = begin(state, order, tcp, true)?;
+        upstream.asker.staple = Some(Vec::new());
+        try_session(state, program, order, (&mut upstream, &attempt), *deadline).await?;
+        let mut made = finish(state, order, upstream, attempt)?;
+        let staple = made.upstream.asker.staple.take().filter(|staple| !staple.is_empty());
+        made.connected.staple = staple.map(|staple| Base64(staple.into()));
+        Ok(made)
+    }
+
+    /// The program believes it. It may not have looked at the name yet, or never will.
+    pub(crate) fn keep(&self, state: &State, upstream: &mut Upstream, resumes: &Resumes) {
+        let Resumes(offered) = resumes;
+        let place = &self.order.place;
+        let (name, unix_s) = (place.host.server_name(), state.settings.clock.unix_s());
+        let own = upstream.tls.peer_certificates().and_then(<[_]>::first);
+        match own.is_some_and(|own| valid_for(own, &name, unix_s).is_ok()) {
+            // Without certificates there is nothing to keep.
+            true => {
+                let _ = upstream.keep_sessions(state, place, offered.as_ref());
+            }
+            false => upstream.keep_nothing(),
+        }
+    }
+
+    /// The program does not believe it, or has left. Of a session that was resumed it may be the chain of
+    /// then that is not believed any more, and the server may have another now.
+    pub(crate) fn refused(&self, state: &State, made: &Unverified) {
+        let Unverified { upstream, resumes: Resumes(offered), .. } = made;
+        if let Some((offered, _)) = offered.as_ref().filter(|_| upstream.is_resumed()) {
+            state.sessions.refused(&self.order.place, upstream.peer.ip(), offered);
+        }
+    }
+}
+
+fn deadline(connect: &Connect) -> Instant {
+    Instant::now() + Duration::from_millis(connect.deadline_ms.into())
+}
+
+/// Does the first handshake of a connection; what a failure says of the session is noted.
+async fn try_session(
+    state: &State,
+    program: &Program,
+    order: &Order<'_>,
+    (upstream, attempt): (&mut Upstream, &Attempt),
+    deadline: Instant,
+) -> Result<(), Failure> {
+    // While the server reads it there is time; what is wrong with sending shows again.
+    let _ = upstream.send();
+    program.name();
+    let offered = attempt.offered.as_ref().map(|(offered, _)| offered);
+    let unanswered = Unanswered { sessions: &state.sessions, place: &order.place, offered };
+    let shaken = shake_hands(state, order, upstream, deadline).await;
+    unanswered.answered();
+    if let (Err(failure), Some(offered)) = (&shaken, offered) {
+        let is_silent = matches!(failure.kind, ErrorKind::Timeout | ErrorKind::Unreachable);
+        // A server that says nothing to a session may say something without: the next time.
+        if failure.is_break || is_silent {
+            state.sessions.broken(&order.place, upstream.peer.ip(), offered);
+        } else if failure.kind == ErrorKind::TlsFailed {
+            state.sessions.refused(&order.place, upstream.peer.ip(), offered);
+        }
+    }
+    shaken.map_err(|failure| Failure { sent_early: attempt.sent_early, ..failure })
 }
 
 /// A session that is offered. Dropped before its server has answered, or had the time to, it is
@@ -121,9 +239,12 @@ impl Drop for Unanswered<'_> {
 }
 
 impl<'a> Order<'a> {
-    fn of(state: &State, program: &Program, connect: &'a Connect) -> Result<Self, Failure> {
-        let bad = |detail| Failure::new(ErrorKind::BadRequest, detail);
-        let judge = state.judges.of(&connect.trust).map_err(bad)?;
+    fn of(
+        state: &State,
+        program: &Program,
+        connect: &'a Connect,
+        judge: Arc<Judge>,
+    ) -> Result<Self, Failure> {
         let identity = state.identities.of(connect.identity.as_ref());
         let invalid = |detail| Failure::new(ErrorKind::ClientCertificateInvalid, detail);
         let identity = identity.map_err(invalid)?;
@@ -168,9 +289,10 @@ async fn shake_hands(
     deadline: Instant,
 ) -> Result<(), Failure> {
     upstream.handshake(deadline).await?;
-    let waits = upstream.is_to_be_judged() && !state.verdicts.is_silent(&order.place);
+    let is_silent = || state.silent.holds(&order.place, state.settings.clock.now_ms());
+    let waits = upstream.is_to_be_judged() && !is_silent();
     if waits && !upstream.await_verdict(deadline).await? {
-        state.verdicts.note_silence(&order.place);
+        state.silent.note(&order.place, u64::MAX);
     }
     Ok(())
 }
@@ -209,7 +331,7 @@ fn begin(
     let wanted = || tickets_wanted(&state.settings, offered.is_some());
     config.send_ticket_request = shares.is_ok().then(wanted);
     let (judge, identity) = (Arc::clone(judge), Arc::clone(identity));
-    let mut asker = Asker { judge, identity, unix_s, wanted_certificate: false };
+    let mut asker = Asker { judge, identity, unix_s, wanted_certificate: false, staple: None };
     let tls = verifier::scope(&mut asker, || {
         ClientConnection::new(Arc::new(config), connect.host.server_name())
     });
@@ -267,9 +389,9 @@ fn tickets_wanted(settings: &Settings, offers: bool) -> TicketRequest {
 fn finish(
     state: &State,
     order: &Order<'_>,
-    mut upstream: Upstream,
+    upstream: Upstream,
     attempt: Attempt,
-) -> Result<(Upstream, Connected), Failure> {
+) -> Result<Unverified, Failure> {
     let Attempt { offered, why_not, sent_early } = attempt;
     let resumed = upstream.is_resumed();
     let early = sent_early && upstream.tls.is_early_data_accepted();
@@ -285,10 +407,8 @@ fn finish(
             return Err(Failure::new(ErrorKind::TlsFailed, detail));
         }
     }
-    if order.shares.is_ok() {
-        upstream.keep_sessions(state, &order.place, offered.as_ref());
-    }
-    let session_of = offered.and_then(|(offered, _)| offered.session_of).filter(|_| resumed);
+    let session_of = offered.as_ref().and_then(|(offered, _)| offered.session_of.clone());
+    let session_of = session_of.filter(|_| resumed);
     let why = match (resumed, &session_of, why_not) {
         (true, None, _) => Why::Resumed,
         (true, Some(_), _) => Why::ResumedOtherName,
@@ -302,7 +422,7 @@ fn finish(
     };
     let session_of = session_of.map(|host| host.to_string());
     let connected = Connected { why, session_of, early_data, ..described(order, &upstream)? };
-    Ok((upstream, connected))
+    Ok(Unverified { upstream, connected, resumes: Resumes(offered) })
 }
 
 fn described(order: &Order<'_>, upstream: &Upstream) -> Result<Connected, Failure> {
@@ -331,6 +451,7 @@ fn described(order: &Order<'_>, upstream: &Upstream) -> Result<Connected, Failur
         peer: upstream.peer.to_string(),
         session_of: None,
         early_data: EarlyData::NotOffered,
+        staple: None,
         chain: tls.peer_certificates().into_iter().flatten().map(certificate).collect(),
     })
 }

@@ -70,7 +70,7 @@ pub(crate) async fn dial(
     deadline: Instant,
 ) -> Result<Tcp, Failure> {
     let stream = match (connect.socket, socket) {
-        (true, Some(socket)) => taken_over(socket)?,
+        (true, Some(socket)) => return taken_over(socket),
         (true, None) => return Err(bad("socket: none came with the first byte")),
         (false, Some(_)) => return Err(bad("a socket came, and the request does not say so")),
         (false, None) => {
@@ -78,18 +78,23 @@ pub(crate) async fn dial(
             first_of(&addresses, deadline).await?
         }
     };
-    // Handshake messages wait for nobody; without it the connection works just as well.
+    Ok(prompt(stream))
+}
+
+/// Handshake messages wait for nobody; without it the connection works just as well.
+fn prompt(stream: Tcp) -> Tcp {
     let _ = stream.set_nodelay(true);
-    Ok(stream)
+    stream
 }
 
 fn bad(detail: &str) -> Failure {
     Failure::new(ErrorKind::BadRequest, detail)
 }
 
-fn taken_over(socket: Brought) -> Result<Tcp, Failure> {
+/// A connected TCP socket that a program brought.
+pub(crate) fn taken_over(socket: Brought) -> Result<Tcp, Failure> {
     let taken = Tcp::take_over(socket).map_err(|error| Failure::of_io(&error))?;
-    taken.ok_or_else(|| bad("socket: no connected TCP socket"))
+    taken.map(prompt).ok_or_else(|| bad("socket: no connected TCP socket"))
 }
 
 async fn addresses(

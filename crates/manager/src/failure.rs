@@ -130,7 +130,7 @@ fn remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::UnsupportedVersion => "connect directly, or install a newer manager",
         ErrorKind::Busy => "connect directly, or try again later",
         ErrorKind::NotPermitted => "connect directly, or be named under users in its settings",
-        ErrorKind::ShuttingDown => "connect directly",
+        ErrorKind::NoSession | ErrorKind::ShuttingDown => "connect directly",
         ErrorKind::NameNotFound => "check the name, and the machine's resolver",
         ErrorKind::Refused => "check the port, and whether the server runs",
         ErrorKind::Unreachable => "check the network",

@@ -8,20 +8,18 @@ use std::cell::RefCell;
 use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::Shutdown;
 use tokio::io::Interest;
-use tokio::net::UnixStream;
 use tokio::sync::watch;
 
 use crate::closing::Line;
 use crate::ends::Standing;
+use crate::near::{Near, Said, is_gone};
 use crate::protocol::End;
 use crate::serve::stopping;
 use crate::state::State;
 use crate::tcp::Source;
 use crate::upstream::Upstream;
-use crate::wire;
 
 /// Read at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -31,7 +29,7 @@ const RECORD_READS: usize = 4;
 const ROUNDS: usize = 16;
 /// A program from which nothing is read may be gone, of which the kernel says nothing while nobody
 /// asks.
-const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
+pub(crate) const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
 /// How long a server may take nothing of what a program left that is gone.
 const LEFT_BEHIND_MS: u64 = 60_000;
 
@@ -46,7 +44,7 @@ thread_local! {
 pub(crate) struct Relay<'a> {
     state: &'a State,
     standing: &'a Standing<'a>,
-    program: &'a Line,
+    program: Near<'a>,
     upstream: &'a mut Upstream,
     /// What the server said and the program does not take yet.
     undelivered: Vec<u8>,
@@ -70,7 +68,7 @@ impl<'a> Relay<'a> {
     pub(crate) fn new(
         state: &'a State,
         standing: &'a Standing<'a>,
-        program: &'a Line,
+        program: Near<'a>,
         upstream: &'a mut Upstream,
     ) -> Self {
         let (up, down) = (Way::Open, Way::Open);
@@ -86,19 +84,26 @@ impl<'a> Relay<'a> {
         }
     }
 
+    /// The server's side, between [`run`](Self::run) and the next.
+    pub(crate) fn upstream(&mut self) -> &mut Upstream {
+        self.upstream
+    }
+
     /// Sends what the program wrote right behind its request, if it still waits for the answer: who
     /// has gone may have asked elsewhere.
     pub(crate) fn begin(&mut self) {
-        if !is_gone(self.program) && self.work_up().is_ok() {
+        if !is_gone(self.program.line()) && self.work_up().is_ok() {
             // What is wrong shows again, when it has been read what the server said.
             let _ = self.upstream.send();
         }
     }
 
-    /// Relays until the connection has ended, and says how.
+    /// Relays until the connection has ended, and says how. Dropped before that, it has lost nothing, and may
+    /// be called again.
     pub(crate) async fn run(&mut self, mut stop: watch::Receiver<bool>) -> End {
         // A server that speaks first may have spoken in the handshake's last flight.
-        let spoken = self.pass_on(Relay::take_decrypted);
+        let is_open = self.down == Way::Open;
+        let spoken = if is_open { self.pass_on(Relay::take_decrypted) } else { Ok(()) };
         let ended = loop {
             match spoken.and_then(|()| self.work()) {
                 Err(end) => break end,
@@ -152,8 +157,9 @@ impl<'a> Relay<'a> {
             Way::Ends(End::Clean) => {
                 // Before the program reads it, and asks.
                 self.standing.server_is_done();
-                // The program may be gone; then writing fails soon.
-                let _ = rustix::net::shutdown(&**self.program, Shutdown::Write);
+                if !self.program.finish() {
+                    return Ok(moved);
+                }
                 self.down = Way::Over;
                 return Ok(true);
             }
@@ -230,7 +236,7 @@ impl<'a> Relay<'a> {
     fn deliver(&mut self, mut plaintext: &[u8]) -> Result<bool, End> {
         let mut moved = false;
         while !plaintext.is_empty() {
-            match self.program.try_write(plaintext) {
+            match self.program.send(plaintext) {
                 Ok(taken) => plaintext = &plaintext[taken..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.undelivered = plaintext.to_vec();
@@ -255,26 +261,28 @@ impl<'a> Relay<'a> {
             return Ok(sent);
         }
         let read = PIECE.with_borrow_mut(|piece| {
-            let (program, closer) = (self.program, self.program.closer());
-            // Descriptors have no business here.
-            let mut refuse = |descriptor| closer.close(descriptor);
-            let receive = || wire::receive(program, piece, closer, &mut refuse);
-            let read = program.try_io(Interest::READABLE, receive)?;
-            // rustls takes all of it: it has nothing left to send.
-            self.upstream.tls.writer().write_all(&piece[..read])?;
-            io::Result::Ok(read)
+            let said = self.program.receive(piece)?;
+            if let Said::Bytes(bytes) = said {
+                // rustls takes all of it: it has nothing left to send.
+                self.upstream.tls.writer().write_all(&piece[..bytes])?;
+            }
+            io::Result::Ok(said)
         });
         match read {
-            Ok(0) => {
+            Ok(Said::Bytes(_)) => Ok(true),
+            Ok(said) => {
                 self.up = Way::Over;
-                // The end of file of a program that died looks like that of one that is done.
-                self.is_gone = is_gone(self.program);
-                if !self.is_gone {
-                    self.upstream.tls.send_close_notify();
+                self.is_gone = said == Said::Gone;
+                match said {
+                    Said::Done => self.upstream.tls.send_close_notify(),
+                    // All that it said has been sent.
+                    Said::Cut => {
+                        let _ = rustix::net::shutdown(&*self.upstream.tcp, Shutdown::Write);
+                    }
+                    _ => {}
                 }
                 Ok(true)
             }
-            Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(sent),
             Err(_) => Err(self.stopped()),
         }
@@ -282,12 +290,14 @@ impl<'a> Relay<'a> {
 
     /// Waits until there is something to do. Returns whether the program was found to be gone.
     async fn wait(&self) -> io::Result<bool> {
-        let (tcp, program) = (&self.upstream.tcp, self.program);
+        let (tcp, program) = (&self.upstream.tcp, self.program.line());
         let sends = self.upstream.tls.wants_write();
         let is_blocked = !self.undelivered.is_empty();
         let server = interest(self.down == Way::Open && !is_blocked, sends);
         let reads = self.up == Way::Open && !sends;
-        let client = interest(reads, is_blocked);
+        let is_stuck = reads && self.program.is_stuck();
+        let is_to_write = is_blocked || is_stuck || matches!(self.down, Way::Ends(_));
+        let client = interest(reads && !is_stuck, is_to_write);
         let until_ms = self.state.settings.clock.now_ms() + LEFT_BEHIND_MS;
         let gone = async {
             if reads {
@@ -337,11 +347,4 @@ pub(crate) async fn gone(program: &Line) {
     while !is_gone(program) {
         tokio::time::sleep(ASK_WHETHER_GONE).await;
     }
-}
-
-/// Whether nobody holds the other end any more, or the server and the program have both ended.
-fn is_gone(program: &UnixStream) -> bool {
-    let mut asked = [PollFd::new(program, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::HUP)
 }

@@ -14,9 +14,11 @@ use crate::allotment::Piece;
 use crate::closing::{Brought, Line};
 use crate::connect::connect;
 use crate::failure::Failure;
+use crate::hopping::serve_hop;
+use crate::near::Near;
 use crate::program::Program;
 use crate::protocol::{
-    Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Request, Stats, Why,
+    self, Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Request, Stats, Why,
 };
 use crate::relay::{Relay, gone};
 use crate::settings::Settings;
@@ -28,6 +30,8 @@ use crate::{Error, wire};
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// How long connections have to say goodbye at the end.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// The most that a connection has: a program's socket, and of three that it passed a copy, too.
+const DESCRIPTORS: u64 = 6;
 /// Kept for the rest: refusals, lookups, and what programs brought and is being closed.
 const OTHER_DESCRIPTORS: u64 = 512;
 /// Answers of "busy" under way at once; more programs than that are hung up on.
@@ -81,11 +85,10 @@ pub async fn run(
     Ok(state.counts.of(0, state.sessions.count()))
 }
 
-/// Connections for which there are descriptors: a program's socket, a server's, and a copy of that
-/// where it was passed.
+/// Connections for which there are descriptors.
 fn affordable() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    (limit.saturating_sub(OTHER_DESCRIPTORS) / 3).max(1) as usize
+    (limit.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS).max(1) as usize
 }
 
 /// The programs that are here.
@@ -167,11 +170,11 @@ async fn admit(
     // The request and the handshake take room that a connection does not need afterwards.
     let asked = Box::pin(visit.while_awaited(visit.receive(let_in))).await;
     let Some(Some(order)) = asked else { return };
-    if order.1.is_none() {
-        return visit.connect(order).await;
+    if order.1.is_empty() {
+        return visit.serve(order).await;
     }
     match visit.state.apart.of(visit.program.uid) {
-        Some(thread) => thread.run(visit.connect(order)).await,
+        Some(thread) => thread.run(visit.serve(order)).await,
         None => {
             let failure = Failure::new(ErrorKind::Busy, "too many users pass sockets");
             refuse(&visit.stream, failure).await;
@@ -179,15 +182,21 @@ async fn admit(
     }
 }
 
-/// What a program asked for, the socket that it brought, and the request's room.
-type Order = (Box<Connect>, Option<Brought>, Option<Piece>);
+/// What a program asked for, the sockets that it brought, and the request's room.
+type Order = (Wish, Vec<Brought>, Option<Piece>);
+
+/// A connection.
+enum Wish {
+    Connect(Box<Connect>),
+    Hop(Box<protocol::Hop>),
+}
 
 /// A program that was let in.
-struct Visit {
-    state: Arc<State>,
-    program: Program,
-    stream: Line,
-    stopped: watch::Receiver<bool>,
+pub(crate) struct Visit {
+    pub(crate) state: Arc<State>,
+    pub(crate) program: Program,
+    pub(crate) stream: Line,
+    pub(crate) stopped: watch::Receiver<bool>,
 }
 
 impl Visit {
@@ -213,7 +222,7 @@ impl Visit {
             Ok(()) => wire::read_request(stream, (&state.rooms, program.uid)).await?,
             Err(failure) => Err(failure),
         };
-        let (request, socket, room) = match read {
+        let (request, sockets, room) = match read {
             Ok(read) => read,
             Err(failure) => {
                 refuse(stream, failure).await;
@@ -222,7 +231,12 @@ impl Visit {
         };
         let now_ms = state.settings.clock.now_ms();
         let answer = match request {
-            Request::Connect(wish) => return Some((wish, socket, room)),
+            Request::Connect(wish) => return Some((Wish::Connect(wish), sockets, room)),
+            Request::Hop(hop) => return Some((Wish::Hop(hop), sockets, room)),
+            Request::Verified {} | Request::Accepted {} => {
+                let detail = "it belongs behind the answer to a hop";
+                Answer::Error(Failure::new(ErrorKind::BadRequest, detail).into())
+            }
             Request::End { connection } => {
                 Answer::End(state.ends.of(connection, program.uid, now_ms))
             }
@@ -236,13 +250,23 @@ impl Visit {
         None
     }
 
+    async fn serve(self, (wish, sockets, room): Order) {
+        match wish {
+            Wish::Connect(wish) => {
+                let socket = sockets.into_iter().next();
+                self.connect((wish, socket, room)).await;
+            }
+            Wish::Hop(hop) => serve_hop(self, hop, sockets).await,
+        }
+    }
+
     /// Makes a connection, and relays until it ends.
-    async fn connect(self, order: Order) {
+    async fn connect(self, order: Plain) {
         let made = Box::pin(self.while_awaited(self.make(order))).await;
         let Some(Some((mut upstream, connected, service))) = made else { return };
         let (state, stream, uid) = (&self.state, &self.stream, self.program.uid);
         let standing = state.ends.open(connected.connection, uid, &state.settings.clock);
-        let mut relay = Relay::new(state, &standing, stream, &mut upstream);
+        let mut relay = Relay::new(state, &standing, Near::Plain(stream), &mut upstream);
         // The server is at work while the program is counted, and told.
         relay.begin();
         self.record(&service, &counted(&connected));
@@ -257,7 +281,7 @@ impl Visit {
     }
 
     /// Makes a connection to a service, or says why there is none.
-    async fn make(&self, order: Order) -> Option<(Box<Upstream>, Box<Connected>, String)> {
+    async fn make(&self, order: Plain) -> Option<(Box<Upstream>, Box<Connected>, String)> {
         let (wish, socket, _room) = order;
         let service = format!("{}:{}", wish.host, wish.port);
         match connect(&self.state, &self.program, &wish, socket).await {
@@ -270,11 +294,14 @@ impl Visit {
         }
     }
 
-    fn record(&self, service: &str, of: &Handshakes) {
+    pub(crate) fn record(&self, service: &str, of: &Handshakes) {
         let name = self.program.name().unwrap_or("unknown");
         self.state.counts.record(self.program.uid, name, service, of);
     }
 }
+
+/// A wish for plaintext.
+type Plain = (Box<Connect>, Option<Brought>, Option<Piece>);
 
 /// Completes when the manager ends.
 pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
@@ -282,7 +309,7 @@ pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-fn counted(connected: &Connected) -> Handshakes {
+pub(crate) fn counted(connected: &Connected) -> Handshakes {
     let one = u64::from;
     Handshakes {
         full: one(!connected.resumed),
@@ -294,7 +321,7 @@ fn counted(connected: &Connected) -> Handshakes {
     }
 }
 
-async fn refuse(stream: &Line, failure: Failure) {
+pub(crate) async fn refuse(stream: &Line, failure: Failure) {
     // The program may be gone.
     let _ = wire::write(stream, Answer::Error(failure.into())).await;
 }

@@ -14,6 +14,7 @@ use crate::closing::Closers;
 use crate::counts::Counts;
 use crate::dial::Lookups;
 use crate::ends::Ends;
+use crate::hop::Hops;
 use crate::identity::Identities;
 use crate::program::overflow_uid;
 use crate::sessions::Sessions;
@@ -37,7 +38,11 @@ pub(crate) struct State {
     pub(crate) apart: Apart,
     pub(crate) lookups: Lookups,
     pub(crate) rooms: Rooms,
-    pub(crate) verdicts: Verdicts,
+    /// Servers that say nothing of a client's certificate.
+    pub(crate) silent: Verdicts,
+    /// Servers with which the manager has no TLS in common.
+    pub(crate) foreign: Verdicts,
+    pub(crate) hops: Hops,
     pub(crate) counts: Counts,
     /// Who comes as this may be anybody.
     pub(crate) overflow_uid: u32,
@@ -82,7 +87,12 @@ impl State {
             apart: Apart::default(),
             lookups: Lookups::default(),
             rooms: Rooms::default(),
-            verdicts: Verdicts::default(),
+            silent: Verdicts::default(),
+            foreign: Verdicts::default(),
+            hops: Hops::new().map_err(|error| Error::Process {
+                what: "make ready for programs that do their own TLS",
+                cause: error.into(),
+            })?,
             counts: Counts::default(),
             overflow_uid: overflow_uid(),
             settings,

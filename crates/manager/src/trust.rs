@@ -32,6 +32,8 @@ pub(crate) struct Judge {
 enum Rule {
     Authorities(Arc<WebPkiServerVerifier>),
     Pins(Vec<Fingerprint>),
+    /// The program's own, which it applies when the manager has done its part.
+    Program,
     Nothing,
 }
 
@@ -49,17 +51,14 @@ impl Judge {
         name: &ServerName<'_>,
         unix_s: u64,
     ) -> Result<(), CertificateError> {
-        if let Rule::Nothing = self.rule {
+        if let Rule::Nothing | Rule::Program = self.rule {
             return Ok(());
         }
-        let chain = || std::iter::once(own).chain(others);
-        if chain().any(|der| prints(der).iter().any(|print| self.revoked.contains(print))) {
-            return Err(CertificateError::Revoked);
-        }
+        self.none_revoked(own, others)?;
         match &self.rule {
             Rule::Authorities(verifier) => verify(verifier, own, others, name, unix_s),
             Rule::Pins(pins) => self.pinned(pins, own, others, name, unix_s),
-            Rule::Nothing => Ok(()),
+            Rule::Program | Rule::Nothing => Ok(()),
         }
     }
 
@@ -73,7 +72,25 @@ impl Judge {
         let mut ders =
             chain.certificates.iter().map(|certificate| CertificateDer::clone(certificate));
         let own = ders.next().ok_or(CertificateError::BadEncoding)?;
+        if let Rule::Program = self.rule {
+            // What nobody should believe is not offered; the rest the program finds.
+            self.none_revoked(&own, &ders.collect::<Vec<_>>())?;
+            return valid_for(&own, &host.server_name(), unix_s);
+        }
         self.judge(&own, &ders.collect::<Vec<_>>(), &host.server_name(), unix_s)
+    }
+
+    fn none_revoked(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+    ) -> Result<(), CertificateError> {
+        let is_revoked =
+            |der: &CertificateDer<'_>| prints(der).iter().any(|print| self.revoked.contains(print));
+        match std::iter::once(own).chain(others).any(is_revoked) {
+            true => Err(CertificateError::Revoked),
+            false => Ok(()),
+        }
     }
 
     fn pinned(
@@ -86,14 +103,7 @@ impl Judge {
     ) -> Result<(), CertificateError> {
         let is_pinned = |der: &CertificateDer<'_>| prints(der).iter().any(|p| pins.contains(p));
         if is_pinned(own) {
-            in_time(own, unix_s)?;
-            let parsed = ParsedCertificate::try_from(own);
-            let parsed = parsed.map_err(|_| CertificateError::BadEncoding)?;
-            return match rustls::client::verify_server_name(&parsed, name) {
-                Ok(()) => Ok(()),
-                Err(rustls::Error::InvalidCertificate(error)) => Err(error),
-                Err(_) => Err(CertificateError::NotValidForName),
-            };
+            return valid_for(own, name, unix_s);
         }
         let mut roots = RootCertStore::empty();
         let mut wrong = CertificateError::ApplicationVerificationFailure;
@@ -121,6 +131,7 @@ pub(crate) struct Judges {
     provider: Arc<CryptoProvider>,
     revoked: Arc<HashSet<Fingerprint>>,
     system: Arc<Judge>,
+    program: Arc<Judge>,
     nothing: Arc<Judge>,
     bundles: Mutex<HashMap<Fingerprint, Arc<Judge>>>,
     memory: Mutex<HashMap<Case, Verdict>>,
@@ -159,12 +170,18 @@ impl Judges {
         };
         Ok(Self {
             system: judge(b"system", Rule::Authorities(verifier)),
+            program: judge(b"program", Rule::Program),
             nothing: judge(b"none", Rule::Nothing),
             revoked,
             provider,
             bundles: Mutex::default(),
             memory: Mutex::default(),
         })
+    }
+
+    /// The judge of a program that verifies for itself, last.
+    pub(crate) fn of_program(&self) -> Arc<Judge> {
+        Arc::clone(&self.program)
     }
 
     /// The judge for what a program trusts.
@@ -253,6 +270,21 @@ fn prints(der: &[u8]) -> [Fingerprint; 2] {
     let parsed = X509Certificate::from_der(der);
     let key = parsed.map_or(own, |(_, parsed)| Fingerprint::of(parsed.public_key().raw));
     [own, key]
+}
+
+/// Whether it is of this name, and in its time.
+pub(crate) fn valid_for(
+    own: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+    unix_s: u64,
+) -> Result<(), CertificateError> {
+    in_time(own, unix_s)?;
+    let parsed = ParsedCertificate::try_from(own).map_err(|_| CertificateError::BadEncoding)?;
+    match rustls::client::verify_server_name(&parsed, name) {
+        Ok(()) => Ok(()),
+        Err(rustls::Error::InvalidCertificate(error)) => Err(error),
+        Err(_) => Err(CertificateError::NotValidForName),
+    }
 }
 
 fn in_time(der: &[u8], unix_s: u64) -> Result<(), CertificateError> {

@@ -177,6 +177,11 @@ impl Upstream {
         Some(())
     }
 
+    /// Nothing of it is kept.
+    pub(crate) fn keep_nothing(&self) {
+        self.slip.stop();
+    }
+
     /// Stores what the server issued since.
     pub(crate) fn store_issued(&self, state: &State) {
         let Some(keeper) = &self.keeper else { return };

@@ -25,6 +25,8 @@ pub(crate) struct Asker {
     pub(crate) unix_s: u64,
     /// Whether the server wanted a certificate of the client.
     pub(crate) wanted_certificate: bool,
+    /// What the server stapled, where that is wanted. Nobody has looked at it.
+    pub(crate) staple: Option<Vec<u8>>,
 }
 
 thread_local! {
@@ -55,6 +57,15 @@ pub(crate) fn note_certificate_wanted() {
     });
 }
 
+/// The server of the connection at hand staples something.
+fn note_staple(staple: &[u8]) {
+    ASKER.with_borrow_mut(|asker| {
+        if let Some(wanted) = asker.as_mut().and_then(|asker| asker.staple.as_mut()) {
+            *wanted = staple.to_vec();
+        }
+    });
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Verifier {
@@ -73,13 +84,14 @@ impl ServerCertVerifier for Verifier {
         own: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        _ocsp_response: &[u8],
+        staple: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let asker = ASKER.with_borrow(Clone::clone);
         let Some(Asker { judge, unix_s, .. }) = asker else {
             return Err(CertificateError::ApplicationVerificationFailure.into());
         };
+        note_staple(staple);
         judge.judge(own, others, name, unix_s)?;
         Ok(ServerCertVerified::assertion())
     }

@@ -42,8 +42,11 @@ impl Default for Rooms {
     }
 }
 
-/// A request, the socket that may come with it, and its room, to be kept as long as it is.
-type Received = (Request, Option<Brought>, Option<Piece>);
+/// A request, the sockets that may come with it, and its room, to be kept as long as it is.
+pub(crate) type Received = (Request, Vec<Brought>, Option<Piece>);
+
+/// Sockets of a request that are kept.
+const SOCKETS: usize = 3;
 
 /// Reads a program's request. `None`: it went away, or its socket broke.
 pub(crate) async fn read_request(
@@ -65,8 +68,8 @@ async fn read(
     stream: &Line,
     (Rooms(rooms), uid): (&Rooms, u32),
 ) -> io::Result<Result<Received, Failure>> {
-    let (mut prefix, mut socket) = ([0; LENGTH_BYTES], None);
-    fill(stream, &mut prefix, &mut socket).await?;
+    let (mut prefix, mut sockets) = ([0; LENGTH_BYTES], Vec::new());
+    fill(stream, &mut prefix, &mut sockets).await?;
     let bytes = match protocol::length(prefix, REQUEST_BYTES) {
         Ok(bytes) => bytes,
         Err(malformed) => return Ok(Err(malformed.into())),
@@ -84,22 +87,21 @@ async fn read(
     // It may hold a private key: wiped, and never moved. Zeroed memory takes no room before it is
     // written to.
     let mut message = Zeroizing::new(vec![0; bytes]);
-    fill(stream, &mut message, &mut socket).await?;
+    fill(stream, &mut message, &mut sockets).await?;
     let request = protocol::read_request(&message).map_err(Into::into);
-    Ok(request.map(|request| (request, socket, room)))
+    Ok(request.map(|request| (request, sockets, room)))
 }
 
-/// Fills the buffer, and not a byte more: what follows is not the request's. The first descriptor
-/// that comes with it is kept, others are closed.
-async fn fill(
-    stream: &Line,
-    mut buffer: &mut [u8],
-    socket: &mut Option<Brought>,
-) -> io::Result<()> {
+/// Fills the buffer, and not a byte more: what follows is not the request's. The first descriptors
+/// that come with it are kept, others are closed.
+async fn fill(stream: &Line, mut buffer: &mut [u8], sockets: &mut Vec<Brought>) -> io::Result<()> {
     while !buffer.is_empty() {
         let closer = stream.closer();
         let mut keep = |descriptor| {
-            socket.get_or_insert(Brought::new(descriptor, closer));
+            let brought = Brought::new(descriptor, closer);
+            if sockets.len() < SOCKETS {
+                sockets.push(brought);
+            }
         };
         let receive = || receive(stream, buffer, closer, &mut keep);
         let read = stream.async_io(Interest::READABLE, receive).await?;

@@ -10,6 +10,9 @@ use super::{Base64, Fingerprint, Token, VERSION};
 pub enum Answer {
     /// The connection stands: what follows on the socket is plaintext, in both directions.
     Connected(Box<Connected>),
+    /// The sockets of a hop are the manager's when the program's ClientHello comes; the connection is
+    /// described by a second answer, before the manager's own part of that handshake.
+    Ready {},
     /// It does not.
     Error(Problem),
     /// How a connection ended.
@@ -47,6 +50,10 @@ pub struct Connected {
     /// The server's certificates, its own first; of a resumption, those that were verified when
     /// the session began.
     pub chain: Vec<Certificate>,
+    /// What the server stapled about its own certificate (RFC 6066, section 8), as it came; of a hop
+    /// that began in full alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staple: Option<Base64>,
 }
 
 /// A certificate.
@@ -177,6 +184,7 @@ pub enum ErrorKind {
     ClientCertificateInvalid,
     NoCommonAlpn,
     NotPermitted,
+    NoSession,
     ShuttingDown,
     #[serde(other)]
     Other,
@@ -231,19 +239,24 @@ impl<'de> Deserialize<'de> for Answer {
         struct Message {
             rejoin: u64,
             connected: Option<Box<Connected>>,
+            ready: Option<Nothing>,
             error: Option<Problem>,
             end: Option<End>,
             stats: Option<Box<Stats>>,
         }
+        #[derive(Deserialize)]
+        struct Nothing {}
         let message = Message::deserialize(deserializer)?;
-        let Message { rejoin, connected, error, end, stats } = message;
+        let Message { rejoin, connected, ready, error, end, stats } = message;
         let said = [
             connected.map(Self::Connected),
+            ready.map(|Nothing {}| Self::Ready {}),
             error.map(Self::Error),
             end.map(Self::End),
             stats.map(Self::Stats),
         ];
-        let none = || de::Error::custom("an answer has one of connected, error, end and stats");
+        let none =
+            || de::Error::custom("an answer has one of connected, ready, error, end and stats");
         let mut said = said.into_iter().flatten();
         match (rejoin, said.next(), said.next()) {
             (VERSION, Some(answer), None) => Ok(answer),

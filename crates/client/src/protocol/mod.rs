@@ -15,8 +15,8 @@ pub use answer::{
     Answer, Certificate, Connected, EarlyData, End, ErrorKind, Handshakes, Problem, Share, Stats,
     Why,
 };
-pub use request::{Connect, Identity, MinVersion, Request, Trust};
-pub use values::{Base64, Fingerprint, Host, Label, Protocol, Secret, Token};
+pub use request::{Connect, Hop, Identity, MinVersion, Request, Trust};
+pub use values::{Base64, Fingerprint, HopKey, Host, Label, Protocol, Secret, Token};
 
 /// The version of the protocol: the value of `"rejoin"` in every message.
 pub const VERSION: u64 = 1;

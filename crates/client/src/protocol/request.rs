@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
 
 use super::{
-    ADDRESSES, Base64, DEADLINE_MS, EARLY_DATA_BYTES, FINGERPRINTS, Fingerprint, Host, Label,
-    MOST_DEADLINE_MS, PROTOCOLS, Protocol, Secret, Token, VERSION,
+    ADDRESSES, Base64, DEADLINE_MS, EARLY_DATA_BYTES, FINGERPRINTS, Fingerprint, HopKey, Host,
+    Label, MOST_DEADLINE_MS, PROTOCOLS, Protocol, Secret, Token, VERSION,
 };
 
 /// One request; a connection to the manager carries one.
@@ -17,6 +17,13 @@ use super::{
 pub enum Request {
     /// A TLS connection; the socket is it from the answer on.
     Connect(Box<Connect>),
+    /// The same for a program that does its own TLS: towards the manager alone, over a socket that it
+    /// passes.
+    Hop(Box<Hop>),
+    /// Of a hop: the program has verified what the answer says, and goes on. Its sessions may be kept.
+    Verified {},
+    /// Of a hop: the program goes on, and has not verified it. Nothing is kept.
+    Accepted {},
     /// How did this connection end?
     End {
         /// As the answer named it.
@@ -94,6 +101,47 @@ impl Connect {
     }
 }
 
+/// What connection, for a program that does its own TLS. Two sockets or three come with the message: the
+/// end of a pair, over which it is the client of a TLS connection with the manager; the TCP socket, which
+/// is connected; and another, which is not, and by which the server can be called again. The third is
+/// left out where that would lead elsewhere; then the manager takes the connection only if it has a
+/// session for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hop {
+    /// The name that the program means.
+    pub host: Host,
+    /// The TCP port.
+    pub port: NonZeroU16,
+    /// Protocols, the preferred one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "at_most::<PROTOCOLS, _, _>")]
+    pub alpn: Vec<Protocol>,
+    /// Programs of one user share sessions only under the same label.
+    #[serde(default, skip_serializing_if = "Label::is_default")]
+    pub label: Label,
+    /// The least version of TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_version: Option<MinVersion>,
+    /// The name of the key that the program's ClientHello offers.
+    pub identity: Token,
+    /// That key, for this connection alone.
+    pub key: HopKey,
+}
+
+impl Hop {
+    /// As a wish: over a socket that comes with it, and of certificates that the program judges.
+    pub fn wish(&self) -> Connect {
+        Connect {
+            socket: true,
+            alpn: self.alpn.clone(),
+            label: self.label.clone(),
+            min_version: self.min_version,
+            ..Connect::new(self.host.clone(), self.port)
+        }
+    }
+}
+
 /// By what a server's certificate is judged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -139,6 +187,9 @@ impl<'de> Deserialize<'de> for Request {
         struct Message {
             rejoin: u64,
             connect: Option<Box<Connect>>,
+            hop: Option<Box<Hop>>,
+            verified: Option<Nothing>,
+            accepted: Option<Nothing>,
             end: Option<Ended>,
             stats: Option<Nothing>,
         }
@@ -150,12 +201,23 @@ impl<'de> Deserialize<'de> for Request {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Nothing {}
-        let Message { rejoin, connect, end, stats } = Message::deserialize(deserializer)?;
-        match (rejoin, connect, end, stats) {
-            (VERSION, Some(connect), None, None) => Ok(Self::Connect(connect)),
-            (VERSION, None, Some(Ended { connection }), None) => Ok(Self::End { connection }),
-            (VERSION, None, None, Some(Nothing {})) => Ok(Self::Stats {}),
-            _ => Err(de::Error::custom("a request has one of connect, end and stats")),
+        let Message { rejoin, connect, hop, verified, accepted, end, stats } =
+            Message::deserialize(deserializer)?;
+        let said = [
+            connect.map(Self::Connect),
+            hop.map(Self::Hop),
+            verified.map(|Nothing {}| Self::Verified {}),
+            accepted.map(|Nothing {}| Self::Accepted {}),
+            end.map(|Ended { connection }| Self::End { connection }),
+            stats.map(|Nothing {}| Self::Stats {}),
+        ];
+        let mut said = said.into_iter().flatten();
+        match (rejoin, said.next(), said.next()) {
+            (VERSION, Some(request), None) => Ok(request),
+            _ => {
+                let one = "a request has one of connect, hop, verified, accepted, end and stats";
+                Err(de::Error::custom(one))
+            }
         }
     }
 }

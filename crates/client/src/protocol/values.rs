@@ -192,6 +192,48 @@ impl fmt::Debug for Token {
 
 text!(Token);
 
+/// The key of a hop: 256 bits in hexadecimal. Wiped when dropped, and not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HopKey(Zeroizing<[u8; 32]>);
+
+impl HopKey {
+    /// Its bytes.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<Zeroizing<[u8; 32]>> for HopKey {
+    fn from(bytes: Zeroizing<[u8; 32]>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for HopKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HopKey")
+    }
+}
+
+impl Serialize for HopKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut digits = Zeroizing::new([0; 64]);
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0.iter()) {
+            pair.copy_from_slice(&[hex_digit(byte >> 4), hex_digit(byte & 15)]);
+        }
+        let text = std::str::from_utf8(&*digits).map_err(serde::ser::Error::custom)?;
+        serializer.serialize_str(text)
+    }
+}
+
+impl<'de> Deserialize<'de> for HopKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Secret::deserialize(deserializer)?;
+        let key = unhex(text.expose()).map(|bytes| Self(Zeroizing::new(bytes)));
+        key.ok_or_else(|| de::Error::custom("key: 64 hexadecimal digits"))
+    }
+}
+
 /// Bytes, in base64 with padding (RFC 4648, section 4). Wiped when dropped; `Debug` says how many.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Base64(pub Zeroizing<Vec<u8>>);
@@ -292,9 +334,13 @@ fn unescaped(json: &str) -> Option<Zeroizing<String>> {
 }
 
 fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let of = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)]));
+    let of = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(hex_digit(digit)));
     f.write_str(&bytes.iter().flat_map(of).collect::<String>())
+}
+
+/// Of the lowest four bits.
+fn hex_digit(bits: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(bits & 15)]
 }
 
 fn unhex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {

@@ -14,8 +14,6 @@ use super::seen::{self, Seen};
 #[derive(Debug)]
 pub(crate) struct Slip {
     inner: Mutex<Inner>,
-    /// Whether anything is collected.
-    shares: bool,
 }
 
 #[derive(Debug)]
@@ -24,6 +22,8 @@ struct Inner {
     group: Option<NamedGroup>,
     collected: Vec<Collected>,
     issued: usize,
+    /// Whether anything is collected.
+    shares: bool,
 }
 
 /// What a server issued.
@@ -45,8 +45,16 @@ impl Slip {
         group: Option<NamedGroup>,
         shares: bool,
     ) -> Arc<Self> {
-        let inner = Inner { session, group, collected: Vec::new(), issued: 0 };
-        Arc::new(Self { inner: Mutex::new(inner), shares })
+        let inner = Inner { session, group, collected: Vec::new(), issued: 0, shares };
+        Arc::new(Self { inner: Mutex::new(inner) })
+    }
+
+    /// Nothing is collected any more, and what was is dropped.
+    pub(crate) fn stop(&self) {
+        self.with(|inner| {
+            inner.shares = false;
+            inner.collected = Vec::new();
+        });
     }
 
     /// What the server issued since this was asked last.
@@ -68,7 +76,7 @@ impl Slip {
     fn collect(&self, secret: Secret, see: impl FnOnce(&Secret) -> Option<Seen>) {
         self.with(|inner| {
             inner.issued += 1;
-            if !self.shares || inner.issued > Self::TICKETS {
+            if !inner.shares || inner.issued > Self::TICKETS {
                 return;
             }
             let Some(Seen { lifetime_s, bytes }) = see(&secret) else { return };

@@ -69,6 +69,11 @@ impl Sessions {
         Self { inner: Mutex::new(inner), settings }
     }
 
+    /// Whether there is a session that may do.
+    pub(crate) fn may_have(&self, place: &PlaceName) -> bool {
+        self.lock().users.get_mut(place).is_some_and(|kept| kept.tickets() > 0)
+    }
+
     /// At most one session for this connection, or why there is none. A TLS 1.3 ticket that is
     /// handed out is gone from here; what it came from is in the offer.
     pub(crate) fn take(&self, wish: &Wish<'_>) -> Result<Offer, Why> {

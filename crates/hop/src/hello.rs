@@ -1,0 +1,234 @@
+//! What a program's ClientHello says (RFC 8446, section 4.1.2).
+
+/// As far as it matters to the manager.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientHello<'a> {
+    /// The identity of the first key that is offered (RFC 8446, section 4.2.11).
+    pub(crate) identity: &'a [u8],
+    /// The name that it asks for (RFC 6066, section 3).
+    pub(crate) server_name: Option<&'a [u8]>,
+    /// Of ALPN (RFC 7301), in its order.
+    pub(crate) protocols: Vec<&'a [u8]>,
+    /// Whether TLS 1.2 would do.
+    pub(crate) offers_tls12: bool,
+    /// Whether it has a group that the manager's part of a hop has.
+    pub(crate) has_group: bool,
+    /// Extensions that ask for what the manager would not pass on: a stapled answer of OCSP, timestamps of
+    /// certificates, records of another size; and whatever is not known here.
+    pub(crate) wants_more: Vec<u16>,
+    /// The suites that it takes, two bytes each.
+    suites: &'a [u8],
+}
+
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+const RECORD_HEADER: usize = 5;
+
+/// What every client says, and the manager says for itself: point formats, signature algorithms (twice),
+/// padding, encrypt-then-MAC, extended master secret, tickets, how keys are exchanged, key shares,
+/// authentication after the handshake, renegotiation.
+const USUAL: [u16; 11] = [11, 13, 21, 22, 23, 35, 45, 49, 50, 51, 0xff01];
+/// X25519 and P-256.
+const GROUPS: [[u8; 2]; 2] = [[0, 0x1d], [0, 0x17]];
+
+const SERVER_NAME: u16 = 0;
+/// A stapled answer of OCSP (RFC 6066, section 8).
+pub const STATUS_REQUEST: u16 = 5;
+const SUPPORTED_GROUPS: u16 = 10;
+const ALPN: u16 = 16;
+/// Smaller records (RFC 8449).
+pub const RECORD_SIZE_LIMIT: u16 = 28;
+const PRE_SHARED_KEY: u16 = 41;
+const SUPPORTED_VERSIONS: u16 = 43;
+
+impl<'a> ClientHello<'a> {
+    /// Whether bytes may begin one.
+    pub(crate) fn may_begin(bytes: &[u8]) -> bool {
+        matches!(bytes, [HANDSHAKE, 3, _, _, _, CLIENT_HELLO, ..])
+    }
+
+    /// Reads one that is whole, in one record, and offers a key. `None`: it is none.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        if !Self::may_begin(bytes) {
+            return None;
+        }
+        let mut record = Bytes(bytes.get(RECORD_HEADER..)?);
+        record.take(1)?;
+        let mut body = Bytes(record.vector(3)?);
+        // Its version and its random; a session id before the suites, compression after them.
+        body.take(2 + 32)?;
+        body.vector(1)?;
+        let suites = body.vector(2)?;
+        body.vector(1)?;
+        let mut extensions = Bytes(body.vector(2)?);
+        let mut hello = Self {
+            identity: &[],
+            server_name: None,
+            protocols: Vec::new(),
+            offers_tls12: false,
+            has_group: false,
+            wants_more: Vec::new(),
+            suites,
+        };
+        while !extensions.0.is_empty() {
+            let kind = extensions.number(2)? as u16;
+            let content = Bytes(extensions.vector(2)?);
+            hello.extension(kind, content)?;
+        }
+        (!hello.identity.is_empty()).then_some(hello)
+    }
+
+    fn extension(&mut self, kind: u16, mut content: Bytes<'a>) -> Option<()> {
+        match kind {
+            SERVER_NAME => {
+                let mut names = Bytes(content.vector(2)?);
+                // A DNS name, of which there is one.
+                self.server_name = (names.number(1)? == 0).then_some(names.vector(2)?);
+            }
+            ALPN => {
+                let mut names = Bytes(content.vector(2)?);
+                while !names.0.is_empty() {
+                    self.protocols.push(names.vector(1)?);
+                }
+            }
+            SUPPORTED_VERSIONS => {
+                let mut versions = content.vector(1)?.chunks_exact(2);
+                self.offers_tls12 = versions.any(|version| version == [3, 3]);
+            }
+            PRE_SHARED_KEY => self.identity = Bytes(content.vector(2)?).vector(2)?,
+            SUPPORTED_GROUPS => {
+                let mut groups = content.vector(2)?.chunks_exact(2);
+                self.has_group = groups.any(|group| GROUPS.iter().any(|own| own == group));
+            }
+            usual if USUAL.contains(&usual) => {}
+            more => self.wants_more.push(more),
+        }
+        Some(())
+    }
+
+    /// Whether it takes whatever suite the manager and a server agree on. Those of TLS 1.3 alone matter
+    /// to who speaks nothing else.
+    pub(crate) fn takes_all_suites(&self) -> bool {
+        let takes =
+            |number: u16| self.suites.chunks_exact(2).any(|own| own == number.to_be_bytes());
+        let matters = |number: u16| self.offers_tls12 || number >> 8 == 0x13;
+        SUITES.iter().all(|(_, number)| takes(*number) || !matters(*number))
+    }
+}
+
+/// The suites that the manager speaks, as it calls them, and their numbers.
+pub const SUITES: [(&str, u16); 9] = [
+    ("TLS13_AES_128_GCM_SHA256", 0x1301),
+    ("TLS13_AES_256_GCM_SHA384", 0x1302),
+    ("TLS13_CHACHA20_POLY1305_SHA256", 0x1303),
+    ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", 0xc02b),
+    ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 0xc02c),
+    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", 0xc02f),
+    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", 0xc030),
+    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca8),
+    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca9),
+];
+
+/// What is left to be read.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// Of so many bytes.
+    fn number(&mut self, bytes: usize) -> Option<usize> {
+        Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    }
+
+    /// With its length before it, of so many bytes.
+    fn vector(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let length = self.number(bytes)?;
+        self.take(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUITES_OF_TLS13: [u8; 6] = [0x13, 0x03, 0x13, 0x01, 0x13, 0x02];
+
+    fn vector(bytes: usize, content: &[u8]) -> Vec<u8> {
+        [&(content.len() as u32).to_be_bytes()[4 - bytes..], content].concat()
+    }
+
+    fn hello(extensions: &[(u16, Vec<u8>)]) -> Vec<u8> {
+        let extension = |(kind, content): &(u16, Vec<u8>)| {
+            [&kind.to_be_bytes()[..], &vector(2, content)].concat()
+        };
+        let extensions: Vec<_> = extensions.iter().flat_map(extension).collect();
+        let body = [
+            &[3, 3][..],
+            &[7; 32],
+            &vector(1, &[9; 32]),
+            &vector(2, &SUITES_OF_TLS13),
+            &vector(1, &[0]),
+            &vector(2, &extensions),
+        ];
+        let message = [&[CLIENT_HELLO][..], &vector(3, &body.concat())].concat();
+        [&[HANDSHAKE, 3, 1][..], &vector(2, &message)].concat()
+    }
+
+    fn key(identity: &[u8]) -> (u16, Vec<u8>) {
+        let one = [&vector(2, identity)[..], &[0; 4]].concat();
+        (PRE_SHARED_KEY, [&vector(2, &one)[..], &[0; 3]].concat())
+    }
+
+    #[test]
+    fn it_says_whom_it_means() {
+        let names = [&[0][..], &vector(2, b"example.com")].concat();
+        let protocols = [&vector(1, b"h2")[..], &vector(1, b"http/1.1")].concat();
+        let bytes = hello(&[
+            (SERVER_NAME, vector(2, &names)),
+            (ALPN, vector(2, &protocols)),
+            (SUPPORTED_VERSIONS, vector(1, &[3, 4, 3, 3])),
+            (SUPPORTED_GROUPS, vector(2, &[0x11, 0xec, 0, 0x1d])),
+            key(b"identity"),
+        ]);
+        let expected = ClientHello {
+            identity: b"identity",
+            server_name: Some(b"example.com"),
+            protocols: vec![b"h2", b"http/1.1"],
+            offers_tls12: true,
+            has_group: true,
+            wants_more: vec![],
+            suites: &SUITES_OF_TLS13,
+        };
+        assert_eq!(ClientHello::read(&bytes), Some(expected));
+        for end in 0..bytes.len() {
+            assert_eq!(ClientHello::read(&bytes[..end]), None);
+        }
+    }
+
+    #[test]
+    fn one_without_a_key_is_not_ours() {
+        assert_eq!(ClientHello::read(&hello(&[])), None);
+        assert_eq!(ClientHello::read(b"GET / HTTP/1.0\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn what_the_manager_does_not_pass_on_is_seen() {
+        for (kind, more) in [(5, true), (18, true), (0xfafa, true), (23, false)] {
+            let bytes = hello(&[(kind, vec![1, 0, 0, 0, 0]), key(b"identity")]);
+            assert_eq!(!ClientHello::read(&bytes).unwrap().wants_more.is_empty(), more);
+        }
+    }
+
+    #[test]
+    fn suites_of_versions_that_are_not_offered_do_not_matter() {
+        let versions = |offered: &[u8]| (SUPPORTED_VERSIONS, vector(1, offered));
+        let only = hello(&[versions(&[3, 4]), key(b"identity")]);
+        let both = hello(&[versions(&[3, 4, 3, 3]), key(b"identity")]);
+        assert!(ClientHello::read(&only).unwrap().takes_all_suites());
+        assert!(!ClientHello::read(&both).unwrap().takes_all_suites());
+    }
+}

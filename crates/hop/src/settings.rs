@@ -1,0 +1,89 @@
+//! What the environment says.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rejoin_client::Manager;
+use rejoin_client::protocol::Label;
+
+/// One that did not answer is not asked for this long.
+const ALONE_MS: u64 = 5_000;
+/// Until when it is not.
+static ALONE_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
+
+fn now_ms() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+}
+
+/// The manager does not answer.
+pub(crate) fn leave_alone() {
+    ALONE_UNTIL_MS.store(now_ms() + ALONE_MS, Ordering::Relaxed);
+}
+
+/// The manager that the program's connections go through. `None`: none.
+pub(crate) fn manager() -> Option<&'static Manager> {
+    static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
+    if now_ms() < ALONE_UNTIL_MS.load(Ordering::Relaxed) {
+        return None;
+    }
+    MANAGER.get_or_init(|| found(variable("REJOIN_MANAGER")?.as_str())).as_ref()
+}
+
+fn found(said: &str) -> Option<Manager> {
+    match said {
+        "" | "no" => None,
+        "yes" => Some(Manager::find()),
+        path => Some(Manager::at(path)),
+    }
+}
+
+/// How long the manager may take to say whether it takes a connection: it looks something up, and no more. The
+/// program waits for it, whatever it said of waiting.
+pub(crate) fn patience() -> Duration {
+    static PATIENCE: OnceLock<Duration> = OnceLock::new();
+    *PATIENCE.get_or_init(|| patience_of(variable("REJOIN_PATIENCE_MS").as_deref()))
+}
+
+fn patience_of(said: Option<&str>) -> Duration {
+    let said = said.and_then(|ms| ms.parse().ok()).filter(|ms| (1..=MOST_PATIENCE_MS).contains(ms));
+    Duration::from_millis(said.unwrap_or(PATIENCE_MS))
+}
+
+/// Unless the environment says otherwise.
+const PATIENCE_MS: u64 = 500;
+const MOST_PATIENCE_MS: u64 = 60_000;
+
+/// The partition. `None`: what was said is none, and nothing is shared.
+pub(crate) fn label() -> Option<&'static Label> {
+    static LABEL: OnceLock<Option<Label>> = OnceLock::new();
+    let parse = || variable("REJOIN_LABEL").unwrap_or_default().parse().ok();
+    LABEL.get_or_init(parse).as_ref()
+}
+
+/// A program with more rights than whoever started it does not ask.
+fn variable(name: &str) -> Option<String> {
+    // SAFETY: it reads a number that the kernel gave the process.
+    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    std::env::var(name).ok().filter(|_| !has_more_rights)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_socket() {
+        assert_eq!(found("no"), None);
+        assert_eq!(found("yes"), Some(Manager::find()));
+        assert_eq!(found("/run/x.sock"), Some(Manager::at("/run/x.sock")));
+    }
+
+    #[test]
+    fn patience_has_bounds() {
+        let ms = |said| patience_of(said).as_millis();
+        assert_eq!([ms(None), ms(Some("0")), ms(Some("x")), ms(Some("60001"))], [500; 4]);
+        assert_eq!(ms(Some("20")), 20);
+    }
+}
