@@ -496,8 +496,9 @@ rejoin_status rejoin_read_counters(const rejoin_store *store, rejoin_counters *c
  * others have `rejoin_attach`.
  *
  * `context` is null, or one on which a connection is about to be made. Contexts that were made before
- * the first call cannot be seen by it: give each before its connections are made. All threads may call
- * it at the same time. Until the first call for it, no connection was made on `context`.
+ * the first call cannot be seen by it: give each before its connections are made. For one that only
+ * connects nothing is done. All threads may call it at the same time. Until the first call for it, no
+ * connection was made on `context`.
  *
  * A failure is also one line on standard error, once, and all later calls fail as the first did.
  */

@@ -212,13 +212,18 @@ pub unsafe extern "C" fn rejoin_read_counters(
 /// others have `rejoin_attach`.
 ///
 /// `context` is null, or one on which a connection is about to be made. Contexts that were made before
-/// the first call cannot be seen by it: give each before its connections are made. All threads may call
-/// it at the same time. Until the first call for it, no connection was made on `context`.
+/// the first call cannot be seen by it: give each before its connections are made. For one that only
+/// connects nothing is done. All threads may call it at the same time. Until the first call for it, no
+/// connection was made on `context`.
 ///
 /// A failure is also one line on standard error, once, and all later calls fail as the first did.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_attach_process(context: *mut SSL_CTX) -> Status {
     answer(|| {
+        // SAFETY: the caller vouches for it.
+        if !context.is_null() && unsafe { rejoin_openssl::only_connects(context) } {
+            return Ok(());
+        }
         let attached = process::attach_once(process::variable);
         attached.map_err(|why| Failure::new(Status::RejoinNotAttached, why))?;
         if !context.is_null() {

@@ -1,0 +1,196 @@
+//! What `openssl-sys` does not declare, and the functions of libssl that are interposed: those are
+//! called by their addresses, since their names lead back here.
+
+use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_void, size_t};
+use openssl_sys::{
+    CRYPTO_EX_DATA, EVP_MD, OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, SSL_SESSION, X509, X509_STORE,
+    X509_STORE_CTX, X509_VERIFY_PARAM,
+};
+
+/// `SSL_psk_use_session_cb_func` of `ssl.h`.
+pub(super) type UseSession = unsafe extern "C" fn(
+    *mut SSL,
+    *const EVP_MD,
+    *mut *const c_uchar,
+    *mut size_t,
+    *mut *mut SSL_SESSION,
+) -> c_int;
+/// Of `SSL_CTX_set_cert_verify_callback`.
+pub(super) type VerifyAll = unsafe extern "C" fn(*mut X509_STORE_CTX, *mut c_void) -> c_int;
+/// `SSL_verify_cb` of `ssl.h`.
+pub(super) type VerifyOne = unsafe extern "C" fn(c_int, *mut X509_STORE_CTX) -> c_int;
+/// `CRYPTO_EX_free` of `crypto.h`.
+type Freed =
+    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut CRYPTO_EX_DATA, c_int, c_long, *mut c_void);
+
+/// `CRYPTO_EX_dup` of `crypto.h`.
+type Copied = unsafe extern "C" fn(
+    *mut CRYPTO_EX_DATA,
+    *const CRYPTO_EX_DATA,
+    *mut *mut c_void,
+    c_int,
+    c_long,
+    *mut c_void,
+) -> c_int;
+
+/// `ssl.h`, `tls1.h` and `crypto.h`.
+pub(super) const SSL_VERIFY_PEER: c_int = 1;
+pub(super) const SSL_OP_NO_TLSV1_3: u64 = 1 << 29;
+pub(super) const TLS1_2_VERSION: c_int = 0x0303;
+pub(super) const TLS1_3_VERSION: c_int = 0x0304;
+pub(super) const SSL_CTRL_GET_TLSEXT_STATUS_TYPE: c_int = 127;
+pub(super) const SSL_CTRL_GET_MIN_PROTO_VERSION: c_int = 130;
+pub(super) const SSL_CTRL_GET_MAX_PROTO_VERSION: c_int = 131;
+pub(super) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
+pub(super) const SSL_R_CERTIFICATE_VERIFY_FAILED: c_int = 134;
+pub(super) const SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: c_int = 199;
+pub(super) const SSL_R_UNEXPECTED_EOF_WHILE_READING: c_int = 294;
+pub(super) const SSL_SENT_SHUTDOWN: c_int = 1;
+pub(super) const ERR_LIB_SSL: c_int = 20;
+const CRYPTO_EX_INDEX_SSL: c_int = 0;
+const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
+
+unsafe extern "C" {
+    fn CRYPTO_get_ex_new_index(
+        class: c_int,
+        long: c_long,
+        pointer: *mut c_void,
+        made: Option<unsafe extern "C" fn()>,
+        copied: Option<Copied>,
+        freed: Option<Freed>,
+    ) -> c_int;
+    pub(super) fn SSL_in_before(ssl: *const SSL) -> c_int;
+    pub(super) fn SSL_get_options(ssl: *const SSL) -> u64;
+    pub(super) fn SSL_ct_is_enabled(ssl: *const SSL) -> c_int;
+    pub(super) fn SSL_get_rfd(ssl: *const SSL) -> c_int;
+    pub(super) fn SSL_get_wfd(ssl: *const SSL) -> c_int;
+    pub(super) fn SSL_is_dtls(ssl: *const SSL) -> c_int;
+    pub(super) fn SSL_CTX_get_keylog_callback(
+        context: *const SSL_CTX,
+    ) -> Option<unsafe extern "C" fn()>;
+    pub(super) fn SSL_CTX_get_client_cert_cb(
+        context: *mut SSL_CTX,
+    ) -> Option<unsafe extern "C" fn()>;
+    pub(super) fn SSL_get1_supported_ciphers(ssl: *mut SSL) -> *mut OPENSSL_STACK;
+    pub(super) fn SSL_CIPHER_find(ssl: *mut SSL, number: *const c_uchar) -> *const SSL_CIPHER;
+    pub(super) fn SSL_SESSION_new() -> *mut SSL_SESSION;
+    pub(super) fn SSL_SESSION_set1_master_key(
+        session: *mut SSL_SESSION,
+        key: *const c_uchar,
+        length: size_t,
+    ) -> c_int;
+    pub(super) fn SSL_SESSION_set_cipher(
+        session: *mut SSL_SESSION,
+        cipher: *const SSL_CIPHER,
+    ) -> c_int;
+    pub(super) fn SSL_SESSION_set_protocol_version(
+        session: *mut SSL_SESSION,
+        version: c_int,
+    ) -> c_int;
+    pub(super) fn SSL_SESSION_get0_id_context(
+        session: *const SSL_SESSION,
+        length: *mut c_uint,
+    ) -> *const c_uchar;
+    pub(super) fn SSL_SESSION_set1_id_context(
+        session: *mut SSL_SESSION,
+        context: *const c_uchar,
+        length: c_uint,
+    ) -> c_int;
+    pub(super) fn SSL_set_shutdown(ssl: *mut SSL, mode: c_int);
+    pub(super) fn SSL_set_verify_result(ssl: *mut SSL, result: c_long);
+    pub(super) fn SSL_get_verify_callback(ssl: *const SSL) -> Option<VerifyOne>;
+    pub(super) fn SSL_CTX_get_cert_store(context: *const SSL_CTX) -> *mut X509_STORE;
+    pub(super) fn X509_STORE_CTX_set_default(
+        context: *mut X509_STORE_CTX,
+        name: *const c_char,
+    ) -> c_int;
+    pub(super) fn X509_STORE_CTX_get0_param(context: *mut X509_STORE_CTX)
+    -> *mut X509_VERIFY_PARAM;
+    pub(super) fn X509_STORE_CTX_set_ex_data(
+        context: *mut X509_STORE_CTX,
+        index: c_int,
+        data: *mut c_void,
+    ) -> c_int;
+    pub(super) fn X509_STORE_CTX_set_verify_cb(
+        context: *mut X509_STORE_CTX,
+        one: Option<VerifyOne>,
+    );
+    pub(super) fn X509_STORE_CTX_get1_chain(context: *mut X509_STORE_CTX) -> *mut OPENSSL_STACK;
+    pub(super) fn X509_VERIFY_PARAM_set1(
+        to: *mut X509_VERIFY_PARAM,
+        from: *const X509_VERIFY_PARAM,
+    ) -> c_int;
+    pub(super) fn X509_VERIFY_PARAM_move_peername(
+        to: *mut X509_VERIFY_PARAM,
+        from: *mut X509_VERIFY_PARAM,
+    );
+    pub(super) fn X509_VERIFY_PARAM_set_auth_level(param: *mut X509_VERIFY_PARAM, level: c_int);
+}
+
+/// As the macro of `ssl.h`: -1 when out of memory.
+pub(super) fn ssl_index(copied: Option<Copied>, freed: Option<Freed>) -> c_int {
+    index(CRYPTO_EX_INDEX_SSL, copied, freed)
+}
+
+/// As the macro of `ssl.h`: -1 when out of memory.
+pub(super) fn context_index(freed: Option<Freed>) -> c_int {
+    index(CRYPTO_EX_INDEX_SSL_CTX, None, freed)
+}
+
+fn index(class: c_int, copied: Option<Copied>, freed: Option<Freed>) -> c_int {
+    // SAFETY: the callbacks have the types that OpenSSL wants.
+    unsafe { CRYPTO_get_ex_new_index(class, 0, std::ptr::null_mut(), None, copied, freed) }
+}
+
+/// As the macros of `ssl.h`.
+///
+/// # Safety
+/// `ssl` is valid, and `what` asks for a number.
+pub(super) unsafe fn control(ssl: *mut SSL, what: c_int) -> c_long {
+    // SAFETY: the caller vouches for it.
+    unsafe { openssl_sys::SSL_ctrl(ssl, what, 0, std::ptr::null_mut()) }
+}
+
+type OfSsl<T> = unsafe extern "C" fn(*mut SSL) -> T;
+type AnyCallback = Option<unsafe extern "C" fn()>;
+/// Of setters whose callbacks are not looked into.
+pub(super) type SetOfSsl = unsafe extern "C" fn(*mut SSL, AnyCallback, *mut c_void);
+pub(super) type SetOfContext = unsafe extern "C" fn(*mut SSL_CTX, AnyCallback, *mut c_void);
+
+pub(super) type Read = unsafe extern "C" fn(*mut SSL, *mut c_void, c_int) -> c_int;
+pub(super) type Write = unsafe extern "C" fn(*mut SSL, *const c_void, c_int) -> c_int;
+pub(super) type ReadEx = unsafe extern "C" fn(*mut SSL, *mut c_void, size_t, *mut size_t) -> c_int;
+pub(super) type WriteEx =
+    unsafe extern "C" fn(*mut SSL, *const c_void, size_t, *mut size_t) -> c_int;
+
+rejoin_hop::functions_of! {
+    c"libssl.so.3"
+    /// The functions of libssl that programs find here first.
+    #[expect(non_snake_case, reason = "as libssl calls them")]
+    pub(super) struct Libssl {
+        SSL_do_handshake: OfSsl<c_int>;
+        SSL_connect: OfSsl<c_int>;
+        SSL_get_version: OfSsl<*const c_char>;
+        SSL_version: OfSsl<c_int>;
+        SSL_get_current_cipher: OfSsl<*const SSL_CIPHER>;
+        SSL_session_reused: OfSsl<c_int>;
+        SSL_get0_peer_certificate: OfSsl<*mut X509>;
+        SSL_get1_peer_certificate: OfSsl<*mut X509>;
+        SSL_get_peer_cert_chain: OfSsl<*mut OPENSSL_STACK>;
+        SSL_get0_verified_chain: OfSsl<*mut OPENSSL_STACK>;
+        SSL_CTX_set_cert_verify_callback: unsafe extern "C" fn(*mut SSL_CTX, Option<VerifyAll>, *mut c_void);
+        SSL_set_psk_use_session_callback: unsafe extern "C" fn(*mut SSL, Option<UseSession>);
+        SSL_CTX_set_psk_use_session_callback: SetOfContext;
+        SSL_set_psk_client_callback: SetOfSsl;
+        SSL_CTX_set_psk_client_callback: SetOfContext;
+        SSL_set_cert_cb: SetOfSsl;
+        SSL_CTX_set_cert_cb: SetOfContext;
+        SSL_dane_enable: unsafe extern "C" fn(*mut SSL, *const c_char) -> c_int;
+        SSL_read: Read;
+        SSL_peek: Read;
+        SSL_write: Write;
+        SSL_read_ex: ReadEx;
+        SSL_peek_ex: ReadEx;
+        SSL_write_ex: WriteEx;
+    }
+}

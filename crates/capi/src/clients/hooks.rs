@@ -1,0 +1,273 @@
+//! What is called in place of libssl's functions.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use libc::size_t;
+use openssl_sys::{OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, X509};
+
+use rejoin_hop::{Functions, Hooks, guarded};
+
+use super::connection::{self, Connection};
+use super::ffi::{Libssl, UseSession, VerifyAll};
+use super::shown::Shown;
+use super::{allowed, judge};
+
+/// Those of this library.
+pub(super) static HOOKS: Hooks = Hooks::of(&FUNCTIONS);
+
+static FUNCTIONS: Functions<24> = Functions([
+    do_handshake as *const c_void,
+    connect as *const c_void,
+    get_version as *const c_void,
+    version as *const c_void,
+    get_current_cipher as *const c_void,
+    session_reused as *const c_void,
+    get0_peer_certificate as *const c_void,
+    get1_peer_certificate as *const c_void,
+    get_peer_cert_chain as *const c_void,
+    get0_verified_chain as *const c_void,
+    ctx_set_cert_verify_callback as *const c_void,
+    set_psk_use_session_callback as *const c_void,
+    ctx_set_psk_use_session_callback as *const c_void,
+    set_psk_client_callback as *const c_void,
+    ctx_set_psk_client_callback as *const c_void,
+    set_cert_cb as *const c_void,
+    ctx_set_cert_cb as *const c_void,
+    dane_enable as *const c_void,
+    read as *const c_void,
+    peek as *const c_void,
+    write as *const c_void,
+    read_ex as *const c_void,
+    peek_ex as *const c_void,
+    write_ex as *const c_void,
+]);
+
+thread_local! {
+    static STEPPING: Cell<(*mut SSL, usize)> = const { Cell::new((null_mut(), 0)) };
+}
+
+/// A step that is under way in this thread: one function of libssl calls the other.
+struct Step((*mut SSL, usize));
+
+impl Step {
+    fn of(ssl: *mut SSL) -> Option<Self> {
+        // Deeper in the stack. A step that was left by `longjmp` is not.
+        let here = (&raw const ssl).addr();
+        let (other, there) = STEPPING.get();
+        (other != ssl || here >= there).then(|| Self(STEPPING.replace((ssl, here))))
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        STEPPING.set(self.0);
+    }
+}
+
+/// One step of a handshake.
+///
+/// # Safety
+/// As libssl's own.
+unsafe fn step(
+    libssl: &Libssl,
+    ssl: *mut SSL,
+    own: unsafe extern "C" fn(*mut SSL) -> c_int,
+) -> c_int {
+    let step = if ssl.is_null() { None } else { Step::of(ssl) };
+    if step.is_none() {
+        // SAFETY: the caller's own.
+        return unsafe { own(ssl) };
+    }
+    // SAFETY: the caller vouches for `ssl`.
+    let connection = guarded(|| unsafe { connection::begin(libssl, ssl) }).flatten();
+    // SAFETY: the caller's own.
+    let done = unsafe { own(ssl) };
+    match connection {
+        // SAFETY: as above.
+        Some(connection) if done == 1 => unsafe { finished(libssl, ssl, &connection) },
+        _ => done,
+    }
+}
+
+/// # Safety
+/// As [`step`].
+unsafe fn finished(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Connection>) -> c_int {
+    // SAFETY: the caller vouches for `ssl`.
+    let stands = guarded(|| unsafe { connection::finish(libssl, ssl, connection) });
+    if stands.is_none() {
+        connection.refuse();
+    }
+    if stands == Some(true) { 1 } else { -1 }
+}
+
+unsafe extern "C-unwind" fn do_handshake(ssl: *mut SSL) -> c_int {
+    let Some(libssl) = Libssl::get() else { return -1 };
+    // SAFETY: the caller's own.
+    if !ssl.is_null() && unsafe { openssl_sys::SSL_is_server(ssl) } != 0 {
+        // SAFETY: as above.
+        return unsafe { (libssl.SSL_do_handshake)(ssl) };
+    }
+    // SAFETY: as above.
+    unsafe { step(libssl, ssl, libssl.SSL_do_handshake) }
+}
+
+unsafe extern "C-unwind" fn connect(ssl: *mut SSL) -> c_int {
+    let Some(libssl) = Libssl::get() else { return -1 };
+    // SAFETY: the caller's own.
+    unsafe { step(libssl, ssl, libssl.SSL_connect) }
+}
+
+/// Before bytes go over a connection whose handshake is not over, or was not looked at: libssl would go on with
+/// it by itself. `Err` is what the handshake says.
+///
+/// # Safety
+/// As libssl's own.
+unsafe fn ready(libssl: &Libssl, ssl: *mut SSL) -> Result<(), c_int> {
+    if ssl.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller vouches for `ssl`.
+    let connection = guarded(|| unsafe { connection::of(ssl) }).flatten();
+    if connection.is_none_or(|connection| !connection.is_open()) {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    match unsafe { step(libssl, ssl, libssl.SSL_do_handshake) } {
+        1 => Ok(()),
+        not_yet => Err(not_yet),
+    }
+}
+
+macro_rules! bytes {
+    ($name:ident, $real:ident, $pointer:ty, $length:ty $(, $more:ident: $type:ty)?; $failed:expr) => {
+        unsafe extern "C-unwind" fn $name(
+            ssl: *mut SSL,
+            bytes: $pointer,
+            length: $length,
+            $($more: $type,)?
+        ) -> c_int {
+            let Some(libssl) = Libssl::get() else { return $failed(-1) };
+            // SAFETY: the caller's own.
+            if let Err(why) = unsafe { ready(libssl, ssl) } {
+                return $failed(why);
+            }
+            // SAFETY: as above.
+            unsafe { (libssl.$real)(ssl, bytes, length $(, $more)?) }
+        }
+    };
+}
+
+bytes!(read, SSL_read, *mut c_void, c_int; std::convert::identity);
+bytes!(peek, SSL_peek, *mut c_void, c_int; std::convert::identity);
+bytes!(write, SSL_write, *const c_void, c_int; std::convert::identity);
+bytes!(read_ex, SSL_read_ex, *mut c_void, size_t, done: *mut size_t; |_| 0);
+bytes!(peek_ex, SSL_peek_ex, *mut c_void, size_t, done: *mut size_t; |_| 0);
+bytes!(write_ex, SSL_write_ex, *const c_void, size_t, done: *mut size_t; |_| 0);
+
+macro_rules! getter {
+    ($name:ident, $real:ident, $type:ty, $none:expr, $shown:expr) => {
+        unsafe extern "C" fn $name(ssl: *mut SSL) -> $type {
+            // SAFETY: the caller's own.
+            if let Some(shown) = unsafe { connection::shown(ssl) } {
+                return ($shown)(shown);
+            }
+            let Some(libssl) = Libssl::get() else { return $none };
+            // SAFETY: the caller's own.
+            unsafe { (libssl.$real)(ssl) }
+        }
+    };
+}
+
+getter!(get_version, SSL_get_version, *const c_char, c"unknown".as_ptr(), |of: &Shown| {
+    of.version.name().as_ptr()
+});
+getter!(version, SSL_version, c_int, 0, |of: &Shown| of.version.number());
+getter!(get_current_cipher, SSL_get_current_cipher, *const SSL_CIPHER, null(), |of: &Shown| of
+    .cipher);
+getter!(session_reused, SSL_session_reused, c_int, 0, |of: &Shown| c_int::from(of.resumed));
+getter!(get0_peer_certificate, SSL_get0_peer_certificate, *mut X509, null_mut(), Shown::own);
+getter!(get1_peer_certificate, SSL_get1_peer_certificate, *mut X509, null_mut(), |of: &Shown| {
+    // SAFETY: it is there, and the caller frees one more.
+    unsafe { openssl_sys::X509_up_ref(of.own()) };
+    of.own()
+});
+getter!(
+    get_peer_cert_chain,
+    SSL_get_peer_cert_chain,
+    *mut OPENSSL_STACK,
+    null_mut(),
+    |of: &Shown| { of.chain.list() }
+);
+getter!(
+    get0_verified_chain,
+    SSL_get0_verified_chain,
+    *mut OPENSSL_STACK,
+    null_mut(),
+    |of: &Shown| { of.verified.as_ref().map_or(null_mut(), |chain| chain.list()) }
+);
+
+unsafe extern "C" fn ctx_set_cert_verify_callback(
+    context: *mut SSL_CTX,
+    all: Option<VerifyAll>,
+    with: *mut c_void,
+) {
+    // SAFETY: the caller vouches for `context`.
+    guarded(|| unsafe { judge::note_own(context, all, with) });
+    if let Some(libssl) = Libssl::get() {
+        // SAFETY: the caller's own.
+        unsafe { (libssl.SSL_CTX_set_cert_verify_callback)(context, all, with) };
+    }
+}
+
+unsafe extern "C" fn set_psk_use_session_callback(ssl: *mut SSL, callback: Option<UseSession>) {
+    // SAFETY: the caller vouches for `ssl`.
+    guarded(|| unsafe { allowed::mark(ssl) });
+    if let Some(libssl) = Libssl::get() {
+        // SAFETY: the caller's own.
+        unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, callback) };
+    }
+}
+
+macro_rules! setter {
+    ($name:ident, $real:ident, $of:ty, $mark:path) => {
+        unsafe extern "C" fn $name(
+            of: *mut $of,
+            callback: Option<unsafe extern "C" fn()>,
+            with: *mut c_void,
+        ) {
+            // SAFETY: the caller vouches for `of`.
+            guarded(|| unsafe { $mark(of) });
+            if let Some(libssl) = Libssl::get() {
+                // SAFETY: the caller's own; a function that has fewer arguments does not look at more.
+                unsafe { (libssl.$real)(of, callback, with) };
+            }
+        }
+    };
+}
+
+setter!(
+    ctx_set_psk_use_session_callback,
+    SSL_CTX_set_psk_use_session_callback,
+    SSL_CTX,
+    allowed::mark_context
+);
+setter!(set_psk_client_callback, SSL_set_psk_client_callback, SSL, allowed::mark);
+setter!(
+    ctx_set_psk_client_callback,
+    SSL_CTX_set_psk_client_callback,
+    SSL_CTX,
+    allowed::mark_context
+);
+setter!(set_cert_cb, SSL_set_cert_cb, SSL, allowed::mark);
+setter!(ctx_set_cert_cb, SSL_CTX_set_cert_cb, SSL_CTX, allowed::mark_context);
+
+unsafe extern "C" fn dane_enable(ssl: *mut SSL, base: *const c_char) -> c_int {
+    // SAFETY: the caller vouches for `ssl`.
+    guarded(|| unsafe { allowed::mark(ssl) });
+    let Some(libssl) = Libssl::get() else { return 0 };
+    // SAFETY: the caller's own.
+    unsafe { (libssl.SSL_dane_enable)(ssl, base) }
+}
