@@ -1,0 +1,505 @@
+//! What is called in place of libgnutls' functions.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use libc::{size_t, time_t};
+use rejoin_hop::{Directly, Functions, Hooks, guarded};
+
+use crate::allowed;
+use crate::connection::{self, Connection, Wishes};
+use crate::ffi::{
+    AnyCallback, Cache, Credentials, Datum, GNUTLS_E_CHANNEL_BINDING_NOT_AVAILABLE,
+    GNUTLS_E_INTERNAL_ERROR, GNUTLS_E_INVALID_REQUEST, GNUTLS_E_SHORT_MEMORY_BUFFER,
+    GNUTLS_E_SUCCESS, Gnutls, Session, TypedData, Verify,
+};
+use crate::judge::{Flags, Own};
+use crate::priorities::{self, Priorities};
+use crate::shown::Shown;
+
+/// Those of this library.
+pub(crate) static HOOKS: Hooks = Hooks { sending, ..Hooks::of(&FUNCTIONS) };
+/// What they are without what is special here.
+static GENERAL: Hooks = Hooks::of(&FUNCTIONS);
+
+static FUNCTIONS: Functions<51> = Functions([
+    init as *const c_void,
+    deinit as *const c_void,
+    priority_set_direct as *const c_void,
+    set_default_priority as *const c_void,
+    set_default_priority_append as *const c_void,
+    priority_init as *const c_void,
+    priority_init2 as *const c_void,
+    priority_deinit as *const c_void,
+    priority_set as *const c_void,
+    session_set_verify_cert as *const c_void,
+    session_set_verify_cert2 as *const c_void,
+    session_set_verify_function as *const c_void,
+    session_set_verify_output_function as *const c_void,
+    certificate_set_verify_function as *const c_void,
+    certificate_set_retrieve_function as *const c_void,
+    certificate_set_retrieve_function2 as *const c_void,
+    certificate_set_retrieve_function3 as *const c_void,
+    certificate_free_credentials as *const c_void,
+    session_set_data as *const c_void,
+    session_set_keylog_function as *const c_void,
+    handshake as *const c_void,
+    certificate_get_peers as *const c_void,
+    certificate_verify_peers as *const c_void,
+    certificate_verify_peers2 as *const c_void,
+    certificate_verify_peers3 as *const c_void,
+    certificate_type_get as *const c_void,
+    certificate_type_get2 as *const c_void,
+    certificate_expiration_time_peers as *const c_void,
+    certificate_activation_time_peers as *const c_void,
+    auth_get_type as *const c_void,
+    auth_server_get_type as *const c_void,
+    auth_client_get_type as *const c_void,
+    ocsp_status_request_get as *const c_void,
+    ocsp_status_request_get2 as *const c_void,
+    ocsp_status_request_is_checked as *const c_void,
+    session_ext_master_secret_status as *const c_void,
+    safe_renegotiation_status as *const c_void,
+    protocol_get_version as *const c_void,
+    kx_get as *const c_void,
+    cipher_get as *const c_void,
+    mac_get as *const c_void,
+    session_get_verify_cert_status as *const c_void,
+    session_get_desc as *const c_void,
+    session_is_resumed as *const c_void,
+    session_get_data as *const c_void,
+    session_get_data2 as *const c_void,
+    session_channel_binding as *const c_void,
+    prf as *const c_void,
+    prf_raw as *const c_void,
+    prf_rfc5705 as *const c_void,
+    session_enable_compatibility_mode as *const c_void,
+]);
+
+unsafe extern "C" fn sending(
+    descriptor: c_int,
+    tunnel_port: u16,
+    bytes: *const c_void,
+    length: size_t,
+) {
+    // SAFETY: the program sends them, here and below.
+    unsafe { (GENERAL.sending)(descriptor, tunnel_port, bytes, length) };
+    if !bytes.is_null() {
+        // SAFETY: as above.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
+        guarded(|| connection::sent(bytes));
+    }
+}
+
+/// Does something with a client's connection.
+fn with<T>(session: Session, what: impl FnOnce(&Connection) -> T) -> Option<T> {
+    guarded(|| connection::of(session).map(|connection| what(&connection))).flatten()
+}
+
+/// Notes what the program sets.
+fn note(session: Session, what: impl FnOnce(&mut Wishes)) {
+    with(session, |connection| what(&mut connection.wishes()));
+}
+
+/// The connection, if it stands by the manager.
+fn standing(session: Session) -> Option<Arc<Connection>> {
+    let connection = guarded(|| connection::of(session)).flatten()?;
+    connection.shown().is_some().then_some(connection)
+}
+
+unsafe extern "C" fn init(session: *mut Session, flags: c_uint) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    // SAFETY: the caller's own, here and in all that follows.
+    let done = unsafe { (gnutls.gnutls_init)(session, flags) };
+    if done == GNUTLS_E_SUCCESS {
+        // SAFETY: it was made.
+        let session = unsafe { session.read() };
+        guarded(|| connection::begun(session, flags));
+    }
+    done
+}
+
+unsafe extern "C" fn deinit(session: Session) {
+    let Some(gnutls) = Gnutls::get() else { return };
+    let connection = guarded(|| connection::ended(session)).flatten();
+    // SAFETY: as above.
+    unsafe { (gnutls.gnutls_deinit)(session) };
+    guarded(|| drop(connection));
+}
+
+/// Sets the priorities with keys in a client's session. Returns whether they are set.
+///
+/// # Safety
+/// As libgnutls' own.
+unsafe fn set_with_keys(gnutls: &Gnutls, session: Session, priorities: Priorities) -> bool {
+    with(session, |connection| {
+        // SAFETY: the caller vouches for `session`.
+        let takes_keys = unsafe { priorities.set_with_keys(gnutls, session) };
+        let mut wishes = connection.wishes();
+        wishes.priorities = Some(priorities);
+        wishes.takes_keys = takes_keys;
+        takes_keys
+    })
+    .unwrap_or(false)
+}
+
+unsafe extern "C" fn priority_set_direct(
+    session: Session,
+    text: *const c_char,
+    wrong: *mut *const c_char,
+) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    if !text.is_null() {
+        // SAFETY: as above.
+        let said = Priorities::Text(unsafe { CStr::from_ptr(text) }.to_owned());
+        // SAFETY: as above.
+        if unsafe { set_with_keys(gnutls, session, said) } {
+            return GNUTLS_E_SUCCESS;
+        }
+    }
+    without_keys(session);
+    // SAFETY: as above.
+    unsafe { (gnutls.gnutls_priority_set_direct)(session, text, wrong) }
+}
+
+/// The program sets priorities that take no keys.
+fn without_keys(session: Session) {
+    note(session, |wishes| wishes.takes_keys = false);
+}
+
+unsafe extern "C" fn set_default_priority(session: Session) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    // SAFETY: as above.
+    if unsafe { set_with_keys(gnutls, session, Priorities::Default(None, 0)) } {
+        return GNUTLS_E_SUCCESS;
+    }
+    without_keys(session);
+    // SAFETY: as above.
+    unsafe { (gnutls.gnutls_set_default_priority)(session) }
+}
+
+unsafe extern "C" fn set_default_priority_append(
+    session: Session,
+    text: *const c_char,
+    wrong: *mut *const c_char,
+    flags: c_uint,
+) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    if !text.is_null() {
+        // SAFETY: as above.
+        let more = unsafe { CStr::from_ptr(text) }.to_owned();
+        // SAFETY: as above.
+        if unsafe { set_with_keys(gnutls, session, Priorities::Default(Some(more), flags)) } {
+            return GNUTLS_E_SUCCESS;
+        }
+    }
+    without_keys(session);
+    // SAFETY: as above.
+    unsafe { (gnutls.gnutls_set_default_priority_append)(session, text, wrong, flags) }
+}
+
+unsafe extern "C" fn priority_init(
+    cache: *mut Cache,
+    text: *const c_char,
+    wrong: *mut *const c_char,
+) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    // SAFETY: as above.
+    let done = unsafe { (gnutls.gnutls_priority_init)(cache, text, wrong) };
+    // SAFETY: as above.
+    unsafe { made(done, cache, text, 0) }
+}
+
+unsafe extern "C" fn priority_init2(
+    cache: *mut Cache,
+    text: *const c_char,
+    wrong: *mut *const c_char,
+    flags: c_uint,
+) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    // SAFETY: as above.
+    let done = unsafe { (gnutls.gnutls_priority_init2)(cache, text, wrong, flags) };
+    // SAFETY: as above.
+    unsafe { made(done, cache, text, flags) }
+}
+
+/// The program made a cache, if that went well.
+///
+/// # Safety
+/// As libgnutls' own.
+unsafe fn made(done: c_int, cache: *mut Cache, text: *const c_char, flags: c_uint) -> c_int {
+    if done == GNUTLS_E_SUCCESS {
+        // SAFETY: the caller vouches for the text.
+        let priorities = unsafe { Priorities::of_cache(text, flags) };
+        // SAFETY: it was made.
+        let cache = unsafe { cache.read() };
+        guarded(|| priorities::made(cache, priorities));
+    }
+    done
+}
+
+unsafe extern "C" fn priority_deinit(cache: Cache) {
+    let Some(gnutls) = Gnutls::get() else { return };
+    guarded(|| priorities::freed(gnutls, cache));
+    // SAFETY: as above.
+    unsafe { (gnutls.gnutls_priority_deinit)(cache) };
+}
+
+unsafe extern "C" fn priority_set(session: Session, cache: Cache) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    let set = |connection: &Connection| {
+        let (cache, said) = priorities::with_keys(gnutls, cache)?;
+        // SAFETY: as above; the cache is ours, and stays while the program's does.
+        let is_set = unsafe { (gnutls.gnutls_priority_set)(session, cache) } == 0;
+        let mut wishes = connection.wishes();
+        wishes.priorities = Some(said);
+        wishes.takes_keys = is_set;
+        is_set.then_some(())
+    };
+    if with(session, set).flatten().is_some() {
+        return GNUTLS_E_SUCCESS;
+    }
+    without_keys(session);
+    // SAFETY: as above.
+    unsafe { (gnutls.gnutls_priority_set)(session, cache) }
+}
+
+unsafe extern "C" fn session_set_verify_cert(session: Session, name: *const c_char, flags: c_uint) {
+    note(session, |wishes| {
+        wishes.verifies = Own::Name(name);
+        wishes.flags.push(Flags::One(flags));
+    });
+    if let Some(gnutls) = Gnutls::get() {
+        // SAFETY: as above.
+        unsafe { (gnutls.gnutls_session_set_verify_cert)(session, name, flags) };
+    }
+}
+
+unsafe extern "C" fn session_set_verify_cert2(
+    session: Session,
+    data: *mut TypedData,
+    count: c_uint,
+    flags: c_uint,
+) {
+    note(session, |wishes| {
+        wishes.verifies = Own::Data(data, count);
+        wishes.flags.push(Flags::Two(flags));
+    });
+    if let Some(gnutls) = Gnutls::get() {
+        // SAFETY: as above.
+        unsafe { (gnutls.gnutls_session_set_verify_cert2)(session, data, count, flags) };
+    }
+}
+
+unsafe extern "C" fn session_set_verify_function(session: Session, function: Option<Verify>) {
+    note(session, |wishes| wishes.verifies = function.map_or(Own::Nothing, Own::Function));
+    if let Some(gnutls) = Gnutls::get() {
+        // SAFETY: as above.
+        unsafe { (gnutls.gnutls_session_set_verify_function)(session, function) };
+    }
+}
+
+unsafe extern "C" fn session_set_verify_output_function(session: Session, output: AnyCallback) {
+    note(session, |wishes| wishes.output = output);
+    if let Some(gnutls) = Gnutls::get() {
+        // SAFETY: as above.
+        unsafe { (gnutls.gnutls_session_set_verify_output_function)(session, output) };
+    }
+}
+
+unsafe extern "C" fn certificate_set_verify_function(
+    credentials: Credentials,
+    function: Option<Verify>,
+) {
+    guarded(|| allowed::note(credentials, |set| set.verify = function));
+    if let Some(gnutls) = Gnutls::get() {
+        // SAFETY: as above.
+        unsafe { (gnutls.gnutls_certificate_set_verify_function)(credentials, function) };
+    }
+}
+
+macro_rules! retrieves {
+    ($name:ident, $real:ident) => {
+        unsafe extern "C" fn $name(credentials: Credentials, function: AnyCallback) {
+            let may_have_certificate = function.is_some();
+            let note = || {
+                allowed::note(credentials, |set| set.may_have_certificate = may_have_certificate)
+            };
+            guarded(note);
+            if let Some(gnutls) = Gnutls::get() {
+                // SAFETY: as above.
+                unsafe { (gnutls.$real)(credentials, function) };
+            }
+        }
+    };
+}
+
+retrieves!(certificate_set_retrieve_function, gnutls_certificate_set_retrieve_function);
+retrieves!(certificate_set_retrieve_function2, gnutls_certificate_set_retrieve_function2);
+retrieves!(certificate_set_retrieve_function3, gnutls_certificate_set_retrieve_function3);
+
+unsafe extern "C" fn certificate_free_credentials(credentials: Credentials) {
+    guarded(|| allowed::forget(credentials));
+    if let Some(gnutls) = Gnutls::get() {
+        // SAFETY: as above.
+        unsafe { (gnutls.gnutls_certificate_free_credentials)(credentials) };
+    }
+}
+
+/// What libgnutls gives for a session that cannot be resumed, and takes for none.
+const NO_SESSION: [u8; 4] = [0; 4];
+
+unsafe extern "C" fn session_set_data(
+    session: Session,
+    data: *const c_void,
+    length: size_t,
+) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    // SAFETY: as above.
+    let done = unsafe { (gnutls.gnutls_session_set_data)(session, data, length) };
+    if done == GNUTLS_E_SUCCESS && length > NO_SESSION.len() {
+        note(session, |wishes| wishes.directly = Some(Directly::OwnSession));
+    }
+    done
+}
+
+unsafe extern "C" fn session_set_keylog_function(session: Session, function: AnyCallback) {
+    note(session, |wishes| {
+        wishes.directly = function.map(|_| Directly::KeyLog).or(wishes.directly)
+    });
+    if let Some(gnutls) = Gnutls::get() {
+        // SAFETY: as above.
+        unsafe { (gnutls.gnutls_session_set_keylog_function)(session, function) };
+    }
+}
+
+unsafe extern "C" fn session_enable_compatibility_mode(session: Session) {
+    note(session, |wishes| wishes.is_lenient = true);
+    if let Some(gnutls) = Gnutls::get() {
+        // SAFETY: as above.
+        unsafe { (gnutls.gnutls_session_enable_compatibility_mode)(session) };
+    }
+}
+
+unsafe extern "C" fn handshake(session: Session) -> c_int {
+    let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+    match guarded(|| connection::of(session)).flatten() {
+        // SAFETY: as above.
+        Some(connection) => unsafe { connection.step(gnutls) },
+        // SAFETY: as above.
+        None => unsafe { (gnutls.gnutls_handshake)(session) },
+    }
+}
+
+/// A function that is called for the shadow where there is one.
+macro_rules! by_shadow {
+    ($name:ident, $real:ident, ($($argument:ident: $type:ty),*) -> $of:ty, $without:expr) => {
+        unsafe extern "C" fn $name(session: Session, $($argument: $type),*) -> $of {
+            let Some(gnutls) = Gnutls::get() else { return $without };
+            let connection = standing(session);
+            let shown = connection.as_deref().and_then(Connection::shown);
+            let session = shown.map_or(session, |shown| shown.shadow.session);
+            // SAFETY: as above.
+            unsafe { (gnutls.$real)(session, $($argument),*) }
+        }
+    };
+}
+
+by_shadow!(certificate_get_peers, gnutls_certificate_get_peers, (count: *mut c_uint) -> *const Datum, null());
+by_shadow!(certificate_type_get, gnutls_certificate_type_get, () -> c_int, 0);
+by_shadow!(certificate_type_get2, gnutls_certificate_type_get2, (whose: c_int) -> c_int, 0);
+by_shadow!(certificate_expiration_time_peers, gnutls_certificate_expiration_time_peers, () -> time_t, -1);
+by_shadow!(certificate_activation_time_peers, gnutls_certificate_activation_time_peers, () -> time_t, -1);
+by_shadow!(auth_get_type, gnutls_auth_get_type, () -> c_int, 0);
+by_shadow!(auth_server_get_type, gnutls_auth_server_get_type, () -> c_int, 0);
+by_shadow!(auth_client_get_type, gnutls_auth_client_get_type, () -> c_int, 0);
+by_shadow!(ocsp_status_request_get, gnutls_ocsp_status_request_get, (answer: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR);
+by_shadow!(ocsp_status_request_get2, gnutls_ocsp_status_request_get2, (at: c_uint, answer: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR);
+by_shadow!(ocsp_status_request_is_checked, gnutls_ocsp_status_request_is_checked, (flags: c_uint) -> c_uint, 0);
+
+/// As above, and the program verifies by it.
+macro_rules! verifying {
+    ($name:ident, $real:ident, ($($argument:ident: $type:ty),*)) => {
+        unsafe extern "C" fn $name(
+            session: Session,
+            $($argument: $type,)*
+            status: *mut c_uint,
+        ) -> c_int {
+            let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
+            let connection = standing(session);
+            let shown = connection.as_deref().and_then(Connection::shown);
+            let session = shown.map_or(session, |shown| shown.shadow.session);
+            // SAFETY: as above.
+            let done = unsafe { (gnutls.$real)(session, $($argument,)* status) };
+            if let Some(shown) = shown {
+                // SAFETY: as above; it was written.
+                let passed = done == 0 && unsafe { status.read() } == 0;
+                guarded(|| shown.verified(passed));
+            }
+            done
+        }
+    };
+}
+
+verifying!(certificate_verify_peers, gnutls_certificate_verify_peers, (data: *mut TypedData, count: c_uint));
+verifying!(certificate_verify_peers2, gnutls_certificate_verify_peers2, ());
+verifying!(certificate_verify_peers3, gnutls_certificate_verify_peers3, (name: *const c_char));
+
+/// A function that is answered from what the manager said.
+macro_rules! reported {
+    ($name:ident, $real:ident, ($($argument:ident: $type:ty),*) -> $of:ty, $without:expr, $shown:expr) => {
+        unsafe extern "C" fn $name(session: Session, $($argument: $type),*) -> $of {
+            let Some(gnutls) = Gnutls::get() else { return $without };
+            let connection = standing(session);
+            match connection.as_deref().and_then(Connection::shown) {
+                // SAFETY: as above.
+                None => unsafe { (gnutls.$real)(session, $($argument),*) },
+                Some(shown) => {
+                    let answer: fn(&Gnutls, &Shown, $($type),*) -> $of = $shown;
+                    guarded(|| answer(gnutls, shown, $($argument),*)).unwrap_or($without)
+                }
+            }
+        }
+    };
+}
+
+reported!(protocol_get_version, gnutls_protocol_get_version, () -> c_int, 0, |_, shown| shown.version);
+reported!(kx_get, gnutls_kx_get, () -> c_int, 0, |_, shown| shown.exchange);
+reported!(cipher_get, gnutls_cipher_get, () -> c_int, 0, |_, shown| shown.cipher);
+reported!(mac_get, gnutls_mac_get, () -> c_int, 0, |_, shown| shown.mac);
+reported!(session_get_verify_cert_status, gnutls_session_get_verify_cert_status, () -> c_uint, c_uint::MAX, |_, shown| shown.status());
+reported!(session_get_desc, gnutls_session_get_desc, () -> *mut c_char, null_mut(), |gnutls, shown| shown.description(gnutls));
+// A program may spare itself the certificates of a session that was resumed.
+reported!(session_is_resumed, gnutls_session_is_resumed, () -> c_int, 0, |_, _| 0);
+// Of TLS 1.3 the hop says the same as the server.
+reported!(session_ext_master_secret_status, gnutls_session_ext_master_secret_status, () -> c_uint, 0, |_, _| 1);
+reported!(safe_renegotiation_status, gnutls_safe_renegotiation_status, () -> c_uint, 0, |_, _| 1);
+reported!(session_channel_binding, gnutls_session_channel_binding, (kind: c_int, into: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _| GNUTLS_E_CHANNEL_BINDING_NOT_AVAILABLE);
+reported!(session_get_data, gnutls_session_get_data, (into: *mut c_void, room: *mut size_t) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, into, room| {
+    // SAFETY: as above, here and below.
+    let had = unsafe { room.replace(NO_SESSION.len()) };
+    if had < NO_SESSION.len() {
+        return GNUTLS_E_SHORT_MEMORY_BUFFER;
+    }
+    if !into.is_null() {
+        // SAFETY: there is as much room.
+        unsafe { into.cast::<[u8; 4]>().write(NO_SESSION) };
+    }
+    GNUTLS_E_SUCCESS
+});
+reported!(session_get_data2, gnutls_session_get_data2, (into: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR, |gnutls, _, into| {
+    let data = gnutls.allocate(NO_SESSION.len());
+    if into.is_null() || data.is_null() {
+        return GNUTLS_E_INVALID_REQUEST;
+    }
+    // SAFETY: there is as much room.
+    unsafe { data.cast::<[u8; 4]>().write(NO_SESSION) };
+    // SAFETY: as above.
+    unsafe { into.write(Datum { data, size: NO_SESSION.len() as c_uint }) };
+    GNUTLS_E_SUCCESS
+});
+// What both ends of a connection can derive, the two ends of a hop cannot.
+reported!(prf, gnutls_prf, (a: size_t, b: *const c_char, c: c_int, d: size_t, e: *const c_char, f: size_t, g: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
+reported!(prf_raw, gnutls_prf_raw, (a: size_t, b: *const c_char, c: size_t, d: *const c_char, e: size_t, f: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
+reported!(prf_rfc5705, gnutls_prf_rfc5705, (a: size_t, b: *const c_char, c: size_t, d: *const c_char, e: size_t, f: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
