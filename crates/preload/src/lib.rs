@@ -1,67 +1,91 @@
-//! `librejoin_preload.so`: Rejoin inside programs that ignore `OPENSSL_CONF`.
+//! `librejoin_preload.so`: Rejoin inside programs that are not changed.
 //!
-//! `LD_PRELOAD` puts its `SSL_new` before libssl's. The first call loads `librejoin.so`, which attaches
-//! to all contexts of the process as the `REJOIN_*` variables say; every call hands it the context, and
-//! then makes the connection by the `SSL_new` that the caller would have had. A program that makes no
-//! connection never gets that far, and nothing runs when this library is loaded.
+//! `LD_PRELOAD` puts its functions before those of others. Servers: the first `SSL_new` for a context
+//! that may accept loads `librejoin.so`, which attaches to all contexts of the process as the `REJOIN_*`
+//! variables say. Clients of libssl and of GnuTLS, where `REJOIN_MANAGER` says so: [`client`]. In all cases the
+//! caller gets what it would have had otherwise. A program that makes no connection never gets that far, and nothing runs
+//! when this library is loaded.
 //!
 //! Whatever goes wrong is one line on standard error, and the program goes on without Rejoin.
 //!
-//! What is not here: anything of TLS. This library links neither libssl nor `librejoin.so`, for a program
-//! may have another libssl, or none. It exports `SSL_new` and nothing else.
+//! What is not here: anything of TLS. This library links neither libssl nor GnuTLS nor `librejoin.so`, for a
+//! program may have others, or none. It exports what it interposes and nothing else.
 
+mod client;
+mod libc_calls;
 mod next;
 mod rejoin;
+mod trampoline;
+mod tunnels;
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::c_void;
 
-/// The program makes a connection. Who calls is where this returns to.
-///
-/// # Safety
-/// As libssl's own.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-#[unsafe(export_name = "SSL_new")]
-unsafe extern "C" fn connection_wanted(context: *mut c_void) -> *mut c_void {
-    std::arch::naked_asm!("mov rsi, [rsp]", "jmp {made}", made = sym connection_made)
-}
+use next::Function;
+use trampoline::trampoline;
 
-/// As above.
-///
-/// # Safety
-/// As libssl's own.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-#[unsafe(export_name = "SSL_new")]
-unsafe extern "C" fn connection_wanted(context: *mut c_void) -> *mut c_void {
-    std::arch::naked_asm!("mov x1, x30", "b {made}", made = sym connection_made)
-}
+trampoline!(connection_wanted, "SSL_new", 0);
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("say where this processor keeps the address that a function returns to");
-
-/// Makes it. Null, as when libssl is out of memory, if there is no libssl to make it.
-///
-/// # Safety
-/// As libssl's own; `caller` is an address in the code that called.
-unsafe extern "C" fn connection_made(context: *mut c_void, caller: *const c_void) -> *mut c_void {
+fn ssl_new() -> Function {
     let own = connection_wanted as *const c_void;
-    let next = catch_unwind(|| next::of(caller, own)).ok().flatten();
-    let Some(next) = next else {
-        complain("cannot find the SSL_new of this program");
-        return std::ptr::null_mut();
-    };
-    // SAFETY: the caller vouches for `context`, and `next` is what it is made for.
-    let attached = catch_unwind(AssertUnwindSafe(|| unsafe { rejoin::attach(context, next) }));
+    Function { name: c"SSL_new", library: c"libssl.so.3", number: 0, own }
+}
+
+/// Where a call goes that came here. `context` is its first argument, if it has one.
+unsafe extern "C" fn destination(
+    number: usize,
+    caller: *const c_void,
+    context: *mut c_void,
+) -> *const c_void {
+    let found = catch_unwind(AssertUnwindSafe(|| match number {
+        // SAFETY: of `SSL_new`, it is a context.
+        0 => unsafe { for_connection(caller, context) },
+        number => client::destination(number, caller),
+    }));
+    match found.ok().flatten() {
+        Some(address) => address as *const c_void,
+        None => {
+            complain("cannot find what this program calls in its TLS library");
+            nothing as *const c_void
+        }
+    }
+}
+
+/// As when libssl is out of memory, if there is no such library.
+extern "C" fn nothing() -> usize {
+    0
+}
+
+/// The program makes a connection.
+///
+/// # Safety
+/// `context` is what `SSL_new` is called for.
+unsafe fn for_connection(caller: *const c_void, context: *mut c_void) -> Option<usize> {
+    let next = ssl_new().next(caller)?.address;
+    if !is_known(&ssl_new(), next) {
+        complain("a libssl other than libssl.so.3 makes this program's connections");
+        return Some(next);
+    }
+    // SAFETY: the caller vouches for `context`.
+    let attached = catch_unwind(AssertUnwindSafe(|| unsafe { rejoin::attach(context) }));
     if attached.is_err() {
         complain("a fault of its own");
     }
-    // SAFETY: the call that the program meant to make.
-    unsafe { next(context) }
+    Some(next)
+}
+
+/// Whether it is that of the TLS library that `librejoin.so` or its kind has, too, which may yet be loaded.
+fn is_known(function: &Function, next: usize) -> bool {
+    static KNOWN: [AtomicUsize; client::NAMES + 1] =
+        [const { AtomicUsize::new(0) }; client::NAMES + 1];
+    let known = &KNOWN[function.number];
+    if known.load(Ordering::Relaxed) == 0 {
+        known.store(function.in_own_library().unwrap_or(0), Ordering::Relaxed);
+    }
+    known.load(Ordering::Relaxed) == next
 }
 
 /// One line, the first time.

@@ -1,15 +1,16 @@
-//! `librejoin.so`, loaded when the first connection is made.
+//! `librejoin.so`, and `librejoin_gnutls.so` beside it, each loaded when it is needed.
 
 use std::ffi::{CStr, CString, OsStr};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{RTLD_LOCAL, RTLD_NODELETE, RTLD_NOW, c_int, c_void};
 
 use crate::complain;
-use crate::next::{self, SslNew};
+use crate::next;
 
 /// `rejoin_attach_process` of `rejoin.h`.
 type AttachProcess = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -17,64 +18,108 @@ type AttachProcess = unsafe extern "C" fn(*mut c_void) -> c_int;
 /// Has `librejoin.so` attach to the process, and to this context if it has not seen it being made.
 ///
 /// # Safety
-/// `context` is valid, and a connection is about to be made on it by `next`.
-pub(crate) unsafe fn attach(context: *mut c_void, next: SslNew) {
-    static LOADED: OnceLock<Option<AttachProcess>> = OnceLock::new();
+/// `context` is valid, and of the libssl that `librejoin.so` has.
+pub(crate) unsafe fn attach(context: *mut c_void) {
+    static FOUND: OnceLock<Option<AttachProcess>> = OnceLock::new();
     static FAILED: AtomicBool = AtomicBool::new(false);
-    if !is_of_libssl(next as usize) {
-        return complain("a libssl other than libssl.so.3 makes this program's connections");
-    }
     if FAILED.load(Ordering::Relaxed) {
         return;
     }
-    let Some(attach) = LOADED.get_or_init(load) else { return };
-    // SAFETY: the caller vouches for `context`, which is of the libssl that the library has. A null
-    // context is a fault that libssl's own function answers.
+    let find = || {
+        let found = LIBREJOIN.function(c"rejoin_attach_process")?;
+        // SAFETY: the function of this name has this type in every version.
+        Some(unsafe { std::mem::transmute::<*mut c_void, AttachProcess>(found) })
+    };
+    let Some(attach) = FOUND.get_or_init(find) else { return };
+    // SAFETY: the caller vouches for `context`. A null context is a fault that libssl's own function answers.
     if unsafe { attach(context) } != 0 {
         // It has said why, and says the same again.
         FAILED.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether it is that of the libssl that `librejoin.so` has, too, which may yet be loaded.
-fn is_of_libssl(ssl_new: usize) -> bool {
-    static LIBSSL: AtomicUsize = AtomicUsize::new(0);
-    if LIBSSL.load(Ordering::Relaxed) == 0 {
-        LIBSSL.store(next::libssl().unwrap_or(0), Ordering::Relaxed);
-    }
-    LIBSSL.load(Ordering::Relaxed) == ssl_new
+/// `librejoin.so`.
+pub(crate) static LIBREJOIN: Library =
+    Library { name: "librejoin.so", is_needed: true, open: OnceLock::new() };
+/// `librejoin_gnutls.so`, which lies beside it, or is missing.
+pub(crate) static LIBREJOIN_GNUTLS: Library =
+    Library { name: "librejoin_gnutls.so", is_needed: false, open: OnceLock::new() };
+
+/// A library of ours.
+pub(crate) struct Library {
+    name: &'static str,
+    is_needed: bool,
+    open: OnceLock<Option<Open>>,
 }
 
-fn load() -> Option<AttachProcess> {
-    let path = path()?;
-    let name = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: the library that belongs to this one; loading it runs nothing of its own.
-    let library = unsafe { libc::dlopen(name.as_ptr(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) };
-    if library.is_null() {
-        complain(&format!("cannot load librejoin.so: {}", last_error()));
-        return None;
+/// An open library, which stays so.
+struct Open(*mut c_void);
+
+// SAFETY: the loader's own, for all threads.
+unsafe impl Send for Open {}
+// SAFETY: as above.
+unsafe impl Sync for Open {}
+
+impl Library {
+    /// A function of the library, which is loaded if it is not yet.
+    pub(crate) fn function(&self, name: &CStr) -> Option<*mut c_void> {
+        let Open(library) = self.open.get_or_init(|| self.load()).as_ref()?;
+        // SAFETY: the library is open.
+        let found = unsafe { libc::dlsym(*library, name.as_ptr()) };
+        if found.is_null() {
+            self.is_other();
+        }
+        (!found.is_null()).then_some(found)
     }
-    // SAFETY: the library is open.
-    let attach = unsafe { libc::dlsym(library, c"rejoin_attach_process".as_ptr()) };
-    if attach.is_null() {
-        complain(&format!("{}: of another version: install both of one", path.display()));
-        return None;
+
+    /// It does not belong to this one.
+    pub(crate) fn is_other(&self) {
+        complain(&format!("{} is of another version: install all of one", self.name));
     }
-    // SAFETY: the function of this name has this type in every version.
-    Some(unsafe { std::mem::transmute::<*mut c_void, AttachProcess>(attach) })
+
+    fn load(&self) -> Option<Open> {
+        let mut path = path()?;
+        if !self.is_needed {
+            path.set_file_name(self.name);
+            if !path.exists() {
+                debug(&format!("directly: there is no {}", path.display()));
+                return None;
+            }
+        }
+        let name = CString::new(path.as_os_str().as_bytes()).ok()?;
+        // SAFETY: the library that belongs to this one; loading it runs nothing of its own.
+        let library = unsafe { libc::dlopen(name.as_ptr(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) };
+        if library.is_null() {
+            complain(&format!("cannot load {}: {}", self.name, last_error()));
+        }
+        (!library.is_null()).then_some(Open(library))
+    }
 }
 
-/// What `REJOIN_LIBRARY` says, or else beside this library.
+/// Where `librejoin.so` is: what `REJOIN_LIBRARY` says, or else beside this library.
 fn path() -> Option<PathBuf> {
-    // SAFETY: it only reads a number.
-    let is_raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     // Who starts a program that has more rights than they do does not say what it loads.
-    if let Some(said) = std::env::var_os("REJOIN_LIBRARY").filter(|_| !is_raised) {
+    if let Some(said) = variable("REJOIN_LIBRARY") {
         return Some(said.into());
     }
     let own = next::library_of(path as *const c_void)?;
     let own = Path::new(OsStr::from_bytes(own.to_bytes()));
     Some(own.with_file_name("librejoin.so"))
+}
+
+/// One line, where `REJOIN_DEBUG` is set.
+fn debug(line: &str) {
+    if variable("REJOIN_DEBUG").is_some_and(|said| !said.is_empty() && said != "0") {
+        // Without standard error there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "rejoin: {line}");
+    }
+}
+
+/// What the environment says, to a program that has no more rights than who started it.
+pub(crate) fn variable(name: &str) -> Option<std::ffi::OsString> {
+    // SAFETY: it only reads a number.
+    let is_raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    std::env::var_os(name).filter(|_| !is_raised)
 }
 
 fn last_error() -> String {
