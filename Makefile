@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture check-servers check-cluster check-manager soak fuzz setup
+.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
@@ -12,9 +12,9 @@ run: setup
 
 ## Everything that is tested, in a few minutes, with the servers that people run.
 test: PACKAGES += openssl python3 python3-venv nginx-light haproxy apache2 chromium curl faketime \
-	iproute2 procps systemd util-linux redis-server redis-tools
+	iproute2 procps systemd util-linux redis-server redis-tools wget git
 test: setup
-	$(CARGO) build --package rejoin-capi --package rejoin-preload --locked
+	$(CARGO) build --package rejoin-capi --package rejoin-gnutls --package rejoin-preload --locked
 	$(CARGO) test --workspace --locked
 
 ## Formatting, warnings, and (with cargo-deny) licences and sources.
@@ -51,6 +51,11 @@ check-cluster: setup
 check-manager: PACKAGES += openssl nginx-light python3 util-linux default-jdk-headless
 check-manager: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_manager -- $(CHECKS)
+
+## What Rejoin promises to programs that are not changed, a line for each; CHECKS as above.
+check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget git default-jdk-headless valgrind
+check-clients: setup
+	$(CARGO) bench --locked --package rejoin-cli --bench check_clients -- $(CHECKS)
 
 ## nginx under load while its workers are killed, for ten minutes; SOAK_SECONDS=60 for less.
 SOAK_SECONDS ?= 600

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
+use rejoin_manager::protocol::Label;
 use rejoin_store::{CacheName, Store};
 
 use crate::arguments::{Bytes, Misuse};
@@ -20,10 +21,13 @@ use crate::beside::Beside;
 The program must use a shared libssl 3; docs/servers.md says which servers were tried. It takes the place of this
 command, with OPENSSL_CONF set to a file that includes the system's and loads librejoin.so (module), and with
 LD_PRELOAD naming librejoin_preload.so, which lies beside that (preload): the first that the program lets in attaches.
+What the program connects to goes through the TLS manager, if one runs and the program would see no difference;
+docs/clients.md says which programs were tried, and REJOIN_DEBUG=1 why a connection did not.
 Examples:
   rejoin run --cache web --capacity 64MiB -- nginx -g 'daemon off;'
   rejoin run --by preload -- ./server-that-ignores-OPENSSL_CONF
-  rejoin run --stateful -- python3 server.py")]
+  rejoin run --stateful -- python3 server.py
+  rejoin run --client -- curl https://example.com/")]
 pub(crate) struct Arguments {
     /// The cache's name
     #[arg(long, value_name = "NAME", default_value = "default")]
@@ -34,6 +38,18 @@ pub(crate) struct Arguments {
     /// Let no context issue stateless tickets, so that TLS 1.3 clients have sessions, too
     #[arg(long)]
     stateful: bool,
+    /// The program only connects: it gets no cache
+    #[arg(long, conflicts_with_all = ["cache", "capacity", "stateful", "folder", "by", "no_manager"])]
+    client: bool,
+    /// The manager's socket [default: $XDG_RUNTIME_DIR/rejoin.sock, else /run/rejoin/manager.sock]
+    #[arg(long, value_name = "PATH")]
+    manager: Option<PathBuf>,
+    /// Let the program make its own connections
+    #[arg(long, conflicts_with = "manager")]
+    no_manager: bool,
+    /// Sessions are shared with programs of the same label only
+    #[arg(long, value_name = "TEXT")]
+    label: Option<Label>,
     /// Where caches lie
     #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER)]
     folder: PathBuf,
@@ -69,14 +85,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let [program, rest @ ..] = arguments.program.as_slice() else {
         return Err(Misuse("no program is given".to_owned()).into());
     };
-    let failed = Command::new(program)
-        .args(rest)
-        .envs(ways_in(arguments.by, &library)?)
-        .env("REJOIN_CACHE", arguments.cache.to_string())
-        .env("REJOIN_CAPACITY", arguments.capacity.0.to_string())
-        .env("REJOIN_STATEFUL", if arguments.stateful { "yes" } else { "no" })
-        .env("REJOIN_FOLDER", &arguments.folder)
-        .exec();
+    let mut command = Command::new(program);
+    command.args(rest);
+    if arguments.client {
+        command.envs(ways_in(Way::Preload, &library)?);
+    } else {
+        command
+            .envs(ways_in(arguments.by, &library)?)
+            .env("REJOIN_CACHE", arguments.cache.to_string())
+            .env("REJOIN_CAPACITY", arguments.capacity.0.to_string())
+            .env("REJOIN_STATEFUL", if arguments.stateful { "yes" } else { "no" })
+            .env("REJOIN_FOLDER", &arguments.folder);
+    }
+    match &arguments.manager {
+        Some(socket) => command.env("REJOIN_MANAGER", std::path::absolute(socket)?),
+        None => command.env("REJOIN_MANAGER", if arguments.no_manager { "no" } else { "yes" }),
+    };
+    if let Some(label) = &arguments.label {
+        command.env("REJOIN_LABEL", label.as_str());
+    }
+    let failed = command.exec();
     Err(failed).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
 }
 

@@ -76,7 +76,12 @@ make check-manager CHECKS='[--quick] [--only PART_OF_A_NAME]'
 fn main() -> ExitCode {
     let words = Words::given();
     let effort = Effort { quick: words.has("--quick") };
-    checks::run(&CHECKS, &words, effort, (USAGE, &["rejoin-cli"]))
+    checks::run(
+        &CHECKS,
+        &words,
+        effort,
+        (USAGE, &["rejoin-cli", "rejoin-capi", "rejoin-gnutls", "rejoin-preload"]),
+    )
 }
 
 fn start(name: &str) -> Managed {

@@ -12,7 +12,7 @@ pub(crate) fn programs(_: Effort) -> Option<Found> {
     let (mut secrets, mut bytes, mut found) = (0, 0, BTreeSet::new());
     let (mut control, mut kinds) = (0, 0);
     for tls in Tls::ALL {
-        for holder in [Holder::Connect, Holder::Python] {
+        for holder in [Holder::Connect, Holder::Python, Holder::Preloaded] {
             let held = hold(&start("check-secrets"), holder, tls);
             secrets += held.secrets.len();
             bytes += held.search.bytes;

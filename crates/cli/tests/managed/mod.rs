@@ -12,7 +12,7 @@ pub(crate) struct Managed {
     /// Short: a socket's path has 107 characters at most.
     folder: PathBuf,
     authority: CertifiedIssuer<'static, KeyPair>,
-    child: Option<Child>,
+    pub(crate) child: Option<Child>,
 }
 
 impl Managed {
@@ -28,9 +28,7 @@ impl Managed {
         let authority = CertifiedIssuer::self_signed(parameters, key).expect("an authority");
         let mut managed = Self { program: program.to_owned(), folder, authority, child: None };
         std::fs::write(managed.file("ca.pem"), managed.authority.pem()).expect("a file");
-        let settings = format!("system_bundle = {:?}\n", managed.file("ca.pem"));
-        std::fs::write(managed.file("manager.toml"), settings).expect("a file");
-        managed.run();
+        managed.set("");
         managed
     }
 
@@ -59,16 +57,35 @@ impl Managed {
 
     /// A certificate for these names and its key, as files.
     pub(crate) fn certify(&self, names: &[&str]) -> (String, String) {
+        let pair = KeyPair::generate().expect("a key");
+        self.issue(&pair, (names, names[0]), |_| {})
+    }
+
+    /// For this key, in files of this name, and changed.
+    pub(crate) fn issue(
+        &self,
+        pair: &KeyPair,
+        (names, file): (&[&str], &str),
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (String, String) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let (certificate, key) =
-            (self.file(&format!("{}.pem", names[0])), self.file(&format!("{}.key", names[0])));
+            (self.file(&format!("{file}.pem")), self.file(&format!("{file}.key")));
         let mut parameters = CertificateParams::new(names.clone()).expect("names");
         parameters.distinguished_name.push(DnType::CommonName, names[0].as_str());
-        let pair = KeyPair::generate().expect("a key");
-        let signed = parameters.signed_by(&pair, &self.authority).expect("a certificate");
+        change(&mut parameters);
+        let signed = parameters.signed_by(pair, &self.authority).expect("a certificate");
         std::fs::write(&certificate, signed.pem()).expect("a file");
         std::fs::write(&key, pair.serialize_pem()).expect("a file");
         (certificate, key)
+    }
+
+    /// Changes what its settings say, and starts it anew.
+    pub(crate) fn set(&mut self, settings: &str) {
+        let own = format!("system_bundle = {:?}\n{settings}\n", self.file("ca.pem"));
+        std::fs::write(self.file("manager.toml"), own).expect("a file");
+        self.kill();
+        self.run();
     }
 }
 

@@ -66,7 +66,7 @@ fn rule_01_holds_for_many_at_once_and_over_a_kill() {
 #[test]
 fn programs_hold_no_secret_of_their_connections() {
     for tls in Tls::ALL {
-        for holder in [Holder::Connect, Holder::Python] {
+        for holder in [Holder::Connect, Holder::Python, Holder::Preloaded] {
             let Held { search, .. } = secrets::hold(&start("secrets"), holder, tls);
             assert!(search.found.is_empty(), "{holder:?}, {tls:?}: {search:?}");
         }

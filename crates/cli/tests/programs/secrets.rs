@@ -18,6 +18,8 @@ pub(crate) enum Holder {
     Connect,
     /// Python with `rejoin.connect`
     Python,
+    /// Python with its own `ssl`, through the manager by the preload library.
+    Preloaded,
     /// OpenSSL's own client, which does its own TLS.
     SClient,
 }
@@ -26,6 +28,16 @@ pub(crate) enum Holder {
 const PYTHON: &str = "\
 import rejoin, sys
 connection = rejoin.connect('localhost', int(sys.argv[1]), manager=sys.argv[2])
+sys.stdout.buffer.write(connection.recv(6))
+sys.stdout.flush()
+sys.stdin.read()
+";
+/// The same, and knows nothing of the manager.
+const UNCHANGED: &str = "\
+import socket, ssl, sys
+plain = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+context = ssl.create_default_context(cafile=sys.argv[2])
+connection = context.wrap_socket(plain, server_hostname='localhost')
 sys.stdout.buffer.write(connection.recv(6))
 sys.stdout.flush()
 sys.stdin.read()
@@ -72,6 +84,14 @@ impl Holder {
                 let mut command = Command::new("python3");
                 command.args(["-c", PYTHON, &port.to_string(), &socket]);
                 command.env("PYTHONPATH", BINDINGS).env("PYTHONDONTWRITEBYTECODE", "1");
+                command
+            }
+            Self::Preloaded => {
+                let mut command = Command::new("python3");
+                command.args(["-c", UNCHANGED, &port.to_string(), &managed.file("ca.pem")]);
+                let preload = Path::new(REJOIN).with_file_name("librejoin_preload.so");
+                assert!(preload.exists(), "build it first: cargo build -p rejoin-preload");
+                command.env("LD_PRELOAD", preload).env("REJOIN_MANAGER", &socket);
                 command
             }
             Self::SClient => {

@@ -185,8 +185,13 @@ fn nginx(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ende
     }
     let configuration = Path::new(&folder).join("nginx.conf");
     std::fs::write(&configuration, text).expect("a file");
+    Some((nginx_listening(&configuration, port)?, port))
+}
+
+/// An nginx with this configuration, which has a server at this port. `None` where it is not installed.
+pub(crate) fn nginx_listening(configuration: &Path, port: u16) -> Option<Ended> {
     let mut command = Command::new("nginx");
-    command.arg("-c").arg(configuration).stderr(Stdio::null());
+    command.arg("-c").arg(configuration).stdin(Stdio::null()).stderr(Stdio::null());
     let mut child = Ended(command.spawn().ok()?);
     let until = Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -195,5 +200,5 @@ fn nginx(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ende
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Some((child, port))
+    Some(child)
 }

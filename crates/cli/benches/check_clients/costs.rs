@@ -1,0 +1,147 @@
+//! What Rejoin costs programs that are not changed, and saves them and their servers.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::site::Site;
+use crate::slow::slow_way;
+use crate::stacks::Tls;
+use crate::world::{Service, World, library};
+use crate::{Effort, Found};
+
+const ROUND_TRIP: Duration = Duration::from_millis(40);
+const SEQUENTIAL: f64 = 1.15;
+const SERVER_CPU: f64 = 0.6;
+/// Of a round trip.
+const SAVED: f64 = 0.95;
+/// Of a program's instructions.
+const MORE: f64 = 0.01;
+
+pub(crate) fn round_trip(effort: Effort) -> Option<Found> {
+    let world = World::new("check-slow");
+    let service = nginx(&world, Tls::V12)?;
+    let port = slow_way(service.port, ROUND_TRIP);
+    let rounds = if effort.quick { 3 } else { 9 };
+    curl(&world, port, true)?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        with.push(curl(&world, port, true)?);
+        without.push(curl(&world, port, false)?);
+    }
+    let (with, without) = (median(with), median(without));
+    let saved = without.saturating_sub(with).as_secs_f64() / ROUND_TRIP.as_secs_f64();
+    let figure = format!("{saved:.2} ({with:.0?} instead of {without:.0?})");
+    Some(Found { figure, holds: saved >= SAVED })
+}
+
+pub(crate) fn sequential_tls12(effort: Effort) -> Option<Found> {
+    sequential(effort, Tls::V12, |site| site.rsa)
+}
+
+pub(crate) fn sequential_tls13(effort: Effort) -> Option<Found> {
+    sequential(effort, Tls::V13, |site| site.rsa)
+}
+
+pub(crate) fn sequential_p256(effort: Effort) -> Option<Found> {
+    sequential(effort, Tls::V13, |site| site.port)
+}
+
+/// Thirty, in turns with thirty without.
+fn sequential(effort: Effort, tls: Tls, port: fn(&Site) -> u16) -> Option<Found> {
+    let world = World::new("check-sequential");
+    let port = port(nginx(&world, tls)?.site.as_ref()?);
+    let rounds = if effort.quick { 3 } else { 9 };
+    let thirty = |with| (0..30).map(|_| curl(&world, port, with)).sum::<Option<Duration>>();
+    thirty(true)?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        with.push(thirty(true)?);
+        without.push(thirty(false)?);
+    }
+    let (with, without) = (median(with), median(without));
+    let times = with.as_secs_f64() / without.as_secs_f64();
+    let figure = format!("{times:.2} ({with:.0?}; without {without:.0?})");
+    Some(Found { figure, holds: times <= SEQUENTIAL })
+}
+
+pub(crate) fn cpu_tls12(effort: Effort) -> Option<Found> {
+    cpu(effort, Tls::V12)
+}
+
+pub(crate) fn cpu_tls13(effort: Effort) -> Option<Found> {
+    cpu(effort, Tls::V13)
+}
+
+/// Of nginx's only thread.
+fn cpu(effort: Effort, tls: Tls) -> Option<Found> {
+    let world = World::new("check-cpu");
+    let site = nginx(&world, tls)?.site.as_ref()?;
+    let hundreds = if effort.quick { 2 } else { 6 };
+    curl(&world, site.rsa, true)?;
+    let (mut with, mut without) = (0, 0);
+    for _ in 0..hundreds {
+        for (is_with, taken) in [(true, &mut with), (false, &mut without)] {
+            let before = ran(site.pid())?;
+            for _ in 0..100 {
+                curl(&world, site.rsa, is_with)?;
+            }
+            *taken += ran(site.pid())? - before;
+        }
+    }
+    let times = with as f64 / without as f64;
+    let each = |ns: u64| ns as f64 / 1e3 / f64::from(100 * hundreds);
+    let figure =
+        format!("{times:.2} ({:.0} µs a connection; without {:.0})", each(with), each(without));
+    Some(Found { figure, holds: times <= SERVER_CPU })
+}
+
+/// A program that never does TLS, with the library loaded and a manager named: `valgrind` counts.
+pub(crate) fn without_tls(_: Effort) -> Option<Found> {
+    let instructions = |with: bool| -> Option<f64> {
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        valgrind.args(["/usr/bin/python3", "-c", "print(sum(i * i for i in range(100000)))"]);
+        if with {
+            valgrind.env("LD_PRELOAD", library("librejoin_preload.so"));
+            valgrind.env("REJOIN_MANAGER", "yes");
+        }
+        let output = valgrind.stdin(Stdio::null()).output().ok()?;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let line = told.lines().find_map(|line| line.split("Collected : ").nth(1))?;
+        line.trim().parse().ok()
+    };
+    let (with, without) = (instructions(true)?, instructions(false)?);
+    let more = with / without - 1.0;
+    Some(Found { figure: format!("{:.2} %", more * 100.0), holds: more <= MORE })
+}
+
+fn nginx(world: &World, tls: Tls) -> Option<&Service> {
+    world.servers.iter().find(|service| service.site.is_some() && service.tls == tls)
+}
+
+/// How long one takes for a page.
+fn curl(world: &World, port: u16, with: bool) -> Option<Duration> {
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "-o", "/dev/null", "--cacert", &world.managed.file("ca.pem")]);
+    curl.arg(format!("https://localhost:{port}/page")).stdin(Stdio::null()).stderr(Stdio::null());
+    if with {
+        world.with_rejoin(&mut curl);
+        curl.env_remove("REJOIN_DEBUG");
+    }
+    let since = Instant::now();
+    let done = curl.status().ok()?;
+    let taken = since.elapsed();
+    assert!(done.success(), "curl failed, with: {with}");
+    Some(taken)
+}
+
+/// The time that a process's first thread ran, in nanoseconds (`Documentation/scheduler/sched-stats.rst`).
+fn ran(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    stat.split_whitespace().next()?.parse().ok()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}

@@ -1,0 +1,40 @@
+//! Java, and what it shares with curl.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rejoin_manager::client::Manager;
+
+use crate::jvm::{Believes, Jvm};
+use crate::managed::Managed;
+use crate::servers::REJOIN;
+use crate::stacks::{Stack, Tls};
+use crate::world::library;
+use crate::{Effort, Found};
+
+/// curl, Java twice, curl: of each version of TLS one handshake in full.
+pub(crate) fn shares(_: Effort) -> Option<Found> {
+    let (mut full, mut resumed) = (0, 0);
+    for tls in Tls::ALL {
+        let managed = Managed::start(Path::new(REJOIN), &format!("check-java-{}", tls.number()));
+        let jvm = Jvm::new(&managed, "check-java")?;
+        let server = Stack::Nginx.start(&managed, tls)?;
+        let url = format!("https://localhost:{}/", server.port);
+        let curl = || {
+            let mut curl = Command::new("curl");
+            curl.args(["-sS", "--cacert", &managed.file("ca.pem"), &url]).stdout(Stdio::null());
+            curl.env("LD_PRELOAD", library("librejoin_preload.so"));
+            curl.env("REJOIN_MANAGER", managed.socket());
+            curl.status().is_ok_and(|done| done.success())
+        };
+        let java = || jvm.fetch(true, Believes::TheAuthority, &url).1;
+        if !(curl() && java() && java() && curl()) {
+            return Some(Found { figure: "a program failed".to_owned(), holds: false });
+        }
+        let counted = Manager::at(managed.socket()).stats().ok()?.handshakes;
+        full += counted.full;
+        resumed += counted.resumed;
+    }
+    let figure = format!("{full} full, {resumed} resumed, of HttpsURLConnection and curl");
+    Some(Found { figure, holds: (full, resumed) == (2, 6) })
+}
