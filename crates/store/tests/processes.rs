@@ -190,7 +190,12 @@ fn those_who_are_left_go_on_when_others_are_killed() {
     drop((victims, survivor));
     let facts = store.facts();
     assert!(is_sound(&store), "{:?}", store.check());
-    assert!(insert(&store, 5) && find(&store, 5));
+    // The policy may refuse one that it expects after all others, but not all of them.
+    let stored: Vec<u64> = (0..SESSIONS)
+        .filter(|number| insert(&store, *number))
+        .inspect(|number| assert!(find(&store, *number), "{number} was stored"))
+        .collect();
+    assert!(stored.len() as u64 > SESSIONS / 10, "{} only", stored.len());
     assert!(facts.emptied > 0, "of {KILLS} none was killed in the middle");
     assert_eq!(facts.locks_broken, 0);
     // Where many wait for a processor, one may wait in vain for who has the lock and none.
