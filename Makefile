@@ -66,7 +66,8 @@ soak: setup
 ## Ten minutes of fuzzing for each target; FUZZ_SECONDS=30 for less.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?= cache_ops cache_model visits layouts session_id \
-	capture_file capture_wire capture_stream capture_tls capture_quic manager_protocol manager_socket
+	capture_file capture_wire capture_stream capture_tls capture_quic manager_protocol manager_socket \
+	client_hello
 fuzz: setup
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
 	@for target in $(FUZZ_TARGETS); do \

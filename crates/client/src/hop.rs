@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::blocking::exchanged;
 use crate::exchange::Exchange;
-use crate::protocol::{self, Answer, Connected, Request};
+use crate::protocol::{self, Answer, Connected, Directly, Request};
 use crate::{Error, Manager};
 
 /// What a program gives away for a hop.
@@ -52,6 +52,16 @@ impl Manager {
             Answer::Ready {} => Ok(Hop { socket }),
             _ => Err(Error::OtherAnswer),
         }
+    }
+
+    /// Says that so many connections went without the manager. Nothing is waited for.
+    ///
+    /// # Errors
+    /// Nobody was told.
+    pub fn went_directly(&self, why: Directly, times: u32) -> Result<(), Error> {
+        let mut said = Exchange::new(&Request::Directly { why, times })?;
+        let (socket, _) = self.reach(None)?;
+        said.send(socket.as_fd()).map_err(Error::Silent)
     }
 }
 

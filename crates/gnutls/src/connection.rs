@@ -229,7 +229,7 @@ impl Connection {
         unsafe { allowed::leave_own_keys(gnutls, session, &mut self.wishes()) };
         // SAFETY: as above.
         if let Err(why) = unsafe { allowed::through_the_manager(gnutls, session, &self.wishes()) } {
-            debug::directly(None, why);
+            debug::directly(why);
             return None;
         }
         let offer = Offer::make(&LEAVES_OUT)?;
@@ -263,7 +263,7 @@ impl Connection {
         // SAFETY: the caller vouches for the session, here and below.
         if !unsafe { self.is_by_key(gnutls) } {
             // The server itself answered, by the manager's passing on.
-            debug::directly(None, Directly::ManagerFailed);
+            debug::directly(Directly::ManagerFailed);
             return GNUTLS_E_SUCCESS;
         }
         let shown = guarded(|| {

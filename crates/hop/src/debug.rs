@@ -1,79 +1,11 @@
-//! One line for each decision, where `REJOIN_DEBUG` is set.
+//! Each decision, as a line where `REJOIN_DEBUG` is set, and counted by the manager.
 
-use std::fmt::{self, Display};
 use std::io::Write;
 use std::sync::OnceLock;
 
-use rejoin_client::protocol::Connected;
+use rejoin_client::protocol::{Connected, Directly};
 
-/// Why a connection goes as it would have without the manager.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Directly {
-    /// DTLS.
-    Datagrams,
-    /// Nothing is verified.
-    NotVerified,
-    /// A session of its own is offered.
-    OwnSession,
-    /// There is a client certificate, or may be.
-    ClientCertificate,
-    /// Keys are logged.
-    KeyLog,
-    /// The ClientHello asks for what the manager does not pass on.
-    Extension,
-    /// A callback or a setting that the manager knows nothing of.
-    Callback,
-    /// No TLS 1.3.
-    Versions,
-    /// Not all suites that the manager speaks.
-    Suites,
-    /// Nobody answers.
-    NoManager,
-    /// It says no.
-    ManagerRefused,
-    /// It could not connect, and passed on.
-    ManagerFailed,
-    /// It is no TCP connection.
-    NoSocket,
-    /// Nobody knows where the program waits for the socket.
-    Registered,
-    /// A call failed.
-    System,
-}
-
-impl Directly {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Datagrams => "it is DTLS",
-            Self::NotVerified => "the program does not have its TLS library verify certificates",
-            Self::OwnSession => "the program resumes a session of its own",
-            Self::ClientCertificate => "the program has a client certificate",
-            Self::KeyLog => "the program logs the keys of its connections (SSLKEYLOGFILE)",
-            Self::Extension => {
-                "the program asks the server for more than the manager does (OCSP, timestamps)"
-            }
-            Self::Callback => {
-                "the program has callbacks for keys or certificates of its own, or DANE"
-            }
-            Self::Versions => "the program does not speak TLS 1.3",
-            Self::Suites => "the program does not take all suites that the manager may agree on",
-            Self::NoManager => "no manager answers",
-            Self::ManagerRefused => "the manager has no use for it",
-            Self::ManagerFailed => "the manager does not get on with the server",
-            Self::NoSocket => {
-                "what the program sends over is no TCP connection that it may give away"
-            }
-            Self::Registered => "the program waits for the socket in too many ways",
-            Self::System => "the system refused something",
-        }
-    }
-}
-
-impl Display for Directly {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
-}
+use crate::counted::count;
 
 fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
@@ -83,11 +15,9 @@ fn is_on() -> bool {
 }
 
 /// A connection goes directly.
-pub fn directly(service: Option<&str>, why: Directly) {
-    tell(|| match service {
-        Some(service) => format!("{service}: directly: {why}"),
-        None => format!("directly: {why}"),
-    });
+pub fn directly(why: Directly) {
+    tell(|| format!("directly: {why}"));
+    count(why);
 }
 
 /// The manager said why not.

@@ -12,6 +12,7 @@
 //! What is not here: any TLS library (`capi::clients` for libssl, `gnutls` for GnuTLS), how functions are interposed
 //! (`preload`), and what the manager does (`manager::hopping`).
 
+mod counted;
 pub mod debug;
 pub mod functions;
 mod hello;
@@ -22,7 +23,7 @@ mod registered;
 mod settings;
 mod sockets;
 
-pub use debug::Directly;
 pub use hello::{RECORD_SIZE_LIMIT, STATUS_REQUEST, SUITES};
 pub use hooks::{Functions, Hooks, LAYOUT, guarded};
 pub use offer::{Offer, Taken};
+pub use rejoin_client::protocol::Directly;

@@ -12,7 +12,7 @@ const ALONE_MS: u64 = 5_000;
 /// Until when it is not.
 static ALONE_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_millis() as u64
 }

@@ -12,11 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use libc::{c_int, c_void, socklen_t};
 use rejoin_client::Error;
 use rejoin_client::hop::Sockets;
-use rejoin_client::protocol::{self, Host, MinVersion};
+use rejoin_client::protocol::{self, Directly, Host, MinVersion};
 use rustix::fs::fstat;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
-use crate::debug::{self, Directly};
+use crate::debug;
 use crate::hello::ClientHello;
 use crate::offer::Offer;
 use crate::{pending, registered, settings};
@@ -28,7 +28,7 @@ pub(crate) fn sending(descriptor: RawFd, tunnel_port: u16, bytes: &[u8]) {
     let identity = std::str::from_utf8(hello.identity).ok().and_then(|text| text.parse().ok());
     let Some(offer) = identity.and_then(|identity| pending::take(&identity)) else { return };
     if let Err(Some(why)) = give((descriptor, tunnel_port), &hello, &offer) {
-        debug::directly(None, why);
+        debug::directly(why);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::protocol::{Handshakes, Share, Stats};
+use crate::protocol::{Directly, Handshakes, Share, Stats, Went};
 
 /// The counts of all users.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ struct User {
     all: Handshakes,
     programs: HashMap<String, Handshakes>,
     services: HashMap<String, Handshakes>,
+    /// Connections that went without the manager.
+    directly: HashMap<Directly, u64>,
 }
 
 /// Users counted each by themselves; the programs and the services of each. What comes beyond is
@@ -31,15 +33,29 @@ const OTHER_USERS: u32 = u32::MAX;
 impl Counts {
     /// Adds a handshake that a program had with a service.
     pub(crate) fn record(&self, uid: u32, program: &str, service: &str, of: &Handshakes) {
+        self.of_user(uid, |user| {
+            user.all = plus(&user.all, of);
+            for (names, name) in [(&mut user.programs, program), (&mut user.services, service)] {
+                let is_named = names.len() < NAMES || names.contains_key(name);
+                let name = if is_named { name } else { OTHERS };
+                let counted = names.entry(name.to_owned()).or_default();
+                *counted = plus(counted, of);
+            }
+        });
+    }
+
+    /// Adds connections that went without the manager.
+    pub(crate) fn went_directly(&self, uid: u32, why: Directly, times: u64) {
+        self.of_user(uid, |user| {
+            let counted = user.directly.entry(why).or_default();
+            *counted = counted.saturating_add(times);
+        });
+    }
+
+    fn of_user(&self, uid: u32, add: impl FnOnce(&mut User)) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let uid = if users.len() < USERS || users.contains_key(&uid) { uid } else { OTHER_USERS };
-        let user = users.entry(uid).or_default();
-        user.all = plus(&user.all, of);
-        for (names, name) in [(&mut user.programs, program), (&mut user.services, service)] {
-            let is_named = names.len() < NAMES || names.contains_key(name);
-            let counted = names.entry(if is_named { name } else { OTHERS }.to_owned()).or_default();
-            *counted = plus(counted, of);
-        }
+        add(users.entry(uid).or_default());
     }
 
     pub(crate) fn opened(&self) {
@@ -65,6 +81,10 @@ impl Counts {
                     *total = plus(total, counted);
                 }
             }
+            for (why, times) in &user.directly {
+                let total = all.directly.entry(*why).or_default();
+                *total = total.saturating_add(*times);
+            }
         }
         Stats {
             handshakes: all.all,
@@ -73,6 +93,7 @@ impl Counts {
             session_bytes,
             programs: busiest(all.programs),
             services: busiest(all.services),
+            directly: most(all.directly),
         }
     }
 }
@@ -102,6 +123,12 @@ fn busiest(names: HashMap<String, Handshakes>) -> Vec<Share> {
     shares
 }
 
+fn most(reasons: HashMap<Directly, u64>) -> Vec<Went> {
+    let mut all: Vec<_> = reasons.into_iter().map(|(why, times)| Went { why, times }).collect();
+    all.sort_by_key(|went| (std::cmp::Reverse(went.times), went.why.name()));
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +146,18 @@ mod tests {
         assert_eq!(own.services.len(), 1);
         assert_eq!(counts.of(0, (0, 0)).handshakes.full, 2);
         assert_eq!(counts.of(9, (0, 0)).handshakes, Handshakes::default());
+    }
+
+    #[test]
+    fn reasons_are_counted_by_user_and_the_most_common_comes_first() {
+        let counts = Counts::default();
+        counts.went_directly(7, Directly::KeyLog, 2);
+        counts.went_directly(7, Directly::Callback, 3);
+        counts.went_directly(8, Directly::KeyLog, u64::MAX);
+        let went = |why, times| Went { why, times };
+        let own = [went(Directly::Callback, 3), went(Directly::KeyLog, 2)];
+        assert_eq!(counts.of(7, (0, 0)).directly, own);
+        assert_eq!(counts.of(0, (0, 0)).directly[0], went(Directly::KeyLog, u64::MAX));
     }
 
     #[test]

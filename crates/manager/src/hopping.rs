@@ -21,7 +21,7 @@ use crate::dial::taken_over;
 use crate::failure::Failure;
 use crate::hop::Hop;
 use crate::near::{Near, is_gone, received};
-use crate::protocol::{self, Answer, ErrorKind, Handshakes, Request};
+use crate::protocol::{self, Answer, Directly, ErrorKind, Handshakes, Request};
 use crate::relay::{ASK_WHETHER_GONE, Relay, gone};
 use crate::serve::{Visit, counted, refuse, stopping};
 use crate::wire;
@@ -72,7 +72,10 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     });
     let (sockets, errand) = match agreed {
         Ok(agreed) => agreed,
-        Err(failure) => return refuse(&visit.stream, failure).await,
+        Err(failure) => {
+            state.counts.went_directly(program.uid, Directly::ManagerRefused, 1);
+            return refuse(&visit.stream, failure).await;
+        }
     };
     let Sockets { line, tcp, spare } = sockets;
     let is_told = wire::write(&visit.stream, Answer::Ready {}).await.is_ok();
@@ -98,6 +101,7 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
         Err((failure, peer)) => {
             visit.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
+            state.counts.went_directly(program.uid, Directly::ManagerFailed, 1);
             // With a program that takes less than the manager does it is no wonder.
             if failure.kind != ErrorKind::TlsFailed || wish.min_version.is_none() {
                 state.foreign.note(place, now_ms + FOREIGN_MS);

@@ -240,6 +240,10 @@ impl Visit {
             Request::End { connection } => {
                 Answer::End(state.ends.of(connection, program.uid, now_ms))
             }
+            Request::Directly { why, times } => {
+                state.counts.went_directly(program.uid, why, times.into());
+                return None;
+            }
             Request::Stats {} => {
                 let stats = state.counts.of(program.uid, state.sessions.count());
                 Answer::Stats(Box::new(stats))

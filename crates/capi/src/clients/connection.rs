@@ -156,7 +156,7 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connect
     }
     // SAFETY: as above.
     if let Err(why) = unsafe { allowed::through_the_manager(ssl) } {
-        debug::directly(None, why);
+        debug::directly(why);
         return None;
     }
     let connection = Arc::new(Connection {
@@ -273,7 +273,7 @@ unsafe fn look(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> bool 
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { (libssl.SSL_session_reused)(ssl) } == 0 {
         // The server itself answered, by the manager's passing on.
-        debug::directly(None, Directly::ManagerFailed);
+        debug::directly(Directly::ManagerFailed);
         return true;
     }
     let described = taken.described();

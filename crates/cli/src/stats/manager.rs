@@ -6,7 +6,7 @@ mod watched;
 use std::path::PathBuf;
 
 use rejoin_manager::client::Manager;
-use rejoin_manager::protocol::{Handshakes, Share};
+use rejoin_manager::protocol::{Handshakes, Share, Went};
 use rejoin_report::printable;
 use rejoin_trace::grouped;
 
@@ -43,7 +43,18 @@ fn table(Reading { socket, stats }: &Reading) -> String {
     let counts = rejoin_report::table(&[0], ["counted", ""], counts(of).map(row));
     let [programs, services] = [("program", &stats.programs), ("service", &stats.services)]
         .map(|(what, shares)| by(what, shares));
-    format!("{head}{counts}\n\n{programs}\n\n{services}")
+    let directly = without(&stats.directly);
+    format!("{head}{counts}\n\n{programs}\n\n{services}{directly}")
+}
+
+/// Programs that are not changed, and why the manager has nothing of them.
+fn without(went: &[Went]) -> String {
+    if went.is_empty() {
+        return String::new();
+    }
+    let row = |Went { why, times }: &Went| vec![why.to_string(), grouped(*times)];
+    let head = ["went without the manager, because", "connections"];
+    format!("\n\n{}", rejoin_report::table(&[0], head, went.iter().map(row)))
 }
 
 fn counts(of: &Handshakes) -> [(&'static str, u64); 6] {

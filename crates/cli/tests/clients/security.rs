@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rejoin_manager::client::Manager;
-use rejoin_manager::protocol::Stats;
+use rejoin_manager::protocol::{Directly, Handshakes, Stats, Went};
 
 use crate::cases::{CASES, Case};
 use crate::managed::Managed;
@@ -106,6 +106,30 @@ fn the_key_of_a_hop_does_not_open_the_servers_session() {
     }
 }
 
+/// What goes without the manager is counted by it.
+#[test]
+fn who_goes_directly_is_counted_with_the_reason() {
+    let world = World::new("counted");
+    let service = &world.servers[0];
+    for (times, program) in [(1, "curl"), (2, "Python")] {
+        let page = CASES.iter().find(|case| case.program == program).expect("a case");
+        let mut command = world.command(page, service, "counted").expect("it is installed");
+        world.with_rejoin(&mut command);
+        let keys = world.managed.file("keys");
+        let output = command.env("SSLKEYLOGFILE", keys).output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && told.contains("SSLKEYLOGFILE"), "{told}");
+        let of = [Went { why: Directly::KeyLog, times }];
+        // It is not waited for.
+        let is_counted = (0..1_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            stats(&world).directly == of
+        });
+        assert!(is_counted, "{program}: {:?}", stats(&world).directly);
+    }
+    assert_eq!(stats(&world).handshakes, Handshakes::default());
+}
+
 /// Hosts and programs that the manager's settings leave out, a program that is told so, and another label.
 #[test]
 fn who_does_not_share_does_not() {
@@ -132,6 +156,8 @@ fn who_does_not_share_does_not() {
         assert!(told.contains("directly: the manager has no use for it"), "{told}");
         let counted = Manager::at(other.socket()).stats().expect("it counts");
         assert_eq!(counted.handshakes, Default::default());
+        let refused = [Went { why: Directly::ManagerRefused, times: 1 }];
+        assert_eq!(counted.directly, refused);
     }
     assert_eq!(stats(&world).handshakes, before);
 }

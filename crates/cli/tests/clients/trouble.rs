@@ -3,6 +3,8 @@
 use std::process::{Child, Command, Stdio};
 
 use rcgen::{KeyPair, PKCS_RSA_SHA256};
+use rejoin_manager::client::Manager;
+use rejoin_manager::protocol::{Directly, Went};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cases::{CASES, Case};
@@ -72,6 +74,9 @@ fn a_server_that_the_manager_cannot_speak_with() {
             assert!(output.status.success() && told.contains(why), "{words:?}: {told}");
         }
     }
+    let stats = Manager::at(world.managed.socket()).stats().expect("it counts");
+    let went = |why| Went { why, times: 2 };
+    assert_eq!(stats.directly, [Directly::ManagerFailed, Directly::ManagerRefused].map(went));
 }
 
 /// A manager that is killed takes the connections along that it relays, and no others.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::{Base64, Fingerprint, Token, VERSION};
+use super::{Base64, Directly, Fingerprint, Token, VERSION};
 
 /// One answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -205,6 +205,18 @@ pub struct Stats {
     pub programs: Vec<Share>,
     /// By service, the busiest first.
     pub services: Vec<Share>,
+    /// Connections of unchanged programs that went without the manager, by why, the most first.
+    #[serde(default)]
+    pub directly: Vec<Went>,
+}
+
+/// Connections that went without the manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Went {
+    /// The reason.
+    pub why: Directly,
+    /// How many.
+    pub times: u64,
 }
 
 /// Counts of handshakes.

@@ -5,6 +5,7 @@
 //! misspelt wish must not be ignored. Answers are read leniently, so that they can grow.
 
 mod answer;
+mod directly;
 mod request;
 mod values;
 
@@ -13,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 pub use answer::{
     Answer, Certificate, Connected, EarlyData, End, ErrorKind, Handshakes, Problem, Share, Stats,
-    Why,
+    Went, Why,
 };
+pub use directly::Directly;
 pub use request::{Connect, Hop, Identity, MinVersion, Request, Trust};
 pub use values::{Base64, Fingerprint, HopKey, Host, Label, Protocol, Secret, Token};
 

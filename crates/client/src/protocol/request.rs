@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::value::RawValue;
 
 use super::{
-    ADDRESSES, Base64, DEADLINE_MS, EARLY_DATA_BYTES, FINGERPRINTS, Fingerprint, HopKey, Host,
-    Label, MOST_DEADLINE_MS, PROTOCOLS, Protocol, Secret, Token, VERSION,
+    ADDRESSES, Base64, DEADLINE_MS, Directly, EARLY_DATA_BYTES, FINGERPRINTS, Fingerprint, HopKey,
+    Host, Label, MOST_DEADLINE_MS, PROTOCOLS, Protocol, Secret, Token, VERSION,
 };
 
 /// One request; a connection to the manager carries one.
@@ -31,6 +31,13 @@ pub enum Request {
     },
     /// What did the manager do so far?
     Stats {},
+    /// Connections went without the manager, for its counts. There is no answer.
+    Directly {
+        /// The reason.
+        why: Directly,
+        /// How many, since this was last said.
+        times: u32,
+    },
 }
 
 /// What connection.
@@ -192,6 +199,7 @@ impl<'de> Deserialize<'de> for Request {
             accepted: Option<Nothing>,
             end: Option<Ended>,
             stats: Option<Nothing>,
+            directly: Option<Went>,
         }
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -200,8 +208,14 @@ impl<'de> Deserialize<'de> for Request {
         }
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
+        struct Went {
+            why: Directly,
+            times: u32,
+        }
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
         struct Nothing {}
-        let Message { rejoin, connect, hop, verified, accepted, end, stats } =
+        let Message { rejoin, connect, hop, verified, accepted, end, stats, directly } =
             Message::deserialize(deserializer)?;
         let said = [
             connect.map(Self::Connect),
@@ -210,14 +224,14 @@ impl<'de> Deserialize<'de> for Request {
             accepted.map(|Nothing {}| Self::Accepted {}),
             end.map(|Ended { connection }| Self::End { connection }),
             stats.map(|Nothing {}| Self::Stats {}),
+            directly.map(|Went { why, times }| Self::Directly { why, times }),
         ];
         let mut said = said.into_iter().flatten();
         match (rejoin, said.next(), said.next()) {
             (VERSION, Some(request), None) => Ok(request),
-            _ => {
-                let one = "a request has one of connect, hop, verified, accepted, end and stats";
-                Err(de::Error::custom(one))
-            }
+            _ => Err(de::Error::custom(
+                "a request has one of connect, hop, verified, accepted, end, stats and directly",
+            )),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use rejoin_bench::metrics::{Labels, Meters};
 use rejoin_manager::client::{Error, Manager};
-use rejoin_manager::protocol::{Handshakes, Share, Stats};
+use rejoin_manager::protocol::{Handshakes, Share, Stats, Went};
 use serde_json::{Value, json};
 
 use crate::stats::percent;
@@ -32,7 +32,8 @@ impl Reading {
 
     /// As Prometheus reads it; of a manager that may have ended since.
     pub(super) fn metrics(&self, is_up: bool) -> String {
-        let Stats { handshakes, open, sessions, session_bytes, programs, services } = &self.stats;
+        let Stats { handshakes, open, sessions, session_bytes, programs, services, directly } =
+            &self.stats;
         let mut meters = Meters::default();
         let help = "1 while the manager answers; otherwise the others are its last counts";
         meters.gauge("manager_up", help, u64::from(is_up));
@@ -53,6 +54,9 @@ impl Reading {
         meters.counter("manager_refused", help, refused);
         let help = "Times that a server accepted 0-RTT data";
         meters.counter("manager_early_data", help, early_data);
+        let help = "Connections of unchanged programs that went without the manager, by why";
+        let of = |Went { why, times }: &Went| (vec![("why", why.name().to_owned())], *times);
+        meters.counters("manager_directly", help, directly.iter().map(of).collect());
         meters.gauge("manager_open", "Connections open now, of all users", *open);
         meters.gauge("manager_sessions", "Sessions stored now, of all users", *sessions);
         meters.gauge("manager_session_bytes", "Bytes that they take", *session_bytes);

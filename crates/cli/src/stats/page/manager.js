@@ -17,6 +17,9 @@ function showSections(stats) {
   }
   write("session-bytes", bytes(stats.session_bytes));
   for (const of of ["programs", "services"]) showNames(of, stats[of]);
+  const went = stats.directly.map(({ why, times }) => tableRow([why.replaceAll("_", " "), grouped(times)]));
+  element("directly").replaceChildren(...went);
+  element("directly-section").hidden = went.length === 0;
 }
 
 function showNames(of, shares) {
