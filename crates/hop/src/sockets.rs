@@ -150,8 +150,26 @@ impl Found {
         };
         let is_alike =
             [libc::SO_MARK, libc::SO_BINDTODEVICE].iter().all(|option| copy(tcp, &spare, *option));
+        without_port(&spare);
         Ok((is_alike && rustix::net::bind(&spare, &from).is_ok()).then_some(spare))
     }
+}
+
+/// Has a port found when it is connected: most never are, and the ports of a machine are few. Where
+/// that cannot be, one is found at once.
+fn without_port(spare: &OwnedFd) {
+    let yes: c_int = 1;
+    let (at, bytes) = ((&raw const yes).cast(), size_of::<c_int>() as socklen_t);
+    // SAFETY: as much is there as is said.
+    let _ = unsafe {
+        libc::setsockopt(
+            spare.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            at,
+            bytes,
+        )
+    };
 }
 
 /// Sets an option of sockets as another socket has it, if it has it set. Returns whether it is the same now.

@@ -10,7 +10,8 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::net::{Shutdown, SocketType, sockopt};
 use tokio::net::UnixStream;
@@ -25,6 +26,7 @@ pub(crate) struct Closers {
 #[derive(Debug, Default)]
 pub(crate) struct Closer {
     inner: Mutex<Inner>,
+    more: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +34,7 @@ struct Inner {
     waiting: VecDeque<(OwnedFd, Whose)>,
     /// Those brought that wait, and the one that is being closed.
     pending: usize,
-    /// Whether a thread is at it.
+    /// Whether a thread is at it, or waits for more.
     works: bool,
 }
 
@@ -58,6 +60,8 @@ impl Closer {
     /// brings 253 at most, all of which are.
     const MOST: usize = 64;
     const STACK_BYTES: usize = 64 * 1024;
+    /// For so long a thread waits for more: to make one takes longer than what it does.
+    const STAYS: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
     /// Whether the user may bring more.
     pub(crate) fn has_room(&self) -> bool {
@@ -74,6 +78,7 @@ impl Closer {
         inner.pending += usize::from(whose == Whose::Brought);
         inner.waiting.push_back((descriptor, whose));
         if inner.works {
+            self.more.notify_one();
             return;
         }
         let closer = Arc::clone(self);
@@ -83,16 +88,20 @@ impl Closer {
     }
 
     fn work(&self) {
-        loop {
-            let mut inner = self.lock();
-            let Some((descriptor, whose)) = inner.waiting.pop_front() else {
-                inner.works = false;
-                return;
-            };
-            drop(inner);
+        while let Some((descriptor, whose)) = self.next() {
             drop(descriptor);
             self.lock().pending -= usize::from(whose == Whose::Brought);
         }
+    }
+
+    /// What is to be closed. `None`: nothing has come for a while, and who brings more starts a thread.
+    fn next(&self) -> Option<(OwnedFd, Whose)> {
+        let nothing = |inner: &mut Inner| inner.waiting.is_empty();
+        let waited = self.more.wait_timeout_while(self.lock(), Self::STAYS, nothing);
+        let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let next = inner.waiting.pop_front();
+        inner.works = next.is_some();
+        next
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

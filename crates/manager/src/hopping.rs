@@ -111,13 +111,11 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
             return;
         }
     };
-    drop(spare);
     visit.record(&service, &counted(&made.connected));
-    let Some((near, is_verified)) = Box::pin(introduce(visit, &hop, &errand, line, &made)).await
-    else {
-        return errand.refused(state, &made);
-    };
-    drop(hop);
+    let introduced = Box::pin(introduce(visit, &hop, &errand, line, &made)).await;
+    // Only now: the program does not wait for it to be closed.
+    drop((hop, spare));
+    let Some((near, is_verified)) = introduced else { return errand.refused(state, &made) };
     relay(visit, &errand, (near, is_verified), made).await;
 }
 
