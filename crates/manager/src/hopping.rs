@@ -36,9 +36,6 @@ const CALL: Duration = Duration::from_secs(60);
 /// A word that was said is there.
 const LAST_WORD: Duration = Duration::from_millis(100);
 
-/// How long a server with which the manager failed is not tried again.
-const FOREIGN_MS: u64 = 10 * 60 * 1_000;
-
 /// The sockets that come with a hop.
 struct Sockets {
     line: Line,
@@ -64,10 +61,6 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     let (state, program) = (&visit.state, &visit.program);
     let agreed = Sockets::of(sockets).and_then(|sockets| {
         let errand = Errand::of(state, program, &wish, sockets.spare.is_none())?;
-        if state.foreign.holds(errand.place(), state.settings.clock.now_ms()) {
-            let detail = "the server does not speak TLS as the manager does";
-            return Err(Failure::new(ErrorKind::NoSession, detail));
-        }
         Ok((sockets, errand))
     });
     let (sockets, errand) = match agreed {
@@ -80,7 +73,6 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
         return;
     }
     let service = format!("{}:{}", wish.host, wish.port);
-    let (now_ms, place) = (state.settings.clock.now_ms(), errand.place());
     let made = match taken_over(tcp) {
         Ok(tcp) => {
             let peer = tcp.peer_addr().ok();
@@ -98,10 +90,7 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
         Err((failure, peer)) => {
             visit.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
-            // With a program that takes less than the manager does it is no wonder.
-            if failure.kind != ErrorKind::TlsFailed || wish.min_version.is_none() {
-                state.foreign.note(place, now_ms + FOREIGN_MS);
-            }
+            errand.failed(state, &failure);
             // How it ends is between the program and the server.
             let _ = pass_on(line, spare, peer).await;
             return;
@@ -111,7 +100,7 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     visit.record(&service, &counted(&made.connected));
     let Some((near, is_verified)) = Box::pin(introduce(visit, &hop, &errand, line, &made)).await
     else {
-        return errand.refused(state, &made);
+        return errand.refused(state, &made.upstream, &made.resumes);
     };
     drop(hop);
     relay(visit, &errand, (near, is_verified), made).await;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::allotment::Piece;
+use crate::carrying::serve_records;
 use crate::closing::{Brought, Line};
 use crate::connect::connect;
 use crate::failure::Failure;
@@ -18,7 +19,8 @@ use crate::hopping::serve_hop;
 use crate::near::Near;
 use crate::program::Program;
 use crate::protocol::{
-    self, Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Request, Stats, Why,
+    self, Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Records, Request, Stats,
+    Why,
 };
 use crate::relay::{Relay, gone};
 use crate::settings::Settings;
@@ -189,6 +191,7 @@ type Order = (Wish, Vec<Brought>, Option<Piece>);
 enum Wish {
     Connect(Box<Connect>),
     Hop(Box<protocol::Hop>),
+    Records(Box<Records>),
 }
 
 /// A program that was let in.
@@ -201,7 +204,7 @@ pub(crate) struct Visit {
 
 impl Visit {
     /// Does it as long as the program waits and the manager runs.
-    async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let mut stopped = self.stopped.clone();
         tokio::select! {
             biased;
@@ -233,6 +236,7 @@ impl Visit {
         let answer = match request {
             Request::Connect(wish) => return Some((Wish::Connect(wish), sockets, room)),
             Request::Hop(hop) => return Some((Wish::Hop(hop), sockets, room)),
+            Request::Records(wanted) => return Some((Wish::Records(wanted), sockets, room)),
             Request::Verified {} | Request::Accepted {} => {
                 let detail = "it belongs behind the answer to a hop";
                 Answer::Error(Failure::new(ErrorKind::BadRequest, detail).into())
@@ -257,6 +261,13 @@ impl Visit {
                 self.connect((wish, socket, room)).await;
             }
             Wish::Hop(hop) => serve_hop(self, hop, sockets).await,
+            Wish::Records(wanted) if sockets.is_empty() => {
+                serve_records(self, wanted, room).await;
+            }
+            Wish::Records(_) => {
+                let detail = "no socket comes with records: the program has it";
+                refuse(&self.stream, Failure::new(ErrorKind::BadRequest, detail)).await;
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod answer;
 mod request;
+mod turn;
 mod values;
 
 use serde::de::DeserializeOwned;
@@ -15,7 +16,8 @@ pub use answer::{
     Answer, Certificate, Connected, EarlyData, End, ErrorKind, Handshakes, Problem, Share, Stats,
     Why,
 };
-pub use request::{Connect, Hop, Identity, MinVersion, Request, Trust};
+pub use request::{Connect, Hop, Identity, MinVersion, Records, Request, Trust};
+pub use turn::{FRAME_BYTES, FRAME_HEAD_BYTES, Reply, Turn};
 pub use values::{Base64, Fingerprint, HopKey, Host, Label, Protocol, Secret, Token};
 
 /// The version of the protocol: the value of `"rejoin"` in every message.

@@ -1,5 +1,6 @@
 //! What tests start and ask.
 
+pub(crate) mod carrier;
 pub(crate) mod certificates;
 pub(crate) mod program;
 pub(crate) mod rogue;
