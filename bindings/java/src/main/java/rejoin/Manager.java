@@ -27,6 +27,8 @@ final class Manager {
   /** For the handshake where the program says nothing; and past its deadline. */
   private static final int DEADLINE_MS = 10_000;
   private static final int PATIENCE_MS = 3_000;
+  /** For records: the manager may first make a connection of its own, which it gives 3.3 seconds. */
+  private static final int READY_MS = 5_000;
   private static final Certificates CERTIFICATES = Certificates.OF_THIS_PROCESS;
 
   private Manager() {}
@@ -65,6 +67,30 @@ final class Manager {
       throw new IOException("rejoin manager answered something else", wrong);
     } finally {
       if (pipe != null) {
+        pipe.close();
+      }
+    }
+  }
+
+  /**
+   * Asks for a connection whose records the program carries.
+   *
+   * @param address where the program's own socket leads
+   * @throws IOException there is no manager, it does not answer, or has no session for the place
+   */
+  static Records records(Wanted wanted, InetAddress address, String trust) throws IOException {
+    Map<String, X509Certificate> known = CERTIFICATES.known(place(wanted));
+    String wish = wish("records", wanted, known.keySet(), trust) + ",\"address\":" + quoted(address) + "}}";
+    Pipe pipe = new Pipe(dial());
+    Records records = null;
+    try {
+      asked(pipe, wish, "ready", READY_MS);
+      records = new Records(pipe, known);
+      return records;
+    } catch (ClassCastException | IllegalArgumentException wrong) {
+      throw new IOException("rejoin manager answered something else", wrong);
+    } finally {
+      if (records == null) {
         pipe.close();
       }
     }
