@@ -20,9 +20,9 @@ use crate::endpoint::Endpoint;
 use crate::ends::Standing;
 use crate::failure::Failure;
 use crate::protocol::{
-    Answer, Connect, Connected, End, ErrorKind, FRAME_BYTES, Handshakes, Records, Trust, Turn,
+    Answer, Connect, Connected, End, ErrorKind, FRAME_BYTES, Records, Trust, Turn,
 };
-use crate::serve::{Visit, counted, refuse, stopping};
+use crate::serve::{FAILED, Visit, counted, refuse, service, stopping};
 use crate::state::State;
 use crate::turns::{self, Frames, Said};
 use crate::wire;
@@ -62,10 +62,13 @@ async fn agree<'a>(
 ) -> Result<Errand<'a>, Failure> {
     let state = &visit.state;
     let errand = Errand::of(state, &visit.program, wish, false)?;
-    let now_ms = state.settings.clock.now_ms();
-    let may_call = wanted.trust != Trust::None && !state.barren.holds(errand.place(), now_ms);
-    if !errand.may_resume(state) && may_call {
-        call(visit, &errand, wanted).await?;
+    if !errand.may_resume(state) && wanted.trust != Trust::None {
+        // Of programs that come at once one has the server called.
+        let _turn = state.calls.turn(errand.place()).await;
+        let is_barren = || state.barren.holds(errand.place(), state.settings.clock.now_ms());
+        if !errand.may_resume(state) && !is_barren() {
+            call(visit, &errand, wanted).await?;
+        }
     }
     match errand.may_resume(state) {
         true => Ok(errand),
@@ -78,39 +81,31 @@ async fn agree<'a>(
 async fn call(visit: &Visit, errand: &Errand<'_>, wanted: &Records) -> Result<(), Failure> {
     let state = &visit.state;
     let trust = wanted.trust.clone();
-    let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..wanted.wish() };
-    let service = service(&wish);
-    let failure = match connect(state, &visit.program, &wish, None).await {
-        Ok((upstream, connected)) => {
-            visit.record(&service, &counted(&connected));
+    let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..errand.wish().clone() };
+    let made = connect(state, &visit.program, &wish, None).await;
+    let count = made.as_ref().map_or(FAILED, |(_, connected)| counted(connected));
+    visit.record(&service(&wish), &count);
+    let detail = match made {
+        Ok((upstream, _)) => {
             upstream.leave_with_session(state).await;
-            None
+            if errand.may_resume(state) {
+                return Ok(());
+            }
+            "the server issued no session".to_owned()
+        }
+        // Not the server's doing.
+        Err(failure) if matches!(failure.kind, ErrorKind::BadRequest | ErrorKind::Busy) => {
+            return Err(failure);
         }
         Err(failure) => {
-            visit.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
-            Some(failure)
+            if failure.kind == ErrorKind::TlsFailed {
+                errand.failed(state, &failure);
+            }
+            failure.detail
         }
     };
-    match failure.as_ref().map(|failure| failure.kind) {
-        None if errand.may_resume(state) => return Ok(()),
-        // Not the server's doing.
-        Some(ErrorKind::Busy | ErrorKind::BadRequest) => {}
-        kind => {
-            state.barren.note(errand.place(), state.settings.clock.now_ms() + FOREIGN_MS);
-            if let (Some(ErrorKind::TlsFailed), Some(failure)) = (kind, &failure) {
-                errand.failed(state, failure);
-            }
-        }
-    }
-    match failure {
-        Some(failure) if failure.kind == ErrorKind::BadRequest => Err(failure),
-        Some(Failure { detail, .. }) => Err(Failure::new(ErrorKind::NoSession, detail)),
-        None => Err(Failure::new(ErrorKind::NoSession, "the server issued no session")),
-    }
-}
-
-fn service(wish: &Connect) -> String {
-    format!("{}:{}", wish.host, wish.port)
+    state.barren.note(errand.place(), state.settings.clock.now_ms() + FOREIGN_MS);
+    Err(Failure::new(ErrorKind::NoSession, detail))
 }
 
 /// Takes turns with the program until one of the two ends it.
@@ -156,7 +151,7 @@ async fn shaken<'a>(visit: &'a Visit, errand: &Errand<'_>, peer: SocketAddr) -> 
             Some((talk, connected, resumes, frames))
         }
         Err(failure) => {
-            visit.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
+            visit.record(&service, &FAILED);
             errand.failed(state, &failure);
             fail(visit, frames, failure).await
         }

@@ -21,9 +21,9 @@ use crate::dial::taken_over;
 use crate::failure::Failure;
 use crate::hop::Hop;
 use crate::near::{Near, is_gone, received};
-use crate::protocol::{self, Answer, ErrorKind, Handshakes, Request};
+use crate::protocol::{self, Answer, ErrorKind, Request};
 use crate::relay::{ASK_WHETHER_GONE, Relay, gone};
-use crate::serve::{Visit, counted, refuse, stopping};
+use crate::serve::{FAILED, Visit, counted, refuse, service, stopping};
 use crate::wire;
 
 /// A program that was told that all is ready says its ClientHello at once.
@@ -72,7 +72,7 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     if !is_told || !matches!(timeout(PATIENCE, speaks(&line)).await, Ok(Ok(true))) {
         return;
     }
-    let service = format!("{}:{}", wish.host, wish.port);
+    let service = service(&wish);
     let made = match taken_over(tcp) {
         Ok(tcp) => {
             let peer = tcp.peer_addr().ok();
@@ -88,7 +88,7 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     let made = match made {
         Ok(made) => made,
         Err((failure, peer)) => {
-            visit.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
+            visit.record(&service, &FAILED);
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
             errand.failed(state, &failure);
             // How it ends is between the program and the server.

@@ -15,6 +15,7 @@
 
 mod allotment;
 mod apart;
+mod calls;
 mod carrying;
 mod certificates;
 mod clock;

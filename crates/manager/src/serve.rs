@@ -294,11 +294,11 @@ impl Visit {
     /// Makes a connection to a service, or says why there is none.
     async fn make(&self, order: Plain) -> Option<(Box<Upstream>, Box<Connected>, String)> {
         let (wish, socket, _room) = order;
-        let service = format!("{}:{}", wish.host, wish.port);
+        let service = service(&wish);
         match connect(&self.state, &self.program, &wish, socket).await {
             Ok((upstream, connected)) => Some((Box::new(upstream), Box::new(connected), service)),
             Err(failure) => {
-                self.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
+                self.record(&service, &FAILED);
                 refuse(&self.stream, failure).await;
                 None
             }
@@ -319,6 +319,15 @@ pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
     // A sender that is gone ends it as well.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
+
+/// Under what a connection is counted.
+pub(crate) fn service(wish: &Connect) -> String {
+    format!("{}:{}", wish.host, wish.port)
+}
+
+/// The count of a connection that did not come to stand.
+pub(crate) const FAILED: Handshakes =
+    Handshakes { full: 0, resumed: 0, across_names: 0, refused: 0, failed: 1, early_data: 0 };
 
 pub(crate) fn counted(connected: &Connected) -> Handshakes {
     let one = u64::from;

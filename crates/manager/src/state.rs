@@ -9,6 +9,7 @@ use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
 
 use crate::Error;
 use crate::apart::Apart;
+use crate::calls::Calls;
 use crate::certificates::Certificates;
 use crate::closing::Closers;
 use crate::counts::Counts;
@@ -44,6 +45,7 @@ pub(crate) struct State {
     pub(crate) foreign: Verdicts,
     /// Servers of which a connection of the manager's own got no session.
     pub(crate) barren: Verdicts,
+    pub(crate) calls: Calls,
     pub(crate) hops: Hops,
     pub(crate) counts: Counts,
     /// Who comes as this may be anybody.
@@ -92,6 +94,7 @@ impl State {
             silent: Verdicts::default(),
             foreign: Verdicts::default(),
             barren: Verdicts::default(),
+            calls: Calls::default(),
             hops: Hops::new().map_err(|error| Error::Process {
                 what: "make ready for programs that do their own TLS",
                 cause: error.into(),

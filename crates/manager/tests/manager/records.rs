@@ -59,6 +59,27 @@ fn the_manager_gets_a_session_for_itself_and_the_program_resumes_it() {
     }
 }
 
+/// One connection of the manager's own is enough for all of them.
+#[test]
+fn programs_that_come_at_once_have_a_server_called_once() {
+    let mut house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |config| config.send_tls13_tickets = 4);
+    let (port, told) = tapped(server.port);
+    let offers: Vec<_> = std::thread::scope(|scope| {
+        let offers: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| Carrier::trusting(&house, port).unwrap())).collect();
+        offers.into_iter().map(|offer| offer.join().unwrap()).collect()
+    });
+    assert_eq!(told.try_iter().count(), 1);
+    for mut carrier in offers {
+        assert_eq!(carrier.connect(b'v')["why"], "resumed");
+        carrier.talk();
+    }
+    let done = house.stop();
+    assert_eq!((done.handshakes.full, done.handshakes.resumed), (1, 4));
+}
+
 #[test]
 fn much_goes_both_ways() {
     let house = House::new();
@@ -93,6 +114,8 @@ fn saying(
     let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
     let act = Arc::new(act);
     rogue(move |mut tcp| {
+        // What it writes is there, whatever stands before.
+        tcp.set_nodelay(true).unwrap();
         let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
         while tls.is_handshaking() {
             if tls.complete_io(&mut tcp).is_err() {

@@ -1,7 +1,7 @@
 //! A program that carries the records itself, by hand: its own TCP socket, and the manager beside it.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -132,11 +132,6 @@ impl Carrier {
     pub(crate) fn talk(&mut self) {
         assert_eq!(self.turn(b'p', b"hello\n").expect("a turn").words, "r");
         assert_eq!(self.read(6), b"olleh\n");
-    }
-
-    /// The program's own socket ends, the manager's connection does not.
-    pub(crate) fn hang_up(&self) {
-        self.tcp.shutdown(Shutdown::Both).expect("it stood");
     }
 }
 
