@@ -16,6 +16,7 @@ use crate::means::certificates::Authority;
 use crate::means::rogue::{rogue, tapped};
 use crate::means::rustls_server::{self, RustlsServer};
 use crate::means::server::Server;
+use crate::means::slow::slow_way;
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 
@@ -57,6 +58,14 @@ fn the_manager_gets_a_session_for_itself_and_the_program_resumes_it() {
         assert_eq!((done.handshakes.full, done.handshakes.resumed), (1, 4));
         assert_eq!(done.handshakes.failed, 0);
     }
+}
+
+#[test]
+fn a_server_far_away_is_waited_for() {
+    let (house, server) = house_and_server(&["-tls1_3"]);
+    let port = slow_way(server.port, Duration::from_millis(40));
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    assert_eq!(carrier.connect(b'v')["why"], "resumed");
 }
 
 /// One connection of the manager's own is enough for all of them.
@@ -146,13 +155,7 @@ fn the_servers_end_is_told_and_the_program_goes_on() {
     let facts = carrier.connect(b'v');
     assert_eq!(house.program().end(&facts["connection"]), "open");
     carrier.turn(b'p', b"hello\n").unwrap();
-    let (mut words, mut plaintext) = (String::new(), Vec::new());
-    while !words.ends_with('c') {
-        let heard = carrier.carry().unwrap();
-        words.push_str(&heard.words);
-        plaintext.extend(heard.plaintext);
-    }
-    assert_eq!(plaintext, b"bye\n");
+    assert_eq!(carrier.carry_until('c').plaintext, b"bye\n");
     assert_eq!(house.program().end(&facts["connection"]), "clean");
     carrier.turn(b'p', b"and more").unwrap();
     assert_eq!(carrier.turn(b'c', &[]).unwrap().words, "r");
@@ -208,15 +211,9 @@ fn what_came_before_a_bad_record_arrives_and_the_server_is_told() {
     let mut carrier = Carrier::trusting(&house, port).unwrap();
     let facts = carrier.connect(b'v');
     carrier.turn(b'p', b"hello\n").unwrap();
-    let (mut words, mut plaintext, mut message) = (String::new(), Vec::new(), json!(null));
-    while message.is_null() {
-        let heard = carrier.carry().unwrap();
-        words.push_str(&heard.words);
-        plaintext.extend(heard.plaintext);
-        message = heard.message;
-    }
-    assert!(plaintext == b"good\n" && words.ends_with("rj"), "{words}");
-    assert_eq!(message["error"]["kind"], "tls_failed");
+    let heard = carrier.carry_until('j');
+    assert!(heard.plaintext == b"good\n" && heard.words.ends_with("rj"), "{heard:?}");
+    assert_eq!(heard.message["error"]["kind"], "tls_failed");
     assert!(told.recv().unwrap().contains("BadRecordMac"));
     assert!(carrier.turn(b'r', &[]).is_none());
     assert_eq!(house.program().end(&facts["connection"]), "truncated");
@@ -260,7 +257,7 @@ fn more_than_waits_is_not_taken_before_the_program_goes_on() {
     let mut carried = 0;
     let refused = loop {
         let heard = carrier.carry().unwrap();
-        assert_eq!(heard.plaintext, b"");
+        assert!(heard.plaintext.is_empty());
         carried += 1;
         if !heard.message.is_null() {
             break heard.message;

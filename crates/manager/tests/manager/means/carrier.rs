@@ -45,7 +45,7 @@ impl Carrier {
             return Err(said["error"].take());
         }
         let tcp = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a server");
-        tcp.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+        tcp.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         Ok(Self { stream, tcp })
     }
 
@@ -99,6 +99,20 @@ impl Carrier {
             Ok(read @ 1..) => self.turn(b'r', &piece[..read]),
             _ => self.turn(b'e', &[]),
         }
+    }
+
+    /// Carries what the server sends until this word comes: all that was heard.
+    pub(crate) fn carry_until(&mut self, word: char) -> Heard {
+        let mut all = Heard::default();
+        for _ in 0..10 {
+            let Heard { words, plaintext, message } = self.carry().expect("the manager");
+            all.words.push_str(&words);
+            all.plaintext.extend(plaintext);
+            if words.contains(word) {
+                return Heard { message, ..all };
+            }
+        }
+        panic!("no {word}: {all:?}");
     }
 
     /// Does the handshake. What the manager says at its end.

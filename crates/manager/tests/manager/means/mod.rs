@@ -6,6 +6,7 @@ pub(crate) mod program;
 pub(crate) mod rogue;
 pub(crate) mod rustls_server;
 pub(crate) mod server;
+pub(crate) mod slow;
 
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
