@@ -127,6 +127,7 @@ final class ManagedEngine extends SSLEngine {
     try {
       opened = Manager.records(wanted, InetAddress.getByName(wanted.host()), trust.told());
       first = opened.turn('r', Records.NOTHING);
+      why = first.isEmpty() ? "no ClientHello" : null;
     } catch (IOException | RuntimeException none) {
       // Nothing was sent: the JDK's own engine does as well.
       why = Objects.requireNonNullElse(none.getMessage(), none.toString());
