@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients soak fuzz setup
+.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients bench-java soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
@@ -56,6 +56,13 @@ check-manager: setup
 check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget git default-jdk-headless valgrind
 check-clients: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_clients -- $(CHECKS)
+
+## What a connection costs Java programs, with the manager and without, in ten minutes; CHECKS='--quick' for less.
+bench-java: PACKAGES += openssl nginx-light default-jdk-headless maven
+bench-java: setup
+	$(CARGO) build --release --locked --package rejoin-cli
+	mvn --quiet --batch-mode --file bindings/java/bench package
+	java -cp 'bindings/java/bench/target/classes:bindings/java/bench/target/lib/*' rejoin.Bench target/release/rejoin $(CHECKS)
 
 ## nginx under load while its workers are killed, for ten minutes; SOAK_SECONDS=60 for less.
 SOAK_SECONDS ?= 600

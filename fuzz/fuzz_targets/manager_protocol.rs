@@ -5,7 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use rejoin_manager::protocol::{
-    LENGTH_BYTES, REQUEST_BYTES, length, read_answer, read_request, write_answer, write_request,
+    FRAME_BYTES, LENGTH_BYTES, REQUEST_BYTES, Turn, length, read_answer, read_request,
+    write_answer, write_request,
 };
 
 fuzz_target!(|message: &[u8]| {
@@ -13,6 +14,9 @@ fuzz_target!(|message: &[u8]| {
         let announced = length(*prefix, REQUEST_BYTES);
         assert!(announced.is_err() || announced.is_ok_and(|bytes| bytes <= REQUEST_BYTES));
         let _ = read_request(rest);
+        if let Ok((_, bytes)) = Turn::read(*prefix) {
+            assert!(bytes <= FRAME_BYTES);
+        }
     }
     if let Ok(request) = read_request(message)
         && let Ok(written) = write_request(&request)

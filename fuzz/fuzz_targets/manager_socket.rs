@@ -17,8 +17,8 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use rejoin_manager::Settings;
 use rejoin_manager::client::Manager;
 use rejoin_manager::protocol::{
-    ANSWER_BYTES, Answer, Connect, LENGTH_BYTES, REQUEST_BYTES, Request, length, read_answer,
-    read_request, write_request,
+    ANSWER_BYTES, Answer, Connect, LENGTH_BYTES, REQUEST_BYTES, Records, Request, Trust, length,
+    read_answer, read_request, write_request,
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -57,9 +57,17 @@ impl Said {
 /// As a program that asks a manager.
 fn ask(mut said: Said) {
     static MANAGER: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(Request::Connect(wanted)) = understood(&said.message) {
-        // Nobody is called: the connection that it wants is to come with it.
-        let wanted = Request::Connect(Box::new(Connect { socket: true, ..*wanted }));
+    // Nobody is called: the connection that it wants is to come with it, or a session to be there.
+    let wanted = match understood(&said.message) {
+        Some(Request::Connect(wanted)) => {
+            Some(Request::Connect(Box::new(Connect { socket: true, ..*wanted })))
+        }
+        Some(Request::Records(wanted)) => {
+            Some(Request::Records(Box::new(Records { trust: Trust::None, ..*wanted })))
+        }
+        _ => None,
+    };
+    if let Some(wanted) = wanted {
         let Ok(written) = write_request(&wanted) else { return };
         said.message = written;
     }

@@ -7,16 +7,14 @@
 #[path = "../tests/manager/means/mod.rs"]
 #[expect(dead_code, reason = "it uses some of it")]
 mod means;
-#[path = "../tests/manager/means/slow.rs"]
-mod slow;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use means::House;
 use means::rustls_server::provider;
-use means::{House, rogue};
 use rejoin_manager::client::Manager;
 use rejoin_manager::protocol::{Base64, Connect, EarlyData};
 use rustls::client::Resumption;
@@ -270,7 +268,7 @@ fn throughput(asked: &Asked, house: &House) {
 
 fn delayed(asked: &Asked, house: &House) {
     for (tls, early) in [(&version::TLS12, false), (&version::TLS13, true)] {
-        let port = slow::slow_way(server(house, tls), ROUND_TRIP);
+        let port = means::slow::slow_way(server(house, tls), ROUND_TRIP);
         let label = format!("{:?}", tls.version);
         let (manager, plain) = (Manager::at(house.socket()), wanted(port, &label));
         let early_data = early.then(|| Base64(FIRST.to_vec().into()));

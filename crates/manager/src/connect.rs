@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::closing::Brought;
 use crate::dial::dial;
+use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::identity::Identity;
 use crate::program::Program;
@@ -40,7 +41,7 @@ struct Order<'a> {
 
 /// One handshake's course.
 #[derive(Debug)]
-struct Attempt {
+pub(crate) struct Attempt {
     offered: Option<(Offered, u64)>,
     why_not: Option<Why>,
     sent_early: bool,
@@ -63,11 +64,11 @@ pub(crate) async fn connect(
     let lookups = (&state.lookups, program.uid);
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;
-    let (mut upstream, attempt) = begin(state, &order, tcp, true)?;
+    let (mut upstream, attempt) = begin_over(state, &order, tcp, true)?;
     let sent_early = attempt.sent_early;
     let made = match try_session(state, program, &order, (&mut upstream, &attempt), deadline).await
     {
-        Ok(()) => finish(state, &order, upstream, attempt),
+        Ok(()) => finish(state, &order, &upstream, attempt),
         Err(failure) if attempt.offered.is_none() => Err(failure),
         Err(failure) if sent_early || failure.kind != ErrorKind::TlsFailed => Err(failure),
         Err(_) if had_socket => {
@@ -76,13 +77,14 @@ pub(crate) async fn connect(
         }
         Err(_) => {
             let tcp = dial(lookups, connect, None, deadline).await?;
-            let (mut upstream, mut attempt) = begin(state, &order, tcp, false)?;
+            let (again, mut attempt) = begin_over(state, &order, tcp, false)?;
+            upstream = again;
             attempt.why_not = Some(Why::Refused);
             shake_hands(state, &order, &mut upstream, deadline).await?;
-            finish(state, &order, upstream, attempt)
+            finish(state, &order, &upstream, attempt)
         }
     };
-    let Unverified { mut upstream, connected, resumes: Resumes(offered) } =
+    let (connected, Resumes(offered)) =
         made.map_err(|failure| Failure { sent_early, ..failure })?;
     if order.shares.is_ok() {
         upstream.keep_sessions(state, &order.place, offered.as_ref());
@@ -93,6 +95,8 @@ pub(crate) async fn connect(
 /// A server that is called by a program's own TLS is given so long, and then called by it alone.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_millis(MOST_DEADLINE_MS as u64);
+/// How long a server with which the manager failed is not tried again.
+pub(crate) const FOREIGN_MS: u64 = 10 * 60 * 1_000;
 
 /// A connection that a program does not believe yet, and of which nothing is stored before it does.
 #[derive(Debug)]
@@ -114,8 +118,8 @@ pub(crate) struct Errand<'a> {
 }
 
 impl<'a> Errand<'a> {
-    /// Nothing is done for those who do not share, and if nothing but a session will do, only where
-    /// there may be one.
+    /// Nothing is done for those who do not share, nor where the manager has failed lately; and if nothing but
+    /// a session will do, only where there may be one.
     pub(crate) fn of(
         state: &State,
         program: &Program,
@@ -126,6 +130,9 @@ impl<'a> Errand<'a> {
         let none = |detail| Err(Failure::new(ErrorKind::NoSession, detail));
         match order.shares {
             Err(_) => none("the settings do not let this program or this host share"),
+            Ok(()) if state.foreign.holds(&order.place, state.settings.clock.now_ms()) => {
+                none("the server does not speak TLS as the manager does")
+            }
             Ok(()) if needs_session && !state.sessions.may_have(&order.place) => {
                 none("no session is known, and the server cannot be called again")
             }
@@ -133,6 +140,10 @@ impl<'a> Errand<'a> {
             Ok(()) if needs_session => Ok(Self { order, deadline: Instant::now() + LONGEST }),
             Ok(()) => Ok(Self { order, deadline: Instant::now() + PATIENCE }),
         }
+    }
+
+    pub(crate) fn wish(&self) -> &Connect {
+        self.order.connect
     }
 
     pub(crate) fn place(&self) -> &PlaceName {
@@ -143,6 +154,11 @@ impl<'a> Errand<'a> {
         self.deadline
     }
 
+    /// Whether there is a session that may do.
+    pub(crate) fn may_resume(&self, state: &State) -> bool {
+        state.sessions.may_have(self.place())
+    }
+
     /// Makes the connection over the program's socket.
     pub(crate) async fn run(
         &self,
@@ -150,37 +166,77 @@ impl<'a> Errand<'a> {
         program: &Program,
         tcp: Tcp,
     ) -> Result<Unverified, Failure> {
-        let Self { order, deadline } = self;
-        let (mut upstream, attempt) = begin(state, order, tcp, true)?;
-        upstream.asker.staple = Some(Vec::new());
-        try_session(state, program, order, (&mut upstream, &attempt), *deadline).await?;
-        let mut made = finish(state, order, upstream, attempt)?;
-        let staple = made.upstream.asker.staple.take().filter(|staple| !staple.is_empty());
-        made.connected.staple = staple.map(|staple| Base64(staple.into()));
-        Ok(made)
+        let (endpoint, attempt) = self.begin(state, peer(&tcp)?)?;
+        let mut upstream = Upstream::new(endpoint, tcp);
+        let tried = (&mut upstream, &attempt);
+        try_session(state, program, &self.order, tried, self.deadline).await?;
+        let (connected, resumes) = self.finish(state, &mut upstream, attempt)?;
+        Ok(Unverified { upstream, connected, resumes })
+    }
+
+    /// Begins a handshake with this server, of which the rest is the caller's.
+    pub(crate) fn begin(
+        &self,
+        state: &State,
+        peer: SocketAddr,
+    ) -> Result<(Endpoint, Attempt), Failure> {
+        let (mut endpoint, attempt) = begin(state, &self.order, peer, true)?;
+        endpoint.asker.staple = Some(Vec::new());
+        Ok((endpoint, attempt))
+    }
+
+    /// Waits for what the server says of the session that was offered.
+    pub(crate) fn offer<'s>(
+        &'s self,
+        state: &'s State,
+        attempt: &'s Attempt,
+        peer: SocketAddr,
+    ) -> Unanswered<'s> {
+        Unanswered::new(state, &self.order, attempt, peer)
+    }
+
+    /// The handshake is over.
+    pub(crate) fn finish(
+        &self,
+        state: &State,
+        endpoint: &mut Endpoint,
+        attempt: Attempt,
+    ) -> Result<(Connected, Resumes), Failure> {
+        let (connected, resumes) = finish(state, &self.order, endpoint, attempt)?;
+        let staple = endpoint.asker.staple.take().filter(|staple| !staple.is_empty());
+        let staple = staple.map(|staple| Base64(staple.into()));
+        Ok((Connected { staple, ..connected }, resumes))
+    }
+
+    /// The manager and the server have not come together, and are not brought together for a while.
+    pub(crate) fn failed(&self, state: &State, failure: &Failure) {
+        // With a program that takes less than the manager does it is no wonder.
+        if failure.kind != ErrorKind::TlsFailed || self.order.connect.min_version.is_none() {
+            state.foreign.note(self.place(), state.settings.clock.now_ms() + FOREIGN_MS);
+        }
     }
 
     /// The program believes it. It may not have looked at the name yet, or never will.
-    pub(crate) fn keep(&self, state: &State, upstream: &mut Upstream, resumes: &Resumes) {
+    pub(crate) fn keep(&self, state: &State, endpoint: &mut Endpoint, resumes: &Resumes) {
         let Resumes(offered) = resumes;
         let place = &self.order.place;
         let (name, unix_s) = (place.host.server_name(), state.settings.clock.unix_s());
-        let own = upstream.tls.peer_certificates().and_then(<[_]>::first);
+        let own = endpoint.tls.peer_certificates().and_then(<[_]>::first);
         match own.is_some_and(|own| valid_for(own, &name, unix_s).is_ok()) {
             // Without certificates there is nothing to keep.
             true => {
-                let _ = upstream.keep_sessions(state, place, offered.as_ref());
+                let _ = endpoint.keep_sessions(state, place, offered.as_ref());
             }
-            false => upstream.keep_nothing(),
+            false => endpoint.keep_nothing(),
         }
     }
 
     /// The program does not believe it, or has left. Of a session that was resumed it may be the chain of
     /// then that is not believed any more, and the server may have another now.
-    pub(crate) fn refused(&self, state: &State, made: &Unverified) {
-        let Unverified { upstream, resumes: Resumes(offered), .. } = made;
-        if let Some((offered, _)) = offered.as_ref().filter(|_| upstream.is_resumed()) {
-            state.sessions.refused(&self.order.place, upstream.peer.ip(), offered);
+    pub(crate) fn refused(&self, state: &State, endpoint: &Endpoint, resumes: &Resumes) {
+        let Resumes(offered) = resumes;
+        if let Some((offered, _)) = offered.as_ref().filter(|_| endpoint.is_resumed()) {
+            state.sessions.refused(&self.order.place, endpoint.peer.ip(), offered);
         }
     }
 }
@@ -200,33 +256,45 @@ async fn try_session(
     // While the server reads it there is time; what is wrong with sending shows again.
     let _ = upstream.send();
     program.name();
-    let offered = attempt.offered.as_ref().map(|(offered, _)| offered);
-    let unanswered = Unanswered { sessions: &state.sessions, place: &order.place, offered };
+    let unanswered = Unanswered::new(state, order, attempt, upstream.peer);
     let shaken = shake_hands(state, order, upstream, deadline).await;
-    unanswered.answered();
-    if let (Err(failure), Some(offered)) = (&shaken, offered) {
-        let is_silent = matches!(failure.kind, ErrorKind::Timeout | ErrorKind::Unreachable);
-        // A server that says nothing to a session may say something without: the next time.
-        if failure.is_break || is_silent {
-            state.sessions.broken(&order.place, upstream.peer.ip(), offered);
-        } else if failure.kind == ErrorKind::TlsFailed {
-            state.sessions.refused(&order.place, upstream.peer.ip(), offered);
-        }
-    }
-    shaken.map_err(|failure| Failure { sent_early: attempt.sent_early, ..failure })
+    unanswered.answered(shaken)
 }
 
 /// A session that is offered. Dropped before its server has answered, or had the time to, it is
 /// given up.
-struct Unanswered<'a> {
+pub(crate) struct Unanswered<'a> {
     sessions: &'a Sessions,
     place: &'a PlaceName,
+    address: IpAddr,
     offered: Option<&'a Offered>,
+    sent_early: bool,
 }
 
-impl Unanswered<'_> {
-    fn answered(mut self) {
-        self.offered = None;
+impl<'a> Unanswered<'a> {
+    fn new(state: &'a State, order: &'a Order<'_>, attempt: &'a Attempt, peer: SocketAddr) -> Self {
+        Self {
+            sessions: &state.sessions,
+            place: &order.place,
+            address: peer.ip(),
+            offered: attempt.offered.as_ref().map(|(offered, _)| offered),
+            sent_early: attempt.sent_early,
+        }
+    }
+
+    /// So the handshake went; what a failure says of the session is noted.
+    pub(crate) fn answered(mut self, shaken: Result<(), Failure>) -> Result<(), Failure> {
+        let offered = self.offered.take();
+        if let (Err(failure), Some(offered)) = (&shaken, offered) {
+            let is_silent = matches!(failure.kind, ErrorKind::Timeout | ErrorKind::Unreachable);
+            // A server that says nothing to a session may say something without: the next time.
+            if failure.is_break || is_silent {
+                self.sessions.broken(self.place, self.address, offered);
+            } else if failure.kind == ErrorKind::TlsFailed {
+                self.sessions.refused(self.place, self.address, offered);
+            }
+        }
+        shaken.map_err(|failure| Failure { sent_early: self.sent_early, ..failure })
     }
 }
 
@@ -297,17 +365,26 @@ async fn shake_hands(
     Ok(())
 }
 
-/// Takes a session if there is one and it may be offered, and begins a handshake with it. The TCP
-/// connection stands by now: no ticket is lost to a server that is not there.
-fn begin(
+fn begin_over(
     state: &State,
     order: &Order<'_>,
     tcp: Tcp,
     offers: bool,
 ) -> Result<(Upstream, Attempt), Failure> {
+    let (endpoint, attempt) = begin(state, order, peer(&tcp)?, offers)?;
+    Ok((Upstream::new(endpoint, tcp), attempt))
+}
+
+/// Takes a session if there is one and it may be offered, and begins a handshake with it. The TCP
+/// connection stands by now: no ticket is lost to a server that is not there.
+fn begin(
+    state: &State,
+    order: &Order<'_>,
+    peer: SocketAddr,
+    offers: bool,
+) -> Result<(Endpoint, Attempt), Failure> {
     let Order { connect, judge, identity, place, shares } = order;
     let unix_s = state.settings.clock.unix_s();
-    let peer = peer(&tcp)?;
     let taken = shares.and_then(|()| match offers {
         true => take(state, order, peer.ip(), unix_s),
         false => Err(Why::Refused),
@@ -345,7 +422,7 @@ fn begin(
         sent_early = early.write_all(data).is_ok();
     }
     let attempt = Attempt { offered, why_not, sent_early };
-    Ok((Upstream::new(tls, (tcp, peer), asker, slip), attempt))
+    Ok((Endpoint::new(tls, peer, asker, slip), attempt))
 }
 
 /// Whom the socket leads to.
@@ -389,19 +466,19 @@ fn tickets_wanted(settings: &Settings, offers: bool) -> TicketRequest {
 fn finish(
     state: &State,
     order: &Order<'_>,
-    upstream: Upstream,
+    endpoint: &Endpoint,
     attempt: Attempt,
-) -> Result<Unverified, Failure> {
+) -> Result<(Connected, Resumes), Failure> {
     let Attempt { offered, why_not, sent_early } = attempt;
-    let resumed = upstream.is_resumed();
-    let early = sent_early && upstream.tls.is_early_data_accepted();
+    let resumed = endpoint.is_resumed();
+    let early = sent_early && endpoint.tls.is_early_data_accepted();
     if let Some((offered, _)) = &offered {
         if resumed {
-            state.sessions.resumed(&order.place, upstream.peer.ip(), offered);
+            state.sessions.resumed(&order.place, endpoint.peer.ip(), offered);
         } else {
-            state.sessions.refused(&order.place, upstream.peer.ip(), offered);
+            state.sessions.refused(&order.place, endpoint.peer.ip(), offered);
         }
-        let alpn = upstream.tls.alpn_protocol();
+        let alpn = endpoint.tls.alpn_protocol();
         if early && alpn != offered.alpn.as_deref() {
             let detail = "the server took 0-RTT data for another protocol";
             return Err(Failure::new(ErrorKind::TlsFailed, detail));
@@ -421,12 +498,12 @@ fn finish(
         (true, false) => EarlyData::Rejected,
     };
     let session_of = session_of.map(|host| host.to_string());
-    let connected = Connected { why, session_of, early_data, ..described(order, &upstream)? };
-    Ok(Unverified { upstream, connected, resumes: Resumes(offered) })
+    let connected = Connected { why, session_of, early_data, ..described(order, endpoint)? };
+    Ok((connected, Resumes(offered)))
 }
 
-fn described(order: &Order<'_>, upstream: &Upstream) -> Result<Connected, Failure> {
-    let tls = &upstream.tls;
+fn described(order: &Order<'_>, endpoint: &Endpoint) -> Result<Connected, Failure> {
+    let tls = &endpoint.tls;
     let version = match tls.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
         _ => "TLSv1.3",
@@ -442,13 +519,13 @@ fn described(order: &Order<'_>, upstream: &Upstream) -> Result<Connected, Failur
     let token = random().map_err(|error| Failure::new(ErrorKind::Busy, error.to_string()))?;
     Ok(Connected {
         connection: Token(token),
-        resumed: upstream.is_resumed(),
+        resumed: endpoint.is_resumed(),
         why: Why::NoSession,
         version: version.to_owned(),
         cipher: suite.map(|suite| format!("{:?}", suite.suite())).unwrap_or_default(),
         group: group.map(|group| format!("{:?}", group.name())),
         alpn: tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned()),
-        peer: upstream.peer.to_string(),
+        peer: endpoint.peer.to_string(),
         session_of: None,
         early_data: EarlyData::NotOffered,
         staple: None,

@@ -70,11 +70,11 @@ pub(crate) struct Standing<'a> {
 }
 
 impl Standing<'_> {
-    /// The server has said that this was all; the program may still send.
-    pub(crate) fn server_is_done(&self) {
+    /// The server's direction has ended so; the program may still send.
+    pub(crate) fn server_ends(&self, end: End) {
         self.ends.with(|inner| {
             if let Some((_, known)) = inner.connections.get_mut(&self.token) {
-                *known = End::Clean;
+                *known = end;
             }
         });
     }
@@ -129,7 +129,7 @@ mod tests {
         let token = |of: u16| Token([of.to_be_bytes(); 8].concat().try_into().unwrap());
         let standing = ends.open(token(1), 7, &clock);
         assert_eq!(ends.of(token(1), 7, 0), End::Open);
-        standing.server_is_done();
+        standing.server_ends(End::Clean);
         assert_eq!(ends.of(token(1), 7, 0), End::Clean);
         drop(standing);
         assert_eq!(ends.of(token(1), 7, 0), End::Truncated);

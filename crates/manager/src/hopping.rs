@@ -21,9 +21,9 @@ use crate::dial::taken_over;
 use crate::failure::Failure;
 use crate::hop::Hop;
 use crate::near::{Near, is_gone, received};
-use crate::protocol::{self, Answer, Directly, ErrorKind, Handshakes, Request};
+use crate::protocol::{self, Answer, Directly, ErrorKind, Request};
 use crate::relay::{ASK_WHETHER_GONE, Relay, gone};
-use crate::serve::{Visit, counted, refuse, stopping};
+use crate::serve::{FAILED, Visit, counted, refuse, service, stopping};
 use crate::wire;
 
 /// A program that was told that all is ready says its ClientHello at once.
@@ -35,9 +35,6 @@ const LINGER: Duration = Duration::from_secs(120);
 const CALL: Duration = Duration::from_secs(60);
 /// A word that was said is there.
 const LAST_WORD: Duration = Duration::from_millis(100);
-
-/// How long a server with which the manager failed is not tried again.
-const FOREIGN_MS: u64 = 10 * 60 * 1_000;
 
 /// The sockets that come with a hop.
 struct Sockets {
@@ -64,10 +61,6 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     let (state, program) = (&visit.state, &visit.program);
     let agreed = Sockets::of(sockets).and_then(|sockets| {
         let errand = Errand::of(state, program, &wish, sockets.spare.is_none())?;
-        if state.foreign.holds(errand.place(), state.settings.clock.now_ms()) {
-            let detail = "the server does not speak TLS as the manager does";
-            return Err(Failure::new(ErrorKind::NoSession, detail));
-        }
         Ok((sockets, errand))
     });
     let (sockets, errand) = match agreed {
@@ -82,8 +75,7 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     if !is_told || !matches!(timeout(PATIENCE, speaks(&line)).await, Ok(Ok(true))) {
         return;
     }
-    let service = format!("{}:{}", wish.host, wish.port);
-    let (now_ms, place) = (state.settings.clock.now_ms(), errand.place());
+    let service = service(&wish);
     let made = match taken_over(tcp) {
         Ok(tcp) => {
             let peer = tcp.peer_addr().ok();
@@ -99,13 +91,10 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     let made = match made {
         Ok(made) => made,
         Err((failure, peer)) => {
-            visit.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
+            visit.record(&service, &FAILED);
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
             state.counts.went_directly(program.uid, Directly::ManagerFailed, 1);
-            // With a program that takes less than the manager does it is no wonder.
-            if failure.kind != ErrorKind::TlsFailed || wish.min_version.is_none() {
-                state.foreign.note(place, now_ms + FOREIGN_MS);
-            }
+            errand.failed(state, &failure);
             // How it ends is between the program and the server.
             let _ = pass_on(line, spare, peer).await;
             return;
@@ -115,7 +104,9 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     let introduced = Box::pin(introduce(visit, &hop, &errand, line, &made)).await;
     // Only now: the program does not wait for it to be closed.
     drop((hop, spare));
-    let Some((near, is_verified)) = introduced else { return errand.refused(state, &made) };
+    let Some((near, is_verified)) = introduced else {
+        return errand.refused(state, &made.upstream, &made.resumes);
+    };
     relay(visit, &errand, (near, is_verified), made).await;
 }
 

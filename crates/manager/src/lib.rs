@@ -15,12 +15,15 @@
 
 mod allotment;
 mod apart;
+mod calls;
+mod carrying;
 mod certificates;
 mod clock;
 mod closing;
 mod connect;
 mod counts;
 mod dial;
+mod endpoint;
 mod ends;
 mod error;
 mod failure;
@@ -38,6 +41,7 @@ mod socket;
 mod state;
 mod tcp;
 mod trust;
+mod turns;
 mod upstream;
 mod verdicts;
 mod verifier;

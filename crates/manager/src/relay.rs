@@ -5,7 +5,7 @@
 //! does not take yet.
 
 use std::cell::RefCell;
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use rustix::net::Shutdown;
@@ -23,8 +23,6 @@ use crate::upstream::Upstream;
 
 /// Read at once.
 const PIECE_BYTES: usize = 64 * 1024;
-/// rustls reads 4 KiB at once; a record has four times as much.
-const RECORD_READS: usize = 4;
 /// Rounds before other connections have a turn.
 const ROUNDS: usize = 16;
 /// A program from which nothing is read may be gone, of which the kernel says nothing while nobody
@@ -103,7 +101,8 @@ impl<'a> Relay<'a> {
     pub(crate) async fn run(&mut self, mut stop: watch::Receiver<bool>) -> End {
         // A server that speaks first may have spoken in the handshake's last flight.
         let is_open = self.down == Way::Open;
-        let spoken = if is_open { self.pass_on(Relay::take_decrypted) } else { Ok(()) };
+        let take = |relay: &mut Self, plaintext: &mut _| relay.upstream.take_decrypted(plaintext);
+        let spoken = if is_open { self.pass_on(take) } else { Ok(()) };
         let ended = loop {
             match spoken.and_then(|()| self.work()) {
                 Err(end) => break end,
@@ -156,7 +155,7 @@ impl<'a> Relay<'a> {
             Way::Open => {}
             Way::Ends(End::Clean) => {
                 // Before the program reads it, and asks.
-                self.standing.server_is_done();
+                self.standing.server_ends(End::Clean);
                 if !self.program.finish() {
                     return Ok(moved);
                 }
@@ -175,15 +174,8 @@ impl<'a> Relay<'a> {
 
     /// Works on what came from the server: nothing, at the end of file, of which rustls says
     /// whether it was announced.
-    fn work_on(&mut self, mut rest: &[u8]) -> Result<(), End> {
-        self.pass_on(|relay, plaintext| {
-            loop {
-                let ended = relay.decrypt(&mut rest, plaintext);
-                if ended.is_some() || rest.is_empty() {
-                    return ended;
-                }
-            }
-        })
+    fn work_on(&mut self, heard: &[u8]) -> Result<(), End> {
+        self.pass_on(|relay, plaintext| relay.upstream.work_on(relay.state, heard, plaintext))
     }
 
     /// Gives the program what is found for it, and notes whether the server's direction has ended.
@@ -197,38 +189,6 @@ impl<'a> Relay<'a> {
             self.down = find(self, plaintext).map_or(Way::Open, Way::Ends);
             self.deliver(plaintext).map(|_| ())
         })
-    }
-
-    /// Decrypts a record or so. Returns how the server's direction has ended, if it has.
-    fn decrypt(&mut self, rest: &mut &[u8], plaintext: &mut Vec<u8>) -> Option<End> {
-        let tls = &mut self.upstream.tls;
-        let mut taken = tls.read_tls(rest).map(|_| ());
-        for _ in 1..RECORD_READS {
-            // An error says that there is enough for now.
-            if taken.is_err() || rest.is_empty() || tls.read_tls(rest).is_err() {
-                break;
-            }
-        }
-        taken = taken.and_then(|()| self.upstream.process().map_err(io::Error::other));
-        self.upstream.store_issued(self.state);
-        self.take_decrypted(plaintext).or_else(|| taken.is_err().then_some(End::Truncated))
-    }
-
-    /// Takes what is decrypted. Returns how the server's direction has ended, if it has.
-    fn take_decrypted(&mut self, plaintext: &mut Vec<u8>) -> Option<End> {
-        let mut reader = self.upstream.tls.reader();
-        loop {
-            let bytes = match reader.fill_buf() {
-                Ok([]) => return Some(End::Clean),
-                Ok(chunk) => {
-                    plaintext.extend_from_slice(chunk);
-                    chunk.len()
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(_) => return Some(End::Truncated),
-            };
-            reader.consume(bytes);
-        }
     }
 
     /// Gives the program what is there for it; what it does not take yet waits. Returns whether it

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::allotment::Piece;
+use crate::carrying::serve_records;
 use crate::closing::{Brought, Line};
 use crate::connect::connect;
 use crate::failure::Failure;
@@ -18,7 +19,8 @@ use crate::hopping::serve_hop;
 use crate::near::Near;
 use crate::program::Program;
 use crate::protocol::{
-    self, Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Request, Stats, Why,
+    self, Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Records, Request, Stats,
+    Why,
 };
 use crate::relay::{Relay, gone};
 use crate::settings::Settings;
@@ -189,6 +191,7 @@ type Order = (Wish, Vec<Brought>, Option<Piece>);
 enum Wish {
     Connect(Box<Connect>),
     Hop(Box<protocol::Hop>),
+    Records(Box<Records>),
 }
 
 /// A program that was let in.
@@ -201,7 +204,7 @@ pub(crate) struct Visit {
 
 impl Visit {
     /// Does it as long as the program waits and the manager runs.
-    async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
+    pub(crate) async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let mut stopped = self.stopped.clone();
         tokio::select! {
             biased;
@@ -233,6 +236,7 @@ impl Visit {
         let answer = match request {
             Request::Connect(wish) => return Some((Wish::Connect(wish), sockets, room)),
             Request::Hop(hop) => return Some((Wish::Hop(hop), sockets, room)),
+            Request::Records(wanted) => return Some((Wish::Records(wanted), sockets, room)),
             Request::Verified {} | Request::Accepted {} => {
                 let detail = "it belongs behind the answer to a hop";
                 Answer::Error(Failure::new(ErrorKind::BadRequest, detail).into())
@@ -261,6 +265,13 @@ impl Visit {
                 self.connect((wish, socket, room)).await;
             }
             Wish::Hop(hop) => serve_hop(self, hop, sockets).await,
+            Wish::Records(wanted) if sockets.is_empty() => {
+                serve_records(self, wanted, room).await;
+            }
+            Wish::Records(_) => {
+                let detail = "no socket comes with records: the program has it";
+                refuse(&self.stream, Failure::new(ErrorKind::BadRequest, detail)).await;
+            }
         }
     }
 
@@ -287,11 +298,11 @@ impl Visit {
     /// Makes a connection to a service, or says why there is none.
     async fn make(&self, order: Plain) -> Option<(Box<Upstream>, Box<Connected>, String)> {
         let (wish, socket, _room) = order;
-        let service = format!("{}:{}", wish.host, wish.port);
+        let service = service(&wish);
         match connect(&self.state, &self.program, &wish, socket).await {
             Ok((upstream, connected)) => Some((Box::new(upstream), Box::new(connected), service)),
             Err(failure) => {
-                self.record(&service, &Handshakes { failed: 1, ..Handshakes::default() });
+                self.record(&service, &FAILED);
                 refuse(&self.stream, failure).await;
                 None
             }
@@ -312,6 +323,15 @@ pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
     // A sender that is gone ends it as well.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
+
+/// Under what a connection is counted.
+pub(crate) fn service(wish: &Connect) -> String {
+    format!("{}:{}", wish.host, wish.port)
+}
+
+/// The count of a connection that did not come to stand.
+pub(crate) const FAILED: Handshakes =
+    Handshakes { full: 0, resumed: 0, across_names: 0, refused: 0, failed: 1, early_data: 0 };
 
 pub(crate) fn counted(connected: &Connected) -> Handshakes {
     let one = u64::from;

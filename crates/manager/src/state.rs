@@ -9,6 +9,7 @@ use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
 
 use crate::Error;
 use crate::apart::Apart;
+use crate::calls::Calls;
 use crate::certificates::Certificates;
 use crate::closing::Closers;
 use crate::counts::Counts;
@@ -42,6 +43,9 @@ pub(crate) struct State {
     pub(crate) silent: Verdicts,
     /// Servers with which the manager has no TLS in common.
     pub(crate) foreign: Verdicts,
+    /// Servers of which a connection of the manager's own got no session.
+    pub(crate) barren: Verdicts,
+    pub(crate) calls: Calls,
     pub(crate) hops: Hops,
     pub(crate) counts: Counts,
     /// Who comes as this may be anybody.
@@ -89,6 +93,8 @@ impl State {
             rooms: Rooms::default(),
             silent: Verdicts::default(),
             foreign: Verdicts::default(),
+            barren: Verdicts::default(),
+            calls: Calls::default(),
             hops: Hops::new().map_err(|error| Error::Process {
                 what: "make ready for programs that do their own TLS",
                 cause: error.into(),

@@ -94,7 +94,11 @@ async fn read(
 
 /// Fills the buffer, and not a byte more: what follows is not the request's. The first descriptors
 /// that come with it are kept, others are closed.
-async fn fill(stream: &Line, mut buffer: &mut [u8], sockets: &mut Vec<Brought>) -> io::Result<()> {
+pub(crate) async fn fill(
+    stream: &Line,
+    mut buffer: &mut [u8],
+    sockets: &mut Vec<Brought>,
+) -> io::Result<()> {
     while !buffer.is_empty() {
         let closer = stream.closer();
         let mut keep = |descriptor| {
@@ -146,18 +150,23 @@ pub(crate) fn receive(
 
 /// Writes an answer. A program that does not take it in time has gone.
 pub(crate) async fn write(stream: &UnixStream, answer: Answer) -> io::Result<()> {
-    let message = write_answer(&answer);
-    drop(answer);
-    let message =
-        message.or_else(|malformed| write_answer(&Answer::Error(Failure::from(malformed).into())));
-    let message = message.map_err(io::Error::other)?;
+    let message = message(answer)?;
     match timeout(PATIENCE, write_all(stream, &message)).await {
         Ok(written) => written,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
-async fn write_all(stream: &UnixStream, mut message: &[u8]) -> io::Result<()> {
+/// An answer with its length; of one that is too long, that it is.
+pub(crate) fn message(answer: Answer) -> io::Result<Vec<u8>> {
+    let message = write_answer(&answer);
+    drop(answer);
+    let message =
+        message.or_else(|malformed| write_answer(&Answer::Error(Failure::from(malformed).into())));
+    message.map_err(io::Error::other)
+}
+
+pub(crate) async fn write_all(stream: &UnixStream, mut message: &[u8]) -> io::Result<()> {
     while !message.is_empty() {
         stream.writable().await?;
         match stream.try_write(message) {

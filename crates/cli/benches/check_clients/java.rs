@@ -12,7 +12,7 @@ use crate::stacks::{Stack, Tls};
 use crate::world::library;
 use crate::{Effort, Found};
 
-/// curl, Java twice, curl: of each version of TLS one handshake in full.
+/// curl, Java's two ways of asking, curl: of each version of TLS one handshake in full.
 pub(crate) fn shares(_: Effort) -> Option<Found> {
     let (mut full, mut resumed) = (0, 0);
     for tls in Tls::ALL {
@@ -27,14 +27,16 @@ pub(crate) fn shares(_: Effort) -> Option<Found> {
             curl.env("REJOIN_MANAGER", managed.socket());
             curl.status().is_ok_and(|done| done.success())
         };
-        let java = || jvm.fetch(true, Believes::TheAuthority, &url).1;
-        if !(curl() && java() && java() && curl()) {
+        let client = || jvm.ask(true, Believes::TheAuthority, &[&url]).1;
+        let connection = || jvm.fetch(true, Believes::TheAuthority, &url).1;
+        if !(curl() && client() && connection() && curl()) {
             return Some(Found { figure: "a program failed".to_owned(), holds: false });
         }
         let counted = Manager::at(managed.socket()).stats().ok()?.handshakes;
         full += counted.full;
         resumed += counted.resumed;
     }
-    let figure = format!("{full} full, {resumed} resumed, of HttpsURLConnection and curl");
+    let figure =
+        format!("{full} full, {resumed} resumed, of HttpClient, HttpsURLConnection and curl");
     Some(Found { figure, holds: (full, resumed) == (2, 6) })
 }

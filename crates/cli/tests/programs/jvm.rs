@@ -3,16 +3,19 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::managed::Managed;
 use crate::servers::REJOIN;
 
 const SOURCES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/java/src/main/java/rejoin");
-const FETCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/Fetch.java");
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+const COMPILED_TO: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/java");
+/// On `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine` of its own; what two of them need.
+const SOURCE_FILES: [&str; 4] = ["Fetch", "Ask", "Drive", "Doubter"];
 
-/// A machine with Java: the provider and the program are compiled, and the manager's authority and
-/// another one are in stores.
+/// A machine with Java: the manager's authority and another one are in stores.
 pub(crate) struct Jvm<'a> {
     managed: &'a Managed,
 }
@@ -29,25 +32,12 @@ pub(crate) enum Believes {
 impl<'a> Jvm<'a> {
     /// `None` where there is no JDK.
     pub(crate) fn new(managed: &'a Managed, name: &str) -> Option<Self> {
-        let file = |name| managed.file(name);
-        let classes = file("classes");
-        let sources = std::fs::read_dir(SOURCES).expect("the provider's sources");
-        let sources = sources.map(|entry| entry.expect("a source").path());
-        let mut compile = Command::new("javac");
-        compile.args(["--release", "17", "-Xlint:all", "-Werror", "-d", &classes]).args(sources);
-        let Ok(compiled) = compile.status() else {
+        static COMPILED: OnceLock<bool> = OnceLock::new();
+        if !COMPILED.get_or_init(compile) {
             eprintln!("javac is not installed: nothing is tested with Java");
             return None;
-        };
-        assert!(compiled.success(), "the provider is compiled without a warning");
-        std::fs::write(file("manifest"), "Premain-Class: rejoin.Rejoin\n").expect("a file");
-        let (jar, manifest) = (file("rejoin.jar"), file("manifest"));
-        done(
-            Command::new("jar")
-                .args(["--create", "--file", &jar, "--manifest", &manifest])
-                .args(["-C", &classes, "."]),
-        );
-        done(Command::new("javac").args(["-d", &file("fetch")]).arg(FETCH));
+        }
+        let file = |name| managed.file(name);
         let other = Managed::start(Path::new(REJOIN), &format!("{name}-other"));
         for (store, authority) in
             [("TheAuthority", file("ca.pem")), ("AnotherOne", other.file("ca.pem"))]
@@ -60,11 +50,28 @@ impl<'a> Jvm<'a> {
         Some(Self { managed })
     }
 
-    /// What a program says of a URL, and whether it went well. `with` the provider or without.
+    /// What a program on `HttpsURLConnection` says of a URL, and whether it went well. `with` the provider or
+    /// without.
     pub(crate) fn fetch(&self, with: bool, believes: Believes, url: &str) -> (String, bool) {
+        self.run(with, believes, &["Fetch", url])
+    }
+
+    /// What a program on `java.net.http` says of it, which further words tell what to do.
+    pub(crate) fn ask(&self, with: bool, believes: Believes, words: &[&str]) -> (String, bool) {
+        self.run(with, believes, &[&["Ask"], words].concat())
+    }
+
+    /// What a program says that drives an `SSLEngine` itself.
+    pub(crate) fn drive(&self, with: bool, port: u16) -> (String, bool) {
+        self.run(with, Believes::TheAuthority, &["Drive", &port.to_string()])
+    }
+
+    fn run(&self, with: bool, believes: Believes, words: &[&str]) -> (String, bool) {
         let mut command = Command::new("java");
+        // It lives for a second.
+        command.arg("-XX:TieredStopAtLevel=1");
         if with {
-            command.arg(format!("-javaagent:{}", self.managed.file("rejoin.jar")));
+            command.arg(format!("-javaagent:{COMPILED_TO}/rejoin.jar"));
             command.arg(format!("-Drejoin.socket={}", self.managed.socket()));
         }
         let known = match believes {
@@ -74,7 +81,7 @@ impl<'a> Jvm<'a> {
         let store = self.managed.file(known);
         command.arg(format!("-Djavax.net.ssl.trustStore={store}"));
         command.args(["-Djavax.net.ssl.trustStorePassword=changeit", "-Xshare:auto"]);
-        command.args(["-cp", &self.managed.file("fetch"), "Fetch", url]);
+        command.args(["-cp", &format!("{COMPILED_TO}/programs")]).args(words);
         if believes == Believes::Nobody {
             command.arg("no");
         }
@@ -82,6 +89,30 @@ impl<'a> Jvm<'a> {
         let ran = ran.expect("a JDK has java");
         (String::from_utf8_lossy(&ran.stdout).trim().to_owned(), ran.status.success())
     }
+}
+
+/// The provider, into `rejoin.jar`, and the programs; once for all tests of a process. `false` where there is no JDK.
+fn compile() -> bool {
+    let file = |name| format!("{COMPILED_TO}/{name}");
+    let _ = std::fs::remove_dir_all(COMPILED_TO);
+    std::fs::create_dir_all(COMPILED_TO).expect("a folder");
+    let sources = std::fs::read_dir(SOURCES).expect("the provider's sources");
+    let sources = sources.map(|entry| entry.expect("a source").path());
+    let mut provider = Command::new("javac");
+    provider
+        .args(["--release", "17", "-Xlint:all", "-Werror", "-d", &file("classes")])
+        .args(sources);
+    let Ok(compiled) = provider.status() else { return false };
+    assert!(compiled.success(), "the provider is compiled without a warning");
+    std::fs::write(file("manifest"), "Premain-Class: rejoin.Rejoin\n").expect("a file");
+    done(
+        Command::new("jar")
+            .args(["--create", "--file", &file("rejoin.jar"), "--manifest", &file("manifest")])
+            .args(["-C", &file("classes"), "."]),
+    );
+    let programs = SOURCE_FILES.map(|name| format!("{PROGRAMS}/{name}.java"));
+    done(Command::new("javac").args(["-d", &file("programs")]).args(programs));
+    true
 }
 
 fn done(command: &mut Command) {

@@ -1,6 +1,7 @@
 //! Many programs and one manager: what they share, and what nobody but the manager holds.
 
 mod hidden;
+mod http;
 mod jvm;
 #[path = "../managed/mod.rs"]
 mod managed;

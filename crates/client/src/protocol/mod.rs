@@ -7,6 +7,7 @@
 mod answer;
 mod directly;
 mod request;
+mod turn;
 mod values;
 
 use serde::de::DeserializeOwned;
@@ -17,7 +18,8 @@ pub use answer::{
     Went, Why,
 };
 pub use directly::Directly;
-pub use request::{Connect, Hop, Identity, MinVersion, Request, Trust};
+pub use request::{Connect, Hop, Identity, MinVersion, Records, Request, Trust};
+pub use turn::{FRAME_BYTES, FRAME_HEAD_BYTES, Reply, Turn};
 pub use values::{Base64, Fingerprint, HopKey, Host, Label, Protocol, Secret, Token};
 
 /// The version of the protocol: the value of `"rejoin"` in every message.

@@ -20,6 +20,8 @@ pub enum Request {
     /// The same for a program that does its own TLS: towards the manager alone, over a socket that it
     /// passes.
     Hop(Box<Hop>),
+    /// The same for a program that carries the records itself, between the manager and a server.
+    Records(Box<Records>),
     /// Of a hop: the program has verified what the answer says, and goes on. Its sessions may be kept.
     Verified {},
     /// Of a hop: the program goes on, and has not verified it. Nothing is kept.
@@ -149,6 +151,51 @@ impl Hop {
     }
 }
 
+/// What connection, for a program that has its own socket and cannot pass it: it carries the records of TLS
+/// between the manager and the server, and judges the server itself. The manager takes the connection only
+/// if it has a session for it, or gets one by a connection of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Records {
+    /// The name that the program means.
+    pub host: Host,
+    /// The TCP port.
+    pub port: NonZeroU16,
+    /// Where the program's socket leads, as far as it knows.
+    pub address: IpAddr,
+    /// Protocols, the preferred one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "at_most::<PROTOCOLS, _, _>")]
+    pub alpn: Vec<Protocol>,
+    /// Programs of one user share sessions only under the same label.
+    #[serde(default, skip_serializing_if = "Label::is_default")]
+    pub label: Label,
+    /// Certificates that the program has: answered by fingerprint alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "at_most::<FINGERPRINTS, _, _>")]
+    pub known: Vec<Fingerprint>,
+    /// The least version of TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_version: Option<MinVersion>,
+    /// Whom to believe over a connection of the manager's own; with [`Trust::None`] it makes none.
+    #[serde(default = "nobody", skip_serializing_if = "is_nobody")]
+    pub trust: Trust,
+}
+
+impl Records {
+    /// As a wish: to this address, and of certificates that the program judges.
+    pub fn wish(&self) -> Connect {
+        Connect {
+            addresses: vec![self.address],
+            alpn: self.alpn.clone(),
+            label: self.label.clone(),
+            known: self.known.clone(),
+            min_version: self.min_version,
+            ..Connect::new(self.host.clone(), self.port)
+        }
+    }
+}
+
 /// By what a server's certificate is judged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -195,6 +242,7 @@ impl<'de> Deserialize<'de> for Request {
             rejoin: u64,
             connect: Option<Box<Connect>>,
             hop: Option<Box<Hop>>,
+            records: Option<Box<Records>>,
             verified: Option<Nothing>,
             accepted: Option<Nothing>,
             end: Option<Ended>,
@@ -215,11 +263,12 @@ impl<'de> Deserialize<'de> for Request {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Nothing {}
-        let Message { rejoin, connect, hop, verified, accepted, end, stats, directly } =
+        let Message { rejoin, connect, hop, records, verified, accepted, end, stats, directly } =
             Message::deserialize(deserializer)?;
         let said = [
             connect.map(Self::Connect),
             hop.map(Self::Hop),
+            records.map(Self::Records),
             verified.map(|Nothing {}| Self::Verified {}),
             accepted.map(|Nothing {}| Self::Accepted {}),
             end.map(|Ended { connection }| Self::End { connection }),
@@ -230,7 +279,8 @@ impl<'de> Deserialize<'de> for Request {
         match (rejoin, said.next(), said.next()) {
             (VERSION, Some(request), None) => Ok(request),
             _ => Err(de::Error::custom(
-                "a request has one of connect, hop, verified, accepted, end, stats and directly",
+                "a request has one of connect, hop, records, verified, accepted, end, stats and \
+                 directly",
             )),
         }
     }
@@ -283,6 +333,14 @@ fn bounded_deadline_ms<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32
 
 fn deadline_ms() -> u32 {
     DEADLINE_MS
+}
+
+fn nobody() -> Trust {
+    Trust::None
+}
+
+fn is_nobody(trust: &Trust) -> bool {
+    *trust == Trust::None
 }
 
 fn yes() -> bool {

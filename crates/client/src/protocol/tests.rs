@@ -24,6 +24,64 @@ fn a_request_says_what_it_leaves_out() {
 }
 
 #[test]
+fn records_are_of_an_address_and_trust_nobody_unless_told() {
+    let records = |wish: serde_json::Value| request(&json!({"rejoin": 1, "records": wish}));
+    let wish = json!({"host": "example.com", "port": 443, "address": "192.0.2.1"});
+    let Ok(Request::Records(least)) = records(wish.clone()) else { panic!("the least is one") };
+    assert_eq!(least.trust, Trust::None);
+    let plain = Connect::new("example.com".parse().unwrap(), 443.try_into().unwrap());
+    let addresses = vec!["192.0.2.1".parse().unwrap()];
+    assert_eq!(least.wish(), Connect { addresses, ..plain });
+    for (field, value) in [
+        ("address", json!(null)),
+        ("address", json!("example.com")),
+        ("addresses", json!(["192.0.2.1"])),
+        ("socket", json!(true)),
+        ("identity", json!({"chain": "", "key": ""})),
+        ("early_data", json!("AA==")),
+        ("trust", json!("all")),
+        ("known", json!(vec!["0".repeat(64); FINGERPRINTS + 1])),
+        ("alpn", json!(vec!["h2"; PROTOCOLS + 1])),
+    ] {
+        let mut wish = wish.clone();
+        wish[field] = value.clone();
+        let read = records(wish);
+        assert!(matches!(read, Err(Malformed::Text(_))), "{field} = {value}: {read:?}");
+    }
+    assert!(records(json!({"host": "example.com", "port": 443})).is_err());
+}
+
+#[test]
+fn a_frame_is_a_word_and_a_length_within_its_bounds() {
+    for (head, expected) in [
+        (*b"r\0\0\0", (Turn::Records, 0)),
+        (*b"r\x01\0\0", (Turn::Records, FRAME_BYTES)),
+        (*b"p\0\x01\x02", (Turn::Plaintext, 258)),
+        (*b"c\0\0\0", (Turn::Done, 0)),
+        (*b"e\0\0\0", (Turn::Ended, 0)),
+        (*b"v\0\0\0", (Turn::Verified, 0)),
+        (*b"a\0\0\0", (Turn::Accepted, 0)),
+    ] {
+        assert_eq!(Turn::read(head), Ok(expected));
+    }
+    for head in [*b"r\x01\0\x01", *b"p\xff\xff\xff", *b"c\0\0\x01", *b"v\0\x01\0"] {
+        assert!(matches!(Turn::read(head), Err(Malformed::Text(_))), "{head:?}");
+    }
+    for word in 0..=u8::MAX {
+        assert_eq!(Turn::read([word, 0, 0, 0]).is_ok(), b"rpceva".contains(&word), "{word}");
+    }
+    for (reply, bytes, head) in [
+        (Reply::Records, FRAME_BYTES, *b"r\x01\0\0"),
+        (Reply::Plaintext, 258, *b"p\0\x01\x02"),
+        (Reply::Message, ANSWER_BYTES, *b"j\x10\0\0"),
+        (Reply::Done, 0, *b"c\0\0\0"),
+        (Reply::Over, 0, *b".\0\0\0"),
+    ] {
+        assert_eq!(reply.head(bytes), head);
+    }
+}
+
+#[test]
 fn requests_and_answers_come_back_as_they_were_written() {
     let mut asked = Connect::new("192.0.2.1".parse().unwrap(), 8443.try_into().unwrap());
     asked.addresses = vec!["::1".parse().unwrap()];
@@ -36,8 +94,19 @@ fn requests_and_answers_come_back_as_they_were_written() {
     asked.early_data = Some(Base64(b"GET /\r\n".to_vec().into()));
     asked.known = vec![Fingerprint::of(b"other")];
     asked.min_version = Some(MinVersion::Tls13);
+    let records = Records {
+        host: asked.host.clone(),
+        port: asked.port,
+        address: "2001:db8::1".parse().unwrap(),
+        alpn: asked.alpn.clone(),
+        label: asked.label.clone(),
+        known: asked.known.clone(),
+        min_version: asked.min_version,
+        trust: Trust::Bundle("b".to_owned()),
+    };
     for request in [
         Request::Connect(Box::new(asked)),
+        Request::Records(Box::new(records)),
         Request::End { connection: Token([7; 16]) },
         Request::Stats {},
     ] {

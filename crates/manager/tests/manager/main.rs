@@ -4,5 +4,6 @@ mod clients;
 mod faults;
 mod hostile;
 mod means;
+mod records;
 mod relaying;
 mod rules;

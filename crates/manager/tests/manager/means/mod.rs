@@ -1,10 +1,12 @@
 //! What tests start and ask.
 
+pub(crate) mod carrier;
 pub(crate) mod certificates;
 pub(crate) mod program;
 pub(crate) mod rogue;
 pub(crate) mod rustls_server;
 pub(crate) mod server;
+pub(crate) mod slow;
 
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ import javax.net.ssl.SSLSocketFactory;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.TrustManagerFactory;
 
-/** A context of the JDK's, whose client sockets are the manager's where that can be. */
+/** A context of the JDK's, whose client sockets and engines are the manager's where that can be. */
 public class Context extends SSLContextSpi {
   private SSLContext jdk;
   private Trust trust;
@@ -84,7 +84,12 @@ public class Context extends SSLContextSpi {
 
   @Override
   protected SSLEngine engineCreateSSLEngine(String host, int port) {
-    return jdk.createSSLEngine(host, port);
+    boolean mayBeManaged = trust != null && host != null && port > 0;
+    if (mayBeManaged && Proxies.areBetween(host, port)) {
+      Wanted.explain(host, port, "through a proxy");
+      mayBeManaged = false;
+    }
+    return mayBeManaged ? new ManagedEngine(jdk, trust, host, port) : jdk.createSSLEngine(host, port);
   }
 
   @Override

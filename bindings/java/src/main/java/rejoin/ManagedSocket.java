@@ -10,18 +10,12 @@ import java.net.SocketAddress;
 import java.net.SocketException;
 import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
-import java.security.cert.CertificateException;
-import java.util.Arrays;
-import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import javax.net.ssl.HandshakeCompletedEvent;
 import javax.net.ssl.HandshakeCompletedListener;
-import javax.net.ssl.SNIHostName;
-import javax.net.ssl.SNIServerName;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLException;
-import javax.net.ssl.SSLHandshakeException;
 import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSession;
 import javax.net.ssl.SSLSocket;
@@ -125,36 +119,19 @@ final class ManagedSocket extends SSLSocket {
 
   /** Whether the manager's connections are as this one is wanted. */
   private boolean mayBeManaged() {
-    // It offers TLS 1.3 with or without TLS 1.2, and the suites of its own choice.
-    boolean chooses = !Arrays.asList(parameters.getProtocols()).contains("TLSv1.3")
-        || !Arrays.equals(parameters.getCipherSuites(), usual.getCipherSuites())
-        || parameters.getAlgorithmConstraints() != usual.getAlgorithmConstraints();
-    // It names the host that is verified.
-    List<SNIServerName> names = parameters.getServerNames();
-    boolean namesOther = names != null && !names.isEmpty() && !names.equals(Collections.singletonList(name()));
-    if (wantsJdk || chooses || namesOther) {
-      explain(namesOther ? "the program names another server" : "the program chooses its own way");
-      return false;
+    String otherwise = wantsJdk ? "the program chooses its own way" : Wanted.otherwise(host(), parameters, usual);
+    if (otherwise != null) {
+      explain(otherwise);
     }
-    return true;
-  }
-
-  private SNIServerName name() {
-    try {
-      return new SNIHostName(host());
-    } catch (IllegalArgumentException address) {
-      return null;
-    }
+    return otherwise == null;
   }
 
   /** Becomes the manager's. Returns whether it has. */
   private boolean become() throws IOException {
-    boolean tls12 = Arrays.asList(parameters.getProtocols()).contains("TLSv1.2");
-    String[] protocols = parameters.getApplicationProtocols();
-    List<String> alpn = protocols == null ? List.of() : Arrays.asList(protocols);
+    Wanted wanted = Wanted.of(host(), server.getPort(), parameters);
     Manager.Connection connection;
     try {
-      connection = Manager.connect(host(), server, trust.told(), alpn, !tls12, connectTimeoutMs);
+      connection = Manager.connect(wanted, server, trust.told(), connectTimeoutMs);
     } catch (IOException none) {
       // Whatever is wrong, the application hears of it from the JDK, or has its connection.
       explain("not through rejoin manager: " + none.getMessage());
@@ -177,23 +154,17 @@ final class ManagedSocket extends SSLSocket {
   private void decide(Manager.Connection connection) throws IOException {
     handshake = connection.session;
     try {
-      // TLS 1.3 has no name for how keys are exchanged; JSSE says so, too.
-      trust.decides().checkServerTrusted(connection.session.chain(), "UNKNOWN", this);
-    } catch (CertificateException no) {
+      trust.judge(manager -> manager.checkServerTrusted(connection.session.chain(), Trust.KEY_EXCHANGE, this));
+    } catch (SSLException refused) {
       handshake = null;
       connection.pipe.close();
       close();
-      SSLHandshakeException refused = new SSLHandshakeException(no.getMessage());
-      refused.initCause(no);
       throw refused;
     }
   }
 
-  /** A line on standard error, for who asked by {@code REJOIN_DEBUG=1}. */
   private void explain(String why) {
-    if ("1".equals(System.getenv("REJOIN_DEBUG"))) {
-      System.err.println("rejoin: " + host() + ":" + server.getPort() + ": " + why);
-    }
+    Wanted.explain(host(), server.getPort(), why);
   }
 
   private SSLSocket becomeDirect() throws IOException {

@@ -1,10 +1,8 @@
 package rejoin;
 
-import java.io.ByteArrayInputStream;
-import java.io.EOFException;
 import java.io.IOException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.net.SocketTimeoutException;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
@@ -12,22 +10,26 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.security.cert.CertificateException;
-import java.security.cert.CertificateFactory;
 import java.security.cert.X509Certificate;
 import java.util.ArrayList;
-import java.util.Base64;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 /** The manager, spoken to as {@code docs/manager-protocol.md} says. */
 final class Manager {
   private static final Path SYSTEM_SOCKET = Path.of("/run/rejoin/manager.sock");
   private static final int REQUEST_BYTES = 256 * 1024;
-  private static final int ANSWER_BYTES = 1024 * 1024;
+  static final int ANSWER_BYTES = 1024 * 1024;
   /** For the handshake where the program says nothing; and past its deadline. */
   private static final int DEADLINE_MS = 10_000;
   private static final int PATIENCE_MS = 3_000;
+  /** For records: the manager may first make a connection of its own, which it gives 3.3 seconds. */
+  private static final int READY_MS = 5_000;
+  private static final Certificates CERTIFICATES = Certificates.OF_THIS_PROCESS;
 
   private Manager() {}
 
@@ -50,26 +52,15 @@ final class Manager {
    * @param trust a value of the field {@code trust}, as JSON
    * @throws IOException there is no manager, it does not answer, or says why there is no connection
    */
-  static Connection connect(
-      String host, InetSocketAddress server, String trust, List<String> protocols, boolean onlyTls13, int deadlineMs)
-      throws IOException {
+  static Connection connect(Wanted wanted, InetSocketAddress server, String trust, int deadlineMs) throws IOException {
     int deadline = deadlineMs > 0 ? Math.min(deadlineMs, 120_000) : DEADLINE_MS;
-    StringBuilder wish = new StringBuilder("{\"rejoin\":1,\"connect\":{\"host\":").append(Json.quoted(host));
-    wish.append(",\"port\":").append(server.getPort());
-    wish.append(",\"addresses\":[").append(Json.quoted(address(server))).append(']');
-    wish.append(",\"trust\":").append(trust).append(",\"deadline_ms\":").append(deadline);
-    if (!protocols.isEmpty()) {
-      List<String> quoted = new ArrayList<>();
-      protocols.forEach(name -> quoted.add(Json.quoted(name)));
-      wish.append(",\"alpn\":[").append(String.join(",", quoted)).append(']');
-    }
-    wish.append(onlyTls13 ? ",\"min_version\":\"1.3\"}}" : "}}");
-    Pipe pipe = null;
+    Map<String, X509Certificate> known = CERTIFICATES.known(place(wanted));
+    String wish = wish("connect", wanted, known.keySet(), trust)
+        + ",\"addresses\":[" + quoted(server.getAddress()) + "],\"deadline_ms\":" + deadline + "}}";
+    Pipe pipe = new Pipe(dial());
     try {
-      pipe = new Pipe(dial());
-      Map<?, ?> facts = asked(pipe, wish.toString(), "connected", deadline + PATIENCE_MS);
-      String id = (String) facts.get("connection");
-      Connection connection = new Connection(pipe, id, ManagedSession.of(host, server.getPort(), facts, chain(facts)));
+      Map<?, ?> facts = asked(pipe, wish, "connected", deadline + PATIENCE_MS);
+      Connection connection = new Connection(pipe, (String) facts.get("connection"), session(wanted, facts, known));
       pipe = null;
       return connection;
     } catch (ClassCastException | IllegalArgumentException | CertificateException wrong) {
@@ -79,6 +70,37 @@ final class Manager {
         pipe.close();
       }
     }
+  }
+
+  /**
+   * Asks for a connection whose records the program carries.
+   *
+   * @param address where the program's own socket leads
+   * @throws IOException there is no manager, it does not answer, or has no session for the place
+   */
+  static Records records(Wanted wanted, InetAddress address, String trust) throws IOException {
+    Map<String, X509Certificate> known = CERTIFICATES.known(place(wanted));
+    String wish = wish("records", wanted, known.keySet(), trust) + ",\"address\":" + quoted(address) + "}}";
+    Pipe pipe = new Pipe(dial());
+    Records records = null;
+    try {
+      asked(pipe, wish, "ready", READY_MS);
+      records = new Records(pipe, known);
+      return records;
+    } catch (ClassCastException | IllegalArgumentException wrong) {
+      throw new IOException("rejoin manager answered something else", wrong);
+    } finally {
+      if (records == null) {
+        pipe.close();
+      }
+    }
+  }
+
+  /** What the manager says of a connection that stands. */
+  static ManagedSession session(Wanted wanted, Map<?, ?> facts, Map<String, X509Certificate> known)
+      throws CertificateException {
+    X509Certificate[] chain = CERTIFICATES.chain(place(wanted), (List<?>) facts.get("chain"), known);
+    return ManagedSession.of(wanted.host(), wanted.port(), facts, chain);
   }
 
   /** Whether the server said that what came of this connection was all. */
@@ -120,8 +142,9 @@ final class Manager {
 
   private static Map<?, ?> asked(Pipe pipe, String wish, String wanted, int patienceMs) throws IOException {
     Map<?, ?> answer = answer(pipe, wish, patienceMs);
-    if (answer.get("error") instanceof Map<?, ?> problem) {
-      throw new IOException(problem.get("kind") + ": " + problem.get("detail"));
+    String problem = problem(answer);
+    if (problem != null) {
+      throw new IOException(problem);
     }
     if (answer.get(wanted) instanceof Map<?, ?> facts) {
       return facts;
@@ -140,40 +163,59 @@ final class Manager {
     if (bytes < 0 || bytes > ANSWER_BYTES) {
       throw new IOException("the answer is longer than those of rejoin manager");
     }
-    Object answer = Json.read(StandardCharsets.UTF_8.decode(exactly(pipe, bytes, until)).toString());
-    Map<?, ?> said = (Map<?, ?>) answer;
-    if (!Double.valueOf(1).equals(said.get("rejoin"))) {
-      throw new IOException("rejoin manager is of another version");
+    return message(exactly(pipe, bytes, until).array());
+  }
+
+  /** @throws IOException if it is none of this protocol's */
+  static Map<?, ?> message(byte[] json) throws IOException {
+    try {
+      Map<?, ?> said = (Map<?, ?>) Json.read(new String(json, StandardCharsets.UTF_8));
+      if (Double.valueOf(1).equals(said.get("rejoin"))) {
+        return said;
+      }
+    } catch (ClassCastException | IllegalArgumentException wrong) {
+      throw new IOException("rejoin manager answered something else", wrong);
     }
-    return said;
+    throw new IOException("rejoin manager is of another version");
+  }
+
+  /** What a message says is wrong; null if it says something else. */
+  static String problem(Map<?, ?> message) {
+    return message.get("error") instanceof Map<?, ?> problem ? problem.get("kind") + ": " + problem.get("detail") : null;
   }
 
   private static ByteBuffer exactly(Pipe pipe, int bytes, long until) throws IOException {
     ByteBuffer room = ByteBuffer.allocate(bytes);
-    while (room.hasRemaining()) {
-      long leftMs = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
-      if (leftMs <= 0) {
-        throw new SocketTimeoutException("rejoin manager does not answer");
-      }
-      if (pipe.read(room, (int) leftMs) < 0) {
-        throw new EOFException("rejoin manager went away");
-      }
-    }
+    pipe.fill(room, bytes, until);
     return room.flip();
   }
 
-  private static X509Certificate[] chain(Map<?, ?> facts) throws CertificateException {
-    CertificateFactory factory = CertificateFactory.getInstance("X.509");
-    List<X509Certificate> chain = new ArrayList<>();
-    for (Object of : (List<?>) facts.get("chain")) {
-      byte[] der = Base64.getDecoder().decode((String) ((Map<?, ?>) of).get("der"));
-      chain.add((X509Certificate) factory.generateCertificate(new ByteArrayInputStream(der)));
+  /** A request, but for what its kind has more. */
+  private static String wish(String kind, Wanted wanted, Set<String> known, String trust) {
+    StringBuilder wish = new StringBuilder("{\"rejoin\":1,\"").append(kind).append("\":{\"host\":");
+    wish.append(Json.quoted(wanted.host())).append(",\"port\":").append(wanted.port());
+    if (!wanted.protocols().isEmpty()) {
+      wish.append(",\"alpn\":").append(quoted(wanted.protocols()));
     }
-    return chain.toArray(new X509Certificate[0]);
+    if (wanted.onlyTls13()) {
+      wish.append(",\"min_version\":\"1.3\"");
+    }
+    if (!known.isEmpty()) {
+      wish.append(",\"known\":").append(quoted(known));
+    }
+    return wish.append(",\"trust\":").append(trust).toString();
+  }
+
+  private static String place(Wanted wanted) {
+    return wanted.host() + ":" + wanted.port();
+  }
+
+  private static String quoted(Collection<String> words) {
+    return words.stream().map(Json::quoted).collect(Collectors.joining(",", "[", "]"));
   }
 
   /** Without a zone, which means nothing to another process. */
-  private static String address(InetSocketAddress server) {
-    return server.getAddress().getHostAddress().replaceFirst("%.*", "");
+  private static String quoted(InetAddress address) {
+    return Json.quoted(address.getHostAddress().replaceFirst("%.*", ""));
   }
 }

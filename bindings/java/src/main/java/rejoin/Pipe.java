@@ -1,8 +1,8 @@
 package rejoin;
 
 import java.io.Closeable;
+import java.io.EOFException;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.net.SocketException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
@@ -10,29 +10,29 @@ import java.nio.channels.ClosedSelectorException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
+import java.util.concurrent.TimeUnit;
 
 /**
  * A channel that is waited for: reading with a timeout, which Unix sockets have not in Java. One thread may read while
- * another writes.
+ * another writes. As sockets of the JDK's, it does not mind that its thread is interrupted.
  */
 final class Pipe implements Closeable {
   private final SocketChannel channel;
   private final Selector readable;
-  private final Selector writable;
+  /** Made when it is needed: most of the time there is room. */
+  private Selector writable;
 
   Pipe(SocketChannel channel) throws IOException {
     this.channel = channel;
-    Selector first = null;
+    Selector opened = null;
     try {
       channel.configureBlocking(false);
-      first = Selector.open();
-      writable = Selector.open();
-      readable = first;
-      channel.register(readable, SelectionKey.OP_READ);
-      channel.register(writable, SelectionKey.OP_WRITE);
+      opened = Selector.open();
+      channel.register(opened, SelectionKey.OP_READ);
+      readable = opened;
     } catch (IOException error) {
-      if (first != null) {
-        first.close();
+      if (opened != null) {
+        opened.close();
       }
       channel.close();
       throw error;
@@ -41,21 +41,35 @@ final class Pipe implements Closeable {
 
   /** As {@link SocketChannel#read}, but waits: zero is for ever. */
   int read(ByteBuffer room, int timeoutMs) throws IOException {
+    long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
     for (int read = channel.read(room); ; read = channel.read(room)) {
       if (read != 0 || !room.hasRemaining()) {
         return read;
       }
-      if (ready(readable, timeoutMs) == 0 && timeoutMs > 0 && channel.isOpen()) {
-        throw new SocketTimeoutException("Read timed out");
+      await(readable, timeoutMs == 0 ? 0 : left(until, "Read timed out"));
+    }
+  }
+
+  /** Reads so many bytes, or more if they are there. */
+  void fill(ByteBuffer room, int least, long until) throws IOException {
+    int enough = room.position() + least;
+    while (room.position() < enough) {
+      if (read(room, (int) left(until, "rejoin manager does not answer")) < 0) {
+        throw new EOFException("rejoin manager went away");
       }
     }
   }
 
   /** Writes all of it. */
   void write(ByteBuffer bytes) throws IOException {
+    write(bytes, 0);
+  }
+
+  /** Writes all of it, before {@code until} if that is not zero. */
+  void write(ByteBuffer bytes, long until) throws IOException {
     while (bytes.hasRemaining()) {
       if (channel.write(bytes) == 0) {
-        ready(writable, 0);
+        await(writable(), until == 0 ? 0 : left(until, "rejoin manager does not read"));
       }
     }
   }
@@ -72,19 +86,47 @@ final class Pipe implements Closeable {
   public void close() throws IOException {
     channel.close();
     readable.close();
-    writable.close();
+    synchronized (this) {
+      if (writable != null) {
+        writable.close();
+      }
+    }
   }
 
-  private static int ready(Selector selector, int timeoutMs) throws IOException {
+  private synchronized Selector writable() throws IOException {
+    if (writable == null) {
+      Selector opened = Selector.open();
+      try {
+        channel.register(opened, SelectionKey.OP_WRITE);
+      } catch (IOException closed) {
+        opened.close();
+        throw closed;
+      }
+      writable = opened;
+    }
+    return writable;
+  }
+
+  private static long left(long until, String tooLate) throws SocketTimeoutException {
+    long leftMs = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
+    if (leftMs <= 0) {
+      throw new SocketTimeoutException(tooLate);
+    }
+    return leftMs;
+  }
+
+  private void await(Selector selector, long timeoutMs) throws IOException {
+    // Who is interrupted selects nothing.
+    boolean wasInterrupted = Thread.interrupted();
     try {
       selector.selectedKeys().clear();
-      int ready = selector.select(timeoutMs);
-      if (Thread.currentThread().isInterrupted()) {
-        throw new InterruptedIOException("interrupted");
-      }
-      return ready;
+      selector.select(timeoutMs);
     } catch (ClosedSelectorException closed) {
       throw new SocketException("Socket closed");
+    } finally {
+      if (wasInterrupted) {
+        Thread.currentThread().interrupt();
+      }
     }
   }
 }

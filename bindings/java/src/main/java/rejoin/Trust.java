@@ -1,8 +1,11 @@
 package rejoin;
 
 import java.security.cert.CertificateEncodingException;
+import java.security.cert.CertificateException;
 import java.security.cert.X509Certificate;
 import java.util.Base64;
+import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLHandshakeException;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509ExtendedTrustManager;
 
@@ -11,6 +14,9 @@ import javax.net.ssl.X509ExtendedTrustManager;
  * much of it as it needs to know which sessions may be shared.
  */
 final class Trust {
+  /** TLS 1.3 has no name for how keys are exchanged; JSSE says so, too. */
+  static final String KEY_EXCHANGE = "UNKNOWN";
+  private static final String NONE = "\"none\"";
   /** Of a request, which has 256 KiB at most, in PEM. */
   private static final int MOST_CHARACTERS = 192 * 1024;
 
@@ -38,8 +44,33 @@ final class Trust {
     return null;
   }
 
-  X509ExtendedTrustManager decides() {
-    return decides;
+  /** How a trust manager is asked about a chain. */
+  interface Question {
+    void ask(X509ExtendedTrustManager manager) throws CertificateException;
+  }
+
+  /**
+   * Has the application decide.
+   *
+   * @throws SSLException as JSSE has it, if it does not believe the server
+   */
+  void judge(Question question) throws SSLException {
+    SSLException refused;
+    try {
+      question.ask(decides);
+      return;
+    } catch (CertificateException no) {
+      refused = new SSLHandshakeException(no.getMessage());
+      refused.initCause(no);
+    } catch (RuntimeException failed) {
+      refused = new SSLException(failed.getMessage(), failed);
+    }
+    throw refused;
+  }
+
+  /** Whether there is nothing that sessions could be shared by. */
+  boolean sharesNothing() {
+    return NONE.equals(told());
   }
 
   /** The request's field {@code trust}, as JSON. */
@@ -53,7 +84,7 @@ final class Trust {
   private static String tell(X509Certificate[] issuers) {
     if (issuers.length == 0) {
       // It believes in something else than authorities: nothing of it is shared.
-      return "\"none\"";
+      return NONE;
     }
     Base64.Encoder base64 = Base64.getMimeEncoder(64, new byte[] {'\n'});
     StringBuilder bundle = new StringBuilder();
@@ -63,7 +94,7 @@ final class Trust {
         bundle.append("\n-----END CERTIFICATE-----\n");
       }
     } catch (CertificateEncodingException none) {
-      return "\"none\"";
+      return NONE;
     }
     if (bundle.length() > MOST_CHARACTERS) {
       // The JDK's authorities, or nearly: the system's are what the manager has.

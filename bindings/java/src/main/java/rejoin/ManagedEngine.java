@@ -1,0 +1,636 @@
+package rejoin;
+
+import java.io.IOException;
+import java.lang.ref.Cleaner;
+import java.net.InetAddress;
+import java.nio.ByteBuffer;
+import java.nio.ReadOnlyBufferException;
+import java.security.cert.CertificateException;
+import java.security.cert.X509Certificate;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.function.BiFunction;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLEngine;
+import javax.net.ssl.SSLEngineResult;
+import javax.net.ssl.SSLEngineResult.HandshakeStatus;
+import javax.net.ssl.SSLEngineResult.Status;
+import javax.net.ssl.SSLException;
+import javax.net.ssl.SSLHandshakeException;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSession;
+
+/**
+ * A client's engine. With the handshake it becomes the manager's: the program carries the records, the manager does
+ * TLS. Where that cannot be, or the manager has no session for the place, it becomes one of the JDK's before anything
+ * was sent, as if nobody had been asked.
+ *
+ * <p>Records go in and out whole and one at a time, as with the JDK's. The manager is asked, and the application
+ * decides on the chain, in delegated tasks; all else is one turn with the manager, which answers at once. Threads take
+ * turns, too; no lock is held while a task waits.
+ */
+final class ManagedEngine extends SSLEngine {
+  private static final Cleaner ABANDONED = Cleaner.create();
+  /** Of TLS records: type, version, length. */
+  private static final int HEAD_BYTES = 5;
+  /** Of a record: the plaintext, and what each suite adds at least. */
+  private static final int MOST_PLAINTEXT = 16 * 1024;
+  private static final int LEAST_ADDED = HEAD_BYTES + 16;
+  private static final int PACKET_BYTES = ManagedSession.NONE.getPacketBufferSize();
+
+  private enum State {
+    /** Nothing was asked of it. */
+    NEW,
+    /** A task asks the manager. */
+    ASKING,
+    /** The manager's handshake with the server. */
+    SHAKING,
+    /** A task asks the application whether it believes the server. */
+    JUDGING,
+    STANDS,
+    OVER,
+    /** All is the JDK's. */
+    DIRECT
+  }
+
+  private final Trust trust;
+  /** What a program has that chooses nothing. */
+  private final SSLContext jdk;
+  /** Keeps what the program wants, and does it where the manager does not. */
+  private final SSLEngine direct;
+  private State state = State.NEW;
+  private Runnable task;
+  private Wanted wanted;
+  private Records records;
+  private Cleaner.Cleanable whenAbandoned;
+  private ManagedSession session;
+  /** Told once, by the next that wraps or unwraps. */
+  private SSLException failure;
+  private final Bytes outgoing = new Bytes();
+  private final Bytes incoming = new Bytes();
+  private boolean isInboundClosed;
+  private boolean isOutboundClosed;
+  private boolean wasEndedByServer;
+  private boolean needsFinished;
+
+  ManagedEngine(SSLContext jdk, Trust trust, String host, int port) {
+    super(host, port);
+    this.jdk = jdk;
+    this.trust = trust;
+    direct = jdk.createSSLEngine(host, port);
+  }
+
+  // Becoming.
+
+  @Override
+  public synchronized void beginHandshake() throws SSLException {
+    begin();
+    if (state == State.DIRECT) {
+      direct.beginHandshake();
+    } else if (state == State.STANDS) {
+      throw new SSLException("rejoin manager shakes hands once");
+    }
+  }
+
+  private void begin() {
+    if (state != State.NEW) {
+      return;
+    }
+    if (!direct.getUseClientMode()) {
+      state = State.DIRECT;
+      return;
+    }
+    SSLParameters parameters = direct.getSSLParameters();
+    String otherwise = Wanted.otherwise(getPeerHost(), parameters, jdk.getDefaultSSLParameters());
+    if (otherwise == null && !direct.getEnableSessionCreation()) {
+      otherwise = "the program chooses its own way";
+    }
+    if (otherwise == null && trust.sharesNothing()) {
+      otherwise = "the program believes in no authorities";
+    }
+    if (otherwise != null) {
+      explain(otherwise);
+      state = State.DIRECT;
+      return;
+    }
+    wanted = Wanted.of(getPeerHost(), getPeerPort(), parameters);
+    state = State.ASKING;
+    task = this::ask;
+  }
+
+  private void ask() {
+    Records opened = null;
+    List<Records.Frame> first = List.of();
+    String why = null;
+    try {
+      opened = Manager.records(wanted, InetAddress.getByName(wanted.host()), trust.told());
+      first = opened.turn('r', Records.NOTHING);
+      why = first.isEmpty() ? "no ClientHello" : null;
+    } catch (IOException | RuntimeException none) {
+      // Nothing was sent: the JDK's own engine does as well.
+      why = Objects.requireNonNullElse(none.getMessage(), none.toString());
+    }
+    for (Records.Frame frame : first) {
+      why = frame.message() == null ? why : String.valueOf(Manager.problem(frame.message()));
+    }
+    synchronized (this) {
+      if (opened == null || why != null || state != State.ASKING) {
+        if (opened != null) {
+          opened.close();
+        }
+        becomeDirect(why);
+        return;
+      }
+      records = opened;
+      whenAbandoned = ABANDONED.register(this, opened::close);
+      state = State.SHAKING;
+      first.forEach(frame -> outgoing.add(frame.body()));
+    }
+  }
+
+  private void becomeDirect(String why) {
+    if (state != State.ASKING) {
+      return;
+    }
+    explain("not through rejoin manager: " + why);
+    state = State.DIRECT;
+    try {
+      direct.beginHandshake();
+    } catch (SSLException error) {
+      failure = error;
+    }
+  }
+
+  /** The application's own decision on the server's real chain. */
+  private void judge(ManagedSession told) {
+    SSLException refused = null;
+    X509Certificate[] chain = told.chain();
+    try {
+      trust.judge(manager -> manager.checkServerTrusted(chain, Trust.KEY_EXCHANGE, this));
+    } catch (SSLException no) {
+      refused = no;
+    }
+    synchronized (this) {
+      if (state != State.JUDGING) {
+        return;
+      }
+      try {
+        if (refused == null) {
+          turn('v', Records.NOTHING);
+          state = State.STANDS;
+          needsFinished = true;
+        } else {
+          turn('c', Records.NOTHING);
+          failure = over(refused);
+        }
+      } catch (SSLException gone) {
+        failure = refused == null ? gone : refused;
+      }
+    }
+  }
+
+  private void explain(String why) {
+    Wanted.explain(getPeerHost(), getPeerPort(), why);
+  }
+
+  // Turns with the manager.
+
+  /** @throws SSLException it is over */
+  private void turn(char kind, ByteBuffer body) throws SSLException {
+    try {
+      for (Records.Frame frame : records.turn(kind, body)) {
+        take(frame);
+      }
+    } catch (IOException gone) {
+      throw over(gone instanceof SSLException ? (SSLException) gone : new SSLException(gone.getMessage(), gone));
+    } catch (CertificateException | ClassCastException | IllegalArgumentException wrong) {
+      throw over(new SSLException("rejoin manager answered something else", wrong));
+    }
+  }
+
+  private void take(Records.Frame frame) throws SSLException, CertificateException {
+    switch (frame.kind()) {
+      case 'r' -> outgoing.add(frame.body());
+      case 'p' -> incoming.add(frame.body());
+      case 'c' -> wasEndedByServer = true;
+      case 'j' -> take(frame.message());
+      default -> throw new IllegalArgumentException("frame " + frame.kind());
+    }
+  }
+
+  private void take(Map<?, ?> message) throws SSLException, CertificateException {
+    String problem = Manager.problem(message);
+    if (problem != null) {
+      throw state == State.STANDS ? new SSLException(problem) : new SSLHandshakeException(problem);
+    }
+    if (state != State.SHAKING || !(message.get("connected") instanceof Map<?, ?> facts)) {
+      throw new IllegalArgumentException("no connected");
+    }
+    ManagedSession told = Manager.session(wanted, facts, records.known());
+    explain(told.isResumed() ? "resumed" : "in full");
+    session = told;
+    state = State.JUDGING;
+    task = () -> judge(told);
+  }
+
+  /** Ends it. What waits for the server may still be sent: it has the alert. */
+  private SSLException over(SSLException why) {
+    session = state == State.STANDS ? session : null;
+    state = State.OVER;
+    task = null;
+    needsFinished = false;
+    isInboundClosed = true;
+    isOutboundClosed = true;
+    incoming.clear();
+    release();
+    return why;
+  }
+
+  private void release() {
+    if (whenAbandoned != null) {
+      whenAbandoned.clean();
+    }
+  }
+
+  // Records and plaintext.
+
+  @Override
+  public synchronized SSLEngineResult wrap(ByteBuffer[] from, int offset, int length, ByteBuffer to)
+      throws SSLException {
+    begin();
+    fail();
+    if (state == State.DIRECT) {
+      return direct.wrap(from, offset, length, to);
+    }
+    check(from, offset, length, false);
+    check(new ByteBuffer[] {to}, 0, 1, true);
+    if (getHandshakeStatus() == HandshakeStatus.NEED_TASK) {
+      return result(Status.OK, 0, 0);
+    }
+    if (outgoing.isEmpty()) {
+      if (needsFinished) {
+        needsFinished = false;
+        return new SSLEngineResult(Status.OK, HandshakeStatus.FINISHED, 0, 0);
+      }
+      if (isOutboundClosed) {
+        return result(Status.CLOSED, 0, 0);
+      }
+      if (state == State.SHAKING) {
+        return result(Status.OK, 0, 0);
+      }
+    }
+    if (to.remaining() < PACKET_BYTES) {
+      return result(Status.BUFFER_OVERFLOW, 0, 0);
+    }
+    int consumed = outgoing.isEmpty() ? encrypt(from, offset, length) : 0;
+    int produced = outgoing.moveTo(to, firstRecord());
+    Status status = isOutboundDone() ? Status.CLOSED : Status.OK;
+    if (needsFinished && outgoing.isEmpty()) {
+      needsFinished = false;
+      return new SSLEngineResult(status, HandshakeStatus.FINISHED, consumed, produced);
+    }
+    return result(status, consumed, produced);
+  }
+
+  /** One record's worth. */
+  private int encrypt(ByteBuffer[] from, int offset, int length) throws SSLException {
+    ByteBuffer plaintext = ByteBuffer.allocate((int) Math.min(MOST_PLAINTEXT, remaining(from, offset, length)));
+    for (int i = offset; i < offset + length && plaintext.hasRemaining(); i++) {
+      int count = Math.min(plaintext.remaining(), from[i].remaining());
+      plaintext.put(from[i].slice(from[i].position(), count));
+      from[i].position(from[i].position() + count);
+    }
+    if (plaintext.position() > 0) {
+      turn('p', plaintext.flip());
+    }
+    return plaintext.limit();
+  }
+
+  /** Of those that wait for the server. */
+  private int firstRecord() {
+    return outgoing.size() < HEAD_BYTES ? outgoing.size() : HEAD_BYTES + (outgoing.get(3) << 8 | outgoing.get(4));
+  }
+
+  @Override
+  public synchronized SSLEngineResult unwrap(ByteBuffer from, ByteBuffer[] to, int offset, int length)
+      throws SSLException {
+    begin();
+    fail();
+    if (state == State.DIRECT) {
+      return direct.unwrap(from, to, offset, length);
+    }
+    check(new ByteBuffer[] {from}, 0, 1, false);
+    check(to, offset, length, true);
+    if (!incoming.isEmpty()) {
+      int produced = decrypted(to, offset, length);
+      return result(produced == 0 ? Status.BUFFER_OVERFLOW : Status.OK, 0, produced);
+    }
+    if (isInboundClosed) {
+      return result(Status.CLOSED, 0, 0);
+    }
+    HandshakeStatus before = getHandshakeStatus();
+    boolean isShaking = state != State.STANDS || needsFinished;
+    if (before == HandshakeStatus.NEED_TASK || isShaking && before == HandshakeStatus.NEED_WRAP) {
+      return result(Status.OK, 0, 0);
+    }
+    int record = record(from);
+    if (record > 0 && !isShaking && plaintext(record) > remaining(to, offset, length)) {
+      return result(Status.BUFFER_OVERFLOW, 0, 0);
+    }
+    if (record < 0 || from.remaining() < record) {
+      return result(Status.BUFFER_UNDERFLOW, 0, 0);
+    }
+    ByteBuffer taken = from.slice(from.position(), record);
+    from.position(from.position() + record);
+    turn('r', taken);
+    int produced = decrypted(to, offset, length);
+    noteEnd();
+    return result(isInboundDone() && produced == 0 ? Status.CLOSED : Status.OK, record, produced);
+  }
+
+  /** How long the record is that begins here; negative if that cannot be seen yet. */
+  private int record(ByteBuffer from) throws SSLException {
+    if (from.remaining() < HEAD_BYTES) {
+      return -1;
+    }
+    int at = from.position();
+    int type = from.get(at);
+    int length = HEAD_BYTES + ((from.get(at + 3) & 0xff) << 8 | from.get(at + 4) & 0xff);
+    if (type < 20 || type > 23 || from.get(at + 1) != 3) {
+      throw over(new SSLException("Unrecognized SSL message, plaintext connection?"));
+    }
+    if (length > PACKET_BYTES) {
+      throw over(new SSLException("Input record too big: max = " + PACKET_BYTES + " len = " + length));
+    }
+    return length;
+  }
+
+  /** At most. */
+  private static int plaintext(int record) {
+    return Math.min(MOST_PLAINTEXT, record - LEAST_ADDED);
+  }
+
+  private int decrypted(ByteBuffer[] to, int offset, int length) {
+    int produced = 0;
+    for (int i = offset; i < offset + length && !incoming.isEmpty(); i++) {
+      produced += incoming.moveTo(to[i], Integer.MAX_VALUE);
+    }
+    return produced;
+  }
+
+  /** As the JDK: with TLS 1.2 the server's end is both ends. */
+  private void noteEnd() throws SSLException {
+    if (wasEndedByServer && !isInboundClosed) {
+      isInboundClosed = true;
+      boolean isBoth = Boolean.getBoolean("jdk.tls.acknowledgeCloseNotify");
+      if (state != State.STANDS || isBoth || "TLSv1.2".equals(session.getProtocol())) {
+        closeOutbound();
+      } else if (isOutboundClosed) {
+        release();
+      }
+    }
+  }
+
+  /** Tells what a task came upon. */
+  private void fail() throws SSLException {
+    SSLException told = failure;
+    if (told != null) {
+      failure = null;
+      throw told;
+    }
+  }
+
+  private SSLEngineResult result(Status status, int consumed, int produced) {
+    return new SSLEngineResult(status, getHandshakeStatus(), consumed, produced);
+  }
+
+  private static void check(ByteBuffer[] buffers, int offset, int length, boolean areWritten) {
+    if (buffers == null || Arrays.asList(buffers).subList(offset, offset + length).contains(null)) {
+      throw new IllegalArgumentException("a buffer is null");
+    }
+    for (int i = offset; i < offset + length; i++) {
+      if (areWritten && buffers[i].isReadOnly()) {
+        throw new ReadOnlyBufferException();
+      }
+    }
+  }
+
+  private static long remaining(ByteBuffer[] buffers, int offset, int length) {
+    long remaining = 0;
+    for (int i = offset; i < offset + length; i++) {
+      remaining += buffers[i].remaining();
+    }
+    return remaining;
+  }
+
+  // Its end.
+
+  @Override
+  public synchronized void closeOutbound() {
+    if (isStillDirect()) {
+      direct.closeOutbound();
+    } else if (!isOutboundClosed) {
+      isOutboundClosed = true;
+      boolean stood = state == State.STANDS;
+      try {
+        turn('c', Records.NOTHING);
+      } catch (SSLException gone) {
+        return;
+      }
+      if (!stood) {
+        over(null);
+      } else if (isInboundClosed) {
+        release();
+      }
+    }
+  }
+
+  @Override
+  public synchronized void closeInbound() throws SSLException {
+    if (isStillDirect()) {
+      direct.closeInbound();
+    } else if (!isInboundClosed) {
+      isInboundClosed = true;
+      boolean stood = state == State.STANDS;
+      try {
+        turn('e', Records.NOTHING);
+      } catch (SSLException gone) {
+        stood = false;
+      }
+      if (!stood || isOutboundClosed) {
+        over(null);
+      }
+      throw new SSLException("closing inbound before receiving peer's close_notify");
+    }
+  }
+
+  /** Nothing was sent, or all is the JDK's anyway. */
+  private boolean isStillDirect() {
+    if (state == State.NEW || state == State.ASKING) {
+      state = State.DIRECT;
+      task = null;
+    }
+    return state == State.DIRECT;
+  }
+
+  @Override
+  public synchronized boolean isInboundDone() {
+    return state == State.DIRECT ? direct.isInboundDone() : isInboundClosed && incoming.isEmpty();
+  }
+
+  @Override
+  public synchronized boolean isOutboundDone() {
+    return state == State.DIRECT ? direct.isOutboundDone() : isOutboundClosed && outgoing.isEmpty();
+  }
+
+  // What it is.
+
+  @Override
+  public synchronized Runnable getDelegatedTask() {
+    if (state == State.DIRECT) {
+      return direct.getDelegatedTask();
+    }
+    Runnable next = task;
+    task = null;
+    return next;
+  }
+
+  @Override
+  public synchronized HandshakeStatus getHandshakeStatus() {
+    return switch (state) {
+      case NEW -> HandshakeStatus.NOT_HANDSHAKING;
+      case ASKING, JUDGING -> HandshakeStatus.NEED_TASK;
+      case DIRECT -> failure != null ? HandshakeStatus.NEED_WRAP : direct.getHandshakeStatus();
+      case SHAKING -> outgoing.isEmpty() ? HandshakeStatus.NEED_UNWRAP : HandshakeStatus.NEED_WRAP;
+      case STANDS, OVER -> failure != null || needsFinished || !outgoing.isEmpty()
+          ? HandshakeStatus.NEED_WRAP
+          : HandshakeStatus.NOT_HANDSHAKING;
+    };
+  }
+
+  @Override
+  public synchronized SSLSession getSession() {
+    return hasSession() ? session : direct.getSession();
+  }
+
+  private boolean hasSession() {
+    return session != null && state != State.JUDGING;
+  }
+
+  @Override
+  public synchronized SSLSession getHandshakeSession() {
+    return state == State.JUDGING ? session : direct.getHandshakeSession();
+  }
+
+  @Override
+  public synchronized String getApplicationProtocol() {
+    return hasSession() ? session.protocol : direct.getApplicationProtocol();
+  }
+
+  @Override
+  public synchronized String getHandshakeApplicationProtocol() {
+    return state == State.JUDGING ? session.protocol : direct.getHandshakeApplicationProtocol();
+  }
+
+  @Override
+  public String toString() {
+    return "rejoin.ManagedEngine[" + getPeerHost() + ":" + getPeerPort() + ", " + state + "]";
+  }
+
+  // What is wanted of it.
+
+  @Override
+  public SSLParameters getSSLParameters() {
+    return direct.getSSLParameters();
+  }
+
+  @Override
+  public void setSSLParameters(SSLParameters parameters) {
+    direct.setSSLParameters(parameters);
+  }
+
+  @Override
+  public String[] getSupportedCipherSuites() {
+    return direct.getSupportedCipherSuites();
+  }
+
+  @Override
+  public String[] getEnabledCipherSuites() {
+    return direct.getEnabledCipherSuites();
+  }
+
+  @Override
+  public void setEnabledCipherSuites(String[] suites) {
+    direct.setEnabledCipherSuites(suites);
+  }
+
+  @Override
+  public String[] getSupportedProtocols() {
+    return direct.getSupportedProtocols();
+  }
+
+  @Override
+  public String[] getEnabledProtocols() {
+    return direct.getEnabledProtocols();
+  }
+
+  @Override
+  public void setEnabledProtocols(String[] protocols) {
+    direct.setEnabledProtocols(protocols);
+  }
+
+  @Override
+  public synchronized void setUseClientMode(boolean client) {
+    if (state != State.NEW && state != State.DIRECT && !client) {
+      throw new IllegalArgumentException("Cannot change mode after SSL traffic has started");
+    }
+    direct.setUseClientMode(client);
+  }
+
+  @Override
+  public boolean getUseClientMode() {
+    return direct.getUseClientMode();
+  }
+
+  @Override
+  public void setNeedClientAuth(boolean need) {
+    direct.setNeedClientAuth(need);
+  }
+
+  @Override
+  public boolean getNeedClientAuth() {
+    return direct.getNeedClientAuth();
+  }
+
+  @Override
+  public void setWantClientAuth(boolean want) {
+    direct.setWantClientAuth(want);
+  }
+
+  @Override
+  public boolean getWantClientAuth() {
+    return direct.getWantClientAuth();
+  }
+
+  @Override
+  public void setEnableSessionCreation(boolean may) {
+    direct.setEnableSessionCreation(may);
+  }
+
+  @Override
+  public boolean getEnableSessionCreation() {
+    return direct.getEnableSessionCreation();
+  }
+
+  @Override
+  public void setHandshakeApplicationProtocolSelector(BiFunction<SSLEngine, List<String>, String> selector) {
+    direct.setHandshakeApplicationProtocolSelector(selector);
+  }
+
+  @Override
+  public BiFunction<SSLEngine, List<String>, String> getHandshakeApplicationProtocolSelector() {
+    return direct.getHandshakeApplicationProtocolSelector();
+  }
+}

@@ -1,0 +1,102 @@
+package rejoin;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.security.cert.X509Certificate;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * A connection whose TLS the manager does, and whose records the program carries: turns of a frame to the manager and
+ * all that it answers, as {@code docs/manager-protocol.md} says. One thread at a time.
+ */
+final class Records implements Closeable {
+  /** Of a frame. */
+  static final int MOST_BYTES = 64 * 1024;
+  static final ByteBuffer NOTHING = ByteBuffer.allocate(0).asReadOnlyBuffer();
+  /** At a time, in this process: who leaves an engine behind without an end closes its connection with its memory. */
+  private static final int MOST_OPEN = 512;
+  private static final int HEAD_BYTES = 4;
+  /** The manager answers at once, for it waits for nobody. */
+  private static final int TURN_MS = 10_000;
+  private static final AtomicInteger OPEN = new AtomicInteger();
+
+  private final Pipe pipe;
+  /** The certificates that the manager does not send. */
+  private final Map<String, X509Certificate> known;
+  private final ByteBuffer read = ByteBuffer.allocate(16 * 1024 + 512).limit(0);
+  private boolean isClosed;
+
+  /** What the manager says in a turn; {@code message} if it is one. */
+  record Frame(char kind, byte[] body, Map<?, ?> message) {}
+
+  /** @throws IOException there are too many */
+  Records(Pipe pipe, Map<String, X509Certificate> known) throws IOException {
+    this.pipe = pipe;
+    this.known = known;
+    if (OPEN.incrementAndGet() > MOST_OPEN) {
+      OPEN.decrementAndGet();
+      throw new IOException("too many engines at a time");
+    }
+  }
+
+  Map<String, X509Certificate> known() {
+    return known;
+  }
+
+  /** Says one thing, and hears all that comes of it. */
+  List<Frame> turn(char kind, ByteBuffer body) throws IOException {
+    long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TURN_MS);
+    ByteBuffer frame = ByteBuffer.allocate(HEAD_BYTES + body.remaining());
+    frame.putInt(kind << 24 | body.remaining()).put(body).flip();
+    pipe.write(frame, until);
+    List<Frame> answer = new ArrayList<>();
+    for (Frame next = next(until); next.kind != '.'; next = next(until)) {
+      answer.add(next);
+      if (next.kind == 'j' && Manager.problem(next.message) != null) {
+        // After it the manager closes.
+        break;
+      }
+    }
+    return answer;
+  }
+
+  @Override
+  public void close() {
+    synchronized (pipe) {
+      if (isClosed) {
+        return;
+      }
+      isClosed = true;
+    }
+    OPEN.decrementAndGet();
+    try {
+      pipe.close();
+    } catch (IOException gone) {
+      // As wanted.
+    }
+  }
+
+  private Frame next(long until) throws IOException {
+    if (read.remaining() < HEAD_BYTES) {
+      int lacks = HEAD_BYTES - read.remaining();
+      pipe.fill(read.compact(), lacks, until);
+      read.flip();
+    }
+    int head = read.getInt();
+    int length = head & 0xff_ffff;
+    char kind = (char) (head >>> 24);
+    if (length > (kind == 'j' ? Manager.ANSWER_BYTES : MOST_BYTES)) {
+      throw new IOException("rejoin manager says more than may be said at once");
+    }
+    byte[] body = new byte[length];
+    int here = Math.min(length, read.remaining());
+    read.get(body, 0, here);
+    pipe.fill(ByteBuffer.wrap(body, here, length - here), length - here, until);
+    return new Frame(kind, body, kind == 'j' ? Manager.message(body) : null);
+  }
+}

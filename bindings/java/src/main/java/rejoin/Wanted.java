@@ -1,0 +1,50 @@
+package rejoin;
+
+import java.util.Arrays;
+import java.util.List;
+import javax.net.ssl.SNIHostName;
+import javax.net.ssl.SNIServerName;
+import javax.net.ssl.SSLParameters;
+
+/** What a program wants of a connection, as far as the manager is told. */
+record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) {
+  static Wanted of(String host, int port, SSLParameters parameters) {
+    String[] protocols = parameters.getApplicationProtocols();
+    boolean tls12 = Arrays.asList(parameters.getProtocols()).contains("TLSv1.2");
+    return new Wanted(host, port, protocols == null ? List.of() : Arrays.asList(protocols), !tls12);
+  }
+
+  /**
+   * Why the manager's connections are not as these parameters want them.
+   *
+   * @param usual what a program has that chooses nothing
+   * @return null if they are
+   */
+  static String otherwise(String host, SSLParameters parameters, SSLParameters usual) {
+    // It offers TLS 1.3 with or without TLS 1.2, and the suites of its own choice.
+    if (!Arrays.asList(parameters.getProtocols()).contains("TLSv1.3")
+        || !Arrays.equals(parameters.getCipherSuites(), usual.getCipherSuites())
+        || parameters.getAlgorithmConstraints() != usual.getAlgorithmConstraints()) {
+      return "the program chooses its own way";
+    }
+    // It names the host that is verified.
+    List<SNIServerName> names = parameters.getServerNames();
+    boolean namesOther = names != null && !names.isEmpty() && !names.equals(List.of(name(host)));
+    return namesOther ? "the program names another server" : null;
+  }
+
+  /** A line on standard error, for who asked by {@code REJOIN_DEBUG=1}. */
+  static void explain(String host, int port, String why) {
+    if ("1".equals(System.getenv("REJOIN_DEBUG"))) {
+      System.err.println("rejoin: " + host + ":" + port + ": " + why);
+    }
+  }
+
+  private static Object name(String host) {
+    try {
+      return new SNIHostName(host);
+    } catch (IllegalArgumentException address) {
+      return host;
+    }
+  }
+}

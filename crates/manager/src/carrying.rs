@@ -1,0 +1,361 @@
+//! Programs that carry the records of TLS themselves, between the manager and a server: they have a socket that
+//! they cannot pass, as Java's programs have.
+//!
+//! Such a socket serves one handshake, and as long as nothing was said over it the program can do that
+//! without the manager. So the manager takes only what it has a session for: it and the server have
+//! understood each other before. Where there is none, it may first call the server itself.
+//!
+//! Then the two take turns (`turns`). The program judges the server, as in a hop.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::allotment::Piece;
+use crate::connect::{Errand, FOREIGN_MS, Resumes, connect};
+use crate::endpoint::Endpoint;
+use crate::ends::Standing;
+use crate::failure::Failure;
+use crate::protocol::{
+    Answer, Connect, Connected, Directly, End, ErrorKind, FRAME_BYTES, Records, Trust, Turn,
+};
+use crate::serve::{FAILED, Visit, counted, refuse, service, stopping};
+use crate::state::State;
+use crate::turns::{self, Frames, Said};
+use crate::wire;
+
+/// For a connection of the manager's own, on which the program waits.
+const OWN_DEADLINE_MS: u32 = 3_000;
+/// A program that does not say for so long whether it goes on is gone.
+const SILENCE: Duration = Duration::from_secs(30);
+/// A program that goes on may still say for so long that it has verified the server.
+const LATE_WORD: Duration = Duration::from_secs(10);
+/// What a server may say before the program goes on.
+const WAITING_BYTES: usize = 2 * FRAME_BYTES;
+
+/// Serves it until it ends.
+pub(crate) async fn serve_records(visit: Visit, wanted: Box<Records>, room: Option<Piece>) {
+    let wish = wanted.wish();
+    let peer = SocketAddr::new(wanted.address.to_canonical(), wanted.port.get());
+    let agreed = Box::pin(visit.while_awaited(agree(&visit, &wanted, &wish))).await;
+    drop((wanted, room));
+    let errand = match agreed {
+        Some(Ok(errand)) => errand,
+        Some(Err(failure)) => {
+            visit.state.counts.went_directly(visit.program.uid, Directly::ManagerRefused, 1);
+            return refuse(&visit.stream, failure).await;
+        }
+        None => return,
+    };
+    let mut is_stopped = visit.stopped.clone();
+    tokio::select! {
+        _ = carry(&visit, &errand, peer) => {}
+        () = stopping(&mut is_stopped) => {}
+    }
+}
+
+/// Whether the connection is taken.
+async fn agree<'a>(
+    visit: &Visit,
+    wanted: &Records,
+    wish: &'a Connect,
+) -> Result<Errand<'a>, Failure> {
+    let state = &visit.state;
+    let errand = Errand::of(state, &visit.program, wish, false)?;
+    if !errand.may_resume(state) && wanted.trust != Trust::None {
+        // Of programs that come at once one has the server called.
+        let _turn = state.calls.turn(errand.place()).await;
+        let is_barren = || state.barren.holds(errand.place(), state.settings.clock.now_ms());
+        if !errand.may_resume(state) && !is_barren() {
+            call(visit, &errand, wanted).await?;
+        }
+    }
+    match errand.may_resume(state) {
+        true => Ok(errand),
+        false => Err(Failure::new(ErrorKind::NoSession, "no session is known")),
+    }
+}
+
+/// Has the server issue a session, by a connection of the manager's own. Where none comes of it, this one is
+/// not called again for a while.
+async fn call(visit: &Visit, errand: &Errand<'_>, wanted: &Records) -> Result<(), Failure> {
+    let state = &visit.state;
+    let trust = wanted.trust.clone();
+    let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..errand.wish().clone() };
+    let made = connect(state, &visit.program, &wish, None).await;
+    let count = made.as_ref().map_or(FAILED, |(_, connected)| counted(connected));
+    visit.record(&service(&wish), &count);
+    let detail = match made {
+        Ok((upstream, _)) => {
+            upstream.leave_with_session(state).await;
+            if errand.may_resume(state) {
+                return Ok(());
+            }
+            "the server issued no session".to_owned()
+        }
+        // Not the server's doing.
+        Err(failure) if matches!(failure.kind, ErrorKind::BadRequest | ErrorKind::Busy) => {
+            return Err(failure);
+        }
+        Err(failure) => {
+            if failure.kind == ErrorKind::TlsFailed {
+                errand.failed(state, &failure);
+            }
+            failure.detail
+        }
+    };
+    state.barren.note(errand.place(), state.settings.clock.now_ms() + FOREIGN_MS);
+    Err(Failure::new(ErrorKind::NoSession, detail))
+}
+
+/// Takes turns with the program until one of the two ends it.
+async fn carry(visit: &Visit, errand: &Errand<'_>, peer: SocketAddr) -> Option<()> {
+    wire::write(&visit.stream, Answer::Ready {}).await.ok()?;
+    let state = &visit.state;
+    let (talk, connected, resumes, frames) = Box::pin(shaken(visit, errand, peer)).await?;
+    let standing = state.ends.open(connected.connection, visit.program.uid, &state.settings.clock);
+    let mut carried = Carried { visit, errand, talk, resumes, standing, word: Word::Awaited };
+    if Box::pin(carried.introduce(connected, frames)).await.is_none() {
+        errand.refused(state, &carried.talk.endpoint, &carried.resumes);
+        return None;
+    }
+    state.counts.opened();
+    while carried.turn().await.is_some() {}
+    state.counts.closed();
+    let Carried { talk, standing, .. } = carried;
+    standing.ends(talk.ended.unwrap_or(End::Truncated));
+    Some(())
+}
+
+/// A connection that stands, how it is described, and what is to be said before.
+type Shaken<'a> = (Talk<'a>, Connected, Resumes, Frames);
+
+/// Does the handshake. `None`: there is no connection, and the program knows or has gone. A session that its
+/// server has not answered by then is given up.
+async fn shaken<'a>(visit: &'a Visit, errand: &Errand<'_>, peer: SocketAddr) -> Option<Shaken<'a>> {
+    let (state, line) = (&*visit.state, &visit.stream);
+    // Until the program asks for the ClientHello no session is taken for it.
+    let first = timeout(SILENCE, turns::read(line)).await.ok()?.ok()?;
+    let (endpoint, attempt) = match errand.begin(state, peer) {
+        Ok(begun) => begun,
+        Err(failure) => return fail(visit, Frames::default(), failure).await,
+    };
+    let mut talk = Talk::new(state, endpoint);
+    let unanswered = errand.offer(state, &attempt, peer);
+    let (shaken, frames) = talk.shake(visit, first.map_err(Failure::from)).await?;
+    let answered = unanswered.answered(shaken);
+    let service = service(errand.wish());
+    match answered.and_then(|()| errand.finish(state, &mut talk.endpoint, attempt)) {
+        Ok((connected, resumes)) => {
+            visit.record(&service, &counted(&connected));
+            Some((talk, connected, resumes, frames))
+        }
+        Err(failure) => {
+            visit.record(&service, &FAILED);
+            errand.failed(state, &failure);
+            fail(visit, frames, failure).await
+        }
+    }
+}
+
+/// Tells the program why there is no connection, or none any more.
+async fn fail<T>(visit: &Visit, mut frames: Frames, failure: Failure) -> Option<T> {
+    frames.failure(failure).ok()?;
+    // The program may be gone.
+    let _ = timeout(SILENCE, frames.send(&visit.stream)).await;
+    None
+}
+
+/// A connection between two turns: what was said, and what is to be.
+struct Talk<'a> {
+    state: &'a State,
+    endpoint: Endpoint,
+    /// What the server said, while the program does not go on.
+    plaintext: Vec<u8>,
+    /// How the server's direction has ended, if it has.
+    ended: Option<End>,
+    /// The program knows that the server has said that this was all.
+    is_told: bool,
+    /// The program has said that this was all.
+    is_done: bool,
+    /// The program goes on.
+    goes_on: bool,
+}
+
+impl<'a> Talk<'a> {
+    fn new(state: &'a State, endpoint: Endpoint) -> Self {
+        let plaintext = Vec::new();
+        let (is_told, is_done, goes_on) = (false, false, false);
+        Self { state, endpoint, plaintext, ended: None, is_told, is_done, goes_on }
+    }
+
+    /// Takes turns until the handshake is over or has failed; the last one is still to be answered. `None`: the
+    /// program has gone, or says what it must not.
+    async fn shake(
+        &mut self,
+        visit: &Visit,
+        first: Result<Said, Failure>,
+    ) -> Option<(Result<(), Failure>, Frames)> {
+        let mut said = first;
+        loop {
+            let mut frames = Frames::default();
+            let worked = said.and_then(|said| self.work(said));
+            self.answer(&mut frames);
+            match worked {
+                Err(failure) if failure.kind == ErrorKind::BadRequest => {
+                    return fail(visit, frames, failure).await;
+                }
+                Ok(()) if self.endpoint.tls.is_handshaking() => {}
+                shaken => return Some((shaken, frames)),
+            }
+            timeout(SILENCE, frames.send(&visit.stream)).await.ok()?.ok()?;
+            let next = timeout(SILENCE, turns::read(&visit.stream)).await.ok()?.ok()?;
+            said = next.map_err(Failure::from);
+        }
+    }
+
+    /// Works on what the program said.
+    fn work(&mut self, (turn, body): Said) -> Result<(), Failure> {
+        let bad = |detail| Err(Failure::new(ErrorKind::BadRequest, detail));
+        match turn {
+            // So it asks whether there is anything for the server.
+            Turn::Records if body.is_empty() => {}
+            Turn::Records | Turn::Ended => return self.hear(&body),
+            Turn::Plaintext if !self.goes_on => {
+                return bad("plaintext came before the program went on");
+            }
+            Turn::Plaintext if self.is_done => return bad("plaintext came after its end"),
+            Turn::Plaintext => {
+                let written = self.endpoint.tls.writer().write_all(&body);
+                return written.map_err(|error| Failure::of_io(&error));
+            }
+            Turn::Done => {
+                self.is_done = true;
+                self.endpoint.tls.send_close_notify();
+            }
+            Turn::Verified | Turn::Accepted if self.endpoint.tls.is_handshaking() => {
+                return bad("there is nothing to be verified yet");
+            }
+            Turn::Verified | Turn::Accepted => self.goes_on = true,
+        }
+        Ok(())
+    }
+
+    /// Works on what the server said: nothing, if its stream has ended.
+    fn hear(&mut self, records: &[u8]) -> Result<(), Failure> {
+        // What comes after the end is nobody's.
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        self.ended = self.endpoint.work_on(self.state, records, &mut self.plaintext);
+        if self.ended == Some(End::Truncated) {
+            // It says again what was wrong, if anything was.
+            self.endpoint.process().map_err(|error| self.endpoint.failure(&error))?;
+        }
+        if self.ended.is_some() && self.endpoint.tls.is_handshaking() {
+            return Err(Failure::broken("the server broke off the handshake"));
+        }
+        if !self.goes_on && self.plaintext.len() > WAITING_BYTES {
+            let detail = "more came from the server than waits for a program that does not go on";
+            return Err(Failure::new(ErrorKind::BadRequest, detail));
+        }
+        Ok(())
+    }
+
+    /// Says what is to be said, to the program and to the server.
+    fn answer(&mut self, frames: &mut Frames) {
+        if self.goes_on {
+            frames.plaintext(&std::mem::take(&mut self.plaintext));
+            if self.ended == Some(End::Clean) && !self.is_told {
+                self.is_told = true;
+                frames.done();
+            }
+        }
+        frames.records(&mut self.endpoint.tls);
+    }
+}
+
+/// A connection whose handshake is over.
+struct Carried<'a> {
+    visit: &'a Visit,
+    errand: &'a Errand<'a>,
+    talk: Talk<'a>,
+    resumes: Resumes,
+    standing: Standing<'a>,
+    word: Word,
+}
+
+/// What the program says of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Awaited,
+    /// It goes on, and may say until then that it has verified the server.
+    MayFollow(Instant),
+    /// It has said all of it.
+    Said,
+}
+
+impl Carried<'_> {
+    /// Describes the server to the program, and takes turns until it goes on.
+    async fn introduce(&mut self, connected: Connected, mut frames: Frames) -> Option<()> {
+        frames.message(Answer::Connected(connected.into())).ok()?;
+        timeout(SILENCE, frames.send(&self.visit.stream)).await.ok()?.ok()?;
+        while self.word == Word::Awaited {
+            timeout(SILENCE, self.turn()).await.ok()??;
+        }
+        Some(())
+    }
+
+    /// One turn of either. `None`: it was the last.
+    async fn turn(&mut self) -> Option<()> {
+        let said = self.next().await?;
+        let mut frames = Frames::default();
+        let worked = said.and_then(|said| {
+            let turn = said.0;
+            self.talk.work(said).map(|()| self.heed(turn))
+        });
+        if let Some(end) = self.talk.ended {
+            // Before the program hears it, and asks.
+            self.standing.server_ends(end);
+        }
+        self.talk.answer(&mut frames);
+        match worked {
+            Ok(()) => frames.send(&self.visit.stream).await.ok(),
+            Err(failure) => fail(self.visit, frames, failure).await,
+        }
+    }
+
+    /// Waits for the program's turn.
+    async fn next(&mut self) -> Option<Result<Said, Failure>> {
+        let mut said = pin!(turns::read(&self.visit.stream));
+        let said = match self.word {
+            Word::MayFollow(until) => match timeout_at(until, &mut said).await {
+                Ok(said) => said,
+                Err(_) => {
+                    self.word = Word::Said;
+                    self.talk.endpoint.keep_nothing();
+                    said.await
+                }
+            },
+            Word::Awaited | Word::Said => said.await,
+        };
+        said.ok().map(|said| said.map_err(Failure::from))
+    }
+
+    /// What the server issues is kept if the program has verified it.
+    fn heed(&mut self, turn: Turn) {
+        match (turn, self.word) {
+            (Turn::Verified, Word::Awaited | Word::MayFollow(_)) => {
+                self.word = Word::Said;
+                self.errand.keep(&self.visit.state, &mut self.talk.endpoint, &self.resumes);
+            }
+            (Turn::Accepted, Word::Awaited) => {
+                self.word = Word::MayFollow(Instant::now() + LATE_WORD);
+            }
+            _ => {}
+        }
+    }
+}
