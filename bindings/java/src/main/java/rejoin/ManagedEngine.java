@@ -11,9 +11,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.function.BiFunction;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLEngineResult;
 import javax.net.ssl.SSLEngineResult.HandshakeStatus;
 import javax.net.ssl.SSLEngineResult.Status;
@@ -32,7 +30,7 @@ import javax.net.ssl.SSLSession;
  * chain, in delegated tasks; all else is at most one turn with the manager, which answers at once. Threads take turns,
  * too; no lock is held while a task waits.
  */
-final class ManagedEngine extends SSLEngine {
+final class ManagedEngine extends WantedEngine {
   private static final Cleaner ABANDONED = Cleaner.create();
   /** Of TLS records: type, version, length. */
   private static final int HEAD_BYTES = 5;
@@ -57,10 +55,8 @@ final class ManagedEngine extends SSLEngine {
   }
 
   private final Trust trust;
-  /** What a program has that chooses nothing. */
+  /** Its engines have what a program has that chooses nothing. */
   private final SSLContext jdk;
-  /** Keeps what the program wants, and does it where the manager does not. */
-  private final SSLEngine direct;
   private State state = State.NEW;
   private Runnable task;
   private Wanted wanted;
@@ -81,10 +77,9 @@ final class ManagedEngine extends SSLEngine {
   private boolean needsFinished;
 
   ManagedEngine(SSLContext jdk, Trust trust, String host, int port) {
-    super(host, port);
+    super(jdk.createSSLEngine(host, port));
     this.jdk = jdk;
     this.trust = trust;
-    direct = jdk.createSSLEngine(host, port);
   }
 
   // Becoming.
@@ -360,6 +355,9 @@ final class ManagedEngine extends SSLEngine {
       return result(produced == 0 ? Status.BUFFER_OVERFLOW : Status.OK, 0, produced);
     }
     int record = record(from, 0);
+    if (record == 0) {
+      throw over(new SSLException("Unrecognized SSL message, plaintext connection?"));
+    }
     if (record > 0 && !isShaking && plaintext(record) > remaining(to, offset, length)) {
       return result(Status.BUFFER_OVERFLOW, 0, 0);
     }
@@ -394,7 +392,7 @@ final class ManagedEngine extends SSLEngine {
   }
 
   /** How long the whole records are together that are here. */
-  private int records(ByteBuffer from) throws SSLException {
+  private static int records(ByteBuffer from) {
     int all = 0;
     for (int next = record(from, 0); next > 0; next = record(from, all)) {
       if (all + next > Math.min(from.remaining(), Records.MOST_BYTES)) {
@@ -405,21 +403,15 @@ final class ManagedEngine extends SSLEngine {
     return all;
   }
 
-  /** How long the record is that begins there; negative if that cannot be seen yet. */
-  private int record(ByteBuffer from, int offset) throws SSLException {
+  /** How long the record is that begins there: negative if that cannot be seen yet, zero if it is none. */
+  private static int record(ByteBuffer from, int offset) {
     if (from.remaining() - offset < HEAD_BYTES) {
       return -1;
     }
     int at = from.position() + offset;
     int type = from.get(at);
     int length = HEAD_BYTES + ((from.get(at + 3) & 0xff) << 8 | from.get(at + 4) & 0xff);
-    if (type < 20 || type > 23 || from.get(at + 1) != 3) {
-      throw over(new SSLException("Unrecognized SSL message, plaintext connection?"));
-    }
-    if (length > PACKET_BYTES) {
-      throw over(new SSLException("Input record too big: max = " + PACKET_BYTES + " len = " + length));
-    }
-    return length;
+    return type < 20 || type > 23 || from.get(at + 1) != 3 || length > PACKET_BYTES ? 0 : length;
   }
 
   /** At most. */
@@ -594,98 +586,11 @@ final class ManagedEngine extends SSLEngine {
     return "rejoin.ManagedEngine[" + getPeerHost() + ":" + getPeerPort() + ", " + state + "]";
   }
 
-  // What is wanted of it.
-
-  @Override
-  public SSLParameters getSSLParameters() {
-    return direct.getSSLParameters();
-  }
-
-  @Override
-  public void setSSLParameters(SSLParameters parameters) {
-    direct.setSSLParameters(parameters);
-  }
-
-  @Override
-  public String[] getSupportedCipherSuites() {
-    return direct.getSupportedCipherSuites();
-  }
-
-  @Override
-  public String[] getEnabledCipherSuites() {
-    return direct.getEnabledCipherSuites();
-  }
-
-  @Override
-  public void setEnabledCipherSuites(String[] suites) {
-    direct.setEnabledCipherSuites(suites);
-  }
-
-  @Override
-  public String[] getSupportedProtocols() {
-    return direct.getSupportedProtocols();
-  }
-
-  @Override
-  public String[] getEnabledProtocols() {
-    return direct.getEnabledProtocols();
-  }
-
-  @Override
-  public void setEnabledProtocols(String[] protocols) {
-    direct.setEnabledProtocols(protocols);
-  }
-
   @Override
   public synchronized void setUseClientMode(boolean client) {
     if (state != State.NEW && state != State.DIRECT && !client) {
       throw new IllegalArgumentException("Cannot change mode after SSL traffic has started");
     }
     direct.setUseClientMode(client);
-  }
-
-  @Override
-  public boolean getUseClientMode() {
-    return direct.getUseClientMode();
-  }
-
-  @Override
-  public void setNeedClientAuth(boolean need) {
-    direct.setNeedClientAuth(need);
-  }
-
-  @Override
-  public boolean getNeedClientAuth() {
-    return direct.getNeedClientAuth();
-  }
-
-  @Override
-  public void setWantClientAuth(boolean want) {
-    direct.setWantClientAuth(want);
-  }
-
-  @Override
-  public boolean getWantClientAuth() {
-    return direct.getWantClientAuth();
-  }
-
-  @Override
-  public void setEnableSessionCreation(boolean may) {
-    direct.setEnableSessionCreation(may);
-  }
-
-  @Override
-  public boolean getEnableSessionCreation() {
-    return direct.getEnableSessionCreation();
-  }
-
-  @Override
-  public void setHandshakeApplicationProtocolSelector(BiFunction<SSLEngine, List<String>, String> selector) {
-    direct.setHandshakeApplicationProtocolSelector(selector);
-  }
-
-  @Override
-  public BiFunction<SSLEngine, List<String>, String> getHandshakeApplicationProtocolSelector() {
-    return direct.getHandshakeApplicationProtocolSelector();
   }
 }
