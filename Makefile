@@ -57,7 +57,7 @@ check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget gi
 check-clients: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_clients -- $(CHECKS)
 
-## What a connection costs Java programs, with the manager and without, in ten minutes; CHECKS='--quick' for less.
+## What a connection costs Java programs, with the manager and without, in a quarter of an hour; CHECKS='--quick' for less.
 bench-java: PACKAGES += openssl nginx-light default-jdk-headless maven
 bench-java: setup
 	$(CARGO) build --release --locked --package rejoin-cli

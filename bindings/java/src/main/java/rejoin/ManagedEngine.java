@@ -11,9 +11,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.function.BiFunction;
 import javax.net.ssl.SSLContext;
-import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLEngineResult;
 import javax.net.ssl.SSLEngineResult.HandshakeStatus;
 import javax.net.ssl.SSLEngineResult.Status;
@@ -27,18 +25,19 @@ import javax.net.ssl.SSLSession;
  * TLS. Where that cannot be, or the manager has no session for the place, it becomes one of the JDK's before anything
  * was sent, as if nobody had been asked.
  *
- * <p>Records go in and out whole and one at a time, as with the JDK's. The manager is asked, and the application
- * decides on the chain, in delegated tasks; all else is one turn with the manager, which answers at once. Threads take
- * turns, too; no lock is held while a task waits.
+ * <p>Records go in and out whole, and in one at a time, as with the JDK's; but the manager sees all that are there, and
+ * what it makes of them waits until the program comes to them. The manager is asked, and the application decides on the
+ * chain, in delegated tasks; all else is at most one turn with the manager, which answers at once. Threads take turns,
+ * too; no lock is held while a task waits.
  */
-final class ManagedEngine extends SSLEngine {
+final class ManagedEngine extends WantedEngine {
   private static final Cleaner ABANDONED = Cleaner.create();
   /** Of TLS records: type, version, length. */
   private static final int HEAD_BYTES = 5;
   /** Of a record: the plaintext, and what each suite adds at least. */
   private static final int MOST_PLAINTEXT = 16 * 1024;
   private static final int LEAST_ADDED = HEAD_BYTES + 16;
-  private static final int PACKET_BYTES = ManagedSession.NONE.getPacketBufferSize();
+  private static final int PACKET_BYTES = ManagedSession.RECORD_BYTES;
 
   private enum State {
     /** Nothing was asked of it. */
@@ -56,10 +55,8 @@ final class ManagedEngine extends SSLEngine {
   }
 
   private final Trust trust;
-  /** What a program has that chooses nothing. */
+  /** Its engines have what a program has that chooses nothing. */
   private final SSLContext jdk;
-  /** Keeps what the program wants, and does it where the manager does not. */
-  private final SSLEngine direct;
   private State state = State.NEW;
   private Runnable task;
   private Wanted wanted;
@@ -70,16 +67,19 @@ final class ManagedEngine extends SSLEngine {
   private SSLException failure;
   private final Bytes outgoing = new Bytes();
   private final Bytes incoming = new Bytes();
+  /** Of the server's records, in bytes, what the manager has seen, and the program still has. */
+  private int ahead;
+  /** What the manager said of it last, which is for the end of it: that something is wrong. */
+  private List<Records.Frame> later = List.of();
   private boolean isInboundClosed;
   private boolean isOutboundClosed;
   private boolean wasEndedByServer;
   private boolean needsFinished;
 
   ManagedEngine(SSLContext jdk, Trust trust, String host, int port) {
-    super(host, port);
+    super(jdk.createSSLEngine(host, port));
     this.jdk = jdk;
     this.trust = trust;
-    direct = jdk.createSSLEngine(host, port);
   }
 
   // Becoming.
@@ -199,12 +199,25 @@ final class ManagedEngine extends SSLEngine {
 
   /** @throws SSLException it is over */
   private void turn(char kind, ByteBuffer body) throws SSLException {
+    take(later);
+    take(said(kind, body));
+  }
+
+  private List<Records.Frame> said(char kind, ByteBuffer body) throws SSLException {
     try {
-      for (Records.Frame frame : records.turn(kind, body)) {
+      return records.turn(kind, body);
+    } catch (IOException gone) {
+      throw over(new SSLException(gone.getMessage(), gone));
+    }
+  }
+
+  private void take(List<Records.Frame> said) throws SSLException {
+    try {
+      for (Records.Frame frame : said) {
         take(frame);
       }
-    } catch (IOException gone) {
-      throw over(gone instanceof SSLException ? (SSLException) gone : new SSLException(gone.getMessage(), gone));
+    } catch (SSLException error) {
+      throw over(error);
     } catch (CertificateException | ClassCastException | IllegalArgumentException wrong) {
       throw over(new SSLException("rejoin manager answered something else", wrong));
     }
@@ -244,6 +257,7 @@ final class ManagedEngine extends SSLEngine {
     isInboundClosed = true;
     isOutboundClosed = true;
     incoming.clear();
+    later = List.of();
     release();
     return why;
   }
@@ -284,8 +298,11 @@ final class ManagedEngine extends SSLEngine {
     if (to.remaining() < PACKET_BYTES) {
       return result(Status.BUFFER_OVERFLOW, 0, 0);
     }
-    int consumed = outgoing.isEmpty() ? encrypt(from, offset, length) : 0;
-    int produced = outgoing.moveTo(to, firstRecord());
+    int consumed = outgoing.isEmpty() ? encrypt(from, offset, length, to.remaining() / PACKET_BYTES) : 0;
+    int produced = 0;
+    do {
+      produced += outgoing.moveTo(to, firstRecord());
+    } while (!outgoing.isEmpty() && to.remaining() >= firstRecord());
     Status status = isOutboundDone() ? Status.CLOSED : Status.OK;
     if (needsFinished && outgoing.isEmpty()) {
       needsFinished = false;
@@ -294,9 +311,10 @@ final class ManagedEngine extends SSLEngine {
     return result(status, consumed, produced);
   }
 
-  /** One record's worth. */
-  private int encrypt(ByteBuffer[] from, int offset, int length) throws SSLException {
-    ByteBuffer plaintext = ByteBuffer.allocate((int) Math.min(MOST_PLAINTEXT, remaining(from, offset, length)));
+  /** So many records' worth at most. */
+  private int encrypt(ByteBuffer[] from, int offset, int length, int records) throws SSLException {
+    int most = Math.min(records * MOST_PLAINTEXT, Records.MOST_BYTES);
+    ByteBuffer plaintext = ByteBuffer.allocate((int) Math.min(most, remaining(from, offset, length)));
     for (int i = offset; i < offset + length && plaintext.hasRemaining(); i++) {
       int count = Math.min(plaintext.remaining(), from[i].remaining());
       plaintext.put(from[i].slice(from[i].position(), count));
@@ -323,11 +341,7 @@ final class ManagedEngine extends SSLEngine {
     }
     check(new ByteBuffer[] {from}, 0, 1, false);
     check(to, offset, length, true);
-    if (!incoming.isEmpty()) {
-      int produced = decrypted(to, offset, length);
-      return result(produced == 0 ? Status.BUFFER_OVERFLOW : Status.OK, 0, produced);
-    }
-    if (isInboundClosed) {
+    if (isInboundDone()) {
       return result(Status.CLOSED, 0, 0);
     }
     HandshakeStatus before = getHandshakeStatus();
@@ -335,36 +349,69 @@ final class ManagedEngine extends SSLEngine {
     if (before == HandshakeStatus.NEED_TASK || isShaking && before == HandshakeStatus.NEED_WRAP) {
       return result(Status.OK, 0, 0);
     }
-    int record = record(from);
+    if (ahead == 0 && !incoming.isEmpty()) {
+      // It waited while the application decided.
+      int produced = decrypted(to, offset, length, Integer.MAX_VALUE);
+      return result(produced == 0 ? Status.BUFFER_OVERFLOW : Status.OK, 0, produced);
+    }
+    int record = record(from, 0);
+    if (record == 0) {
+      throw over(new SSLException("Unrecognized SSL message, plaintext connection?"));
+    }
     if (record > 0 && !isShaking && plaintext(record) > remaining(to, offset, length)) {
       return result(Status.BUFFER_OVERFLOW, 0, 0);
     }
     if (record < 0 || from.remaining() < record) {
       return result(Status.BUFFER_UNDERFLOW, 0, 0);
     }
-    ByteBuffer taken = from.slice(from.position(), record);
+    if (ahead == 0) {
+      show(from, isShaking ? record : records(from));
+    }
+    if (incoming.isEmpty()) {
+      take(later);
+    }
     from.position(from.position() + record);
-    turn('r', taken);
-    int produced = decrypted(to, offset, length);
-    noteEnd();
+    ahead -= record;
+    int produced = decrypted(to, offset, length, plaintext(record));
+    if (ahead == 0) {
+      noteEnd();
+    }
     return result(isInboundDone() && produced == 0 ? Status.CLOSED : Status.OK, record, produced);
   }
 
-  /** How long the record is that begins here; negative if that cannot be seen yet. */
-  private int record(ByteBuffer from) throws SSLException {
-    if (from.remaining() < HEAD_BYTES) {
+  /** Has the manager see so many bytes. */
+  private void show(ByteBuffer from, int count) throws SSLException {
+    List<Records.Frame> said = said('r', from.slice(from.position(), count));
+    ahead = count;
+    if (state == State.STANDS && said.stream().anyMatch(frame -> frame.kind() == 'j')) {
+      // What came before arrives before.
+      later = said.stream().filter(frame -> frame.kind() != 'p').toList();
+      said = said.stream().filter(frame -> frame.kind() == 'p').toList();
+    }
+    take(said);
+  }
+
+  /** How long the whole records are together that are here. */
+  private static int records(ByteBuffer from) {
+    int all = 0;
+    for (int next = record(from, 0); next > 0; next = record(from, all)) {
+      if (all + next > Math.min(from.remaining(), Records.MOST_BYTES)) {
+        break;
+      }
+      all += next;
+    }
+    return all;
+  }
+
+  /** How long the record is that begins there: negative if that cannot be seen yet, zero if it is none. */
+  private static int record(ByteBuffer from, int offset) {
+    if (from.remaining() - offset < HEAD_BYTES) {
       return -1;
     }
-    int at = from.position();
+    int at = from.position() + offset;
     int type = from.get(at);
     int length = HEAD_BYTES + ((from.get(at + 3) & 0xff) << 8 | from.get(at + 4) & 0xff);
-    if (type < 20 || type > 23 || from.get(at + 1) != 3) {
-      throw over(new SSLException("Unrecognized SSL message, plaintext connection?"));
-    }
-    if (length > PACKET_BYTES) {
-      throw over(new SSLException("Input record too big: max = " + PACKET_BYTES + " len = " + length));
-    }
-    return length;
+    return type < 20 || type > 23 || from.get(at + 1) != 3 || length > PACKET_BYTES ? 0 : length;
   }
 
   /** At most. */
@@ -372,10 +419,10 @@ final class ManagedEngine extends SSLEngine {
     return Math.min(MOST_PLAINTEXT, record - LEAST_ADDED);
   }
 
-  private int decrypted(ByteBuffer[] to, int offset, int length) {
+  private int decrypted(ByteBuffer[] to, int offset, int length, int most) {
     int produced = 0;
-    for (int i = offset; i < offset + length && !incoming.isEmpty(); i++) {
-      produced += incoming.moveTo(to[i], Integer.MAX_VALUE);
+    for (int i = offset; i < offset + length && produced < most; i++) {
+      produced += incoming.moveTo(to[i], most - produced);
     }
     return produced;
   }
@@ -539,98 +586,11 @@ final class ManagedEngine extends SSLEngine {
     return "rejoin.ManagedEngine[" + getPeerHost() + ":" + getPeerPort() + ", " + state + "]";
   }
 
-  // What is wanted of it.
-
-  @Override
-  public SSLParameters getSSLParameters() {
-    return direct.getSSLParameters();
-  }
-
-  @Override
-  public void setSSLParameters(SSLParameters parameters) {
-    direct.setSSLParameters(parameters);
-  }
-
-  @Override
-  public String[] getSupportedCipherSuites() {
-    return direct.getSupportedCipherSuites();
-  }
-
-  @Override
-  public String[] getEnabledCipherSuites() {
-    return direct.getEnabledCipherSuites();
-  }
-
-  @Override
-  public void setEnabledCipherSuites(String[] suites) {
-    direct.setEnabledCipherSuites(suites);
-  }
-
-  @Override
-  public String[] getSupportedProtocols() {
-    return direct.getSupportedProtocols();
-  }
-
-  @Override
-  public String[] getEnabledProtocols() {
-    return direct.getEnabledProtocols();
-  }
-
-  @Override
-  public void setEnabledProtocols(String[] protocols) {
-    direct.setEnabledProtocols(protocols);
-  }
-
   @Override
   public synchronized void setUseClientMode(boolean client) {
     if (state != State.NEW && state != State.DIRECT && !client) {
       throw new IllegalArgumentException("Cannot change mode after SSL traffic has started");
     }
     direct.setUseClientMode(client);
-  }
-
-  @Override
-  public boolean getUseClientMode() {
-    return direct.getUseClientMode();
-  }
-
-  @Override
-  public void setNeedClientAuth(boolean need) {
-    direct.setNeedClientAuth(need);
-  }
-
-  @Override
-  public boolean getNeedClientAuth() {
-    return direct.getNeedClientAuth();
-  }
-
-  @Override
-  public void setWantClientAuth(boolean want) {
-    direct.setWantClientAuth(want);
-  }
-
-  @Override
-  public boolean getWantClientAuth() {
-    return direct.getWantClientAuth();
-  }
-
-  @Override
-  public void setEnableSessionCreation(boolean may) {
-    direct.setEnableSessionCreation(may);
-  }
-
-  @Override
-  public boolean getEnableSessionCreation() {
-    return direct.getEnableSessionCreation();
-  }
-
-  @Override
-  public void setHandshakeApplicationProtocolSelector(BiFunction<SSLEngine, List<String>, String> selector) {
-    direct.setHandshakeApplicationProtocolSelector(selector);
-  }
-
-  @Override
-  public BiFunction<SSLEngine, List<String>, String> getHandshakeApplicationProtocolSelector() {
-    return direct.getHandshakeApplicationProtocolSelector();
   }
 }

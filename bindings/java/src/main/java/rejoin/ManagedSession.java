@@ -15,6 +15,9 @@ final class ManagedSession implements SSLSession {
   static final ManagedSession NONE =
       new ManagedSession("", -1, "NONE", "SSL_NULL_WITH_NULL_NULL", "", false, new X509Certificate[0]);
 
+  /** Of a record at most, as JSSE has it. */
+  static final int RECORD_BYTES = 16_709;
+
   private final String host;
   private final int port;
   private final String version;
@@ -145,9 +148,10 @@ final class ManagedSession implements SSLSession {
     return port;
   }
 
+  /** Of two records: so an engine says more in a turn with the manager. */
   @Override
   public int getPacketBufferSize() {
-    return 16_709;
+    return 2 * RECORD_BYTES;
   }
 
   @Override

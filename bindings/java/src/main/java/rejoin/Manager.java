@@ -181,7 +181,8 @@ final class Manager {
 
   /** What a message says is wrong; null if it says something else. */
   static String problem(Map<?, ?> message) {
-    return message.get("error") instanceof Map<?, ?> problem ? problem.get("kind") + ": " + problem.get("detail") : null;
+    Object problem = message.get("error");
+    return problem instanceof Map<?, ?> of ? of.get("kind") + ": " + of.get("detail") : null;
   }
 
   private static ByteBuffer exactly(Pipe pipe, int bytes, long until) throws IOException {

@@ -22,7 +22,7 @@ import org.openjdk.jmh.util.Statistics;
 
 /**
  * Runs a manager and servers on loopback, and what is measured with them: {@code make bench-java}. The words: the
- * program {@code rejoin}; {@code --quick} for less.
+ * program {@code rejoin}; {@code --quick} for less; {@code --only certificate} or {@code connection}.
  */
 public final class Bench implements AutoCloseable {
   private static final List<String> VERSIONS = List.of("TLSv1.2", "TLSv1.3");
@@ -87,15 +87,17 @@ public final class Bench implements AutoCloseable {
       System.err.println("bench: the path of rejoin is missing");
       System.exit(2);
     }
-    boolean isQuick = List.of(words).contains("--quick");
+    List<String> told = List.of(words);
+    int only = told.indexOf("--only") + 1;
+    String what = only > 0 && only < words.length ? words[only] : "";
     try (Bench bench = new Bench(words[0])) {
-      System.out.println(table(bench.measure(isQuick)));
+      System.out.println(table(bench.measure(what, told.contains("--quick"))));
     }
   }
 
-  private Collection<RunResult> measure(boolean isQuick) throws RunnerException {
+  private Collection<RunResult> measure(String what, boolean isQuick) throws RunnerException {
     ChainedOptionsBuilder options = new OptionsBuilder()
-        .include("rejoin\\.(Resumption|Interning)\\.").addProfiler(GCProfiler.class).threads(1)
+        .include("rejoin\\.(Resumption|Interning)\\." + what).addProfiler(GCProfiler.class).threads(1)
         .jvmArgsAppend(told.toArray(new String[0])).shouldFailOnError(true)
         .forks(isQuick ? 1 : 3)
         .warmupIterations(isQuick ? 2 : 3).warmupTime(TimeValue.seconds(isQuick ? 1 : 3))
@@ -142,7 +144,8 @@ public final class Bench implements AutoCloseable {
 
   /** Medians of the iterations, and bytes of an operation. */
   private static String table(Collection<RunResult> results) {
-    StringBuilder table = new StringBuilder("\n| | operations/s, median (least to most) | bytes allocated each |\n|---|---|---|\n");
+    StringBuilder table = new StringBuilder("\n| | operations/s, median (least to most) | bytes allocated each |\n");
+    table.append("|---|---|---|\n");
     for (RunResult result : results) {
       Statistics throughput = result.getPrimaryResult().getStatistics();
       Statistics allocated = result.getSecondaryResults().get("gc.alloc.rate.norm").getStatistics();
