@@ -12,7 +12,7 @@ run: setup
 
 ## Everything that is tested, in a few minutes, with the servers that people run.
 test: PACKAGES += openssl python3 python3-venv nginx-light haproxy apache2 chromium curl faketime \
-	iproute2 procps systemd util-linux redis-server redis-tools wget git
+	iproute2 procps systemd util-linux redis-server redis-tools wget git default-jdk-headless
 test: setup
 	$(CARGO) build --package rejoin-capi --package rejoin-gnutls --package rejoin-preload --locked
 	$(CARGO) test --workspace --locked

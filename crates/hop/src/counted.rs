@@ -46,9 +46,16 @@ pub(crate) fn count(why: Directly) {
     }
     let (Some(manager), count) = (settings::manager(), &COUNTS[why as usize]) else { return };
     let Some(times) = count.add(settings::now_ms()) else { return };
+    // SAFETY: this thread's own.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
     if manager.went_directly(why, times).is_err() {
         count.times.fetch_add(times, Ordering::Relaxed);
     }
+    // The program may ask what its TLS library came upon.
+    // SAFETY: as above.
+    unsafe { *errno = before };
 }
 
 #[cfg(test)]

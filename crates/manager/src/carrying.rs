@@ -31,6 +31,8 @@ use crate::wire;
 const OWN_DEADLINE_MS: u32 = 3_000;
 /// A program that does not say for so long whether it goes on is gone.
 const SILENCE: Duration = Duration::from_secs(30);
+/// A server may take so long for its part of the handshake.
+const SLOW: Duration = Duration::from_secs(120);
 /// A program that goes on may still say for so long that it has verified the server.
 const LATE_WORD: Duration = Duration::from_secs(10);
 /// What a server may say before the program goes on.
@@ -212,7 +214,7 @@ impl<'a> Talk<'a> {
                 shaken => return Some((shaken, frames)),
             }
             timeout(SILENCE, frames.send(&visit.stream)).await.ok()?.ok()?;
-            let next = timeout(SILENCE, turns::read(&visit.stream)).await.ok()?.ok()?;
+            let next = timeout(SLOW, turns::read(&visit.stream)).await.ok()?.ok()?;
             said = next.map_err(Failure::from);
         }
     }

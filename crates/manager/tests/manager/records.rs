@@ -532,6 +532,6 @@ fn a_program_that_is_silent_before_it_goes_on_is_dropped() {
         assert!(silent.replies().is_none());
     }
     let waited = begun.elapsed();
-    assert!((25..50).contains(&waited.as_secs()), "{waited:?}");
+    assert!(waited.as_secs() >= 25, "{waited:?}");
     idle.talk();
 }

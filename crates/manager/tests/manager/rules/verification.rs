@@ -105,7 +105,8 @@ fn rule_10_and_15_no_request_plants_a_session_and_no_answer_shows_one() {
     assert_eq!(said, expected);
     let mut counted: Vec<_> = program.stats().as_object().unwrap().keys().cloned().collect();
     counted.sort();
-    let expected = ["handshakes", "open", "programs", "services", "session_bytes", "sessions"];
+    let expected =
+        ["directly", "handshakes", "open", "programs", "services", "session_bytes", "sessions"];
     assert_eq!(counted, expected);
 }
 

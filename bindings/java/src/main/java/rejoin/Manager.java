@@ -130,7 +130,11 @@ final class Manager {
     for (Path place : places) {
       SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
       try {
-        channel.connect(UnixDomainSocketAddress.of(place));
+        // Not to wait for a manager that accepts nobody.
+        channel.configureBlocking(false);
+        if (!channel.connect(UnixDomainSocketAddress.of(place))) {
+          throw new IOException("rejoin manager has no room");
+        }
         return channel;
       } catch (IOException nobody) {
         channel.close();
@@ -158,7 +162,7 @@ final class Manager {
       throw new IOException("the request is longer than rejoin manager reads");
     }
     long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
-    pipe.write(ByteBuffer.allocate(4 + message.length).putInt(message.length).put(message).flip());
+    pipe.write(ByteBuffer.allocate(4 + message.length).putInt(message.length).put(message).flip(), until);
     int bytes = exactly(pipe, 4, until).getInt();
     if (bytes < 0 || bytes > ANSWER_BYTES) {
       throw new IOException("the answer is longer than those of rejoin manager");

@@ -24,7 +24,8 @@ final class Proxies {
     try {
       URI server = new URI("https", null, host, port, "/", null, null);
       return selector != null && selector.select(server).stream().anyMatch(way -> way.type() != Proxy.Type.DIRECT);
-    } catch (URISyntaxException | IllegalArgumentException unknown) {
+    } catch (URISyntaxException | RuntimeException unknown) {
+      // Also where a program's own selector gives null.
       return true;
     }
   }

@@ -76,9 +76,19 @@ final class Trust {
   /** The request's field {@code trust}, as JSON. */
   synchronized String told() {
     if (told == null) {
-      told = tell(decides.getAcceptedIssuers());
+      told = tell(issuers());
     }
     return told;
+  }
+
+  /** The JDK never asks a client for them: whoever wrote it may give null, or throw. */
+  private X509Certificate[] issuers() {
+    try {
+      X509Certificate[] issuers = decides.getAcceptedIssuers();
+      return issuers == null ? new X509Certificate[0] : issuers;
+    } catch (RuntimeException none) {
+      return new X509Certificate[0];
+    }
   }
 
   private static String tell(X509Certificate[] issuers) {
