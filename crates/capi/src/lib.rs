@@ -26,3 +26,5 @@ mod clients;
 mod module;
 mod process;
 mod settings;
+
+use rejoin_unwinder as _;

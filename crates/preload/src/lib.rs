@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::c_void;
+use rejoin_unwinder as _;
 
 use next::Function;
 use trampoline::trampoline;

@@ -118,3 +118,23 @@ const INTERPOSED: [&str; 84] = [
 fn the_preload_library_has_what_it_takes_the_place_of() {
     assert_eq!(exported("librejoin_preload.so"), INTERPOSED.map(str::to_owned).into());
 }
+
+/// Those that every program has that uses our library, and nothing that panics need: it would be loaded into each
+/// program of a machine.
+#[test]
+fn the_libraries_bring_no_others_along() {
+    let c = ["libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
+    for (library, tls) in [
+        ("librejoin_preload.so", &[][..]),
+        ("librejoin_gnutls.so", &[]),
+        ("librejoin.so", &["libssl.so.3", "libcrypto.so.3"]),
+    ] {
+        let listed = Command::new("readelf").arg("-d").arg(crate::site::library(library)).output();
+        let listed = String::from_utf8(listed.expect("readelf is installed").stdout).expect("text");
+        let needed = listed.lines().filter(|line| line.contains("(NEEDED)"));
+        let needed: Vec<_> = needed.filter_map(|line| line.split(['[', ']']).nth(1)).collect();
+        assert!(needed.contains(&"libc.so.6"), "{library}: {listed}");
+        let others = needed.iter().filter(|name| !c.contains(name) && !tls.contains(name));
+        assert_eq!(others.count(), 0, "{library}: {needed:?}");
+    }
+}
