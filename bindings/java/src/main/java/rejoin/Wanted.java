@@ -8,6 +8,18 @@ import javax.net.ssl.SSLParameters;
 
 /** What a program wants of a connection, as far as the manager is told. */
 record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) {
+  /** What the manager may agree on. */
+  private static final List<String> TLS13_SUITES =
+      List.of("TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256");
+
+  private static final List<String> TLS12_SUITES = List.of(
+      "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+      "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+      "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+      "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+      "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+      "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256");
+
   static Wanted of(String host, int port, SSLParameters parameters) {
     String[] protocols = parameters.getApplicationProtocols();
     boolean tls12 = Arrays.asList(parameters.getProtocols()).contains("TLSv1.2");
@@ -26,6 +38,12 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
         || !Arrays.equals(parameters.getCipherSuites(), usual.getCipherSuites())
         || parameters.getAlgorithmConstraints() != usual.getAlgorithmConstraints()) {
       return "the program chooses its own way";
+    }
+    // Whatever it agrees on with a server, the program's settings and the system's must allow it.
+    List<String> suites = Arrays.asList(parameters.getCipherSuites());
+    boolean tls12 = Arrays.asList(parameters.getProtocols()).contains("TLSv1.2");
+    if (!suites.containsAll(TLS13_SUITES) || tls12 && !suites.containsAll(TLS12_SUITES)) {
+      return "not all suites that the manager may agree on are allowed";
     }
     // It names the host that is verified.
     List<SNIServerName> names = parameters.getServerNames();
