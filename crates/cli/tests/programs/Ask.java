@@ -16,7 +16,8 @@ import javax.net.ssl.TrustManager;
 /**
  * A program that knows nothing of Rejoin, on {@code java.net.http}: says what came of a URL. Further words: {@code 1.1}
  * for that version of HTTP; {@code at-once=N} for so many requests, each on a connection of its own where that is so;
- * {@code put=BYTES} for a body; {@code no} to believe no server.
+ * {@code in-turn=N} for so many one after the other, each by a client of its own; {@code put=BYTES} for a body;
+ * {@code no} to believe no server.
  */
 public final class Ask {
   public static void main(String[] words) {
@@ -39,6 +40,8 @@ public final class Ask {
       HttpClient client = builder.build();
       if (number(told, "at-once=", 0) > 0) {
         System.out.println(atOnce(client, request.build(), number(told, "at-once=", 0)));
+      } else if (number(told, "in-turn=", 0) > 0) {
+        System.out.println(inTurn(builder, request.build(), number(told, "in-turn=", 0)));
       } else {
         System.out.println(said(client.send(request.build(), BodyHandlers.ofByteArray())));
       }
@@ -59,6 +62,15 @@ public final class Ask {
     int answered = 0;
     for (CompletableFuture<HttpResponse<byte[]>> one : asked) {
       answered += one.get().statusCode() == 200 ? 1 : 0;
+    }
+    return answered + " of " + count;
+  }
+
+  private static String inTurn(HttpClient.Builder builder, HttpRequest request, int count) throws Exception {
+    int answered = 0;
+    for (int i = 0; i < count; i++) {
+      // Connections are their client's.
+      answered += builder.build().send(request, BodyHandlers.ofByteArray()).statusCode() == 200 ? 1 : 0;
     }
     return answered + " of " + count;
   }

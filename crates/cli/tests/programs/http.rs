@@ -1,6 +1,7 @@
 //! Programs on `java.net.http` and on engines of their own, which carry the records: with the provider they say what
 //! they say without it.
 
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use rejoin_manager::client::Manager;
@@ -211,6 +212,24 @@ fn java_http_clients_do_without_a_manager() {
     let [without, with] =
         [false, true].map(|with| jvm.ask(with, Believes::TheAuthority, &[&pages.url("session")]));
     assert!(without.1 && with == without, "{with:?}, {without:?}");
+}
+
+/// The first waits for it, and the others do not.
+#[test]
+fn java_http_clients_ask_a_silent_manager_once() {
+    let mut managed = start("http-silent");
+    managed.kill();
+    std::fs::remove_file(managed.socket()).expect("it leaves its socket behind");
+    let Some(jvm) = Jvm::new(&managed, "http-silent") else { return };
+    let Some(pages) = Pages::start(&managed, Tls::V13) else { return };
+    // Who connects to it need not be accepted to be connected.
+    let silent = UnixListener::bind(managed.socket()).expect("a socket");
+    silent.set_nonblocking(true).expect("a socket can");
+    let [without, with] = [false, true]
+        .map(|with| jvm.ask(with, Believes::TheAuthority, &[&pages.url("small"), "in-turn=3"]));
+    let asked = silent.incoming().take_while(Result::is_ok).count();
+    assert_eq!(without, ("3 of 3".to_owned(), true));
+    assert_eq!((with, asked), (without, 1));
 }
 
 /// None of them failed.

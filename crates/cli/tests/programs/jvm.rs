@@ -66,6 +66,21 @@ impl<'a> Jvm<'a> {
         self.run(with, Believes::TheAuthority, &["Drive", &port.to_string()])
     }
 
+    /// What a program says that looks into the provider's memory of certificates, or sees that there is none.
+    pub(crate) fn intern(&self, interns: bool) -> (String, bool) {
+        let mut command = Command::new("java");
+        command.args(["-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
+        if !interns {
+            command.arg("-Drejoin.intern=false");
+        }
+        command.args(["-cp", &format!("{COMPILED_TO}/rejoin.jar:{COMPILED_TO}/interned")]);
+        command.args(["rejoin.Interned", &self.managed.file("ca.pem")]);
+        if !interns {
+            command.arg("no");
+        }
+        said(&mut command)
+    }
+
     fn run(&self, with: bool, believes: Believes, words: &[&str]) -> (String, bool) {
         let mut command = Command::new("java");
         // It lives for a second.
@@ -85,13 +100,17 @@ impl<'a> Jvm<'a> {
         if believes == Believes::Nobody {
             command.arg("no");
         }
-        let ran = command.output();
-        let ran = ran.expect("a JDK has java");
-        (String::from_utf8_lossy(&ran.stdout).trim().to_owned(), ran.status.success())
+        said(&mut command)
     }
 }
 
-/// The provider, into `rejoin.jar`, and the programs; once for all tests of a process. `false` where there is no JDK.
+fn said(command: &mut Command) -> (String, bool) {
+    let ran = command.output().expect("a JDK has java");
+    (String::from_utf8_lossy(&ran.stdout).trim().to_owned(), ran.status.success())
+}
+
+/// The provider, into `rejoin.jar`, and the programs, of which one knows it; once for all tests of a process. `false`
+/// where there is no JDK.
 fn compile() -> bool {
     let file = |name| format!("{COMPILED_TO}/{name}");
     let _ = std::fs::remove_dir_all(COMPILED_TO);
@@ -112,6 +131,11 @@ fn compile() -> bool {
     );
     let programs = SOURCE_FILES.map(|name| format!("{PROGRAMS}/{name}.java"));
     done(Command::new("javac").args(["-d", &file("programs")]).args(programs));
+    done(
+        Command::new("javac")
+            .args(["-cp", &file("classes"), "-d", &file("interned")])
+            .arg(format!("{PROGRAMS}/Interned.java")),
+    );
     true
 }
 

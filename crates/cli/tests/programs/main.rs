@@ -16,6 +16,8 @@ mod servers;
 mod stacks;
 mod twenty;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use hidden::{Exposed, Hidden};
@@ -93,6 +95,14 @@ fn rule_15_a_manager_shows_its_memory_to_nobody() {
 }
 
 #[test]
+fn certificates_are_decoded_once_in_a_java_program() {
+    let managed = start("jvm-intern");
+    let Some(jvm) = Jvm::new(&managed, "jvm-intern") else { return };
+    assert_eq!(jvm.intern(true), ("decoded once".to_owned(), true));
+    assert_eq!(jvm.intern(false), ("decoded anew".to_owned(), true));
+}
+
+#[test]
 fn java_programs_share_sessions_with_all_others() {
     for tls in Tls::ALL {
         let name = format!("jvm-{}", tls.number());
@@ -131,5 +141,40 @@ fn java_programs_decide_themselves_whom_they_believe() {
             let same = |said: &str| said.replace("session r", "session .");
             assert_eq!((same(&with.0), with.1), without, "{believes:?}, {host}");
         }
+    }
+}
+
+/// The connection is the program's own then.
+#[test]
+fn java_programs_do_without_a_manager_that_talks_nonsense() {
+    let mut managed = start("jvm-nonsense");
+    managed.kill();
+    std::fs::remove_file(managed.socket()).expect("it leaves its socket behind");
+    let Some(jvm) = Jvm::new(&managed, "jvm-nonsense") else { return };
+    let server = Stack::Nginx.start(&managed, Tls::V13).expect("make test installs nginx");
+    let url = format!("https://localhost:{}/", server.port);
+    let listener = UnixListener::bind(managed.socket()).expect("a socket");
+    let without = jvm.fetch(false, Believes::TheAuthority, &url);
+    assert!(without.1, "{}", without.0);
+    for nonsense in [
+        r#"{"rejoin":1,"connected":{}}"#,
+        r#"{"rejoin":1,"connected":{"connection":"1","version":"TLSv1.3","cipher":"1","chain":[null]}}"#,
+        r#"{"rejoin":1,"connected":{"connection":"1","version":"TLSv1.3","cipher":"1","chain":[{}]}}"#,
+        r#"{"rejoin":1,"connected":{"connection":"1","chain":[]}}"#,
+        r#"{"rejoin":1,"connected":7}"#,
+        "7",
+    ] {
+        let with = std::thread::scope(|scope| {
+            let program = scope.spawn(|| jvm.fetch(true, Believes::TheAuthority, &url));
+            let (mut asked, _) = listener.accept().expect("a program");
+            let mut head = [0; 4];
+            asked.read_exact(&mut head).expect("a request");
+            let mut request = vec![0; u32::from_be_bytes(head) as usize];
+            asked.read_exact(&mut request).expect("a request");
+            let answer = [&(nonsense.len() as u32).to_be_bytes(), nonsense.as_bytes()].concat();
+            asked.write_all(&answer).expect("it is read");
+            program.join().expect("it ends")
+        });
+        assert_eq!(with, without, "{nonsense}");
     }
 }

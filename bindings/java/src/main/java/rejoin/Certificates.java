@@ -55,8 +55,10 @@ final class Certificates {
     List<X509Certificate> chain = new ArrayList<>();
     List<String> fingerprints = new ArrayList<>();
     for (Object of : told) {
-      Map<?, ?> one = (Map<?, ?>) of;
-      String fingerprint = (String) one.get("sha256");
+      if (!(of instanceof Map<?, ?> one)) {
+        throw new IllegalArgumentException("a certificate is none");
+      }
+      String fingerprint = Json.of(one, "sha256", String.class);
       X509Certificate certificate = known.get(fingerprint);
       chain.add(certificate != null ? certificate : decode(fingerprint, (String) one.get("der")));
       fingerprints.add(fingerprint);
@@ -84,6 +86,10 @@ final class Certificates {
     // Under a wrong name it would be another server's.
     if (!isOff() && sha256(der).equals(fingerprint)) {
       synchronized (this) {
+        X509Certificate first = get(fingerprint);
+        if (first != null) {
+          return first;
+        }
         decoded.put(fingerprint, new SoftReference<>(certificate));
       }
     }

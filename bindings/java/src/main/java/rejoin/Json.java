@@ -31,6 +31,19 @@ final class Json {
     return value;
   }
 
+  /**
+   * What an object has under a name.
+   *
+   * @throws IllegalArgumentException if it has none, or of another kind
+   */
+  static <T> T of(Map<?, ?> object, String name, Class<T> kind) {
+    Object value = object.get(name);
+    if (!kind.isInstance(value)) {
+      throw new IllegalArgumentException("no " + name);
+    }
+    return kind.cast(value);
+  }
+
   static String quoted(String text) {
     StringBuilder quoted = new StringBuilder(text.length() + 2).append('"');
     for (char c : text.toCharArray()) {

@@ -42,10 +42,11 @@ final class ManagedSession implements SSLSession {
 
   static ManagedSession of(String host, int port, Map<?, ?> facts, X509Certificate[] chain) {
     // The manager names suites as rustls does, JSSE as IANA does.
-    String cipher = ((String) facts.get("cipher")).replaceFirst("^TLS13_", "TLS_");
+    String cipher = Json.of(facts, "cipher", String.class).replaceFirst("^TLS13_", "TLS_");
     String protocol = facts.get("alpn") instanceof String chosen ? chosen : "";
     boolean resumed = Boolean.TRUE.equals(facts.get("resumed"));
-    return new ManagedSession(host, port, (String) facts.get("version"), cipher, protocol, resumed, chain);
+    String version = Json.of(facts, "version", String.class);
+    return new ManagedSession(host, port, version, cipher, protocol, resumed, chain);
   }
 
   /** Whether the manager resumed a session. */

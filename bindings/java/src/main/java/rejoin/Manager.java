@@ -3,6 +3,7 @@ package rejoin;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.net.SocketTimeoutException;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
@@ -31,7 +32,16 @@ final class Manager {
   private static final int READY_MS = 5_000;
   private static final Certificates CERTIFICATES = Certificates.OF_THIS_PROCESS;
 
+  /** One that did not answer is not asked for this long: a program makes many connections. */
+  private static final long ALONE_NS = TimeUnit.SECONDS.toNanos(5);
+  private static volatile long aloneUntil = System.nanoTime();
+
   private Manager() {}
+
+  /** It did not answer in time. */
+  static void leaveAlone() {
+    aloneUntil = System.nanoTime() + ALONE_NS;
+  }
 
   /** A connection that stands: plaintext flows over the channel, which does not block. */
   static final class Connection {
@@ -57,10 +67,11 @@ final class Manager {
     Map<String, X509Certificate> known = CERTIFICATES.known(place(wanted));
     String wish = wish("connect", wanted, known.keySet(), trust)
         + ",\"addresses\":[" + quoted(server.getAddress()) + "],\"deadline_ms\":" + deadline + "}}";
-    Pipe pipe = new Pipe(dial());
+    Pipe pipe = pipe();
     try {
       Map<?, ?> facts = asked(pipe, wish, "connected", deadline + PATIENCE_MS);
-      Connection connection = new Connection(pipe, (String) facts.get("connection"), session(wanted, facts, known));
+      String id = Json.of(facts, "connection", String.class);
+      Connection connection = new Connection(pipe, id, session(wanted, facts, known));
       pipe = null;
       return connection;
     } catch (ClassCastException | IllegalArgumentException | CertificateException wrong) {
@@ -81,7 +92,7 @@ final class Manager {
   static Records records(Wanted wanted, InetAddress address, String trust) throws IOException {
     Map<String, X509Certificate> known = CERTIFICATES.known(place(wanted));
     String wish = wish("records", wanted, known.keySet(), trust) + ",\"address\":" + quoted(address) + "}}";
-    Pipe pipe = new Pipe(dial());
+    Pipe pipe = pipe();
     Records records = null;
     try {
       asked(pipe, wish, "ready", READY_MS);
@@ -99,7 +110,7 @@ final class Manager {
   /** What the manager says of a connection that stands. */
   static ManagedSession session(Wanted wanted, Map<?, ?> facts, Map<String, X509Certificate> known)
       throws CertificateException {
-    X509Certificate[] chain = CERTIFICATES.chain(place(wanted), (List<?>) facts.get("chain"), known);
+    X509Certificate[] chain = CERTIFICATES.chain(place(wanted), Json.of(facts, "chain", List.class), known);
     return ManagedSession.of(wanted.host(), wanted.port(), facts, chain);
   }
 
@@ -111,6 +122,14 @@ final class Manager {
     } catch (IOException | ClassCastException | IllegalArgumentException unknown) {
       return false;
     }
+  }
+
+  /** For a new connection. */
+  private static Pipe pipe() throws IOException {
+    if (System.nanoTime() - aloneUntil < 0) {
+      throw new IOException("rejoin manager did not answer a moment ago");
+    }
+    return new Pipe(dial());
   }
 
   /** {@code rejoin.socket}, else the user's own manager, else the system's. */
@@ -145,7 +164,13 @@ final class Manager {
   }
 
   private static Map<?, ?> asked(Pipe pipe, String wish, String wanted, int patienceMs) throws IOException {
-    Map<?, ?> answer = answer(pipe, wish, patienceMs);
+    Map<?, ?> answer;
+    try {
+      answer = answer(pipe, wish, patienceMs);
+    } catch (SocketTimeoutException silent) {
+      leaveAlone();
+      throw silent;
+    }
     String problem = problem(answer);
     if (problem != null) {
       throw new IOException(problem);

@@ -2,6 +2,7 @@ package rejoin;
 
 import java.io.Closeable;
 import java.io.IOException;
+import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.security.cert.X509Certificate;
 import java.util.ArrayList;
@@ -53,14 +54,19 @@ final class Records implements Closeable {
     long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TURN_MS);
     ByteBuffer frame = ByteBuffer.allocate(HEAD_BYTES + body.remaining());
     frame.putInt(kind << 24 | body.remaining()).put(body).flip();
-    pipe.write(frame, until);
     List<Frame> answer = new ArrayList<>();
-    for (Frame next = next(until); next.kind != '.'; next = next(until)) {
-      answer.add(next);
-      if (next.kind == 'j' && Manager.problem(next.message) != null) {
-        // After it the manager closes.
-        break;
+    try {
+      pipe.write(frame, until);
+      for (Frame next = next(until); next.kind != '.'; next = next(until)) {
+        answer.add(next);
+        if (next.kind == 'j' && Manager.problem(next.message) != null) {
+          // After it the manager closes.
+          break;
+        }
       }
+    } catch (SocketTimeoutException silent) {
+      Manager.leaveAlone();
+      throw silent;
     }
     return answer;
   }
