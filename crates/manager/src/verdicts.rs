@@ -13,24 +13,49 @@ use crate::sessions::PlaceName;
 /// Servers of which one thing was found out.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
-    /// Until when.
-    places: Mutex<HashMap<PlaceName, u64>>,
+    /// Each user's, and until when.
+    users: Mutex<HashMap<u32, HashMap<PlaceName, u64>>>,
 }
 
 impl Verdicts {
-    /// So many are remembered; then all are forgotten, and each is tried once more.
+    /// So many are remembered; then whoever has most has all of its own forgotten, and each of them is tried
+    /// once more.
     const MOST: usize = 4_096;
 
     pub(crate) fn holds(&self, place: &PlaceName, now_ms: u64) -> bool {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.get(place).is_some_and(|until_ms| now_ms < *until_ms)
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let until_ms = users.get(&place.partition.uid).and_then(|places| places.get(place));
+        until_ms.is_some_and(|until_ms| now_ms < *until_ms)
     }
 
     pub(crate) fn note(&self, place: &PlaceName, until_ms: u64) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.len() >= Self::MOST {
-            places.clear();
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.entry(place.partition.uid).or_default().insert(place.clone(), until_ms);
+        if users.values().map(HashMap::len).sum::<usize>() > Self::MOST {
+            let most = users.iter().max_by_key(|(_, places)| places.len()).map(|(uid, _)| *uid);
+            most.and_then(|uid| users.remove(&uid));
         }
-        places.insert(place.clone(), until_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::Partition;
+
+    fn place(uid: u32, port: u16) -> PlaceName {
+        let partition = Partition { uid, label: Default::default(), identity: None };
+        PlaceName { host: "server.test".parse().unwrap(), port, partition }
+    }
+
+    #[test]
+    fn who_finds_out_too_much_forgets_its_own() {
+        let verdicts = Verdicts::default();
+        verdicts.note(&place(7, 443), 1_000);
+        for port in 1..=Verdicts::MOST as u16 {
+            verdicts.note(&place(8, port), 1_000);
+        }
+        assert!(verdicts.holds(&place(7, 443), 999) && !verdicts.holds(&place(7, 443), 1_000));
+        assert!(!verdicts.holds(&place(8, 1), 999) && !verdicts.holds(&place(8, 4_096), 999));
     }
 }
