@@ -31,7 +31,7 @@ use crate::wire;
 const OWN_DEADLINE_MS: u32 = 3_000;
 /// A program that does not say for so long whether it goes on is gone.
 const SILENCE: Duration = Duration::from_secs(30);
-/// A server may take so long for its part of the handshake.
+/// A server may take so long for its part of the handshake, and a program for hearing what it asked for.
 const SLOW: Duration = Duration::from_secs(120);
 /// A program that goes on may still say for so long that it has verified the server.
 const LATE_WORD: Duration = Duration::from_secs(10);
@@ -157,7 +157,8 @@ async fn shaken<'a>(visit: &'a Visit, errand: &Errand<'_>, peer: SocketAddr) -> 
         }
         Err(failure) => {
             visit.record(&service, &FAILED);
-            errand.failed(state, &failure);
+            // The program cannot try without the manager: the next one can.
+            errand.leave(state);
             fail(visit, frames, failure).await
         }
     }
@@ -325,7 +326,7 @@ impl Carried<'_> {
         }
         self.talk.answer(&mut frames);
         match worked {
-            Ok(()) => frames.send(&self.visit.stream).await.ok(),
+            Ok(()) => timeout(SLOW, frames.send(&self.visit.stream)).await.ok()?.ok(),
             Err(failure) => fail(self.visit, frames, failure).await,
         }
     }
@@ -350,6 +351,7 @@ impl Carried<'_> {
     /// What the server issues is kept if the program has verified it.
     fn heed(&mut self, turn: Turn) {
         match (turn, self.word) {
+            (Turn::Verified, Word::MayFollow(until)) if Instant::now() >= until => {}
             (Turn::Verified, Word::Awaited | Word::MayFollow(_)) => {
                 self.word = Word::Said;
                 self.errand.keep(&self.visit.state, &mut self.talk.endpoint, &self.resumes);

@@ -212,8 +212,13 @@ impl<'a> Errand<'a> {
     pub(crate) fn failed(&self, state: &State, failure: &Failure) {
         // With a program that takes less than the manager does it is no wonder.
         if failure.kind != ErrorKind::TlsFailed || self.order.connect.min_version.is_none() {
-            state.foreign.note(self.place(), state.settings.clock.now_ms() + FOREIGN_MS);
+            self.leave(state);
         }
+    }
+
+    /// They are not brought together for a while, whatever was wrong.
+    pub(crate) fn leave(&self, state: &State) {
+        state.foreign.note(self.place(), state.settings.clock.now_ms() + FOREIGN_MS);
     }
 
     /// The program believes it. It may not have looked at the name yet, or never will.

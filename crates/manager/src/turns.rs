@@ -1,8 +1,10 @@
 //! What a program that carries records says at its turn, and what it is answered: frames on its socket.
 
 use std::io;
+use std::time::Duration;
 
 use rustls::ClientConnection;
+use tokio::time::timeout;
 
 use crate::closing::Line;
 use crate::failure::Failure;
@@ -14,6 +16,9 @@ use crate::wire;
 /// What a program said, and the frame's body.
 pub(crate) type Said = (Turn, Vec<u8>);
 
+/// A frame that has begun comes whole in that time.
+const WHOLE: Duration = Duration::from_secs(30);
+
 /// Waits for the program's turn. Between turns nothing is held for it.
 pub(crate) async fn read(line: &Line) -> io::Result<Result<Said, Malformed>> {
     let mut head = [0; FRAME_HEAD_BYTES];
@@ -24,7 +29,9 @@ pub(crate) async fn read(line: &Line) -> io::Result<Result<Said, Malformed>> {
         Err(malformed) => return Ok(Err(malformed)),
     };
     let mut body = vec![0; bytes];
-    wire::fill(line, &mut body, &mut Vec::new()).await?;
+    // Who has begun goes on: meanwhile there is room for all of it.
+    let whole = timeout(WHOLE, wire::fill(line, &mut body, &mut Vec::new())).await;
+    whole.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(Ok((turn, body)))
 }
 
