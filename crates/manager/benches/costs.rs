@@ -268,7 +268,7 @@ fn throughput(asked: &Asked, house: &House) {
 
 fn delayed(asked: &Asked, house: &House) {
     for (tls, early) in [(&version::TLS12, false), (&version::TLS13, true)] {
-        let port = means::slow::slow_way(server(house, tls), ROUND_TRIP);
+        let port = means::slow::SlowWay::to(server(house, tls), ROUND_TRIP).port;
         let label = format!("{:?}", tls.version);
         let (manager, plain) = (Manager::at(house.socket()), wanted(port, &label));
         let early_data = early.then(|| Base64(FIRST.to_vec().into()));

@@ -16,7 +16,7 @@ use crate::means::certificates::Authority;
 use crate::means::rogue::{rogue, tapped};
 use crate::means::rustls_server::{self, RustlsServer};
 use crate::means::server::Server;
-use crate::means::slow::slow_way;
+use crate::means::slow::SlowWay;
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 
@@ -63,7 +63,7 @@ fn the_manager_gets_a_session_for_itself_and_the_program_resumes_it() {
 #[test]
 fn a_server_far_away_is_waited_for() {
     let (house, server) = house_and_server(&["-tls1_3"]);
-    let port = slow_way(server.port, Duration::from_millis(40));
+    let port = SlowWay::to(server.port, Duration::from_millis(40)).port;
     let mut carrier = Carrier::trusting(&house, port).unwrap();
     assert_eq!(carrier.connect(b'v')["why"], "resumed");
 }

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustls::{ServerConnection, StreamOwned};
 use serde_json::json;
@@ -12,6 +13,7 @@ use crate::means::House;
 use crate::means::rogue::rogue;
 use crate::means::rustls_server::{self, RustlsServer};
 use crate::means::server::{Server, free_port};
+use crate::means::slow::SlowWay;
 
 #[test]
 fn nginx_answers_through_the_manager_and_resumes() {
@@ -31,6 +33,22 @@ fn nginx_answers_through_the_manager_and_resumes() {
         assert!(page.contains(expected.trim_end()), "{page}");
         assert_eq!(house.program().end(&connection.facts["connection"]), "clean");
     }
+}
+
+#[test]
+fn a_resumed_connection_has_a_round_trip_less() {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", &["-tls1_2", "-rev"]);
+    let way = SlowWay::to(server.port, Duration::from_millis(10));
+    let visited = || {
+        let before = way.round_trips();
+        let why = house.program().visit("server.test", way.port, json!({}));
+        (why, way.round_trips() - before)
+    };
+    // With the one for what the program says.
+    assert_eq!(visited(), ("no_session".to_owned(), 3));
+    assert_eq!(visited(), ("resumed".to_owned(), 2));
 }
 
 #[test]
@@ -97,7 +115,7 @@ fn much_goes_both_ways_at_once_and_half_a_close_is_half() {
         }
         writer.shutdown(Shutdown::Write).unwrap();
     });
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     let mut back = String::new();
     let mut stream = &connection.stream;
     stream.read_to_string(&mut back).unwrap();
@@ -166,7 +184,7 @@ fn what_came_before_a_bad_record_arrives_though_the_program_reads_late() {
         (many, connection)
     });
     let reading: Vec<_> = reading.collect();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     for (many, mut connection) in reading {
         let mut read = Vec::new();
         connection.stream.read_to_end(&mut read).unwrap();
@@ -220,7 +238,7 @@ fn what_a_program_wrote_that_has_gone_is_not_sent() {
     let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
     let (tell, told) = std::sync::mpsc::channel();
     let port = rogue(move |mut tcp| {
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
         while tls.is_handshaking() {
             if tls.complete_io(&mut tcp).is_err() {
@@ -235,7 +253,7 @@ fn what_a_program_wrote_that_has_gone_is_not_sent() {
     let wish = json!({"host": "server.test", "port": port, "addresses": ["127.0.0.1"]});
     crate::means::program::send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
     stream.write_all(b"once\n").unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(100));
     drop(stream);
     assert_eq!(String::from_utf8(told.recv().unwrap()).unwrap(), "");
 }
