@@ -158,7 +158,7 @@ async fn shaken<'a>(visit: &'a Visit, errand: &Errand<'_>, peer: SocketAddr) -> 
         Err(failure) => {
             visit.record(&service, &FAILED);
             // The program cannot try without the manager: the next one can.
-            errand.leave(state);
+            errand.failed(state, &failure);
             fail(visit, frames, failure).await
         }
     }

@@ -133,7 +133,7 @@ impl<'a> Errand<'a> {
             Ok(()) if state.foreign.holds(&order.place, state.settings.clock.now_ms()) => {
                 none("the server does not speak TLS as the manager does")
             }
-            Ok(()) if needs_session && !state.sessions.may_have(&order.place) => {
+            Ok(()) if needs_session && !order.may_resume(state) => {
                 none("no session is known, and the server cannot be called again")
             }
             // Where the program cannot go on without us, it has as long as it wants.
@@ -156,7 +156,7 @@ impl<'a> Errand<'a> {
 
     /// Whether there is a session that may do.
     pub(crate) fn may_resume(&self, state: &State) -> bool {
-        state.sessions.may_have(self.place())
+        self.order.may_resume(state)
     }
 
     /// Makes the connection over the program's socket.
@@ -212,13 +212,8 @@ impl<'a> Errand<'a> {
     pub(crate) fn failed(&self, state: &State, failure: &Failure) {
         // With a program that takes less than the manager does it is no wonder.
         if failure.kind != ErrorKind::TlsFailed || self.order.connect.min_version.is_none() {
-            self.leave(state);
+            state.foreign.note(self.place(), state.settings.clock.now_ms() + FOREIGN_MS);
         }
-    }
-
-    /// They are not brought together for a while, whatever was wrong.
-    pub(crate) fn leave(&self, state: &State) {
-        state.foreign.note(self.place(), state.settings.clock.now_ms() + FOREIGN_MS);
     }
 
     /// The program believes it. It may not have looked at the name yet, or never will.
@@ -332,6 +327,10 @@ impl<'a> Order<'a> {
         };
         let shares = shares(state, program, connect, &judge);
         Ok(Self { connect, judge, identity, place, shares })
+    }
+
+    fn may_resume(&self, state: &State) -> bool {
+        state.sessions.may_have(&self.place, self.tls13_only())
     }
 
     fn tls13_only(&self) -> bool {

@@ -111,8 +111,8 @@ impl State {
     }
 }
 
-/// With a key exchange that will withstand quantum computers first. Ciphers are in the order that OpenSSL and GnuTLS have, too,
-/// AES-256 first: programs that are not changed see, and print, the one that they would have had.
+/// With a key exchange that will withstand quantum computers first. Of the ciphers AES-256 is, as OpenSSL and GnuTLS have it,
+/// too: programs that are not changed see, and print, the one that they got.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         kx_groups: vec![&READY_MADE, kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],

@@ -16,7 +16,7 @@ use crate::wire;
 /// What a program said, and the frame's body.
 pub(crate) type Said = (Turn, Vec<u8>);
 
-/// A frame that has begun comes whole in that time.
+/// The body of a frame comes in that time.
 const WHOLE: Duration = Duration::from_secs(30);
 
 /// Waits for the program's turn. Between turns nothing is held for it.
@@ -68,7 +68,7 @@ impl Frames {
         self.message(Answer::Error(failure.into()))
     }
 
-    /// Ends the manager's turn. A program that does not take it is waited for.
+    /// Ends the manager's turn. Waits until the program has room for it.
     pub(crate) async fn send(mut self, line: &Line) -> io::Result<()> {
         self.push(Reply::Over, &[]);
         wire::write_all(line, &self.0).await

@@ -70,8 +70,8 @@ impl Sessions {
     }
 
     /// Whether there is a session that may do.
-    pub(crate) fn may_have(&self, place: &PlaceName) -> bool {
-        self.lock().users.get_mut(place).is_some_and(|kept| kept.tickets() > 0)
+    pub(crate) fn may_have(&self, place: &PlaceName, tls13_only: bool) -> bool {
+        self.lock().users.get_mut(place).is_some_and(|kept| kept.has_any(tls13_only))
     }
 
     /// At most one session for this connection, or why there is none. A TLS 1.3 ticket that is

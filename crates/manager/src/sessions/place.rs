@@ -268,6 +268,10 @@ impl Place {
         self.sessions.len()
     }
 
+    pub(super) fn has_any(&self, tls13_only: bool) -> bool {
+        self.sessions.iter().any(|session| !(tls13_only && session.is_tls12()))
+    }
+
     pub(super) fn has_tls12(&self) -> bool {
         self.sessions.iter().any(Session::is_tls12)
     }

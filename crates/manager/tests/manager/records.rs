@@ -60,6 +60,18 @@ fn the_manager_gets_a_session_for_itself_and_the_program_resumes_it() {
     }
 }
 
+/// Of TLS 1.2 there is a session, which is no use to a program that takes TLS 1.3 alone, and stays that of others.
+#[test]
+fn a_session_of_a_version_that_a_program_does_not_take_is_none() {
+    let (house, server) = house_and_server(&["-tls1_2"]);
+    assert_eq!(house.program().visit("server.test", server.port, json!({})), "no_session");
+    for _ in 0..2 {
+        let newer = json!({"min_version": "1.3"});
+        assert_eq!(Carrier::kind(&house, server.port, newer), "no_session");
+        assert_eq!(carried(&house, server.port, json!({})), "resumed");
+    }
+}
+
 #[test]
 fn a_server_far_away_is_waited_for() {
     let (house, server) = house_and_server(&["-tls1_3"]);
