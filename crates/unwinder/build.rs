@@ -18,9 +18,11 @@ fn main() {
     }
 }
 
-/// Where the compiler that links has its parts. Who has none of GCC's takes `libgcc_s.so.1`.
+/// Where the compiler that links has its parts. Who has none of GCC's takes `libgcc_s.so.1`, and so does who links for
+/// another machine by a compiler that cargo does not name.
 fn folder() -> Option<PathBuf> {
-    let linker = env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
+    let own = || (env::var_os("HOST") == env::var_os("TARGET")).then(|| "cc".into());
+    let linker = env::var_os("RUSTC_LINKER").or_else(own)?;
     let said = Command::new(linker).arg("-print-file-name=libgcc_eh.a").output().ok()?;
     let file = PathBuf::from(String::from_utf8(said.stdout).ok()?.trim());
     // Otherwise it says the name as it was asked.
