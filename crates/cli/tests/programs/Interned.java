@@ -22,6 +22,8 @@ import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /**
  * Says whether the provider decodes a server's certificates once; with a second word, whether it does so each time. The
@@ -219,14 +221,14 @@ public final class Interned {
 
   /** Has all decoded at the same time as others do, and what it sees when they have done so. */
   private List<X509Certificate> look(Certificates certificates, CyclicBarrier together)
-      throws CertificateException, InterruptedException, BrokenBarrierException {
-    together.await();
+      throws CertificateException, InterruptedException, BrokenBarrierException, TimeoutException {
+    together.await(60, TimeUnit.SECONDS);
     for (Told one : distinct.subList(0, AT_ONCE)) {
       X509Certificate decoded = chain(certificates, "all:1", one.whole());
       check(Arrays.equals(decoded.getEncoded(), one.der), "a thread is given another certificate");
       certificates.known("all:1");
     }
-    together.await();
+    together.await(60, TimeUnit.SECONDS);
     List<X509Certificate> seen = new ArrayList<>();
     for (Told one : distinct.subList(0, AT_ONCE)) {
       seen.add(certificates.decode(one.sha256, one.base64()));

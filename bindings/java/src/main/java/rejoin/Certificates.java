@@ -52,6 +52,9 @@ final class Certificates {
    * @throws IllegalArgumentException if that is none
    */
   X509Certificate[] chain(String place, List<?> told, Map<String, X509Certificate> known) throws CertificateException {
+    if (told.isEmpty()) {
+      throw new IllegalArgumentException("no certificate");
+    }
     List<X509Certificate> chain = new ArrayList<>();
     List<String> fingerprints = new ArrayList<>();
     for (Object of : told) {
