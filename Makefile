@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients bench-java soak fuzz setup
+.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
@@ -56,6 +56,11 @@ check-manager: setup
 check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget git default-jdk-headless valgrind
 check-clients: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_clients -- $(CHECKS)
+
+## What resumption saves a server and costs it, a line for each, in five minutes on a machine that does nothing
+## else; CHECKS as above.
+check-cost: setup
+	$(CARGO) bench --locked --package rejoin-cli --bench check_cost -- $(CHECKS)
 
 ## What a connection costs Java programs, with the manager and without, in a quarter of an hour; CHECKS='--quick' for less.
 bench-java: PACKAGES += openssl nginx-light default-jdk-headless maven

@@ -6,21 +6,16 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
-use std::process::Stdio;
 
-use openssl::x509::X509;
 use rejoin_trace::{Population, PopulationSettings, SpeedUp};
-use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
-use tokio::process::{Child, ChildStdout, Command};
+use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::fleet::{self, Liars, Source, Trust};
 use crate::server::{Resumption, Versions};
+use crate::server_process::{Launch, Pair, ServerProcess};
 use crate::{Error, Identity, KeyType, chart};
 
 /// A demonstration's settings. Times are the population's.
@@ -86,21 +81,6 @@ pub struct Row {
     pub failed: u64,
 }
 
-/// What `rejoin serve --json` prints when it listens.
-#[derive(Debug, Deserialize)]
-struct Listening {
-    listening: SocketAddr,
-    metrics: SocketAddr,
-}
-
-/// What the demonstration reads of `rejoin serve --json`'s summary.
-#[derive(Debug, Deserialize)]
-struct ServerSummary {
-    full: u64,
-    resumed: u64,
-    cache_bytes_per_session: f64,
-}
-
 /// What is on the way to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
@@ -136,7 +116,7 @@ pub async fn run(
     for (done, (tls, resumption)) in cells.iter().copied().enumerate() {
         let (sender, receiver) = watch::channel(fleet::Progress::default());
         let (of, name) = (cells.len(), resumption.name());
-        began(Step { done, of, tls: version_name(tls), resumption: name }, receiver);
+        began(Step { done, of, tls: tls.name(), resumption: name }, receiver);
         let row = tokio::select! {
             row = arena.measure(tls, resumption, &sender) => row?,
             () = &mut stop => break,
@@ -152,9 +132,7 @@ pub async fn run(
 struct Arena<'a> {
     settings: &'a Settings,
     population: Population,
-    certificate: PathBuf,
-    key: PathBuf,
-    trusted: Vec<X509>,
+    pair: Pair,
     trace: PathBuf,
     capacity_sessions: u64,
 }
@@ -162,20 +140,13 @@ struct Arena<'a> {
 impl<'a> Arena<'a> {
     fn prepare(settings: &'a Settings) -> Result<Self, Error> {
         let directory = &settings.directory;
-        std::fs::create_dir_all(directory)
-            .map_err(|source| Error::File { path: directory.clone(), source })?;
         let population = Population::new(PopulationSettings::paper(settings.devices));
         let population = population.map_err(Error::Population)?;
         let share = settings.capacity_share * population.expected_running();
-        let identity = Identity::made(KeyType::P256)?;
-        let (certificate, key) = (directory.join("demo.pem"), directory.join("demo.key"));
-        identity.write(&certificate, &key)?;
         let arena = Self {
             settings,
             population,
-            certificate,
-            key,
-            trusted: identity.chain,
+            pair: Pair::write(Identity::made(KeyType::P256)?, directory, "demo")?,
             trace: directory.join("demo.trace"),
             capacity_sessions: (share.round() as u64).max(1),
         };
@@ -208,8 +179,8 @@ impl<'a> Arena<'a> {
         resumption: Resumption,
         progress: &watch::Sender<fleet::Progress>,
     ) -> Result<Row, Error> {
-        let server = ServerProcess::start(self, tls, resumption).await?;
-        let fleet_settings = self.fleet(tls, server.addresses.listening);
+        let server = ServerProcess::start(self.launch(tls, resumption)).await?;
+        let fleet_settings = self.fleet(tls, server.address());
         let before = async {
             let mut changes = progress.subscribe();
             // The sender is this function's own: it does not go away.
@@ -220,16 +191,15 @@ impl<'a> Arena<'a> {
         let (before, report) = tokio::join!(before, played);
         let (report, before, after) = (report?, before?, server.meter().await?);
         let summary = server.stop().await?;
-        let handshakes = after.handshakes.saturating_sub(before.handshakes).max(1);
         let liars = report.liars_after_first_of_run;
         let resumed_any = report.after_first_of_run.resumed > 0;
         Ok(Row {
-            tls: version_name(tls),
+            tls: tls.name(),
             resumption: resumption.name(),
             hit_after_first_of_run: report.hit_after_first_of_run(),
             liars_hit_after_first_of_run: (liars.total() > 0).then(|| liars.hit_rate()),
             handshakes_per_s: report.handshakes_per_s,
-            server_cpu_us: (after.cpu_s - before.cpu_s) * 1e6 / handshakes as f64,
+            server_cpu_us: after.since(before).cpu_us(),
             cache_bytes_per_session: summary.cache_bytes_per_session,
             capacity_sessions: self.capacity_sessions,
             client_resumed: report.all.resumed,
@@ -241,12 +211,25 @@ impl<'a> Arena<'a> {
         })
     }
 
+    fn launch(&self, versions: Versions, resumption: Resumption) -> Launch<'_> {
+        let Settings { program, speed_up, prediction, .. } = self.settings;
+        Launch {
+            program,
+            pair: &self.pair,
+            versions,
+            resumption,
+            prediction,
+            capacity_sessions: self.capacity_sessions,
+            grace_ms: speed_up.ms(rejoin_cache::Settings::GRACE_MS),
+        }
+    }
+
     fn fleet(&self, versions: Versions, target: SocketAddr) -> fleet::Settings {
         let Settings { seed, speed_up, warm_up_ms, liars, .. } = *self.settings;
         fleet::Settings {
             target,
             server_name: "localhost".to_owned(),
-            trust: Trust::Certificates(self.trusted.clone()),
+            trust: Trust::Certificates(self.pair.trusted.clone()),
             versions,
             source: Source::Trace(self.trace.clone()),
             seed,
@@ -254,115 +237,10 @@ impl<'a> Arena<'a> {
             warm_up_ms,
             end_ms: self.end_ms(),
             hints: true,
+            forgets_between_runs: false,
             liars,
             request_bytes: fleet::REQUEST_BYTES,
             record: None,
         }
-    }
-}
-
-/// A `rejoin serve` that ends with the demonstration, whatever happens.
-struct ServerProcess {
-    name: &'static str,
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    addresses: Listening,
-}
-
-/// A reading of a server's metrics.
-struct Reading {
-    cpu_s: f64,
-    handshakes: u64,
-}
-
-impl ServerProcess {
-    async fn start(
-        arena: &Arena<'_>,
-        tls: Versions,
-        resumption: Resumption,
-    ) -> Result<Self, Error> {
-        let name = resumption.name();
-        let Settings { program, speed_up, prediction, .. } = arena.settings;
-        let grace_ms = speed_up.ms(rejoin_cache::Settings::GRACE_MS);
-        let mut child = Command::new(program)
-            .args(["serve", "--json", "--end-with-parent", "--workers", "1"])
-            .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
-            .args(["--tls", version_name(tls), "--resumption", name, "--prediction", prediction])
-            .arg("--capacity-sessions")
-            .arg(arena.capacity_sessions.to_string())
-            .arg("--grace-ms")
-            .arg(grace_ms.to_string())
-            .args(path_argument("--certificate", &arena.certificate))
-            .args(path_argument("--key", &arena.key))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|source| Error::System { what: "cannot start a server", source })?;
-        let stdout = child.stdout.take().ok_or_else(|| silent(name))?;
-        let mut lines = BufReader::new(stdout).lines();
-        let addresses = read_line(&mut lines, name).await?;
-        Ok(Self { name, child, lines, addresses })
-    }
-
-    async fn meter(&self) -> Result<Reading, Error> {
-        let unreadable = |source| Error::Connect { address: self.addresses.metrics, source };
-        let mut text = String::new();
-        let mut stream = TcpStream::connect(self.addresses.metrics).await.map_err(unreadable)?;
-        stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .await
-            .map_err(unreadable)?;
-        stream.read_to_string(&mut text).await.map_err(unreadable)?;
-        let value = |name: &str| -> f64 {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
-        };
-        let full = value("rejoin_handshakes_full_total");
-        let resumed = value("rejoin_handshakes_resumed_total");
-        let cpu_s = value("rejoin_cpu_seconds_total");
-        Ok(Reading { cpu_s, handshakes: (full + resumed) as u64 })
-    }
-
-    async fn stop(mut self) -> Result<ServerSummary, Error> {
-        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id as i32)) {
-            let source = |errno: rustix::io::Errno| errno.into();
-            kill_process(pid, Signal::TERM).map_err(|errno| Error::System {
-                what: "cannot stop a server",
-                source: source(errno),
-            })?;
-        }
-        let summary = read_line(&mut self.lines, self.name).await?;
-        let waited = self.child.wait().await;
-        waited.map_err(|source| Error::System { what: "cannot wait for a server", source })?;
-        Ok(summary)
-    }
-}
-
-async fn read_line<T: serde::de::DeserializeOwned>(
-    lines: &mut Lines<BufReader<ChildStdout>>,
-    name: &'static str,
-) -> Result<T, Error> {
-    let line = lines.next_line().await.ok().flatten().ok_or_else(|| silent(name))?;
-    serde_json::from_str(&line).map_err(|error| Error::Server {
-        resumption: name,
-        what: format!("printed something else than expected: {error}"),
-    })
-}
-
-fn silent(resumption: &'static str) -> Error {
-    Error::Server { resumption, what: "ended without a word on its standard output".to_owned() }
-}
-
-fn path_argument<'a>(flag: &'a str, path: &'a Path) -> [&'a std::ffi::OsStr; 2] {
-    [flag.as_ref(), path.as_os_str()]
-}
-
-/// As on the command line.
-fn version_name(versions: Versions) -> &'static str {
-    match versions {
-        Versions::Tls12 => "1.2",
-        Versions::Tls13 => "1.3",
-        Versions::Both => "both",
     }
 }

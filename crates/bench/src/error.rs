@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a server, a fleet or a demonstration could not go on.
+/// Why a server, a fleet, a demonstration or a measurement could not go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -96,7 +96,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A server of the demonstration that ended, or did not start.
+    /// A server under test that ended, did not start, or is silent.
     #[error("the {resumption} server {what}")]
     Server {
         /// Which.

@@ -2,7 +2,7 @@
 //!
 //! [`server`] is a small HTTPS server on OpenSSL or rustls with every way of resuming that they
 //! have, and ours. [`fleet`] is paper 000's population of devices against any TLS server.
-//! [`demo`] runs one against the other. [`apps`] are programs that share
+//! [`demo`] runs one against the other; [`throughput`] does so past what a server can do. [`apps`] are programs that share
 //! sessions through the TLS manager. [`handshake_cost`] measures what resumption saves. [`StatusPort`] and [`metrics`]
 //! show what is counted to those who look on, here and elsewhere.
 //!
@@ -20,7 +20,9 @@ mod http;
 mod identity;
 pub mod metrics;
 pub mod server;
+mod server_process;
 mod status_port;
+pub mod throughput;
 
 pub use error::Error;
 pub use http::NEXT_CONNECT;

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use rejoin_bench::KeyType;
 use rejoin_bench::server::{Resumption, Stack, Versions};
 use rejoin_cache::{Capacity, Prediction};
 
@@ -54,8 +55,26 @@ impl From<StackName> for Stack {
     }
 }
 
-/// `--resumption`
+/// `--key`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyName {
+    #[value(name = "rsa-2048")]
+    Rsa2048,
+    #[value(name = "p-256")]
+    P256,
+}
+
+impl From<KeyName> for KeyType {
+    fn from(key: KeyName) -> Self {
+        match key {
+            KeyName::Rsa2048 => Self::Rsa2048,
+            KeyName::P256 => Self::P256,
+        }
+    }
+}
+
+/// `--resumption`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum ResumptionName {
     /// our cache, evicting by return time
     Predictive,

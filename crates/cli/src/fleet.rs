@@ -118,6 +118,7 @@ async fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         warm_up_ms: arguments.warm_up_s,
         end_ms: arguments.warm_up_s + arguments.duration_s,
         hints: !arguments.no_hints,
+        forgets_between_runs: false,
         liars: Liars { percent: arguments.liars_percent },
         request_bytes: REQUEST_BYTES,
         record: arguments.record.clone(),

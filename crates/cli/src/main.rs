@@ -6,6 +6,7 @@
 
 mod arguments;
 mod arrivals;
+mod bench;
 mod beside;
 mod capture;
 mod cluster;
@@ -42,6 +43,8 @@ struct Arguments {
 enum Command {
     /// Compare every way of resuming on one recorded population: a minute, a table, two charts
     Demo(demo::Arguments),
+    /// Measure what resumption is worth to a server, as the paper did
+    Bench(bench::Arguments),
     /// Serve HTTPS with a choice of TLS library and of resumption
     Serve(Box<serve::Arguments>),
     /// Let thousands of devices connect to a TLS server and come back
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Fleet(arguments) => fleet::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),

@@ -24,6 +24,7 @@ pub(super) struct Target {
     name: String,
     speed_up: SpeedUp,
     hints: bool,
+    forgets_between_runs: bool,
     liars_percent: u64,
     request_bytes: usize,
 }
@@ -66,6 +67,7 @@ impl Target {
             name: settings.server_name.clone(),
             speed_up: settings.speed_up,
             hints: settings.hints,
+            forgets_between_runs: settings.forgets_between_runs,
             liars_percent: u64::from(settings.liars.percent),
             request_bytes: settings.request_bytes,
         })
@@ -95,7 +97,8 @@ impl Device {
         let Ok(mut kept) = self.session.try_lock() else { return Ok(None) };
         let tcp = TcpStream::connect(target.address).await?;
         tcp.set_nodelay(true)?;
-        let session = kept.take();
+        let forgets = target.forgets_between_runs && event.first_of_run;
+        let session = kept.take().filter(|_| !forgets);
         let mut ssl = target.client.connection(session.as_ref())?;
         match target.name.parse() {
             // RFC 6066, section 3: an address is no server name.

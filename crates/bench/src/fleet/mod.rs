@@ -78,6 +78,8 @@ pub struct Settings {
     pub end_ms: u64,
     /// Whether devices say when they connect next.
     pub hints: bool,
+    /// Whether devices lose their session between two runs, as apps do that are closed.
+    pub forgets_between_runs: bool,
     /// Which of them lie.
     pub liars: Liars,
     /// Bytes of a whole request.

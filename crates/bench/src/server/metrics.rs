@@ -1,6 +1,7 @@
 //! What the server counts, as Prometheus text and as a summary.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use serde::Serialize;
 
@@ -8,13 +9,28 @@ use super::tls::Acceptor;
 use crate::metrics::Meters;
 
 /// Counted as connections go by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Counts {
+    began: Instant,
     full: AtomicU64,
     resumed: AtomicU64,
     failed: AtomicU64,
     requests: AtomicU64,
     open: AtomicU64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        let zero = AtomicU64::default;
+        Self {
+            began: Instant::now(),
+            full: zero(),
+            resumed: zero(),
+            failed: zero(),
+            requests: zero(),
+            open: zero(),
+        }
+    }
 }
 
 /// An open connection, until dropped.
@@ -99,6 +115,8 @@ pub(super) fn text(acceptor: &Acceptor, counts: &Counts) -> String {
         meters.gauge("cache_capacity_bytes", "Bytes of the cache", cache.capacity_bytes());
     }
     meters.seconds("cpu", "CPU time of the process, user and system", cpu_seconds());
+    // To tell rates by: a busy server answers late.
+    meters.seconds("up", "Time since the server began", counts.began.elapsed().as_secs_f64());
     meters.text(&[])
 }
 

@@ -43,6 +43,17 @@ pub enum Versions {
     Both,
 }
 
+impl Versions {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+            Self::Both => "both",
+        }
+    }
+}
+
 /// How sessions are resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resumption {

@@ -49,6 +49,7 @@ impl Play {
             warm_up_ms: self.warm_up_ms,
             end_ms: self.end_ms,
             hints: false,
+            forgets_between_runs: false,
             liars: Liars::default(),
             request_bytes: fleet::REQUEST_BYTES,
             record: None,

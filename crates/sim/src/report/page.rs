@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use rejoin_report::{Escaped, Page};
+use rejoin_report::{CHART_STYLE, Escaped, Page};
 
 use super::chart::{Chart, Format, Legend, View, groups};
 use super::{Counted, Curve, Error, incomplete, percent, seeds_differ, thousands};
@@ -36,7 +36,8 @@ pub fn html(outcome: &Outcome) -> Result<String, Error> {
         .collect();
     let curves = Curve::all(outcome);
     let body = Body { outcome, counted, groups, views, curves };
-    let page = Page { title: &outcome.title, style: STYLE, script: SCRIPT, body };
+    let style = [STYLE, CHART_STYLE].concat();
+    let page = Page { title: &outcome.title, style: &style, script: SCRIPT, body };
     Ok(page.to_string())
 }
 

@@ -1,9 +1,9 @@
-//! What tells policies apart, with or without colour vision.
+//! What tells lines apart, with or without colour vision.
 
 use std::fmt;
 
-/// On white. Of different lightness, after Okabe and Ito's; the style sheet has those for a dark
-/// page.
+/// On white. Of different lightness, after Okabe and Ito's; [`CHART_STYLE`](crate::CHART_STYLE) has
+/// those for a dark page.
 const COLOURS: [&str; 8] =
     ["#1b6ca8", "#c8501e", "#12805c", "#a8488a", "#9a6a00", "#3d9bd6", "#6b2f24", "#4a4a4a"];
 /// Around their centre.
@@ -20,28 +20,28 @@ const SHAPES: [&str; 8] = [
 
 /// Colour, marker and dashes of one line: 48 different ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) struct Mark {
+pub struct Mark {
     at: usize,
 }
 
 impl Mark {
-    /// Of the policy at this place among those asked for.
-    pub(in crate::report) const fn of(at: usize) -> Self {
+    /// Of the line at this place among all.
+    pub const fn of(at: usize) -> Self {
         Self { at }
     }
 
     /// The place of the colour among the style sheet's.
-    pub(in crate::report) const fn hue(self) -> usize {
+    pub const fn hue(self) -> usize {
         self.at % COLOURS.len()
     }
 
     /// On white.
-    pub(in crate::report) const fn colour(self) -> &'static str {
+    pub const fn colour(self) -> &'static str {
         COLOURS[self.hue()]
     }
 
     /// As the attribute of a stroke; `None` for a solid line.
-    pub(in crate::report) const fn dashes(self) -> Option<&'static str> {
+    pub const fn dashes(self) -> Option<&'static str> {
         match (self.at / COLOURS.len()) % 3 {
             0 => None,
             1 => Some("7 4"),
@@ -57,7 +57,7 @@ impl Mark {
 /// The marker, around the origin, in the current colour.
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Policies of one colour have different shapes.
+        // Lines of one colour have different shapes.
         let shape = SHAPES[(self.at + self.at / COLOURS.len() * 3) % SHAPES.len()];
         // An edge in the paper's colour keeps crossing lines apart.
         if self.is_hollow() {

@@ -8,16 +8,11 @@
 //! A picture holds every view (rate × group of clients), of which one is displayed. The rate of a
 //! point is in its `title`; choosing and hiding is the script's.
 
-mod axis;
-mod marks;
-
 use std::fmt;
 
 use super::{Counted, Curve, percent, thousands};
 use crate::{Cell, HitRates, Outcome, Rate};
-use axis::Axis;
-use marks::Mark;
-use rejoin_report::Escaped;
+use rejoin_report::{Axis, Escaped, Mark};
 
 /// Between two lines of text beside the plot.
 const LINE_HEIGHT: f64 = 19.0;

@@ -1,20 +1,22 @@
-//! Cache sizes along an axis.
+//! Whole numbers along an axis.
 
-/// Sizes further apart than this would crowd at the left of a linear axis.
+/// Numbers further apart than this would crowd at the left of a linear axis.
 const LINEAR_RATIO_MAX: f64 = 50.0;
 
-/// From nothing to the largest size; logarithmic, from the smallest, where sizes lie far apart.
+/// From nothing to the largest number; logarithmic, from the smallest, where they lie far apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Axis {
+pub struct Axis {
     /// 0 if linear.
     least: f64,
     most: f64,
 }
 
 impl Axis {
-    pub(super) fn new(capacities: impl Iterator<Item = u32>) -> Self {
-        let (least, most) = capacities
-            .fold((u32::MAX, 1), |(least, most), size| (least.min(size.max(1)), most.max(size)));
+    /// Long enough for these. Nothing counts as 1.
+    pub fn new(numbers: impl Iterator<Item = u32>) -> Self {
+        let (least, most) = numbers.fold((u32::MAX, 1), |(least, most), number| {
+            (least.min(number.max(1)), most.max(number))
+        });
         let (least, most) = (f64::from(least.min(most)), f64::from(most));
         if most / least > LINEAR_RATIO_MAX {
             Self { least, most }
@@ -23,22 +25,23 @@ impl Axis {
         }
     }
 
-    pub(super) fn is_logarithmic(&self) -> bool {
+    /// Whether equal lengths are equal ratios, and not equal differences.
+    pub fn is_logarithmic(&self) -> bool {
         self.least > 0.0
     }
 
-    /// Where a size lies, from 0 to 1.
-    pub(super) fn share(&self, capacity: u32) -> f64 {
-        let capacity = f64::from(capacity);
+    /// Where a number lies, from 0 to 1.
+    pub fn share(&self, number: u32) -> f64 {
+        let number = f64::from(number);
         if self.is_logarithmic() {
-            (capacity.max(self.least) / self.least).ln() / (self.most / self.least).ln()
+            (number.max(self.least) / self.least).ln() / (self.most / self.least).ln()
         } else {
-            capacity / self.most
+            number / self.most
         }
     }
 
-    /// Round sizes to be written at the axis: about `wanted`, at most twice as many.
-    pub(super) fn ticks(&self, wanted: u32) -> Vec<u32> {
+    /// Round numbers to be written at the axis: about `wanted`, at most twice as many.
+    pub fn ticks(&self, wanted: u32) -> Vec<u32> {
         if !self.is_logarithmic() {
             let rough = self.most / f64::from(wanted);
             let power = 10_f64.powf(rough.max(1.0).log10().floor());
@@ -77,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_far_apart_stand_on_a_logarithmic_axis() {
+    fn numbers_far_apart_stand_on_a_logarithmic_axis() {
         let axis = Axis::new([100, 10_000].into_iter());
         assert!(axis.is_logarithmic());
         assert_eq!(axis.ticks(8), [100, 200, 500, 1_000, 2_000, 5_000, 10_000]);

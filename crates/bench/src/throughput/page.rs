@@ -1,0 +1,127 @@
+//! The page: Fig. 2 twice, by the clock and by the server's CPU time, and the figures.
+
+use std::fmt;
+
+use rejoin_report::{CHART_STYLE, Line, Lines, Page};
+use rejoin_trace::grouped;
+
+use super::outcome::{Outcome, Row};
+
+/// The outcome as an HTML page. It needs no other file and makes no request.
+pub fn html(outcome: &Outcome) -> String {
+    let title = "Transactions a second by the number of devices";
+    Page { title, style: CHART_STYLE, script: "", body: Body(outcome) }.to_string()
+}
+
+struct Body<'a>(&'a Outcome);
+
+impl fmt::Display for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.introduction(f)?;
+        let (heading, unit) = ("Transactions", "for each second");
+        self.figure(f, heading, unit, |row| row.transactions_per_s)?;
+        let unit = "for each second of the server’s CPU time";
+        self.figure(f, heading, unit, |row| row.transactions_per_cpu_s)?;
+        self.table(f)
+    }
+}
+
+impl Body<'_> {
+    fn introduction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { versions, cache_sessions, saturation_devices, .. } = self.0;
+        let (tls, cache) = (versions.name(), grouped(u64::from(*cache_sessions)));
+        write!(
+            f,
+            "<p>Real TLS {tls} connections over loopback, each with one request, to a server of one \
+             thread. A cache may hold {cache} sessions. "
+        )?;
+        if let Some(devices) = saturation_devices {
+            let devices = grouped(u64::from(*devices));
+            write!(f, "With tickets {devices} devices keep the thread busy. ")?;
+        }
+        f.write_str(if self.0.forgets_between_runs {
+            "Devices begin each run without a session.</p>\n"
+        } else {
+            "Devices keep their session from one run to the next.</p>\n"
+        })?;
+        let (done, wanted) = (self.0.rows.len(), self.0.wanted);
+        if self.0.cut.is_some() {
+            writeln!(f, "<p class=\"incomplete\">Incomplete: {done} of {wanted} servers.</p>")?;
+        }
+        Ok(())
+    }
+
+    fn figure(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        heading: &str,
+        unit: &str,
+        value: impl Fn(&Row) -> f64,
+    ) -> fmt::Result {
+        let line = |name: &'static str| {
+            let rows = self.0.rows.iter().filter(|row| row.resumption == name);
+            let mut points: Vec<_> = rows.map(|row| (row.devices, value(row))).collect();
+            points.sort_by_key(|(devices, _)| *devices);
+            Line { name, points }
+        };
+        let lines: Vec<_> = self.0.resumptions().into_iter().map(line).collect();
+        let at = self.0.saturation_devices.map(|devices| (devices, "saturated with tickets"));
+        let picture = Lines { heading, unit, across: "devices", at, lines: &lines };
+        writeln!(f, "<figure style=\"margin:2.25rem 0 0\">\n{picture}</figure>")
+    }
+
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "<h2>Figures</h2>\n<p>Hit rates in percent: of all, and without the first connection of \
+             each run. Busy: CPU time of one core, in percent.</p>\n\
+             <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures\">\n\
+             <table>\n<thead><tr><th scope=\"col\">devices",
+        )?;
+        for head in HEAD {
+            write!(f, "<th scope=\"col\">{head}")?;
+        }
+        f.write_str("</thead>\n<tbody>\n")?;
+        for row in &self.0.rows {
+            write!(f, "<tr><th scope=\"row\">{}", grouped(u64::from(row.devices)))?;
+            write!(f, "<td>{}<td>{:.0}", row.resumption, row.offered_per_s)?;
+            write!(f, "<td>{:.0}<td>{:.0}", row.transactions_per_s, row.transactions_per_cpu_s)?;
+            write!(f, "<td>{:.0}<td>{:.0}", row.server_cpu_us, row.server_busy_percent)?;
+            write!(f, "<td>{:.1}<td>{:.1}", row.hit_percent, row.hit_after_first_of_run)?;
+            writeln!(f, "<td>{}<td>{}</tr>", grouped(row.left_out), grouped(row.failed))?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")
+    }
+}
+
+const HEAD: [&str; 10] = [
+    "resumption",
+    "offered a second",
+    "transactions a second",
+    "transactions per CPU-second",
+    "CPU µs each",
+    "busy %",
+    "resumed %",
+    "after the first of a run %",
+    "left out",
+    "failed",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcome::Cut;
+    use super::super::outcome::tests::{outcome, row};
+    use super::*;
+
+    #[test]
+    fn the_page_is_whole_and_says_if_rows_are_missing() {
+        let mut outcome = outcome(vec![row("predictive", 50, 200.0), row("openssl", 50, 250.0)]);
+        let page = html(&outcome);
+        assert_eq!(page.matches("<svg").count(), 2, "{page}");
+        assert_eq!(page.matches("<polyline").count(), 4, "{page}");
+        assert_eq!(page.matches("<tr><th scope=\"row\">50<td>").count(), 2, "{page}");
+        assert!(!page.contains("Incomplete") && !page.contains("src="), "{page}");
+        outcome.cut = Some(Cut::Interrupted);
+        outcome.wanted = 3;
+        assert!(html(&outcome).contains("Incomplete: 2 of 3 servers."));
+    }
+}

@@ -1,0 +1,40 @@
+//! What resumption costs and saves a server, checked one line after the other: `make check-cost`.
+//!
+//! `cargo bench -p rejoin-cli --bench check_cost -- [--only NAME] [--quick]`. `--only` takes a part of a
+//! check's name; `--quick` makes everything smaller, and its figures coarser. A machine that does nothing
+//! else is needed, with two cores.
+
+#![expect(clippy::print_stdout, reason = "a check tells what it found")]
+
+#[path = "../../../capi/benches/checks/mod.rs"]
+mod checks;
+mod throughput;
+
+use std::process::ExitCode;
+
+use checks::{Check, Found, Words};
+
+/// How much is done.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    quick: bool,
+}
+
+const CHECKS: [Check<Effort>; 1] = [(
+    "3",
+    "fig-2",
+    "transactions per CPU-second, up to saturation × tickets' (≥ 0.97) and × OpenSSL's cache's (≥ 1), \
+     past it × OpenSSL's (≥ 1.3)",
+    throughput::fig_2,
+)];
+
+const USAGE: &str = "\
+make check-cost CHECKS='[--quick] [--only PART_OF_A_NAME]'
+  such as CHECKS='--only fig'
+";
+
+fn main() -> ExitCode {
+    let words = Words::given();
+    let effort = Effort { quick: words.has("--quick") };
+    checks::run(&CHECKS, &words, effort, (USAGE, &["rejoin-cli"]))
+}

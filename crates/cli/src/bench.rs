@@ -1,0 +1,22 @@
+//! `rejoin bench`: what is measured with real servers, one command for each question.
+
+mod throughput;
+
+#[derive(Debug, clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Transactions a second by the number of devices, past what the server can do: paper 000, Fig. 2
+    Throughput(Box<throughput::Arguments>),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    match &arguments.what {
+        What::Throughput(arguments) => throughput::run(arguments),
+    }
+}

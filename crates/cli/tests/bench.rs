@@ -1,0 +1,146 @@
+//! `rejoin bench`, in a test program of its own: it measures, and shares the machine with nobody. What it
+//! measures in time is not asserted: that is `make check-cost`'s affair.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const REJOIN: &str = env!("CARGO_BIN_EXE_rejoin");
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn throughput(name: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(REJOIN);
+    command.args(["bench", "throughput", "--json", "--directory"]).arg(folder(name));
+    // A key that costs little, so that no machine is saturated.
+    command.args(["--key", "p-256", "--speedup", "60"]).args(more);
+    command
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("an object per line")).collect()
+}
+
+/// A hundred devices run at a time. A cache of a thousand holds all sessions in use and their like for
+/// minutes; one of fifty has to choose.
+#[test]
+fn prediction_counts_where_the_cache_is_short() {
+    let short = ["--devices", "2400", "--warm-up-s", "180", "--duration-s", "240"];
+    let measured = |name: &str, cache: &str, more: &[&str]| {
+        let page = folder(name).with_extension("html");
+        let mut command = throughput(name, &short);
+        command.args(["--cache", cache]).args(more).arg("--html").arg(&page);
+        let output = command.output().expect("the program runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (rows(&output), std::fs::read_to_string(page).expect("the page"))
+    };
+    let (large, page) = measured("bench-large", "1000", &[]);
+    let names: Vec<_> = large.iter().map(|row| &row["resumption"]).collect();
+    assert_eq!(names, ["predictive", "openssl", "tickets", "none"]);
+    large.iter().for_each(is_consistent);
+    let hits: Vec<f64> = large.iter().map(|row| number(row, "hit_after_first_of_run")).collect();
+    assert!(hits[..3].iter().all(|hit| *hit > 97.0) && hits[3] == 0.0, "{large:#?}");
+    // The first connection of a run is not to be resumed, by nobody: 28 % of all.
+    let of_all: Vec<f64> = large.iter().map(|row| number(row, "hit_percent")).collect();
+    assert!(of_all[..3].iter().all(|hit| (60.0..85.0).contains(hit)), "{large:#?}");
+    assert_eq!(page.matches("<svg").count(), 2);
+    assert!(!page.contains("src=") && !page.contains("Incomplete"));
+
+    // On a machine that is too busy clients are late, which nobody predicted: three attempts.
+    let is_worth_it = |rows: &Vec<Value>| {
+        rows.iter().for_each(is_consistent);
+        let [ours, theirs] = [&rows[0], &rows[1]].map(|row| number(row, "hit_after_first_of_run"));
+        ours > theirs + 15.0
+    };
+    let resumption = ["--resumption", "predictive,openssl"];
+    let mut attempts = (0..3).map(|_| measured("bench-small", "50", &resumption).0);
+    assert!(attempts.any(|rows| is_worth_it(&rows)), "no better than OpenSSL's own cache");
+}
+
+/// Apps that write their sessions down have them at the next run.
+#[test]
+fn sessions_that_are_kept_are_resumed_in_the_next_run() {
+    let short = ["--devices", "1200", "--warm-up-s", "600", "--duration-s", "120", "--cache", "9"];
+    let hit = |more: &[&str]| {
+        let mut command = throughput("bench-kept", &short);
+        let output = command.args(["--resumption", "tickets"]).args(more).output();
+        let rows = rows(&output.expect("the program runs"));
+        number(&rows[0], "hit_percent")
+    };
+    // About a fifth of the first connections of a run are of devices that ran before.
+    let (lost, kept) = (hit(&[]), hit(&["--keep-sessions"]));
+    assert!(kept > lost + 2.0, "{kept} and {lost}");
+}
+
+#[test]
+fn what_was_measured_survives_an_interrupt() {
+    let page = folder("bench-cut.html");
+    let short = ["--devices", "400,800", "--cache", "20", "--warm-up-s", "30"];
+    let mut child = throughput("bench-cut", &short)
+        .args(["--duration-s", "60", "--resumption", "none,tickets,openssl", "--html"])
+        .arg(&page)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    // Six servers take more than nine seconds, one less than five.
+    thread::sleep(Duration::from_secs(5));
+    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
+    kill_process(pid, Signal::INT).expect("our own child");
+    let ended = (0..150).any(|_| {
+        thread::sleep(Duration::from_millis(100));
+        child.try_wait().expect("our own child").is_some()
+    });
+    if !ended {
+        let _ = child.kill();
+    }
+    let output = child.wait_with_output().expect("an end");
+    let (rows, told) = (rows(&output), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!((1..6).contains(&rows.len()), "{rows:#?}");
+    assert!(told.contains(&format!("interrupted after {} of 6 servers", rows.len())), "{told}");
+    let page = std::fs::read_to_string(page).expect("the page");
+    assert!(page.contains(&format!("Incomplete: {} of 6 servers.", rows.len())));
+}
+
+#[test]
+fn misuse_is_one_line_and_exit_code_2() {
+    let wrong: [(&[&str], &str); 6] = [
+        (&["bench", "throughput", "--tls", "both"], "--tls 1.2"),
+        (&["bench", "throughput", "--devices", "0"], "--devices"),
+        (&["bench", "throughput", "--devices", "many"], "--devices"),
+        (&["bench", "throughput", "--cache", "0"], "--cache"),
+        (&["bench", "throughput", "--speedup", "-1"], "above 0"),
+        (&["bench", "througput"], "throughput"),
+    ];
+    for (arguments, remedy) in wrong {
+        let output = Command::new(REJOIN).args(arguments).output().expect("the program runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((told.lines().count(), output.status.code()), (1, Some(2)), "{told}");
+        assert!(told.contains(remedy), "{arguments:?}: {told}");
+    }
+}
+
+fn number(row: &Value, name: &str) -> f64 {
+    row[name].as_f64().unwrap_or_else(|| panic!("no {name} in {row}"))
+}
+
+/// Figures that follow from each other.
+fn is_consistent(row: &Value) {
+    let number = |name| number(row, name);
+    let transactions = number("transactions");
+    assert!(transactions > 100.0, "{row}");
+    assert_eq!(transactions, number("full") + number("resumed"), "{row}");
+    let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * other.abs().max(1.0);
+    assert!(near(number("hit_percent"), 100.0 * number("resumed") / transactions), "{row}");
+    assert!(near(number("transactions_per_cpu_s") * number("server_cpu_us"), 1e6), "{row}");
+    assert!(near(number("transactions_per_s") * number("measured_s"), transactions), "{row}");
+    assert_eq!(number("failed"), 0.0, "{row}");
+}
