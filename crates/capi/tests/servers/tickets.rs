@@ -98,19 +98,21 @@ fn a_retired_key_opens_nothing_in_any_worker_and_others_go_on() {
 fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
     for kept in [false, true] {
         let mut site = Site::new(&format!("tickets-file-{kept}"));
-        let file = site.folder.join("kept");
-        fs::create_dir(&file).expect("a folder");
-        // Workers are nobody in particular, and write there, as nobody else does.
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).expect("ours");
+        // Not in the site's: these sources may lie where workers, who are nobody in particular, never come.
+        let folder = std::env::temp_dir().join(format!("rejoin-keys-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        // They write there, as nobody else does.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("ours");
         let workers = if rustix::process::geteuid().is_root() { Some(NOBODY) } else { None };
-        chown(&file, workers, None).expect("ours");
-        let file = file.join("keys");
+        chown(&folder, workers, None).expect("ours");
+        let file = folder.join("keys");
         site.configure(&if kept {
             format!("key_file = {}", file.display())
         } else {
             String::new()
         });
         if start(&mut site, "").is_none() {
+            let _ = fs::remove_dir_all(&folder);
             return;
         }
         let mut clients = clients(&site);
@@ -134,6 +136,7 @@ fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
             assert_eq!(client.connect(), kept, "{versions:?}");
         }
         let mode = fs::metadata(&file).ok().map(|found| found.permissions().mode() & 0o777);
+        let _ = fs::remove_dir_all(&folder);
         assert_eq!(mode, kept.then_some(0o600));
     }
 }
