@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use rejoin_bench::KeyType;
 use rejoin_bench::server::{Resumption, Stack, Versions};
 use rejoin_cache::{Capacity, Prediction};
 
@@ -43,6 +44,8 @@ impl From<Tls> for Versions {
 pub(crate) enum StackName {
     Openssl,
     Rustls,
+    /// no TLS: HTTP in clear, to compare with
+    None,
 }
 
 impl From<StackName> for Stack {
@@ -50,12 +53,31 @@ impl From<StackName> for Stack {
         match stack {
             StackName::Openssl => Self::OpenSsl,
             StackName::Rustls => Self::Rustls,
+            StackName::None => Self::None,
+        }
+    }
+}
+
+/// `--key`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyName {
+    #[value(name = "rsa-2048")]
+    Rsa2048,
+    #[value(name = "p-256")]
+    P256,
+}
+
+impl From<KeyName> for KeyType {
+    fn from(key: KeyName) -> Self {
+        match key {
+            KeyName::Rsa2048 => Self::Rsa2048,
+            KeyName::P256 => Self::P256,
         }
     }
 }
 
 /// `--resumption`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum ResumptionName {
     /// our cache, evicting by return time
     Predictive,

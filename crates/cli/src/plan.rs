@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use rejoin_sim::sizing::{FIFO, Found, Sizing, Stage, Survey};
 use rejoin_sim::{Plan, Simulation, Subject};
 
+use crate::arguments::KeyName;
 use crate::arrivals::{Arrivals, Input};
 use crate::sizes::{Sizes, distinct};
 use crate::terminal::{self, Watch};
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
     measure: bool,
     /// Key of the certificate to measure with
     #[arg(long, value_enum, default_value = "rsa-2048", requires = "measure")]
-    key: costs::KeyName,
+    key: KeyName,
     /// Bytes of a session in rejoin's cache
     #[arg(long, value_name = "BYTES", default_value_t = answer::SESSION_BYTES, value_parser = clap::value_parser!(u32).range(8..=65_528))]
     session_bytes: u32,

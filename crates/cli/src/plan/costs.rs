@@ -1,22 +1,13 @@
 //! What handshakes cost, as given or as measured in place.
 
 use rejoin_bench::handshake_cost::{self, HandshakeCost};
-use rejoin_bench::{Identity, KeyType, server};
+use rejoin_bench::{Identity, server};
 use rejoin_sim::Tls;
 use rejoin_sim::sizing::OPENSSL;
 use serde::Serialize;
 
 use super::Arguments;
-use crate::arguments::Misuse;
-
-/// `--key`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum KeyName {
-    #[value(name = "rsa-2048")]
-    Rsa2048,
-    #[value(name = "p-256")]
-    P256,
-}
+use crate::arguments::{KeyName, Misuse};
 
 /// What is known of costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -61,11 +52,11 @@ impl Costs {
     fn measure(&mut self, key: KeyName, tls: &str) -> Result<(), rejoin_bench::Error> {
         // Only before anything else of OpenSSL's.
         server::weigh_internal_cache();
-        let (key, name) = match key {
-            KeyName::Rsa2048 => (KeyType::Rsa2048, "RSA with 2,048 bits"),
-            KeyName::P256 => (KeyType::P256, "ECDSA on P-256"),
+        let name = match key {
+            KeyName::Rsa2048 => "RSA with 2,048 bits",
+            KeyName::P256 => "ECDSA on P-256",
         };
-        let identity = Identity::made(key)?;
+        let identity = Identity::made(key.into())?;
         self.measured = handshake_cost::measure(&identity)?;
         self.handshake = self.measured.iter().copied().find(|cost| cost.tls == tls);
         self.source = Some(format!("measured here with libssl, {name}"));
