@@ -97,18 +97,25 @@ async fn skip(
 
 /// A whole response of exactly `total_bytes`, or as few more as its head takes.
 pub(crate) fn padded_response(total_bytes: usize, keep_alive: bool) -> Vec<u8> {
-    let connection = if keep_alive { "keep-alive" } else { "close" };
-    let head = |body: usize| {
-        format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {body}\r\n\
-             Connection: {connection}\r\n\r\n"
-        )
-    };
-    let mut body = total_bytes.saturating_sub(head(total_bytes).len());
-    body += total_bytes.saturating_sub(head(body).len() + body);
-    let mut response = head(body).into_bytes();
-    response.resize(response.len() + body, b'.');
+    let head = |body| response_head(body, keep_alive).len();
+    let mut body = total_bytes.saturating_sub(head(total_bytes));
+    body += total_bytes.saturating_sub(head(body) + body);
+    response(body, keep_alive)
+}
+
+/// A response with a body of so many bytes.
+pub(crate) fn response(body_bytes: usize, keep_alive: bool) -> Vec<u8> {
+    let mut response = response_head(body_bytes, keep_alive).into_bytes();
+    response.resize(response.len() + body_bytes, b'.');
     response
+}
+
+fn response_head(body_bytes: usize, keep_alive: bool) -> String {
+    let connection = if keep_alive { "keep-alive" } else { "close" };
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {body_bytes}\r\n\
+         Connection: {connection}\r\n\r\n"
+    )
 }
 
 /// A device's request, of exactly `total_bytes` or as few more as its head takes.

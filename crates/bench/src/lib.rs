@@ -3,15 +3,17 @@
 //! [`server`] is a small HTTPS server on OpenSSL or rustls with every way of resuming that they
 //! have, and ours. [`fleet`] is paper 000's population of devices against any TLS server.
 //! [`demo`] runs one against the other; [`throughput`] does so past what a server can do. [`apps`] are programs that share
-//! sessions through the TLS manager. [`handshake_cost`] measures what resumption saves. [`StatusPort`] and [`metrics`]
+//! sessions through the TLS manager. [`handshake_cost`] measures what resumption saves, [`cost`] whole transactions, with TLS
+//! and without. [`StatusPort`] and [`metrics`]
 //! show what is counted to those who look on, here and elsewhere.
 //!
 //! What is not here: argument parsing and terminal output, which are `rejoin-cli`'s.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod apps;
 mod chart;
+pub mod cost;
 pub mod demo;
 mod error;
 pub mod fleet;

@@ -44,6 +44,8 @@ impl From<Tls> for Versions {
 pub(crate) enum StackName {
     Openssl,
     Rustls,
+    /// no TLS: HTTP in clear, to compare with
+    None,
 }
 
 impl From<StackName> for Stack {
@@ -51,6 +53,7 @@ impl From<StackName> for Stack {
         match stack {
             StackName::Openssl => Self::OpenSsl,
             StackName::Rustls => Self::Rustls,
+            StackName::None => Self::None,
         }
     }
 }

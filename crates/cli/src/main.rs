@@ -11,6 +11,7 @@ mod beside;
 mod capture;
 mod cluster;
 mod connect;
+mod cost;
 mod demo;
 mod fleet;
 mod keys;
@@ -70,6 +71,8 @@ enum Command {
     App,
     /// Connect to a TLS server through the manager: standard input and output, as plaintext
     Connect(Box<connect::Arguments>),
+    /// Measure what TLS costs a server, where the time goes, and what resumption would save here
+    Cost(Box<cost::Arguments>),
     /// Say how big a cache must be, with which policy, and what it saves
     Plan(Box<plan::Arguments>),
 }
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Fleet(arguments) => fleet::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Cost(arguments) => cost::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use rejoin_bench::server::{RESPONSE_BYTES, Server, Settings, Summary};
+use rejoin_bench::server::{RESPONSE_BYTES, Server, Settings, Stack, Summary};
 use rejoin_bench::{Identity, KeyType};
 use rejoin_cache::{Capacity, Settings as CacheSettings};
 use serde_json::json;
@@ -62,6 +62,9 @@ pub(crate) struct Arguments {
     /// Bytes of each response
     #[arg(long, value_name = "N", default_value_t = RESPONSE_BYTES as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     response_bytes: u32,
+    /// Bytes of each response's body, instead
+    #[arg(long, value_name = "N", conflicts_with = "response_bytes", value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    body_bytes: Option<u32>,
     /// Print one JSON object when listening and one at the end
     #[arg(long)]
     json: bool,
@@ -90,7 +93,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     runtime.block_on(async {
         let server = Server::bind(&settings).await?;
         let (listening, metrics) = server.addresses()?;
-        announce(arguments.json, listening, metrics);
+        let scheme = if settings.stack == Stack::None { "http" } else { "https" };
+        announce(arguments.json, scheme, listening, metrics);
         // On the runtime's own threads: block_on's thread is one more.
         let running = tokio::spawn(server.run(terminal::interrupted()));
         summarise(arguments.json, &running.await?);
@@ -121,6 +125,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         cache,
         identity: identity(arguments)?,
         response_bytes: arguments.response_bytes as usize,
+        body_bytes: arguments.body_bytes.map(|bytes| bytes as usize),
     })
 }
 
@@ -138,13 +143,13 @@ fn identity(arguments: &Arguments) -> Result<Identity, rejoin_bench::Error> {
     Ok(identity)
 }
 
-fn announce(json: bool, listening: SocketAddr, metrics: Option<SocketAddr>) {
+fn announce(json: bool, scheme: &str, listening: SocketAddr, metrics: Option<SocketAddr>) {
     if json {
         return terminal::print(&json!({ "listening": listening, "metrics": metrics }).to_string());
     }
     let metrics =
         metrics.map_or_else(String::new, |at| format!(", metrics on http://{at}/metrics"));
-    terminal::print(&format!("serving https://{listening}{metrics}; Ctrl-C ends"));
+    terminal::print(&format!("serving {scheme}://{listening}{metrics}; Ctrl-C ends"));
 }
 
 fn summarise(json: bool, summary: &Summary) {

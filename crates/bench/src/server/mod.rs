@@ -29,6 +29,8 @@ pub enum Stack {
     OpenSsl,
     /// rustls with aws-lc-rs.
     Rustls,
+    /// None: HTTP in clear, to compare with.
+    None,
 }
 
 /// Which versions of TLS are spoken.
@@ -102,6 +104,8 @@ pub struct Settings {
     pub identity: Identity,
     /// Bytes of a whole response.
     pub response_bytes: usize,
+    /// Bytes of a response's body, instead.
+    pub body_bytes: Option<usize>,
 }
 
 /// The paper's mean response, Table II.
@@ -131,7 +135,28 @@ pub struct Server {
 struct Shared {
     acceptor: Acceptor,
     counts: Counts,
-    response_bytes: usize,
+    responses: Responses,
+}
+
+/// Made once: what the server does for each request is to be its own work.
+#[derive(Debug)]
+struct Responses {
+    keep_alive: Vec<u8>,
+    close: Vec<u8>,
+}
+
+impl Responses {
+    fn new(settings: &Settings) -> Self {
+        let response = |keep_alive| match settings.body_bytes {
+            Some(bytes) => http::response(bytes, keep_alive),
+            None => http::padded_response(settings.response_bytes, keep_alive),
+        };
+        Self { keep_alive: response(true), close: response(false) }
+    }
+
+    fn to(&self, request: &http::Request) -> &[u8] {
+        if request.keep_alive { &self.keep_alive } else { &self.close }
+    }
 }
 
 impl Server {
@@ -146,8 +171,8 @@ impl Server {
             Some(address) => Some(StatusPort::listen(address).await?),
             None => None,
         };
-        let response_bytes = settings.response_bytes;
-        let shared = Shared { acceptor, counts: Counts::default(), response_bytes };
+        let responses = Responses::new(settings);
+        let shared = Shared { acceptor, counts: Counts::default(), responses };
         Ok(Self { listener, metrics, shared: Arc::new(shared) })
     }
 
@@ -205,19 +230,22 @@ async fn accept_all(listener: &TcpListener, shared: &Arc<Shared>, connections: &
 async fn serve(tcp: TcpStream, shared: &Shared) {
     // Without it, small records wait for the client's acknowledgement.
     let _ = tcp.set_nodelay(true);
-    let Shared { acceptor, counts, response_bytes } = shared;
+    let Shared { acceptor, counts, responses } = shared;
     let open = counts.open();
     match timeout(PATIENCE, acceptor.accept(tcp)).await {
         Ok(Ok(Accepted::OpenSsl(mut stream))) => {
             counts.record_handshake(stream.ssl().session_reused());
             let hinted = |stream: &tls::OpenSslStream, ms| acceptor.hint_openssl(stream.ssl(), ms);
-            converse(&mut stream, hinted, counts, *response_bytes).await;
+            converse(&mut stream, hinted, counts, responses).await;
         }
         Ok(Ok(Accepted::Rustls(mut stream, connection))) => {
             let kind = stream.get_ref().1.handshake_kind();
             counts.record_handshake(kind == Some(rustls::HandshakeKind::Resumed));
             let hinted = |_: &tls::RustlsStream, ms| acceptor.hint_rustls(&connection, ms);
-            converse(&mut *stream, hinted, counts, *response_bytes).await;
+            converse(&mut *stream, hinted, counts, responses).await;
+        }
+        Ok(Ok(Accepted::Plain(mut stream))) => {
+            converse(&mut stream, |_, _| {}, counts, responses).await;
         }
         Ok(Err(_)) | Err(_) => counts.record_failure(),
     }
@@ -229,7 +257,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     hinted: impl Fn(&S, Option<u64>),
     counts: &Counts,
-    response_bytes: usize,
+    responses: &Responses,
 ) {
     let mut rest = Vec::new();
     let mut first = true;
@@ -239,8 +267,8 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
         if std::mem::take(&mut first) {
             hinted(stream, request.next_connect_ms);
         }
-        let response = http::padded_response(response_bytes, request.keep_alive);
-        if !matches!(timeout(PATIENCE, stream.write_all(&response)).await, Ok(Ok(()))) {
+        let response = responses.to(&request);
+        if !matches!(timeout(PATIENCE, stream.write_all(response)).await, Ok(Ok(()))) {
             return;
         }
         if !request.keep_alive {
@@ -281,6 +309,7 @@ impl Settings {
             cache,
             identity,
             response_bytes: RESPONSE_BYTES,
+            body_bytes: None,
         }
     }
 }

@@ -26,6 +26,7 @@ pub(super) type RustlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 pub(super) enum Accepted {
     OpenSsl(OpenSslStream),
     Rustls(Box<RustlsStream>, rejoin_rustls::Connection),
+    Plain(TcpStream),
 }
 
 /// A library, configured.
@@ -33,6 +34,7 @@ pub(super) enum Accepted {
 pub(super) enum Acceptor {
     OpenSsl { context: Context, sessions: Option<Arc<rejoin_openssl::ServerSessions>> },
     Rustls { config: Arc<ServerConfig>, sessions: Option<Arc<rejoin_rustls::ServerSessions>> },
+    Plain,
 }
 
 /// An `SSL_CTX`, which has nothing to print.
@@ -54,6 +56,7 @@ impl Acceptor {
         match settings.stack {
             Stack::OpenSsl => Self::openssl(settings),
             Stack::Rustls => Self::rustls(settings),
+            Stack::None => Ok(Self::Plain),
         }
     }
 
@@ -133,6 +136,7 @@ impl Acceptor {
                 let step = poll_fn(|task| connection.scope(|| handshake.as_mut().poll(task)));
                 Ok(Accepted::Rustls(Box::new(step.await?), connection))
             }
+            Self::Plain => Ok(Accepted::Plain(tcp)),
         }
     }
 
@@ -162,6 +166,7 @@ impl Acceptor {
         match self {
             Self::OpenSsl { sessions, .. } => sessions.as_ref().map(|sessions| &**sessions.store()),
             Self::Rustls { sessions, .. } => sessions.as_ref().map(|sessions| sessions.cache()),
+            Self::Plain => None,
         }
     }
 

@@ -1,0 +1,274 @@
+//! The outcome as a page in one file: throughput by size and mode, where the time goes, and the
+//! tables.
+
+use std::fmt;
+
+use rejoin_report::{Escaped, Page};
+
+use super::model::{Parts, percent_cut};
+use super::tables::{missing_model, names, notes, text};
+use super::{Outcome, Row, Shares, SuiteModel};
+
+const STYLE: &str = include_str!("page.css");
+/// What lines and legend are of, in the order of their colours.
+const MODES: [(&str, &str); 4] = [
+    ("plain", "no TLS"),
+    ("once", "TLS, one handshake for many"),
+    ("resumed", "TLS, resumed each time"),
+    ("full", "TLS, full handshake each time"),
+];
+
+/// A page that asks nobody for anything.
+pub fn html(outcome: &Outcome) -> String {
+    let page = Page {
+        title: "What TLS costs, and what resumption is worth",
+        style: STYLE,
+        script: "",
+        body: Body(outcome),
+    };
+    page.to_string()
+}
+
+struct Body<'a>(&'a Outcome);
+
+impl fmt::Display for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(outcome) = *self;
+        let Outcome { rounds, round_s, clients, resumption, .. } = outcome;
+        writeln!(
+            f,
+            "<p>The reference server on a core of its own, {clients} clients in a closed loop over \
+             loopback, medians over {rounds} rounds of {round_s} s in turns, sessions kept by \
+             {resumption}. The paper: Kant, Iyer and Mohapatra, Architectural Impact of Secure Socket \
+             Layer on Internet Servers, 2000.</p>"
+        )?;
+        for note in notes(outcome) {
+            writeln!(f, "<p class=\"incomplete\">{}</p>", Escaped(&note))?;
+        }
+        f.write_str(
+            "<h2>Transactions a second, by size of the response</h2>\n<p>Scaled to full utilisation of \
+             the server's core. The scale is logarithmic.</p>\n<p class=\"key\">",
+        )?;
+        for (at, (_, name)) in MODES.iter().enumerate() {
+            write!(f, "<span><i class=\"m{at}\"></i>{name}</span> ")?;
+        }
+        f.write_str("</p>\n<div class=\"small\">\n")?;
+        for kind in kinds(outcome) {
+            Throughput { outcome, kind }.fmt(f)?;
+        }
+        f.write_str("</div>\n<h2>Where the server's time goes</h2>\n")?;
+        if outcome.models.is_empty() {
+            writeln!(f, "<p>There is {}.</p>", Escaped(&missing_model(outcome)))?;
+        } else {
+            f.write_str(
+                "<p>By the paper's linear model, in percent of a transaction with a full handshake: \
+                 what a resumed one is shorter by is what resumption saves.</p>\n<p class=\"key\">\
+                 <span><i class=\"p0\"></i>Th, handshake</span> <span><i class=\"p1\"></i>Te, \
+                 cipher</span> <span><i class=\"p2\"></i>Tn, the rest</span></p>\n<div class=\"small\">\n",
+            )?;
+            outcome.models.iter().try_for_each(|model| Stacks(model).fmt(f))?;
+            f.write_str("</div>\n")?;
+        }
+        writeln!(f, "<h2>Tables</h2>\n<pre class=\"scroll\">{}</pre>", Lines(&text(outcome)))
+    }
+}
+
+/// Text with its line ends, which [`Escaped`] would replace.
+struct Lines<'a>(&'a str);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.lines().try_for_each(|line| writeln!(f, "{}", Escaped(line)))
+    }
+}
+
+type Kind = [&'static str; 3];
+
+/// The kinds of TLS, or none where there was plain HTTP alone.
+fn kinds(outcome: &Outcome) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for row in outcome.cells.iter().filter(|row| row.tls.is_some()) {
+        if !kinds.contains(&names(row)) {
+            kinds.push(names(row));
+        }
+    }
+    if kinds.is_empty() {
+        kinds.extend(outcome.cells.first().map(names));
+    }
+    kinds
+}
+
+const WIDTH: f64 = 440.0;
+const HEIGHT: f64 = 280.0;
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = WIDTH - 20.0;
+const TOP: f64 = 34.0;
+const FLOOR: f64 = HEIGHT - 30.0;
+
+/// Lines over sizes, one for each mode, of a kind of TLS.
+struct Throughput<'a> {
+    outcome: &'a Outcome,
+    kind: Kind,
+}
+
+impl fmt::Display for Throughput<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { outcome, kind: [tls, key, cipher] } = self;
+        open(f, HEIGHT, "Transactions a second", &format!("TLS {tls} {key} {cipher}"))?;
+        // All pictures have one scale, to be compared.
+        let rates = outcome.cells.iter().map(|row| row.scaled_per_s.max(1.0).log10());
+        let (least, most) =
+            rates.fold((f64::INFINITY, 0.0_f64), |(low, high), log| (low.min(log), high.max(log)));
+        let (least, most) = (least.floor().min(most), most.ceil().max(least + 1.0));
+        let y =
+            |rate: f64| FLOOR - (rate.max(1.0).log10() - least) / (most - least) * (FLOOR - TOP);
+        for power in least as i32..=most as i32 {
+            let rate = 10_f64.powi(power);
+            let (at, text) = (y(rate), y(rate) + 4.0);
+            writeln!(
+                f,
+                r#"<path class="rule" d="M{LEFT} {at:.1}H{RIGHT}"/><text class="quiet" x="{x}" y="{text:.1}" text-anchor="end">{rate}</text>"#,
+                x = LEFT - 8.0
+            )?;
+        }
+        let mut sizes: Vec<_> = outcome.cells.iter().map(|row| row.size_bytes).collect();
+        sizes.sort();
+        sizes.dedup();
+        let step = (RIGHT - LEFT) / sizes.len().max(1) as f64;
+        let x = |at: usize| LEFT + step * (at as f64 + 0.5);
+        for (at, size) in sizes.iter().enumerate() {
+            let (x, y) = (x(at), FLOOR + 20.0);
+            writeln!(
+                f,
+                r#"<text class="quiet" x="{x:.1}" y="{y}" text-anchor="middle">{size}</text>"#
+            )?;
+        }
+        for (colour, (mode, name)) in MODES.iter().enumerate() {
+            let points = sizes.iter().enumerate().filter_map(|(at, size)| {
+                let row = self.rows(mode).find(|row| row.size_bytes == *size)?;
+                Some((x(at), row.scaled_per_s, *size))
+            });
+            let points: Vec<_> = points.collect();
+            let line = points.iter().map(|(x, rate, _)| format!("{x:.1},{:.1}", y(*rate)));
+            let line = line.collect::<Vec<_>>().join(" ");
+            writeln!(f, r#"<polyline class="m{colour} line" points="{line}"/>"#)?;
+            for (x, rate, size) in points {
+                writeln!(
+                    f,
+                    r#"<circle class="m{colour}" cx="{x:.1}" cy="{:.1}" r="4"><title>{name}, {size}: {rate:.0} a second</title></circle>"#,
+                    y(rate)
+                )?;
+            }
+        }
+        f.write_str("</svg>\n")
+    }
+}
+
+impl<'a> Throughput<'a> {
+    fn rows(&self, mode: &'a str) -> impl Iterator<Item = &'a Row> {
+        let (kind, mode) = (self.kind, mode);
+        let cells = self.outcome.cells.iter();
+        cells.filter(move |row| row.mode == mode && (row.tls.is_none() || names(row) == kind))
+    }
+}
+
+/// Bars of handshake, cipher and remainder for each size: full, resumed, the paper's.
+struct Stacks<'a>(&'a SuiteModel);
+
+const BAR: f64 = 15.0;
+const BETWEEN: f64 = 16.0;
+const NAMES: f64 = 118.0;
+
+impl fmt::Display for Stacks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(SuiteModel { tls, key, cipher, sizes, .. }) = self;
+        let height = TOP + sizes.len() as f64 * (3.0 * (BAR + 3.0) + BETWEEN);
+        open(f, height, "Shares of the server's time", &format!("TLS {tls} {key} {cipher}"))?;
+        let mut y = TOP;
+        for shares in sizes {
+            let size = shares.size_bytes;
+            bar(f, y, &format!("{size}, full"), shares.full_percent, 1.0)?;
+            if let Some((percent, length)) = resumed(shares) {
+                bar(f, y + BAR + 3.0, "resumed", percent, length)?;
+            }
+            bar(f, y + 2.0 * (BAR + 3.0), "the paper's", shares.paper_percent, 1.0)?;
+            y += 3.0 * (BAR + 3.0) + BETWEEN;
+        }
+        f.write_str("</svg>\n")
+    }
+}
+
+/// Its shares, and how long it is where one with a full handshake is 1.
+fn resumed(shares: &Shares) -> Option<(Parts, f64)> {
+    Some((shares.resumed_percent?, 1.0 - shares.saved_percent? / 100.0))
+}
+
+fn bar(f: &mut fmt::Formatter<'_>, y: f64, name: &str, percent: Parts, length: f64) -> fmt::Result {
+    let baseline = y + BAR - 3.5;
+    writeln!(
+        f,
+        r#"<text class="quiet" x="{x}" y="{baseline:.1}" text-anchor="end">{name}</text>"#,
+        x = NAMES - 8.0
+    )?;
+    let mut x = NAMES;
+    let parts = [percent.handshake, percent.cipher, percent.remainder];
+    for (colour, (name, percent)) in ["Th", "Te", "Tn"].into_iter().zip(parts).enumerate() {
+        // Noise may make a part of nothing less than nothing.
+        let width = (percent / 100.0 * length).clamp(0.0, 2.0) * (RIGHT - NAMES);
+        let shown = percent_cut(percent);
+        writeln!(
+            f,
+            r#"<rect class="p{colour}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{BAR}"><title>{name} {shown}</title></rect>"#
+        )?;
+        if width > 46.0 {
+            writeln!(
+                f,
+                r#"<text class="on" x="{x:.1}" y="{baseline:.1}" text-anchor="middle">{shown}</text>"#,
+                x = x + width / 2.0
+            )?;
+        }
+        x += width;
+    }
+    Ok(())
+}
+
+fn open(f: &mut fmt::Formatter<'_>, height: f64, what: &str, heading: &str) -> fmt::Result {
+    let heading = Escaped(heading);
+    writeln!(
+        f,
+        r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{what}, {heading}"><text class="heading" x="0" y="16">{heading}</text>"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcome::tests::papers;
+    use super::*;
+
+    #[test]
+    fn a_page_has_its_charts_and_asks_nobody() {
+        let page = html(&papers());
+        assert_eq!(page.matches("<svg").count(), 2, "{page}");
+        assert_eq!(page.matches("<polyline").count(), MODES.len());
+        assert_eq!(page.matches("<circle").count(), 16);
+        // Full, resumed and the paper's, of three parts each, for four sizes.
+        assert_eq!(page.matches("<rect").count(), 36);
+        assert!(page.contains("<title>Th 43.0 %</title>"), "{page}");
+        for outside in ["src=", "href=\"http", "@import", "NaN", "inf"] {
+            assert!(!page.contains(outside), "{outside}: {page}");
+        }
+    }
+
+    #[test]
+    fn little_is_a_page_too() {
+        let mut outcome = papers();
+        outcome.complete = false;
+        outcome.models.clear();
+        outcome.cells.truncate(1);
+        let page = html(&outcome);
+        assert!(page.contains("partial: interrupted"), "{page}");
+        assert_eq!(page.matches("<svg").count(), 1);
+        outcome.cells.clear();
+        assert!(!html(&outcome).contains("NaN"));
+    }
+}

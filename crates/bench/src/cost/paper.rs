@@ -1,0 +1,59 @@
+//! What paper 001 measured on one processor, with 2 MB of L2 cache: the rows of its tables that have a
+//! neighbour here. An Intel Pentium III Xeon, SSL with 512-bit RSA and 128-bit RC4.
+
+/// Figures with SSL, and without.
+pub(super) type Pair = [f64; 2];
+
+/// A size of the paper's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Measured {
+    pub(super) size_bytes: u32,
+    /// Table 1: transactions a second, scaled to full utilisation.
+    pub(super) throughput: Pair,
+    /// Table 1: thousands of instructions per transaction.
+    pub(super) path_length: Pair,
+    /// Table 1.
+    pub(super) cycles_per_instruction: Pair,
+    /// Table 2: throughput and cycles per transaction, one without SSL over one with it.
+    pub(super) relative: [f64; 2],
+    /// Table 2: percent of accesses to L1 for instructions, L1 for data, and L2.
+    pub(super) misses: [Pair; 3],
+    /// Table 7: milliseconds to the first byte; not measured at 36 KB.
+    pub(super) first_byte_ms: Option<Pair>,
+}
+
+pub(super) const PAPER: [Measured; 3] = [
+    Measured {
+        size_bytes: 30,
+        throughput: [353.0, 2_496.0],
+        path_length: [734.0, 49.0],
+        cycles_per_instruction: [1.94, 4.13],
+        relative: [7.07, 7.02],
+        misses: [[0.93, 1.77], [2.71, 5.54], [12.1, 1.9]],
+        first_byte_ms: Some([558.0, 63.0]),
+    },
+    Measured {
+        size_bytes: 36 << 10,
+        throughput: [201.0, 1_120.0],
+        path_length: [1_834.0, 136.0],
+        cycles_per_instruction: [1.39, 3.30],
+        relative: [5.58, 5.67],
+        misses: [[0.52, 0.77], [3.03, 5.00], [7.1, 8.7]],
+        first_byte_ms: None,
+    },
+    Measured {
+        size_bytes: 1 << 20,
+        throughput: [12.0, 75.0],
+        path_length: [35_077.0, 2_828.0],
+        cycles_per_instruction: [1.18, 2.39],
+        relative: [6.14, 6.10],
+        misses: [[0.35, 0.27], [2.46, 4.57], [11.2, 23.3]],
+        first_byte_ms: Some([272.0, 25.0]),
+    },
+];
+
+impl Measured {
+    pub(super) fn of(size_bytes: u32) -> Option<Self> {
+        PAPER.into_iter().find(|measured| measured.size_bytes == size_bytes)
+    }
+}

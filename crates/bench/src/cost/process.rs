@@ -1,0 +1,208 @@
+//! A `rejoin serve` under load, in a process of its own.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::Settings;
+use super::place::Place;
+use super::threads::Usage;
+use crate::{Error, KeyType};
+
+/// For a server to start and to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A server that has used no CPU time for so long is at rest.
+const REST: Duration = Duration::from_millis(3);
+/// Looks at most until it is.
+const LOOKS: u32 = 100;
+/// The longest text of metrics.
+const LONGEST_TEXT_BYTES: u64 = 1 << 20;
+
+/// What a server serves: by which key if it speaks TLS, and how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Service {
+    pub(super) key: Option<KeyType>,
+    pub(super) body_bytes: u32,
+}
+
+/// A server with one thread for everything, which ends with whoever holds it.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    service: Service,
+    child: Ended,
+    addresses: Listening,
+}
+
+/// A process that ends when it is dropped.
+#[derive(Debug)]
+struct Ended(Child);
+
+/// What `rejoin serve --json` prints when it listens.
+#[derive(Debug, Deserialize)]
+struct Listening {
+    listening: SocketAddrV4,
+    metrics: SocketAddr,
+}
+
+/// What a server counted by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Counts {
+    pub(super) full: u64,
+    pub(super) resumed: u64,
+    pub(super) requests: u64,
+}
+
+impl ServerProcess {
+    /// On `core` alone. Its parent is this thread: it ends when the thread does.
+    pub(super) fn start(settings: &Settings, service: Service, core: usize) -> Result<Self, Error> {
+        let cannot = |source| Error::System { what: "cannot start a server", source };
+        let place = Place::take(&[core]).map_err(cannot)?;
+        let mut child = Ended(command(settings, service).spawn().map_err(cannot)?);
+        drop(place);
+        let stdout = child.0.stdout.take().ok_or_else(|| failed(service, "has no output"))?;
+        let line = first_line(stdout)
+            .ok_or_else(|| failed(service, "ended without a word, or said none for 30 seconds"))?;
+        let addresses = serde_json::from_str(&line)
+            .map_err(|error| failed(service, &format!("printed something unexpected: {error}")))?;
+        Ok(Self { service, child, addresses })
+    }
+
+    pub(super) fn serves(&self, service: Service) -> bool {
+        self.service == service
+    }
+
+    pub(super) fn address(&self) -> SocketAddrV4 {
+        self.addresses.listening
+    }
+
+    /// What its threads used so far, once they are at rest, or after a third of a second.
+    pub(super) fn usage(&self) -> Result<Usage, Error> {
+        let read = || {
+            Usage::of(self.child.0.id())
+                .map_err(|source| Error::System { what: "cannot read a server's CPU time", source })
+        };
+        let mut usage = read()?;
+        for _ in 0..LOOKS {
+            thread::sleep(REST);
+            let before = std::mem::replace(&mut usage, read()?);
+            if usage.cpu_ns == before.cpu_ns {
+                break;
+            }
+        }
+        Ok(usage)
+    }
+
+    pub(super) fn counts(&self) -> Result<Counts, Error> {
+        let address = self.addresses.metrics;
+        let text = metrics(address).map_err(|source| Error::Connect { address, source })?;
+        let what = "tells other metrics than expected";
+        Counts::parse(&text).ok_or_else(|| failed(self.service, what))
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Nobody waits for what it would have to say.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Counts {
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            full: self.full.saturating_sub(earlier.full),
+            resumed: self.resumed.saturating_sub(earlier.resumed),
+            requests: self.requests.saturating_sub(earlier.requests),
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            full: self.full + other.full,
+            resumed: self.resumed + other.resumed,
+            requests: self.requests + other.requests,
+        }
+    }
+
+    /// `None` unless all is told.
+    fn parse(text: &str) -> Option<Self> {
+        let value = |name: &str| -> Option<u64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line?.trim().parse().ok()
+        };
+        Some(Self {
+            full: value("rejoin_handshakes_full_total")?,
+            resumed: value("rejoin_handshakes_resumed_total")?,
+            requests: value("rejoin_requests_total")?,
+        })
+    }
+}
+
+fn failed(service: Service, what: &str) -> Error {
+    let name = if service.key.is_some() { "TLS" } else { "plain HTTP" };
+    Error::Server { resumption: name, what: what.to_owned() }
+}
+
+fn first_line(stdout: ChildStdout) -> Option<String> {
+    let (sender, receiver) = mpsc::channel();
+    // Reading has no deadline of its own; the thread ends with the child's output.
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(stdout.take(LONGEST_TEXT_BYTES)).read_line(&mut line);
+        let _ = sender.send(read.map(|_| line));
+    });
+    let line = receiver.recv_timeout(PATIENCE).ok()?.ok()?;
+    (!line.is_empty()).then_some(line)
+}
+
+fn command(settings: &Settings, service: Service) -> Command {
+    let mut command = Command::new(&settings.program);
+    command
+        .args(["serve", "--json", "--end-with-parent", "--workers", "1"])
+        .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
+        .args(["--resumption", settings.resumption.name()])
+        .args(["--body-bytes", &service.body_bytes.to_string()])
+        .args(match service.key {
+            None => ["--stack", "none"],
+            Some(KeyType::P256) => ["--key-type", "p256"],
+            Some(KeyType::Rsa2048) => ["--key-type", "rsa2048"],
+        })
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // Ctrl-C is for who measures: the servers are needed until the round is over.
+        .process_group(0);
+    command
+}
+
+fn metrics(address: SocketAddr) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    let mut text = String::new();
+    stream.take(LONGEST_TEXT_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_whole_or_none() {
+        let text = "rejoin_handshakes_full_total 3\nrejoin_handshakes_resumed_total 5\n\
+            rejoin_requests_total 8\n";
+        let counts = Counts::parse(text).expect("whole");
+        assert_eq!(counts, Counts { full: 3, resumed: 5, requests: 8 });
+        for line in text.lines() {
+            assert_eq!(Counts::parse(&text.replace(line, "")), None, "{line}");
+        }
+    }
+}

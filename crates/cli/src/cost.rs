@@ -1,0 +1,207 @@
+//! `rejoin cost`
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use rejoin_bench::cost::{self, Cipher, Mode, Outcome, Settings, Size, Step};
+use rejoin_bench::server::Versions;
+use serde_json::json;
+
+use crate::arguments::{KeyName, ResumptionName, Tls, seconds};
+use crate::terminal;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A real server on a core of its own, real clients on the others, over loopback; all combinations take
+turns in short rounds. The default is 100 combinations in about seven minutes, --quick 52 of them in
+less than one. Ctrl-C ends with what was measured so far.
+Example:
+  rejoin cost --quick --html cost.html
+  rejoin cost --tls 1.3 --key p-256 --cipher aes-gcm --sizes 30,36KB,256KB,1MB --json")]
+pub(crate) struct Arguments {
+    /// Sizes of responses, 1 byte to 64MB; four at least for the model
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_values_t = Size::DEFAULT)]
+    sizes: Vec<Size>,
+    /// What transactions are like
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "plain,full,resumed,once")]
+    mode: Vec<ModeName>,
+    /// TLS versions, each measured alone
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "both")]
+    tls: Vec<Tls>,
+    /// The server's keys
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "rsa-2048,p-256")]
+    key: Vec<KeyName>,
+    /// Ciphers [default: both; with --quick: aes-gcm]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    cipher: Vec<CipherName>,
+    /// How the server resumes sessions
+    #[arg(long, value_enum, default_value = "predictive")]
+    resumption: ResumptionName,
+    /// Rounds of each combination [default: 5; with --quick: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_ROUNDS)))]
+    rounds: Option<u16>,
+    /// Seconds of a round, 60 at most [default: 0.8; with --quick: 0.25]
+    #[arg(long, value_name = "S", value_parser = round)]
+    round_s: Option<Duration>,
+    /// Clients at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_CLIENTS)))]
+    clients: u16,
+    /// Fewer combinations in fewer and shorter rounds, where nothing else is said
+    #[arg(long)]
+    quick: bool,
+    /// Write a page with charts and tables
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// `--mode`
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ModeName {
+    /// a connection in clear for each request
+    Plain,
+    /// a connection with a full handshake for each request
+    Full,
+    /// a connection with a resumed handshake for each request
+    Resumed,
+    /// one handshake, then many requests
+    Once,
+}
+
+/// `--cipher`
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum CipherName {
+    /// AES with 128 bits
+    AesGcm,
+    /// ChaCha20-Poly1305
+    #[value(name = "chacha20")]
+    ChaCha20,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    terminal::raise_descriptor_limit();
+    let settings = settings(arguments)?;
+    if let Some(path) = &arguments.html {
+        // Not after minutes of measuring.
+        check_writable(path)?;
+    }
+    let runtime = crate::runtime(1)?;
+    let stop = Arc::<AtomicBool>::default();
+    let told = Arc::clone(&stop);
+    runtime.spawn(async move {
+        terminal::interrupted().await;
+        told.store(true, Ordering::Relaxed);
+    });
+    let bar = bar();
+    let outcome = cost::run(&settings, &stop, |Step { done, of, what }| {
+        bar.set_length(*of as u64);
+        bar.set_position(*done as u64);
+        bar.set_message(what.clone());
+    });
+    bar.finish_and_clear();
+    runtime.shutdown_background();
+    let outcome = outcome?;
+    print(arguments.json, &outcome)?;
+    if let Some(path) = &arguments.html {
+        std::fs::write(path, cost::html(&outcome)).with_context(|| unwritable(path))?;
+    }
+    Ok(())
+}
+
+fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
+    let quick = arguments.quick;
+    let mut ciphers: Vec<Cipher> = names(&arguments.cipher);
+    if ciphers.is_empty() {
+        ciphers.push(Cipher::AesGcm);
+        ciphers.extend((!quick).then_some(Cipher::ChaCha20));
+    }
+    let mut versions = Vec::new();
+    for tls in &arguments.tls {
+        let each = match Versions::from(*tls) {
+            Versions::Both => vec![Versions::Tls12, Versions::Tls13],
+            one => vec![one],
+        };
+        versions.extend(each.into_iter().filter(|one| !versions.contains(one)).collect::<Vec<_>>());
+    }
+    let round = Duration::from_millis(if quick { 250 } else { 800 });
+    let mut sizes = arguments.sizes.clone();
+    sizes.sort();
+    sizes.dedup();
+    Ok(Settings {
+        program: std::env::current_exe().context("cannot find the program itself")?,
+        sizes,
+        modes: names(&arguments.mode),
+        versions,
+        keys: names(&arguments.key),
+        ciphers,
+        resumption: arguments.resumption.into(),
+        rounds: arguments.rounds.unwrap_or(if quick { 3 } else { 5 }),
+        round: arguments.round_s.unwrap_or(round),
+        clients: arguments.clients,
+    })
+}
+
+/// What is meant, none twice.
+fn names<N: Copy, T: From<N> + PartialEq>(names: &[N]) -> Vec<T> {
+    let mut meant = Vec::new();
+    for name in names.iter().copied().map(T::from) {
+        if !meant.contains(&name) {
+            meant.push(name);
+        }
+    }
+    meant
+}
+
+impl From<ModeName> for Mode {
+    fn from(mode: ModeName) -> Self {
+        match mode {
+            ModeName::Plain => Self::Plain,
+            ModeName::Full => Self::Full,
+            ModeName::Resumed => Self::Resumed,
+            ModeName::Once => Self::Once,
+        }
+    }
+}
+
+impl From<CipherName> for Cipher {
+    fn from(cipher: CipherName) -> Self {
+        match cipher {
+            CipherName::AesGcm => Self::AesGcm,
+            CipherName::ChaCha20 => Self::ChaCha20,
+        }
+    }
+}
+
+fn round(text: &str) -> Result<Duration, String> {
+    let round = Duration::from_millis(seconds(text)?);
+    let possible = !round.is_zero() && round <= Settings::LONGEST_ROUND;
+    possible.then_some(round).ok_or_else(|| "a number of seconds from 0.001 to 60".to_owned())
+}
+
+fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    opened.map(drop).with_context(|| unwritable(path))
+}
+
+fn unwritable(path: &Path) -> String {
+    format!("{} cannot be written", path.display())
+}
+
+/// Nothing when standard error is no terminal.
+fn bar() -> ProgressBar {
+    let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
+    let style =
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}
+
+fn print(json: bool, outcome: &Outcome) -> anyhow::Result<()> {
+    let text = if json { json!(outcome).to_string() } else { cost::text(outcome) };
+    terminal::print_result(&text)
+}
