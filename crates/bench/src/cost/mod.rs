@@ -6,9 +6,9 @@
 //! meets all of them, and figures are medians over rounds. [`model`] divides the cost into handshake,
 //! cipher and remainder.
 //!
-//! What is not here: hardware counters, for which [`Counters`] has places, and servers of several
-//! cores.
+//! What is not here: servers of several cores.
 
+mod counters;
 mod load;
 pub mod model;
 mod outcome;
@@ -30,6 +30,8 @@ use rejoin_openssl::Client;
 
 use crate::server::{Resumption, Versions};
 use crate::{Error, KeyType};
+use counters::Reading;
+pub use counters::{Counters, Missing};
 use load::Load;
 pub use outcome::{Outcome, Row, Shares, SuiteModel, WirePerTransaction};
 pub use page::html;
@@ -37,8 +39,8 @@ pub use place::Cores;
 use process::{Counts, ServerProcess, Service};
 pub use size::Size;
 pub use tables::text;
+pub use threads::PerTransaction;
 use threads::Usage;
-pub use threads::{Counters, PerTransaction};
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -233,6 +235,7 @@ impl Suite {
 #[derive(Debug, Clone)]
 struct Round {
     usage: Usage,
+    counted: Reading,
     counts: Counts,
     seen: load::Seen,
 }
@@ -317,16 +320,17 @@ impl<'a> Arena<'a> {
             client: client.map(|(_, client)| client),
         };
         // Reading the server's counts costs it time, reading the kernel's does not.
-        let (before, seen) = load.run(|| Ok((server.counts()?, server.usage()?)))?;
-        let (counts, usage) = before;
+        let before = || Ok((server.counts()?, server.usage()?, server.meter()?));
+        let ((counts, usage, mut meter), seen) = load.run(before)?;
         let usage = server.usage()?.since(usage);
+        let counted = meter.read();
         let counts = server.counts()?.since(counts);
         if seen.transactions == 0 {
             let why = seen.failure.unwrap_or_else(|| "none came to its end in time".to_owned());
             let source = std::io::Error::other(format!("{cell}: {why}"));
             return Err(Error::System { what: "no transaction succeeded", source });
         }
-        Ok(Round { usage, counts, seen })
+        Ok(Round { usage, counted, counts, seen })
     }
 }
 

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use super::counters::{Counters, Missing};
 use super::load::Wire;
 use super::model::{Fit, Model, Parts, Point};
-use super::threads::{Counters, PerTransaction, Usage};
+use super::threads::{PerTransaction, Usage};
 use super::{Cell, Cores, Handshake, Round, Settings, Size, Suite, Traffic};
 
 /// All that a measurement says.
@@ -23,6 +24,8 @@ pub struct Outcome {
     pub rounds: u16,
     /// Seconds of a round.
     pub round_s: f64,
+    /// Why some or all of what the processor counts is missing.
+    pub counters_missing: Option<Missing>,
     /// One for each combination that was measured at all.
     pub cells: Vec<Row>,
     /// One for each kind of TLS, where there were full handshakes, plain HTTP, and sizes enough.
@@ -134,9 +137,14 @@ impl Outcome {
         cores: Cores,
         cells: impl Iterator<Item = (Cell, Vec<Round>)>,
     ) -> Self {
+        let mut counters_missing = None;
         let cells: Vec<(Cell, Row)> = cells
             .filter(|(_, rounds)| !rounds.is_empty())
-            .map(|(cell, rounds)| (cell, Row::of(cell, &rounds)))
+            .map(|(cell, rounds)| {
+                let missing = rounds.iter().find_map(|round| round.counted.missing);
+                counters_missing = counters_missing.or(missing);
+                (cell, Row::of(cell, &rounds))
+            })
             .collect();
         let suites = settings.suites().into_iter();
         Self {
@@ -146,6 +154,7 @@ impl Outcome {
             clients: settings.clients,
             rounds: settings.rounds,
             round_s: settings.round.as_secs_f64(),
+            counters_missing,
             models: suites.filter_map(|suite| SuiteModel::of(suite, &cells)).collect(),
             cells: cells.into_iter().map(|(_, row)| row).collect(),
         }
@@ -196,6 +205,12 @@ impl PerTransaction {
         let all = rounds.iter().fold(Usage::default(), |sum, round| sum.plus(round.usage));
         let cpu_ns = median(cpu.clone());
         let ticks = all.user_ticks + all.kernel_ticks;
+        let counters = std::array::from_fn(|event| {
+            let count = |round: &Round| round.counted.counts[event];
+            let counts: Option<Vec<f64>> = rounds.iter().map(count).collect();
+            let per = |(round, count): (&Round, f64)| count / round.seen.transactions.max(1) as f64;
+            Some(median(rounds.iter().zip(counts?).map(per).collect()))
+        });
         let half = |of: u64| (ticks >= LEAST_TICKS).then(|| cpu_ns * of as f64 / ticks as f64);
         Self {
             cpu_ns,
@@ -204,7 +219,7 @@ impl PerTransaction {
             user_ns: half(all.user_ticks),
             kernel_ns: half(all.kernel_ticks),
             context_switches: median(switches.collect()),
-            counters: Counters::default(),
+            counters: Counters::from_events(counters),
         }
     }
 }
@@ -273,6 +288,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 pub(super) mod tests {
     use std::time::Duration;
 
+    use super::super::counters::Reading;
     use super::super::load::Seen;
     use super::super::segments::Segments;
     use super::super::{Cipher, Counts};
@@ -329,7 +345,10 @@ pub(super) mod tests {
             wire: Wire { bytes_to_server: 50_000, bytes_to_client: 90_000, segments },
             ..Seen::default()
         };
-        Round { usage, counts: Counts { full: 100, resumed: 0, requests: 100 }, seen }
+        // The first event once a transaction, the second twice, …
+        let counts = std::array::from_fn(|event| Some((event + 1) as f64 * 100.0));
+        let counted = Reading { counts, missing: None };
+        Round { usage, counted, counts: Counts { full: 100, resumed: 0, requests: 100 }, seen }
     }
 
     #[test]
@@ -340,6 +359,7 @@ pub(super) mod tests {
         assert_eq!((row.mode, row.size_bytes.bytes(), row.rounds), ("plain", 36_864, 3));
         assert_eq!((row.server.cpu_ns, row.server.cpu_ns_highest), (600_000.0, 900_000.0));
         assert_eq!(row.server.user_ns, Some(450_000.0));
+        assert_eq!(row.server.counters.user_cycles, Some(4.0));
         assert_eq!((row.per_s, row.utilisation), (100.0, 0.06));
         assert!((row.scaled_per_s - row.per_s / row.utilisation).abs() < 1e-6);
         assert_eq!((row.first_byte_us, row.server.context_switches), (2.0, 1.5));

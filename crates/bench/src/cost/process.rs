@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Settings;
+use super::counters::Meter;
 use super::place::Place;
 use super::threads::Usage;
 use crate::{Error, KeyType};
@@ -96,6 +97,12 @@ impl ServerProcess {
             }
         }
         Ok(usage)
+    }
+
+    /// What the processor counts of it, from now on.
+    pub(super) fn meter(&self) -> Result<Meter, Error> {
+        Meter::start(self.child.0.id())
+            .map_err(|source| Error::System { what: "cannot list a server's threads", source })
     }
 
     pub(super) fn counts(&self) -> Result<Counts, Error> {

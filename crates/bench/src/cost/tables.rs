@@ -4,7 +4,7 @@ use rejoin_report::table;
 
 use super::model::{Fit, Line, Parts, percent_cut};
 use super::paper::Measured;
-use super::{Outcome, Row, Shares, Size, SuiteModel};
+use super::{Counters, Outcome, Row, Shares, Size, SuiteModel};
 
 /// Where a figure would need hardware counters.
 const UNAVAILABLE: &str = "not available here";
@@ -21,6 +21,7 @@ pub fn text(outcome: &Outcome) -> String {
             table_1(outcome),
         ),
         titled("Table 2: what transactions without TLS do better", table_2(outcome)),
+        titled("Table 6: branches per instruction, and predicted wrong of them", table_6(outcome)),
         titled("Table 7: milliseconds to the first byte, under load", table_7(outcome)),
         titled("Per transaction, the server's threads and the wire", transactions(outcome)),
     ];
@@ -48,6 +49,7 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
             "one core: server and clients shared it; throughput and response times are of both";
         notes.push(what.to_owned());
     }
+    notes.extend(outcome.counters_missing.map(|missing| missing.text().to_owned()));
     let failed = outcome.cells.iter().filter(|row| row.failed > 0);
     notes.extend(failed.map(|row| {
         let why = row.failure.as_deref().unwrap_or("for no known reason");
@@ -210,7 +212,13 @@ fn table_2(outcome: &Outcome) -> String {
         let scaled = |of| ratio(of, |row| row.scaled_per_s);
         let mut figures = [group.full, group.resumed, group.once].map(scaled).to_vec();
         figures.push(ratio(group.full, |row| row.per_s));
-        figures.extend([UNAVAILABLE; 4].map(str::to_owned));
+        let [full, plain] = [group.full, group.plain].map(|row| row.map(|row| row.server.counters));
+        let cycles = |of: Option<Counters>| of.and_then(|of| of.cycles);
+        let relative = cycles(full).zip(cycles(plain)).map(|(full, plain)| full / plain);
+        figures.push(available(relative.map(|relative| format!("{relative:.2}"))));
+        let ratios = [full, plain].map(|of| of.map_or([None; 3], Counters::miss_ratios));
+        let percent = |ratio: f64| format!("{:.2} %", ratio * 100.0);
+        figures.extend((0..3).map(|cache| both([ratios[0][cache], ratios[1][cache]], percent)));
         figures
     };
     let head = [
@@ -225,6 +233,22 @@ fn table_2(outcome: &Outcome) -> String {
         "L1 data MR w/, w/o",
         "L2 MR w/, w/o",
     ];
+    table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
+}
+
+fn table_6(outcome: &Outcome) -> String {
+    let paper = |Measured { branches, .. }: Measured| {
+        let pair = |[with, without]: [f64; 2]| format!("{with:.3} {without:.3}");
+        Some(branches.map(pair).to_vec())
+    };
+    let ours = |group: &Group<'_>| {
+        let counters = [group.full, group.plain].map(|row| row.map(|row| row.server.counters));
+        let figures = |of: fn(Counters) -> Option<f64>| {
+            both(counters.map(|counters| counters.and_then(of)), |figure| format!("{figure:.3}"))
+        };
+        vec![figures(Counters::branch_frequency), figures(Counters::misprediction)]
+    };
+    let head = ["size", "", "branches per inst full, w/o", "predicted wrong full, w/o"];
     table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
 }
 
@@ -353,6 +377,13 @@ pub(super) fn names(row: &Row) -> [&'static str; 3] {
     [row.tls.unwrap_or("none"), row.key.unwrap_or(NONE), row.cipher.unwrap_or(NONE)]
 }
 
+/// With TLS and without.
+fn both(figures: [Option<f64>; 2], show: impl Fn(f64) -> String) -> String {
+    available(
+        figures[0].zip(figures[1]).map(|(one, other)| format!("{} {}", show(one), show(other))),
+    )
+}
+
 fn available(figure: Option<String>) -> String {
     figure.unwrap_or_else(|| UNAVAILABLE.to_owned())
 }
@@ -363,6 +394,7 @@ fn whole(figure: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Missing;
     use super::super::outcome::tests::papers;
     use super::*;
 
@@ -394,7 +426,18 @@ mod tests {
         assert!(first.contains("7.07") && first.contains("12.1 % 1.9 %"), "{first}");
         assert_eq!(rows("Table 7").len(), 2);
         assert!(rows("Table 7")[1].contains("272"), "{text}");
-        assert!(text.contains(UNAVAILABLE), "{text}");
+        let first = rows("Table 6")[0];
+        assert!(first.contains("0.116 0.210") && first.contains("0.116 0.219"), "{first}");
+    }
+
+    #[test]
+    fn what_was_not_counted_is_not_available_and_it_is_said_why() {
+        let mut outcome = papers();
+        assert!(!text(&outcome).contains(UNAVAILABLE));
+        outcome.cells.iter_mut().for_each(|row| row.server.counters = Counters::default());
+        outcome.counters_missing = Some(Missing::NotPermitted);
+        let text = text(&outcome);
+        assert!(text.contains(UNAVAILABLE) && text.contains("perf_event_paranoid"), "{text}");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::io;
 
 use serde::Serialize;
 
+use super::counters::Counters;
+
 /// What the threads of a process used, from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Usage {
@@ -20,13 +22,21 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Of all threads that there are now.
+    /// Of all threads that there are now; of one that ends meanwhile, nothing.
     pub(super) fn of(pid: u32) -> io::Result<Self> {
         let mut all = Self::default();
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
             let thread = thread?.path();
             let read = |file: &str| fs::read_to_string(thread.join(file));
-            let told = Self::parse(&read("schedstat")?, &read("stat")?, &read("status")?);
+            let (schedstat, stat, status) = match (read("schedstat"), read("stat"), read("status"))
+            {
+                (Ok(schedstat), Ok(stat), Ok(status)) => (schedstat, stat, status),
+                (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) if is_over(&error) => {
+                    continue;
+                }
+                (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => return Err(error),
+            };
+            let told = Self::parse(&schedstat, &stat, &status);
             let told = told.ok_or_else(|| io::Error::other("/proc tells no CPU time here"))?;
             all = all.plus(told);
         }
@@ -71,6 +81,11 @@ impl Usage {
     }
 }
 
+/// Whether this is what reading of a thread that has ended fails with.
+fn is_over(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
 /// What a transaction took of the server's threads. Clients' work is not in it, but over loopback
 /// the kernel may do part of the receiver's work on the sender's account.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -90,24 +105,6 @@ pub struct PerTransaction {
     pub context_switches: f64,
     /// What the processor counts.
     pub counters: Counters,
-}
-
-/// What a processor counts per transaction, user and kernel. `None` is "not available here": nothing
-/// reads them yet.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Instructions retired: the paper's path length.
-    pub instructions: Option<f64>,
-    /// Cycles of the core.
-    pub cycles: Option<f64>,
-}
-
-impl Counters {
-    /// Cycles per instruction.
-    pub fn cycles_per_instruction(self) -> Option<f64> {
-        Some(self.cycles? / self.instructions?)
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,351 @@
+//! What the processor counts of a server's threads (`perf_event_open(2)`): read from outside, so that
+//! counting costs the server next to nothing.
+
+use std::fs;
+use std::io;
+
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware};
+use perf_event::{Builder, Counter};
+use serde::Serialize;
+
+/// What a processor counts per transaction, user and kernel unless said otherwise: medians over rounds.
+/// `None` is "not available here". Where there are more events than the processor counts at a time, each is
+/// counted a part of the time, and the rest extrapolated.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Instructions retired: the paper's path length.
+    pub instructions: Option<f64>,
+    /// Those of the program itself.
+    pub user_instructions: Option<f64>,
+    /// Cycles of the core.
+    pub cycles: Option<f64>,
+    /// Those in the program itself.
+    pub user_cycles: Option<f64>,
+    /// Branches retired.
+    pub branches: Option<f64>,
+    /// Those that were predicted wrong.
+    pub branch_misses: Option<f64>,
+    /// Reads of the first data cache.
+    pub l1d_reads: Option<f64>,
+    /// Those that missed it.
+    pub l1d_misses: Option<f64>,
+    /// Reads of the first instruction cache.
+    pub l1i_reads: Option<f64>,
+    /// Those that missed it.
+    pub l1i_misses: Option<f64>,
+    /// Accesses of the last cache, or of the second, as the processor has it.
+    pub cache_references: Option<f64>,
+    /// Those that missed it.
+    pub cache_misses: Option<f64>,
+}
+
+impl Counters {
+    /// Cycles per instruction.
+    pub fn cycles_per_instruction(self) -> Option<f64> {
+        Some(self.cycles? / self.instructions?)
+    }
+
+    /// Branches per instruction (Table 6).
+    pub fn branch_frequency(self) -> Option<f64> {
+        Some(self.branches? / self.instructions?)
+    }
+
+    /// Branches predicted wrong, of all (Table 6).
+    pub fn misprediction(self) -> Option<f64> {
+        Some(self.branch_misses? / self.branches?)
+    }
+
+    /// Misses of accesses of the first instruction cache, the first data cache, and the cache behind (Table 2).
+    pub fn miss_ratios(self) -> [Option<f64>; 3] {
+        let pairs = [
+            (self.l1i_misses, self.l1i_reads),
+            (self.l1d_misses, self.l1d_reads),
+            (self.cache_misses, self.cache_references),
+        ];
+        pairs.map(|(misses, all)| Some(misses? / all?))
+    }
+
+    /// From one figure for each of [`Event::ALL`].
+    pub(super) fn from_events(figures: [Option<f64>; Event::ALL.len()]) -> Self {
+        let [
+            instructions,
+            user_instructions,
+            cycles,
+            user_cycles,
+            branches,
+            branch_misses,
+            l1d_reads,
+            l1d_misses,
+            l1i_reads,
+            l1i_misses,
+            cache_references,
+            cache_misses,
+        ] = figures;
+        Self {
+            instructions,
+            user_instructions,
+            cycles,
+            user_cycles,
+            branches,
+            branch_misses,
+            l1d_reads,
+            l1d_misses,
+            l1i_reads,
+            l1i_misses,
+            cache_references,
+            cache_misses,
+        }
+    }
+}
+
+/// Why nothing is counted, or less than all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// The processor offers no counters to this system: most virtual machines have none.
+    NoCounters,
+    /// The system does not let this user count.
+    NotPermitted,
+    /// The system does not let this user count what is done in the kernel.
+    KernelNotPermitted,
+    /// The processor does not count all events, or they have not had their turn.
+    SomeEvents,
+}
+
+impl Missing {
+    /// What it is, and what can be done about it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NoCounters => {
+                "no hardware counters here: a virtual machine or container without them, or an unknown \
+                 processor; on hardware, instructions, cycles, branches and caches are counted"
+            }
+            Self::NotPermitted => {
+                "hardware counters are not permitted: run as root, or `sysctl kernel.perf_event_paranoid=1`"
+            }
+            Self::KernelNotPermitted => {
+                "only what programs do themselves may be counted, and so nothing is said of both together: run \
+                 as root, or `sysctl kernel.perf_event_paranoid=1`"
+            }
+            Self::SomeEvents => "this processor does not count all events",
+        }
+    }
+
+    fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => Self::NotPermitted,
+            _ => Self::NoCounters,
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Hardware(Hardware),
+    /// The same, without the kernel.
+    User(Hardware),
+    L1(CacheId, CacheResult),
+    /// Counted by the kernel, wherever it runs.
+    #[cfg(test)]
+    TaskClock,
+}
+
+impl Event {
+    pub(super) const ALL: [Self; 12] = [
+        Self::Hardware(Hardware::INSTRUCTIONS),
+        Self::User(Hardware::INSTRUCTIONS),
+        Self::Hardware(Hardware::CPU_CYCLES),
+        Self::User(Hardware::CPU_CYCLES),
+        Self::Hardware(Hardware::BRANCH_INSTRUCTIONS),
+        Self::Hardware(Hardware::BRANCH_MISSES),
+        Self::L1(CacheId::L1D, CacheResult::ACCESS),
+        Self::L1(CacheId::L1D, CacheResult::MISS),
+        Self::L1(CacheId::L1I, CacheResult::ACCESS),
+        Self::L1(CacheId::L1I, CacheResult::MISS),
+        Self::Hardware(Hardware::CACHE_REFERENCES),
+        Self::Hardware(Hardware::CACHE_MISSES),
+    ];
+
+    fn builder(self) -> Builder<'static> {
+        let mut builder = match self {
+            Self::Hardware(event) | Self::User(event) => Builder::new(event),
+            Self::L1(which, result) => {
+                Builder::new(Cache { which, operation: CacheOp::READ, result })
+            }
+            #[cfg(test)]
+            Self::TaskClock => Builder::new(perf_event::events::Software::TASK_CLOCK),
+        };
+        builder.exclude_kernel(matches!(self, Self::User(_)));
+        builder.enabled(true).inherit(true);
+        builder
+    }
+
+    /// Counts on the threads of a process, and those that they start.
+    fn count(self, threads: &[i32]) -> io::Result<Vec<Counter>> {
+        let counters = threads.iter().map(|thread| self.builder().observe_pid(*thread).build());
+        // A thread that has ended meanwhile has nothing more to count.
+        let is_there = |counter: &io::Result<Counter>| {
+            let error = counter.as_ref().err().and_then(io::Error::raw_os_error);
+            error != Some(libc::ESRCH)
+        };
+        counters.filter(is_there).collect()
+    }
+}
+
+/// Counters that count from when they were made.
+#[derive(Debug)]
+pub(super) struct Meter<const EVENTS: usize = { Event::ALL.len() }> {
+    /// For each event one for each thread; none where it cannot be counted.
+    counters: [Vec<Counter>; EVENTS],
+    missing: Option<Missing>,
+}
+
+/// What a meter counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Reading<const EVENTS: usize = { Event::ALL.len() }> {
+    pub(super) counts: [Option<f64>; EVENTS],
+    pub(super) missing: Option<Missing>,
+}
+
+impl Meter {
+    /// Of everything that [`Counters`] has a place for.
+    pub(super) fn start(pid: u32) -> io::Result<Self> {
+        Self::of(pid, Event::ALL)
+    }
+}
+
+impl<const EVENTS: usize> Meter<EVENTS> {
+    /// What cannot be counted is missing; an error is one of `/proc`.
+    fn of(pid: u32, events: [Event; EVENTS]) -> io::Result<Self> {
+        let mut threads = Vec::new();
+        for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let name = thread?.file_name();
+            threads.extend(name.to_str().and_then(|name| name.parse::<i32>().ok()));
+        }
+        let mut failures = [None; EVENTS];
+        let mut event = 0;
+        let counters = events.map(|of| {
+            let counters = of.count(&threads).unwrap_or_else(|error| {
+                failures[event] = Some(Missing::of(&error));
+                Vec::new()
+            });
+            event += 1;
+            counters
+        });
+        Ok(Self { counters, missing: missing(&failures) })
+    }
+
+    /// What was counted so far.
+    pub(super) fn read(&mut self) -> Reading<EVENTS> {
+        let mut missing = self.missing;
+        let counts = self.counters.each_mut().map(|counters| {
+            if counters.is_empty() {
+                return None;
+            }
+            let count: Option<f64> = counters.iter_mut().map(counted).sum();
+            if count.is_none() {
+                missing = missing.or(Some(Missing::SomeEvents));
+            }
+            count
+        });
+        Reading { counts, missing }
+    }
+}
+
+/// What is to be said of these failures.
+fn missing(failures: &[Option<Missing>]) -> Option<Missing> {
+    let first = failures.iter().flatten().next()?;
+    if failures.iter().all(Option::is_some) {
+        return Some(*first);
+    }
+    Some(match first {
+        Missing::NotPermitted => Missing::KernelNotPermitted,
+        _ => Missing::SomeEvents,
+    })
+}
+
+/// `None` if it has never had a turn, although its thread had.
+fn counted(counter: &mut Counter) -> Option<f64> {
+    let full = counter.read_full().ok()?;
+    let (enabled, running) = (full.time_enabled()?, full.time_running()?);
+    extrapolated(full.count(), enabled.as_secs_f64(), running.as_secs_f64())
+}
+
+/// What was counted for a part of the time, for all of it.
+fn extrapolated(count: u64, enabled_s: f64, running_s: f64) -> Option<f64> {
+    if enabled_s == 0.0 {
+        return Some(0.0);
+    }
+    (running_s > 0.0).then(|| count as f64 * enabled_s / running_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn all_threads_are_counted_and_those_that_they_start() {
+        let pid = std::process::id();
+        let work = |ms: u64| {
+            let began = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            let ms_of = |time: rustix::time::Timespec| {
+                time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
+            };
+            while ms_of(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
+                < ms_of(began) + ms
+            {
+                std::hint::black_box((0..10_000_u64).sum::<u64>());
+            }
+        };
+        let mut meter = Meter::of(pid, [Event::TaskClock]).expect("threads");
+        if meter.missing == Some(Missing::NotPermitted) {
+            return;
+        }
+        thread::scope(|scope| {
+            scope.spawn(|| work(20));
+        });
+        work(20);
+        // Inherited counts are added to their parent's when a thread ends.
+        let Reading { counts: [count], missing } = meter.read();
+        assert_eq!(missing, None);
+        assert!(count.expect("counted") >= 39e6, "{count:?} ns");
+    }
+
+    #[test]
+    fn what_had_a_part_of_the_time_is_extrapolated() {
+        assert_eq!(extrapolated(1_000, 1.0, 0.25), Some(4_000.0));
+        assert_eq!(extrapolated(0, 0.0, 0.0), Some(0.0), "a thread that rested");
+        assert_eq!(extrapolated(0, 1.0, 0.0), None, "an event without a turn");
+    }
+
+    #[test]
+    fn it_is_told_why_something_is_missing() {
+        let (denied, none) = (Some(Missing::NotPermitted), Some(Missing::NoCounters));
+        assert_eq!(missing(&[None, None]), None);
+        assert_eq!(missing(&[denied, denied]), denied);
+        assert_eq!(missing(&[none, none]), none);
+        assert_eq!(missing(&[denied, None]), Some(Missing::KernelNotPermitted));
+        assert_eq!(missing(&[None, none]), Some(Missing::SomeEvents));
+        let error = |code| Missing::of(&io::Error::from_raw_os_error(code));
+        assert_eq!(error(libc::EACCES), Missing::NotPermitted);
+        assert_eq!(error(libc::ENOENT), Missing::NoCounters);
+    }
+
+    #[test]
+    fn each_event_has_its_place() {
+        let figures = std::array::from_fn(|at| Some(at as f64));
+        let counters = Counters::from_events(figures);
+        let place = |event| Event::ALL.iter().position(|of| *of == event).map(|at| at as f64);
+        assert_eq!(counters.instructions, place(Event::Hardware(Hardware::INSTRUCTIONS)));
+        assert_eq!(counters.user_cycles, place(Event::User(Hardware::CPU_CYCLES)));
+        assert_eq!(counters.branch_misses, place(Event::Hardware(Hardware::BRANCH_MISSES)));
+        assert_eq!(counters.l1d_misses, place(Event::L1(CacheId::L1D, CacheResult::MISS)));
+        assert_eq!(counters.l1i_reads, place(Event::L1(CacheId::L1I, CacheResult::ACCESS)));
+        assert_eq!(counters.cache_misses, place(Event::Hardware(Hardware::CACHE_MISSES)));
+        assert_eq!(counters.miss_ratios()[1], Some(7.0 / 6.0));
+    }
+}
