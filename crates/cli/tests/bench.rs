@@ -78,6 +78,31 @@ fn sessions_that_are_kept_are_resumed_in_the_next_run() {
     assert!(kept > lost + 2.0, "{kept} and {lost}");
 }
 
+/// Twice as many as saturate a server are played at a sixth of the speed, and everything is measured anew in
+/// each round, each way of resuming first in its turn.
+#[test]
+fn a_server_that_is_to_keep_up_gets_its_time() {
+    let mut command =
+        throughput("bench-keeps-up", &["--devices", "100,600", "--saturation", "300"]);
+    command.args(["--keep-up", "--rounds", "2", "--warm-up-s", "5", "--duration-s", "40"]);
+    let output = command.args(["--resumption", "tickets,none"]).output().expect("the program runs");
+    let rows = rows(&output);
+    let order: Vec<_> = rows
+        .iter()
+        .map(|row| (number(row, "round"), number(row, "devices"), row["resumption"].as_str()))
+        .collect();
+    let (tickets, none) = (Some("tickets"), Some("none"));
+    let first =
+        [(0.0, 100.0, tickets), (0.0, 100.0, none), (0.0, 600.0, tickets), (0.0, 600.0, none)];
+    let second =
+        [(1.0, 100.0, none), (1.0, 100.0, tickets), (1.0, 600.0, none), (1.0, 600.0, tickets)];
+    assert_eq!(order, [first, second].concat(), "{}", String::from_utf8_lossy(&output.stderr));
+    for row in &rows {
+        let speed = if row["devices"] == 100 { 60.0 } else { 10.0 };
+        assert_eq!(number(row, "speed_up"), speed, "{row}");
+    }
+}
+
 #[test]
 fn what_was_measured_survives_an_interrupt() {
     let page = folder("bench-cut.html");
@@ -106,11 +131,12 @@ fn what_was_measured_survives_an_interrupt() {
 
 #[test]
 fn misuse_is_one_line_and_exit_code_2() {
-    let wrong: [(&[&str], &str); 6] = [
+    let wrong: [(&[&str], &str); 7] = [
         (&["bench", "throughput", "--tls", "both"], "--tls 1.2"),
         (&["bench", "throughput", "--devices", "0"], "--devices"),
         (&["bench", "throughput", "--devices", "many"], "--devices"),
         (&["bench", "throughput", "--cache", "0"], "--cache"),
+        (&["bench", "throughput", "--rounds", "0"], "--rounds"),
         (&["bench", "throughput", "--speedup", "-1"], "above 0"),
         (&["bench", "througput"], "throughput"),
     ];

@@ -15,6 +15,10 @@
 //! the end, while the devices go on. The wall clock's figures are the machine's of that minute; CPU time
 //! for each transaction is what can be compared.
 //!
+//! Past saturation a server is not what it was: who waits comes late, fewer come back in time, and more of
+//! what is left are first connections. What a transaction costs with so many devices, if nobody waited, is
+//! measured by [`Settings::keeps_up`].
+//!
 //! What is not here: latency, which past saturation is the queue's.
 
 mod outcome;
@@ -67,8 +71,18 @@ pub struct Settings {
     pub resumptions: Vec<Resumption>,
     /// Whether devices begin each run without a session.
     pub forgets_between_runs: bool,
-    /// For everything that is drawn.
+    /// Whether time is slowed down for so many devices as a server could not serve if it resumed
+    /// nothing.
+    pub keeps_up: bool,
+    /// How often everything is measured, in turns: above 0, [`Settings::MOST_ROUNDS`] at most.
+    pub rounds: u16,
+    /// For everything that is drawn; each round draws anew.
     pub seed: u64,
+}
+
+impl Settings {
+    /// See [`Self::rounds`].
+    pub const MOST_ROUNDS: u16 = 1_000;
 }
 
 /// Numbers of devices.
@@ -95,6 +109,8 @@ pub struct Step {
 
 /// The paper's: 6,750 sessions for the 90,000 devices that saturate the server (§VI.C).
 const CACHE_SHARE: f64 = 6_750.0 / 90_000.0;
+/// A full handshake costs less than so many times what a transaction costs with tickets.
+const FULL_TIMES: f64 = 3.0;
 /// To begin with when it is found out how many saturate the server: few enough for any machine.
 const FIRST_PER_S: f64 = 300.0;
 /// Each nearer than the one before: what a transaction costs depends a little on the load.
@@ -129,14 +145,15 @@ pub async fn run(
     }
     let cells = arena.cells(&outcome)?;
     outcome.wanted = cells.len();
-    for (done, (devices, resumption)) in cells.iter().copied().enumerate() {
+    for (done, cell) in cells.iter().enumerate() {
         let (sender, receiver) = watch::channel(fleet::Progress::default());
+        let Cell { devices, resumption, .. } = *cell;
         began(
             Step { done, of: cells.len(), devices, resumption: Some(resumption.name()) },
             receiver,
         );
         let row = tokio::select! {
-            row = arena.row(&outcome, devices, resumption, sender) => row,
+            row = arena.row(&outcome, cell, sender) => row,
             () = &mut stop => {
                 outcome.cut = Some(Cut::Interrupted);
                 break;
@@ -157,6 +174,16 @@ pub async fn run(
     Ok(outcome)
 }
 
+/// One server, and who comes.
+#[derive(Debug, Clone, Copy)]
+struct Cell {
+    round: u16,
+    devices: u32,
+    resumption: Resumption,
+    speed_up: SpeedUp,
+    cache_sessions: u32,
+}
+
 /// What all servers share.
 struct Arena<'a> {
     settings: &'a Settings,
@@ -174,6 +201,9 @@ impl<'a> Arena<'a> {
         if settings.versions == Versions::Both {
             return Err(Error::Settings("one version of TLS at a time: give --tls 1.2 or 1.3"));
         }
+        if !(1..=Settings::MOST_ROUNDS).contains(&settings.rounds) {
+            return Err(Error::Settings("1 to 1000 rounds"));
+        }
         let identity = Identity::made(settings.key_type)?;
         Ok(Self { settings, pair: Pair::write(identity, &settings.directory, "bench")? })
     }
@@ -185,7 +215,8 @@ impl<'a> Arena<'a> {
         began: &mut impl FnMut(Step, watch::Receiver<fleet::Progress>),
     ) -> Result<(), Error> {
         let counted = matches!(self.settings.devices, Devices::Counts(_));
-        let is_needed = !(counted && self.settings.cache_sessions.is_some());
+        let sized = counted && self.settings.cache_sessions.is_some();
+        let is_needed = !sized || self.settings.keeps_up;
         outcome.saturation_devices = match self.settings.saturation_devices {
             None if is_needed => Some(self.saturation(began).await?),
             given => given,
@@ -201,13 +232,15 @@ impl<'a> Arena<'a> {
         &self,
         began: &mut impl FnMut(Step, watch::Receiver<fleet::Progress>),
     ) -> Result<u32, Error> {
-        let per_device = self.population(1)?.expected_connections_per_s() * self.factor();
+        let Settings { speed_up, .. } = *self.settings;
+        let per_device = offered_per_s(1, speed_up)?;
         let mut devices = whole(FIRST_PER_S / per_device);
         for done in 0..PASSES {
             let (sender, receiver) = watch::channel(fleet::Progress::default());
             began(Step { done, of: PASSES, devices, resumption: None }, receiver);
-            let Seen { reading, .. } =
-                self.measure(devices, Resumption::Tickets, 1, sender).await?;
+            let resumption = Resumption::Tickets;
+            let cell = Cell { round: 0, devices, resumption, speed_up, cache_sessions: 1 };
+            let Seen { reading, .. } = self.measure(&cell, sender).await?;
             if reading.handshakes() == 0 {
                 let what =
                     "nobody came while saturation was sought: measure longer, with --duration-s";
@@ -218,8 +251,8 @@ impl<'a> Arena<'a> {
         Ok(devices)
     }
 
-    /// Numbers of devices, and for each the ways of resuming.
-    fn cells(&self, outcome: &Outcome) -> Result<Vec<(u32, Resumption)>, Error> {
+    /// In each round all numbers of devices, and for each the ways of resuming, each first in its turn.
+    fn cells(&self, outcome: &Outcome) -> Result<Vec<Cell>, Error> {
         let saturation = f64::from(outcome.saturation_devices.unwrap_or(1));
         let counts = match &self.settings.devices {
             Devices::Counts(counts) => counts.clone(),
@@ -227,32 +260,61 @@ impl<'a> Arena<'a> {
                 shares.iter().map(|share| whole(share * saturation)).collect()
             }
         };
-        let each = |devices| self.settings.resumptions.iter().map(move |how| (devices, *how));
-        let cells: Vec<_> = counts.into_iter().flat_map(each).collect();
-        let most = "0 or more than 10,000 servers to measure: say other --devices or --resumption";
-        let fits = (1..=MOST_CELLS).contains(&cells.len());
-        fits.then_some(cells).ok_or(Error::Settings(most))
+        let Settings { resumptions, rounds, .. } = self.settings;
+        let servers = counts.len() * resumptions.len() * usize::from(*rounds);
+        if !(1..=MOST_CELLS).contains(&servers) {
+            return Err(Error::Settings(
+                "0 or more than 10,000 servers to measure: say other --devices, --resumption or --rounds",
+            ));
+        }
+        let mut cells = Vec::with_capacity(servers);
+        for round in 0..*rounds {
+            for devices in counts.iter().copied() {
+                let speed_up = self.speed_up(devices, outcome)?;
+                let turns = resumptions.iter().cycle().skip(usize::from(round) % resumptions.len());
+                cells.extend(turns.take(resumptions.len()).map(|resumption| Cell {
+                    round,
+                    devices,
+                    resumption: *resumption,
+                    speed_up,
+                    cache_sessions: outcome.cache_sessions,
+                }));
+            }
+        }
+        Ok(cells)
+    }
+
+    /// How fast so many devices are played.
+    fn speed_up(&self, devices: u32, outcome: &Outcome) -> Result<SpeedUp, Error> {
+        let Settings { speed_up, keeps_up, .. } = *self.settings;
+        match outcome.saturation_devices {
+            Some(saturation) if keeps_up => {
+                let share = f64::from(saturation) / (FULL_TIMES * f64::from(devices));
+                SpeedUp::new(speed_up.factor() * share.min(1.0)).map_err(Error::Population)
+            }
+            _ => Ok(speed_up),
+        }
     }
 
     async fn row(
         &self,
         outcome: &Outcome,
-        devices: u32,
-        resumption: Resumption,
+        cell: &Cell,
         progress: watch::Sender<fleet::Progress>,
     ) -> Result<Row, Error> {
-        let seen = self.measure(devices, resumption, outcome.cache_sessions, progress).await?;
-        let Seen { reading, report } = seen;
+        let Seen { reading, report } = self.measure(cell, progress).await?;
+        let Cell { round, devices, resumption, speed_up, cache_sessions } = *cell;
         let (handshakes, up_s) = (reading.handshakes(), reading.up_s);
-        let offered = self.population(devices)?.expected_connections_per_s() * self.factor();
         let per = |amount: f64| if amount > 0.0 { handshakes as f64 / amount } else { 0.0 };
         Ok(Row {
             tls: self.settings.versions.name(),
+            round,
             resumption: resumption.name(),
             devices,
             saturation_devices: outcome.saturation_devices,
-            cache_sessions: outcome.cache_sessions,
-            offered_per_s: offered,
+            cache_sessions,
+            speed_up: speed_up.factor(),
+            offered_per_s: offered_per_s(devices, speed_up)?,
             measured_s: up_s,
             transactions: handshakes,
             full: reading.full,
@@ -271,13 +333,11 @@ impl<'a> Arena<'a> {
     /// One server, from its start to its end.
     async fn measure(
         &self,
-        devices: u32,
-        resumption: Resumption,
-        cache_sessions: u32,
+        cell: &Cell,
         progress: watch::Sender<fleet::Progress>,
     ) -> Result<Seen, Error> {
-        let server = ServerProcess::start(self.launch(resumption, cache_sessions)).await?;
-        let settings = self.fleet(&server, devices)?;
+        let server = ServerProcess::start(self.launch(cell)).await?;
+        let settings = self.fleet(&server, cell)?;
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
             // Dropped is as good as told.
@@ -287,11 +347,11 @@ impl<'a> Arena<'a> {
         let mut playing = JoinSet::new();
         playing.spawn(async move { fleet::run(&settings, &progress, stopped).await });
         let reading = tokio::select! {
-            reading = self.read(&server) => reading?,
+            reading = self.read(&server, cell.speed_up) => reading?,
             Some(ended) = playing.join_next() => {
                 played(ended)?;
                 let what = "was too slow to be measured".to_owned();
-                return Err(Error::Server { resumption: resumption.name(), what });
+                return Err(Error::Server { resumption: cell.resumption.name(), what });
             }
         };
         drop(stop);
@@ -304,36 +364,37 @@ impl<'a> Arena<'a> {
     }
 
     /// What a server does between the warm-up and the end.
-    async fn read(&self, server: &ServerProcess) -> Result<Reading, Error> {
-        sleep(self.real(self.settings.warm_up_ms)).await;
+    async fn read(&self, server: &ServerProcess, speed_up: SpeedUp) -> Result<Reading, Error> {
+        sleep(real(self.settings.warm_up_ms, speed_up)).await;
         let before = server.meter().await?;
-        sleep(self.real(self.settings.measured_ms)).await;
+        sleep(real(self.settings.measured_ms, speed_up)).await;
         Ok(server.meter().await?.since(before))
     }
 
-    fn launch(&self, resumption: Resumption, cache_sessions: u32) -> Launch<'_> {
-        let Settings { program, speed_up, prediction, versions, .. } = self.settings;
+    fn launch(&self, cell: &Cell) -> Launch<'_> {
+        let Settings { program, prediction, versions, .. } = self.settings;
         Launch {
             program,
             pair: &self.pair,
             versions: *versions,
-            resumption,
+            resumption: cell.resumption,
             prediction,
-            capacity_sessions: u64::from(cache_sessions),
-            grace_ms: speed_up.ms(rejoin_cache::Settings::GRACE_MS),
+            capacity_sessions: u64::from(cell.cache_sessions),
+            grace_ms: cell.speed_up.ms(rejoin_cache::Settings::GRACE_MS),
         }
     }
 
-    fn fleet(&self, server: &ServerProcess, devices: u32) -> Result<fleet::Settings, Error> {
-        let Settings { seed, speed_up, warm_up_ms, measured_ms, versions, .. } = *self.settings;
-        let overtime_ms = OVERTIME.as_secs_f64() * 1_000.0 * self.factor();
+    fn fleet(&self, server: &ServerProcess, cell: &Cell) -> Result<fleet::Settings, Error> {
+        let Settings { seed, warm_up_ms, measured_ms, versions, .. } = *self.settings;
+        let Cell { round, devices, speed_up, .. } = *cell;
+        let overtime_ms = OVERTIME.as_secs_f64() * 1_000.0 * speed_up.factor();
         Ok(fleet::Settings {
             target: server.address(),
             server_name: "localhost".to_owned(),
             trust: Trust::Certificates(self.pair.trusted.clone()),
             versions,
-            source: Source::Population(self.population(devices)?),
-            seed,
+            source: Source::Population(population(devices)?),
+            seed: seed.wrapping_add(u64::from(round)),
             speed_up,
             warm_up_ms,
             end_ms: (warm_up_ms + measured_ms).saturating_add(overtime_ms as u64),
@@ -344,21 +405,21 @@ impl<'a> Arena<'a> {
             record: None,
         })
     }
+}
 
-    fn population(&self, devices: u32) -> Result<Population, Error> {
-        let settings = PopulationSettings::paper(u64::from(devices));
-        Population::new(settings).map_err(Error::Population)
-    }
+fn population(devices: u32) -> Result<Population, Error> {
+    let settings = PopulationSettings::paper(u64::from(devices));
+    Population::new(settings).map_err(Error::Population)
+}
 
-    fn factor(&self) -> f64 {
-        self.settings.speed_up.factor()
-    }
+fn offered_per_s(devices: u32, speed_up: SpeedUp) -> Result<f64, Error> {
+    Ok(population(devices)?.expected_connections_per_s() * speed_up.factor())
+}
 
-    fn real(&self, ms: u64) -> Duration {
-        let seconds = ms as f64 / 1_000.0 / self.factor();
-        // Beyond what a duration holds it is never over.
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-    }
+fn real(ms: u64, speed_up: SpeedUp) -> Duration {
+    let seconds = ms as f64 / 1_000.0 / speed_up.factor();
+    // Beyond what a duration holds it is never over.
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
 fn played(

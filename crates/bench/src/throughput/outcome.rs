@@ -10,6 +10,8 @@ use crate::throughput::Settings;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
+    /// From 0.
+    pub round: u16,
     /// The version: `1.2` or `1.3`.
     pub tls: &'static str,
     /// How sessions were resumed.
@@ -20,6 +22,8 @@ pub struct Row {
     pub saturation_devices: Option<u32>,
     /// Sessions that a cache could hold.
     pub cache_sessions: u32,
+    /// How much faster than real time the devices were.
+    pub speed_up: f64,
     /// Connections a second that the devices would make of a server that is fast enough.
     pub offered_per_s: f64,
     /// How long was measured, in seconds of real time.
@@ -80,9 +84,9 @@ pub struct Outcome {
 /// How many times as many transactions per CPU-second as another way of resuming has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Advantage {
-    /// Of all transactions and all CPU time together.
+    /// Of all transactions and all CPU time of a round together: the median over rounds.
     pub together: f64,
-    /// With the number of devices where it is least.
+    /// In the round and with the number of devices where it is least.
     pub least: f64,
 }
 
@@ -110,16 +114,42 @@ impl Outcome {
         };
         let pairs: Vec<(&Row, &Row)> = of(Resumption::Predictive.name())
             .filter_map(|ours| {
-                Some((ours, of(over.name()).find(|theirs| theirs.devices == ours.devices)?))
+                let same = |row: &&Row| (row.devices, row.round) == (ours.devices, ours.round);
+                Some((ours, of(over.name()).find(same)?))
             })
             .collect();
         let cpu = |row: &Row| row.transactions as f64 * row.server_cpu_us;
-        let sum = |figure: &dyn Fn(&(&Row, &Row)) -> f64| pairs.iter().map(figure).sum::<f64>();
-        let ours = sum(&|pair| pair.0.transactions as f64) / sum(&|pair| cpu(pair.0));
-        let theirs = sum(&|pair| pair.1.transactions as f64) / sum(&|pair| cpu(pair.1));
+        let rounds = 0..=pairs.iter().map(|(ours, _)| ours.round).max()?;
+        let together = rounds.map(|round| {
+            let of_round = || pairs.iter().filter(|(ours, _)| ours.round == round);
+            let sum = |figure: &dyn Fn(&(&Row, &Row)) -> f64| of_round().map(figure).sum::<f64>();
+            let ours = sum(&|pair| pair.0.transactions as f64) / sum(&|pair| cpu(pair.0));
+            let theirs = sum(&|pair| pair.1.transactions as f64) / sum(&|pair| cpu(pair.1));
+            ours / theirs
+        });
+        // A round that was interrupted may have no pair.
+        let together = median(together.filter(|ratio| ratio.is_finite()).collect())?;
         let each = pairs.iter().map(|(ours, theirs)| theirs.server_cpu_us / ours.server_cpu_us);
         let least = each.reduce(f64::min)?;
-        Some(Advantage { together: ours / theirs, least })
+        Some(Advantage { together, least })
+    }
+
+    /// The median over rounds, for each number of devices and way of resuming, in the order of their first
+    /// rows.
+    pub fn medians(&self) -> Vec<Row> {
+        let mut cells: Vec<Vec<&Row>> = Vec::new();
+        for row in &self.rows {
+            let is_its = |cell: &&mut Vec<&Row>| {
+                cell.first().is_some_and(|first| {
+                    (first.devices, first.resumption) == (row.devices, row.resumption)
+                })
+            };
+            match cells.iter_mut().find(is_its) {
+                Some(cell) => cell.push(row),
+                None => cells.push(vec![row]),
+            }
+        }
+        cells.iter().filter_map(|cell| Row::median(cell)).collect()
     }
 
     /// Their names, each once, in the order of their first rows.
@@ -134,17 +164,48 @@ impl Outcome {
     }
 }
 
+impl Row {
+    /// Each figure's own: those that follow from others do so in each round, and here nearly. `None` of none.
+    fn median(rows: &[&Self]) -> Option<Self> {
+        let of = |figure: fn(&Self) -> f64| median(rows.iter().map(|row| figure(row)).collect());
+        let sum = |count: fn(&Self) -> u64| rows.iter().map(|row| count(row)).sum();
+        Some(Self {
+            measured_s: rows.iter().map(|row| row.measured_s).sum(),
+            transactions: sum(|row| row.transactions),
+            full: sum(|row| row.full),
+            resumed: sum(|row| row.resumed),
+            transactions_per_s: of(|row| row.transactions_per_s)?,
+            transactions_per_cpu_s: of(|row| row.transactions_per_cpu_s)?,
+            server_cpu_us: of(|row| row.server_cpu_us)?,
+            server_busy_percent: of(|row| row.server_busy_percent)?,
+            hit_percent: of(|row| row.hit_percent)?,
+            hit_after_first_of_run: of(|row| row.hit_after_first_of_run)?,
+            left_out: sum(|row| row.left_out),
+            failed: sum(|row| row.failed),
+            ..(*rows.first()?).clone()
+        })
+    }
+}
+
+/// `None` of none; the higher of two in the middle.
+fn median(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied()
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
     pub(crate) fn row(resumption: &'static str, devices: u32, cpu_us: f64) -> Row {
         Row {
+            round: 0,
             tls: "1.2",
             resumption,
             devices,
             saturation_devices: Some(100),
             cache_sessions: 8,
+            speed_up: 60.0,
             offered_per_s: 10.0,
             measured_s: 1.0,
             transactions: 10,
@@ -190,6 +251,19 @@ pub(super) mod tests {
         let past = outcome.advantage(Resumption::OpenSsl, true).expect("one of each");
         assert_eq!(past, Advantage { together: 2.0, least: 2.0 });
         assert_eq!(outcome.advantage(Resumption::Tickets, true), None);
+        let again = outcome.rows.iter().map(|row| Row {
+            round: 1,
+            server_cpu_us: if row.resumption == "openssl" { 10.0 } else { 9.0 } * row.server_cpu_us,
+            ..row.clone()
+        });
+        let third = outcome.rows.iter().map(|row| Row { round: 2, ..row.clone() });
+        let rows = outcome.rows.iter().cloned().chain(again).chain(third).collect();
+        let rounds = self::outcome(rows);
+        let past = rounds.advantage(Resumption::OpenSsl, true).expect("three of each");
+        assert_eq!(past, Advantage { together: 2.0, least: 2.0 });
+        let medians = rounds.medians();
+        assert_eq!(medians.len(), outcome.rows.len());
+        assert_eq!((medians[1].server_cpu_us, medians[1].transactions), (200.0, 30));
         let unknown = Outcome { saturation_devices: None, ..outcome };
         assert_eq!(unknown.advantage(Resumption::OpenSsl, true), None);
     }

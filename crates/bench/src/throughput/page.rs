@@ -58,8 +58,9 @@ impl Body<'_> {
         unit: &str,
         value: impl Fn(&Row) -> f64,
     ) -> fmt::Result {
+        let medians = self.0.medians();
         let line = |name: &'static str| {
-            let rows = self.0.rows.iter().filter(|row| row.resumption == name);
+            let rows = medians.iter().filter(|row| row.resumption == name);
             let mut points: Vec<_> = rows.map(|row| (row.devices, value(row))).collect();
             points.sort_by_key(|(devices, _)| *devices);
             Line { name, points }
@@ -81,7 +82,7 @@ impl Body<'_> {
             write!(f, "<th scope=\"col\">{head}")?;
         }
         f.write_str("</thead>\n<tbody>\n")?;
-        for row in &self.0.rows {
+        for row in &self.0.medians() {
             write!(f, "<tr><th scope=\"row\">{}", grouped(u64::from(row.devices)))?;
             write!(f, "<td>{}<td>{:.0}", row.resumption, row.offered_per_s)?;
             write!(f, "<td>{:.0}<td>{:.0}", row.transactions_per_s, row.transactions_per_cpu_s)?;

@@ -20,6 +20,7 @@ Real servers with one thread each, real handshakes, everything on loopback; give
 their own. Times are the population's. Past saturation a transaction waits; its CPU time does not.
 Examples:
   rejoin bench throughput --html throughput.html
+  rejoin bench throughput --keep-up --rounds 3
   rejoin bench throughput --devices 5000,20000,60000 --cache 1500 --tls 1.3 --json")]
 pub(crate) struct Arguments {
     /// Devices of the population, in turn [default: 0.25, 0.5, 1, 1.5, 2 and 3 times those that saturate the
@@ -64,6 +65,13 @@ pub(crate) struct Arguments {
     /// Devices keep their session from one run to the next, as apps do that write it down
     #[arg(long)]
     keep_sessions: bool,
+    /// Play the devices more slowly the more there are, so that a server that resumed nothing could serve
+    /// all: what a transaction costs, rather than what is left of an overloaded server
+    #[arg(long)]
+    keep_up: bool,
+    /// Measure everything so often, in turns; figures are medians [1 to 1000]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_ROUNDS)))]
+    rounds: u16,
     /// Seed of everything that is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -137,6 +145,8 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         prediction: arguments.prediction.name(),
         resumptions: resumptions.into_iter().map(Resumption::from).collect(),
         forgets_between_runs: !arguments.keep_sessions,
+        keeps_up: arguments.keep_up,
+        rounds: arguments.rounds,
         seed: arguments.seed,
     })
 }
@@ -148,7 +158,7 @@ fn label(step: Step) -> String {
 }
 
 fn text(outcome: &Outcome) -> String {
-    let mut text = table(&outcome.rows);
+    let mut text = table(&outcome.medians());
     text.push_str(&format!("\n\ncaches: {} sessions", grouped(u64::from(outcome.cache_sessions))));
     if let Some(devices) = outcome.saturation_devices {
         text.push_str(&format!(
