@@ -16,11 +16,12 @@ use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A real server on a core of its own, real clients on the others, over loopback; all combinations take
+A real server on cores of its own, real clients on the others, over loopback; all combinations take
 turns in short rounds. The default is 100 combinations in about seven minutes, --quick 52 of them in
 less than one. Ctrl-C ends with what was measured so far.
 Example:
   rejoin cost --quick --html cost.html
+  rejoin cost --cores 1,2 --sizes 36KB --key p-256 --tls 1.3
   rejoin cost --tls 1.3 --key p-256 --cipher aes-gcm --sizes 30,36KB,256KB,1MB --json")]
 pub(crate) struct Arguments {
     /// Sizes of responses, 1 byte to 64MB; four at least for the model
@@ -41,13 +42,16 @@ pub(crate) struct Arguments {
     /// How the server resumes sessions
     #[arg(long, value_enum, default_value = "predictive")]
     resumption: ResumptionName,
+    /// Numbers of cores that the server has, 1 to all of this machine; clients have the others
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = cores)]
+    cores: Vec<usize>,
     /// Rounds of each combination [default: 5; with --quick: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_ROUNDS)))]
     rounds: Option<u16>,
     /// Seconds of a round, 60 at most [default: 0.8; with --quick: 0.25]
     #[arg(long, value_name = "S", value_parser = round)]
     round_s: Option<Duration>,
-    /// Clients at a time
+    /// Clients at a time for each core of the server
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_CLIENTS)))]
     clients: u16,
     /// Fewer combinations in fewer and shorter rounds, where nothing else is said
@@ -133,6 +137,9 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let mut sizes = arguments.sizes.clone();
     sizes.sort();
     sizes.dedup();
+    let mut cores = arguments.cores.clone();
+    cores.sort_unstable();
+    cores.dedup();
     Ok(Settings {
         program: std::env::current_exe().context("cannot find the program itself")?,
         sizes,
@@ -140,6 +147,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         versions,
         keys: names(&arguments.key),
         ciphers,
+        cores,
         resumption: arguments.resumption.into(),
         rounds: arguments.rounds.unwrap_or(if quick { 3 } else { 5 }),
         round: arguments.round_s.unwrap_or(round),
@@ -176,6 +184,14 @@ impl From<CipherName> for Cipher {
             CipherName::ChaCha20 => Self::ChaCha20,
         }
     }
+}
+
+fn cores(text: &str) -> Result<usize, String> {
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    let number = text.parse().ok().filter(|number| (1..=here).contains(number));
+    number.ok_or_else(|| {
+        format!("a number of cores from 1 to {here}, of which clients need one, too")
+    })
 }
 
 fn round(text: &str) -> Result<Duration, String> {

@@ -51,6 +51,47 @@ fn transactions_cost_what_they_are() {
     assert!(!page.contains("src=") && !page.contains("href=\"http"), "it asks somebody");
 }
 
+/// Of a server on all cores some is its clients', too, and it is said.
+#[test]
+fn a_server_may_have_several_cores() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cost-cores.html");
+    let output = cost(&[
+        "--json",
+        "--html",
+        page.to_str().expect("UTF-8"),
+        "--cores",
+        &format!("1,{cores}"),
+        "--sizes",
+        "30,36KB",
+        "--tls",
+        "1.3",
+        "--key",
+        "p-256",
+        "--cipher",
+        "aes-gcm",
+        "--mode",
+        "plain,resumed",
+        "--rounds",
+        "1",
+        "--round-s",
+        "0.1",
+    ]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let cells = outcome["cells"].as_array().expect("cells");
+    for number in [1, cores] {
+        let its: Vec<_> = cells.iter().filter(|cell| cell["cores"] == number).collect();
+        assert_eq!(its.len(), 4, "{outcome}");
+        assert!(its.iter().all(|cell| cell["failed"] == 0), "{outcome}");
+    }
+    let placed = outcome["cores"].as_array().and_then(|all| all.last()).expect("places");
+    assert_eq!(placed["server"].as_array().map(Vec::len), Some(cores), "{outcome}");
+    let page = std::fs::read_to_string(&page).expect("the page");
+    assert_eq!(page.contains("By the server's cores"), cores > 1);
+    assert!(page.contains("server and clients shared"));
+}
+
 const TLS: [&str; 2] = ["1.2", "1.3"];
 
 fn check_cell(cell: &Value, mode: &str, size: u64) {

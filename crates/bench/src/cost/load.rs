@@ -35,7 +35,7 @@ pub(super) struct Load<'a> {
     pub(super) address: SocketAddrV4,
     pub(super) traffic: Traffic,
     pub(super) body_bytes: u32,
-    pub(super) clients: u16,
+    pub(super) clients: u32,
     pub(super) lasts: Duration,
     /// What to make TLS connections with; not used by plain HTTP.
     pub(super) client: Option<&'a Client>,
@@ -91,7 +91,7 @@ impl Load<'_> {
         &self,
         before: impl FnOnce() -> Result<T, Error>,
     ) -> Result<(T, Seen), Error> {
-        let both = || Barrier::new(usize::from(self.clients) + 1);
+        let both = || Barrier::new(self.clients as usize + 1);
         let (ready, go) = (both(), both());
         let all = Mutex::new(Seen::default());
         let (before, began) = thread::scope(|scope| {

@@ -5,8 +5,6 @@
 //! or many after one handshake. All combinations take turns in short rounds, so that a disturbance
 //! meets all of them, and figures are medians over rounds. [`model`] divides the cost into handshake,
 //! cipher and remainder.
-//!
-//! What is not here: servers of several cores.
 
 mod counters;
 mod load;
@@ -36,6 +34,7 @@ use load::Load;
 pub use outcome::{Outcome, Row, Shares, SuiteModel, WirePerTransaction};
 pub use page::html;
 pub use place::Cores;
+use place::Place;
 use process::{Counts, ServerProcess, Service};
 pub use size::Size;
 pub use tables::text;
@@ -57,13 +56,16 @@ pub struct Settings {
     pub keys: Vec<KeyType>,
     /// Ciphers.
     pub ciphers: Vec<Cipher>,
+    /// Numbers of cores that the server has: 1 to those that this process may run on. Clients have the
+    /// others, or share them where none is left.
+    pub cores: Vec<usize>,
     /// How the server resumes.
     pub resumption: Resumption,
     /// Rounds of each cell: 1 to [`Settings::MOST_ROUNDS`].
     pub rounds: u16,
     /// How long a round is: above 0, [`Settings::LONGEST_ROUND`] at most.
     pub round: Duration,
-    /// Clients at a time: 1 to [`Settings::MOST_CLIENTS`].
+    /// Clients at a time for each core of the server: 1 to [`Settings::MOST_CLIENTS`].
     pub clients: u16,
 }
 
@@ -125,6 +127,7 @@ pub(crate) enum Traffic {
 /// One combination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cell {
+    pub(crate) cores: usize,
     pub(crate) size: Size,
     pub(crate) traffic: Traffic,
 }
@@ -145,7 +148,7 @@ impl Settings {
     pub const MOST_ROUNDS: u16 = 1_000;
     /// A round at most.
     pub const LONGEST_ROUND: Duration = Duration::from_secs(60);
-    /// Clients at a time at most.
+    /// Clients at a time for a core at most.
     pub const MOST_CLIENTS: u16 = 256;
 
     fn cells(&self) -> Vec<Cell> {
@@ -157,8 +160,13 @@ impl Settings {
             let handshakes = self.modes.iter().filter_map(|mode| mode.handshake());
             traffics.extend(handshakes.map(|handshake| Traffic::Tls(suite, handshake)));
         }
-        let of = |traffic| self.sizes.iter().map(move |size| Cell { size: *size, traffic });
-        traffics.into_iter().flat_map(of).collect()
+        let mut cells = Vec::new();
+        for cores in self.cores.iter().copied() {
+            for traffic in traffics.iter().copied() {
+                cells.extend(self.sizes.iter().map(|size| Cell { cores, size: *size, traffic }));
+            }
+        }
+        cells
     }
 
     fn suites(&self) -> Vec<Suite> {
@@ -185,7 +193,7 @@ impl Settings {
             return Err(Error::Settings("rounds, their length or clients are out of bounds"));
         }
         if self.cells().is_empty() {
-            return Err(Error::Settings("nothing to measure: give sizes and modes"));
+            return Err(Error::Settings("nothing to measure: give sizes, modes and cores"));
         }
         Ok(())
     }
@@ -253,10 +261,10 @@ pub fn run(
     mut began: impl FnMut(&Step),
 ) -> Result<Outcome, Error> {
     settings.check()?;
-    let cores = Cores::here().map_err(unplaced)?;
+    let cores = settings.cores.iter().map(|number| Cores::here(*number));
+    let cores: Vec<Cores> = cores.collect::<Result<_, _>>().map_err(unplaced)?;
     let cells = settings.cells();
     let arena = Arena::prepare(settings, &cells, &cores)?;
-    let _place = place::Place::take(&cores.clients).map_err(unplaced)?;
     let mut rounds = vec![Vec::new(); cells.len()];
     let of = cells.len() * usize::from(settings.rounds);
     let turns = (0..settings.rounds).flat_map(|_| cells.iter().enumerate());
@@ -277,7 +285,8 @@ impl std::fmt::Display for Cell {
         if let Some([tls, key, cipher]) = self.traffic.suite().map(Suite::names) {
             write!(f, "TLS {tls} {key} {cipher} ")?;
         }
-        write!(f, "{} {}", self.traffic.mode(), self.size)
+        write!(f, "{} {}", self.traffic.mode(), self.size)?;
+        if self.cores > 1 { write!(f, ", {} cores", self.cores) } else { Ok(()) }
     }
 }
 
@@ -285,24 +294,32 @@ fn unplaced(source: std::io::Error) -> Error {
     Error::System { what: "cannot choose cores", source }
 }
 
+/// Where a server with so many cores runs.
+fn placed(all: &[Cores], number: usize) -> Result<&Cores, Error> {
+    let found = all.iter().find(|cores| cores.server.len() == number);
+    found.ok_or(Error::Settings("a cell without cores"))
+}
+
 /// The servers, and what clients connect with.
 struct Arena<'a> {
     settings: &'a Settings,
+    cores: &'a [Cores],
     servers: Vec<ServerProcess>,
     clients: Vec<(Suite, Client)>,
 }
 
 impl<'a> Arena<'a> {
-    fn prepare(settings: &'a Settings, cells: &[Cell], cores: &Cores) -> Result<Self, Error> {
+    fn prepare(settings: &'a Settings, cells: &[Cell], cores: &'a [Cores]) -> Result<Self, Error> {
         let mut servers: Vec<ServerProcess> = Vec::new();
         for service in cells.iter().map(Cell::service) {
             if !servers.iter().any(|server| server.serves(service)) {
-                servers.push(ServerProcess::start(settings, service, cores.server)?);
+                let cores = placed(cores, service.cores)?;
+                servers.push(ServerProcess::start(settings, service, cores)?);
             }
         }
         let suites = settings.suites().into_iter();
         let clients = suites.map(|suite| Ok((suite, load::client(suite)?)));
-        Ok(Self { settings, servers, clients: clients.collect::<Result<_, Error>>()? })
+        Ok(Self { settings, cores, servers, clients: clients.collect::<Result<_, Error>>()? })
     }
 
     fn measure(&self, cell: &Cell) -> Result<Round, Error> {
@@ -315,13 +332,16 @@ impl<'a> Arena<'a> {
             address: server.address(),
             traffic: cell.traffic,
             body_bytes: cell.size.bytes(),
-            clients: self.settings.clients,
+            clients: u32::from(self.settings.clients) * cell.cores as u32,
             lasts: self.settings.round,
             client: client.map(|(_, client)| client),
         };
+        // What this thread starts runs where it does.
+        let place = Place::take(&placed(self.cores, cell.cores)?.clients).map_err(unplaced)?;
         // Reading the server's counts costs it time, reading the kernel's does not.
         let before = || Ok((server.counts()?, server.usage()?, server.meter()?));
         let ((counts, usage, mut meter), seen) = load.run(before)?;
+        drop(place);
         let usage = server.usage()?.since(usage);
         let counted = meter.read();
         let counts = server.counts()?.since(counts);
@@ -337,6 +357,6 @@ impl<'a> Arena<'a> {
 impl Cell {
     fn service(&self) -> Service {
         let key = self.traffic.suite().map(|suite| suite.key);
-        Service { key, body_bytes: self.size.bytes() }
+        Service { key, body_bytes: self.size.bytes(), cores: self.cores }
     }
 }

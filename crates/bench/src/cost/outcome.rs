@@ -14,11 +14,11 @@ use super::{Cell, Cores, Handshake, Round, Settings, Size, Suite, Traffic};
 pub struct Outcome {
     /// Whether every cell had all its rounds. If not, these are the figures so far.
     pub complete: bool,
-    /// Who ran where.
-    pub cores: Cores,
+    /// Who ran where, for each number of cores that a server had.
+    pub cores: Vec<Cores>,
     /// How the server resumed.
     pub resumption: &'static str,
-    /// Clients at a time.
+    /// Clients at a time for each core of the server.
     pub clients: u16,
     /// Rounds that were asked for.
     pub rounds: u16,
@@ -28,7 +28,8 @@ pub struct Outcome {
     pub counters_missing: Option<Missing>,
     /// One for each combination that was measured at all.
     pub cells: Vec<Row>,
-    /// One for each kind of TLS, where there were full handshakes, plain HTTP, and sizes enough.
+    /// One for each kind of TLS, where there were full handshakes, plain HTTP, and sizes enough: with the
+    /// smallest number of cores.
     pub models: Vec<SuiteModel>,
 }
 
@@ -44,6 +45,8 @@ pub struct Row {
     pub key: Option<&'static str>,
     /// The cipher; `None` in clear.
     pub cipher: Option<&'static str>,
+    /// Cores of the server.
+    pub cores: usize,
     /// Bytes of a response's body.
     pub size_bytes: Size,
     /// Rounds measured.
@@ -56,10 +59,10 @@ pub struct Row {
     pub failure: Option<String>,
     /// Transactions a second.
     pub per_s: f64,
-    /// Share of its core that the server used.
+    /// Share of its cores that the server used.
     pub utilisation: f64,
     /// Transactions a second if it used all of it (§4.1): `per_s / utilisation`, which is what fits
-    /// into a second of CPU time.
+    /// into a second of CPU time of each core.
     pub scaled_per_s: f64,
     /// What a transaction takes of the server's threads.
     pub server: PerTransaction,
@@ -134,7 +137,7 @@ impl Outcome {
     pub(super) fn of(
         settings: &Settings,
         complete: bool,
-        cores: Cores,
+        cores: Vec<Cores>,
         cells: impl Iterator<Item = (Cell, Vec<Round>)>,
     ) -> Self {
         let mut counters_missing = None;
@@ -170,20 +173,22 @@ impl Row {
         let took_ns = |round: &Round| round.seen.took.as_nanos() as f64;
         let transactions = |round: &Round| round.seen.transactions as f64;
         let counts = rounds.iter().fold(super::Counts::default(), |sum, r| sum.plus(r.counts));
+        let cores = cell.cores as f64;
         let first_bytes = rounds.iter().flat_map(|round| &round.seen.first_byte_ns);
         Self {
             mode: cell.traffic.mode(),
             tls: names.map(|[tls, ..]| tls),
             key: names.map(|[_, key, _]| key),
             cipher: names.map(|[.., cipher]| cipher),
+            cores: cell.cores,
             size_bytes: cell.size,
             rounds: rounds.len(),
             transactions: sum(|round| round.seen.transactions),
             failed: sum(|round| round.seen.failed),
             failure: rounds.iter().find_map(|round| round.seen.failure.clone()),
             per_s: each(&|round| transactions(round) * 1e9 / took_ns(round)),
-            utilisation: each(&|round| used(round) / took_ns(round)),
-            scaled_per_s: each(&|round| transactions(round) * 1e9 / used(round).max(1.0)),
+            utilisation: each(&|round| used(round) / took_ns(round) / cores),
+            scaled_per_s: each(&|round| transactions(round) * 1e9 * cores / used(round).max(1.0)),
             server: PerTransaction::of(rounds),
             first_byte_us: median(first_bytes.map(|ns| *ns as f64 / 1e3).collect()),
             wire: WirePerTransaction::of(rounds),
@@ -242,8 +247,10 @@ impl WirePerTransaction {
 impl SuiteModel {
     /// `None` where something is missing for it.
     fn of(suite: Suite, cells: &[(Cell, Row)]) -> Option<Self> {
+        let least = cells.iter().map(|(cell, _)| cell.cores).min()?;
         let fit = |traffic: Traffic| {
-            let of = cells.iter().filter(|(cell, _)| cell.traffic == traffic);
+            let is = |cell: &Cell| cell.traffic == traffic && cell.cores == least;
+            let of = cells.iter().filter(|(cell, _)| is(cell));
             let point = |(cell, row): &(Cell, Row)| Point {
                 kb: cell.size.kb(),
                 cost: row.server.cpu_ns / 1e3,
@@ -255,7 +262,8 @@ impl SuiteModel {
         let resumed = fit(Traffic::Tls(suite, Handshake::Resumed));
         let model = Model { tls: full.line, plain: plain.line };
         let resuming = resumed.as_ref().map(|fit| model.with_handshake_of(fit.line));
-        let sizes = cells.iter().filter(|(cell, _)| cell.traffic == Traffic::Plain);
+        let is = |cell: &Cell| cell.traffic == Traffic::Plain && cell.cores == least;
+        let sizes = cells.iter().filter(|(cell, _)| is(cell));
         let sizes = sizes.map(|(cell, _)| Shares::of(model, resuming, cell.size)).collect();
         let [tls, key, cipher] = suite.names();
         Some(Self { tls, key, cipher, full, resumed, plain, sizes })
@@ -308,10 +316,13 @@ pub(super) mod tests {
         let cells = traffics.into_iter().flat_map(|(traffic, constant, per_kb)| {
             Size::DEFAULT.map(|size| {
                 let us = constant + per_kb * size.kb();
-                (Cell { size, traffic }, vec![round(us * 1.5), round(us), round(us * 0.9)])
+                (
+                    Cell { cores: 1, size, traffic },
+                    vec![round(us * 1.5), round(us), round(us * 0.9)],
+                )
             })
         });
-        let cores = Cores { server: 1, clients: vec![0] };
+        let cores = vec![Cores { server: vec![1], clients: vec![0] }];
         Outcome::of(&settings(), true, cores, cells)
     }
 
@@ -326,6 +337,7 @@ pub(super) mod tests {
             versions: vec![SUITE.versions],
             keys: vec![SUITE.key],
             ciphers: vec![SUITE.cipher],
+            cores: vec![1],
             resumption: Resumption::Predictive,
             rounds: 3,
             round: Duration::from_secs(1),
@@ -381,8 +393,9 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_not_measured_is_left_out() {
-        let cells = [(Cell { size: Size::DEFAULT[0], traffic: Traffic::Plain }, Vec::new())];
-        let cores = Cores { server: 0, clients: vec![0] };
+        let size = Size::DEFAULT[0];
+        let cells = [(Cell { cores: 1, size, traffic: Traffic::Plain }, Vec::new())];
+        let cores = vec![Cores { server: vec![0], clients: vec![0] }];
         let outcome = Outcome::of(&settings(), false, cores, cells.into_iter());
         assert!(outcome.cells.is_empty() && outcome.models.is_empty() && !outcome.complete);
     }

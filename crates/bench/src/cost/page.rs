@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use rejoin_report::{Escaped, Page};
+use rejoin_report::{Escaped, Line, Lines as Picture, Page};
 
 use super::model::{Parts, percent_cut};
 use super::tables::{missing_model, names, notes, text};
@@ -37,7 +37,7 @@ impl fmt::Display for Body<'_> {
         let Outcome { rounds, round_s, clients, resumption, .. } = outcome;
         writeln!(
             f,
-            "<p>The reference server on a core of its own, {clients} clients in a closed loop over \
+            "<p>The reference server on cores of its own, for each {clients} clients in a closed loop over \
              loopback, medians over {rounds} rounds of {round_s} s in turns, sessions kept by \
              {resumption}. The paper: Kant, Iyer and Mohapatra, Architectural Impact of Secure Socket \
              Layer on Internet Servers, 2000.</p>"
@@ -47,7 +47,7 @@ impl fmt::Display for Body<'_> {
         }
         f.write_str(
             "<h2>Transactions a second, by size of the response</h2>\n<p>Scaled to full utilisation of \
-             the server's core. The scale is logarithmic.</p>\n<p class=\"key\">",
+             the server's cores. The scale is logarithmic.</p>\n<p class=\"key\">",
         )?;
         for (at, (_, name)) in MODES.iter().enumerate() {
             write!(f, "<span><i class=\"m{at}\"></i>{name}</span> ")?;
@@ -56,7 +56,9 @@ impl fmt::Display for Body<'_> {
         for kind in kinds(outcome) {
             Throughput { outcome, kind }.fmt(f)?;
         }
-        f.write_str("</div>\n<h2>Where the server's time goes</h2>\n")?;
+        f.write_str("</div>\n")?;
+        by_cores(f, outcome)?;
+        f.write_str("<h2>Where the server's time goes</h2>\n")?;
         if outcome.models.is_empty() {
             writeln!(f, "<p>There is {}.</p>", Escaped(&missing_model(outcome)))?;
         } else {
@@ -71,6 +73,45 @@ impl fmt::Display for Body<'_> {
         }
         writeln!(f, "<h2>Tables</h2>\n<pre class=\"scroll\">{}</pre>", Lines(&text(outcome)))
     }
+}
+
+/// Throughput, and cycles per instruction where they were counted, by the number of cores, for a size in the
+/// middle. Nothing where there was one number of cores.
+fn by_cores(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+    if outcome.cores.len() < 2 {
+        return Ok(());
+    }
+    let mut sizes: Vec<_> = outcome.cells.iter().map(|row| row.size_bytes).collect();
+    sizes.sort();
+    sizes.dedup();
+    let Some(size) = sizes.get(sizes.len() / 2) else { return Ok(()) };
+    writeln!(f, "<h2>By the server's cores, {size}</h2>\n<div class=\"small\">")?;
+    for kind in kinds(outcome) {
+        let throughput = Throughput { outcome, kind };
+        let mut figure = |heading: &str, unit: &str, value: &dyn Fn(&Row) -> Option<f64>| {
+            let line = |(mode, name): &(&'static str, &'static str)| {
+                let rows = throughput.rows(mode).filter(|row| row.size_bytes == *size);
+                let point = |row: &Row| Some((u32::try_from(row.cores).ok()?, value(row)?));
+                let mut points: Vec<_> = rows.filter_map(point).collect();
+                points.sort_by_key(|(cores, _)| *cores);
+                Line { name, points }
+            };
+            let lines: Vec<_> =
+                MODES.iter().map(line).filter(|line| !line.points.is_empty()).collect();
+            if lines.is_empty() {
+                return Ok(());
+            }
+            let picture = Picture { heading, unit, across: "cores", at: None, lines: &lines };
+            writeln!(f, "<figure>{picture}</figure>")
+        };
+        let [tls, key, cipher] = kind;
+        let heading = format!("TLS {tls} {key} {cipher}");
+        figure(&heading, "transactions a second, scaled", &|row| Some(row.scaled_per_s))?;
+        figure(&heading, "cycles per instruction", &|row| {
+            row.server.counters.cycles_per_instruction()
+        })?;
+    }
+    f.write_str("</div>\n")
 }
 
 /// Text with its line ends, which [`Escaped`] would replace.
@@ -134,6 +175,7 @@ impl fmt::Display for Throughput<'_> {
         let mut sizes: Vec<_> = outcome.cells.iter().map(|row| row.size_bytes).collect();
         sizes.sort();
         sizes.dedup();
+        let cores = outcome.cells.iter().map(|row| row.cores).min().unwrap_or(1);
         let step = (RIGHT - LEFT) / sizes.len().max(1) as f64;
         let x = |at: usize| LEFT + step * (at as f64 + 0.5);
         for (at, size) in sizes.iter().enumerate() {
@@ -145,7 +187,8 @@ impl fmt::Display for Throughput<'_> {
         }
         for (colour, (mode, name)) in MODES.iter().enumerate() {
             let points = sizes.iter().enumerate().filter_map(|(at, size)| {
-                let row = self.rows(mode).find(|row| row.size_bytes == *size)?;
+                let row =
+                    self.rows(mode).find(|row| row.size_bytes == *size && row.cores == cores)?;
                 Some((x(at), row.scaled_per_s, *size))
             });
             let points: Vec<_> = points.collect();

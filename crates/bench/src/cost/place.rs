@@ -1,4 +1,4 @@
-//! Who runs on which core: the server on one, its clients on the others.
+//! Who runs on which core: the server on as many as it is to have, its clients on the others.
 
 use std::io;
 
@@ -9,29 +9,32 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cores {
     /// The server's.
-    pub server: usize,
+    pub server: Vec<usize>,
     /// The clients'.
     pub clients: Vec<usize>,
 }
 
 impl Cores {
-    /// Of those that this thread may run on, the last is the server's: the first ones usually have
-    /// more interrupts.
-    pub(super) fn here() -> io::Result<Self> {
+    /// Of those that this thread may run on, the last `number` are the server's: the first ones usually
+    /// have more interrupts.
+    pub(super) fn here(number: usize) -> io::Result<Self> {
         let mine = sched_getaffinity(None)?;
         let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| mine.is_set(*core)).collect();
-        Self::of(&all).ok_or_else(|| io::Error::other("no core to run on"))
+        Self::of(&all, number).ok_or_else(|| {
+            let here = all.len();
+            io::Error::other(format!("{number} for the server, of {here} that may be used here"))
+        })
     }
 
-    fn of(all: &[usize]) -> Option<Self> {
-        let (server, others) = all.split_last()?;
-        let clients = if others.is_empty() { all } else { others };
-        Some(Self { server: *server, clients: clients.to_vec() })
+    fn of(all: &[usize], number: usize) -> Option<Self> {
+        let (clients, server) = all.split_at_checked(all.len().checked_sub(number)?)?;
+        let clients = if clients.is_empty() { all } else { clients };
+        (!server.is_empty()).then(|| Self { server: server.to_vec(), clients: clients.to_vec() })
     }
 
-    /// Whether the server shares its core with its clients.
+    /// Whether the server shares a core with its clients.
     pub fn are_shared(&self) -> bool {
-        self.clients.contains(&self.server)
+        self.clients.iter().any(|core| self.server.contains(core))
     }
 }
 
@@ -66,18 +69,25 @@ mod tests {
 
     #[test]
     fn the_server_has_a_core_of_its_own_where_there_are_two() {
-        assert_eq!(Cores::of(&[]), None);
-        let one = Cores::of(&[3]).expect("one");
-        assert!(one.are_shared() && one.server == 3);
-        let two = Cores::of(&[0, 3]).expect("two");
-        assert_eq!((two.server, &two.clients[..], two.are_shared()), (3, &[0][..], false));
+        assert_eq!(Cores::of(&[], 1), None);
+        assert_eq!(Cores::of(&[0, 3], 3), None);
+        assert_eq!(Cores::of(&[0, 3], 0), None);
+        let one = Cores::of(&[3], 1).expect("one");
+        assert!(one.are_shared() && one.server == [3]);
+        let two = Cores::of(&[0, 3], 1).expect("two");
+        assert_eq!(
+            (&two.server[..], &two.clients[..], two.are_shared()),
+            (&[3][..], &[0][..], false)
+        );
+        let both = Cores::of(&[0, 3], 2).expect("two");
+        assert!(both.are_shared() && both.server == [0, 3] && both.clients == [0, 3]);
     }
 
     #[test]
     fn a_place_is_given_back() {
         let before = sched_getaffinity(None).expect("known");
-        let cores = Cores::here().expect("some");
-        let place = Place::take(&[cores.server]).expect("allowed");
+        let cores = Cores::here(1).expect("some");
+        let place = Place::take(&cores.server).expect("allowed");
         assert_eq!(sched_getaffinity(None).expect("known").count(), 1);
         drop(place);
         assert_eq!(sched_getaffinity(None).expect("known"), before);

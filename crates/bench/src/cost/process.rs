@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::Settings;
 use super::counters::Meter;
-use super::place::Place;
+use super::place::{Cores, Place};
 use super::threads::Usage;
 use crate::{Error, KeyType};
 
@@ -30,9 +30,11 @@ const LONGEST_TEXT_BYTES: u64 = 1 << 20;
 pub(super) struct Service {
     pub(super) key: Option<KeyType>,
     pub(super) body_bytes: u32,
+    /// How many it has.
+    pub(super) cores: usize,
 }
 
-/// A server with one thread for everything, which ends with whoever holds it.
+/// A server with one thread for each of its cores, which ends with whoever holds it.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     service: Service,
@@ -60,10 +62,14 @@ pub(super) struct Counts {
 }
 
 impl ServerProcess {
-    /// On `core` alone. Its parent is this thread: it ends when the thread does.
-    pub(super) fn start(settings: &Settings, service: Service, core: usize) -> Result<Self, Error> {
+    /// On its cores alone. Its parent is this thread: it ends when the thread does.
+    pub(super) fn start(
+        settings: &Settings,
+        service: Service,
+        cores: &Cores,
+    ) -> Result<Self, Error> {
         let cannot = |source| Error::System { what: "cannot start a server", source };
-        let place = Place::take(&[core]).map_err(cannot)?;
+        let place = Place::take(&cores.server).map_err(cannot)?;
         let mut child = Ended(command(settings, service).spawn().map_err(cannot)?);
         drop(place);
         let stdout = child.0.stdout.take().ok_or_else(|| failed(service, "has no output"))?;
@@ -172,7 +178,8 @@ fn first_line(stdout: ChildStdout) -> Option<String> {
 fn command(settings: &Settings, service: Service) -> Command {
     let mut command = Command::new(&settings.program);
     command
-        .args(["serve", "--json", "--end-with-parent", "--workers", "1"])
+        .args(["serve", "--json", "--end-with-parent"])
+        .args(["--workers", &service.cores.to_string()])
         .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
         .args(["--resumption", settings.resumption.name()])
         .args(["--body-bytes", &service.body_bytes.to_string()])

@@ -16,7 +16,7 @@ const PAPER: &str = "paper 001, one processor";
 pub fn text(outcome: &Outcome) -> String {
     let mut parts = vec![
         titled(
-            "Table 1: transactions a second, scaled to full utilisation of the server's core; path \
+            "Table 1: transactions a second, scaled to full utilisation of the server's cores; path \
              length in thousands of instructions",
             table_1(outcome),
         ),
@@ -44,10 +44,15 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     if !outcome.complete {
         notes.push("partial: interrupted; these are the figures so far".to_owned());
     }
-    if outcome.cores.are_shared() {
-        let what =
-            "one core: server and clients shared it; throughput and response times are of both";
-        notes.push(what.to_owned());
+    for cores in outcome.cores.iter().filter(|cores| cores.are_shared()) {
+        notes.push(match cores.server.len() {
+            1 => "one core: server and clients shared it; throughput and response times are of both"
+                .to_owned(),
+            number => format!(
+                "{number} cores: there are no others, so server and clients shared them; throughput and \
+                 response times are of both"
+            ),
+        });
     }
     notes.extend(outcome.counters_missing.map(|missing| missing.text().to_owned()));
     let failed = outcome.cells.iter().filter(|row| row.failed > 0);
@@ -74,8 +79,9 @@ fn titled(title: &str, table: String) -> String {
     format!("{title}\n{table}")
 }
 
-/// A size, a kind of TLS, and the rows of its modes.
+/// A size, a number of cores, a kind of TLS, and the rows of its modes.
 struct Group<'a> {
+    cores: usize,
     size: Size,
     names: [&'static str; 3],
     full: Option<&'a Row>,
@@ -85,7 +91,7 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// By size, then by kind of TLS; without any, plain HTTP alone.
+    /// By size, then by the number of cores, then by kind of TLS; without any, plain HTTP alone.
     fn all(outcome: &'a Outcome) -> Vec<Self> {
         let distinct = |mut all: Vec<[&'static str; 3]>| {
             let mut seen = Vec::new();
@@ -105,17 +111,27 @@ impl<'a> Group<'a> {
         let mut sizes: Vec<Size> = outcome.cells.iter().map(|row| row.size_bytes).collect();
         sizes.sort();
         sizes.dedup();
-        let of = |size| kinds.iter().map(move |names| Self::of(outcome, size, *names));
-        sizes.into_iter().flat_map(of).collect()
+        let mut cores: Vec<usize> = outcome.cells.iter().map(|row| row.cores).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        let mut groups = Vec::new();
+        for size in sizes {
+            for cores in cores.iter().copied() {
+                groups.extend(kinds.iter().map(|names| Self::of(outcome, (size, cores), *names)));
+            }
+        }
+        groups
     }
 
-    fn of(outcome: &'a Outcome, size: Size, kind: [&'static str; 3]) -> Self {
+    fn of(outcome: &'a Outcome, (size, cores): (Size, usize), kind: [&'static str; 3]) -> Self {
         let find = |mode: &str| {
-            let mut cells = outcome.cells.iter();
+            let cells = outcome.cells.iter();
             let is = |row: &&Row| mode == "plain" || names(row) == kind;
-            cells.find(|row| row.mode == mode && row.size_bytes == size && is(row))
+            let mut its = cells.filter(|row| row.size_bytes == size && row.cores == cores);
+            its.find(|row| row.mode == mode && is(row))
         };
         Self {
+            cores,
             size,
             names: kind,
             full: find("full"),
@@ -131,7 +147,8 @@ impl<'a> Group<'a> {
 
     fn head(&self) -> Vec<String> {
         let [tls, key, cipher] = self.names;
-        vec![self.size.to_string(), format!("TLS {tls} {key} {cipher}")]
+        let cores = if self.cores > 1 { format!(", {} cores", self.cores) } else { String::new() };
+        vec![self.size.to_string(), format!("TLS {tls} {key} {cipher}{cores}")]
     }
 }
 
@@ -272,6 +289,7 @@ fn transactions(outcome: &Outcome) -> String {
         "key",
         "cipher",
         "mode",
+        "cores",
         "size",
         "per s",
         "used %",
@@ -290,7 +308,8 @@ fn transactions(outcome: &Outcome) -> String {
         let (server, wire) = (row.server, row.wire);
         let mut cells: Vec<String> = names(row).map(str::to_owned).to_vec();
         let us = |ns: f64| format!("{:.1}", ns / 1e3);
-        cells.extend([row.mode.to_owned(), row.size_bytes.to_string(), whole(row.per_s)]);
+        cells.extend([row.mode.to_owned(), row.cores.to_string(), row.size_bytes.to_string()]);
+        cells.push(whole(row.per_s));
         cells.push(whole(row.utilisation * 100.0));
         cells.extend([server.cpu_ns, server.cpu_ns_lowest, server.cpu_ns_highest].map(us));
         let halves = [server.user_ns, server.kernel_ns];
