@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use rejoin_report::{Escaped, Line, Lines as Picture, Page};
+use rejoin_report::{CHART_STYLE, Escaped, Line, Lines as Picture, Page};
 
 use super::model::{Parts, percent_cut};
 use super::tables::{missing_model, names, notes, text};
@@ -22,7 +22,7 @@ const MODES: [(&str, &str); 4] = [
 pub fn html(outcome: &Outcome) -> String {
     let page = Page {
         title: "What TLS costs, and what resumption is worth",
-        style: STYLE,
+        style: &format!("{STYLE}{CHART_STYLE}"),
         script: "",
         body: Body(outcome),
     };
@@ -141,7 +141,7 @@ fn kinds(outcome: &Outcome) -> Vec<Kind> {
 
 const WIDTH: f64 = 440.0;
 const HEIGHT: f64 = 280.0;
-const LEFT: f64 = 58.0;
+const LEFT: f64 = 66.0;
 const RIGHT: f64 = WIDTH - 20.0;
 const TOP: f64 = 34.0;
 const FLOOR: f64 = HEIGHT - 30.0;
