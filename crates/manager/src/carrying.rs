@@ -253,7 +253,8 @@ impl<'a> Talk<'a> {
         if self.ended.is_some() {
             return Ok(());
         }
-        self.ended = self.endpoint.work_on(self.state, records, &mut self.plaintext);
+        self.ended = self.endpoint.work_on(records, &mut self.plaintext);
+        self.endpoint.store_issued(self.state);
         if self.ended == Some(End::Truncated) {
             // It says again what was wrong, if anything was.
             self.endpoint.process().map_err(|error| self.endpoint.failure(&error))?;

@@ -66,8 +66,7 @@ pub(crate) async fn connect(
     let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin_over(state, &order, tcp, true)?;
     let sent_early = attempt.sent_early;
-    let made = match try_session(state, program, &order, (&mut upstream, &attempt), deadline).await
-    {
+    let made = match try_session(state, &order, (&mut upstream, &attempt), deadline).await {
         Ok(()) => finish(state, &order, &upstream, attempt),
         Err(failure) if attempt.offered.is_none() => Err(failure),
         Err(failure) if sent_early || failure.kind != ErrorKind::TlsFailed => Err(failure),
@@ -160,16 +159,11 @@ impl<'a> Errand<'a> {
     }
 
     /// Makes the connection over the program's socket.
-    pub(crate) async fn run(
-        &self,
-        state: &State,
-        program: &Program,
-        tcp: Tcp,
-    ) -> Result<Unverified, Failure> {
+    pub(crate) async fn run(&self, state: &State, tcp: Tcp) -> Result<Unverified, Failure> {
         let (endpoint, attempt) = self.begin(state, peer(&tcp)?)?;
         let mut upstream = Upstream::new(endpoint, tcp);
         let tried = (&mut upstream, &attempt);
-        try_session(state, program, &self.order, tried, self.deadline).await?;
+        try_session(state, &self.order, tried, self.deadline).await?;
         let (connected, resumes) = self.finish(state, &mut upstream, attempt)?;
         Ok(Unverified { upstream, connected, resumes })
     }
@@ -226,6 +220,7 @@ impl<'a> Errand<'a> {
             // Without certificates there is nothing to keep.
             true => {
                 let _ = endpoint.keep_sessions(state, place, offered.as_ref());
+                endpoint.store_issued(state);
             }
             false => endpoint.keep_nothing(),
         }
@@ -248,14 +243,10 @@ fn deadline(connect: &Connect) -> Instant {
 /// Does the first handshake of a connection; what a failure says of the session is noted.
 async fn try_session(
     state: &State,
-    program: &Program,
     order: &Order<'_>,
     (upstream, attempt): (&mut Upstream, &Attempt),
     deadline: Instant,
 ) -> Result<(), Failure> {
-    // While the server reads it there is time; what is wrong with sending shows again.
-    let _ = upstream.send();
-    program.name();
     let unanswered = Unanswered::new(state, order, attempt, upstream.peer);
     let shaken = shake_hands(state, order, upstream, deadline).await;
     unanswered.answered(shaken)

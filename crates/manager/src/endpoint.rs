@@ -62,15 +62,11 @@ impl Endpoint {
 
     /// Works on what came from the server: nothing, at the end of file, of which rustls says whether it was
     /// announced. What was in it for the program is added to `plaintext`. Returns how the server's direction
-    /// has ended, if it has.
-    pub(crate) fn work_on(
-        &mut self,
-        state: &State,
-        mut rest: &[u8],
-        plaintext: &mut Vec<u8>,
-    ) -> Option<End> {
+    /// has ended, if it has. What the server issued in it is the caller's to [store](Self::store_issued), best when
+    /// the program has its plaintext.
+    pub(crate) fn work_on(&mut self, mut rest: &[u8], plaintext: &mut Vec<u8>) -> Option<End> {
         loop {
-            let ended = self.decrypt(state, &mut rest, plaintext);
+            let ended = self.decrypt(&mut rest, plaintext);
             if ended.is_some() || rest.is_empty() {
                 return ended;
             }
@@ -78,7 +74,7 @@ impl Endpoint {
     }
 
     /// Decrypts a record or so. Returns how the server's direction has ended, if it has.
-    fn decrypt(&mut self, state: &State, rest: &mut &[u8], plaintext: &mut Vec<u8>) -> Option<End> {
+    fn decrypt(&mut self, rest: &mut &[u8], plaintext: &mut Vec<u8>) -> Option<End> {
         let tls = &mut self.tls;
         let mut taken = tls.read_tls(rest).map(|_| ());
         for _ in 1..RECORD_READS {
@@ -88,7 +84,6 @@ impl Endpoint {
             }
         }
         taken = taken.and_then(|()| self.process().map_err(io::Error::other));
-        self.store_issued(state);
         self.take_decrypted(plaintext).or_else(|| taken.is_err().then_some(End::Truncated))
     }
 
@@ -122,8 +117,8 @@ impl Endpoint {
         self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// From here on what the server issues is stored, under the family that was resumed, or a new
-    /// one. `None` if there are no certificates to speak of.
+    /// From here on what the server issues is [stored](Self::store_issued), under the family that was resumed, or
+    /// a new one. `None` if there are no certificates to speak of.
     pub(crate) fn keep_sessions(
         &mut self,
         state: &State,
@@ -144,7 +139,6 @@ impl Endpoint {
         let expires_ms = resumed.filter(|_| is_tls12).map(|(_, expires_ms)| *expires_ms);
         let alpn = self.tls.alpn_protocol().map(<[u8]>::to_vec);
         self.keeper = Some(Keeper { place: place.clone(), family, alpn, expires_ms });
-        self.store_issued(state);
         if let Some(group) = self.slip.group() {
             state.sessions.set_group(place, group);
         }

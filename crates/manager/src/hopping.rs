@@ -79,7 +79,7 @@ async fn serve(visit: &Visit, hop: Box<protocol::Hop>, sockets: Vec<Brought>) {
     let made = match taken_over(tcp) {
         Ok(tcp) => {
             let peer = tcp.peer_addr().ok();
-            let run = Box::pin(errand.run(state, program, tcp));
+            let run = Box::pin(errand.run(state, tcp));
             let made = tokio::select! {
                 made = run => made,
                 () = gone(&line) => return,

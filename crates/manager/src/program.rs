@@ -1,6 +1,7 @@
 //! Who asks: the process at the other end of a socket, as the kernel knows it.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::OnceLock;
 
 use tokio::net::UnixStream;
@@ -13,6 +14,9 @@ pub(crate) struct Program {
     pid: Option<i32>,
     name: OnceLock<Option<String>>,
 }
+
+/// Linux gives 15 bytes and a line's end, of its own threads 63 (`proc_pid_comm(5)`): one read.
+const LONGEST_NAME: usize = 64;
 
 /// Under what users of other namespaces come that are none of this one: all of them, as one.
 pub(crate) fn overflow_uid() -> u32 {
@@ -30,8 +34,10 @@ impl Program {
     /// program not share; it never lets one share.
     pub(crate) fn name(&self) -> Option<&str> {
         let name = self.name.get_or_init(|| {
-            let name = std::fs::read(format!("/proc/{}/comm", self.pid?)).ok()?;
-            Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+            let mut file = File::open(format!("/proc/{}/comm", self.pid?)).ok()?;
+            let mut name = [0; LONGEST_NAME];
+            let bytes = file.read(&mut name).ok()?;
+            Some(String::from_utf8_lossy(name[..bytes].trim_ascii_end()).into_owned())
         });
         name.as_deref()
     }

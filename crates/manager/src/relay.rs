@@ -88,12 +88,13 @@ impl<'a> Relay<'a> {
     }
 
     /// Sends what the program wrote right behind its request, if it still waits for the answer: who
-    /// has gone may have asked elsewhere.
+    /// has gone may have asked elsewhere. Then the server is at work, and the session it may have issued is stored.
     pub(crate) fn begin(&mut self) {
         if !is_gone(self.program.line()) && self.work_up().is_ok() {
             // What is wrong shows again, when it has been read what the server said.
             let _ = self.upstream.send();
         }
+        self.upstream.store_issued(self.state);
     }
 
     /// Relays until the connection has ended, and says how. Dropped before that, it has lost nothing, and may
@@ -175,10 +176,11 @@ impl<'a> Relay<'a> {
     /// Works on what came from the server: nothing, at the end of file, of which rustls says
     /// whether it was announced.
     fn work_on(&mut self, heard: &[u8]) -> Result<(), End> {
-        self.pass_on(|relay, plaintext| relay.upstream.work_on(relay.state, heard, plaintext))
+        self.pass_on(|relay, plaintext| relay.upstream.work_on(heard, plaintext))
     }
 
-    /// Gives the program what is found for it, and notes whether the server's direction has ended.
+    /// Gives the program what is found for it, and notes whether the server's direction has ended. What the server
+    /// issued is stored then: the program does not wait for that.
     fn pass_on(
         &mut self,
         find: impl FnOnce(&mut Self, &mut Vec<u8>) -> Option<End>,
@@ -187,7 +189,9 @@ impl<'a> Relay<'a> {
             plaintext.clear();
             // What came before an error is the program's, too.
             self.down = find(self, plaintext).map_or(Way::Open, Way::Ends);
-            self.deliver(plaintext).map(|_| ())
+            let delivered = self.deliver(plaintext);
+            self.upstream.store_issued(self.state);
+            delivered.map(|_| ())
         })
     }
 

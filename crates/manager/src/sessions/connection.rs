@@ -20,7 +20,7 @@ pub(crate) struct Slip {
 struct Inner {
     session: Option<Secret>,
     group: Option<NamedGroup>,
-    collected: Vec<Collected>,
+    collected: Vec<Secret>,
     issued: usize,
     /// Whether anything is collected.
     shares: bool,
@@ -57,9 +57,14 @@ impl Slip {
         });
     }
 
-    /// What the server issued since this was asked last.
-    pub(crate) fn collected(&self) -> Vec<Collected> {
-        self.with(|inner| std::mem::take(&mut inner.collected))
+    /// What the server issued since this was asked last. Only now is it looked at, which takes reading all of it:
+    /// a handshake does not wait for that.
+    pub(crate) fn collected(&self) -> impl Iterator<Item = Collected> {
+        let secrets = self.with(|inner| std::mem::take(&mut inner.collected));
+        secrets.into_iter().filter_map(|secret| {
+            let Seen { lifetime_s, bytes } = seen::of(&secret)?;
+            (bytes <= Self::LONGEST_BYTES).then_some(Collected { secret, lifetime_s, bytes })
+        })
     }
 
     /// The group that the server chose.
@@ -72,16 +77,11 @@ impl Slip {
         self.with(|inner| inner.issued > 0)
     }
 
-    /// `see` is asked for as many only as are stored: it reads all of a session.
-    fn collect(&self, secret: Secret, see: impl FnOnce(&Secret) -> Option<Seen>) {
+    fn collect(&self, secret: Secret) {
         self.with(|inner| {
             inner.issued += 1;
-            if !inner.shares || inner.issued > Self::TICKETS {
-                return;
-            }
-            let Some(Seen { lifetime_s, bytes }) = see(&secret) else { return };
-            if bytes <= Self::LONGEST_BYTES {
-                inner.collected.push(Collected { secret, lifetime_s, bytes });
+            if inner.shares && inner.issued <= Self::TICKETS {
+                inner.collected.push(secret);
             }
         });
     }
@@ -101,10 +101,7 @@ impl ClientSessionStore for Slip {
     }
 
     fn set_tls12_session(&self, _name: ServerName<'static>, value: Tls12ClientSessionValue) {
-        self.collect(Secret::Tls12(Box::new(value)), |secret| match secret {
-            Secret::Tls12(value) => seen::tls12(value),
-            Secret::Tls13(_) => None,
-        });
+        self.collect(Secret::Tls12(Box::new(value)));
     }
 
     fn tls12_session(&self, _name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
@@ -120,10 +117,7 @@ impl ClientSessionStore for Slip {
     fn remove_tls12_session(&self, _name: &ServerName<'static>) {}
 
     fn insert_tls13_ticket(&self, _name: ServerName<'static>, value: Tls13ClientSessionValue) {
-        self.collect(Secret::Tls13(Box::new(value)), |secret| match secret {
-            Secret::Tls13(value) => seen::tls13(value).filter(|seen| seen.lifetime_s > 0),
-            Secret::Tls12(_) => None,
-        });
+        self.collect(Secret::Tls13(Box::new(value)));
     }
 
     fn take_tls13_ticket(&self, _name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {

@@ -8,7 +8,7 @@
 
 use std::fmt::{self, Write};
 
-use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
+use super::place::Secret;
 
 /// What is known of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,16 +20,15 @@ pub(super) struct Seen {
     pub(super) bytes: u64,
 }
 
-pub(super) fn tls13(value: &Tls13ClientSessionValue) -> Option<Seen> {
-    let reader = Reader::of(value)?;
-    Some(Seen { lifetime_s: reader.lifetime_s?, bytes: reader.bytes() })
-}
-
-/// `None` also where the session has no extended master secret.
-pub(super) fn tls12(value: &Tls12ClientSessionValue) -> Option<Seen> {
-    let reader = Reader::of(value)?;
-    reader.extended_ms.filter(|extended| *extended)?;
-    Some(Seen { lifetime_s: reader.lifetime_s?, bytes: reader.bytes() })
+/// `None` also for a ticket that is not to be used (`RFC 8446, section 4.6.1`), and for a session of TLS 1.2 without
+/// an extended master secret.
+pub(super) fn of(secret: &Secret) -> Option<Seen> {
+    let (reader, is_usable): (_, fn(&Reader) -> bool) = match secret {
+        Secret::Tls13(value) => (Reader::of(value)?, |reader| reader.lifetime_s > Some(0)),
+        Secret::Tls12(value) => (Reader::of(value)?, |reader| reader.extended_ms == Some(true)),
+    };
+    let seen = Seen { lifetime_s: reader.lifetime_s?, bytes: reader.bytes() };
+    is_usable(&reader).then_some(seen)
 }
 
 /// Reads a `Debug` form piece by piece, as formatters write it: a field's name, a colon, its
