@@ -24,8 +24,9 @@ pub struct ServerSessions<S: ?Sized = Arc<Cache>> {
 }
 
 /// About how many bytes the decoded certificates of clients that resume may take in a process, if nothing else is
-/// said: some 10,000 certificates. Where clients show none it is nothing.
-pub const CERTIFICATES_BYTES: usize = 96 * 1_024 * 1_024;
+/// said: some 4,000 certificates. A server has several processes, each with its own. Where clients show none it is
+/// nothing.
+pub const CERTIFICATES_BYTES: usize = 32 * 1_024 * 1_024;
 
 /// Whatever the store is.
 pub(crate) type AnySessions = ServerSessions<dyn SessionStore + Send + Sync>;

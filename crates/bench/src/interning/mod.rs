@@ -41,12 +41,23 @@ pub struct Settings {
     pub key_type: KeyType,
     /// Pairs of batches that are timed for each: an odd number is best.
     pub batches: u32,
+    /// Bytes that the server may use for decoded certificates ([`ServerSessions::with_certificates`]); `None`: enough
+    /// for all, and no less than [`CERTIFICATES_BYTES`].
+    pub room_bytes: Option<usize>,
 }
 
 impl Settings {
     /// Each is a client with a session of its own: some 30 KB.
     pub const MOST_CERTIFICATES: u32 = 100_000;
+
+    fn room_bytes(&self) -> usize {
+        let most = self.certificates.iter().copied().max().unwrap_or(0) as usize;
+        self.room_bytes.unwrap_or_else(|| CERTIFICATES_BYTES.max(most * ENOUGH_BYTES))
+    }
 }
+
+/// Room for a decoded certificate, for any key and whichever part of the room it falls into.
+const ENOUGH_BYTES: usize = 16 * 1_024;
 
 /// A version of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +112,7 @@ pub struct Row {
     pub decoding_allocates_bytes: u64,
     /// Where it is decoded at each resumption.
     pub each_time: Taken,
-    /// Where it has been decoded before.
+    /// Where it was decoded before, as long as there was room.
     pub once: Taken,
     /// CPU time of the resumption where it is decoded for the first time and kept, in microseconds.
     pub first_cpu_us: f64,
@@ -149,7 +160,8 @@ pub fn measure(
     if !count_memory() {
         return Err(failed("OpenSSL was used before, and does not let its memory be counted"));
     }
-    let mut outcome = Outcome { complete: false, room_bytes: CERTIFICATES_BYTES, rows: Vec::new() };
+    let room_bytes = settings.room_bytes();
+    let mut outcome = Outcome { complete: false, room_bytes, rows: Vec::new() };
     let authority = Authority::new(settings.key_type)?;
     let identity = Identity::made(settings.key_type)?;
     let cells: Vec<(Version, u32)> = settings
@@ -158,7 +170,7 @@ pub fn measure(
         .flat_map(|version| settings.certificates.iter().map(|number| (*version, *number)))
         .collect();
     for (done, (version, number)) in cells.iter().enumerate() {
-        let mut site = Site::new(*version, *number, &authority, &identity)?;
+        let mut site = Site::new(*version, *number, room_bytes, &authority, &identity)?;
         let told = |part: f64| progress((done as f64 + part) / cells.len() as f64);
         match site.row(settings.batches, stop, told)? {
             Some(row) => outcome.rows.push(row),
@@ -199,6 +211,7 @@ impl<'a> Site<'a> {
     fn new(
         version: Version,
         certificates: u32,
+        room_bytes: usize,
         authority: &'a Authority,
         identity: &Identity,
     ) -> Result<Self, Error> {
@@ -215,7 +228,7 @@ impl<'a> Site<'a> {
                 .attach(&mut server, b"rejoin")?;
             Ok(server.build())
         };
-        let (each_time, once) = (server(0)?, server(CERTIFICATES_BYTES)?);
+        let (each_time, once) = (server(0)?, server(room_bytes)?);
         let client = handshake_cost::client(version.of_openssl())?;
         let sessions = (0..certificates).map(|_| None).collect();
         Ok(Self { version, authority, each_time, once, client, sessions, next: 0 })

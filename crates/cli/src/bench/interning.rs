@@ -8,7 +8,7 @@ use rejoin_bench::interning::{self, Outcome, Row, Settings, Version};
 use rejoin_trace::grouped;
 use serde_json::json;
 
-use crate::arguments::{KeyName, Tls};
+use crate::arguments::{Bytes, KeyName, Tls};
 use crate::sizes::distinct;
 use crate::terminal;
 
@@ -18,7 +18,8 @@ Real handshakes of OpenSSL, in memory, in one thread: the server's CPU time and 
 for it. Some 30 KB of memory for each certificate.
 Examples:
   rejoin bench interning
-  rejoin bench interning --certificates 1,1000 --tls 1.3 --key rsa-2048 --json")]
+  rejoin bench interning --certificates 1,1000 --tls 1.3 --key rsa-2048 --json
+  rejoin bench interning --certificates 10000 --room 32MiB")]
 pub(crate) struct Arguments {
     /// Distinct certificates that clients have, in turn [default: 1 and 10000, with --quick 1 and 1000]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MOST_CERTIFICATES))]
@@ -29,6 +30,10 @@ pub(crate) struct Arguments {
     /// Key of all certificates
     #[arg(long, value_enum, default_value = "p-256")]
     key: KeyName,
+    /// Memory for decoded certificates, 32MiB in servers: more clients than fit take turns [default: enough
+    /// for all]
+    #[arg(long, value_name = "BYTES")]
+    room: Option<Bytes>,
     /// Fewer resumptions of fewer clients: seconds, coarser figures
     #[arg(long)]
     quick: bool,
@@ -78,7 +83,8 @@ fn settings(arguments: &Arguments) -> Settings {
         Tls::Both => vec![Version::Tls12, Version::Tls13],
     };
     let batches = if quick { QUICK_BATCHES } else { BATCHES };
-    Settings { versions, certificates, key_type: arguments.key.into(), batches }
+    let room_bytes = arguments.room.map(|Bytes(bytes)| bytes.try_into().unwrap_or(usize::MAX));
+    Settings { versions, certificates, key_type: arguments.key.into(), batches, room_bytes }
 }
 
 const PARTS: u64 = 1_000;
