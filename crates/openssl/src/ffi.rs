@@ -173,6 +173,7 @@ unsafe extern "C" {
         length: size_t,
     ) -> c_int;
     pub(crate) fn SSL_SESSION_set_time(session: *mut SSL_SESSION, time: c_long) -> c_long;
+    pub(crate) fn SSL_SESSION_set_timeout(session: *mut SSL_SESSION, time: c_long) -> c_long;
     pub(crate) fn SSL_SESSION_get_ex_data(session: *const SSL_SESSION, index: c_int)
     -> *mut c_void;
     pub(crate) fn SSL_SESSION_get0_ticket(
