@@ -78,9 +78,7 @@ impl Jmh {
         if !told.status.success() {
             let text = [told.stdout, told.stderr]
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            let last =
-                text.concat().lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned);
-            return Err(refused(java, io::Error::other(last.unwrap_or_default())));
+            return Err(refused(java, io::Error::other(cause(&text.concat()))));
         }
         let read = read.map_err(|source| refused(java, source))?;
         parsed(&read).map_err(|source| refused(java, source))
@@ -115,6 +113,13 @@ impl Jmh {
     }
 }
 
+/// Of all that JMH says: the innermost cause, or else its last word.
+fn cause(text: &str) -> String {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let cause = lines.clone().rev().find_map(|line| line.strip_prefix("Caused by: "));
+    cause.or_else(|| lines.next_back()).unwrap_or("it says nothing").to_owned()
+}
+
 fn refused(java: &Path, source: io::Error) -> Error {
     let source = io::Error::new(source.kind(), format!("{}: {source}", java.display()));
     Error::System {
@@ -141,6 +146,13 @@ fn parsed(text: &str) -> io::Result<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cause_is_told() {
+        let text = "Exception: one\n\tat a.b(c)\nCaused by: other\n\tat d.e(f)\n\t... 14 more\n\n";
+        assert_eq!((cause(text), cause("a\n b \n\n")), ("other".to_owned(), "b".to_owned()));
+        assert_eq!(cause(""), "it says nothing");
+    }
 
     #[test]
     fn what_jmh_writes_is_read() {

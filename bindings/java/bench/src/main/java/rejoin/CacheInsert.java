@@ -29,7 +29,8 @@ public class CacheInsert {
   static {
     try {
       Class<?> cache = Class.forName("sun.security.util.Cache");
-      MethodHandles.Lookup lookup = MethodHandles.publicLookup();
+      // The package is exported to us, and not to everybody.
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
       NEW_CACHE = lookup.findStatic(cache, "newSoftMemoryCache", methodType(cache, int.class, int.class))
           .asType(methodType(Object.class, int.class, int.class));
       PUT = lookup.findVirtual(cache, "put", methodType(void.class, Object.class, Object.class))
