@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java soak fuzz setup
+.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java bench-insert soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
@@ -68,6 +68,14 @@ bench-java: setup
 	$(CARGO) build --release --locked --package rejoin-cli
 	mvn --quiet --batch-mode --file bindings/java/bench package
 	java -cp 'bindings/java/bench/target/classes:bindings/java/bench/target/lib/*' rejoin.Bench target/release/rejoin $(CHECKS)
+
+## What it takes to store a session in a full cache, ours and others', JSSE's on each JDK that is installed: patch 003's
+## table, in ten minutes; CHECKS='--quick' for less.
+bench-insert: PACKAGES += default-jdk-headless maven
+bench-insert: setup
+	$(CARGO) build --release --locked --package rejoin-cli
+	mvn --quiet --batch-mode --file bindings/java/bench package
+	target/release/rejoin bench insert --jmh bindings/java/bench/target $(CHECKS)
 
 ## nginx under load while its workers are killed, for ten minutes; SOAK_SECONDS=60 for less.
 SOAK_SECONDS ?= 600

@@ -107,7 +107,7 @@ fn measure_version(
 }
 
 /// OpenSSL did not resume, or did resume, against what it was asked.
-fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+pub(crate) fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     let what = "handshakes cannot be measured here; give their costs instead";
     Error::System { what, source: io::Error::other(cause) }
 }
@@ -118,12 +118,12 @@ fn batch(mut connect: impl FnMut() -> Result<Duration, Error>) -> Result<f64, Er
     Ok(total.as_secs_f64() * 1e6 / f64::from(BATCH))
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
-fn server(version: SslVersion, identity: &Identity) -> Result<SslContextBuilder, Error> {
+pub(crate) fn server(version: SslVersion, identity: &Identity) -> Result<SslContextBuilder, Error> {
     let mut server = context(SslMethod::tls_server(), version)?;
     let (leaf, issuers) = identity
         .chain
@@ -137,14 +137,17 @@ fn server(version: SslVersion, identity: &Identity) -> Result<SslContextBuilder,
     Ok(server)
 }
 
-fn client(version: SslVersion) -> Result<Client, ErrorStack> {
+pub(crate) fn client(version: SslVersion) -> Result<Client, ErrorStack> {
     let mut client = context(SslMethod::tls_client(), version)?;
     // The certificate was made a moment ago, and what the client does is not measured.
     client.set_verify(SslVerifyMode::NONE);
     Ok(Client::new(client))
 }
 
-fn context(method: SslMethod, version: SslVersion) -> Result<SslContextBuilder, ErrorStack> {
+pub(crate) fn context(
+    method: SslMethod,
+    version: SslVersion,
+) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContextBuilder::new(method)?;
     context.set_min_proto_version(Some(version))?;
     context.set_max_proto_version(Some(version))?;
@@ -199,10 +202,10 @@ impl Pair {
 }
 
 /// No handshake takes more turns.
-const MOST_FLIGHTS: u32 = 4;
+pub(crate) const MOST_FLIGHTS: u32 = 4;
 
 /// False if the other side has the word.
-fn is_done(step: Result<(), openssl::ssl::Error>) -> Result<bool, Error> {
+pub(crate) fn is_done(step: Result<(), openssl::ssl::Error>) -> Result<bool, Error> {
     match step {
         Ok(()) => Ok(true),
         Err(error) if error.code() == ErrorCode::WANT_READ => Ok(false),
@@ -211,19 +214,19 @@ fn is_done(step: Result<(), openssl::ssl::Error>) -> Result<bool, Error> {
 }
 
 /// Of this thread, user and system.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// One end of a connection in memory.
-struct Pipe {
+pub(crate) struct Pipe {
     incoming: Rc<RefCell<VecDeque<u8>>>,
     outgoing: Rc<RefCell<VecDeque<u8>>>,
 }
 
 impl Pipe {
-    fn pair() -> (Self, Self) {
+    pub(crate) fn pair() -> (Self, Self) {
         let (one, other) = (Rc::default(), Rc::default());
         let end = Self { incoming: Rc::clone(&one), outgoing: Rc::clone(&other) };
         (end, Self { incoming: other, outgoing: one })

@@ -4,7 +4,8 @@
 //! have, and ours. [`fleet`] is paper 000's population of devices against any TLS server.
 //! [`demo`] runs one against the other; [`throughput`] does so past what a server can do. [`apps`] are programs that share
 //! sessions through the TLS manager. [`handshake_cost`] measures what resumption saves, [`cost`] whole transactions, with TLS
-//! and without. [`StatusPort`] and [`metrics`]
+//! and without; [`interning`] what it saves to decode clients' certificates once, [`insert`] what it takes to store a session
+//! where there is no room. [`StatusPort`] and [`metrics`]
 //! show what is counted to those who look on, here and elsewhere.
 //!
 //! What is not here: argument parsing and terminal output, which are `rejoin-cli`'s.
@@ -20,6 +21,8 @@ pub mod fleet;
 pub mod handshake_cost;
 mod http;
 mod identity;
+pub mod insert;
+pub mod interning;
 pub mod metrics;
 pub mod server;
 mod server_process;

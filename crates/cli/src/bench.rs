@@ -1,5 +1,7 @@
 //! `rejoin bench`: what is measured with real servers, one command for each question.
 
+mod insert;
+mod interning;
 mod throughput;
 
 #[derive(Debug, clap::Args)]
@@ -13,10 +15,16 @@ pub(crate) struct Arguments {
 enum What {
     /// Transactions a second by the number of devices, past what the server can do: paper 000, Fig. 2
     Throughput(Box<throughput::Arguments>),
+    /// What it saves a server to decode its clients' certificates once: patch 002
+    Interning(interning::Arguments),
+    /// What it takes to store a session in a full cache: patch 003's table
+    Insert(insert::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.what {
         What::Throughput(arguments) => throughput::run(arguments),
+        What::Interning(arguments) => interning::run(arguments),
+        What::Insert(arguments) => insert::run(arguments),
     }
 }

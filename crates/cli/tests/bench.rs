@@ -129,9 +129,70 @@ fn what_was_measured_survives_an_interrupt() {
     assert!(page.contains(&format!("Incomplete: {rows} of 6 servers.")));
 }
 
+/// What is allocated hardly depends on who else uses the machine.
+#[test]
+fn certificates_that_are_decoded_once_need_less_memory() {
+    let mut command = Command::new(REJOIN);
+    command.args(["bench", "interning", "--json", "--quick", "--certificates", "1,30"]);
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert_eq!(outcome["complete"], true);
+    let rows = outcome["rows"].as_array().expect("rows");
+    let cells: Vec<_> = rows.iter().map(|row| (&row["tls"], &row["certificates"])).collect();
+    let expected = [("1.2", 1), ("1.2", 30), ("1.3", 1), ("1.3", 30)]
+        .map(|(tls, certificates)| (Value::from(tls), Value::from(certificates)));
+    assert!(
+        cells.iter().zip(&expected).all(|((tls, n), (t, m))| *tls == t && *n == m),
+        "{cells:?}"
+    );
+    assert_eq!(rows.len(), expected.len());
+    for row in rows {
+        let saved = number(row, "saved_bytes");
+        assert!(number(row, "decoded_bytes") > 1_000.0, "{row}");
+        assert!(saved >= number(row, "decoded_bytes"), "{row}");
+        // It is all that was allocated to decode it, and what came along.
+        assert!(saved >= 0.9 * number(row, "decoding_allocates_bytes"), "{row}");
+    }
+}
+
+/// Each cache with sessions that end and with some that do not, and nothing of Java's.
+#[test]
+fn insertions_are_measured_in_full_caches() {
+    let mut command = Command::new(REJOIN);
+    command.args(["bench", "insert", "--json", "--quick", "--entries", "5000"]);
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert_eq!(outcome["complete"], true);
+    assert!(outcome["left_out"].as_str().expect("a reason").contains("make bench-insert"));
+    let rows = outcome["rows"].as_array().expect("rows");
+    for lifetime in [86_400, 0] {
+        let of = rows.iter().filter(|row| row["lifetime_s"] == lifetime);
+        let caches: Vec<_> = of.map(|row| row["cache"].as_str().expect("a name")).collect();
+        assert_eq!(caches.len(), 5, "{caches:?}");
+        let starts =
+            ["Rejoin, predictive", "Rejoin, by hints", "Rejoin, lru", "OpenSSL ", "rustls, "];
+        assert!(caches.iter().zip(starts).all(|(cache, start)| cache.starts_with(start)));
+    }
+    let missing = Command::new(REJOIN)
+        .args(["bench", "insert", "--quick", "--entries", "10", "--jmh", "/nowhere"])
+        .args(["--java", "/nowhere/java"])
+        .output()
+        .expect("the program runs");
+    let told = String::from_utf8_lossy(&missing.stderr);
+    assert_eq!((told.lines().count(), missing.status.code()), (1, Some(1)), "{told}");
+    assert!(told.contains("/nowhere/java") && told.contains("make bench-insert"), "{told}");
+}
+
 #[test]
 fn misuse_is_one_line_and_exit_code_2() {
-    let wrong: [(&[&str], &str); 7] = [
+    let wrong: [(&[&str], &str); 12] = [
+        (&["bench", "insert", "--entries", "0"], "--entries"),
+        (&["bench", "insert", "--lifetime", "soon"], "--lifetime"),
+        (&["bench", "insert", "--java", "java"], "--jmh"),
+        (&["bench", "interning", "--certificates", "0"], "--certificates"),
+        (&["bench", "interning", "--tls", "1.1"], "--tls"),
         (&["bench", "throughput", "--tls", "both"], "--tls 1.2"),
         (&["bench", "throughput", "--devices", "0"], "--devices"),
         (&["bench", "throughput", "--devices", "many"], "--devices"),

@@ -4,6 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use foreign_types::ForeignTypeRef;
 use libc::{c_int, c_uchar, c_uint};
 use openssl::error::ErrorStack;
 use openssl::ssl::SslContextBuilder;
@@ -194,24 +195,16 @@ fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSIO
         sessions.sessions().remove(id);
         return std::ptr::null_mut();
     };
-    let mut start = value.as_ptr();
-    let length = value.len() as libc::c_long;
-    // SAFETY: `start` points at `length` bytes.
-    let session =
-        unsafe { openssl_sys::d2i_SSL_SESSION(std::ptr::null_mut(), &raw mut start, length) };
-    if session.is_null() {
-        // OpenSSL's complaint must not be taken for the application's next call's.
-        drop(ErrorStack::get());
-        return session;
-    }
     drop(state);
+    let Some(session) = sessions.decoder().decode(value) else { return std::ptr::null_mut() };
     // SAFETY: the session is valid, and nobody else has it.
-    if !connection.resumes(unsafe { ticket_history::authenticated_s(session) }) {
-        // SAFETY: as above.
-        unsafe { openssl_sys::SSL_SESSION_free(session) };
+    if !connection.resumes(unsafe { ticket_history::authenticated_s(session.as_ptr()) }) {
         return std::ptr::null_mut();
     }
-    session
+    // OpenSSL gets the one reference.
+    let given = session.as_ptr();
+    std::mem::forget(session);
+    given
 }
 
 /// OpenSSL resumes no session of another session-id context. Where the operator says that programs are of one

@@ -161,6 +161,21 @@ unsafe extern "C" {
         data: *const c_void,
         length: size_t,
     ) -> c_int;
+    pub(crate) fn SSL_SESSION_dup(session: *const SSL_SESSION) -> *mut SSL_SESSION;
+    pub(crate) fn SSL_SESSION_set1_id(
+        session: *mut SSL_SESSION,
+        id: *const c_uchar,
+        length: c_uint,
+    ) -> c_int;
+    pub(crate) fn SSL_SESSION_set1_master_key(
+        session: *mut SSL_SESSION,
+        secret: *const c_uchar,
+        length: size_t,
+    ) -> c_int;
+    pub(crate) fn SSL_SESSION_set_time(session: *mut SSL_SESSION, time: c_long) -> c_long;
+    pub(crate) fn SSL_SESSION_set_timeout(session: *mut SSL_SESSION, time: c_long) -> c_long;
+    pub(crate) fn SSL_SESSION_get_ex_data(session: *const SSL_SESSION, index: c_int)
+    -> *mut c_void;
     pub(crate) fn SSL_SESSION_get0_ticket(
         session: *const SSL_SESSION,
         ticket: *mut *const c_uchar,

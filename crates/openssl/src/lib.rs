@@ -4,6 +4,9 @@
 //! TLS 1.3 stateful tickets. OpenSSL's own cache is switched off. Session ids are made here and
 //! carry a keyed tag, so that an id nobody issued is refused without a lookup.
 //!
+//! Sessions that bring their client's certificate share it, decoded once, as long as there is room
+//! ([`CERTIFICATES_BYTES`]). Those in tickets OpenSSL decodes by itself, each time.
+//!
 //! [`TicketKeys`] are for tickets that hold the whole session: any server with the same keys resumes
 //! them, and nothing is stored. OpenSSL encrypts; the keys, and when each is used, come from a
 //! [`rejoin_tickets::KeyRing`]. What is known of a client's past visits can travel in its ticket.
@@ -23,10 +26,14 @@ mod connection;
 mod context_name;
 mod everywhere;
 mod ffi;
+mod filled_cache;
 mod internal_cache;
+mod memory;
 mod policy;
 mod server_name;
 mod session_bytes;
+mod session_decoder;
+mod session_parts;
 mod sessions;
 mod ticket_history;
 mod tickets;
@@ -34,9 +41,11 @@ mod tickets;
 pub use client::{Client, ClientSession};
 pub use connection::{hint, history, no_hint};
 pub use everywhere::{Everywhere, only_connects};
-pub use internal_cache::{InternalCache, count_frees};
+pub use filled_cache::{FilledCache, SessionCopy};
+pub use internal_cache::InternalCache;
+pub use memory::{Memory, count_memory};
 pub use session_bytes::session_bytes;
-pub use sessions::{ServerSessions, now_ms};
+pub use sessions::{CERTIFICATES_BYTES, ServerSessions, now_ms};
 pub use tickets::{TicketCounters, TicketHistory, TicketKeys};
 
 /// How long a client may go on resuming, from session to session, after a full handshake, if nothing

@@ -114,14 +114,14 @@ unsafe fn measured(session: *mut SSL_SESSION) -> Option<SecretBytes> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::{Arc, Mutex};
     use std::thread;
 
     use openssl::asn1::Asn1Time;
     use openssl::hash::MessageDigest;
-    use openssl::pkey::PKey;
+    use openssl::pkey::{PKey, Private};
     use openssl::rsa::Rsa;
     use openssl::ssl::{Ssl, SslContextBuilder, SslMethod, SslOptions, SslSession};
     use openssl::ssl::{SslSessionCacheMode, SslVerifyMode, SslVersion};
@@ -129,28 +129,42 @@ mod tests {
 
     use super::*;
 
+    /// One that may be asked for its certificate; servers show the same.
+    pub(crate) struct Client {
+        key: PKey<Private>,
+        pub(crate) certificate: X509,
+    }
+
+    impl Client {
+        pub(crate) fn new() -> Self {
+            let key = PKey::from_rsa(Rsa::generate(2_048).expect("a key")).expect("a key");
+            let mut certificate = X509Builder::new().expect("a certificate");
+            certificate.set_pubkey(&key).expect("its key");
+            let day = |days| Asn1Time::days_from_now(days).expect("a day");
+            certificate.set_not_before(&day(0)).expect("a start");
+            certificate.set_not_after(&day(1)).expect("an end");
+            certificate.sign(&key, MessageDigest::sha256()).expect("a signature");
+            Self { key, certificate: certificate.build() }
+        }
+    }
+
     /// What a server keeps of a client that shows a certificate if it is asked for one, and what
     /// the client keeps.
-    fn sessions(version: SslVersion, asks: bool) -> [SslSession; 2] {
-        let key = PKey::from_rsa(Rsa::generate(2_048).expect("a key")).expect("a key");
-        let mut certificate = X509Builder::new().expect("a certificate");
-        certificate.set_pubkey(&key).expect("its key");
-        certificate.set_not_before(&Asn1Time::days_from_now(0).expect("a day")).expect("a start");
-        certificate.set_not_after(&Asn1Time::days_from_now(1).expect("a day")).expect("an end");
-        certificate.sign(&key, MessageDigest::sha256()).expect("a signature");
-        let certificate: X509 = certificate.build();
+    pub(crate) fn sessions(version: SslVersion, asked: Option<&Client>) -> [SslSession; 2] {
+        let nobody = asked.is_none().then(Client::new);
+        let shown = asked.or(nobody.as_ref()).expect("one of the two");
         let certified = |method| {
             let mut context = SslContextBuilder::new(method).expect("a context");
             context.set_max_proto_version(Some(version)).expect("a version");
-            context.set_private_key(&key).expect("a key");
-            context.set_certificate(&certificate).expect("a certificate");
+            context.set_private_key(&shown.key).expect("a key");
+            context.set_certificate(&shown.certificate).expect("a certificate");
             context
         };
         let mut server = certified(SslMethod::tls_server());
         server.set_options(SslOptions::NO_TICKET);
         server.set_session_cache_mode(SslSessionCacheMode::SERVER);
         server.set_session_id_context(b"rejoin").expect("a context");
-        let asked = if asks { SslVerifyMode::PEER } else { SslVerifyMode::NONE };
+        let asked = if asked.is_some() { SslVerifyMode::PEER } else { SslVerifyMode::NONE };
         server.set_verify_callback(asked, |_, _| true);
         let made = Arc::new(Mutex::new(None));
         let kept = Arc::clone(&made);
@@ -179,13 +193,17 @@ mod tests {
     #[test]
     fn all_are_as_openssl_writes_them_and_few_are_measured() {
         for version in [SslVersion::TLS1_2, SslVersion::TLS1_3] {
-            for asks in [false, true] {
-                let [server, client] = sessions(version, asks);
+            for asked in [None, Some(&Client::new())] {
+                let [server, client] = sessions(version, asked);
                 for session in [&server, &client] {
                     let bytes = session_bytes(session).expect("written");
                     assert_eq!(*bytes, session.to_der().expect("written"));
                 }
-                assert_eq!(is_bounded(&server), !asks, "a certificate may be of any size");
+                assert_eq!(
+                    is_bounded(&server),
+                    asked.is_none(),
+                    "a certificate may be of any size"
+                );
                 assert!(!is_bounded(&client), "there is a certificate in it");
             }
         }
@@ -193,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_a_program_puts_into_a_ticket_is_looked_at() {
-        let [session, _] = sessions(SslVersion::TLS1_3, false);
+        let [session, _] = sessions(SslVersion::TLS1_3, None);
         for bytes in [0, TICKETS_BOUND_BYTES, TICKETS_BOUND_BYTES + 1, 60_000] {
             let data = vec![7_u8; bytes];
             let start = data.as_ptr().cast();

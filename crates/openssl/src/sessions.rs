@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 use crate::callbacks;
 use crate::context_name::ContextName;
 use crate::everywhere::Own;
+use crate::session_decoder::SessionDecoder;
 use crate::tickets::ContextTickets;
 
 /// A session store for any number of `SSL_CTX`.
@@ -18,8 +19,14 @@ pub struct ServerSessions<S: ?Sized = Arc<Cache>> {
     seal: IdSeal,
     id_key: Zeroizing<[u8; 16]>,
     hints: Hints,
+    decoder: SessionDecoder,
     store: S,
 }
+
+/// About how many bytes the decoded certificates of clients that resume may take in a process, if nothing else is
+/// said: some 4,000 certificates. A server has several processes, each with its own. Where clients show none it is
+/// nothing.
+pub const CERTIFICATES_BYTES: usize = 32 * 1_024 * 1_024;
 
 /// Whatever the store is.
 pub(crate) type AnySessions = ServerSessions<dyn SessionStore + Send + Sync>;
@@ -28,8 +35,24 @@ impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
     /// `id_key` must be random, and the same on all servers that share sessions. The store's clock
     /// must be [`now_ms`].
     pub fn new(store: S, id_key: [u8; 16], hints: Hints) -> Arc<Self> {
+        Self::with_certificates(store, id_key, hints, CERTIFICATES_BYTES)
+    }
+
+    /// As [`ServerSessions::new`], with room for about so many bytes of decoded client certificates instead of
+    /// [`CERTIFICATES_BYTES`]: what was not used for longest goes. Without room they are decoded at each
+    /// resumption.
+    pub fn with_certificates(
+        store: S,
+        id_key: [u8; 16],
+        hints: Hints,
+        certificates_bytes: usize,
+    ) -> Arc<Self> {
+        let mut seed = [0; 16];
+        // Without it, whoever has certificates made could at worst make them be decoded more often.
+        let _ = openssl::rand::rand_bytes(&mut seed);
+        let decoder = SessionDecoder::new(certificates_bytes, seed);
         let (seal, id_key) = (IdSeal::new(id_key), Zeroizing::new(id_key));
-        Arc::new(Self { seal, id_key, hints, store })
+        Arc::new(Self { seal, id_key, hints, decoder, store })
     }
 
     /// Makes a server context keep its sessions here, under the session-id context `id_context`
@@ -77,6 +100,10 @@ impl AnySessions {
 
     pub(crate) fn tag(&self, label: &[u8]) -> ContextTag {
         ContextName::tag(label, &self.id_key)
+    }
+
+    pub(crate) fn decoder(&self) -> &SessionDecoder {
+        &self.decoder
     }
 
     pub(crate) fn hints(&self) -> Hints {

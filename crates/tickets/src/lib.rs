@@ -11,6 +11,8 @@
 //! [`ContextKeys`] for TLS stacks that encrypt by themselves, and [`TicketSealer`] for those that
 //! do not.
 //!
+//! An [`Interner`] finds again what was decoded before, such as the certificates that clients' sessions bring.
+//!
 //! What is not here: clocks, random numbers, files, sockets, TLS, and how a ring gets from one
 //! server to the next. Every `now_s` is an argument, in seconds of Unix time, because servers
 //! have no other clock in common; each may be off by up to [`CLOCK_TOLERANCE_S`].
@@ -19,6 +21,7 @@
 
 mod context;
 mod error;
+mod interner;
 mod label;
 mod page;
 mod ring;
@@ -31,6 +34,7 @@ mod timeline;
 
 pub use context::{ContextKey, ContextKeys, SERVER_KEY_BYTES, ServerKeyFormat};
 pub use error::Error;
+pub use interner::Interner;
 pub use label::Label;
 pub use page::PAGE_BYTES;
 pub use ring::{KeyId, KeyRing, KeyStatus, SECRET_BYTES};

@@ -120,7 +120,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Lets the summary say what OpenSSL's own cache weighs. To be called before anything else of
 /// OpenSSL's; returns whether it was in time.
 pub fn weigh_internal_cache() -> bool {
-    rejoin_openssl::count_frees()
+    rejoin_openssl::count_memory()
 }
 
 /// A server that listens.

@@ -1,0 +1,94 @@
+//! Counting the memory that OpenSSL takes and gives back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libc::{c_char, c_int, c_void, size_t};
+
+use crate::ffi;
+
+/// How many count at the moment.
+static COUNTING: AtomicU64 = AtomicU64::new(0);
+static ALLOCATED_BYTES: AtomicU64 = AtomicU64::new(0);
+static FREED_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Memory, the allocator's own word in front of every block included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Bytes that were taken.
+    pub allocated_bytes: u64,
+    /// Bytes that were given back.
+    pub freed_bytes: u64,
+}
+
+impl Memory {
+    /// What OpenSSL took and gave back meanwhile, in all threads. Nothing unless [`count_memory`] was called in
+    /// time.
+    pub fn of<T>(work: impl FnOnce() -> T) -> (T, Self) {
+        let before = Self::so_far();
+        COUNTING.fetch_add(1, Ordering::Relaxed);
+        let done = work();
+        COUNTING.fetch_sub(1, Ordering::Relaxed);
+        let after = Self::so_far();
+        let allocated_bytes = after.allocated_bytes - before.allocated_bytes;
+        (done, Self { allocated_bytes, freed_bytes: after.freed_bytes - before.freed_bytes })
+    }
+
+    fn so_far() -> Self {
+        let allocated_bytes = ALLOCATED_BYTES.load(Ordering::Relaxed);
+        Self { allocated_bytes, freed_bytes: FREED_BYTES.load(Ordering::Relaxed) }
+    }
+}
+
+/// Lets [`Memory`] count. Works only before OpenSSL's first allocation in the process; returns whether it was in
+/// time.
+pub fn count_memory() -> bool {
+    // SAFETY: the three functions keep the contract of malloc, realloc and free; OpenSSL refuses
+    // them once it has allocated anything.
+    unsafe { ffi::CRYPTO_set_mem_functions(allocate, reallocate, free) == 1 }
+}
+
+/// # Safety
+/// `memory` came from malloc or realloc, or is null.
+unsafe fn count(memory: *mut c_void, sum: &AtomicU64) {
+    if !memory.is_null() && COUNTING.load(Ordering::Relaxed) > 0 {
+        // SAFETY: the caller vouches for `memory`.
+        let bytes = unsafe { libc::malloc_usable_size(memory) };
+        // The allocator's own word in front of every block.
+        let with_header = bytes + size_of::<usize>();
+        sum.fetch_add(with_header as u64, Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn allocate(bytes: size_t, _file: *const c_char, _line: c_int) -> *mut c_void {
+    // OpenSSL expects nothing for nothing.
+    if bytes == 0 {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: any size may be asked for.
+    let memory = unsafe { libc::malloc(bytes) };
+    // SAFETY: just allocated.
+    unsafe { count(memory, &ALLOCATED_BYTES) };
+    memory
+}
+
+unsafe extern "C" fn reallocate(
+    memory: *mut c_void,
+    bytes: size_t,
+    _file: *const c_char,
+    _line: c_int,
+) -> *mut c_void {
+    // SAFETY: `memory` came from the functions here.
+    unsafe { count(memory, &FREED_BYTES) };
+    // SAFETY: as above.
+    let memory = unsafe { libc::realloc(memory, bytes) };
+    // SAFETY: as above.
+    unsafe { count(memory, &ALLOCATED_BYTES) };
+    memory
+}
+
+unsafe extern "C" fn free(memory: *mut c_void, _file: *const c_char, _line: c_int) {
+    // SAFETY: `memory` came from malloc or realloc.
+    unsafe { count(memory, &FREED_BYTES) };
+    // SAFETY: as above.
+    unsafe { libc::free(memory) }
+}

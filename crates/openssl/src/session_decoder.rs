@@ -1,0 +1,235 @@
+//! Sessions from their bytes, with each client's certificate decoded once.
+//!
+//! A session that brings its client's certificate holds it as DER, and OpenSSL decodes that whenever the session is
+//! resumed: a public key goes through its decoders, and takes 130 µs and a thousand allocations in OpenSSL 3.0, where
+//! the whole resumption takes as long. No function puts a decoded certificate into a session. But a copy of a session
+//! shares its certificate (`SSL_SESSION_dup(3)`).
+//!
+//! So the first session of a client leaves a *template* here, without its secret, under all of its bytes that
+//! other sessions may have in common. A session with the same bytes is a copy of the template, which is given what is
+//! its own: id, secret, time, application data. Everything else is as it was decoded, whichever release decodes it.
+//! The one number that is not set (`tick_age_add`) bears on early data only, and sessions that allow some have no
+//! template.
+//!
+//! A session gets the certificate of its own bytes and no other's, for those are compared whole. A template
+//! is kept only if OpenSSL writes its copy exactly as the session that it comes from. And whatever goes wrong, the session
+//! is decoded as it always was.
+
+use std::ffi::c_uint;
+
+use foreign_types::{ForeignType, ForeignTypeRef};
+use libc::c_int;
+use openssl::error::ErrorStack;
+use openssl::ssl::{SslSession, SslSessionRef};
+use rejoin_tickets::Interner;
+
+use crate::session_parts::SessionParts;
+use crate::{ffi, session_bytes};
+
+/// Decodes sessions.
+#[derive(Debug)]
+pub(crate) struct SessionDecoder {
+    templates: Interner<SslSession>,
+}
+
+/// What a template takes, as far as its bytes tell: a session, a certificate and its key decoded, and the bytes
+/// themselves, kept to compare. Common certificates, of 400 to 1,500 bytes, take a little less; one that is
+/// nothing but small names takes two or three times as much.
+const TEMPLATE_BYTES: usize = 4_608;
+const TIMES_ITS_BYTES: usize = 4;
+
+/// `TLS13_MAX_RESUMPTION_PSK_LENGTH`, the longest secret of a session.
+const NO_SECRET: [u8; 512] = [0; 512];
+/// Indices under which programs may have put something into each session as it is made (`CRYPTO_get_ex_new_index(3)`):
+/// far more than any registers.
+const EX_DATA_INDICES: c_int = 256;
+
+impl SessionDecoder {
+    /// Templates take about `most_bytes`, with 0 there are none. `seed` as for an [`Interner`].
+    pub(crate) fn new(most_bytes: usize, seed: [u8; 16]) -> Self {
+        Self { templates: Interner::new(most_bytes, seed) }
+    }
+
+    /// The session, which nobody else has. `None` if it is none.
+    pub(crate) fn decode(&self, value: &[u8]) -> Option<SslSession> {
+        match SessionParts::of(value).filter(|_| self.templates.keeps()) {
+            Some(parts) => self.with_template(value, &parts),
+            None => decoded(value),
+        }
+    }
+
+    fn with_template(&self, value: &[u8], parts: &SessionParts<'_>) -> Option<SslSession> {
+        let common = parts.common();
+        let template = self.templates.get(&common);
+        if let Some(session) = template.and_then(|template| copy(&template, parts)) {
+            return Some(session);
+        }
+        let session = decoded(value)?;
+        if let Some(template) = template_of(&session, value, parts) {
+            let bytes = TEMPLATE_BYTES + TIMES_ITS_BYTES * common.len();
+            self.templates.insert(&common, template, bytes);
+        }
+        Some(session)
+    }
+}
+
+fn decoded(value: &[u8]) -> Option<SslSession> {
+    // OpenSSL's complaint is taken, for it must not be taken for the application's next call's.
+    SslSession::from_der(value).ok()
+}
+
+/// `None` if what is made of it would not be what the session is.
+fn template_of(
+    session: &SslSessionRef,
+    value: &[u8],
+    parts: &SessionParts<'_>,
+) -> Option<SslSession> {
+    let secret = NO_SECRET.get(..parts.secret.len())?;
+    let template = copy(session, &parts.anonymous(secret))?;
+    if has_ex_data(&template) {
+        return None;
+    }
+    let made = copy(&template, parts)?;
+    // SAFETY: a valid session.
+    let written = unsafe { session_bytes::serialised(made.as_ptr()) };
+    written.is_some_and(|written| *written == *value).then_some(template)
+}
+
+/// Whether a program puts something into each session, which may not have any means to be copied.
+fn has_ex_data(session: &SslSessionRef) -> bool {
+    (0..EX_DATA_INDICES).any(|index| {
+        // SAFETY: a valid session, which has nothing under an index that nobody registered.
+        let data = unsafe { ffi::SSL_SESSION_get_ex_data(session.as_ptr(), index) };
+        !data.is_null()
+    })
+}
+
+/// Another session with this one's certificate, and what is its own.
+fn copy(session: &SslSessionRef, own: &SessionParts<'_>) -> Option<SslSession> {
+    // SAFETY: a valid session, which is only read.
+    let copy = unsafe { ffi::SSL_SESSION_dup(session.as_ptr()) };
+    if copy.is_null() {
+        drop(ErrorStack::get());
+        return None;
+    }
+    // SAFETY: the copy is valid, and nobody else has it.
+    let copy = unsafe { SslSession::from_ptr(copy) };
+    let is_own = has_own(&copy, own);
+    if !is_own {
+        drop(ErrorStack::get());
+    }
+    is_own.then_some(copy)
+}
+
+fn has_own(copy: &SslSessionRef, own: &SessionParts<'_>) -> bool {
+    let session = copy.as_ptr();
+    let SessionParts { id, secret, time_s, application_data: data, .. } = own;
+    // SAFETY: the caller's own session, and so many bytes, which are copied; more than fit are refused.
+    let id_set = unsafe { ffi::SSL_SESSION_set1_id(session, id.as_ptr(), id.len() as c_uint) };
+    // SAFETY: as above.
+    let secret_set =
+        unsafe { ffi::SSL_SESSION_set1_master_key(session, secret.as_ptr(), secret.len()) };
+    // SAFETY: as above.
+    let data_set =
+        unsafe { ffi::SSL_SESSION_set1_ticket_appdata(session, data.as_ptr().cast(), data.len()) };
+    // SAFETY: as above; it says nothing of failure in common.
+    unsafe { ffi::SSL_SESSION_set_time(session, *time_s) };
+    [id_set, secret_set, data_set] == [1; 3]
+}
+
+#[cfg(test)]
+mod tests {
+    use openssl::ssl::SslVersion;
+
+    use super::*;
+    use crate::session_bytes::tests::{Client, sessions};
+
+    fn decoder() -> SessionDecoder {
+        SessionDecoder::new(1 << 20, [6; 16])
+    }
+
+    /// A server's, written as it keeps them.
+    fn written(version: SslVersion, client: &Client, data: &[u8]) -> Vec<u8> {
+        let [session, _] = sessions(version, Some(client));
+        let (start, length) = (data.as_ptr().cast(), data.len());
+        // SAFETY: a valid session, and so many bytes, which are copied.
+        unsafe { ffi::SSL_SESSION_set1_ticket_appdata(session.as_ptr(), start, length) };
+        session.to_der().expect("written")
+    }
+
+    fn peer(session: &SslSessionRef) -> *mut libc::c_void {
+        // SAFETY: a valid session.
+        unsafe { ffi::SSL_SESSION_get0_peer(session.as_ptr()) }
+    }
+
+    /// Without the number that bears on early data only.
+    fn without_age(session: &[u8]) -> (SessionParts<'_>, Vec<u8>) {
+        let parts = SessionParts::of(session).expect("parts");
+        let common = parts.common();
+        (SessionParts::of(session).map(SessionParts::without_rest).expect("parts"), common)
+    }
+
+    #[test]
+    fn a_copy_is_what_openssl_would_have_decoded_and_shares_the_certificate() {
+        for version in [SslVersion::TLS1_2, SslVersion::TLS1_3] {
+            let (decoder, client) = (decoder(), Client::new());
+            let all = [&b""[..], b"rj one", b"", b"of another length"]
+                .map(|data| written(version, &client, data));
+            let decoded = all.each_ref().map(|value| decoder.decode(value).expect("a session"));
+            for (session, value) in decoded.iter().zip(&all) {
+                let again = session.to_der().expect("written");
+                assert_eq!(without_age(&again), without_age(value), "{version:?}");
+                assert!(session.timeout() > 0 && session.time() == without_age(value).0.time_s);
+            }
+            assert_eq!(peer(&decoded[1]), peer(&decoded[2]), "decoded once");
+            assert_eq!(decoder.templates.kept().0, 1);
+            // Each has its own secret, and the template none.
+            let secrets = all.each_ref().map(|value| without_age(value).0.secret.to_vec());
+            assert!(secrets[0] != secrets[1] && secrets[1] != secrets[2]);
+            let template = decoder.templates.get(&without_age(&all[0]).1).expect("a template");
+            let bytes = template.to_der().expect("written");
+            assert!(without_age(&bytes).0.secret.iter().all(|byte| *byte == 0));
+            assert!(without_age(&bytes).0.id.is_empty());
+        }
+    }
+
+    #[test]
+    fn nobody_gets_anothers_certificate() {
+        let decoder = decoder();
+        let clients = [Client::new(), Client::new(), Client::new()];
+        for version in [SslVersion::TLS1_2, SslVersion::TLS1_3] {
+            for client in clients.iter().cycle().take(9) {
+                let value = written(version, client, b"");
+                let session = decoder.decode(&value).expect("a session");
+                let certificate = session.to_der().expect("written");
+                let der = client.certificate.to_der().expect("written");
+                assert!(certificate.windows(der.len()).any(|bytes| bytes == der), "{version:?}");
+            }
+        }
+        assert_eq!(decoder.templates.kept().0, 6);
+    }
+
+    #[test]
+    fn without_room_all_is_decoded_anew() {
+        let (decoder, client) = (SessionDecoder::new(0, [6; 16]), Client::new());
+        let value = written(SslVersion::TLS1_3, &client, b"");
+        let [one, other] = [0; 2].map(|_| decoder.decode(&value).expect("a session"));
+        assert_ne!(peer(&one), peer(&other));
+        assert_eq!(one.to_der().expect("written"), value);
+    }
+
+    #[test]
+    fn what_is_no_session_stays_none() {
+        let (decoder, client) = (decoder(), Client::new());
+        let mut value = written(SslVersion::TLS1_2, &client, b"");
+        for at in 0..value.len() {
+            value[at] ^= 0x11;
+            let _ = decoder.decode(&value);
+            value[at] ^= 0x11;
+        }
+        assert!(decoder.decode(&value[1..]).is_none());
+        assert!(ErrorStack::get().errors().is_empty());
+        let session = decoder.decode(&value).expect("a session");
+        assert_eq!(session.to_der().expect("written"), value);
+    }
+}

@@ -1,0 +1,120 @@
+//! What the decoded certificates of clients take, counted as OpenSSL takes it: in a test program of its own.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+
+use openssl::asn1::Asn1Time;
+use openssl::hash::MessageDigest;
+use openssl::pkey::{PKey, Private};
+use openssl::rsa::Rsa;
+use openssl::ssl::{
+    Ssl, SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion,
+};
+use openssl::x509::{X509, X509Builder, X509NameBuilder};
+use rejoin_cache::{Cache, Capacity, Hints, Settings};
+use rejoin_openssl::{
+    CERTIFICATES_BYTES, Client, ClientSession, Memory, ServerSessions, count_memory, now_ms,
+};
+
+struct Site {
+    server: SslContext,
+    client: Client,
+    key: PKey<Private>,
+}
+
+impl Site {
+    fn new(certificates_bytes: usize) -> Self {
+        let key = PKey::from_rsa(Rsa::generate(2_048).expect("a key")).expect("a key");
+        let settings = Settings { block_bytes: 1_024, ..Settings::new(Capacity::Sessions(4_000)) };
+        let cache = Arc::new(Cache::new(&settings, [3; 16], now_ms()).expect("valid settings"));
+        let sessions =
+            ServerSessions::with_certificates(cache, [4; 16], Hints::Never, certificates_bytes);
+        let context = |method| {
+            let mut context = SslContextBuilder::new(method).expect("a context");
+            context.set_max_proto_version(Some(SslVersion::TLS1_2)).expect("a version");
+            context
+        };
+        let mut server = context(SslMethod::tls_server());
+        server.set_certificate(&certificate(&key, "server")).expect("a certificate");
+        server.set_private_key(&key).expect("a key");
+        server.set_verify_callback(SslVerifyMode::PEER, |_, _| true);
+        sessions.attach(&mut server, b"one").expect("attached");
+        let mut client = context(SslMethod::tls_client());
+        client.set_verify(SslVerifyMode::NONE);
+        Self { server: server.build(), client: Client::new(client), key }
+    }
+
+    fn connect(&self, shown: &X509, session: Option<&ClientSession>) -> ClientSession {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        let server = Ssl::new(&self.server).expect("a server connection");
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut stream = SslStream::new(server, theirs).expect("a stream");
+                stream.accept().expect("a handshake");
+                stream.write_all(b"!").expect("a word");
+                let _ = stream.read(&mut [0]);
+            });
+            let mut ssl = self.client.connection(session).expect("a client connection");
+            ssl.set_certificate(shown).expect("a certificate");
+            ssl.set_private_key(&self.key).expect("a key");
+            let mut stream = SslStream::new(ssl, ours).expect("a stream");
+            stream.connect().expect("a handshake");
+            stream.read_exact(&mut [0]).expect("a word");
+            assert_eq!(stream.ssl().session_reused(), session.is_some());
+            let newest = ClientSession::newest(stream.ssl()).expect("a session");
+            let _ = stream.shutdown();
+            newest
+        })
+    }
+
+    /// Clients of these numbers, each of which comes twice. Returns the bytes that stay.
+    fn new_clients(&self, numbers: std::ops::Range<usize>) -> i64 {
+        let ((), memory) = Memory::of(|| {
+            for n in numbers {
+                let shown = certificate(&self.key, &format!("client {n}"));
+                let session = self.connect(&shown, None);
+                self.connect(&shown, Some(&session));
+            }
+        });
+        memory.allocated_bytes as i64 - memory.freed_bytes as i64
+    }
+}
+
+fn certificate(key: &PKey<Private>, name: &str) -> X509 {
+    let mut subject = X509NameBuilder::new().expect("a name");
+    subject.append_entry_by_text("CN", name).expect("a name");
+    let subject = subject.build();
+    let mut certificate = X509Builder::new().expect("a certificate");
+    certificate.set_subject_name(&subject).expect("its name");
+    certificate.set_issuer_name(&subject).expect("its issuer");
+    certificate.set_pubkey(key).expect("its key");
+    certificate.set_not_before(&Asn1Time::days_from_now(0).expect("today")).expect("its start");
+    certificate.set_not_after(&Asn1Time::days_from_now(1).expect("tomorrow")).expect("its end");
+    certificate.sign(key, MessageDigest::sha256()).expect("its signature");
+    certificate.build()
+}
+
+#[test]
+fn memory_is_bounded_when_certificates_never_repeat() {
+    const MOST_BYTES: usize = 512 * 1_024;
+    const CLIENTS: usize = 150;
+    assert!(count_memory(), "nothing of OpenSSL's was used yet");
+    // What is made once is not to be counted.
+    Site::new(CERTIFICATES_BYTES).new_clients(0..3);
+
+    let roomy = Site::new(CERTIFICATES_BYTES);
+    let kept = roomy.new_clients(0..CLIENTS);
+    // As many sessions and certificates, 1 and 3 KB each at the least.
+    assert!(kept > 4_000 * CLIENTS as i64, "{kept}: nothing is kept");
+
+    let bounded = Site::new(MOST_BYTES);
+    let first = bounded.new_clients(0..CLIENTS);
+    assert!(first < MOST_BYTES as i64, "{first} bytes");
+    let more = bounded.new_clients(CLIENTS..2 * CLIENTS);
+    assert!(first + more < MOST_BYTES as i64, "{first} and {more} bytes");
+
+    let none = Site::new(0).new_clients(0..CLIENTS);
+    assert!(none < 64 * 1_024, "{none} bytes without any room");
+}

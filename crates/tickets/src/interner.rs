@@ -1,0 +1,232 @@
+//! What was decoded, found again by the bytes that it was decoded from.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// Decoded values, such as the certificates of clients that come back (patch 002 of the JDK's server: tickets
+/// bring the same certificates again and again).
+///
+/// A value is found by the whole of the bytes that it was decoded from, compared one by one: a hash says where
+/// to look, and never what is the same. Where there is no room, what was not used for longest goes.
+///
+/// Any number of threads may use it. None waits: what another thread is looking at is decoded once more.
+pub struct Interner<V> {
+    seed: [u8; 16],
+    shards: [Mutex<Shard<V>>; SHARDS],
+}
+
+const SHARDS: usize = 16;
+
+struct Shard<V> {
+    /// By the hash of their bytes.
+    entries: BTreeMap<u64, Entry<V>>,
+    /// Hashes, by when their entry was last used.
+    by_age: BTreeMap<u64, u64>,
+    /// Counts uses.
+    clock: u64,
+    bytes: usize,
+    most_bytes: usize,
+}
+
+struct Entry<V> {
+    source: Box<[u8]>,
+    value: V,
+    bytes: usize,
+    used: u64,
+}
+
+impl<V: Clone> Interner<V> {
+    /// For values of up to `most_bytes` in all, of which each sixteenth part is apart; 0 keeps nothing. `seed`
+    /// should be random, and known to nobody who chooses what is decoded.
+    pub fn new(most_bytes: usize, seed: [u8; 16]) -> Self {
+        Self { seed, shards: std::array::from_fn(|_| Mutex::new(Shard::new(most_bytes / SHARDS))) }
+    }
+
+    /// Whether anything can be kept at all.
+    pub fn keeps(&self) -> bool {
+        self.shards.first().and_then(|shard| lock(shard)).is_none_or(|shard| shard.most_bytes > 0)
+    }
+
+    /// What was decoded from exactly these bytes. `None` if it is not here, or another thread is where it would
+    /// be.
+    pub fn get(&self, source: &[u8]) -> Option<V> {
+        let hash = self.hash(source);
+        lock(self.shard(hash))?.get(hash, source)
+    }
+
+    /// Keeps what was decoded from these bytes, and takes `bytes` with all that belongs to it. What takes more
+    /// than its part of all is not kept, and nor is what another thread leaves no time for.
+    pub fn insert(&self, source: &[u8], value: V, bytes: usize) {
+        let hash = self.hash(source);
+        let Some(mut shard) = lock(self.shard(hash)) else { return };
+        let gone = shard.insert(hash, source, value, bytes);
+        drop(shard);
+        // Their end may take long, and is nobody else's affair.
+        drop(gone);
+    }
+
+    /// How many values are kept, and the bytes that they take as [`Interner::insert`] was told.
+    pub fn kept(&self) -> (usize, usize) {
+        let shards = self.shards.iter().filter_map(lock);
+        shards.fold((0, 0), |(values, bytes), shard| {
+            (values + shard.entries.len(), bytes + shard.bytes)
+        })
+    }
+
+    fn hash(&self, source: &[u8]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&self.seed);
+        hasher.write(source);
+        hasher.finish()
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard<V>> {
+        &self.shards[hash as usize % SHARDS]
+    }
+}
+
+impl<V: Clone> Shard<V> {
+    fn new(most_bytes: usize) -> Self {
+        let (entries, by_age) = (BTreeMap::new(), BTreeMap::new());
+        Self { entries, by_age, clock: 0, bytes: 0, most_bytes }
+    }
+
+    fn get(&mut self, hash: u64, source: &[u8]) -> Option<V> {
+        let entry = self.entries.get_mut(&hash).filter(|entry| *entry.source == *source)?;
+        self.by_age.remove(&entry.used);
+        self.clock += 1;
+        entry.used = self.clock;
+        self.by_age.insert(entry.used, hash);
+        Some(entry.value.clone())
+    }
+
+    /// Returns what had to go.
+    fn insert(&mut self, hash: u64, source: &[u8], value: V, bytes: usize) -> Vec<Entry<V>> {
+        if bytes > self.most_bytes {
+            return Vec::new();
+        }
+        let mut gone: Vec<_> = self.remove(hash).into_iter().collect();
+        while self.bytes + bytes > self.most_bytes
+            && let Some((_, oldest)) = self.by_age.first_key_value()
+        {
+            gone.extend(self.remove(*oldest));
+        }
+        self.clock += 1;
+        self.bytes += bytes;
+        self.by_age.insert(self.clock, hash);
+        self.entries.insert(hash, Entry { source: source.into(), value, bytes, used: self.clock });
+        gone
+    }
+
+    fn remove(&mut self, hash: u64) -> Option<Entry<V>> {
+        let entry = self.entries.remove(&hash)?;
+        self.by_age.remove(&entry.used);
+        self.bytes -= entry.bytes;
+        Some(entry)
+    }
+}
+
+impl<V> std::fmt::Debug for Interner<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interner").finish_non_exhaustive()
+    }
+}
+
+/// `None` if another thread has it.
+fn lock<V>(shard: &Mutex<Shard<V>>) -> Option<MutexGuard<'_, Shard<V>>> {
+    match shard.try_lock() {
+        Ok(shard) => Some(shard),
+        // A panic in between has left nothing worse than a value that is not found.
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    #[test]
+    fn as_a_list_would_do() {
+        let mut random = ChaCha8Rng::seed_from_u64(8);
+        let mut shard = Shard::new(100);
+        // The newest last.
+        let mut model: Vec<(u8, u32, usize)> = Vec::new();
+        for value in 0..20_000_u32 {
+            let key: u8 = random.random_range(0..30);
+            if random.random_range(0..3) > 0 {
+                let at = model.iter().position(|(known, ..)| *known == key);
+                let expected = at.map(|at| model.remove(at));
+                model.extend(expected);
+                assert_eq!(shard.get(key.into(), &[key]), expected.map(|(_, value, _)| value));
+            } else {
+                let bytes = random.random_range(1..30)
+                    * usize::from(random.random_range(0..20) > 0)
+                    + 101 * usize::from(random.random_range(0..20) == 0);
+                shard.insert(key.into(), &[key], value, bytes);
+                if bytes <= 100 {
+                    model.retain(|(known, ..)| *known != key);
+                    while model.iter().map(|(.., bytes)| bytes).sum::<usize>() + bytes > 100 {
+                        model.remove(0);
+                    }
+                    model.push((key, value, bytes));
+                }
+            }
+            assert_eq!(shard.bytes, model.iter().map(|(.., bytes)| bytes).sum::<usize>());
+            assert_eq!((shard.entries.len(), shard.by_age.len()), (model.len(), model.len()));
+        }
+    }
+
+    #[test]
+    fn one_hash_is_not_one_value() {
+        let mut shard = Shard::new(100);
+        shard.insert(7, b"one", 1, 10);
+        assert_eq!((shard.get(7, b"other"), shard.get(7, b"one")), (None, Some(1)));
+        shard.insert(7, b"other", 2, 20);
+        assert_eq!((shard.get(7, b"other"), shard.get(7, b"one")), (Some(2), None));
+        assert_eq!(shard.bytes, 20);
+    }
+
+    #[test]
+    fn whatever_comes_the_bound_holds() {
+        let interner = Interner::new(16_000, [3; 16]);
+        assert!(interner.keeps());
+        for n in 0..10_000_u32 {
+            interner.insert(&n.to_le_bytes(), n, 100);
+        }
+        let (values, bytes) = interner.kept();
+        assert_eq!((values, bytes), (160, 16_000));
+        assert_eq!(interner.get(&9_999_u32.to_le_bytes()), Some(9_999));
+        assert_eq!(interner.get(&0_u32.to_le_bytes()), None);
+        let nothing = Interner::new(0, [3; 16]);
+        nothing.insert(b"one", 1, 1);
+        assert!(!nothing.keeps() && nothing.kept() == (0, 0));
+    }
+
+    #[test]
+    fn threads_find_their_own() {
+        let interner = Interner::new(1 << 20, [3; 16]);
+        let found = std::thread::scope(|scope| {
+            let look = |first: u32| {
+                let interner = &interner;
+                scope.spawn(move || {
+                    let all = (0..50_000).map(|n| (first + n) % 997);
+                    all.filter(|n| {
+                        let found = interner.get(&n.to_le_bytes());
+                        assert!(found.is_none_or(|found| found == *n));
+                        interner.insert(&n.to_le_bytes(), *n, 100);
+                        found.is_some()
+                    })
+                    .count()
+                })
+            };
+            let threads: Vec<_> = (0..4).map(|thread| look(thread * 250)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<usize>()
+        });
+        assert!(found > 50_000, "{found}");
+    }
+}
