@@ -65,8 +65,10 @@ impl SessionDecoder {
             return Some(session);
         }
         let session = decoded(value)?;
-        if let Some(template) = template_of(&session, value, parts) {
-            let bytes = TEMPLATE_BYTES + TIMES_ITS_BYTES * common.len();
+        let bytes = TEMPLATE_BYTES + TIMES_ITS_BYTES * common.len();
+        if self.templates.wants(&common, bytes)
+            && let Some(template) = template_of(&session, value, parts)
+        {
             self.templates.insert(&common, template, bytes);
         }
         Some(session)

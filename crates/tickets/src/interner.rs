@@ -17,6 +17,8 @@ pub struct Interner<V> {
 }
 
 const SHARDS: usize = 16;
+/// Of so many values for which others would have to go, one is wanted.
+const ONE_IN: u64 = 8;
 
 struct Shard<V> {
     /// By the hash of their bytes.
@@ -25,6 +27,8 @@ struct Shard<V> {
     by_age: BTreeMap<u64, u64>,
     /// Counts uses.
     clock: u64,
+    /// Counts what came while there was no room.
+    turned_away: u64,
     bytes: usize,
     most_bytes: usize,
 }
@@ -53,6 +57,13 @@ impl<V: Clone> Interner<V> {
     pub fn get(&self, source: &[u8]) -> Option<V> {
         let hash = self.hash(source);
         lock(self.shard(hash))?.get(hash, source)
+    }
+
+    /// Whether a value from these bytes, which takes `bytes`, is worth keeping: where others would have to go for it,
+    /// one in eight is. So of values that come round in a circle, and are more than there is room for, most stay until
+    /// they come again, and little is spent on those that do not.
+    pub fn wants(&self, source: &[u8], bytes: usize) -> bool {
+        lock(self.shard(self.hash(source))).is_some_and(|mut shard| shard.wants(bytes))
     }
 
     /// Keeps what was decoded from these bytes, and takes `bytes` with all that belongs to it. What takes more
@@ -89,7 +100,7 @@ impl<V: Clone> Interner<V> {
 impl<V: Clone> Shard<V> {
     fn new(most_bytes: usize) -> Self {
         let (entries, by_age) = (BTreeMap::new(), BTreeMap::new());
-        Self { entries, by_age, clock: 0, bytes: 0, most_bytes }
+        Self { entries, by_age, clock: 0, turned_away: 0, bytes: 0, most_bytes }
     }
 
     fn get(&mut self, hash: u64, source: &[u8]) -> Option<V> {
@@ -99,6 +110,14 @@ impl<V: Clone> Shard<V> {
         entry.used = self.clock;
         self.by_age.insert(entry.used, hash);
         Some(entry.value.clone())
+    }
+
+    fn wants(&mut self, bytes: usize) -> bool {
+        if self.bytes + bytes <= self.most_bytes {
+            return true;
+        }
+        self.turned_away += 1;
+        bytes <= self.most_bytes && self.turned_away.is_multiple_of(ONE_IN)
     }
 
     /// Returns what had to go.
@@ -205,6 +224,31 @@ mod tests {
         let nothing = Interner::new(0, [3; 16]);
         nothing.insert(b"one", 1, 1);
         assert!(!nothing.keeps() && nothing.kept() == (0, 0));
+    }
+
+    #[test]
+    fn of_twice_as_many_as_fit_a_third_is_found() {
+        let interner = Interner::new(16_000, [3; 16]);
+        let (mut found, mut kept) = (0, 0);
+        for n in (0..320_u32).cycle().take(20 * 320) {
+            let source = n.to_le_bytes();
+            if interner.get(&source).is_some() {
+                found += 1;
+            } else if interner.wants(&source, 100) {
+                kept += 1;
+                interner.insert(&source, n, 100);
+            }
+        }
+        assert!(found > 20 * 320 / 3, "{found}");
+        assert!(kept < 20 * 320 / 8, "{kept}");
+        // Those of another year are found in the end.
+        for n in (1_000..1_080_u32).cycle().take(40 * 80) {
+            let source = n.to_le_bytes();
+            if interner.get(&source).is_none() && interner.wants(&source, 100) {
+                interner.insert(&source, n, 100);
+            }
+        }
+        assert!((1_000..1_080_u32).all(|n| interner.get(&n.to_le_bytes()).is_some()));
     }
 
     #[test]
