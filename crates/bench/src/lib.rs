@@ -3,7 +3,7 @@
 //! [`server`] is a small HTTPS server on OpenSSL or rustls with every way of resuming that they
 //! have, and ours. [`fleet`] is paper 000's population of devices against any TLS server.
 //! [`demo`] runs one against the other; [`throughput`] does so past what a server can do. [`apps`] are programs that share
-//! sessions through the TLS manager. [`handshake_cost`] measures what resumption saves, [`cost`] whole transactions, with TLS
+//! sessions through the TLS manager. [`handshake`] measures handshakes alone, full and resumed, [`cost`] whole transactions, with TLS
 //! and without. [`StatusPort`] and [`metrics`]
 //! show what is counted to those who look on, here and elsewhere.
 //!
@@ -17,7 +17,7 @@ pub mod cost;
 pub mod demo;
 mod error;
 pub mod fleet;
-pub mod handshake_cost;
+pub mod handshake;
 mod http;
 mod identity;
 pub mod metrics;

@@ -34,7 +34,7 @@ pub enum Stack {
 }
 
 /// Which versions of TLS are spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Versions {
     /// TLS 1.2 only.
     Tls12,
