@@ -18,7 +18,7 @@ use crate::terminal;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Client and server are in one thread, with memory between them; all combinations take turns. What a library
-cannot do here is named, and left out. jsse is measured by JMH, which `make bench-handshake` builds, in ten
+cannot do here is named, and left out. jsse is measured by JMH, which `make bench-handshake` builds, in some ten
 seconds a combination, one after the other. Ctrl-C ends with what was measured so far.
 Examples:
   rejoin bench handshake --html handshake.html

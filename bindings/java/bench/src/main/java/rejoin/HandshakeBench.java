@@ -38,9 +38,8 @@ public final class HandshakeBench {
         .param("tls", combination[0]).param("key", combination[1])
         .param("clientCertificates", combination[2]).param("mode", combination[3])
         .jvmArgsAppend("-Dbench.folder=" + folder, "-Djdk.tls.server.enableSessionTicketExtension=" + stateless,
-            "-Djdk.tls.namedGroups=x25519,secp256r1")
-        // The compilers are not done before some thousand handshakes.
-        .warmupIterations(isQuick ? 4 : 8).warmupTime(TimeValue.seconds(1))
+            "-Djdk.tls.namedGroups=x25519,secp256r1", "-Dbench.warm=" + (isQuick ? 300 : 3000))
+        .warmupIterations(1).warmupTime(TimeValue.seconds(1))
         .measurementIterations(isQuick ? 3 : 5).measurementTime(TimeValue.milliseconds(isQuick ? 300 : 1000));
     RunResult result = new Runner(options.build()).runSingle();
     List<IterationResult> iterations = result.getBenchmarkResults().stream()
