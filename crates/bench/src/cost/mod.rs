@@ -196,8 +196,7 @@ impl Settings {
         if self.cells().is_empty() {
             return Err(Error::Settings("nothing to measure: give sizes, modes and cores"));
         }
-        let suites = self.suites().into_iter();
-        suites.map(|suite| suite.key.check_openssl(suite.versions)).collect()
+        self.suites().iter().try_for_each(|suite| suite.key.check_openssl(suite.versions))
     }
 }
 
