@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java bench-insert soak fuzz setup
+.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java bench-handshake bench-insert soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
 run: setup
@@ -59,6 +59,7 @@ check-clients: setup
 
 ## What resumption saves a server and costs it, a line for each, in five minutes on a machine that does nothing
 ## else; CHECKS as above.
+check-cost: PACKAGES += openssl util-linux
 check-cost: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_cost -- $(CHECKS)
 
@@ -76,6 +77,13 @@ bench-insert: setup
 	$(CARGO) build --release --locked --package rejoin-cli
 	mvn --quiet --batch-mode --file bindings/java/bench package
 	target/release/rejoin bench insert --jmh bindings/java/bench/target $(CHECKS)
+
+## What a handshake costs each side, by OpenSSL, rustls and the JDK, in seven minutes; CHECKS='--quick' for less.
+bench-handshake: PACKAGES += default-jdk-headless maven
+bench-handshake: setup
+	$(CARGO) build --release --locked --package rejoin-cli
+	mvn --quiet --batch-mode --file bindings/java/bench package
+	target/release/rejoin bench handshake --stack openssl,rustls,jsse --html target/handshake.html $(CHECKS)
 
 ## nginx under load while its workers are killed, for ten minutes; SOAK_SECONDS=60 for less.
 SOAK_SECONDS ?= 600

@@ -88,6 +88,17 @@ pub enum Error {
     /// rustls refused its settings.
     #[error("rustls: {0}")]
     Rustls(#[from] rustls::Error),
+    /// A certificate that cannot be made.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// What this machine or its libraries do not have.
+    #[error("{what} is not available here: {why}")]
+    Unavailable {
+        /// What was asked for.
+        what: &'static str,
+        /// Why, and where it would be.
+        why: String,
+    },
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {

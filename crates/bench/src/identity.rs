@@ -2,51 +2,123 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::SystemTime;
 
-use openssl::asn1::Asn1Time;
-use openssl::bn::{BigNum, MsbOption};
-use openssl::ec::{EcGroup, EcKey};
-use openssl::error::ErrorStack;
-use openssl::hash::MessageDigest;
-use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
-use openssl::rsa::Rsa;
-use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
-use openssl::x509::{X509, X509Builder, X509NameBuilder};
+use openssl::ssl::SslContextBuilder;
+use openssl::x509::X509;
+use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::Error;
+use crate::server::Versions;
 
 /// What a certificate made on the spot signs with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyType {
     /// ECDSA on P-256.
     #[default]
     P256,
     /// RSA with 2,048 bits.
     Rsa2048,
+    /// ML-DSA-65 (FIPS 204), which no quantum computer is known to break. In TLS 1.3 alone
+    /// (draft-ietf-tls-mldsa), and not in an OpenSSL before 3.5.
+    MlDsa65,
+}
+
+impl KeyType {
+    /// As in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::P256 => "P-256",
+            Self::Rsa2048 => "RSA-2048",
+            Self::MlDsa65 => "ML-DSA-65",
+        }
+    }
+
+    /// As `rejoin serve --key-type` has it.
+    pub(crate) fn argument(self) -> &'static str {
+        match self {
+            Self::P256 => "p256",
+            Self::Rsa2048 => "rsa2048",
+            Self::MlDsa65 => "ml-dsa-65",
+        }
+    }
+
+    /// Whether certificates with such a key can be used in these versions of TLS.
+    ///
+    /// # Errors
+    /// ML-DSA, unless TLS 1.3 is the only version.
+    pub fn check(self, versions: Versions) -> Result<(), Error> {
+        match self {
+            Self::MlDsa65 if versions != Versions::Tls13 => {
+                Err(Error::Settings("ML-DSA is for TLS 1.3 alone: give --tls 1.3, or other keys"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the OpenSSL at hand can use it, too.
+    ///
+    /// # Errors
+    /// As [`KeyType::check`]; ML-DSA if OpenSSL is older than 3.5.
+    pub fn check_openssl(self, versions: Versions) -> Result<(), Error> {
+        self.check(versions)?;
+        match self {
+            Self::MlDsa65 => Identity::made(self)?.openssl_key().map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn algorithm(self) -> &'static rcgen::SignatureAlgorithm {
+        match self {
+            Self::P256 => &rcgen::PKCS_ECDSA_P256_SHA256,
+            Self::Rsa2048 => &rcgen::PKCS_RSA_SHA256,
+            Self::MlDsa65 => &rcgen::PKCS_ML_DSA_65,
+        }
+    }
+
+    /// A new key.
+    pub(crate) fn generate(self) -> Result<KeyPair, Error> {
+        Ok(KeyPair::generate_for(self.algorithm())?)
+    }
 }
 
 /// A certificate chain and its key. The key is not printed.
 #[derive(Clone)]
 pub struct Identity {
     pub(crate) chain: Vec<X509>,
-    pub(crate) key: PKey<Private>,
+    key: Key,
+}
+
+#[derive(Clone)]
+enum Key {
+    Known(PKey<Private>),
+    /// Of a kind that the OpenSSL at hand cannot read.
+    Unknown(std::sync::Arc<PrivatePkcs8KeyDer<'static>>),
 }
 
 impl Identity {
     /// A self-signed certificate for `localhost`, 127.0.0.1 and ::1, good for a month.
     ///
     /// # Errors
-    /// OpenSSL's.
-    pub fn made(key_type: KeyType) -> Result<Self, ErrorStack> {
-        let key = match key_type {
-            KeyType::P256 => {
-                let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1)?;
-                PKey::from_ec_key(EcKey::generate(&group)?)?
-            }
-            KeyType::Rsa2048 => PKey::from_rsa(Rsa::generate(2_048)?)?,
+    /// Of the library that makes it.
+    pub fn made(key_type: KeyType) -> Result<Self, Error> {
+        let key = key_type.generate()?;
+        let parameters = authority_parameters("localhost", &["localhost", "127.0.0.1", "::1"])?;
+        let certificate = parameters.self_signed(&key)?;
+        Self::of(&[certificate.der().as_ref()], &key)
+    }
+
+    /// Of certificates that were made for a key.
+    pub(crate) fn of(chain: &[&[u8]], key: &KeyPair) -> Result<Self, Error> {
+        let chain = chain.iter().map(|der| X509::from_der(der)).collect::<Result<_, _>>()?;
+        let der = key.serialize_der();
+        let key = match PKey::private_key_from_pkcs8(&der) {
+            Ok(key) => Key::Known(key),
+            Err(_) => Key::Unknown(std::sync::Arc::new(PrivatePkcs8KeyDer::from(der))),
         };
-        Ok(Self { chain: vec![self_signed(&key)?], key })
+        Ok(Self { chain, key })
     }
 
     /// A chain and a key from PEM files.
@@ -64,16 +136,16 @@ impl Identity {
             let (key, certificate) = (key.to_owned(), certificate.to_owned());
             return Err(Error::Mismatch { key, certificate });
         }
-        Ok(Self { chain, key: private })
+        Ok(Self { chain, key: Key::Known(private) })
     }
 
     /// Writes chain and key as PEM, the key readable by its owner only.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file that cannot be written; a key of a kind that the OpenSSL at hand does not know.
     pub fn write(&self, certificate: &Path, key: &Path) -> Result<(), Error> {
         self.write_certificate(certificate)?;
-        write_private(key, &self.key.private_key_to_pem_pkcs8()?)
+        write_private(key, &self.openssl_key()?.private_key_to_pem_pkcs8()?)
     }
 
     /// Writes the chain as PEM.
@@ -87,6 +159,71 @@ impl Identity {
         }
         write_private(certificate, &chain)
     }
+
+    /// What whoever uses it by OpenSSL shows.
+    pub(crate) fn install(&self, context: &mut SslContextBuilder) -> Result<(), Error> {
+        let key = self.openssl_key()?;
+        let (leaf, issuers) = self
+            .chain
+            .split_first()
+            .ok_or(Error::Settings("the certificate chain is empty: give a certificate"))?;
+        context.set_certificate(leaf)?;
+        for issuer in issuers {
+            context.add_extra_chain_cert(issuer.clone())?;
+        }
+        Ok(context.set_private_key(key)?)
+    }
+
+    /// The same for rustls.
+    pub(crate) fn for_rustls(&self) -> Result<RustlsIdentity, Error> {
+        let mut chain = Vec::new();
+        for link in &self.chain {
+            chain.push(CertificateDer::from(link.to_der()?));
+        }
+        let key = match &self.key {
+            Key::Known(key) => PrivatePkcs8KeyDer::from(key.private_key_to_pkcs8()?),
+            Key::Unknown(key) => key.clone_key(),
+        };
+        Ok((chain, PrivateKeyDer::from(key)))
+    }
+
+    pub(crate) fn openssl_key(&self) -> Result<&PKey<Private>, Error> {
+        match &self.key {
+            Key::Known(key) => Ok(key),
+            Key::Unknown(_) => Err(Error::Unavailable {
+                what: "a key of this type",
+                why: format!(
+                    "{} does not know it: ML-DSA needs OpenSSL 3.5, or rustls",
+                    openssl::version::version()
+                ),
+            }),
+        }
+    }
+}
+
+/// A chain and its key, as rustls takes them.
+pub(crate) type RustlsIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// For a certificate that is good for a month.
+pub(crate) fn parameters(name: &str, names: &[&str]) -> Result<CertificateParams, Error> {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let mut parameters = CertificateParams::new(names)?;
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    // A clock before 1970 is as wrong as one that says 1970.
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    parameters.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_1970;
+    parameters.not_after = parameters.not_before + MONTH;
+    Ok(parameters)
+}
+
+const MONTH: std::time::Duration = std::time::Duration::from_secs(30 * 86_400);
+
+/// The same for one that may sign others.
+pub(crate) fn authority_parameters(name: &str, names: &[&str]) -> Result<CertificateParams, Error> {
+    let mut parameters = parameters(name, names)?;
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Ok(parameters)
 }
 
 /// The certificates of a PEM file: at least one.
@@ -102,31 +239,6 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("certificates", &self.chain.len()).finish_non_exhaustive()
     }
-}
-
-fn self_signed(key: &PKey<Private>) -> Result<X509, ErrorStack> {
-    let mut name = X509NameBuilder::new()?;
-    name.append_entry_by_nid(Nid::COMMONNAME, "localhost")?;
-    let name = name.build();
-    let mut serial = BigNum::new()?;
-    serial.rand(127, MsbOption::MAYBE_ZERO, false)?;
-    let mut certificate = X509Builder::new()?;
-    certificate.set_version(2)?;
-    certificate.set_serial_number(&*serial.to_asn1_integer()?)?;
-    certificate.set_subject_name(&name)?;
-    certificate.set_issuer_name(&name)?;
-    certificate.set_not_before(&*Asn1Time::days_from_now(0)?)?;
-    certificate.set_not_after(&*Asn1Time::days_from_now(30)?)?;
-    certificate.set_pubkey(key)?;
-    certificate.append_extension(BasicConstraints::new().critical().ca().build()?)?;
-    let names = SubjectAlternativeName::new()
-        .dns("localhost")
-        .ip("127.0.0.1")
-        .ip("::1")
-        .build(&certificate.x509v3_context(None, None))?;
-    certificate.append_extension(names)?;
-    certificate.sign(key, MessageDigest::sha256())?;
-    Ok(certificate.build())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

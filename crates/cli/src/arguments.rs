@@ -59,12 +59,15 @@ impl From<StackName> for Stack {
 }
 
 /// `--key`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum KeyName {
     #[value(name = "rsa-2048")]
     Rsa2048,
     #[value(name = "p-256")]
     P256,
+    /// post-quantum, in TLS 1.3 alone; OpenSSL from 3.5 on
+    #[value(name = "ml-dsa-65")]
+    MlDsa65,
 }
 
 impl From<KeyName> for KeyType {
@@ -72,6 +75,7 @@ impl From<KeyName> for KeyType {
         match key {
             KeyName::Rsa2048 => Self::Rsa2048,
             KeyName::P256 => Self::P256,
+            KeyName::MlDsa65 => Self::MlDsa65,
         }
     }
 }

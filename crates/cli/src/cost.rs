@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_bench::cost::{self, Cipher, Mode, Outcome, Settings, Size, Step};
 use rejoin_bench::server::Versions;
 use serde_json::json;
@@ -102,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         terminal::interrupted().await;
         told.store(true, Ordering::Relaxed);
     });
-    let bar = bar();
+    let bar = terminal::steps();
     let outcome = cost::run(&settings, &stop, |Step { done, of, what }| {
         bar.set_length(*of as u64);
         bar.set_position(*done as u64);
@@ -207,14 +206,6 @@ fn check_writable(path: &Path) -> anyhow::Result<()> {
 
 fn unwritable(path: &Path) -> String {
     format!("{} cannot be written", path.display())
-}
-
-/// Nothing when standard error is no terminal.
-fn bar() -> ProgressBar {
-    let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
 }
 
 fn print(json: bool, outcome: &Outcome) -> anyhow::Result<()> {

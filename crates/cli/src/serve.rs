@@ -77,6 +77,9 @@ pub(crate) struct Arguments {
 enum KeyTypeName {
     P256,
     Rsa2048,
+    /// post-quantum, in TLS 1.3 alone; OpenSSL from 3.5 on
+    #[value(name = "ml-dsa-65")]
+    MlDsa65,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -136,6 +139,7 @@ fn identity(arguments: &Arguments) -> Result<Identity, rejoin_bench::Error> {
     let identity = Identity::made(match arguments.key_type {
         KeyTypeName::P256 => KeyType::P256,
         KeyTypeName::Rsa2048 => KeyType::Rsa2048,
+        KeyTypeName::MlDsa65 => KeyType::MlDsa65,
     })?;
     if let Some(path) = &arguments.certificate_out {
         identity.write_certificate(path)?;

@@ -51,6 +51,15 @@ pub(crate) fn bar(end_ms: u64, label: String) -> ProgressBar {
     ProgressBar::new(end_ms).with_style(style).with_prefix(label)
 }
 
+/// A bar over steps of a measurement, whose number is told later; nothing when standard error is no
+/// terminal.
+pub(crate) fn steps() -> ProgressBar {
+    let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
+    let style =
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}
+
 /// Moves the bar until the run that reports to it is over.
 pub(crate) async fn follow(bar: ProgressBar, mut progress: watch::Receiver<Progress>) {
     while progress.changed().await.is_ok() {

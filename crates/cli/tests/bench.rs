@@ -225,3 +225,163 @@ fn is_consistent(row: &Value) {
     assert!(near(number("transactions_per_s") * number("measured_s"), transactions), "{row}");
     assert_eq!(number("failed"), 0.0, "{row}");
 }
+
+mod handshake {
+    use super::*;
+
+    fn handshake(more: &[&str]) -> Output {
+        let mut command = Command::new(REJOIN);
+        command.args(["bench", "handshake"]).args(more).output().expect("the program runs")
+    }
+
+    fn outcome(more: &[&str]) -> Value {
+        let output = handshake(&[&["--json"], more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("one object")
+    }
+
+    /// What OpenSSL here has no ML-DSA for is named; rustls brings its own.
+    #[test]
+    fn every_combination_is_measured_or_named() {
+        let page = folder("bench-handshake.html");
+        let told = outcome(&["--quick", "--html", page.to_str().expect("UTF-8")]);
+        assert_eq!(told["complete"], true);
+        let rows = told["rows"].as_array().expect("rows");
+        let counts = told["counters_missing"].is_null();
+        for stack in ["openssl", "rustls"] {
+            for (tls, key) in
+                [("1.2", "RSA-2048"), ("1.2", "P-256"), ("1.3", "RSA-2048"), ("1.3", "P-256")]
+            {
+                is_whole(rows, stack, tls, key, counts);
+            }
+        }
+        is_whole(rows, "rustls", "1.3", "ML-DSA-65", counts);
+        let missing = told["missing"].to_string();
+        assert!(missing.contains("rustls TLS 1.2 ML-DSA-65"), "{missing}");
+        let old = missing.contains("openssl TLS 1.3 ML-DSA-65");
+        assert_eq!(rows.len(), if old { 54 } else { 60 }, "{missing}");
+        if !old {
+            is_whole(rows, "openssl", "1.3", "ML-DSA-65", counts);
+        }
+        let page = std::fs::read_to_string(page).expect("the page");
+        assert_eq!(page.matches("<svg").count(), 10, "one for version, key and whose certificates");
+        assert_eq!(page.matches("<rect").count(), 2 * rows.len());
+        assert!(!page.contains("src=") && !page.contains("partial"));
+    }
+
+    /// Three batches of five, with client certificates and without, full, resumed and by tickets.
+    fn is_whole(rows: &[Value], stack: &str, tls: &str, key: &str, counts: bool) {
+        let of = |mode: &str, with: bool| {
+            let is = |row: &&Value| {
+                row["stack"] == stack
+                    && row["tls"] == tls
+                    && row["key"] == key
+                    && row["mode"] == mode
+                    && row["client_certificates"] == with
+            };
+            let row = rows.iter().find(is).unwrap_or_else(|| panic!("{stack} {tls} {key} {mode}"));
+            assert_eq!((number(row, "batches"), number(row, "handshakes")), (3.0, 15.0), "{row}");
+            for side in ["server", "client"] {
+                let [cpu, low, high] = ["cpu_us", "cpu_us_lowest", "cpu_us_highest"]
+                    .map(|name| number(&row[side], name));
+                assert!(low > 1.0 && low <= cpu && cpu <= high, "{row}");
+                let per_cpu_s = number(&row[side], "per_cpu_s");
+                assert!((per_cpu_s * cpu - 1e6).abs() < 1.0, "{row}");
+                let instructions = row[side]["user_instructions"].as_f64();
+                assert_eq!(instructions.is_some(), counts, "{row}");
+                assert!(instructions.is_none_or(|number| number > 10_000.0), "{row}");
+            }
+            ["server", "client"].map(|side| number(&row[side], "sent_bytes"))
+        };
+        // Certificates are what a handshake is made of, and who resumes sends none; two at a time, of
+        // at least 300 bytes each.
+        let [full, resumed] = ["full", "resumed"].map(|mode| of(mode, false));
+        assert!(full[0] > resumed[0] + 600.0, "{stack} {tls} {key}: {full:?} {resumed:?}");
+        let [full_with, resumed_with] = ["full", "resumed"].map(|mode| of(mode, true));
+        assert!(full_with[1] > full[1] + 600.0, "{stack} {tls} {key}: {full_with:?} {full:?}");
+        assert!((resumed_with[1] - resumed[1]).abs() < 100.0, "{stack} {tls} {key}");
+        // A ticket carries the session, and with it the client's certificate.
+        assert!(of("ticket", true)[1] > of("ticket", false)[1] + 300.0, "{stack} {tls} {key}");
+    }
+
+    /// RSA makes full handshakes so much dearer that no noise hides it: ten times over TLS 1.2.
+    #[test]
+    fn resumption_saves_the_server_a_signature() {
+        let told = outcome(&["--quick", "--tls", "1.2", "--key", "rsa-2048"]);
+        let rows = told["rows"].as_array().expect("rows");
+        assert_eq!(rows.len(), 12);
+        for three in rows.chunks(3).filter(|three| three[0]["client_certificates"] == false) {
+            let modes: Vec<_> = three.iter().map(|row| row["mode"].clone()).collect();
+            assert_eq!(modes, ["full", "resumed", "ticket"]);
+            let cpu = |at: usize| number(&three[at]["server"], "cpu_us");
+            assert!(cpu(0) > 1.5 * cpu(1) && cpu(0) > 1.5 * cpu(2), "{three:#?}");
+        }
+    }
+
+    /// On a machine that is too busy nothing was measured yet: three attempts.
+    #[test]
+    fn what_was_measured_survives_an_interrupt() {
+        let mut attempts = [1, 4, 16].into_iter();
+        assert!(attempts.any(|seconds| interrupted_after(seconds).contains("rustls 1.3")));
+    }
+
+    fn interrupted_after(seconds: u64) -> String {
+        let child = Command::new(REJOIN)
+            .args(["bench", "handshake", "--rounds", "1000", "--tls", "1.3", "--key", "p-256"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+        let pid = Pid::from_raw(child.id() as i32).expect("a pid");
+        kill_process(pid, Signal::INT).expect("our own child");
+        let output = child.wait_with_output().expect("an end");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{complaint}");
+        assert!(complaint.contains("of 12000 batches"), "{complaint}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("partial: interrupted"), "{text}");
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn misuse_and_what_is_missing_are_one_line() {
+        let nowhere = ["--stack", "jsse", "--java", "/nowhere"];
+        let old = ["--stack", "rustls", "--tls", "1.2", "--key", "ml-dsa-65"];
+        let wrong: [(&[&str], i32, &str); 6] = [
+            (&["--stack", "gnutls"], 2, "openssl"),
+            (&["--key", "dsa"], 2, "ml-dsa-65"),
+            (&["--rounds", "0"], 2, "--rounds"),
+            (&["--client-certificates", "perhaps"], 2, "without"),
+            (&nowhere, 1, "make bench-handshake"),
+            (&old, 1, "TLS 1.3 alone"),
+        ];
+        for (arguments, code, remedy) in wrong {
+            let output = handshake(arguments);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((told.lines().count(), output.status.code()), (1, Some(code)), "{told}");
+            assert!(told.contains(remedy), "{arguments:?}: {told}");
+        }
+    }
+
+    /// Before anything is measured: whether this OpenSSL is too old for the key, or the version of TLS.
+    #[test]
+    fn servers_are_refused_keys_that_they_cannot_have() {
+        let both = ["cost", "--key", "ml-dsa-65", "--sizes", "30"];
+        let throughput = ["bench", "throughput", "--key", "ml-dsa-65", "--tls", "1.2"];
+        for arguments in [&both[..], &throughput[..]] {
+            let output = Command::new(REJOIN).args(arguments).output().expect("the program runs");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((told.lines().count(), output.status.code()), (1, Some(2)), "{told}");
+            assert!(told.contains("ML-DSA is for TLS 1.3 alone: give --tls 1.3"), "{told}");
+        }
+        let short = ["--tls", "1.3", "--rounds", "1", "--round-s", "0.2", "--cipher", "aes-gcm"];
+        let mut cost = Command::new(REJOIN);
+        let output =
+            cost.args([&both[..], &short[..]].concat()).output().expect("the program runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        // Debian 12 has 3.0; where there is 3.5, it is measured.
+        let refused = output.status.code() == Some(1) && told.contains("ML-DSA needs OpenSSL 3.5");
+        assert!(output.status.success() || refused && told.lines().count() == 1, "{told}");
+    }
+}

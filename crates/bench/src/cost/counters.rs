@@ -254,6 +254,27 @@ impl<const EVENTS: usize> Meter<EVENTS> {
     }
 }
 
+/// Counts what the calling thread does, without the kernel, from when it was made.
+#[derive(Debug)]
+pub(crate) struct OwnMeter(Counter);
+
+impl OwnMeter {
+    /// Of instructions.
+    pub(crate) fn start() -> Result<Self, Missing> {
+        Self::of(Event::User(Hardware::INSTRUCTIONS))
+    }
+
+    fn of(event: Event) -> Result<Self, Missing> {
+        let counter = event.builder().observe_self().inherit(false).build();
+        counter.map(Self).map_err(|error| Missing::of(&error))
+    }
+
+    /// What was counted so far; `None` if it has never had a turn.
+    pub(crate) fn read(&mut self) -> Option<f64> {
+        counted(&mut self.0)
+    }
+}
+
 /// What is to be said of these failures.
 fn missing(failures: &[Option<Missing>]) -> Option<Missing> {
     let first = failures.iter().flatten().next()?;
@@ -287,20 +308,21 @@ mod tests {
 
     use super::*;
 
+    /// So much CPU time of this thread.
+    fn work(ms: u64) {
+        let now_ms = || {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
+        };
+        let began = now_ms();
+        while now_ms() < began + ms {
+            std::hint::black_box((0..10_000_u64).sum::<u64>());
+        }
+    }
+
     #[test]
     fn all_threads_are_counted_and_those_that_they_start() {
         let pid = std::process::id();
-        let work = |ms: u64| {
-            let began = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-            let ms_of = |time: rustix::time::Timespec| {
-                time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
-            };
-            while ms_of(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
-                < ms_of(began) + ms
-            {
-                std::hint::black_box((0..10_000_u64).sum::<u64>());
-            }
-        };
         let mut meter = Meter::of(pid, [Event::TaskClock]).expect("threads");
         if meter.missing == Some(Missing::NotPermitted) {
             return;
@@ -313,6 +335,18 @@ mod tests {
         let Reading { counts: [count], missing } = meter.read();
         assert_eq!(missing, None);
         assert!(count.expect("counted") >= 39e6, "{count:?} ns");
+    }
+
+    #[test]
+    fn a_thread_counts_itself_alone() {
+        let Ok(mut meter) = OwnMeter::of(Event::TaskClock) else { return };
+        thread::scope(|scope| {
+            scope.spawn(|| work(20)).join().expect("work");
+        });
+        let others = meter.read().expect("counted");
+        work(20);
+        let all = meter.read().expect("counted");
+        assert!(others < 10e6 && all - others >= 19e6, "{others} and {all} ns");
     }
 
     #[test]

@@ -28,6 +28,7 @@ use rejoin_openssl::Client;
 
 use crate::server::{Resumption, Versions};
 use crate::{Error, KeyType};
+pub(crate) use counters::OwnMeter;
 use counters::Reading;
 pub use counters::{Counters, Missing};
 use load::Load;
@@ -195,7 +196,7 @@ impl Settings {
         if self.cells().is_empty() {
             return Err(Error::Settings("nothing to measure: give sizes, modes and cores"));
         }
-        Ok(())
+        self.suites().iter().try_for_each(|suite| suite.key.check_openssl(suite.versions))
     }
 }
 
@@ -231,11 +232,7 @@ impl Traffic {
 impl Suite {
     /// As in tables.
     pub(crate) fn names(self) -> [&'static str; 3] {
-        let key = match self.key {
-            KeyType::Rsa2048 => "RSA-2048",
-            KeyType::P256 => "P-256",
-        };
-        [self.versions.name(), key, self.cipher.name()]
+        [self.versions.name(), self.key.name(), self.cipher.name()]
     }
 }
 

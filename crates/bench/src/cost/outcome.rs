@@ -7,6 +7,7 @@ use super::load::Wire;
 use super::model::{Fit, Model, Parts, Point};
 use super::threads::{PerTransaction, Usage};
 use super::{Cell, Cores, Handshake, Round, Settings, Size, Suite, Traffic};
+use crate::median::median;
 
 /// All that a measurement says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -284,12 +285,6 @@ impl Shares {
             paper_percent: Model::PAPER.parts(size.kb()).percent(),
         }
     }
-}
-
-/// Zero of nothing.
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[cfg(test)]

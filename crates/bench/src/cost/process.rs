@@ -185,8 +185,7 @@ fn command(settings: &Settings, service: Service) -> Command {
         .args(["--body-bytes", &service.body_bytes.to_string()])
         .args(match service.key {
             None => ["--stack", "none"],
-            Some(KeyType::P256) => ["--key-type", "p256"],
-            Some(KeyType::Rsa2048) => ["--key-type", "rsa2048"],
+            Some(key) => ["--key-type", key.argument()],
         })
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 
 use crate::Error;
-use crate::handshake_cost::median;
+use crate::median::median;
 pub use jsse::{Jmh, installed};
 use native::CONTENDERS;
 

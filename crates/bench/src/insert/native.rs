@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use openssl::ssl::{Ssl, SslSession, SslStream, SslVersion};
+use openssl::ssl::{Ssl, SslSession, SslStream};
 use rejoin_cache::{
     Cache, Capacity, ContextTag, History, NewSession, Policy, Prediction, SessionId, Settings,
 };
@@ -11,7 +11,8 @@ use rejoin_openssl::{FilledCache, SessionCopy};
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
 use super::failed;
-use crate::handshake_cost::{self, MOST_FLIGHTS, Pipe, cpu_time, is_done};
+use crate::over_memory::{self, MOST_FLIGHTS, Pipe, cpu_time, is_done};
+use crate::server::Versions;
 use crate::{Error, Identity, KeyType};
 
 /// Whose cache.
@@ -90,9 +91,9 @@ impl Filled {
             Contender::Hints => ours("Rejoin, by hints alone", predictive, Prediction::Hint)?,
             Contender::Lru => ours("Rejoin, lru", Policy::Lru, both)?,
             Contender::OpenSsl => {
-                let (identity, version) = (Identity::made(KeyType::P256)?, SslVersion::TLS1_2);
-                let context = handshake_cost::server(version, &identity)?;
-                let session = session(&identity, version)?;
+                let (identity, versions) = (Identity::made(KeyType::P256)?, Versions::Tls12);
+                let context = over_memory::server(versions, &identity)?;
+                let session = session(&identity, versions)?;
                 AnyCache::OpenSsl(FilledCache::new(context, session, entries as i32))
             }
             Contender::Rustls => AnyCache::Rustls(ServerSessionMemoryCache::new(entries as usize)),
@@ -243,11 +244,11 @@ fn store(cache: &Cache, id: SessionId, now_ms: u64, lifetime_s: u32, value: &[u8
 }
 
 /// A server's own, of a real handshake.
-fn session(identity: &Identity, version: SslVersion) -> Result<SslSession, Error> {
+fn session(identity: &Identity, versions: Versions) -> Result<SslSession, Error> {
     let (ours, theirs) = Pipe::pair();
-    let server = handshake_cost::server(version, identity)?.build();
+    let server = over_memory::server(versions, identity)?.build();
     let mut server = SslStream::new(Ssl::new(&server)?, ours)?;
-    let client = handshake_cost::client(version)?;
+    let client = over_memory::client(versions)?;
     let mut client = SslStream::new(client.connection(None)?, theirs)?;
     let (mut connected, mut accepted) = (false, false);
     for _ in 0..MOST_FLIGHTS {

@@ -8,7 +8,7 @@ use openssl::pkey::{PKey, Private};
 use openssl::x509::extension::{ExtendedKeyUsage, KeyUsage, SubjectAlternativeName};
 use openssl::x509::{X509, X509Builder, X509Name, X509NameBuilder, X509Ref};
 
-use crate::{Identity, KeyType};
+use crate::{Error, Identity, KeyType};
 
 /// Who signs the clients' certificates, and the key that all of them have: to make one for each would take long,
 /// and makes no difference to who decodes it.
@@ -24,8 +24,9 @@ pub(super) struct Shown<'a> {
 }
 
 impl Authority {
-    pub(super) fn new(key_type: KeyType) -> Result<Self, ErrorStack> {
-        Ok(Self { identity: Identity::made(key_type)?, key: Identity::made(key_type)?.key })
+    pub(super) fn new(key_type: KeyType) -> Result<Self, Error> {
+        let key = Identity::made(key_type)?.openssl_key()?.to_owned();
+        Ok(Self { identity: Identity::made(key_type)?, key })
     }
 
     pub(super) fn certificate(&self) -> &X509Ref {
@@ -33,7 +34,7 @@ impl Authority {
     }
 
     /// The certificate of one client, different from those of all others.
-    pub(super) fn client(&self, number: usize) -> Result<Shown<'_>, ErrorStack> {
+    pub(super) fn client(&self, number: usize) -> Result<Shown<'_>, Error> {
         let issuer = self.certificate();
         let host = format!("device-{number:06}.clients.example.com");
         let mut certificate = X509Builder::new()?;
@@ -51,7 +52,7 @@ impl Authority {
             .dns(&host)
             .build(&certificate.x509v3_context(Some(issuer), None))?;
         certificate.append_extension(names)?;
-        certificate.sign(&self.identity.key, MessageDigest::sha256())?;
+        certificate.sign(self.identity.openssl_key()?, MessageDigest::sha256())?;
         Ok(Shown { certificate: certificate.build(), key: &self.key })
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use openssl::ssl::{ShutdownState, Ssl, SslContext, SslStream, SslVerifyMode, SslVersion};
+use openssl::ssl::{ShutdownState, Ssl, SslContext, SslStream, SslVerifyMode};
 use openssl::x509::X509;
 use rejoin_cache::{Cache, Capacity, Hints, Settings as CacheSettings};
 use rejoin_openssl::{
@@ -26,15 +26,18 @@ use rejoin_openssl::{
 };
 use serde::Serialize;
 
-use crate::handshake_cost::{self, MOST_FLIGHTS, Pipe, cpu_time, failed, is_done, median};
+use crate::median::median;
+use crate::over_memory::{self, MOST_FLIGHTS, Pipe, cpu_time, failed, is_done};
+use crate::server::Versions;
 use crate::{Error, Identity, KeyType};
 use clients::{Authority, Shown};
 
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Versions, in turn: of TLS 1.2 and 1.3, as on the command line.
-    pub versions: Vec<Version>,
+    /// Versions of TLS, in turn: each alone, never [`Versions::Both`]. Over TLS 1.2 a session is resumed again and
+    /// again; over TLS 1.3 each resumption makes one, which is written with its certificate.
+    pub versions: Vec<Versions>,
     /// How many distinct certificates clients have, in turn: 1 to [`Settings::MOST_CERTIFICATES`].
     pub certificates: Vec<u32>,
     /// Of the clients' certificates and of the server's.
@@ -58,31 +61,6 @@ impl Settings {
 
 /// Room for a decoded certificate, for any key and whichever part of the room it falls into.
 const ENOUGH_BYTES: usize = 16 * 1_024;
-
-/// A version of TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// TLS 1.2: a session is resumed again and again.
-    Tls12,
-    /// TLS 1.3: each resumption makes a session, which is written with its certificate.
-    Tls13,
-}
-
-impl Version {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Tls12 => "1.2",
-            Self::Tls13 => "1.3",
-        }
-    }
-
-    fn of_openssl(self) -> SslVersion {
-        match self {
-            Self::Tls12 => SslVersion::TLS1_2,
-            Self::Tls13 => SslVersion::TLS1_3,
-        }
-    }
-}
 
 /// What a resumption takes of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -157,6 +135,11 @@ pub fn measure(
     if settings.certificates.iter().any(|n| !(1..=Settings::MOST_CERTIFICATES).contains(n)) {
         return Err(Error::Settings("certificates: give numbers from 1 to 100000"));
     }
+    if settings.key_type == KeyType::MlDsa65 {
+        return Err(Error::Settings(
+            "key: give p-256 or rsa-2048; this is not measured with ML-DSA",
+        ));
+    }
     if !count_memory() {
         return Err(failed("OpenSSL was used before, and does not let its memory be counted"));
     }
@@ -164,13 +147,13 @@ pub fn measure(
     let mut outcome = Outcome { complete: false, room_bytes, rows: Vec::new() };
     let authority = Authority::new(settings.key_type)?;
     let identity = Identity::made(settings.key_type)?;
-    let cells: Vec<(Version, u32)> = settings
+    let cells: Vec<(Versions, u32)> = settings
         .versions
         .iter()
-        .flat_map(|version| settings.certificates.iter().map(|number| (*version, *number)))
+        .flat_map(|versions| settings.certificates.iter().map(|number| (*versions, *number)))
         .collect();
-    for (done, (version, number)) in cells.iter().enumerate() {
-        let mut site = Site::new(*version, *number, room_bytes, &authority, &identity)?;
+    for (done, (versions, number)) in cells.iter().enumerate() {
+        let mut site = Site::new(*versions, *number, room_bytes, &authority, &identity)?;
         let told = |part: f64| progress((done as f64 + part) / cells.len() as f64);
         match site.row(settings.batches, stop, told)? {
             Some(row) => outcome.rows.push(row),
@@ -183,7 +166,7 @@ pub fn measure(
 
 /// Two servers with one cache, and their clients.
 struct Site<'a> {
-    version: Version,
+    versions: Versions,
     authority: &'a Authority,
     each_time: SslContext,
     once: SslContext,
@@ -209,7 +192,7 @@ enum Counted {
 
 impl<'a> Site<'a> {
     fn new(
-        version: Version,
+        versions: Versions,
         certificates: u32,
         room_bytes: usize,
         authority: &'a Authority,
@@ -220,7 +203,7 @@ impl<'a> Site<'a> {
         let settings = CacheSettings { block_bytes: SESSION_BYTES, ..CacheSettings::new(capacity) };
         let cache = Arc::new(Cache::new(&settings, [0; 16], rejoin_openssl::now_ms())?);
         let server = |bytes| -> Result<SslContext, Error> {
-            let mut server = handshake_cost::server(version.of_openssl(), identity)?;
+            let mut server = over_memory::server(versions, identity)?;
             server.set_verify(SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT);
             server.cert_store_mut().add_cert(authority.certificate().to_owned())?;
             let cache = Arc::clone(&cache);
@@ -229,9 +212,9 @@ impl<'a> Site<'a> {
             Ok(server.build())
         };
         let (each_time, once) = (server(0)?, server(room_bytes)?);
-        let client = handshake_cost::client(version.of_openssl())?;
+        let client = over_memory::client(versions)?;
         let sessions = (0..certificates).map(|_| None).collect();
-        Ok(Self { version, authority, each_time, once, client, sessions, next: 0 })
+        Ok(Self { versions, authority, each_time, once, client, sessions, next: 0 })
     }
 
     /// `None` if it was stopped.
@@ -278,7 +261,7 @@ impl<'a> Site<'a> {
         };
         let (each_time, once) = (taken(0), taken(1));
         Ok(Some(Row {
-            tls: self.version.name(),
+            tls: self.versions.name(),
             certificates: certificates as u32,
             certificate_bytes: median(sizes) as usize,
             decoded_bytes: bytes(|memory| memory.allocated_bytes - memory.freed_bytes) as u64,

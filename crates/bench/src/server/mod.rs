@@ -34,7 +34,7 @@ pub enum Stack {
 }
 
 /// Which versions of TLS are spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Versions {
     /// TLS 1.2 only.
     Tls12,
@@ -46,6 +46,15 @@ pub enum Versions {
 }
 
 impl Versions {
+    /// Each version by itself.
+    pub fn each(self) -> &'static [Self] {
+        match self {
+            Self::Tls12 => &[Self::Tls12],
+            Self::Tls13 => &[Self::Tls13],
+            Self::Both => &[Self::Tls12, Self::Tls13],
+        }
+    }
+
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {

@@ -11,7 +11,6 @@ use openssl::ssl::{
 };
 use rejoin_cache::{Cache, Capacity, Hints, Policy, Prediction};
 use rejoin_openssl::InternalCache;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::net::TcpStream;
@@ -191,16 +190,7 @@ fn openssl_context(settings: &Settings) -> Result<SslContextBuilder, Error> {
     context.set_min_proto_version(Some(oldest))?;
     context.set_max_proto_version(Some(newest))?;
     context.set_options(SslOptions::NO_RENEGOTIATION);
-    let (leaf, issuers) = settings
-        .identity
-        .chain
-        .split_first()
-        .ok_or(Error::Settings("the certificate chain is empty: give a certificate"))?;
-    context.set_certificate(leaf)?;
-    for issuer in issuers {
-        context.add_extra_chain_cert(issuer.clone())?;
-    }
-    context.set_private_key(&settings.identity.key)?;
+    settings.identity.install(&mut context)?;
     Ok(context)
 }
 
@@ -210,16 +200,12 @@ fn rustls_config(settings: &Settings) -> Result<ServerConfig, Error> {
         Versions::Tls13 => &[&rustls::version::TLS13],
         Versions::Both => rustls::ALL_VERSIONS,
     };
-    let mut chain = Vec::new();
-    for link in &settings.identity.chain {
-        chain.push(CertificateDer::from(link.to_der()?));
-    }
-    let key = PrivatePkcs8KeyDer::from(settings.identity.key.private_key_to_pkcs8()?);
+    let (chain, key) = settings.identity.for_rustls()?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     Ok(ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)?
         .with_no_client_auth()
-        .with_single_cert(chain, PrivateKeyDer::from(key))?)
+        .with_single_cert(chain, key)?)
 }
 
 fn cache(settings: &Settings, now_ms: u64) -> Result<Arc<Cache>, Error> {

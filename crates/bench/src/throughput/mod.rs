@@ -204,6 +204,7 @@ impl<'a> Arena<'a> {
         if !(1..=Settings::MOST_ROUNDS).contains(&settings.rounds) {
             return Err(Error::Settings("1 to 1000 rounds"));
         }
+        settings.key_type.check_openssl(settings.versions)?;
         let identity = Identity::made(settings.key_type)?;
         Ok(Self { settings, pair: Pair::write(identity, &settings.directory, "bench")? })
     }

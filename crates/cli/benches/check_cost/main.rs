@@ -9,6 +9,7 @@
 #[path = "../../../capi/benches/checks/mod.rs"]
 mod checks;
 mod interning;
+mod s_time;
 mod throughput;
 
 use std::process::ExitCode;
@@ -21,12 +22,18 @@ struct Effort {
     quick: bool,
 }
 
-const CHECKS: [Check<Effort>; 2] = [
+const CHECKS: [Check<Effort>; 3] = [
+    (
+        "2",
+        "s-time",
+        "handshakes a second by rejoin cost / by openssl s_time, same server (0.85 to 1.15)",
+        s_time::s_time,
+    ),
     (
         "3",
         "fig-2",
         "transactions per CPU-second, up to saturation × tickets' (≥ 0.97) and × OpenSSL's cache's (≥ 1), \
-     past it × OpenSSL's (≥ 1.3)",
+         past it × OpenSSL's (≥ 1.3)",
         throughput::fig_2,
     ),
     (

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rejoin_bench::interning::{self, Outcome, Row, Settings, Version};
+use rejoin_bench::interning::{self, Outcome, Row, Settings};
+use rejoin_bench::server::Versions;
 use rejoin_trace::grouped;
 use serde_json::json;
 
@@ -77,11 +78,7 @@ fn settings(arguments: &Arguments) -> Settings {
     if certificates.is_empty() {
         certificates = vec![1, if quick { 1_000 } else { 10_000 }];
     }
-    let versions = match arguments.tls {
-        Tls::Tls12 => vec![Version::Tls12],
-        Tls::Tls13 => vec![Version::Tls13],
-        Tls::Both => vec![Version::Tls12, Version::Tls13],
-    };
+    let versions = Versions::from(arguments.tls).each().to_vec();
     let batches = if quick { QUICK_BATCHES } else { BATCHES };
     let room_bytes = arguments.room.map(|Bytes(bytes)| bytes.try_into().unwrap_or(usize::MAX));
     Settings { versions, certificates, key_type: arguments.key.into(), batches, room_bytes }

@@ -1,7 +1,8 @@
 //! What handshakes cost, as given or as measured in place.
 
-use rejoin_bench::handshake_cost::{self, HandshakeCost};
-use rejoin_bench::{Identity, server};
+use rejoin_bench::KeyType;
+use rejoin_bench::handshake::{self, ServerCost};
+use rejoin_bench::server::{self, Versions};
 use rejoin_sim::Tls;
 use rejoin_sim::sizing::OPENSSL;
 use serde::Serialize;
@@ -13,12 +14,12 @@ use crate::arguments::{KeyName, Misuse};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Costs {
     /// Of the version that the arrivals speak; nothing if nobody said.
-    pub(super) handshake: Option<HandshakeCost>,
+    pub(super) handshake: Option<ServerCost>,
     /// Where that is from.
     pub(super) source: Option<String>,
     /// All that was measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) measured: Vec<HandshakeCost>,
+    pub(super) measured: Vec<ServerCost>,
     /// Bytes of a session in OpenSSL's own cache.
     pub(super) openssl_session_bytes: f64,
     /// Where that is from.
@@ -40,7 +41,7 @@ impl Costs {
                 let what = "--resumed-us is not below --full-us: then there is nothing to save";
                 return Err(Misuse(what.to_owned()).into());
             }
-            costs.handshake = Some(HandshakeCost { tls, full_us, resumed_us });
+            costs.handshake = Some(ServerCost { tls, full_us, resumed_us });
             costs.source = Some("given".to_owned());
         }
         if arguments.measure {
@@ -52,15 +53,17 @@ impl Costs {
     fn measure(&mut self, key: KeyName, tls: &str) -> Result<(), rejoin_bench::Error> {
         // Only before anything else of OpenSSL's.
         server::weigh_internal_cache();
-        let name = match key {
-            KeyName::Rsa2048 => "RSA with 2,048 bits",
-            KeyName::P256 => "ECDSA on P-256",
+        let (key, name) = match key {
+            KeyName::Rsa2048 => (KeyType::Rsa2048, "RSA with 2,048 bits"),
+            KeyName::P256 => (KeyType::P256, "ECDSA on P-256"),
+            KeyName::MlDsa65 => (KeyType::MlDsa65, "ML-DSA-65"),
         };
-        let identity = Identity::made(key.into())?;
-        self.measured = handshake_cost::measure(&identity)?;
+        let versions = if tls == "1.2" { Versions::Tls12 } else { Versions::Tls13 };
+        key.check_openssl(versions)?;
+        self.measured = handshake::server_costs(key)?;
         self.handshake = self.measured.iter().copied().find(|cost| cost.tls == tls);
         self.source = Some(format!("measured here with libssl, {name}"));
-        if let Some(bytes) = handshake_cost::internal_cache_session_bytes(&identity)? {
+        if let Some(bytes) = handshake::internal_cache_session_bytes()? {
             self.openssl_session_bytes = bytes;
             self.openssl_session_bytes_source = "counted here as libssl frees them".to_owned();
         }
