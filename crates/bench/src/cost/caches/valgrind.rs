@@ -27,7 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const REST: Duration = Duration::from_millis(50);
 /// A traced server of which nothing was heard in so many looks is at rest.
 const LOOKS: u32 = 4;
-/// Read of a trace at a time.
+/// For a trace to fill its pipe.
+const GATHER: Duration = Duration::from_millis(1);
+/// Read of a trace at a time: a pipe holds as much.
 const PIECE_BYTES: usize = 1 << 16;
 const MISSING: &str = "the studies of caches need valgrind: install the package valgrind";
 
@@ -229,12 +231,16 @@ fn lock(all: &Mutex<Hierarchies>) -> std::sync::MutexGuard<'_, Hierarchies> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Until the trace ends.
+/// Until the trace ends. Lackey writes a few lines at a time: who waits for each is woken millions of times, and takes
+/// its processor from it as often.
 fn follow(mut from: ChildStderr, all: &Mutex<Hierarchies>) {
     let mut trace = Trace::default();
     let mut piece = vec![0; PIECE_BYTES];
     while let Ok(read @ 1..) = from.read(&mut piece) {
         trace.feed(&piece[..read], &mut lock(all));
+        if read < PIECE_BYTES / 2 {
+            thread::sleep(GATHER);
+        }
     }
 }
 
