@@ -370,7 +370,7 @@ struct Counted {
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.tcp.read(buffer)?;
+        let read = uninterrupted(|| self.tcp.read(buffer))?;
         self.received += read as u64;
         Ok(read)
     }
@@ -378,13 +378,23 @@ impl Read for Counted {
 
 impl Write for Counted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.tcp.write(bytes)?;
+        let written = uninterrupted(|| self.tcp.write(bytes))?;
         self.sent += written as u64;
         Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.tcp.flush()
+    }
+}
+
+/// Waiting with a deadline is interrupted when the process, or the machine, is stopped and goes on: nothing has failed.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }
 
