@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 32)]
     line_bytes: u32,
     /// Transactions that a run has more than the one it is compared with; plain ones ten times as many
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(Settings::MOST_TRANSACTIONS)))]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=i64::from(Settings::MOST_TRANSACTIONS)))]
     transactions: u32,
     /// Transactions of each kind to trace, plain ones ten times as many; 0 leaves the trace out
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=i64::from(Settings::MOST_TRANSACTIONS)))]

@@ -170,8 +170,7 @@ mod tests {
         let larger = outcome
             .cells
             .iter()
-            .cloned()
-            .map(|row| Row { size_bytes: "36KB".parse().expect("a size"), ..row });
+            .map(|row| Row { size_bytes: "36KB".parse().expect("a size"), ..row.clone() });
         outcome.cells.extend(larger.collect::<Vec<_>>());
         let page = html(&outcome);
         // One more, and twice the three that are of one size each.
