@@ -42,6 +42,7 @@ fn run(tls: &str) -> Option<Vec<(String, f64)>> {
     let output = Command::new(env!("CARGO_BIN_EXE_rejoin"))
         .args(["cost", "caches", "--json", "--sizes", "30", "--mode", "plain,full,resumed"])
         .args(["--tls", tls, "--l1", "16KB", "--l2", "2MB", "--traced", "0"])
+        .args(["--transactions", "60"])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
