@@ -12,7 +12,7 @@ run: setup
 
 ## Everything that is tested, in a few minutes, with the servers that people run.
 test: PACKAGES += openssl python3 python3-venv nginx-light haproxy apache2 chromium curl faketime \
-	iproute2 procps systemd util-linux redis-server redis-tools wget git default-jdk-headless
+	iproute2 procps systemd util-linux redis-server redis-tools wget git default-jdk-headless valgrind
 test: setup
 	$(CARGO) build --package rejoin-capi --package rejoin-gnutls --package rejoin-preload --locked
 	$(CARGO) test --workspace --locked
@@ -59,7 +59,7 @@ check-clients: setup
 
 ## What resumption saves a server and costs it, a line for each, in five minutes on a machine that does nothing
 ## else; CHECKS as above.
-check-cost: PACKAGES += openssl util-linux
+check-cost: PACKAGES += openssl util-linux valgrind
 check-cost: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_cost -- $(CHECKS)
 

@@ -1,5 +1,7 @@
 //! `rejoin cost`
 
+mod caches;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +16,20 @@ use crate::arguments::{KeyName, ResumptionName, Tls, seconds};
 use crate::terminal;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 A real server on cores of its own, real clients on the others, over loopback; all combinations take
 turns in short rounds. The default is 100 combinations in about seven minutes, --quick 52 of them in
 less than one. Ctrl-C ends with what was measured so far.
 Example:
   rejoin cost --quick --html cost.html
   rejoin cost --cores 1,2 --sizes 36KB --key p-256 --tls 1.3
-  rejoin cost --tls 1.3 --key p-256 --cipher aes-gcm --sizes 30,36KB,256KB,1MB --json")]
+  rejoin cost --tls 1.3 --key p-256 --cipher aes-gcm --sizes 30,36KB,256KB,1MB --json"
+)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    study: Option<Study>,
     /// Sizes of responses, 1 byte to 64MB; four at least for the model
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_values_t = Size::DEFAULT)]
     sizes: Vec<Size>,
@@ -64,6 +71,13 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// What is studied apart from what the machine at hand takes.
+#[derive(Debug, clap::Subcommand)]
+enum Study {
+    /// Simulate caches of other sizes under the server, and one for what is touched once
+    Caches(Box<caches::Arguments>),
+}
+
 /// `--mode`
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum ModeName {
@@ -88,12 +102,27 @@ enum CipherName {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(Study::Caches(arguments)) = &arguments.study {
+        return caches::run(arguments);
+    }
     terminal::raise_descriptor_limit();
     let settings = settings(arguments)?;
     if let Some(path) = &arguments.html {
         // Not after minutes of measuring.
         check_writable(path)?;
     }
+    let outcome = watched(|stop, began| cost::run(&settings, stop, began))?;
+    print(arguments.json, &outcome)?;
+    if let Some(path) = &arguments.html {
+        std::fs::write(path, cost::html(&outcome)).with_context(|| unwritable(path))?;
+    }
+    Ok(())
+}
+
+/// Measures with a bar that moves, until Ctrl-C.
+fn watched<T>(
+    measure: impl FnOnce(&AtomicBool, &mut (dyn FnMut(&Step) + Send)) -> Result<T, rejoin_bench::Error>,
+) -> anyhow::Result<T> {
     let runtime = crate::runtime(1)?;
     let stop = Arc::<AtomicBool>::default();
     let told = Arc::clone(&stop);
@@ -102,19 +131,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         told.store(true, Ordering::Relaxed);
     });
     let bar = terminal::steps();
-    let outcome = cost::run(&settings, &stop, |Step { done, of, what }| {
+    let outcome = measure(&stop, &mut |Step { done, of, what }| {
         bar.set_length(*of as u64);
         bar.set_position(*done as u64);
         bar.set_message(what.clone());
     });
     bar.finish_and_clear();
     runtime.shutdown_background();
-    let outcome = outcome?;
-    print(arguments.json, &outcome)?;
-    if let Some(path) = &arguments.html {
-        std::fs::write(path, cost::html(&outcome)).with_context(|| unwritable(path))?;
-    }
-    Ok(())
+    Ok(outcome?)
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
@@ -123,14 +147,6 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     if ciphers.is_empty() {
         ciphers.push(Cipher::AesGcm);
         ciphers.extend((!quick).then_some(Cipher::ChaCha20));
-    }
-    let mut versions = Vec::new();
-    for tls in &arguments.tls {
-        let each = match Versions::from(*tls) {
-            Versions::Both => vec![Versions::Tls12, Versions::Tls13],
-            one => vec![one],
-        };
-        versions.extend(each.into_iter().filter(|one| !versions.contains(one)).collect::<Vec<_>>());
     }
     let round = Duration::from_millis(if quick { 250 } else { 800 });
     let mut sizes = arguments.sizes.clone();
@@ -143,7 +159,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         program: std::env::current_exe().context("cannot find the program itself")?,
         sizes,
         modes: names(&arguments.mode),
-        versions,
+        versions: versions(&arguments.tls),
         keys: names(&arguments.key),
         ciphers,
         cores,
@@ -152,6 +168,19 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         round: arguments.round_s.unwrap_or(round),
         clients: arguments.clients,
     })
+}
+
+/// Each alone, none twice.
+fn versions(names: &[Tls]) -> Vec<Versions> {
+    let mut versions = Vec::new();
+    for name in names {
+        let each = match Versions::from(*name) {
+            Versions::Both => vec![Versions::Tls12, Versions::Tls13],
+            one => vec![one],
+        };
+        versions.extend(each.into_iter().filter(|one| !versions.contains(one)).collect::<Vec<_>>());
+    }
+    versions
 }
 
 /// What is meant, none twice.

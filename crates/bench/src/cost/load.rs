@@ -19,8 +19,8 @@ use super::{Cipher, Handshake, Suite, Traffic};
 use crate::Error;
 use crate::server::Versions;
 
-/// For anything that a client waits for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For anything that a client waits for, where the server is not slowed down.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// TCP segments are as on an Ethernet, and not as large as loopback would take them.
 const SEGMENT_BYTES: u32 = 1_460;
 /// A client that fails so often without a success in between gives up.
@@ -37,6 +37,8 @@ pub(super) struct Load<'a> {
     pub(super) body_bytes: u32,
     pub(super) clients: u32,
     pub(super) lasts: Duration,
+    /// For anything that a client waits for.
+    pub(super) patience: Duration,
     /// What to make TLS connections with; not used by plain HTTP.
     pub(super) client: Option<&'a Client>,
 }
@@ -115,6 +117,18 @@ impl Load<'_> {
         Ok((before?, seen))
     }
 
+    /// One client's transactions, one after the other. `session` is what the first may resume, and then what
+    /// the last one got.
+    pub(super) fn repeat(&self, count: u32, session: &mut Option<ClientSession>) -> io::Result<()> {
+        let mut warm = Warm::Session(session.take());
+        let mut seen = Seen::default();
+        (0..count).try_for_each(|_| self.step(&mut warm, &mut seen))?;
+        if let Warm::Session(last) = warm {
+            *session = last;
+        }
+        Ok(())
+    }
+
     fn warm_up(&self) -> io::Result<Warm> {
         match self.traffic {
             Traffic::Tls(_, Handshake::Once) => {
@@ -190,7 +204,7 @@ impl Load<'_> {
     }
 
     fn connect(&self, session: Option<&ClientSession>) -> io::Result<Connection> {
-        let tcp = Counted { tcp: connect(self.address)?, sent: 0, received: 0 };
+        let tcp = Counted { tcp: connect(self.address, self.patience)?, sent: 0, received: 0 };
         let Some(client) = self.client else { return Ok(Connection::Plain(tcp)) };
         let mut stream = SslStream::new(client.connection(session)?, tcp)?;
         stream.connect().map_err(io::Error::other)?;
@@ -356,7 +370,7 @@ struct Counted {
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.tcp.read(buffer)?;
+        let read = uninterrupted(|| self.tcp.read(buffer))?;
         self.received += read as u64;
         Ok(read)
     }
@@ -364,7 +378,7 @@ impl Read for Counted {
 
 impl Write for Counted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.tcp.write(bytes)?;
+        let written = uninterrupted(|| self.tcp.write(bytes))?;
         self.sent += written as u64;
         Ok(written)
     }
@@ -374,15 +388,25 @@ impl Write for Counted {
     }
 }
 
+/// Waiting with a deadline is interrupted when the process, or the machine, is stopped and goes on: nothing has failed.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// With segments as on an Ethernet, which is agreed on as the connection is made.
-fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {
+fn connect(address: SocketAddrV4, patience: Duration) -> io::Result<TcpStream> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let fd = socket::socket(AddressFamily::Inet, SockType::Stream, flags, None)?;
     socket::setsockopt(&fd, TcpMaxSeg, &SEGMENT_BYTES)?;
     let tcp = TcpStream::from(fd);
     // Connecting has no deadline but this.
-    tcp.set_write_timeout(Some(PATIENCE))?;
-    tcp.set_read_timeout(Some(PATIENCE))?;
+    tcp.set_write_timeout(Some(patience))?;
+    tcp.set_read_timeout(Some(patience))?;
     socket::connect(tcp.as_raw_fd(), &SockaddrIn::from(address))?;
     tcp.set_nodelay(true)?;
     Ok(tcp)

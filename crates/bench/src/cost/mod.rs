@@ -6,6 +6,7 @@
 //! meets all of them, and figures are medians over rounds. [`model`] divides the cost into handshake,
 //! cipher and remainder.
 
+pub mod caches;
 mod counters;
 mod load;
 pub mod model;
@@ -331,6 +332,7 @@ impl<'a> Arena<'a> {
             body_bytes: cell.size.bytes(),
             clients: u32::from(self.settings.clients) * cell.cores as u32,
             lasts: self.settings.round,
+            patience: load::PATIENCE,
             client: client.map(|(_, client)| client),
         };
         // What this thread starts runs where it does.

@@ -3,17 +3,19 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::Settings;
 use super::counters::Meter;
 use super::place::{Cores, Place};
 use super::threads::Usage;
+use crate::server::Resumption;
 use crate::{Error, KeyType};
 
 /// For a server to start and to answer.
@@ -42,6 +44,13 @@ pub(super) struct ServerProcess {
     addresses: Listening,
 }
 
+/// A server that may not listen yet.
+#[derive(Debug)]
+pub(super) struct Starting {
+    service: Service,
+    child: Ended,
+}
+
 /// A process that ends when it is dropped.
 #[derive(Debug)]
 struct Ended(Child);
@@ -61,6 +70,38 @@ pub(super) struct Counts {
     pub(super) requests: u64,
 }
 
+impl Starting {
+    /// What `command` runs is to be a `rejoin serve --json`. Its parent is this thread: it ends when the
+    /// thread does.
+    pub(super) fn spawn(mut command: Command, service: Service) -> Result<Self, Error> {
+        let child = command.spawn().map_err(unstarted)?;
+        Ok(Self { service, child: Ended(child) })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
+    /// Its standard error, once, if that is a pipe.
+    pub(super) fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.child.0.stderr.take()
+    }
+
+    /// Waits for it to say where it listens.
+    pub(super) fn listening(self, patience: Duration) -> Result<ServerProcess, Error> {
+        let Self { service, mut child } = self;
+        let stdout = child.0.stdout.take().ok_or_else(|| failed(service, "has no output"))?;
+        let silent = || {
+            let what = format!("ended without a word, or said none for {} s", patience.as_secs());
+            failed(service, &what)
+        };
+        let line = first_line(stdout, patience).ok_or_else(silent)?;
+        let addresses = serde_json::from_str(&line)
+            .map_err(|error| failed(service, &format!("printed something unexpected: {error}")))?;
+        Ok(ServerProcess { service, child, addresses })
+    }
+}
+
 impl ServerProcess {
     /// On its cores alone. Its parent is this thread: it ends when the thread does.
     pub(super) fn start(
@@ -68,16 +109,35 @@ impl ServerProcess {
         service: Service,
         cores: &Cores,
     ) -> Result<Self, Error> {
-        let cannot = |source| Error::System { what: "cannot start a server", source };
-        let place = Place::take(&cores.server).map_err(cannot)?;
-        let mut child = Ended(command(settings, service).spawn().map_err(cannot)?);
+        let place = Place::take(&cores.server).map_err(unstarted)?;
+        let mut command = Command::new(&settings.program);
+        serve(&mut command, settings.resumption, service);
+        if let Some(key) = service.key {
+            command.args(["--key-type", key.argument()]);
+        }
+        let starting = Starting::spawn(command, service)?;
         drop(place);
-        let stdout = child.0.stdout.take().ok_or_else(|| failed(service, "has no output"))?;
-        let line = first_line(stdout)
-            .ok_or_else(|| failed(service, "ended without a word, or said none for 30 seconds"))?;
-        let addresses = serde_json::from_str(&line)
-            .map_err(|error| failed(service, &format!("printed something unexpected: {error}")))?;
-        Ok(Self { service, child, addresses })
+        starting.listening(PATIENCE)
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(super) fn end(mut self, patience: Duration) -> Result<(), Error> {
+        let what = "cannot end a server";
+        let pid = Pid::from_raw(self.child.0.id() as i32);
+        if let Some(pid) = pid {
+            kill_process(pid, Signal::TERM)
+                .map_err(|errno| Error::System { what, source: errno.into() })?;
+        }
+        let asked = Instant::now();
+        while asked.elapsed() < patience {
+            let ended = self.child.0.try_wait();
+            match ended.map_err(|source| Error::System { what, source })? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(failed(self.service, &format!("ended with {status}"))),
+                None => thread::sleep(REST),
+            }
+        }
+        Err(failed(self.service, "does not end when it is asked to"))
     }
 
     pub(super) fn serves(&self, service: Service) -> bool {
@@ -163,7 +223,11 @@ fn failed(service: Service, what: &str) -> Error {
     Error::Server { resumption: name, what: what.to_owned() }
 }
 
-fn first_line(stdout: ChildStdout) -> Option<String> {
+fn unstarted(source: io::Error) -> Error {
+    Error::System { what: "cannot start a server", source }
+}
+
+fn first_line(stdout: ChildStdout, patience: Duration) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
     // Reading has no deadline of its own; the thread ends with the child's output.
     thread::spawn(move || {
@@ -171,27 +235,25 @@ fn first_line(stdout: ChildStdout) -> Option<String> {
         let read = BufReader::new(stdout.take(LONGEST_TEXT_BYTES)).read_line(&mut line);
         let _ = sender.send(read.map(|_| line));
     });
-    let line = receiver.recv_timeout(PATIENCE).ok()?.ok()?;
+    let line = receiver.recv_timeout(patience).ok()?.ok()?;
     (!line.is_empty()).then_some(line)
 }
 
-fn command(settings: &Settings, service: Service) -> Command {
-    let mut command = Command::new(&settings.program);
+/// Makes `command` serve, and end with its parent. Which key is to be said, too.
+pub(super) fn serve(command: &mut Command, resumption: Resumption, service: Service) {
     command
         .args(["serve", "--json", "--end-with-parent"])
         .args(["--workers", &service.cores.to_string()])
         .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
-        .args(["--resumption", settings.resumption.name()])
+        .args(["--resumption", resumption.name()])
         .args(["--body-bytes", &service.body_bytes.to_string()])
-        .args(match service.key {
-            None => ["--stack", "none"],
-            Some(key) => ["--key-type", key.argument()],
-        })
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         // Ctrl-C is for who measures: the servers are needed until the round is over.
         .process_group(0);
-    command
+    if service.key.is_none() {
+        command.args(["--stack", "none"]);
+    }
 }
 
 fn metrics(address: SocketAddr) -> io::Result<String> {

@@ -8,6 +8,7 @@
 
 #[path = "../../../capi/benches/checks/mod.rs"]
 mod checks;
+mod instructions;
 mod interning;
 mod s_time;
 mod throughput;
@@ -22,7 +23,13 @@ struct Effort {
     quick: bool,
 }
 
-const CHECKS: [Check<Effort>; 3] = [
+const CHECKS: [Check<Effort>; 4] = [
+    (
+        "1",
+        "instructions",
+        "instructions of the server's program per transaction, over three runs: apart by 2 % at most",
+        instructions::repeat,
+    ),
     (
         "2",
         "s-time",

@@ -1,0 +1,247 @@
+//! What was measured, per transaction.
+
+use serde::Serialize;
+
+use super::simulator::Tally;
+use super::{Cell, Misses, PARTS, Settings, Size, Suite};
+
+/// All that the studies of caches say.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Whether all was measured. If not, these are the figures so far.
+    pub complete: bool,
+    /// What valgrind calls itself.
+    pub valgrind: String,
+    /// Bytes of a line.
+    pub line_bytes: u32,
+    /// Lines of a set in L1.
+    pub l1_ways: u32,
+    /// Lines of a set in L2.
+    pub l2_ways: u32,
+    /// By cachegrind: one for each combination of transaction and caches.
+    pub cells: Vec<Row>,
+    /// By our simulator: one for each kind of transaction.
+    pub traces: Vec<Traced>,
+}
+
+/// What one kind of transaction does to one pair of caches, by cachegrind. The program and its libraries only;
+/// figures are per transaction, the difference of two runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// `plain`, `full` or `resumed`.
+    pub mode: &'static str,
+    /// Version of TLS; `None` in clear.
+    pub tls: Option<&'static str>,
+    /// The server's key; `None` in clear.
+    pub key: Option<&'static str>,
+    /// Bytes of a response's body.
+    pub size_bytes: Size,
+    /// Bytes of L1 for instructions, and of L1 for data.
+    pub l1_bytes: Size,
+    /// Bytes of L2.
+    pub l2_bytes: Size,
+    /// Transactions that one run had more than the other.
+    pub transactions: u32,
+    /// Instructions, each an access to L1.
+    pub instructions: f64,
+    /// Accesses to data.
+    pub data_accesses: f64,
+    /// Misses of L1 for instructions.
+    pub l1i_misses: f64,
+    /// Misses of L1 for data.
+    pub l1d_misses: f64,
+    /// Misses of L2.
+    pub l2_misses: f64,
+    /// Misses of L1 for instructions, in percent of instructions.
+    pub l1i_percent: f64,
+    /// Misses of L1 for data, in percent of accesses.
+    pub l1d_percent: f64,
+    /// Misses of L2, in percent of what misses L1.
+    pub l2_percent: f64,
+    /// Misses of L2 per instruction.
+    pub mpi: f64,
+}
+
+impl Row {
+    pub(super) fn of(
+        cell: &Cell,
+        (l1_bytes, l2_bytes): (Size, Size),
+        transactions: u32,
+        (without, with): (Misses, Misses),
+    ) -> Self {
+        let [tls, key] = names(cell);
+        // Where nothing is missed, the noise of two starts may be below nothing.
+        let each = |of: fn(Misses) -> u64| {
+            of(with).saturating_sub(of(without)) as f64 / f64::from(transactions.max(1))
+        };
+        let instructions = each(|misses| misses.instructions);
+        let data_accesses = each(|misses| misses.data);
+        let l1i_misses = each(|misses| misses.first_instructions);
+        let l1d_misses = each(|misses| misses.first_data);
+        let l2_misses = each(|misses| misses.second);
+        Self {
+            mode: cell.traffic.mode(),
+            tls,
+            key,
+            size_bytes: cell.size,
+            l1_bytes,
+            l2_bytes,
+            transactions,
+            instructions,
+            data_accesses,
+            l1i_misses,
+            l1d_misses,
+            l2_misses,
+            l1i_percent: percent(l1i_misses, instructions),
+            l1d_percent: percent(l1d_misses, data_accesses),
+            l2_percent: percent(l2_misses, l1i_misses + l1d_misses),
+            mpi: percent(l2_misses, instructions) / 100.0,
+        }
+    }
+}
+
+/// What one kind of transaction does to many caches, by our simulator from a trace. Per transaction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Traced {
+    /// `plain`, `full` or `resumed`.
+    pub mode: &'static str,
+    /// Version of TLS; `None` in clear.
+    pub tls: Option<&'static str>,
+    /// The server's key; `None` in clear.
+    pub key: Option<&'static str>,
+    /// Bytes of a response's body.
+    pub size_bytes: Size,
+    /// Transactions that were traced.
+    pub transactions: u32,
+    /// Instructions.
+    pub instructions: f64,
+    /// Accesses to data.
+    pub data_accesses: f64,
+    /// Each L1.
+    pub l1: Vec<FirstLevel>,
+    /// Each L2 behind the first L1.
+    pub l2: Vec<SecondLevel>,
+}
+
+/// What L1 caches of a size miss.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FirstLevel {
+    /// Bytes of each of both.
+    pub bytes: Size,
+    /// Misses for instructions.
+    pub i_misses: f64,
+    /// Misses for data.
+    pub d_misses: f64,
+    /// Misses for instructions, in percent of instructions.
+    pub i_percent: f64,
+    /// Misses for data, in percent of accesses.
+    pub d_percent: f64,
+}
+
+/// What an L2 cache misses, alone and with an auxiliary one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SecondLevel {
+    /// Its bytes.
+    pub bytes: Size,
+    /// Misses, alone.
+    pub misses: f64,
+    /// Misses in percent of what misses L1.
+    pub percent: f64,
+    /// With L2′ of each size.
+    pub auxiliary: Vec<Auxiliary>,
+}
+
+/// An L2 cache with an auxiliary one (§5 of the paper), beside one that is larger by as much.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Auxiliary {
+    /// Bytes of L2′.
+    pub bytes: u32,
+    /// Misses of both, in percent of what misses L1.
+    pub percent: f64,
+    /// Misses, in percent too, of L2 alone with that many bytes more.
+    pub larger_percent: f64,
+}
+
+impl Traced {
+    pub(super) fn of(settings: &Settings, cell: &Cell, transactions: u32, tally: &Tally) -> Self {
+        let [tls, key] = names(cell);
+        let each = |count: u64| count as f64 / f64::from(transactions.max(1));
+        let l1 = settings.first.iter().zip(&tally.first).map(|(bytes, [i, d])| FirstLevel {
+            bytes: *bytes,
+            i_misses: each(*i),
+            d_misses: each(*d),
+            i_percent: percent(*i as f64, tally.instructions as f64),
+            d_percent: percent(*d as f64, tally.data as f64),
+        });
+        let asked = tally.first.first().map_or(0, |[i, d]| i + d) as f64;
+        let of_asked = |misses: u64| percent(misses as f64, asked);
+        // As Settings::hierarchies orders them.
+        let seconds = settings.traced_second.iter().zip(tally.second.chunks(1 + 2 * PARTS.len()));
+        let l2 = seconds.filter_map(|(bytes, misses)| {
+            let (alone, parts) = misses.split_first()?;
+            let parts = PARTS.iter().zip(parts.chunks_exact(2)).map(|(part, both)| Auxiliary {
+                bytes: bytes.bytes() / part,
+                percent: of_asked(both[0]),
+                larger_percent: of_asked(both[1]),
+            });
+            Some(SecondLevel {
+                bytes: *bytes,
+                misses: each(*alone),
+                percent: of_asked(*alone),
+                auxiliary: parts.collect(),
+            })
+        });
+        Self {
+            mode: cell.traffic.mode(),
+            tls,
+            key,
+            size_bytes: cell.size,
+            transactions,
+            instructions: each(tally.instructions),
+            data_accesses: each(tally.data),
+            l1: l1.collect(),
+            l2: l2.collect(),
+        }
+    }
+}
+
+impl Outcome {
+    pub(super) fn of(
+        settings: &Settings,
+        valgrind: String,
+        complete: bool,
+        mut cells: Vec<Row>,
+        mut traces: Vec<Traced>,
+    ) -> Self {
+        let rank = |mode: &str| ["plain", "full", "resumed"].iter().position(|name| *name == mode);
+        cells.sort_by_key(|row| {
+            (row.size_bytes, row.tls, rank(row.mode), row.l1_bytes, row.l2_bytes)
+        });
+        traces.sort_by_key(|row| (row.size_bytes, row.tls, rank(row.mode)));
+        Self {
+            complete,
+            valgrind,
+            line_bytes: settings.line_bytes,
+            l1_ways: Settings::FIRST_WAYS,
+            l2_ways: Settings::SECOND_WAYS,
+            cells,
+            traces,
+        }
+    }
+}
+
+fn names(cell: &Cell) -> [Option<&'static str>; 2] {
+    let names = cell.traffic.suite().map(Suite::names);
+    [names.map(|[tls, ..]| tls), names.map(|[_, key, _]| key)]
+}
+
+/// Of nothing, nothing.
+fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part * 100.0 / whole } else { 0.0 }
+}
