@@ -29,9 +29,11 @@ mod over_memory;
 pub mod server;
 mod server_process;
 mod status_port;
+mod step;
 pub mod throughput;
 
 pub use error::Error;
 pub use http::NEXT_CONNECT;
 pub use identity::{Identity, KeyType, read_certificates};
 pub use status_port::{Answer, StatusPort};
+pub use step::Step;

@@ -3,12 +3,10 @@
 mod caches;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use rejoin_bench::cost::{self, Cipher, Mode, Outcome, Settings, Size, Step};
+use rejoin_bench::cost::{self, Cipher, Mode, Outcome, Settings, Size};
 use rejoin_bench::server::Versions;
 use serde_json::json;
 
@@ -111,34 +109,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // Not after minutes of measuring.
         check_writable(path)?;
     }
-    let outcome = watched(|stop, began| cost::run(&settings, stop, began))?;
+    let outcome = terminal::watched(|stop, began| cost::run(&settings, stop, began))?;
     print(arguments.json, &outcome)?;
     if let Some(path) = &arguments.html {
         std::fs::write(path, cost::html(&outcome)).with_context(|| unwritable(path))?;
     }
     Ok(())
-}
-
-/// Measures with a bar that moves, until Ctrl-C.
-fn watched<T>(
-    measure: impl FnOnce(&AtomicBool, &mut (dyn FnMut(&Step) + Send)) -> Result<T, rejoin_bench::Error>,
-) -> anyhow::Result<T> {
-    let runtime = crate::runtime(1)?;
-    let stop = Arc::<AtomicBool>::default();
-    let told = Arc::clone(&stop);
-    runtime.spawn(async move {
-        terminal::interrupted().await;
-        told.store(true, Ordering::Relaxed);
-    });
-    let bar = terminal::steps();
-    let outcome = measure(&stop, &mut |Step { done, of, what }| {
-        bar.set_length(*of as u64);
-        bar.set_position(*done as u64);
-        bar.set_message(what.clone());
-    });
-    bar.finish_and_clear();
-    runtime.shutdown_background();
-    Ok(outcome?)
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {

@@ -2,10 +2,12 @@
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_bench::fleet::Progress;
+use rejoin_bench::{Error, Step};
 use rejoin_report::printable;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -53,11 +55,33 @@ pub(crate) fn bar(end_ms: u64, label: String) -> ProgressBar {
 
 /// A bar over steps of a measurement, whose number is told later; nothing when standard error is no
 /// terminal.
-pub(crate) fn steps() -> ProgressBar {
+fn steps() -> ProgressBar {
     let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
     let style =
         ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style)
+}
+
+/// Measures with a bar that moves, until Ctrl-C.
+pub(crate) fn watched<T>(
+    measure: impl FnOnce(&AtomicBool, &mut (dyn FnMut(&Step) + Send)) -> Result<T, Error>,
+) -> anyhow::Result<T> {
+    let runtime = crate::runtime(1)?;
+    let stop = Arc::<AtomicBool>::default();
+    let told = Arc::clone(&stop);
+    runtime.spawn(async move {
+        interrupted().await;
+        told.store(true, Ordering::Relaxed);
+    });
+    let bar = steps();
+    let outcome = measure(&stop, &mut |Step { done, of, what }| {
+        bar.set_length(*of as u64);
+        bar.set_position(*done as u64);
+        bar.set_message(what.clone());
+    });
+    bar.finish_and_clear();
+    runtime.shutdown_background();
+    Ok(outcome?)
 }
 
 /// Moves the bar until the run that reports to it is over.

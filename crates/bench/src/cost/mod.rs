@@ -28,7 +28,7 @@ use std::time::Duration;
 use rejoin_openssl::Client;
 
 use crate::server::{Resumption, Versions};
-use crate::{Error, KeyType};
+use crate::{Error, KeyType, Step};
 pub(crate) use counters::OwnMeter;
 use counters::Reading;
 pub use counters::{Counters, Missing};
@@ -132,17 +132,6 @@ pub(crate) struct Cell {
     pub(crate) cores: usize,
     pub(crate) size: Size,
     pub(crate) traffic: Traffic,
-}
-
-/// What is on the way to the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// Rounds of cells that are over.
-    pub done: usize,
-    /// How many there are.
-    pub of: usize,
-    /// What is measured now.
-    pub what: String,
 }
 
 impl Settings {

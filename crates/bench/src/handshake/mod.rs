@@ -28,7 +28,7 @@ use rejoin_cache::{Capacity, Policy, Settings as CacheSettings};
 
 use crate::over_memory::failed;
 use crate::server::Versions;
-use crate::{Error, KeyType};
+use crate::{Error, KeyType, Step};
 use by_openssl::OpenSslPair;
 use by_rustls::RustlsPair;
 use chains::Chains;
@@ -167,17 +167,6 @@ struct Suite {
     versions: Versions,
     key: KeyType,
     client_certificates: bool,
-}
-
-/// What is on the way to the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// Batches that are over.
-    pub done: usize,
-    /// How many there are.
-    pub of: usize,
-    /// What is measured now.
-    pub what: String,
 }
 
 /// One combination.

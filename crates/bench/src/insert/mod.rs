@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use crate::Error;
 use crate::median::median;
+use crate::{Error, Step};
 pub use jsse::{Jmh, installed};
 use native::CONTENDERS;
 
@@ -108,7 +108,7 @@ const LEAD_IN: usize = 500;
 pub fn measure(
     settings: &Settings,
     stop: &AtomicBool,
-    mut began: impl FnMut(usize, usize, &str),
+    mut began: impl FnMut(&Step),
 ) -> Result<Outcome, Error> {
     if settings.entries.iter().any(|n| !(1..=Settings::MOST_ENTRIES).contains(n)) {
         return Err(Error::Settings("entries: give numbers from 1 to 4000000"));
@@ -123,14 +123,14 @@ pub fn measure(
     let left_out = javas.is_empty().then(|| jsse::LEFT_OUT.to_owned());
     let mut outcome = Outcome { complete: false, left_out, rows: Vec::new() };
     for (done, cell) in cells.iter().enumerate() {
-        began(done, of, &format!("{} entries", cell.0));
+        began(&Step { done, of, what: format!("{} entries", cell.0) });
         match native_rows(*cell, settings.rounds, stop)? {
             Some(rows) => outcome.rows.extend(rows),
             None => return Ok(outcome),
         }
     }
     for (at, java) in javas.iter().enumerate() {
-        began(cells.len() + at, of, &java.display().to_string());
+        began(&Step { done: cells.len() + at, of, what: java.display().to_string() });
         let Some(jmh) = settings.jmh.as_ref().filter(|_| !stop.load(Ordering::Relaxed)) else {
             return Ok(outcome);
         };
@@ -199,7 +199,7 @@ mod tests {
     fn told_to_stop_it_says_what_there_is() {
         let settings =
             Settings { entries: vec![1_000], lifetimes_s: vec![0], rounds: 1, jmh: None };
-        let outcome = measure(&settings, &AtomicBool::new(true), |_, _, _| {}).expect("measured");
+        let outcome = measure(&settings, &AtomicBool::new(true), |_| {}).expect("measured");
         assert!(!outcome.complete && outcome.rows.is_empty() && outcome.left_out.is_some());
     }
 }

@@ -1,12 +1,10 @@
 //! `rejoin bench handshake`
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
 use rejoin_bench::KeyType;
-use rejoin_bench::handshake::{self, Java, Settings, Stack, Step};
+use rejoin_bench::handshake::{self, Java, Settings, Stack};
 use rejoin_bench::server::Versions;
 use serde_json::json;
 
@@ -77,24 +75,13 @@ enum ClientCertificates {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments);
     let html = arguments.html.as_deref().map(Beside::create).transpose()?;
-    let runtime = crate::runtime(1)?;
-    let stop = Arc::<AtomicBool>::default();
-    let told = Arc::clone(&stop);
-    runtime.spawn(async move {
-        terminal::interrupted().await;
-        told.store(true, Ordering::Relaxed);
-    });
-    let bar = terminal::steps();
     let (mut done, mut of) = (0, 0);
-    let outcome = handshake::run(&settings, &stop, |step: &Step| {
-        (done, of) = (step.done, step.of);
-        bar.set_length(of as u64);
-        bar.set_position(done as u64);
-        bar.set_message(step.what.clone());
-    });
-    bar.finish_and_clear();
-    runtime.shutdown_background();
-    let outcome = outcome?;
+    let outcome = terminal::watched(|stop, began| {
+        handshake::run(&settings, stop, |step| {
+            (done, of) = (step.done, step.of);
+            began(step);
+        })
+    })?;
     let text = if arguments.json { json!(outcome).to_string() } else { handshake::text(&outcome) };
     terminal::print_result(&text)?;
     html.map(|file| file.write(&handshake::html(&outcome))).transpose()?;

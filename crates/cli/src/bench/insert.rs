@@ -1,10 +1,7 @@
 //! `rejoin bench insert`
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_bench::insert::{self, Jmh, Outcome, PATCH_003_NS, Row, Settings};
 use rejoin_trace::grouped;
 use serde_json::json;
@@ -46,22 +43,7 @@ const A_YEAR_S: i64 = 366 * 86_400;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments);
-    let runtime = crate::runtime(1)?;
-    let stop = Arc::<AtomicBool>::default();
-    let told = Arc::clone(&stop);
-    runtime.spawn(async move {
-        terminal::interrupted().await;
-        told.store(true, Ordering::Relaxed);
-    });
-    let bar = bar();
-    let outcome = insert::measure(&settings, &stop, |done, of, what| {
-        bar.set_length(of as u64);
-        bar.set_position(done as u64);
-        bar.set_message(what.to_owned());
-    });
-    bar.finish_and_clear();
-    runtime.shutdown_background();
-    let outcome = outcome?;
+    let outcome = terminal::watched(|stop, began| insert::measure(&settings, stop, began))?;
     anyhow::ensure!(!outcome.rows.is_empty(), "interrupted before anything was measured");
     let text = if arguments.json { json!(outcome).to_string() } else { text(&outcome) };
     terminal::print_result(&text)?;
@@ -83,14 +65,6 @@ fn settings(arguments: &Arguments) -> Settings {
         rounds: if quick { 15 } else { 101 },
         jmh,
     }
-}
-
-/// Nothing when standard error is no terminal.
-fn bar() -> ProgressBar {
-    let style = "{bar:30} {pos}/{len}  {elapsed_precise}  {msg}";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
 }
 
 fn text(outcome: &Outcome) -> String {

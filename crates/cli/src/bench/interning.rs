@@ -1,9 +1,6 @@
 //! `rejoin bench interning`
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use indicatif::{ProgressBar, ProgressStyle};
+use rejoin_bench::Step;
 use rejoin_bench::interning::{self, Outcome, Row, Settings};
 use rejoin_bench::server::Versions;
 use rejoin_trace::grouped;
@@ -49,20 +46,12 @@ const QUICK_BATCHES: u32 = 61;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments);
-    let runtime = crate::runtime(1)?;
-    let stop = Arc::<AtomicBool>::default();
-    let told = Arc::clone(&stop);
-    runtime.spawn(async move {
-        terminal::interrupted().await;
-        told.store(true, Ordering::Relaxed);
-    });
-    let bar = bar();
-    let outcome = interning::measure(&settings, &stop, |part| {
-        bar.set_position((part * PARTS as f64) as u64);
-    });
-    bar.finish_and_clear();
-    runtime.shutdown_background();
-    let outcome = outcome?;
+    let outcome = terminal::watched(|stop, began| {
+        interning::measure(&settings, stop, |part| {
+            let done = (part * PARTS as f64) as usize;
+            began(&Step { done, of: PARTS, what: String::new() });
+        })
+    })?;
     let done = outcome.rows.len();
     let wanted = settings.versions.len() * settings.certificates.len();
     anyhow::ensure!(done > 0, "interrupted before anything was measured");
@@ -84,15 +73,7 @@ fn settings(arguments: &Arguments) -> Settings {
     Settings { versions, certificates, key_type: arguments.key.into(), batches, room_bytes }
 }
 
-const PARTS: u64 = 1_000;
-
-/// Nothing when standard error is no terminal.
-fn bar() -> ProgressBar {
-    let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(PARTS).with_style(style)
-}
+const PARTS: usize = 1_000;
 
 fn text(outcome: &Outcome) -> String {
     let mut text = table(&outcome.rows);

@@ -8,7 +8,7 @@ use rejoin_bench::cost::caches::{self, Settings};
 use rejoin_bench::cost::{Mode, Size};
 use serde_json::json;
 
-use super::{check_writable, names, unwritable, versions, watched};
+use super::{check_writable, names, unwritable, versions};
 use crate::arguments::{KeyName, Tls};
 use crate::terminal;
 
@@ -87,7 +87,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // Not after minutes of measuring.
         check_writable(path)?;
     }
-    let outcome = watched(|stop, began| caches::run(&settings, stop, began))?;
+    let outcome = terminal::watched(|stop, began| caches::run(&settings, stop, began))?;
     let text = if arguments.json { json!(outcome).to_string() } else { caches::text(&outcome) };
     terminal::print_result(&text)?;
     if let Some(path) = &arguments.html {

@@ -25,9 +25,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::process::Service;
-use super::{Cell, Cipher, Mode, Size, Step, Suite, Traffic};
+use super::{Cell, Cipher, Mode, Size, Suite, Traffic};
 use crate::server::Versions;
-use crate::{Error, KeyType};
+use crate::{Error, KeyType, Step};
 use geometry::Geometry;
 pub use outcome::{Auxiliary, FirstLevel, Outcome, Row, SecondLevel, Traced};
 pub use page::html;
