@@ -46,7 +46,7 @@ const EX_DATA_INDICES: c_int = 256;
 
 impl SessionDecoder {
     /// Templates take about `most_bytes`, with 0 there are none. `seed` as for an [`Interner`].
-    pub(crate) fn new(most_bytes: usize, seed: [u8; 16]) -> Self {
+    pub(crate) fn new(most_bytes: usize, seed: [u64; 2]) -> Self {
         Self { templates: Interner::new(most_bytes, seed) }
     }
 
@@ -147,7 +147,7 @@ mod tests {
     use crate::session_bytes::tests::{Client, sessions};
 
     fn decoder() -> SessionDecoder {
-        SessionDecoder::new(1 << 20, [6; 16])
+        SessionDecoder::new(1 << 20, [6; 2])
     }
 
     /// A server's, written as it keeps them.
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn without_room_all_is_decoded_anew() {
-        let (decoder, client) = (SessionDecoder::new(0, [6; 16]), Client::new());
+        let (decoder, client) = (SessionDecoder::new(0, [6; 2]), Client::new());
         let value = written(SslVersion::TLS1_3, &client, b"");
         let [one, other] = [0; 2].map(|_| decoder.decode(&value).expect("a session"));
         assert_ne!(peer(&one), peer(&other));

@@ -1,5 +1,7 @@
 //! A cache, and what is needed to use it from OpenSSL's callbacks.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,9 +49,11 @@ impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
         hints: Hints,
         certificates_bytes: usize,
     ) -> Arc<Self> {
-        let mut seed = [0; 16];
-        // Without it, whoever has certificates made could at worst make them be decoded more often.
-        let _ = openssl::rand::rand_bytes(&mut seed);
+        // Not OpenSSL's: this may be called while a program's OpenSSL initialises itself, and this one, if it is
+        // another, would load the same configuration, and wait for us. With what is not secret, whoever has
+        // certificates made could at worst have them decoded more often.
+        let random = RandomState::new();
+        let seed = [random.hash_one(0), random.hash_one(1)];
         let decoder = SessionDecoder::new(certificates_bytes, seed);
         let (seal, id_key) = (IdSeal::new(id_key), Zeroizing::new(id_key));
         Arc::new(Self { seal, id_key, hints, decoder, store })
