@@ -62,6 +62,11 @@ pub struct Row {
     pub l2_percent: f64,
     /// Misses of L2 per instruction.
     pub mpi: f64,
+    /// Branches, conditional or to where a register says, in percent of instructions (Table 6). Jumps and calls to a
+    /// place in the program are not counted.
+    pub branch_percent: f64,
+    /// Of these, the ones that cachegrind's predictor gets wrong, in percent (Table 6).
+    pub mispredicted_percent: f64,
 }
 
 impl Row {
@@ -81,6 +86,8 @@ impl Row {
         let l1i_misses = each(|misses| misses.first_instructions);
         let l1d_misses = each(|misses| misses.first_data);
         let l2_misses = each(|misses| misses.second);
+        let branches = each(|misses| misses.branches);
+        let mispredicted = each(|misses| misses.mispredicted);
         Self {
             mode: cell.traffic.mode(),
             tls,
@@ -98,6 +105,8 @@ impl Row {
             l1d_percent: percent(l1d_misses, data_accesses),
             l2_percent: percent(l2_misses, l1i_misses + l1d_misses),
             mpi: percent(l2_misses, instructions) / 100.0,
+            branch_percent: percent(branches, instructions),
+            mispredicted_percent: percent(mispredicted, branches),
         }
     }
 }

@@ -34,6 +34,11 @@ pub fn text(outcome: &Outcome) -> String {
         ("L1 misses by its size, in percent of accesses (Table 2's columns)", by_first(outcome)),
         ("The same by our simulator from a trace", traced_first(outcome)),
         (
+            "Table 6: branches, conditional or indirect, in percent of instructions, and those of them that \
+             cachegrind's predictor gets wrong",
+            branches(outcome),
+        ),
+        (
             "§5: L2 misses in percent of L1's, alone, with L2′ of a part of its size, and with an L2 larger \
              by as much",
             auxiliary(outcome),
@@ -222,6 +227,34 @@ pub(super) fn compared(outcome: &Outcome) -> Vec<Place> {
     places.into_iter().filter(|(_, (_, l2))| Some(*l2) == second).collect()
 }
 
+/// Before one pair of caches: no cache bears on branches.
+fn branches(outcome: &Outcome) -> Table {
+    let mut columns_of = head(&["size", ""]);
+    for what in ["branches", "predicted wrong"] {
+        columns_of.extend(["full", "resumed", "w/o"].map(|mode| format!("{what} {mode}")));
+    }
+    let mut rows = Vec::new();
+    let mut places = places(outcome);
+    places.dedup_by_key(|(size, _)| *size);
+    for (size, caches) in places {
+        if let Some(Measured { branches: both, .. }) = Measured::of(size.bytes()) {
+            let mut row = vec![size.to_string(), PAPER.to_owned()];
+            for pair in both {
+                row.extend(beside(pair, |part| percent(part * 100.0)));
+            }
+            rows.push(row);
+        }
+        for kind in kinds(outcome) {
+            let ours = columns(outcome, kind, size, caches);
+            let mut row = vec![size.to_string(), name(kind)];
+            row.extend(each(ours, |row| percent(row.branch_percent)));
+            row.extend(each(ours, |row| percent(row.mispredicted_percent)));
+            rows.push(row);
+        }
+    }
+    (columns_of, rows)
+}
+
 fn traced_first(outcome: &Outcome) -> Table {
     let columns_of =
         head(&["size", "", "mode", "L1", "inst MR", "data MR", "inst misses", "data misses"]);
@@ -345,6 +378,8 @@ pub(super) mod tests {
                     first_instructions: 400_000_000 / u64::from(l1.bytes()),
                     first_data: 800_000_000 / u64::from(l1.bytes()),
                     second: 2_000_000_000 / u64::from(l2.bytes()),
+                    branches: 500_000,
+                    mispredicted: 50_000,
                 };
                 cells.push(Row::of(&cell, (l1, l2), 2, (without, with)));
             }
@@ -360,7 +395,7 @@ pub(super) mod tests {
     fn ours_stand_beside_the_papers() {
         let text = text(&made());
         let tables: Vec<&str> = text.split("\n\n").collect();
-        assert_eq!(tables.len(), 7, "{text}");
+        assert_eq!(tables.len(), 8, "{text}");
         let line = |table: usize, words: &[&str]| {
             let mut lines = tables[table].lines();
             let found = lines.find(|line| words.iter().all(|word| line.contains(word)));
@@ -381,11 +416,13 @@ pub(super) mod tests {
         assert!(!tables[3].contains("512 KB"), "{text}");
         assert!(line(4, &["full", "32 KB"]).contains("0.25 %"), "{text}");
         // 4,000 of 50,000; the auxiliary after it, the larger one after that.
-        let auxiliary = line(5, &["full", "512 KB"]);
+        assert!(line(5, &[PAPER]).contains("11.60 %"), "{text}");
+        assert!(line(5, &["TLS 1.3"]).contains("12.50 %"), "{text}");
+        let auxiliary = line(6, &["full", "512 KB"]);
         for figure in ["8.00 %", "7.80 %", "7.60 %", "6.40 %"] {
             assert!(auxiliary.contains(figure), "{figure}: {auxiliary}");
         }
-        assert!(line(6, &["full", "512 KB"]).contains("1000000"), "{text}");
+        assert!(line(7, &["full", "512 KB"]).contains("1000000"), "{text}");
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub(super) struct Misses {
     pub(super) first_data: u64,
     /// Of the second level.
     pub(super) second: u64,
+    /// Branches, conditional or to where a register says. Jumps and calls to a place in the program are not counted.
+    pub(super) branches: u64,
+    /// Of these, the ones that a small predictor gets wrong.
+    pub(super) mispredicted: u64,
 }
 
 impl Misses {
@@ -62,6 +66,8 @@ impl Misses {
             first_instructions: value("I1mr")?,
             first_data: value("D1mr")? + value("D1mw")?,
             second: value("ILmr")? + value("DLmr")? + value("DLmw")?,
+            branches: value("Bc")? + value("Bi")?,
+            mispredicted: value("Bcm")? + value("Bim")?,
         })
     }
 }
@@ -94,7 +100,8 @@ impl Valgrind<'_> {
     ) -> Result<Misses, Error> {
         let path = self.folder.file("cachegrind");
         let mut command = Self::command("cachegrind");
-        command.args(["--cache-sim=yes", &first.option("I1"), &first.option("D1")]);
+        command.args(["--cache-sim=yes", "--branch-sim=yes"]);
+        command.args([first.option("I1"), first.option("D1")]);
         command.args([second.option("LL"), format!("--cachegrind-out-file={}", path.display())]);
         let log = self.folder.file("log");
         command.args([format!("--log-file={}", log.display())]);
@@ -288,9 +295,9 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "desc: I1 cache: 16384 B, 32 B, 4-way associative\n\
-        events: Ir I1mr ILmr Dr D1mr DLmr Dw D1mw DLmw \n\
-        fn=main\n0 12 3 2 3 1 0 3 0 0\n\
-        summary: 117 62 35 32 50 49 8 13 44\n";
+        events: Ir I1mr ILmr Dr D1mr DLmr Dw D1mw DLmw Bc Bcm Bi Bim \n\
+        fn=main\n0 12 3 2 3 1 0 3 0 0 1 0 0 0\n\
+        summary: 117 62 35 32 50 49 8 13 44 20 3 4 2\n";
 
     #[test]
     fn counts_are_whole_or_none() {
@@ -300,9 +307,11 @@ mod tests {
             first_instructions: 62,
             first_data: 63,
             second: 128,
+            branches: 24,
+            mispredicted: 5,
         };
         assert_eq!(Misses::parse(TEXT), Some(expected));
-        for less in ["summary: 117", "events: Ir", " 44\n"] {
+        for less in ["summary: 117", "events: Ir", " 2\n"] {
             assert_eq!(Misses::parse(&TEXT.replacen(less, "x", 1)), None, "{less}");
         }
     }
@@ -327,7 +336,7 @@ mod tests {
             let (first, second) = (geometry(first, ways), geometry(second, 16));
             let out = format!("--cachegrind-out-file={}", file.display());
             let caches = [first.option("I1"), first.option("D1"), second.option("LL"), out];
-            let mut options = vec!["--tool=cachegrind", "--cache-sim=yes"];
+            let mut options = vec!["--tool=cachegrind", "--cache-sim=yes", "--branch-sim=yes"];
             options.extend(caches.iter().map(String::as_str));
             run(&options);
             let told = Misses::parse(&fs::read_to_string(&file).expect("its counts"));
