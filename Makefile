@@ -57,9 +57,9 @@ check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget gi
 check-clients: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_clients -- $(CHECKS)
 
-## What resumption saves a server and costs it, a line for each, in five minutes on a machine that does nothing
+## What resumption saves a server and costs it, a line for each, in twenty minutes on a machine that does nothing
 ## else; CHECKS as above.
-check-cost: PACKAGES += openssl util-linux valgrind
+check-cost: PACKAGES += openssl util-linux valgrind linux-perf
 check-cost: setup
 	$(CARGO) bench --locked --package rejoin-cli --bench check_cost -- $(CHECKS)
 

@@ -10,6 +10,7 @@
 mod checks;
 mod instructions;
 mod interning;
+mod perf_stat;
 mod s_time;
 mod throughput;
 
@@ -23,12 +24,19 @@ struct Effort {
     quick: bool,
 }
 
-const CHECKS: [Check<Effort>; 4] = [
+const CHECKS: [Check<Effort>; 5] = [
     (
         "1",
         "instructions",
         "instructions of the server's program per transaction, over three runs: apart by 2 % at most",
         instructions::repeat,
+    ),
+    (
+        "2",
+        "perf-stat",
+        "what perf stat counts of the server / what rejoin cost does: instructions, or CPU time where none are counted \
+         (0.95 to 1.05)",
+        perf_stat::perf_stat,
     ),
     (
         "2",
