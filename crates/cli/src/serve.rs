@@ -119,6 +119,10 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         let why = "--listen and --metrics are the same address: give two";
         return Err(Misuse(why.to_owned()).into());
     }
+    if Stack::from(arguments.stack) == Stack::None && arguments.certificate_out.is_some() {
+        let why = "--certificate-out: there is no certificate without TLS: leave it out";
+        return Err(Misuse(why.to_owned()).into());
+    }
     Ok(Settings {
         listen: arguments.listen,
         metrics: arguments.metrics,
@@ -132,9 +136,13 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     })
 }
 
-fn identity(arguments: &Arguments) -> Result<Identity, rejoin_bench::Error> {
+/// `None` where there is no TLS: to make a key takes longer than a thousand requests in clear.
+fn identity(arguments: &Arguments) -> Result<Option<Identity>, rejoin_bench::Error> {
     if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
-        return Identity::read(certificate, key);
+        return Identity::read(certificate, key).map(Some);
+    }
+    if Stack::from(arguments.stack) == Stack::None {
+        return Ok(None);
     }
     let identity = Identity::made(match arguments.key_type {
         KeyTypeName::P256 => KeyType::P256,
@@ -144,7 +152,7 @@ fn identity(arguments: &Arguments) -> Result<Identity, rejoin_bench::Error> {
     if let Some(path) = &arguments.certificate_out {
         identity.write_certificate(path)?;
     }
-    Ok(identity)
+    Ok(Some(identity))
 }
 
 fn announce(json: bool, scheme: &str, listening: SocketAddr, metrics: Option<SocketAddr>) {

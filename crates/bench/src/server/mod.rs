@@ -109,8 +109,8 @@ pub struct Settings {
     pub resumption: Resumption,
     /// The cache's, for the ways of resuming that have one.
     pub cache: CacheSettings,
-    /// Certificate and key.
-    pub identity: Identity,
+    /// Certificate and key, unless the stack is [`Stack::None`].
+    pub identity: Option<Identity>,
     /// Bytes of a whole response.
     pub response_bytes: usize,
     /// Bytes of a response's body, instead.
@@ -316,7 +316,7 @@ impl Settings {
             versions: Versions::default(),
             resumption,
             cache,
-            identity,
+            identity: Some(identity),
             response_bytes: RESPONSE_BYTES,
             body_bytes: None,
         }

@@ -15,8 +15,8 @@ use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::net::TcpStream;
 
-use crate::Error;
 use crate::server::{Resumption, Settings, Stack, Versions};
+use crate::{Error, Identity};
 
 pub(super) type OpenSslStream = tokio_openssl::SslStream<TcpStream>;
 pub(super) type RustlsStream = tokio_rustls::server::TlsStream<TcpStream>;
@@ -190,8 +190,13 @@ fn openssl_context(settings: &Settings) -> Result<SslContextBuilder, Error> {
     context.set_min_proto_version(Some(oldest))?;
     context.set_max_proto_version(Some(newest))?;
     context.set_options(SslOptions::NO_RENEGOTIATION);
-    settings.identity.install(&mut context)?;
+    identity(settings)?.install(&mut context)?;
     Ok(context)
+}
+
+fn identity(settings: &Settings) -> Result<&Identity, Error> {
+    let missing = Error::Settings("a server with TLS has a certificate and a key: give them");
+    settings.identity.as_ref().ok_or(missing)
 }
 
 fn rustls_config(settings: &Settings) -> Result<ServerConfig, Error> {
@@ -200,7 +205,7 @@ fn rustls_config(settings: &Settings) -> Result<ServerConfig, Error> {
         Versions::Tls13 => &[&rustls::version::TLS13],
         Versions::Both => rustls::ALL_VERSIONS,
     };
-    let (chain, key) = settings.identity.for_rustls()?;
+    let (chain, key) = identity(settings)?.for_rustls()?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     Ok(ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)?
