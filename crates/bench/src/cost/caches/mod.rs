@@ -81,8 +81,8 @@ impl Settings {
     const MOST_LINE_BYTES: u32 = 256;
     /// Largest L2 that a trace goes through: what the simulator holds of a cache takes up to half its size.
     pub const MOST_TRACED_BYTES: u32 = 16 << 20;
-    /// Plain transactions for one with TLS: they are short, and two starts of a server are as far apart as ten of them.
-    const PLAIN_TIMES: u32 = 50;
+    /// Plain transactions for one with TLS: they are short.
+    const PLAIN_TIMES: u32 = 10;
     /// The paper's L2 cache, which L1 caches are compared before.
     const PAPER_SECOND_BYTES: u32 = 2 << 20;
 
