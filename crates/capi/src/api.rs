@@ -18,7 +18,7 @@ mod status;
 
 use std::os::fd::IntoRawFd;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use libc::{c_char, c_int, size_t};
 use openssl_sys::{SSL, SSL_CTX};
@@ -52,7 +52,12 @@ pub const REJOIN_SHARE_TICKET_KEYS: u32 = 4;
 
 /// A store: sessions in memory that processes share. All threads may use it at the same time.
 #[derive(Debug)]
-pub struct RejoinStore(Arc<Store>);
+pub struct RejoinStore {
+    store: Arc<Store>,
+    /// For contexts that wait for hints, and for those that do not: each certificate is decoded once for all of them.
+    hinted: OnceLock<Arc<ServerSessions<Tiered>>>,
+    unhinted: OnceLock<Arc<ServerSessions<Tiered>>>,
+}
 
 /// The version of this library, as `0.1.0`.
 #[unsafe(no_mangle)]
@@ -92,7 +97,7 @@ pub unsafe extern "C" fn rejoin_open(
         let settings = unsafe { RejoinSettings::read(settings) }?;
         // SAFETY: as above.
         let opened = unsafe { settings.open() }?;
-        let opened = Box::into_raw(Box::new(RejoinStore(Arc::new(opened))));
+        let opened = Box::into_raw(Box::new(RejoinStore::new(opened)));
         // SAFETY: as above.
         unsafe { store.write(opened) };
         Ok(())
@@ -199,7 +204,7 @@ pub unsafe extern "C" fn rejoin_read_counters(
 ) -> Status {
     answer(|| {
         // SAFETY: `rejoin_open` made it, and nobody has closed it.
-        let RejoinStore(store) = unsafe { store.as_ref() }.ok_or_else(|| Failure::null("store"))?;
+        let store = &unsafe { store.as_ref() }.ok_or_else(|| Failure::null("store"))?.store;
         let counted = RejoinCounters::from(store.cache().counters());
         // SAFETY: the caller vouches for `counters`.
         unsafe { counted.write(counters) }
@@ -282,17 +287,27 @@ pub unsafe extern "C" fn rejoin_ended_well(session: *const RejoinSession) -> Sta
 }
 
 impl RejoinStore {
+    fn new(store: Store) -> Self {
+        let (hinted, unhinted) = (OnceLock::new(), OnceLock::new());
+        Self { store: Arc::new(store), hinted, unhinted }
+    }
+
+    fn sessions(&self, hints: Hints) -> &Arc<ServerSessions<Tiered>> {
+        let sessions = if hints == Hints::Expected { &self.hinted } else { &self.unhinted };
+        sessions.get_or_init(|| {
+            let tiered = Tiered::new(Arc::clone(&self.store));
+            ServerSessions::new(tiered, *self.store.id_key(), hints)
+        })
+    }
+
     fn everywhere(&self, flags: u32) -> Result<Arc<Everywhere>, Failure> {
-        let Self(store) = self;
         let wait = flags & REJOIN_WAIT_FOR_HINTS != 0;
-        let hints = if wait { Hints::Expected } else { Hints::Never };
-        let tiered = Tiered::new(Arc::clone(store));
-        let sessions = ServerSessions::new(tiered, *store.id_key(), hints);
+        let sessions = self.sessions(if wait { Hints::Expected } else { Hints::Never });
         let mut everywhere =
-            Everywhere::default().with_sessions(&sessions, flags & REJOIN_STATEFUL != 0);
+            Everywhere::default().with_sessions(sessions, flags & REJOIN_STATEFUL != 0);
         if flags & REJOIN_SHARE_TICKET_KEYS != 0 {
             let (now_s, complain) = (process::now_s(), process::complain);
-            let keys = SharedKeys::open(Arc::clone(store), None, None, now_s, complain)?;
+            let keys = SharedKeys::open(Arc::clone(&self.store), None, None, now_s, complain)?;
             let keys = TicketKeys::following(Box::new(keys));
             everywhere = everywhere.with_tickets(&keys, TicketHistory::Carried);
         }

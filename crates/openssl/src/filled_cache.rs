@@ -7,7 +7,8 @@ use libc::c_long;
 use openssl::error::ErrorStack;
 use openssl::ssl::{SslContext, SslContextBuilder, SslSession, SslSessionCacheMode};
 
-use crate::ffi;
+use crate::internal_cache::InternalCache;
+use crate::{ffi, session_decoder};
 
 /// A context that keeps sessions itself, and a session that others are copies of.
 pub struct FilledCache {
@@ -15,8 +16,12 @@ pub struct FilledCache {
     session: SslSession,
 }
 
-/// A session that no cache has.
-pub struct SessionCopy(SslSession);
+/// A session that no other cache has.
+pub struct SessionCopy {
+    session: SslSession,
+    /// The only context that it may be in: sessions are links of their context's list.
+    of: usize,
+}
 
 impl FilledCache {
     /// For so many sessions. `session` is a server's, of any context.
@@ -36,35 +41,27 @@ impl FilledCache {
         made_s: i64,
         lifetime_s: i64,
     ) -> Result<SessionCopy, ErrorStack> {
-        // SAFETY: a valid session, which is only read.
-        let copy = unsafe { ffi::SSL_SESSION_dup(self.session.as_ptr()) };
-        if copy.is_null() {
-            return Err(ErrorStack::get());
-        }
-        // SAFETY: the copy is valid, and nobody else has it.
-        let copy = SessionCopy(unsafe { SslSession::from_ptr(copy) });
-        let session = copy.0.as_ptr();
+        let copy = session_decoder::duplicate(&self.session)?;
+        let session = copy.as_ptr();
         // SAFETY: as above; the id is as long as it says, and copied.
         unsafe { ffi::SSL_SESSION_set1_id(session, id.as_ptr(), id.len() as c_uint) };
         // SAFETY: as above.
         unsafe { ffi::SSL_SESSION_set_time(session, made_s as c_long) };
         // SAFETY: as above.
         unsafe { ffi::SSL_SESSION_set_timeout(session, lifetime_s as c_long) };
-        Ok(copy)
+        Ok(SessionCopy { session: copy, of: self.context.as_ptr().addr() })
     }
 
-    /// Whether the cache took it (`SSL_CTX_add_session(3)`).
-    pub fn insert(&self, session: &SessionCopy) -> bool {
+    /// Whether the cache took it (`SSL_CTX_add_session(3)`): not if it has it already, or another cache made it.
+    pub fn insert(&self, copy: &SessionCopy) -> bool {
         // SAFETY: no other context has it, and it was made by a server of the same kind.
-        unsafe { self.context.add_session(&session.0) }
+        copy.of == self.context.as_ptr().addr()
+            && unsafe { self.context.add_session(&copy.session) }
     }
 
     /// Sessions that are in it.
     pub fn sessions(&self) -> u64 {
-        let (what, none) = (ffi::SSL_CTRL_SESS_NUMBER, std::ptr::null_mut());
-        // SAFETY: the context is valid; the call only reads a number.
-        let number = unsafe { openssl_sys::SSL_CTX_ctrl(self.context.as_ptr(), what, 0, none) };
-        number.max(0) as u64
+        InternalCache::sessions(&self.context)
     }
 }
 

@@ -19,13 +19,18 @@ impl InternalCache {
     /// Empties a context's own cache, and counts. Zero bytes unless [`crate::count_memory`] was called
     /// in time.
     pub fn empty(context: &SslContextRef) -> Self {
+        let sessions = Self::sessions(context);
         let context = context.as_ptr();
-        // SAFETY: the reference keeps the context alive; the call only reads a number.
-        let sessions = unsafe {
-            openssl_sys::SSL_CTX_ctrl(context, ffi::SSL_CTRL_SESS_NUMBER, 0, std::ptr::null_mut())
-        };
-        // SAFETY: as above; time 0 means all sessions.
+        // SAFETY: the reference keeps the context alive; time 0 means all sessions.
         let ((), memory) = Memory::of(|| unsafe { ffi::SSL_CTX_flush_sessions(context, 0) });
-        Self { sessions: sessions.max(0) as u64, bytes: memory.freed_bytes }
+        Self { sessions, bytes: memory.freed_bytes }
+    }
+
+    /// How many are in it.
+    pub(crate) fn sessions(context: &SslContextRef) -> u64 {
+        let (what, none) = (ffi::SSL_CTRL_SESS_NUMBER, std::ptr::null_mut());
+        // SAFETY: the reference keeps the context alive; the call only reads a number.
+        let number = unsafe { openssl_sys::SSL_CTX_ctrl(context.as_ptr(), what, 0, none) };
+        number.max(0) as u64
     }
 }

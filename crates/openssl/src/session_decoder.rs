@@ -33,10 +33,14 @@ pub(crate) struct SessionDecoder {
 }
 
 /// What a template takes, as far as its bytes tell: a session, a certificate and its key decoded, and the bytes
-/// themselves, kept to compare. Common certificates, of 400 to 1,500 bytes, take a little less; one that is
-/// nothing but small names takes two or three times as much.
+/// themselves, kept to compare. Common certificates, of 400 to 1,500 bytes, take a little less.
 const TEMPLATE_BYTES: usize = 4_608;
 const TIMES_ITS_BYTES: usize = 4;
+/// Each part of a name and each extension begins with an object identifier, and takes so much decoded, however small it is. Common
+/// certificates have one in forty bytes or more.
+const IDENTIFIED_BYTES: usize = 200;
+const COMMON_SPACING: usize = 32;
+const OBJECT_IDENTIFIER: u8 = 0x06;
 
 /// `TLS13_MAX_RESUMPTION_PSK_LENGTH`, the longest secret of a session.
 const NO_SECRET: [u8; 512] = [0; 512];
@@ -52,7 +56,8 @@ impl SessionDecoder {
 
     /// The session, which nobody else has. `None` if it is none.
     pub(crate) fn decode(&self, value: &[u8]) -> Option<SslSession> {
-        match SessionParts::of(value).filter(|_| self.templates.keeps()) {
+        let parts = self.templates.keeps().then(|| SessionParts::of(value)).flatten();
+        match parts {
             Some(parts) => self.with_template(value, &parts),
             None => decoded(value),
         }
@@ -65,7 +70,7 @@ impl SessionDecoder {
             return Some(session);
         }
         let session = decoded(value)?;
-        let bytes = TEMPLATE_BYTES + TIMES_ITS_BYTES * common.len();
+        let bytes = template_bytes(&common);
         if self.templates.wants(&common, bytes)
             && let Some(template) = template_of(&session, value, parts)
         {
@@ -80,6 +85,13 @@ fn decoded(value: &[u8]) -> Option<SslSession> {
     SslSession::from_der(value).ok()
 }
 
+/// About what a template takes whose sessions have this in common.
+fn template_bytes(common: &[u8]) -> usize {
+    let identified = common.iter().filter(|byte| **byte == OBJECT_IDENTIFIER).count();
+    let more = identified.saturating_sub(common.len() / COMMON_SPACING);
+    TEMPLATE_BYTES + TIMES_ITS_BYTES * common.len() + IDENTIFIED_BYTES * more
+}
+
 /// `None` if what is made of it would not be what the session is.
 fn template_of(
     session: &SslSessionRef,
@@ -87,17 +99,19 @@ fn template_of(
     parts: &SessionParts<'_>,
 ) -> Option<SslSession> {
     let secret = NO_SECRET.get(..parts.secret.len())?;
-    let template = copy(session, &parts.anonymous(secret))?;
-    if has_ex_data(&template) {
+    // Whoever has something in each session may not expect that two have the same.
+    if has_ex_data(session) {
         return None;
     }
+    let template = copy(session, &parts.anonymous(secret))?;
     let made = copy(&template, parts)?;
     // SAFETY: a valid session.
     let written = unsafe { session_bytes::serialised(made.as_ptr()) };
     written.is_some_and(|written| *written == *value).then_some(template)
 }
 
-/// Whether a program puts something into each session, which may not have any means to be copied.
+/// Whether a program puts something into each session. To copy a session copies a pointer to it, if the program does not
+/// copy it itself, and each of the two sessions frees it.
 fn has_ex_data(session: &SslSessionRef) -> bool {
     (0..EX_DATA_INDICES).any(|index| {
         // SAFETY: a valid session, which has nothing under an index that nobody registered.
@@ -106,16 +120,23 @@ fn has_ex_data(session: &SslSessionRef) -> bool {
     })
 }
 
-/// Another session with this one's certificate, and what is its own.
-fn copy(session: &SslSessionRef, own: &SessionParts<'_>) -> Option<SslSession> {
+/// A session of its own with all that this one has.
+///
+/// # Errors
+/// OpenSSL's, when it is out of memory.
+pub(crate) fn duplicate(session: &SslSessionRef) -> Result<SslSession, ErrorStack> {
     // SAFETY: a valid session, which is only read.
     let copy = unsafe { ffi::SSL_SESSION_dup(session.as_ptr()) };
     if copy.is_null() {
-        drop(ErrorStack::get());
-        return None;
+        return Err(ErrorStack::get());
     }
-    // SAFETY: the copy is valid, and nobody else has it.
-    let copy = unsafe { SslSession::from_ptr(copy) };
+    // SAFETY: it is valid, and nobody else has it.
+    Ok(unsafe { SslSession::from_ptr(copy) })
+}
+
+/// Another session with this one's certificate, and what is its own.
+fn copy(session: &SslSessionRef, own: &SessionParts<'_>) -> Option<SslSession> {
+    let copy = duplicate(session).ok()?;
     let is_own = has_own(&copy, own);
     if !is_own {
         drop(ErrorStack::get());

@@ -104,7 +104,8 @@ impl<'v> SessionParts<'v> {
 }
 
 /// A tag, a length, and what there is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
+#[cfg_attr(test, derive(Debug))]
 struct Element<'v> {
     tag: u8,
     content: &'v [u8],

@@ -5,14 +5,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 
-use openssl::asn1::Asn1Time;
+use openssl::asn1::{Asn1Object, Asn1OctetString, Asn1Time};
 use openssl::hash::MessageDigest;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
 use openssl::ssl::{
     Ssl, SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion,
 };
-use openssl::x509::{X509, X509Builder, X509NameBuilder};
+use openssl::x509::{X509, X509Builder, X509Extension, X509NameBuilder};
 use rejoin_cache::{Cache, Capacity, Hints, Settings};
 use rejoin_openssl::{
     CERTIFICATES_BYTES, Client, ClientSession, Memory, ServerSessions, count_memory, now_ms,
@@ -37,7 +37,7 @@ impl Site {
             context
         };
         let mut server = context(SslMethod::tls_server());
-        server.set_certificate(&certificate(&key, "server")).expect("a certificate");
+        server.set_certificate(&certificate(&key, "server", 0)).expect("a certificate");
         server.set_private_key(&key).expect("a key");
         server.set_verify_callback(SslVerifyMode::PEER, |_, _| true);
         sessions.attach(&mut server, b"one").expect("attached");
@@ -70,10 +70,10 @@ impl Site {
     }
 
     /// Clients of these numbers, each of which comes twice. Returns the bytes that stay.
-    fn new_clients(&self, numbers: std::ops::Range<usize>) -> i64 {
+    fn new_clients(&self, numbers: std::ops::Range<usize>, extensions: usize) -> i64 {
         let ((), memory) = Memory::of(|| {
             for n in numbers {
-                let shown = certificate(&self.key, &format!("client {n}"));
+                let shown = certificate(&self.key, &format!("client {n}"), extensions);
                 let session = self.connect(&shown, None);
                 self.connect(&shown, Some(&session));
             }
@@ -82,7 +82,8 @@ impl Site {
     }
 }
 
-fn certificate(key: &PKey<Private>, name: &str) -> X509 {
+/// With so many extensions, as small as they can be.
+fn certificate(key: &PKey<Private>, name: &str, extensions: usize) -> X509 {
     let mut subject = X509NameBuilder::new().expect("a name");
     subject.append_entry_by_text("CN", name).expect("a name");
     let subject = subject.build();
@@ -92,6 +93,12 @@ fn certificate(key: &PKey<Private>, name: &str) -> X509 {
     certificate.set_pubkey(key).expect("its key");
     certificate.set_not_before(&Asn1Time::days_from_now(0).expect("today")).expect("its start");
     certificate.set_not_after(&Asn1Time::days_from_now(1).expect("tomorrow")).expect("its end");
+    let unknown = Asn1Object::from_str("1.2.3").expect("an object identifier");
+    let nothing = Asn1OctetString::new_from_bytes(&[]).expect("nothing");
+    for _ in 0..extensions {
+        let extension = X509Extension::new_from_der(&unknown, false, &nothing);
+        certificate.append_extension(extension.expect("an extension")).expect("room for it");
+    }
     certificate.sign(key, MessageDigest::sha256()).expect("its signature");
     certificate.build()
 }
@@ -100,21 +107,27 @@ fn certificate(key: &PKey<Private>, name: &str) -> X509 {
 fn memory_is_bounded_when_certificates_never_repeat() {
     const MOST_BYTES: usize = 512 * 1_024;
     const CLIENTS: usize = 150;
+    const DENSE_MOST_BYTES: usize = 8 * 1_024 * 1_024;
     assert!(count_memory(), "nothing of OpenSSL's was used yet");
     // What is made once is not to be counted.
-    Site::new(CERTIFICATES_BYTES).new_clients(0..3);
+    Site::new(CERTIFICATES_BYTES).new_clients(0..3, 0);
 
     let roomy = Site::new(CERTIFICATES_BYTES);
-    let kept = roomy.new_clients(0..CLIENTS);
+    let kept = roomy.new_clients(0..CLIENTS, 0);
     // As many sessions and certificates, 1 and 3 KB each at the least.
     assert!(kept > 4_000 * CLIENTS as i64, "{kept}: nothing is kept");
 
     let bounded = Site::new(MOST_BYTES);
-    let first = bounded.new_clients(0..CLIENTS);
+    let first = bounded.new_clients(0..CLIENTS, 0);
     assert!(first < MOST_BYTES as i64, "{first} bytes");
-    let more = bounded.new_clients(CLIENTS..2 * CLIENTS);
+    let more = bounded.new_clients(CLIENTS..2 * CLIENTS, 0);
     assert!(first + more < MOST_BYTES as i64, "{first} and {more} bytes");
 
-    let none = Site::new(0).new_clients(0..CLIENTS);
+    let none = Site::new(0).new_clients(0..CLIENTS, 0);
     assert!(none < 64 * 1_024, "{none} bytes without any room");
+
+    // The most that so many bytes can be decoded to, as far as is known.
+    let dense = Site::new(DENSE_MOST_BYTES);
+    let kept = dense.new_clients(0..60, 1_000);
+    assert!((1_000_000..DENSE_MOST_BYTES as i64).contains(&kept), "{kept} bytes of dense ones");
 }
