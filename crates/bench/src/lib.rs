@@ -23,6 +23,7 @@ mod http;
 mod identity;
 pub mod insert;
 pub mod interning;
+mod java;
 mod median;
 pub mod metrics;
 mod over_memory;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::Row;
 use crate::Error;
+use crate::java::cause;
 
 /// How JSSE's caches are measured.
 #[derive(Debug, Clone)]
@@ -24,9 +25,13 @@ pub struct Jmh {
 
 pub(super) const LEFT_OUT: &str =
     "JSSE's caches are left out: make bench-insert builds what measures them, and --jmh names it";
+pub(super) const NO_JAVA: &str =
+    "JSSE's caches are left out: there is no Java below /usr/lib/jvm; name one with --java";
 
 /// Where distributions put them.
 const FOLDER_OF_JDKS: &str = "/usr/lib/jvm";
+/// JSSE's cache is no one else's to use.
+const EXPORTS: &str = "--add-exports=java.base/sun.security.util=ALL-UNNAMED";
 
 /// The Java runtimes of this machine, each once, the oldest name first.
 pub fn installed() -> Vec<PathBuf> {
@@ -63,6 +68,19 @@ struct Metric {
 }
 
 impl Jmh {
+    /// That each runtime can be started, and there is something for it to run.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let classes = self.folder.join("classes");
+        std::fs::metadata(&classes).map_err(|source| refused(&classes, source))?;
+        self.javas.iter().try_for_each(|java| {
+            let told = Command::new(java).args([EXPORTS, "-version"]).stdin(Stdio::null()).output();
+            let told = told.map_err(|source| refused(java, source))?;
+            let complaint = || cause(&String::from_utf8_lossy(&told.stderr));
+            let is_usable = told.status.success();
+            is_usable.then_some(()).ok_or_else(|| refused(java, io::Error::other(complaint())))
+        })
+    }
+
     /// Of one runtime.
     pub(super) fn rows(
         &self,
@@ -100,7 +118,7 @@ impl Jmh {
             .arg("-cp")
             .arg(format!("{}:{}", classes.display(), libraries.display()))
             .args(["org.openjdk.jmh.Main", r"rejoin\.CacheInsert\.", "-foe", "true"])
-            .args(["-jvmArgsAppend", "--add-exports=java.base/sun.security.util=ALL-UNNAMED"])
+            .args(["-jvmArgsAppend", EXPORTS])
             .args(["-p", &format!("entries={}", list(entries))])
             .args(["-p", &format!("lifetime={}", list(lifetimes_s))])
             .args(["-f", "2", "-r", &seconds, "-w", &seconds])
@@ -113,17 +131,11 @@ impl Jmh {
     }
 }
 
-/// Of all that JMH says: the innermost cause, or else its last word.
-fn cause(text: &str) -> String {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let cause = lines.clone().rev().find_map(|line| line.strip_prefix("Caused by: "));
-    cause.or_else(|| lines.next_back()).unwrap_or("it says nothing").to_owned()
-}
-
 fn refused(java: &Path, source: io::Error) -> Error {
     let source = io::Error::new(source.kind(), format!("{}: {source}", java.display()));
     Error::System {
-        what: "JSSE's cache cannot be measured; is --jmh what make bench-insert built?",
+        what: "JSSE's cache cannot be measured: --jmh is what make bench-insert built, --java a JDK \
+               from 9 on",
         source,
     }
 }
@@ -146,13 +158,6 @@ fn parsed(text: &str) -> io::Result<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_cause_is_told() {
-        let text = "Exception: one\n\tat a.b(c)\nCaused by: other\n\tat d.e(f)\n\t... 14 more\n\n";
-        assert_eq!((cause(text), cause("a\n b \n\n")), ("other".to_owned(), "b".to_owned()));
-        assert_eq!(cause(""), "it says nothing");
-    }
 
     #[test]
     fn what_jmh_writes_is_read() {

@@ -9,7 +9,7 @@
 //!
 //! A hundred sessions come in a second of the caches' own time, whose clients say that they are back in ten, and are
 //! not. Our cache by hints alone stores each in the place of one that is overdue (Algorithm 1). As it is by default it
-//! learns that nobody comes back, and refuses nearly all: how many it stored is said.
+//! learns that nobody comes back, and a small one then refuses nearly all: how many it stored is said.
 //!
 //! What is not here: hits, and threads (`make bench`).
 
@@ -81,6 +81,8 @@ impl Row {
 pub struct Outcome {
     /// Whether all rows are here. If not, these are the rows that were done.
     pub complete: bool,
+    /// Why not, if a Java runtime failed.
+    pub failure: Option<String>,
     /// Why JSSE is not among them, and what would help.
     pub left_out: Option<String>,
     /// In the order in which they were measured.
@@ -104,7 +106,8 @@ const LEAD_IN: usize = 500;
 /// Measures one combination after the other until `stop` is set. `began` is told of each, and how many there are.
 ///
 /// # Errors
-/// Settings that cannot be; OpenSSL's; a cache that does not keep what it was given.
+/// Settings that cannot be; OpenSSL's; a cache that does not keep what it was given; a Java runtime that cannot be
+/// started. If it fails later, what was measured by then is the outcome.
 pub fn measure(
     settings: &Settings,
     stop: &AtomicBool,
@@ -118,10 +121,20 @@ pub fn measure(
         .iter()
         .flat_map(|entries| settings.lifetimes_s.iter().map(|lifetime| (*entries, *lifetime)))
         .collect();
+    if !cells.iter().all(|(entries, lifetime_s)| native::outlives(*lifetime_s, *entries)) {
+        let what = "sessions would end while they are in a full cache: give a lifetime of more than \
+                    15 ms for each entry, or 0";
+        return Err(Error::Settings(what));
+    }
     let javas: &[PathBuf] = settings.jmh.as_ref().map_or(&[], |jmh| &jmh.javas);
+    // Now, and not behind minutes of work.
+    settings.jmh.iter().try_for_each(Jmh::check)?;
     let of = cells.len() + javas.len();
-    let left_out = javas.is_empty().then(|| jsse::LEFT_OUT.to_owned());
-    let mut outcome = Outcome { complete: false, left_out, rows: Vec::new() };
+    let left_out = match &settings.jmh {
+        None => Some(jsse::LEFT_OUT.to_owned()),
+        Some(_) => javas.is_empty().then(|| jsse::NO_JAVA.to_owned()),
+    };
+    let mut outcome = Outcome { complete: false, failure: None, left_out, rows: Vec::new() };
     for (done, cell) in cells.iter().enumerate() {
         began(&Step { done, of, what: format!("{} entries", cell.0) });
         match native_rows(*cell, settings.rounds, stop)? {
@@ -138,7 +151,10 @@ pub fn measure(
             Ok(rows) => outcome.rows.extend(rows),
             // Ctrl-C is told to the whole group of processes.
             Err(_) if stop.load(Ordering::Relaxed) => return Ok(outcome),
-            Err(error) => return Err(error),
+            Err(error) => {
+                outcome.failure = Some(error.to_string());
+                return Ok(outcome);
+            }
         }
     }
     outcome.complete = true;
@@ -192,6 +208,23 @@ mod tests {
             assert_eq!(rows.len(), CONTENDERS.len());
             assert!(rows.iter().all(|row| row.ns > 1.0 && row.least_ns <= row.ns), "{rows:?}");
             assert!(rows[1..].iter().all(|row| row.stored_percent == 100.0), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn sessions_that_would_end_in_a_full_cache_are_refused() {
+        let settings = |lifetime_s| Settings {
+            entries: vec![1_000_000],
+            lifetimes_s: vec![lifetime_s],
+            rounds: 1,
+            jmh: None,
+        };
+        let stopped = AtomicBool::new(true);
+        for (lifetime_s, is_possible) in
+            [(7_200, false), (15_000, false), (15_001, true), (0, true)]
+        {
+            let outcome = measure(&settings(lifetime_s), &stopped, |_| {});
+            assert_eq!(outcome.is_ok(), is_possible, "{lifetime_s}");
         }
     }
 

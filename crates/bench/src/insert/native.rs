@@ -1,13 +1,13 @@
 //! Caches of this process, each full.
 
-use std::hint::black_box;
 use std::sync::Arc;
+use std::time::Duration;
 
 use openssl::ssl::{Ssl, SslSession, SslStream};
 use rejoin_cache::{
     Cache, Capacity, ContextTag, History, NewSession, Policy, Prediction, SessionId, Settings,
 };
-use rejoin_openssl::{FilledCache, SessionCopy};
+use rejoin_openssl::FilledCache;
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
 use super::failed;
@@ -55,7 +55,9 @@ pub(super) struct Filled {
     came: u64,
     /// Before it was full.
     came_before: u64,
-    /// Of them, as ours counts.
+    /// Of them, those that it stored.
+    stored: u64,
+    /// Before it was full.
     stored_before: u64,
     cache: AnyCache,
 }
@@ -65,13 +67,6 @@ enum AnyCache {
     Ours(&'static str, Box<Cache>),
     OpenSsl(FilledCache),
     Rustls(Arc<ServerSessionMemoryCache>),
-}
-
-/// Sessions that are to come.
-enum Sessions {
-    Ours(Vec<(SessionId, u64)>),
-    OpenSsl(Vec<SessionCopy>),
-    Rustls(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 impl Filled {
@@ -98,16 +93,13 @@ impl Filled {
             }
             Contender::Rustls => AnyCache::Rustls(ServerSessionMemoryCache::new(entries as usize)),
         };
+        let (came, came_before, stored, stored_before) = (0, 0, 0, 0);
         let mut filled =
-            Self { entries, lifetime_s, came: 0, came_before: 0, stored_before: 0, cache };
-        // Half of it again: our shards do not fill evenly.
-        for _ in 0..(u64::from(entries) * 3 / 2).div_ceil(PART as u64) {
+            Self { entries, lifetime_s, came, came_before, stored, stored_before, cache };
+        for _ in 0..to_fill(entries).div_ceil(PART as u64) {
             filled.round(PART)?;
         }
-        filled.came_before = filled.came;
-        if let AnyCache::Ours(_, cache) = &filled.cache {
-            filled.stored_before = cache.counters().stored;
-        }
+        (filled.came_before, filled.stored_before) = (filled.came, filled.stored);
         Ok(filled)
     }
 
@@ -122,90 +114,74 @@ impl Filled {
         }
     }
 
-    /// The mean of so many insertions, in nanoseconds of CPU time.
+    /// The mean of so many insertions, in nanoseconds of CPU time. Sessions are made before.
     pub(super) fn round(&mut self, insertions: usize) -> Result<f64, Error> {
-        let sessions = self.sessions(insertions)?;
-        let value = [7; VALUE_BYTES];
-        // The cache has references of its own, and what becomes of ours is not counted.
-        let mut given = Vec::new();
-        let began = cpu_time();
-        match (&self.cache, sessions) {
-            (AnyCache::Ours(_, cache), Sessions::Ours(sessions)) => {
-                for (id, now_ms) in sessions {
-                    store(cache, id, now_ms, self.lifetime_s, &value);
-                }
-            }
-            (AnyCache::OpenSsl(cache), Sessions::OpenSsl(sessions)) => {
-                for session in &sessions {
-                    black_box(cache.insert(session));
-                }
-                given = sessions;
-            }
-            (AnyCache::Rustls(cache), Sessions::Rustls(sessions)) => {
-                for (id, value) in sessions {
-                    black_box(cache.put(id, value));
-                }
-            }
-            _ => return Err(failed("sessions of another cache")),
-        }
-        let spent = cpu_time() - began;
-        drop(given);
-        Ok(spent.as_secs_f64() * 1e9 / insertions as f64)
-    }
-
-    /// That it is full, and has taken what came last or said why not: or else something else was measured.
-    /// Returns how many of a hundred it took since it was full.
-    pub(super) fn stored_percent(&self) -> Result<f64, Error> {
-        let (is_full, stored) = match &self.cache {
-            AnyCache::Ours(_, cache) => {
-                let counters = cache.counters();
-                let answered = counters.stored + counters.refused_returns_later == self.came;
-                // Shards do not fill evenly.
-                let is_full = counters.sessions * 100 >= u64::from(self.entries) * 95;
-                (answered && is_full, counters.stored - self.stored_before)
-            }
-            AnyCache::OpenSsl(cache) => {
-                // It makes room before it counts: one less stays.
-                let missing = u64::from(self.entries).checked_sub(cache.sessions());
-                (matches!(missing, Some(0 | 1)), self.came - self.came_before)
-            }
-            AnyCache::Rustls(cache) => {
-                (cache.get(&id(self.came - 1)).is_some(), self.came - self.came_before)
-            }
-        };
-        if !is_full {
-            return Err(failed(format!("{} does not keep {} sessions", self.name(), self.entries)));
-        }
-        Ok(100.0 * stored as f64 / (self.came - self.came_before).max(1) as f64)
-    }
-
-    /// Made before they are counted.
-    fn sessions(&mut self, number: usize) -> Result<Sessions, Error> {
-        let first = self.came;
-        let all = first..first + number as u64;
+        let all = self.came..self.came + insertions as u64;
         self.came = all.end;
-        Ok(match &self.cache {
-            AnyCache::Ours(..) => Sessions::Ours(
-                all.map(|n| {
-                    let id = SessionId::new(&id(n)).map_err(failed)?;
-                    Ok((id, START_MS + n * GAP_MS))
-                })
-                .collect::<Result<_, Error>>()?,
-            ),
+        let (spent, stored) = match &self.cache {
+            AnyCache::Ours(_, cache) => {
+                let id = |n| SessionId::new(&id(n)).map_err(failed);
+                let sessions = all.map(|n| Ok((id(n)?, START_MS + n * GAP_MS)));
+                let sessions = sessions.collect::<Result<Vec<_>, Error>>()?;
+                let value = [7; VALUE_BYTES];
+                timed(sessions, |(id, now_ms)| store(cache, id, now_ms, self.lifetime_s, &value))
+            }
             AnyCache::OpenSsl(cache) => {
                 let lifetime_s = match i64::from(self.lifetime_s) {
                     0 => NO_END_S,
                     lifetime_s => lifetime_s,
                 };
                 let made_s = |n: u64| START_S + (n * GAP_MS / 1_000) as i64;
-                let copy = |n| cache.copy(&id(n), made_s(n), lifetime_s);
-                Sessions::OpenSsl(all.map(copy).collect::<Result<_, _>>()?)
+                let sessions = all.map(|n| cache.copy(&id(n), made_s(n), lifetime_s));
+                let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
+                // The cache has references of its own, and what becomes of ours is not counted.
+                timed(&sessions, |session| cache.insert(session))
             }
-            AnyCache::Rustls(_) => {
-                Sessions::Rustls(all.map(|n| (id(n).to_vec(), vec![7; VALUE_BYTES])).collect())
+            AnyCache::Rustls(cache) => {
+                let sessions: Vec<_> =
+                    all.map(|n| (id(n).to_vec(), vec![7; VALUE_BYTES])).collect();
+                timed(sessions, |(id, value)| cache.put(id, value))
             }
-        })
+        };
+        self.stored += stored;
+        Ok(spent.as_secs_f64() * 1e9 / insertions as f64)
     }
+
+    /// That it is full, and has taken what came last or said why not: or else something else was measured.
+    /// Returns how many of a hundred it took since it was full.
+    pub(super) fn stored_percent(&self) -> Result<f64, Error> {
+        let is_full = match &self.cache {
+            AnyCache::Ours(_, cache) => {
+                let counters = cache.counters();
+                let refused = counters.refused_returns_later;
+                // Shards do not fill evenly.
+                let is_full = counters.sessions * 100 >= u64::from(self.entries) * 95;
+                let answered = counters.stored == self.stored && self.stored + refused == self.came;
+                answered && is_full
+            }
+            AnyCache::OpenSsl(cache) => {
+                // It makes room before it counts: one less stays.
+                let missing = u64::from(self.entries).checked_sub(cache.sessions());
+                matches!(missing, Some(0 | 1))
+            }
+            AnyCache::Rustls(cache) => cache.get(&id(self.came - 1)).is_some(),
+        };
+        if !is_full {
+            return Err(failed(format!("{} does not keep {} sessions", self.name(), self.entries)));
+        }
+        let (came, stored) = (self.came - self.came_before, self.stored - self.stored_before);
+        Ok(100.0 * stored as f64 / came.max(1) as f64)
+    }
+}
+
+/// The CPU time of it, and how many were stored.
+fn timed<S>(
+    sessions: impl IntoIterator<Item = S>,
+    mut store: impl FnMut(S) -> bool,
+) -> (Duration, u64) {
+    let began = cpu_time();
+    let stored = sessions.into_iter().map(|session| u64::from(store(session))).sum();
+    (cpu_time() - began, stored)
 }
 
 /// Sessions made at a time to fill a cache.
@@ -224,7 +200,18 @@ fn id(number: u64) -> [u8; 32] {
     id
 }
 
-fn store(cache: &Cache, id: SessionId, now_ms: u64, lifetime_s: u32, value: &[u8]) {
+/// How many sessions come until a cache is full: half of it again, for our shards do not fill evenly.
+fn to_fill(entries: u32) -> u64 {
+    u64::from(entries) * 3 / 2
+}
+
+/// Whether all that is in a full cache is alive.
+pub(super) fn outlives(lifetime_s: u32, entries: u32) -> bool {
+    lifetime_s == 0 || u64::from(lifetime_s) * 1_000 > to_fill(entries) * GAP_MS
+}
+
+/// Whether it was stored.
+fn store(cache: &Cache, id: SessionId, now_ms: u64, lifetime_s: u32, value: &[u8]) -> bool {
     let expires_ms = match u64::from(lifetime_s) {
         0 => u64::MAX,
         lifetime_s => now_ms + lifetime_s * 1_000,
@@ -239,8 +226,8 @@ fn store(cache: &Cache, id: SessionId, now_ms: u64, lifetime_s: u32, value: &[u8
         sibling: false,
         seen_ms: None,
     };
-    // A refusal would be the policy's word, and is counted by the cache.
-    let _ = black_box(cache.insert(now_ms, &new));
+    // A refusal is the policy's word, and is counted by the cache.
+    cache.insert(now_ms, &new).is_ok()
 }
 
 /// A server's own, of a real handshake.
@@ -256,5 +243,5 @@ fn session(identity: &Identity, versions: Versions) -> Result<SslSession, Error>
         accepted = accepted || is_done(server.accept())?;
     }
     let session = server.ssl().session().filter(|_| accepted && connected);
-    session.map(ToOwned::to_owned).ok_or_else(|| failed("no session"))
+    session.map(ToOwned::to_owned).ok_or_else(|| over_memory::failed("no session"))
 }

@@ -183,7 +183,7 @@ struct Spent {
     memory_bytes: u64,
 }
 
-/// Whose certificate is decoded when, and what is counted.
+/// What is counted.
 #[derive(Debug, Clone, Copy)]
 enum Counted {
     Time,

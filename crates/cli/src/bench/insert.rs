@@ -11,17 +11,17 @@ use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-make bench-insert builds what --jmh names, and calls this. Native caches take turns on one thread, whose CPU time
-counts; JSSE's are JMH's, each JDK in processes of its own.
+make bench-insert builds what --jmh names, and calls this. Native caches take turns on one thread,
+whose CPU time counts; JSSE's are JMH's, each JDK in processes of its own.
 Examples:
   rejoin bench insert
   rejoin bench insert --jmh bindings/java/bench/target --json
-  rejoin bench insert --entries 1000000 --lifetime 7200")]
+  rejoin bench insert --entries 1000000 --lifetime 86400")]
 pub(crate) struct Arguments {
     /// Sessions in a full cache, in turn
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "20480,204800", value_parser = clap::value_parser!(u32).range(1..=MOST_ENTRIES))]
     entries: Vec<u32>,
-    /// Lifetime of sessions in seconds, in turn; 0: for ever
+    /// Lifetime of sessions in seconds, in turn: more than 15 ms for each entry; 0: for ever
     #[arg(long, value_name = "S,…", value_delimiter = ',', default_value = "86400,0", value_parser = clap::value_parser!(u32).range(0..=A_YEAR_S))]
     lifetime: Vec<u32>,
     /// Where the classes and libraries of bindings/java/bench are: its target [default: JSSE is left out]
@@ -47,7 +47,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     anyhow::ensure!(!outcome.rows.is_empty(), "interrupted before anything was measured");
     let text = if arguments.json { json!(outcome).to_string() } else { text(&outcome) };
     terminal::print_result(&text)?;
-    anyhow::ensure!(outcome.complete, "interrupted after {} rows", outcome.rows.len());
+    let why = outcome.failure.as_deref().unwrap_or("interrupted");
+    anyhow::ensure!(outcome.complete, "after {} rows: {why}", outcome.rows.len());
     Ok(())
 }
 
@@ -73,7 +74,8 @@ fn text(outcome: &Outcome) -> String {
         text.push_str(&format!("\n\n{left_out}"));
     }
     if !outcome.complete {
-        text.push_str("\nincomplete: interrupted");
+        text.push_str("\nincomplete: ");
+        text.push_str(outcome.failure.as_deref().unwrap_or("interrupted"));
     }
     text
 }
