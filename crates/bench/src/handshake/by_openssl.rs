@@ -12,10 +12,9 @@ use rejoin_openssl::{Client, ClientSession, ServerSessions};
 
 use super::chains::{Chains, NAME};
 use super::pair::{Connected, Pair, Watch};
-use super::{Kept, cache_settings};
+use super::{Kept, Suite, cache_settings};
 use crate::Error;
 use crate::over_memory::{MOST_FLIGHTS, Pipe, context, failed, is_done};
-use crate::server::Versions;
 
 /// Both sides, and the client's session.
 pub(super) struct OpenSslPair {
@@ -25,12 +24,8 @@ pub(super) struct OpenSslPair {
 }
 
 impl OpenSslPair {
-    pub(super) fn new(
-        chains: &Chains,
-        versions: Versions,
-        client_certificates: bool,
-        kept: Kept,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(chains: &Chains, suite: Suite, kept: Kept) -> Result<Self, Error> {
+        let Suite { versions, client_certificates, .. } = suite;
         let mut server = context(SslMethod::tls_server(), versions)?;
         chains.server.install(&mut server)?;
         keep(&mut server, kept)?;

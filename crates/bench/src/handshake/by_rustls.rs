@@ -17,7 +17,7 @@ use rustls::{
 
 use super::chains::{Chains, NAME};
 use super::pair::{Connected, Pair, Watch};
-use super::{Kept, cache_settings};
+use super::{Kept, Suite, cache_settings};
 use crate::Error;
 use crate::over_memory::{MOST_FLIGHTS, Pipe, failed};
 use crate::server::Versions;
@@ -35,12 +35,8 @@ pub(super) struct RustlsPair {
 }
 
 impl RustlsPair {
-    pub(super) fn new(
-        chains: &Chains,
-        versions: Versions,
-        client_certificates: bool,
-        kept: Kept,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(chains: &Chains, suite: Suite, kept: Kept) -> Result<Self, Error> {
+        let Suite { versions, client_certificates, .. } = suite;
         let roots = Arc::new(chains.roots()?);
         let client = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&versions_of(versions))?

@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use super::chains::Chains;
 use super::{Batch, Cell, Missing, Mode, Outcome, Row, Side, Stack, Suite};
+use crate::java::cause;
 use crate::over_memory::failed;
 use crate::{Error, KeyType};
 
@@ -185,7 +186,11 @@ impl Process {
         let began = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             match self.lines.recv_timeout(LOOK) {
-                Ok(line) => return serde_json::from_str(&line).map(Some).map_err(failed),
+                Ok(line) if line.starts_with('{') => {
+                    return serde_json::from_str(&line).map(Some).map_err(failed);
+                }
+                // Of JMH, or of the runtime.
+                Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) if began.elapsed() < PATIENCE => {}
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(failed("java said nothing for three minutes"));
@@ -200,8 +205,8 @@ impl Process {
         let mut text = String::new();
         let read = fs::File::open(&self.complaints)
             .and_then(|file| file.take(LONGEST_LINE_BYTES).read_to_string(&mut text));
-        let line = read.ok().and_then(|_| text.lines().find(|line| !line.trim().is_empty()));
-        format!("java ended early: {}", line.unwrap_or("without a word"))
+        let why = read.map_or_else(|error| error.to_string(), |_| cause(&text));
+        format!("java ended early: {why}")
     }
 }
 
@@ -237,8 +242,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn made(suites: &[Suite]) -> Result<Self, Error> {
         let name = format!("rejoin-handshake-{}", std::process::id());
-        let folder = Self(std::env::temp_dir().join(name));
-        make(&folder.0)?;
+        let path = std::env::temp_dir().join(name);
+        make(&path)?;
+        // Made by this, and removed by this.
+        let folder = Self(path);
         for suite in possible(suites) {
             let own = folder.0.join(suite.key.name());
             if !own.exists() {

@@ -189,7 +189,7 @@ struct Batch {
 
 /// Measures all combinations, round after round, until done or told to `stop`, which is heard between
 /// batches: what was measured by then is the outcome, and said to be incomplete. The JDK's come after
-/// the others.
+/// the others, whose figures stay if they fail.
 ///
 /// # Errors
 /// Settings out of bounds; nothing of what was asked for available here; a handshake that failed or
@@ -213,9 +213,15 @@ pub fn run(
     outcome.add(bench.cells, bench.missing);
     if let Some(suites) = java.filter(|_| complete) {
         let before = of - of_java;
-        jsse::measure(&settings.java, &suites, stop, &mut outcome, |done, what| {
+        let measured = jsse::measure(&settings.java, &suites, stop, &mut outcome, |done, what| {
             began(&Step { done: before + done * rounds, of, what });
-        })?;
+        });
+        if let Err(error) = measured {
+            if outcome.rows.is_empty() {
+                return Err(error);
+            }
+            (outcome.complete, outcome.failure) = (false, Some(error.to_string()));
+        }
     }
     match outcome.missing.first() {
         Some(missing) if outcome.rows.is_empty() && outcome.complete => {
@@ -304,13 +310,13 @@ impl Bench {
 
 fn pair_of(
     stack: Stack,
-    Suite { versions, client_certificates, .. }: Suite,
+    suite: Suite,
     kept: Kept,
     chains: &Chains,
 ) -> Result<Box<dyn Pair>, Error> {
     Ok(match stack {
-        Stack::Rustls => Box::new(RustlsPair::new(chains, versions, client_certificates, kept)?),
-        _ => Box::new(OpenSslPair::new(chains, versions, client_certificates, kept)?),
+        Stack::Rustls => Box::new(RustlsPair::new(chains, suite, kept)?),
+        _ => Box::new(OpenSslPair::new(chains, suite, kept)?),
     })
 }
 

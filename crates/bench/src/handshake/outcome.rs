@@ -13,6 +13,8 @@ use crate::median::median;
 pub struct Outcome {
     /// Whether every combination had all its batches. If not, these are the figures so far.
     pub complete: bool,
+    /// Why not, if the JDK's measurement failed.
+    pub failure: Option<String>,
     /// Batches that were asked for; the JDK has other ones.
     pub rounds: u16,
     /// Handshakes of a batch, but for the JDK's.
@@ -104,6 +106,7 @@ impl Outcome {
         });
         Self {
             complete: true,
+            failure: None,
             rounds: settings.rounds,
             batch: settings.batch,
             libraries: libraries.collect(),

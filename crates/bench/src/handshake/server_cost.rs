@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::by_openssl::OpenSslPair;
 use super::chains::Chains;
 use super::pair::{Pair, Watch};
-use super::{Kept, connect};
+use super::{Kept, Suite, connect};
 use crate::median::median;
 use crate::server::Versions;
 use crate::{Error, KeyType};
@@ -42,7 +42,8 @@ pub fn server_costs(key: KeyType) -> Result<Vec<ServerCost>, Error> {
     let chains = Chains::made(key)?;
     let versions = [Versions::Tls12, Versions::Tls13].into_iter();
     let possible = versions.filter(|versions| key.check(*versions).is_ok());
-    possible.map(|versions| server_cost(versions, &chains)).collect()
+    let suites = possible.map(|versions| Suite { versions, key, client_certificates: false });
+    suites.map(|suite| server_cost(suite, &chains)).collect()
 }
 
 /// Bytes of a session in OpenSSL's own cache, over TLS 1.2. `None` unless
@@ -51,8 +52,9 @@ pub fn server_costs(key: KeyType) -> Result<Vec<ServerCost>, Error> {
 /// # Errors
 /// OpenSSL's.
 pub fn internal_cache_session_bytes() -> Result<Option<f64>, Error> {
-    let chains = Chains::made(KeyType::P256)?;
-    let mut pair = OpenSslPair::new(&chains, Versions::Tls12, false, Kept::OpenSsl)?;
+    let (versions, key) = (Versions::Tls12, KeyType::P256);
+    let suite = Suite { versions, key, client_certificates: false };
+    let mut pair = OpenSslPair::new(&Chains::made(key)?, suite, Kept::OpenSsl)?;
     let watch = Watch::start();
     for _ in 0..WEIGHED {
         pair.connect(false, &watch)?;
@@ -61,8 +63,8 @@ pub fn internal_cache_session_bytes() -> Result<Option<f64>, Error> {
     Ok((bytes > 0 && sessions > 0).then(|| bytes as f64 / sessions as f64))
 }
 
-fn server_cost(versions: Versions, chains: &Chains) -> Result<ServerCost, Error> {
-    let mut pair = OpenSslPair::new(chains, versions, false, Kept::Cache)?;
+fn server_cost(suite: Suite, chains: &Chains) -> Result<ServerCost, Error> {
+    let mut pair = OpenSslPair::new(chains, suite, Kept::Cache)?;
     // What is only done once is not to be counted.
     let watch = Watch::start();
     connect(&mut pair, false, &watch)?;
@@ -80,7 +82,7 @@ fn server_cost(versions: Versions, chains: &Chains) -> Result<ServerCost, Error>
         resumed.push(batch(true)?);
     }
     let (full_us, resumed_us) = (median(full), median(resumed));
-    Ok(ServerCost { tls: versions.name(), full_us, resumed_us })
+    Ok(ServerCost { tls: suite.versions.name(), full_us, resumed_us })
 }
 
 #[cfg(test)]

@@ -74,7 +74,9 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
         notes.push(format!("not available here: {}: {}", missing.what, missing.why));
     }
     if !outcome.complete {
-        notes.push("partial: interrupted before all batches were measured".to_owned());
+        let why = outcome.failure.as_deref();
+        let why = why.unwrap_or("interrupted before all batches were measured");
+        notes.push(format!("partial: {why}"));
     }
     notes
 }

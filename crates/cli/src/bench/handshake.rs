@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use anyhow::anyhow;
 use rejoin_bench::KeyType;
 use rejoin_bench::handshake::{self, Java, Settings, Stack};
 use rejoin_bench::server::Versions;
@@ -85,10 +84,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let text = if arguments.json { json!(outcome).to_string() } else { handshake::text(&outcome) };
     terminal::print_result(&text)?;
     html.map(|file| file.write(&handshake::html(&outcome))).transpose()?;
-    match outcome.complete {
-        true => Ok(()),
-        false => Err(anyhow!("interrupted after {done} of {of} batches")),
-    }
+    let why = outcome.failure.as_deref().unwrap_or("interrupted");
+    anyhow::ensure!(outcome.complete, "after {done} of {of} batches: {why}");
+    Ok(())
 }
 
 fn settings(arguments: &Arguments) -> Settings {
