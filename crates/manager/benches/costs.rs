@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 const ROUNDS: u64 = 300;
 /// In which order three things are measured, round after round.
-const ORDERS: [[u8; 3]; 6] = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1], [1, 0, 2]];
+const ORDERS: [[u8; 3]; 6] = [[0, 1, 2], [2, 0, 1], [1, 0, 2], [2, 1, 0], [0, 2, 1], [1, 2, 0]];
 const WARM_ROUNDS: u64 = 20;
 const DELAYED_ROUNDS: usize = 9;
 const DOWNLOAD_BYTES: u64 = 512 << 20;

@@ -35,7 +35,8 @@ pub(crate) struct Collected {
 }
 
 impl Slip {
-    /// Tickets that one connection may leave. A server that sends more talks to itself.
+    /// Tickets that one connection may leave. A server that sends more talks to itself. Until they are looked at, each may
+    /// take what a message holds, 64 KiB.
     pub(crate) const TICKETS: usize = 64;
     /// Longer ones are not stored.
     const LONGEST_BYTES: u64 = 32 * 1024;
