@@ -50,7 +50,8 @@ pub(crate) struct Arguments {
     /// Bytes of a cache line: 32 as in the paper's processor, 64 in most of today's
     #[arg(long, value_name = "N", default_value_t = 32)]
     line_bytes: u32,
-    /// Transactions that a run has more than the one it is compared with; plain ones ten times as many
+    /// Transactions that a run has more than the one it is compared with; plain ones
+    /// ten times as many, resumed ones three times
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=i64::from(Settings::MOST_TRANSACTIONS)))]
     transactions: u32,
     /// Transactions of each kind to trace, plain ones ten times as many; 0 leaves the trace out
