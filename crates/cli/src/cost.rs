@@ -5,7 +5,7 @@ mod caches;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rejoin_bench::cost::{self, Cipher, Mode, Outcome, Settings, Size};
 use rejoin_bench::server::Versions;
 use serde_json::json;
@@ -114,7 +114,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(path) = &arguments.html {
         std::fs::write(path, cost::html(&outcome)).with_context(|| unwritable(path))?;
     }
-    Ok(())
+    let Outcome { complete, failure, done, wanted, .. } = outcome;
+    ended(complete, failure, &format!("{done} of {wanted} rounds"))
+}
+
+/// Of a measurement whose figures are told: whether they are all.
+fn ended(complete: bool, failure: Option<String>, done: &str) -> anyhow::Result<()> {
+    match failure {
+        _ if complete => Ok(()),
+        Some(failure) => Err(anyhow!("after {done}: {failure}")),
+        None => Ok(()),
+    }
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {

@@ -42,7 +42,8 @@ pub fn text(outcome: &Outcome) -> String {
 pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     if !outcome.complete {
-        notes.push("partial: interrupted; these are the figures so far".to_owned());
+        let why = outcome.failure.as_deref().unwrap_or("interrupted");
+        notes.push(format!("partial: {why}; these are the figures so far"));
     }
     for cores in outcome.cores.iter().filter(|cores| cores.are_shared()) {
         notes.push(match cores.server.len() {
@@ -468,5 +469,7 @@ mod tests {
         outcome.cells.truncate(1);
         let text = text(&outcome);
         assert!(text.contains("partial: interrupted") && text.contains("no model"), "{text}");
+        outcome.failure = Some("plain 30 B: reset".to_owned());
+        assert!(super::text(&outcome).contains("partial: plain 30 B: reset;"));
     }
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use rejoin_bench::cost::caches::{self, Settings};
+use rejoin_bench::cost::caches::{self, Outcome, Settings};
 use rejoin_bench::cost::{Mode, Size};
 use serde_json::json;
 
-use super::{check_writable, names, unwritable, versions};
+use super::{check_writable, ended, names, unwritable, versions};
 use crate::arguments::{KeyName, Tls};
 use crate::terminal;
 
@@ -93,7 +93,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(path) = &arguments.html {
         std::fs::write(path, caches::html(&outcome)).with_context(|| unwritable(path))?;
     }
-    Ok(())
+    let Outcome { complete, failure, done, wanted, .. } = outcome;
+    ended(complete, failure, &format!("{done} of {wanted} parts"))
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {

@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
+use super::super::nothing;
 use super::simulator::Tally;
 use super::{Cell, Misses, PARTS, Settings, Size, Suite};
+use crate::Error;
 
 /// All that the studies of caches say.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -11,6 +13,12 @@ use super::{Cell, Misses, PARTS, Settings, Size, Suite};
 pub struct Outcome {
     /// Whether all was measured. If not, these are the figures so far.
     pub complete: bool,
+    /// What failed first, if something did.
+    pub failure: Option<String>,
+    /// Parts that were measured whole: a trace, or a pair of caches, of one server.
+    pub done: usize,
+    /// Parts that were asked for.
+    pub wanted: usize,
     /// What valgrind calls itself.
     pub valgrind: String,
     /// Bytes of a line.
@@ -221,27 +229,36 @@ impl Traced {
 }
 
 impl Outcome {
-    pub(super) fn of(
-        settings: &Settings,
-        valgrind: String,
-        complete: bool,
-        mut cells: Vec<Row>,
-        mut traces: Vec<Traced>,
-    ) -> Self {
-        let rank = |mode: &str| ["plain", "full", "resumed"].iter().position(|name| *name == mode);
-        cells.sort_by_key(|row| {
-            (row.size_bytes, row.tls, rank(row.mode), row.l1_bytes, row.l2_bytes)
-        });
-        traces.sort_by_key(|row| (row.size_bytes, row.tls, rank(row.mode)));
+    /// Of which nothing is measured yet.
+    pub(super) fn begun(settings: &Settings, valgrind: String, wanted: usize) -> Self {
         Self {
-            complete,
+            complete: false,
+            failure: None,
+            done: 0,
+            wanted,
             valgrind,
             line_bytes: settings.line_bytes,
             l1_ways: Settings::FIRST_WAYS,
             l2_ways: Settings::SECOND_WAYS,
-            cells,
-            traces,
+            cells: Vec::new(),
+            traces: Vec::new(),
         }
+    }
+
+    /// In order. An error where something failed and nothing else was measured.
+    pub(super) fn ended(mut self) -> Result<Self, Error> {
+        if let Some(failure) =
+            self.failure.take_if(|_| self.cells.is_empty() && self.traces.is_empty())
+        {
+            return Err(nothing(failure));
+        }
+        self.complete = self.done == self.wanted;
+        let rank = |mode: &str| ["plain", "full", "resumed"].iter().position(|name| *name == mode);
+        self.cells.sort_by_key(|row| {
+            (row.size_bytes, row.tls, rank(row.mode), row.l1_bytes, row.l2_bytes)
+        });
+        self.traces.sort_by_key(|row| (row.size_bytes, row.tls, rank(row.mode)));
+        Ok(self)
     }
 }
 

@@ -56,8 +56,9 @@ pub fn text(outcome: &Outcome) -> String {
 
 /// What is to be known of the figures.
 pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
-    let partial = "partial: interrupted, or out of time; these are the figures so far";
-    (!outcome.complete).then(|| partial.to_owned()).into_iter().collect()
+    let why = outcome.failure.as_deref().unwrap_or("interrupted, or out of time");
+    let partial = || format!("partial: {why}; these are the figures so far");
+    (!outcome.complete).then(partial).into_iter().collect()
 }
 
 type Table = (Vec<String>, Vec<Vec<String>>);
@@ -366,7 +367,7 @@ pub(super) mod tests {
             jobs: 1,
             longest: std::time::Duration::MAX,
         };
-        let (mut cells, mut traces) = (Vec::new(), Vec::new());
+        let mut outcome = Outcome::begun(&settings, "valgrind-3.19.0".to_owned(), 1);
         let all = settings.services().into_iter().flat_map(|(_, cells)| cells);
         for (at, cell) in all.enumerate() {
             let times = at as u64 + 1;
@@ -381,14 +382,15 @@ pub(super) mod tests {
                     branches: 500_000,
                     mispredicted: 50_000,
                 };
-                cells.push(Row::of(&cell, (l1, l2), 2, (without, with)));
+                outcome.cells.push(Row::of(&cell, (l1, l2), 2, (without, with)));
             }
             let second = (0..18).map(|one| 4_000 - 100 * one).collect();
             let first = vec![[10_000, 40_000], [5_000, 20_000]];
             let tally = Tally { instructions: 2_000_000, data: 1_000_000, first, second };
-            traces.push(Traced::of(&settings, &cell, 2, &tally));
+            outcome.traces.push(Traced::of(&settings, &cell, 2, &tally));
         }
-        Outcome::of(&settings, "valgrind-3.19.0".to_owned(), true, cells, traces)
+        outcome.done = 1;
+        outcome.ended().expect("it did not fail")
     }
 
     #[test]
@@ -432,7 +434,24 @@ pub(super) mod tests {
         outcome.complete = false;
         outcome.cells.truncate(1);
         outcome.traces.clear();
-        let text = text(&outcome);
-        assert!(text.contains("partial") && !text.contains("§5"), "{text}");
+        let told = text(&outcome);
+        assert!(told.contains("partial: interrupted") && !told.contains("§5"), "{told}");
+        outcome.failure = Some("TLS, 30 B: trace: no more memory".to_owned());
+        let told = text(&outcome);
+        assert!(told.contains("partial: TLS, 30 B: trace: no more memory;"), "{told}");
+    }
+
+    #[test]
+    fn a_failure_leaves_what_was_measured() {
+        let mut outcome = made();
+        outcome.failure = Some("TLS, 30 B: trace: no more memory".to_owned());
+        outcome.done = 0;
+        let partial = outcome.clone().ended().expect("something was measured");
+        assert!(!partial.complete && partial.failure.is_some() && !partial.cells.is_empty());
+        outcome.cells.clear();
+        assert!(!outcome.clone().ended().expect("a trace").complete);
+        outcome.traces.clear();
+        let error = outcome.ended().expect_err("nothing was measured").to_string();
+        assert!(error.contains("no more memory"), "{error}");
     }
 }

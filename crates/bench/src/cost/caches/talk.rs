@@ -45,7 +45,10 @@ impl Talk {
 
     /// `count` transactions.
     pub(super) fn have(&mut self, traffic: Traffic, count: u32) -> Result<(), Error> {
-        let failed = |source| Error::System { what: "a transaction failed under valgrind", source };
+        let failed = |source| Error::System {
+            what: "a transaction failed under valgrind",
+            source: io::Error::other(format!("{traffic}: {source}")),
+        };
         let Self { address, body_bytes, .. } = *self;
         let mut tls = self.tls.iter_mut();
         let tls = tls.find(|(suite, ..)| Some(*suite) == traffic.suite());

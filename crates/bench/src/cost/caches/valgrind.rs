@@ -133,13 +133,14 @@ impl Valgrind<'_> {
         server.end(PATIENCE)
     }
 
-    /// What `all` count of so many transactions of each kind, one kind after the other, after warming up.
+    /// Tells what `all` count of so many transactions of each kind, one kind after the other, after warming up.
     pub(super) fn trace(
         &self,
         service: Service,
         all: Hierarchies,
         kinds: &[(Traffic, u32)],
-    ) -> Result<Vec<Tally>, Error> {
+        mut tell: impl FnMut(&Tally),
+    ) -> Result<(), Error> {
         let mut command = Self::command("lackey");
         command.args(["--trace-mem=yes", "--basic-counts=no"]).stderr(Stdio::piped());
         self.serve(&mut command, service);
@@ -155,15 +156,14 @@ impl Valgrind<'_> {
                 rest(look)?;
                 let mut talk = self.talk(&server, service)?;
                 talk.warm_up()?;
-                let mut told = Vec::new();
                 let (mut before, _) = rest(look)?;
                 for (traffic, count) in kinds {
                     talk.have(*traffic, *count)?;
                     let (after, _) = rest(look)?;
-                    told.push(after.since(&before));
+                    tell(&after.since(&before));
                     before = after;
                 }
-                Ok(told)
+                Ok(())
             })
         })
     }
