@@ -98,9 +98,10 @@ impl Settings {
         if self.modes.contains(&Mode::Once) {
             return Err(Error::Settings("caches are studied of whole connections: leave out once"));
         }
-        if self.services().is_empty() || self.first.is_empty() || self.second.is_empty() {
-            return Err(Error::Settings("nothing to measure: give sizes, modes and caches"));
+        if self.services().is_empty() {
+            return Err(NOTHING);
         }
+        self.compared()?;
         let firsts = self.first.iter().map(|size| self.first_level(*size));
         let seconds = self.second.iter().chain(&self.traced_second);
         let seconds = seconds.map(|size| self.second_level(*size));
@@ -119,21 +120,20 @@ impl Settings {
         Geometry::new(size.bytes(), Self::SECOND_WAYS, self.line_bytes).ok_or(IMPOSSIBLE)
     }
 
-    /// All L2 caches behind the first L1, then the other L1 before the paper's L2, or the first.
+    /// All L2 caches behind one L1, then the other L1 before one L2.
     fn pairs(&self) -> Vec<(Size, Size)> {
-        let Some((first, others)) = self.first.split_first() else { return Vec::new() };
-        let mut pairs: Vec<_> = self.second.iter().map(|second| (*first, *second)).collect();
-        if let Some(second) = self.compared_second() {
-            pairs.extend(others.iter().map(|first| (*first, second)));
-        }
-        pairs
+        let Ok((l1, l2)) = self.compared() else { return Vec::new() };
+        let seconds = self.second.iter().map(|second| (l1, *second));
+        seconds.chain(self.first.iter().skip(1).map(|first| (*first, l2))).collect()
     }
 
-    /// The L2 cache behind which L1 caches are compared.
-    fn compared_second(&self) -> Option<Size> {
+    /// The L1 that L2 caches are compared behind, which is the first, and the L2 that L1 caches are compared before:
+    /// the paper's, or the first.
+    fn compared(&self) -> Result<(Size, Size), Error> {
         let mut seconds = self.second.iter();
         let papers = seconds.find(|size| size.bytes() == Self::PAPER_SECOND_BYTES);
-        papers.or_else(|| self.second.first()).copied()
+        let second = papers.or_else(|| self.second.first());
+        self.first.first().copied().zip(second.copied()).ok_or(NOTHING)
     }
 
     fn suites(&self) -> Vec<Suite> {
@@ -213,6 +213,7 @@ impl Settings {
 
 /// L2 over L2′, in size.
 const PARTS: [u32; 4] = [16, 8, 4, 2];
+const NOTHING: Error = Error::Settings("nothing to measure: give sizes, modes and caches");
 const IMPOSSIBLE: Error = Error::Settings(
     "such a cache cannot be built: L1 has 4 lines in a set, L2 16 and its sixteenth as many, lines 16 to \
      256 bytes, and all of it powers of two, such as 16KB and 512KB",
@@ -264,7 +265,7 @@ pub fn run(
     let folder = Folder::new(settings.key)?;
     let valgrind =
         Valgrind { program: &settings.program, suites: &suites, halt: &halt, folder: &folder };
-    let all = Mutex::new(All { began, outcome: Outcome::begun(settings, version, jobs.len()) });
+    let all = Mutex::new(All { began, outcome: Outcome::begun(settings, version, jobs.len())? });
     let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {

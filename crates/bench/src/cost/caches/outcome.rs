@@ -27,6 +27,10 @@ pub struct Outcome {
     pub l1_ways: u32,
     /// Lines of a set in L2.
     pub l2_ways: u32,
+    /// Bytes of the L1 caches that L2 caches are compared behind.
+    pub l1_bytes: Size,
+    /// Bytes of the L2 cache that L1 caches are compared before.
+    pub l2_bytes: Size,
     /// By cachegrind: one for each combination of transaction and caches.
     pub cells: Vec<Row>,
     /// By our simulator: one for each kind of transaction.
@@ -230,8 +234,13 @@ impl Traced {
 
 impl Outcome {
     /// Of which nothing is measured yet.
-    pub(super) fn begun(settings: &Settings, valgrind: String, wanted: usize) -> Self {
-        Self {
+    pub(super) fn begun(
+        settings: &Settings,
+        valgrind: String,
+        wanted: usize,
+    ) -> Result<Self, Error> {
+        let (l1_bytes, l2_bytes) = settings.compared()?;
+        Ok(Self {
             complete: false,
             failure: None,
             done: 0,
@@ -240,9 +249,11 @@ impl Outcome {
             line_bytes: settings.line_bytes,
             l1_ways: Settings::FIRST_WAYS,
             l2_ways: Settings::SECOND_WAYS,
+            l1_bytes,
+            l2_bytes,
             cells: Vec::new(),
             traces: Vec::new(),
-        }
+        })
     }
 
     /// In order. An error where something failed and nothing else was measured.

@@ -16,35 +16,50 @@ const PAPER_LEAST_BYTES: u32 = 512 << 10;
 
 /// All tables, and what is to be known of them.
 pub fn text(outcome: &Outcome) -> String {
-    let Outcome { line_bytes, l1_ways, l2_ways, valgrind, .. } = outcome;
+    let Outcome { line_bytes, l1_ways, l2_ways, l1_bytes, l2_bytes, valgrind, .. } = outcome;
     let about = format!(
         "By {valgrind}: user space only, lines of {line_bytes} bytes, {l1_ways} of them in a set of L1 and \
          {l2_ways} in one of L2. \"full\" is the paper's \"with SSL\", \"w/o\" its \"without\"."
     );
     let tables = [
         (
-            "Tables 3 and 4: path length in thousands of instructions, L2 misses in percent of L1's and \
-             for each thousand instructions (MPI)",
+            format!(
+                "Tables 3 and 4, behind L1 of {l1_bytes}: path length in thousands of instructions, L2 misses in \
+                 percent of L1's and for each thousand instructions (MPI)"
+            ),
             by_second(outcome),
         ),
         (
-            "Table 5: L2 misses per transaction, relative to those with 512 KB or the smallest here",
+            format!(
+                "Table 5, behind L1 of {l1_bytes}: L2 misses per transaction, relative to those with 512 KB or the \
+                 smallest here"
+            ),
             relative(outcome),
         ),
-        ("L1 misses by its size, in percent of accesses (Table 2's columns)", by_first(outcome)),
-        ("The same by our simulator from a trace", traced_first(outcome)),
+        (
+            format!(
+                "L1 misses by its size, before L2 of {l2_bytes}, in percent of accesses (Table 2's columns)"
+            ),
+            by_first(outcome),
+        ),
+        ("The same by our simulator from a trace".to_owned(), traced_first(outcome)),
         (
             "Table 6: branches, conditional or indirect, in percent of instructions, and those of them that \
-             cachegrind's predictor gets wrong",
+             cachegrind's predictor gets wrong"
+                .to_owned(),
             branches(outcome),
         ),
         (
-            "§5: L2 misses in percent of L1's, alone, with L2′ of a part of its size, and with an L2 larger \
-             by as much",
+            format!(
+                "§5, behind L1 of {l1_bytes}: L2 misses in percent of L1's, alone, with L2′ of a part of its size, \
+                 and with an L2 larger by as much"
+            ),
             auxiliary(outcome),
         ),
         (
-            "Misses per transaction, by our simulator from a trace and by cachegrind",
+            format!(
+                "Misses per transaction with L1 of {l1_bytes}, by our simulator from a trace and by cachegrind"
+            ),
             agreement(outcome),
         ),
     ];
@@ -120,11 +135,23 @@ pub(super) fn places(outcome: &Outcome) -> Vec<Place> {
     places
 }
 
-/// The L1 cache which most L2 caches are behind.
-pub(super) fn first_level(outcome: &Outcome) -> Option<Size> {
-    let firsts = distinct(outcome.cells.iter().map(|row| row.l1_bytes));
-    let behind = |first: &Size| places(outcome).iter().filter(|(_, (l1, _))| l1 == first).count();
-    firsts.into_iter().rev().max_by_key(behind)
+/// The places that differ in L2 alone, one for each L2.
+pub(super) fn behind_first(outcome: &Outcome) -> Vec<Place> {
+    let mut places = places(outcome);
+    places.retain(|(_, (l1, _))| *l1 == outcome.l1_bytes);
+    places
+}
+
+/// The places that differ in L1 alone, one for each L1.
+pub(super) fn compared(outcome: &Outcome) -> Vec<Place> {
+    let mut places = places(outcome);
+    places.retain(|(_, (_, l2))| *l2 == outcome.l2_bytes);
+    places
+}
+
+/// The paper's figures, if L1 is as large as its processor's.
+fn paper_of(size: Size, (l1, l2): (Size, Size)) -> Option<CacheMeasured> {
+    CacheMeasured::of(size.bytes(), l2.bytes()).filter(|_| l1.bytes() == PAPER_L1_BYTES)
 }
 
 fn by_second(outcome: &Outcome) -> Table {
@@ -134,10 +161,9 @@ fn by_second(outcome: &Outcome) -> Table {
         columns_of.extend(of.map(|mode| format!("{what} {mode}")));
     }
     let mut rows = Vec::new();
-    let first = first_level(outcome);
-    for (size, caches) in places(outcome).into_iter().filter(|(_, (l1, _))| Some(*l1) == first) {
+    for (size, caches) in behind_first(outcome) {
         let start = |name: String| vec![size.to_string(), caches.1.to_string(), name];
-        if let Some(paper) = CacheMeasured::of(size.bytes(), caches.1.bytes()) {
+        if let Some(paper) = paper_of(size, caches) {
             let mut row = start(PAPER.to_owned());
             row.extend(beside(paper.path_length, |figure| format!("{figure:.0}")));
             row.extend(beside(paper.l2_misses, |figure| format!("{figure:.1} %")));
@@ -157,9 +183,7 @@ fn by_second(outcome: &Outcome) -> Table {
 }
 
 fn relative(outcome: &Outcome) -> Table {
-    let first = first_level(outcome);
-    let places = places(outcome).into_iter().filter(|(_, (l1, _))| Some(*l1) == first);
-    let places: Vec<_> = places.collect();
+    let places = behind_first(outcome);
     let seconds = distinct(places.iter().map(|(_, (_, l2))| *l2));
     let mut columns_of = head(&["size", "L2", "", "full", "resumed", "w/o"]);
     columns_of.extend(["full", "resumed", "w/o"].map(|mode| format!("misses {mode}")));
@@ -170,7 +194,7 @@ fn relative(outcome: &Outcome) -> Table {
     let mut rows = Vec::new();
     for (size, (l1, l2)) in places.iter().copied().filter(|(_, (_, l2))| *l2 != least) {
         let start = |name: String| vec![size.to_string(), l2.to_string(), name];
-        let paper = CacheMeasured::of(size.bytes(), l2.bytes()).and_then(|paper| paper.relative);
+        let paper = paper_of(size, (l1, l2)).and_then(|paper| paper.relative);
         if let Some(paper) = paper.filter(|_| least.bytes() == PAPER_LEAST_BYTES) {
             let mut row = start(PAPER.to_owned());
             row.extend(beside(paper, |figure| format!("{figure:.3}")));
@@ -217,15 +241,6 @@ fn by_first(outcome: &Outcome) -> Table {
         }
     }
     (columns_of, rows)
-}
-
-/// The places that differ in L1 alone, one for each L1.
-pub(super) fn compared(outcome: &Outcome) -> Vec<Place> {
-    let places = places(outcome);
-    let with = |l2: Size| places.iter().filter(|(_, (_, of))| *of == l2).count();
-    let seconds = distinct(places.iter().map(|(_, (_, l2))| *l2));
-    let second = seconds.into_iter().rev().max_by_key(|l2| with(*l2));
-    places.into_iter().filter(|(_, (_, l2))| Some(*l2) == second).collect()
 }
 
 /// Before one pair of caches: no cache bears on branches.
@@ -351,6 +366,11 @@ pub(super) mod tests {
 
     /// Two transactions of each kind, of 30 bytes: figures grow with the mode, and shrink with the cache.
     pub(in super::super) fn made() -> Outcome {
+        made_with(["16KB", "32KB"])
+    }
+
+    /// The same with these L1 caches.
+    fn made_with(first: [&str; 2]) -> Outcome {
         let size = |text: &str| text.parse::<Size>().expect(text);
         let settings = Settings {
             program: "rejoin".into(),
@@ -358,7 +378,7 @@ pub(super) mod tests {
             modes: vec![Mode::Plain, Mode::Full, Mode::Resumed],
             versions: vec![Versions::Tls13],
             key: KeyType::Rsa2048,
-            first: vec![size("16KB"), size("32KB")],
+            first: first.map(size).to_vec(),
             second: vec![size("512KB"), size("2MB")],
             traced_second: vec![size("512KB"), size("1MB")],
             line_bytes: 32,
@@ -367,7 +387,8 @@ pub(super) mod tests {
             jobs: 1,
             longest: std::time::Duration::MAX,
         };
-        let mut outcome = Outcome::begun(&settings, "valgrind-3.19.0".to_owned(), 1);
+        let outcome = Outcome::begun(&settings, "valgrind-3.19.0".to_owned(), 1);
+        let mut outcome = outcome.expect("possible");
         let all = settings.services().into_iter().flat_map(|(_, cells)| cells);
         for (at, cell) in all.enumerate() {
             let times = at as u64 + 1;
@@ -439,6 +460,18 @@ pub(super) mod tests {
         outcome.failure = Some("TLS, 30 B: trace: no more memory".to_owned());
         let told = text(&outcome);
         assert!(told.contains("partial: TLS, 30 B: trace: no more memory;"), "{told}");
+    }
+
+    #[test]
+    fn tables_are_of_the_first_first_level_and_name_it() {
+        let told = text(&made_with(["64KB", "16KB"]));
+        let tables: Vec<&str> = told.split("\n\n").collect();
+        for at in [1, 2, 6, 7] {
+            assert!(tables[at].contains("L1 of 64 KB"), "{told}");
+        }
+        // Where L1 is not the paper's, the paper has nothing to say.
+        assert!(!tables[1].contains(PAPER) && !tables[2].contains(PAPER), "{told}");
+        assert!(tables[3].contains("L2 of 2 MB") && tables[3].contains(PAPER), "{told}");
     }
 
     #[test]
