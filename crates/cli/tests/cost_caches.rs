@@ -133,6 +133,7 @@ fn what_cannot_be_is_refused_in_a_line() {
         (["--traced-l2", "32MB"], "16MB at most"),
         (["--transactions", "0"], "1..=1000"),
         (["--mode", "once"], "invalid value"),
+        (["--key", "ml-dsa-65"], "give --tls 1.3"),
     ] {
         let output = caches(&arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -109,7 +109,7 @@ impl Settings {
         {
             return Err(IMPOSSIBLE);
         }
-        Ok(())
+        self.suites().iter().try_for_each(|suite| suite.key.check_openssl(suite.versions))
     }
 
     fn first_level(&self, size: Size) -> Result<Geometry, Error> {
