@@ -69,33 +69,21 @@ impl Counters {
 
     /// From one figure for each of [`Event::ALL`].
     pub(super) fn from_events(figures: [Option<f64>; Event::ALL.len()]) -> Self {
-        let [
-            instructions,
-            user_instructions,
-            cycles,
-            user_cycles,
-            branches,
-            branch_misses,
-            l1d_reads,
-            l1d_misses,
-            l1i_reads,
-            l1i_misses,
-            cache_references,
-            cache_misses,
-        ] = figures;
+        let mut figures = figures.into_iter();
+        let mut next = || figures.next().flatten();
         Self {
-            instructions,
-            user_instructions,
-            cycles,
-            user_cycles,
-            branches,
-            branch_misses,
-            l1d_reads,
-            l1d_misses,
-            l1i_reads,
-            l1i_misses,
-            cache_references,
-            cache_misses,
+            instructions: next(),
+            user_instructions: next(),
+            cycles: next(),
+            user_cycles: next(),
+            branches: next(),
+            branch_misses: next(),
+            l1d_reads: next(),
+            l1d_misses: next(),
+            l1i_reads: next(),
+            l1i_misses: next(),
+            cache_references: next(),
+            cache_misses: next(),
         }
     }
 }
