@@ -2,7 +2,7 @@
 
 mod caches;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -11,6 +11,7 @@ use rejoin_bench::server::Versions;
 use serde_json::json;
 
 use crate::arguments::{KeyName, ResumptionName, Tls, seconds};
+use crate::beside::Beside;
 use crate::terminal;
 
 #[derive(Debug, clap::Args)]
@@ -105,15 +106,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     terminal::raise_descriptor_limit();
     let settings = settings(arguments)?;
-    if let Some(path) = &arguments.html {
-        // Not after minutes of measuring.
-        check_writable(path)?;
-    }
+    let html = arguments.html.as_deref().map(Beside::create).transpose()?;
     let outcome = terminal::watched(|stop, began| cost::run(&settings, stop, began))?;
     print(arguments.json, &outcome)?;
-    if let Some(path) = &arguments.html {
-        std::fs::write(path, cost::html(&outcome)).with_context(|| unwritable(path))?;
-    }
+    html.map(|file| file.write(&cost::html(&outcome))).transpose()?;
     let Outcome { complete, failure, done, wanted, .. } = outcome;
     ended(complete, failure, &format!("{done} of {wanted} rounds"))
 }
@@ -212,15 +208,6 @@ fn round(text: &str) -> Result<Duration, String> {
     let round = Duration::from_millis(seconds(text)?);
     let possible = !round.is_zero() && round <= Settings::LONGEST_ROUND;
     possible.then_some(round).ok_or_else(|| "a number of seconds from 0.001 to 60".to_owned())
-}
-
-fn check_writable(path: &Path) -> anyhow::Result<()> {
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    opened.map(drop).with_context(|| unwritable(path))
-}
-
-fn unwritable(path: &Path) -> String {
-    format!("{} cannot be written", path.display())
 }
 
 fn print(json: bool, outcome: &Outcome) -> anyhow::Result<()> {

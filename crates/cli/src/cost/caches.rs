@@ -8,8 +8,9 @@ use rejoin_bench::cost::caches::{self, Outcome, Settings};
 use rejoin_bench::cost::{Mode, Size};
 use serde_json::json;
 
-use super::{check_writable, ended, names, unwritable, versions};
+use super::{ended, names, versions};
 use crate::arguments::{KeyName, Tls};
+use crate::beside::Beside;
 use crate::terminal;
 
 #[derive(Debug, clap::Args)]
@@ -83,16 +84,11 @@ enum ModeName {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments)?;
-    if let Some(path) = &arguments.html {
-        // Not after minutes of measuring.
-        check_writable(path)?;
-    }
+    let html = arguments.html.as_deref().map(Beside::create).transpose()?;
     let outcome = terminal::watched(|stop, began| caches::run(&settings, stop, began))?;
     let text = if arguments.json { json!(outcome).to_string() } else { caches::text(&outcome) };
     terminal::print_result(&text)?;
-    if let Some(path) = &arguments.html {
-        std::fs::write(path, caches::html(&outcome)).with_context(|| unwritable(path))?;
-    }
+    html.map(|file| file.write(&caches::html(&outcome))).transpose()?;
     let Outcome { complete, failure, done, wanted, .. } = outcome;
     ended(complete, failure, &format!("{done} of {wanted} parts"))
 }
