@@ -111,15 +111,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     print(arguments.json, &outcome)?;
     html.map(|file| file.write(&cost::html(&outcome))).transpose()?;
     let Outcome { complete, failure, done, wanted, .. } = outcome;
-    ended(complete, failure, &format!("{done} of {wanted} rounds"))
+    ended(complete, failure, "interrupted", &format!("{done} of {wanted} rounds"))
 }
 
 /// Of a measurement whose figures are told: whether they are all.
-fn ended(complete: bool, failure: Option<String>, done: &str) -> anyhow::Result<()> {
+fn ended(complete: bool, failure: Option<String>, cut: &str, done: &str) -> anyhow::Result<()> {
     match failure {
         _ if complete => Ok(()),
         Some(failure) => Err(anyhow!("after {done}: {failure}")),
-        None => Ok(()),
+        None => Err(anyhow!("{cut} after {done}")),
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     terminal::print_result(&text)?;
     html.map(|file| file.write(&caches::html(&outcome))).transpose()?;
     let Outcome { complete, failure, done, wanted, .. } = outcome;
-    ended(complete, failure, &format!("{done} of {wanted} parts"))
+    ended(complete, failure, "interrupted, or out of time,", &format!("{done} of {wanted} parts"))
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
