@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use rejoin_bench::server::{RESPONSE_BYTES, Server, Settings, Stack, Summary};
+use rejoin_bench::server::{PATIENCE, RESPONSE_BYTES, Server, Settings, Stack, Summary};
 use rejoin_bench::{Identity, KeyType};
 use rejoin_cache::{Capacity, Settings as CacheSettings};
 use serde_json::json;
@@ -71,6 +72,9 @@ pub(crate) struct Arguments {
     /// End when the parent process does
     #[arg(long, hide = true)]
     end_with_parent: bool,
+    /// Seconds for a handshake, a request or a response: more for a server under valgrind
+    #[arg(long, value_name = "S", default_value_t = PATIENCE.as_secs(), hide = true)]
+    patience_s: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -133,6 +137,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         identity: identity(arguments)?,
         response_bytes: arguments.response_bytes as usize,
         body_bytes: arguments.body_bytes.map(|bytes| bytes as usize),
+        patience: Duration::from_secs(arguments.patience_s),
     })
 }
 

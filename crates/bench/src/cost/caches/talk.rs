@@ -10,8 +10,8 @@ use super::super::load::{self, Load};
 use super::super::{Handshake, Suite, Traffic};
 use crate::Error;
 
-/// For an answer of a server that is slowed down two hundred times.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// For an answer of a server that is slowed down two hundred times, and for it to have one taken.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A client, and what it may resume.
 pub(super) struct Talk {

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::super::process::{self, ServerProcess, Service, Starting};
 use super::super::{Suite, Traffic};
 use super::simulator::{Hierarchies, Tally};
-use super::talk::Talk;
+use super::talk::{self, Talk};
 use super::trace::Trace;
 use super::{Geometry, Halt};
 use crate::server::Resumption;
@@ -180,6 +180,7 @@ impl Valgrind<'_> {
     fn serve(&self, command: &mut Command, service: Service) {
         command.arg(self.program);
         process::serve(command, Resumption::Predictive, service);
+        command.args(["--patience-s", &talk::PATIENCE.as_secs().to_string()]);
         if service.key.is_some() {
             // Making a key takes a different time each time.
             command.arg("--certificate").arg(self.folder.path.join(CERTIFICATE));
