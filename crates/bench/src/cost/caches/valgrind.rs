@@ -5,8 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use super::super::{Suite, Traffic};
 use super::simulator::{Hierarchies, Tally};
 use super::talk::{self, Talk};
 use super::trace::Trace;
-use super::{Geometry, Halt};
+use super::{Geometry, Halt, lock};
 use crate::server::Resumption;
 use crate::{Error, Identity, KeyType};
 
@@ -195,21 +196,20 @@ impl Valgrind<'_> {
 
     /// Does `work` with a process that has not been waited for, which is killed when all is to stop.
     fn watched<T>(&self, id: u32, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        let done = AtomicBool::new(false);
+        let (working, over) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Acquire) {
+            scope.spawn(move || {
+                while over.recv_timeout(REST) == Err(RecvTimeoutError::Timeout) {
                     if self.halt.is_asked() {
                         let pid = Pid::from_raw(id as i32);
                         return pid.map(|pid| kill_process(pid, Signal::KILL));
                     }
-                    thread::sleep(REST);
                 }
                 None
             });
-            let result = work();
-            done.store(true, Ordering::Release);
-            result
+            // Dropped when the work is over, even by a panic.
+            let _working = working;
+            work()
         })
     }
 }
@@ -244,10 +244,6 @@ fn last_word(log: &Path) -> Option<Error> {
     let line = text.lines().rev().find(|line| !line.contains("warning:"))?;
     let source = io::Error::other(line.to_owned());
     Some(Error::System { what: "valgrind failed", source })
-}
-
-fn lock(all: &Mutex<Hierarchies>) -> std::sync::MutexGuard<'_, Hierarchies> {
-    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Until the trace ends. Lackey writes a few lines at a time: who waits for each is woken millions of times, and takes
