@@ -55,6 +55,13 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
             ),
         });
     }
+    if outcome.cells.iter().any(|row| row.server.counters.cache_references.is_some()) {
+        notes.push(
+            "last cache: what this processor counts as references and misses, which most do of their last cache; \
+             the paper's is L2"
+                .to_owned(),
+        );
+    }
     notes.extend(outcome.counters_missing.map(|missing| missing.text().to_owned()));
     let failed = outcome.cells.iter().filter(|row| row.failed > 0);
     notes.extend(failed.map(|row| {
@@ -249,7 +256,7 @@ fn table_2(outcome: &Outcome) -> String {
         "cycle/op",
         "L1 inst MR w/, w/o",
         "L1 data MR w/, w/o",
-        "L2 MR w/, w/o",
+        "last cache MR w/, w/o",
     ];
     table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
 }
@@ -444,6 +451,7 @@ mod tests {
         );
         let first = rows("Table 2")[0];
         assert!(first.contains("7.07") && first.contains("12.1 % 1.9 %"), "{first}");
+        assert!(text.contains("last cache MR") && text.contains("the paper's is L2"), "{text}");
         assert_eq!(rows("Table 7").len(), 2);
         assert!(rows("Table 7")[1].contains("272"), "{text}");
         let first = rows("Table 6")[0];
