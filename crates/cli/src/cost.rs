@@ -199,9 +199,7 @@ impl From<CipherName> for Cipher {
 fn cores(text: &str) -> Result<usize, String> {
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     let number = text.parse().ok().filter(|number| (1..=here).contains(number));
-    number.ok_or_else(|| {
-        format!("a number of cores from 1 to {here}, of which clients need one, too")
-    })
+    number.ok_or_else(|| format!("a number of cores from 1 to {here}"))
 }
 
 fn round(text: &str) -> Result<Duration, String> {

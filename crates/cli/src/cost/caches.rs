@@ -15,9 +15,10 @@ use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The server runs under valgrind, up to two hundred times slower: instructions and misses of its program and
-libraries, without the kernel, beside paper 001's. Each figure is the difference of two runs. A trace goes
-through a simulator of ours for the paper's auxiliary L2 cache. Ctrl-C ends with what was measured so far.
+The server runs under valgrind, up to two hundred times slower: instructions and misses of its
+program and libraries, without the kernel, beside paper 001's. Each figure is the difference of two
+runs. A trace goes through a simulator of ours for the paper's auxiliary L2 cache. Ctrl-C ends with
+what was measured so far.
 Example:
   rejoin cost caches --html caches.html
   rejoin cost caches --sizes 30 --mode full --tls 1.3 --l1 16KB --l2 2MB --traced 0 --json")]
