@@ -29,7 +29,7 @@ use super::{Cell, Cipher, Mode, Size, Suite, Traffic};
 use crate::server::Versions;
 use crate::{Error, KeyType, Step};
 use geometry::Geometry;
-pub use outcome::{Auxiliary, FirstLevel, Outcome, Row, SecondLevel, Traced};
+pub use outcome::{Auxiliary, FirstLevel, Kind, Outcome, Row, SecondLevel, Traced};
 pub use page::html;
 use simulator::{Hierarchies, Lru, Second};
 pub use tables::text;

@@ -37,11 +37,10 @@ pub struct Outcome {
     pub traces: Vec<Traced>,
 }
 
-/// What one kind of transaction does to one pair of caches, by cachegrind. The program and its libraries only;
-/// figures are per transaction, the difference of two runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A kind of transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Row {
+pub struct Kind {
     /// `plain`, `full` or `resumed`.
     pub mode: &'static str,
     /// Version of TLS; `None` in clear.
@@ -50,6 +49,34 @@ pub struct Row {
     pub key: Option<&'static str>,
     /// Bytes of a response's body.
     pub size_bytes: Size,
+}
+
+impl Kind {
+    fn of(cell: &Cell) -> Self {
+        let names = cell.traffic.suite().map(Suite::names);
+        Self {
+            mode: cell.traffic.mode(),
+            tls: names.map(|[tls, ..]| tls),
+            key: names.map(|[_, key, _]| key),
+            size_bytes: cell.size,
+        }
+    }
+
+    /// What rows are sorted by.
+    fn place(self) -> impl Ord {
+        let modes = ["plain", "full", "resumed"];
+        (self.size_bytes, self.tls, modes.iter().position(|mode| *mode == self.mode))
+    }
+}
+
+/// What one kind of transaction does to one pair of caches, by cachegrind. The program and its libraries only;
+/// figures are per transaction, the difference of two runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// Of which transactions.
+    #[serde(flatten)]
+    pub kind: Kind,
     /// Bytes of L1 for instructions, and of L1 for data.
     pub l1_bytes: Size,
     /// Bytes of L2.
@@ -88,7 +115,6 @@ impl Row {
         transactions: u32,
         (without, with): (Misses, Misses),
     ) -> Self {
-        let [tls, key] = names(cell);
         // Where nothing is missed, the noise of two starts may be below nothing.
         let each = |of: fn(Misses) -> u64| {
             of(with).saturating_sub(of(without)) as f64 / f64::from(transactions.max(1))
@@ -101,10 +127,7 @@ impl Row {
         let branches = each(|misses| misses.branches);
         let mispredicted = each(|misses| misses.mispredicted);
         Self {
-            mode: cell.traffic.mode(),
-            tls,
-            key,
-            size_bytes: cell.size,
+            kind: Kind::of(cell),
             l1_bytes,
             l2_bytes,
             transactions,
@@ -127,14 +150,9 @@ impl Row {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Traced {
-    /// `plain`, `full` or `resumed`.
-    pub mode: &'static str,
-    /// Version of TLS; `None` in clear.
-    pub tls: Option<&'static str>,
-    /// The server's key; `None` in clear.
-    pub key: Option<&'static str>,
-    /// Bytes of a response's body.
-    pub size_bytes: Size,
+    /// Of which transactions.
+    #[serde(flatten)]
+    pub kind: Kind,
     /// Transactions that were traced.
     pub transactions: u32,
     /// Instructions.
@@ -191,7 +209,6 @@ pub struct Auxiliary {
 
 impl Traced {
     pub(super) fn of(settings: &Settings, cell: &Cell, transactions: u32, tally: &Tally) -> Self {
-        let [tls, key] = names(cell);
         let each = |count: u64| count as f64 / f64::from(transactions.max(1));
         let l1 = settings.first.iter().zip(&tally.first).map(|(bytes, [i, d])| FirstLevel {
             bytes: *bytes,
@@ -219,10 +236,7 @@ impl Traced {
             })
         });
         Self {
-            mode: cell.traffic.mode(),
-            tls,
-            key,
-            size_bytes: cell.size,
+            kind: Kind::of(cell),
             transactions,
             instructions: each(tally.instructions),
             data_accesses: each(tally.data),
@@ -264,18 +278,10 @@ impl Outcome {
             return Err(nothing(failure));
         }
         self.complete = self.done == self.wanted;
-        let rank = |mode: &str| ["plain", "full", "resumed"].iter().position(|name| *name == mode);
-        self.cells.sort_by_key(|row| {
-            (row.size_bytes, row.tls, rank(row.mode), row.l1_bytes, row.l2_bytes)
-        });
-        self.traces.sort_by_key(|row| (row.size_bytes, row.tls, rank(row.mode)));
+        self.cells.sort_by_key(|row| (row.kind.place(), row.l1_bytes, row.l2_bytes));
+        self.traces.sort_by_key(|row| row.kind.place());
         Ok(self)
     }
-}
-
-fn names(cell: &Cell) -> [Option<&'static str>; 2] {
-    let names = cell.traffic.suite().map(Suite::names);
-    [names.map(|[tls, ..]| tls), names.map(|[_, key, _]| key)]
 }
 
 /// Of nothing, nothing.

@@ -117,7 +117,7 @@ fn lines(
 
 /// For the first L2 caches and each full handshake: over the bytes that it is given more.
 fn auxiliary(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    for traced in outcome.traces.iter().filter(|traced| traced.mode == "full") {
+    for traced in outcome.traces.iter().filter(|traced| traced.kind.mode == "full") {
         let mut lines = Vec::new();
         for l2 in traced.l2.iter().take(MOST_SHOWN) {
             let line = |percents: &dyn Fn(usize) -> f64| {
@@ -133,8 +133,8 @@ fn auxiliary(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
             let larger = line(&|at| l2.auxiliary[at].larger_percent);
             lines.push((format!("{} larger", l2.bytes), larger));
         }
-        let kind = name([traced.tls, traced.key]);
-        let heading = format!("{}, {kind} full", traced.size_bytes);
+        let kind = name([traced.kind.tls, traced.kind.key]);
+        let heading = format!("{}, {kind} full", traced.kind.size_bytes);
         picture(f, &heading, "percent of L2 that is added", &lines)?;
     }
     Ok(())
@@ -153,6 +153,7 @@ fn picture(
 
 #[cfg(test)]
 mod tests {
+    use super::super::Kind;
     use super::super::tables::tests::made;
     use super::*;
 
@@ -173,10 +174,11 @@ mod tests {
     #[test]
     fn several_sizes_are_shown_side_by_side() {
         let mut outcome = made();
+        let size_bytes = "36KB".parse().expect("a size");
         let larger = outcome
             .cells
             .iter()
-            .map(|row| Row { size_bytes: "36KB".parse().expect("a size"), ..row.clone() });
+            .map(|row| Row { kind: Kind { size_bytes, ..row.kind }, ..row.clone() });
         outcome.cells.extend(larger.collect::<Vec<_>>());
         let page = html(&outcome);
         // One more, and twice the three that are of one size each.

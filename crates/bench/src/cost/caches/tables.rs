@@ -83,11 +83,11 @@ fn head(columns: &[&str]) -> Vec<String> {
 }
 
 /// A kind of TLS; where there is none, plain HTTP alone.
-type Kind = [Option<&'static str>; 2];
+type Tls = [Option<&'static str>; 2];
 
-pub(super) fn kinds(outcome: &Outcome) -> Vec<Kind> {
-    let rows = outcome.cells.iter().map(|row| [row.tls, row.key]);
-    let all = rows.chain(outcome.traces.iter().map(|row| [row.tls, row.key]));
+pub(super) fn kinds(outcome: &Outcome) -> Vec<Tls> {
+    let rows = outcome.cells.iter().map(|row| [row.kind.tls, row.kind.key]);
+    let all = rows.chain(outcome.traces.iter().map(|row| [row.kind.tls, row.kind.key]));
     let mut kinds = distinct(all);
     if kinds.len() > 1 {
         kinds.retain(|kind| kind[0].is_some());
@@ -95,7 +95,7 @@ pub(super) fn kinds(outcome: &Outcome) -> Vec<Kind> {
     kinds
 }
 
-pub(super) fn name([tls, key]: Kind) -> String {
+pub(super) fn name([tls, key]: Tls) -> String {
     let name = |tls| format!("TLS {tls} {}", key.unwrap_or(NONE));
     tls.map_or_else(|| "no TLS".to_owned(), name)
 }
@@ -113,14 +113,14 @@ pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 /// Full, resumed and plain of one size before one pair of caches.
 pub(super) fn columns(
     outcome: &Outcome,
-    kind: Kind,
+    kind: Tls,
     size: Size,
     caches: (Size, Size),
 ) -> [Option<&Row>; 3] {
     COLUMNS.map(|mode| {
-        let of_kind = |row: &Row| mode == "plain" || [row.tls, row.key] == kind;
-        let mut rows = outcome.cells.iter().filter(|row| row.mode == mode && of_kind(row));
-        rows.find(|row| row.size_bytes == size && (row.l1_bytes, row.l2_bytes) == caches)
+        let of_kind = |row: &Row| mode == "plain" || [row.kind.tls, row.kind.key] == kind;
+        let mut rows = outcome.cells.iter().filter(|row| row.kind.mode == mode && of_kind(row));
+        rows.find(|row| row.kind.size_bytes == size && (row.l1_bytes, row.l2_bytes) == caches)
     })
 }
 
@@ -129,7 +129,7 @@ pub(super) type Place = (Size, (Size, Size));
 
 /// Sizes of responses with the pairs of caches that were measured of them.
 pub(super) fn places(outcome: &Outcome) -> Vec<Place> {
-    let rows = outcome.cells.iter().map(|row| (row.size_bytes, (row.l1_bytes, row.l2_bytes)));
+    let rows = outcome.cells.iter().map(|row| (row.kind.size_bytes, (row.l1_bytes, row.l2_bytes)));
     let mut places = distinct(rows);
     places.sort();
     places
@@ -320,8 +320,7 @@ fn agreement(outcome: &Outcome) -> Table {
         let Some(l1) = traced.l1.first() else { continue };
         for l2 in &traced.l2 {
             let same = |row: &&Row| {
-                (row.mode, row.tls, row.size_bytes) == (traced.mode, traced.tls, traced.size_bytes)
-                    && (row.l1_bytes, row.l2_bytes) == (l1.bytes, l2.bytes)
+                row.kind == traced.kind && (row.l1_bytes, row.l2_bytes) == (l1.bytes, l2.bytes)
             };
             let Some(row) = outcome.cells.iter().find(same) else { continue };
             let mut cells = start(traced);
@@ -340,7 +339,11 @@ fn agreement(outcome: &Outcome) -> Table {
 }
 
 fn start(row: &Traced) -> Vec<String> {
-    vec![row.size_bytes.to_string(), name([row.tls, row.key]), row.mode.to_owned()]
+    vec![
+        row.kind.size_bytes.to_string(),
+        name([row.kind.tls, row.kind.key]),
+        row.kind.mode.to_owned(),
+    ]
 }
 
 /// The paper's figures with SSL and without; it resumed nothing.
