@@ -78,7 +78,7 @@ impl Server {
         let mut serve = Command::new("taskset");
         serve.args(["-c", &core.to_string(), REJOIN, "serve", "--json", "--end-with-parent"]);
         serve.args(["--workers", "1", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
-        serve.args(["--resumption", "predictive", "--body-bytes", "30", "--key-type", "rsa2048"]);
+        serve.args(["--resumption", "predictive", "--body-bytes", "30", "--key-type", "rsa-2048"]);
         let mut child = serve.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
         let mut line = String::new();
         let read = BufReader::new(child.stdout.take()?).read_line(&mut line);
