@@ -2,6 +2,7 @@
 
 mod caches;
 
+use std::hash::Hash;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use crate::arguments::{KeyName, ResumptionName, Tls, seconds};
 use crate::beside::Beside;
+use crate::sizes::distinct;
 use crate::terminal;
 
 #[derive(Debug, clap::Args)]
@@ -78,7 +80,7 @@ enum Study {
 }
 
 /// `--mode`
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum ModeName {
     /// a connection in clear for each request
     Plain,
@@ -91,7 +93,7 @@ enum ModeName {
 }
 
 /// `--cipher`
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum CipherName {
     /// AES with 128 bits
     AesGcm,
@@ -125,7 +127,7 @@ fn ended(complete: bool, failure: Option<String>, cut: &str, done: &str) -> anyh
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let quick = arguments.quick;
-    let mut ciphers: Vec<Cipher> = names(&arguments.cipher);
+    let mut ciphers: Vec<Cipher> = meant(&arguments.cipher);
     if ciphers.is_empty() {
         ciphers.push(Cipher::AesGcm);
         ciphers.extend((!quick).then_some(Cipher::ChaCha20));
@@ -140,9 +142,9 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     Ok(Settings {
         program: std::env::current_exe().context("cannot find the program itself")?,
         sizes,
-        modes: names(&arguments.mode),
+        modes: meant(&arguments.mode),
         versions: versions(&arguments.tls),
-        keys: names(&arguments.key),
+        keys: meant(&arguments.key),
         ciphers,
         cores,
         resumption: arguments.resumption.into(),
@@ -154,26 +156,12 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
 
 /// Each alone, none twice.
 fn versions(names: &[Tls]) -> Vec<Versions> {
-    let mut versions = Vec::new();
-    for name in names {
-        let each = match Versions::from(*name) {
-            Versions::Both => vec![Versions::Tls12, Versions::Tls13],
-            one => vec![one],
-        };
-        versions.extend(each.into_iter().filter(|one| !versions.contains(one)).collect::<Vec<_>>());
-    }
-    versions
+    distinct(names.iter().flat_map(|tls| Versions::from(*tls).each()).copied().collect())
 }
 
 /// What is meant, none twice.
-fn names<N: Copy, T: From<N> + PartialEq>(names: &[N]) -> Vec<T> {
-    let mut meant = Vec::new();
-    for name in names.iter().copied().map(T::from) {
-        if !meant.contains(&name) {
-            meant.push(name);
-        }
-    }
-    meant
+fn meant<N: Copy + Eq + Hash, T: From<N>>(names: &[N]) -> Vec<T> {
+    distinct(names.to_vec()).into_iter().map(T::from).collect()
 }
 
 impl From<ModeName> for Mode {

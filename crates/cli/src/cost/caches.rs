@@ -8,7 +8,7 @@ use rejoin_bench::cost::caches::{self, Outcome, Settings};
 use rejoin_bench::cost::{Mode, Size};
 use serde_json::json;
 
-use super::{ended, names, versions};
+use super::{ended, meant, versions};
 use crate::arguments::{KeyName, Tls};
 use crate::beside::Beside;
 use crate::terminal;
@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
 }
 
 /// `--mode`
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum ModeName {
     /// a connection in clear for each request
     Plain,
@@ -99,13 +99,13 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let cores = || u16::try_from(cores()).unwrap_or(u16::MAX).min(Settings::MOST_JOBS);
     Ok(Settings {
         program: std::env::current_exe().context("cannot find the program itself")?,
-        sizes: names(&arguments.sizes),
-        modes: names(&arguments.mode),
+        sizes: meant(&arguments.sizes),
+        modes: meant(&arguments.mode),
         versions: versions(&arguments.tls),
         key: arguments.key.into(),
-        first: names(&arguments.l1),
-        second: names(&arguments.l2),
-        traced_second: names(&arguments.traced_l2),
+        first: meant(&arguments.l1),
+        second: meant(&arguments.l2),
+        traced_second: meant(&arguments.traced_l2),
         line_bytes: arguments.line_bytes,
         transactions: arguments.transactions,
         traced: arguments.traced,
