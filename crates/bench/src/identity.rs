@@ -27,21 +27,12 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// As in tables.
+    /// As in tables, and, in small letters, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::P256 => "P-256",
             Self::Rsa2048 => "RSA-2048",
             Self::MlDsa65 => "ML-DSA-65",
-        }
-    }
-
-    /// As `rejoin serve --key-type` has it.
-    pub(crate) fn argument(self) -> &'static str {
-        match self {
-            Self::P256 => "p256",
-            Self::Rsa2048 => "rsa2048",
-            Self::MlDsa65 => "ml-dsa-65",
         }
     }
 

@@ -58,12 +58,12 @@ impl From<StackName> for Stack {
     }
 }
 
-/// `--key`
+/// `--key`, and `--key-type`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum KeyName {
-    #[value(name = "rsa-2048")]
+    #[value(name = "rsa-2048", alias = "rsa2048")]
     Rsa2048,
-    #[value(name = "p-256")]
+    #[value(name = "p-256", alias = "p256")]
     P256,
     /// post-quantum, in TLS 1.3 alone; OpenSSL from 3.5 on
     #[value(name = "ml-dsa-65")]

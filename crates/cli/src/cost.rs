@@ -2,15 +2,18 @@
 
 mod caches;
 
-use std::path::{Path, PathBuf};
+use std::hash::Hash;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rejoin_bench::cost::{self, Cipher, Mode, Outcome, Settings, Size};
 use rejoin_bench::server::Versions;
 use serde_json::json;
 
 use crate::arguments::{KeyName, ResumptionName, Tls, seconds};
+use crate::beside::Beside;
+use crate::sizes::distinct;
 use crate::terminal;
 
 #[derive(Debug, clap::Args)]
@@ -77,7 +80,7 @@ enum Study {
 }
 
 /// `--mode`
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum ModeName {
     /// a connection in clear for each request
     Plain,
@@ -90,7 +93,7 @@ enum ModeName {
 }
 
 /// `--cipher`
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum CipherName {
     /// AES with 128 bits
     AesGcm,
@@ -105,21 +108,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     terminal::raise_descriptor_limit();
     let settings = settings(arguments)?;
-    if let Some(path) = &arguments.html {
-        // Not after minutes of measuring.
-        check_writable(path)?;
-    }
+    let html = arguments.html.as_deref().map(Beside::create).transpose()?;
     let outcome = terminal::watched(|stop, began| cost::run(&settings, stop, began))?;
     print(arguments.json, &outcome)?;
-    if let Some(path) = &arguments.html {
-        std::fs::write(path, cost::html(&outcome)).with_context(|| unwritable(path))?;
+    html.map(|file| file.write(&cost::html(&outcome))).transpose()?;
+    let Outcome { complete, failure, done, wanted, .. } = outcome;
+    ended(complete, failure, "interrupted", &format!("{done} of {wanted} rounds"))
+}
+
+/// Of a measurement whose figures are told: whether they are all.
+fn ended(complete: bool, failure: Option<String>, cut: &str, done: &str) -> anyhow::Result<()> {
+    match failure {
+        _ if complete => Ok(()),
+        Some(failure) => Err(anyhow!("after {done}: {failure}")),
+        None => Err(anyhow!("{cut} after {done}")),
     }
-    Ok(())
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let quick = arguments.quick;
-    let mut ciphers: Vec<Cipher> = names(&arguments.cipher);
+    let mut ciphers: Vec<Cipher> = meant(&arguments.cipher);
     if ciphers.is_empty() {
         ciphers.push(Cipher::AesGcm);
         ciphers.extend((!quick).then_some(Cipher::ChaCha20));
@@ -134,9 +142,9 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     Ok(Settings {
         program: std::env::current_exe().context("cannot find the program itself")?,
         sizes,
-        modes: names(&arguments.mode),
+        modes: meant(&arguments.mode),
         versions: versions(&arguments.tls),
-        keys: names(&arguments.key),
+        keys: meant(&arguments.key),
         ciphers,
         cores,
         resumption: arguments.resumption.into(),
@@ -148,26 +156,12 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
 
 /// Each alone, none twice.
 fn versions(names: &[Tls]) -> Vec<Versions> {
-    let mut versions = Vec::new();
-    for name in names {
-        let each = match Versions::from(*name) {
-            Versions::Both => vec![Versions::Tls12, Versions::Tls13],
-            one => vec![one],
-        };
-        versions.extend(each.into_iter().filter(|one| !versions.contains(one)).collect::<Vec<_>>());
-    }
-    versions
+    distinct(names.iter().flat_map(|tls| Versions::from(*tls).each()).copied().collect())
 }
 
 /// What is meant, none twice.
-fn names<N: Copy, T: From<N> + PartialEq>(names: &[N]) -> Vec<T> {
-    let mut meant = Vec::new();
-    for name in names.iter().copied().map(T::from) {
-        if !meant.contains(&name) {
-            meant.push(name);
-        }
-    }
-    meant
+fn meant<N: Copy + Eq + Hash, T: From<N>>(names: &[N]) -> Vec<T> {
+    distinct(names.to_vec()).into_iter().map(T::from).collect()
 }
 
 impl From<ModeName> for Mode {
@@ -193,24 +187,13 @@ impl From<CipherName> for Cipher {
 fn cores(text: &str) -> Result<usize, String> {
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     let number = text.parse().ok().filter(|number| (1..=here).contains(number));
-    number.ok_or_else(|| {
-        format!("a number of cores from 1 to {here}, of which clients need one, too")
-    })
+    number.ok_or_else(|| format!("a number of cores from 1 to {here}"))
 }
 
 fn round(text: &str) -> Result<Duration, String> {
     let round = Duration::from_millis(seconds(text)?);
     let possible = !round.is_zero() && round <= Settings::LONGEST_ROUND;
     possible.then_some(round).ok_or_else(|| "a number of seconds from 0.001 to 60".to_owned())
-}
-
-fn check_writable(path: &Path) -> anyhow::Result<()> {
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    opened.map(drop).with_context(|| unwritable(path))
-}
-
-fn unwritable(path: &Path) -> String {
-    format!("{} cannot be written", path.display())
 }
 
 fn print(json: bool, outcome: &Outcome) -> anyhow::Result<()> {

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use rejoin_bench::server::{RESPONSE_BYTES, Server, Settings, Stack, Summary};
-use rejoin_bench::{Identity, KeyType};
+use rejoin_bench::Identity;
+use rejoin_bench::server::{PATIENCE, RESPONSE_BYTES, Server, Settings, Stack, Summary};
 use rejoin_cache::{Capacity, Settings as CacheSettings};
 use serde_json::json;
 
-use crate::arguments::{Bytes, Misuse, PredictionName, ResumptionName, StackName, Tls};
+use crate::arguments::{Bytes, KeyName, Misuse, PredictionName, ResumptionName, StackName, Tls};
 use crate::terminal;
 
 #[derive(Debug, clap::Args)]
@@ -57,8 +58,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
     certificate_out: Option<PathBuf>,
     /// Key of the certificate made on the spot
-    #[arg(long, value_enum, default_value = "p256")]
-    key_type: KeyTypeName,
+    #[arg(long, value_enum, default_value = "p-256")]
+    key_type: KeyName,
     /// Bytes of each response
     #[arg(long, value_name = "N", default_value_t = RESPONSE_BYTES as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     response_bytes: u32,
@@ -71,15 +72,9 @@ pub(crate) struct Arguments {
     /// End when the parent process does
     #[arg(long, hide = true)]
     end_with_parent: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum KeyTypeName {
-    P256,
-    Rsa2048,
-    /// post-quantum, in TLS 1.3 alone; OpenSSL from 3.5 on
-    #[value(name = "ml-dsa-65")]
-    MlDsa65,
+    /// Seconds for a handshake, a request or a response: more for a server under valgrind
+    #[arg(long, value_name = "S", default_value_t = PATIENCE.as_secs(), hide = true)]
+    patience_s: u64,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -133,6 +128,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         identity: identity(arguments)?,
         response_bytes: arguments.response_bytes as usize,
         body_bytes: arguments.body_bytes.map(|bytes| bytes as usize),
+        patience: Duration::from_secs(arguments.patience_s),
     })
 }
 
@@ -144,11 +140,7 @@ fn identity(arguments: &Arguments) -> Result<Option<Identity>, rejoin_bench::Err
     if Stack::from(arguments.stack) == Stack::None {
         return Ok(None);
     }
-    let identity = Identity::made(match arguments.key_type {
-        KeyTypeName::P256 => KeyType::P256,
-        KeyTypeName::Rsa2048 => KeyType::Rsa2048,
-        KeyTypeName::MlDsa65 => KeyType::MlDsa65,
-    })?;
+    let identity = Identity::made(arguments.key_type.into())?;
     if let Some(path) = &arguments.certificate_out {
         identity.write_certificate(path)?;
     }

@@ -186,15 +186,18 @@ fn interrupted_it_tells_what_there_is() {
         .args(arguments)
         .args(["--rounds", "1000", "--round-s", "0.1"])
         .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("the program runs");
     std::thread::sleep(std::time::Duration::from_secs(3));
     let pid = Pid::from_raw(child.id() as i32).expect("a process");
     kill_process(pid, Signal::INT).expect("it is there");
     let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("partial: interrupted"), "{text}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("interrupted after") && stderr.lines().count() == 1, "{stderr}");
 }
 
 fn cost(arguments: &[&str]) -> Output {

@@ -81,37 +81,62 @@ fn instructions_repeat() {
 
 #[test]
 fn interrupted_it_tells_what_there_is_and_ends_valgrind() {
-    use rustix::process::{Pid, Signal, kill_process};
-    if !valgrind() {
-        return;
+    if valgrind() {
+        interrupted("cachegrind", LITTLE);
     }
-    let mut child = Command::new(env!("CARGO_BIN_EXE_rejoin"))
+}
+
+#[test]
+fn a_trace_is_interrupted_too() {
+    if valgrind() {
+        interrupted("lackey", LITTLE.map(|word| if word == "0" { "1" } else { word }));
+    }
+}
+
+/// Once a server runs under that tool.
+fn interrupted(tool: &str, arguments: [&str; 12]) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let child = Command::new(env!("CARGO_BIN_EXE_rejoin"))
         .args(["cost", "caches", "--jobs", "1"])
-        .args(LITTLE)
+        .args(arguments)
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    let id = child.id();
     let began = Instant::now();
     let servers = loop {
-        let servers = children(child.id());
+        let mut servers = children(id);
+        servers.retain(|server| is_under(tool, server));
         if !servers.is_empty() {
             break servers;
         }
         assert!(began.elapsed() < Duration::from_secs(60), "no server was started");
         std::thread::sleep(Duration::from_millis(50));
     };
+    let folder = std::env::temp_dir().join(format!("rejoin-caches-{id}"));
+    assert!(folder.exists(), "the server has its key from there");
+    let pid = Pid::from_raw(id as i32).expect("a process");
     kill_process(pid, Signal::INT).expect("it is there");
     let asked = Instant::now();
-    assert!(child.wait().expect("it ends").success());
+    let output = child.wait_with_output().expect("it ends");
     assert!(asked.elapsed() < Duration::from_secs(30), "it took its time");
     for server in servers {
         assert!(!Path::new(&format!("/proc/{server}")).exists(), "{server} is left");
     }
-    let mut text = String::new();
-    let mut stdout = child.stdout.take().expect("a pipe");
-    std::io::Read::read_to_string(&mut stdout, &mut text).expect("text");
+    assert!(!folder.exists(), "{} is left", folder.display());
+    let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("partial: interrupted"), "{text}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("interrupted, or out of time, after 0 of"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+/// Whether a process runs something under a tool of valgrind's, and is not asked for its version.
+fn is_under(tool: &str, process: &str) -> bool {
+    let line = std::fs::read_to_string(format!("/proc/{process}/cmdline"));
+    line.is_ok_and(|line| line.contains(&format!("--tool={tool}")))
 }
 
 /// Processes whose parent it is.
@@ -133,11 +158,12 @@ fn what_cannot_be_is_refused_in_a_line() {
         (["--traced-l2", "32MB"], "16MB at most"),
         (["--transactions", "0"], "1..=1000"),
         (["--mode", "once"], "invalid value"),
+        (["--key", "ml-dsa-65"], "give --tls 1.3"),
     ] {
         let output = caches(&arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(why), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(why) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware};
 use perf_event::{Builder, Counter};
@@ -68,33 +69,21 @@ impl Counters {
 
     /// From one figure for each of [`Event::ALL`].
     pub(super) fn from_events(figures: [Option<f64>; Event::ALL.len()]) -> Self {
-        let [
-            instructions,
-            user_instructions,
-            cycles,
-            user_cycles,
-            branches,
-            branch_misses,
-            l1d_reads,
-            l1d_misses,
-            l1i_reads,
-            l1i_misses,
-            cache_references,
-            cache_misses,
-        ] = figures;
+        let mut figures = figures.into_iter();
+        let mut next = || figures.next().flatten();
         Self {
-            instructions,
-            user_instructions,
-            cycles,
-            user_cycles,
-            branches,
-            branch_misses,
-            l1d_reads,
-            l1d_misses,
-            l1i_reads,
-            l1i_misses,
-            cache_references,
-            cache_misses,
+            instructions: next(),
+            user_instructions: next(),
+            cycles: next(),
+            user_cycles: next(),
+            branches: next(),
+            branch_misses: next(),
+            l1d_reads: next(),
+            l1d_misses: next(),
+            l1i_reads: next(),
+            l1i_misses: next(),
+            cache_references: next(),
+            cache_misses: next(),
         }
     }
 }
@@ -111,6 +100,10 @@ pub enum Missing {
     KernelNotPermitted,
     /// The processor does not count all events, or they have not had their turn.
     SomeEvents,
+    /// A counter is an open file, for each event and thread, and this process may not have so many.
+    TooManyFiles,
+    /// Somebody else has the processor's counters to itself.
+    InUse,
 }
 
 impl Missing {
@@ -129,12 +122,21 @@ impl Missing {
                  as root, or `sysctl kernel.perf_event_paranoid=1`"
             }
             Self::SomeEvents => "this processor does not count all events",
+            Self::TooManyFiles => {
+                "some of what hardware counters count is missing: a counter for each event and thread is more open \
+                 files than are permitted; raise `ulimit -Hn`"
+            }
+            Self::InUse => {
+                "some of what hardware counters count is missing: another program has them to itself; end it"
+            }
         }
     }
 
     fn of(error: &io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => Self::NotPermitted,
+            Some(libc::EMFILE | libc::ENFILE) => Self::TooManyFiles,
+            Some(libc::EBUSY) => Self::InUse,
             _ => Self::NoCounters,
         }
     }
@@ -244,7 +246,8 @@ impl<const EVENTS: usize> Meter<EVENTS> {
             if counters.is_empty() {
                 return None;
             }
-            let count: Option<f64> = counters.iter_mut().map(counted).sum();
+            let turns: Option<Vec<Turn>> = counters.iter_mut().map(Turn::of).collect();
+            let count = turns.and_then(|turns| extrapolated(&turns));
             if count.is_none() {
                 missing = missing.or(Some(Missing::SomeEvents));
             }
@@ -271,7 +274,7 @@ impl OwnMeter {
 
     /// What was counted so far; `None` if it has never had a turn.
     pub(crate) fn read(&mut self) -> Option<f64> {
-        counted(&mut self.0)
+        extrapolated(&[Turn::of(&mut self.0)?])
     }
 }
 
@@ -283,23 +286,39 @@ fn missing(failures: &[Option<Missing>]) -> Option<Missing> {
     }
     Some(match first {
         Missing::NotPermitted => Missing::KernelNotPermitted,
-        _ => Missing::SomeEvents,
+        Missing::NoCounters => Missing::SomeEvents,
+        other => *other,
     })
 }
 
-/// `None` if it has never had a turn, although its thread had.
-fn counted(counter: &mut Counter) -> Option<f64> {
-    let full = counter.read_full().ok()?;
-    let (enabled, running) = (full.time_enabled()?, full.time_running()?);
-    extrapolated(full.count(), enabled.as_secs_f64(), running.as_secs_f64())
+/// What a counter counted of its thread.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    count: u64,
+    /// How long the thread ran.
+    enabled: Duration,
+    /// For how much of that the counter had a place in the processor.
+    running: Duration,
 }
 
-/// What was counted for a part of the time, for all of it.
-fn extrapolated(count: u64, enabled_s: f64, running_s: f64) -> Option<f64> {
-    if enabled_s == 0.0 {
+impl Turn {
+    fn of(counter: &mut Counter) -> Option<Self> {
+        let full = counter.read_full().ok()?;
+        let (enabled, running) = (full.time_enabled()?, full.time_running()?);
+        Some(Self { count: full.count(), enabled, running })
+    }
+}
+
+/// What was counted of all threads for a part of their time, for all of it: of one that hardly ran an event may have
+/// had no turn. `None` if it had none of any, although they ran.
+fn extrapolated(threads: &[Turn]) -> Option<f64> {
+    let count: u64 = threads.iter().map(|turn| turn.count).sum();
+    let enabled: Duration = threads.iter().map(|turn| turn.enabled).sum();
+    let running: Duration = threads.iter().map(|turn| turn.running).sum();
+    if enabled.is_zero() {
         return Some(0.0);
     }
-    (running_s > 0.0).then(|| count as f64 * enabled_s / running_s)
+    (!running.is_zero()).then(|| count as f64 * enabled.as_secs_f64() / running.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -351,9 +370,16 @@ mod tests {
 
     #[test]
     fn what_had_a_part_of_the_time_is_extrapolated() {
-        assert_eq!(extrapolated(1_000, 1.0, 0.25), Some(4_000.0));
-        assert_eq!(extrapolated(0, 0.0, 0.0), Some(0.0), "a thread that rested");
-        assert_eq!(extrapolated(0, 1.0, 0.0), None, "an event without a turn");
+        let turn = |count, enabled_ms, running_ms| Turn {
+            count,
+            enabled: Duration::from_millis(enabled_ms),
+            running: Duration::from_millis(running_ms),
+        };
+        assert_eq!(extrapolated(&[turn(1_000, 1_000, 250)]), Some(4_000.0));
+        assert_eq!(extrapolated(&[turn(0, 0, 0)]), Some(0.0), "a thread that rested");
+        assert_eq!(extrapolated(&[turn(0, 1_000, 0)]), None, "an event without a turn");
+        let with_one_that_hardly_ran = [turn(1_000, 999, 250), turn(0, 1, 0)];
+        assert_eq!(extrapolated(&with_one_that_hardly_ran), Some(4_000.0));
     }
 
     #[test]
@@ -364,9 +390,12 @@ mod tests {
         assert_eq!(missing(&[none, none]), none);
         assert_eq!(missing(&[denied, None]), Some(Missing::KernelNotPermitted));
         assert_eq!(missing(&[None, none]), Some(Missing::SomeEvents));
+        assert_eq!(missing(&[None, Some(Missing::InUse)]), Some(Missing::InUse));
         let error = |code| Missing::of(&io::Error::from_raw_os_error(code));
         assert_eq!(error(libc::EACCES), Missing::NotPermitted);
         assert_eq!(error(libc::ENOENT), Missing::NoCounters);
+        assert_eq!(error(libc::EMFILE), Missing::TooManyFiles);
+        assert_eq!(error(libc::EBUSY), Missing::InUse);
     }
 
     #[test]

@@ -236,12 +236,13 @@ struct Round {
 }
 
 /// Measures all combinations, round after round, until done or told to `stop`, which is heard between
-/// rounds: what was measured by then is the outcome, and said to be incomplete.
+/// rounds, or until a round fails: what was measured by then is the outcome, and said to be incomplete.
 ///
 /// To be called from a thread that lives until it is over: servers end with it.
 ///
 /// # Errors
-/// Settings out of bounds, a server that does not start or answer, and the system's.
+/// Settings out of bounds, a server that does not start; where the first round fails, a server that does not answer,
+/// and the system's.
 pub fn run(
     settings: &Settings,
     stop: &AtomicBool,
@@ -255,24 +256,41 @@ pub fn run(
     let mut rounds = vec![Vec::new(); cells.len()];
     let of = cells.len() * usize::from(settings.rounds);
     let turns = (0..settings.rounds).flat_map(|_| cells.iter().enumerate());
-    let mut complete = true;
+    let mut failure = None;
     for (done, (at, cell)) in turns.enumerate() {
         if stop.load(Ordering::Relaxed) {
-            complete = false;
             break;
         }
         began(&Step { done, of, what: cell.to_string() });
-        rounds[at].push(arena.measure(cell)?);
+        match arena.measure(cell) {
+            Ok(round) => rounds[at].push(round),
+            Err(error) if done == 0 => return Err(nothing(format!("{cell}: {error}"))),
+            Err(error) => {
+                failure = Some(format!("{cell}: {error}"));
+                break;
+            }
+        }
     }
-    Ok(Outcome::of(settings, complete, cores, cells.into_iter().zip(rounds)))
+    Ok(Outcome::of(settings, failure, cores, cells.into_iter().zip(rounds)))
+}
+
+/// For a failure that leaves no figure.
+fn nothing(failure: String) -> Error {
+    Error::System { what: "nothing was measured", source: std::io::Error::other(failure) }
+}
+
+impl std::fmt::Display for Traffic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some([tls, key, cipher]) = self.suite().map(Suite::names) {
+            write!(f, "TLS {tls} {key} {cipher} ")?;
+        }
+        f.write_str(self.mode())
+    }
 }
 
 impl std::fmt::Display for Cell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some([tls, key, cipher]) = self.traffic.suite().map(Suite::names) {
-            write!(f, "TLS {tls} {key} {cipher} ")?;
-        }
-        write!(f, "{} {}", self.traffic.mode(), self.size)?;
+        write!(f, "{} {}", self.traffic, self.size)?;
         if self.cores > 1 { write!(f, ", {} cores", self.cores) } else { Ok(()) }
     }
 }
@@ -335,7 +353,7 @@ impl<'a> Arena<'a> {
         let counts = server.counts()?.since(counts);
         if seen.transactions == 0 {
             let why = seen.failure.unwrap_or_else(|| "none came to its end in time".to_owned());
-            let source = std::io::Error::other(format!("{cell}: {why}"));
+            let source = std::io::Error::other(why);
             return Err(Error::System { what: "no transaction succeeded", source });
         }
         Ok(Round { usage, counted, counts, seen })

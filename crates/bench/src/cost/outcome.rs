@@ -15,6 +15,12 @@ use crate::median::median;
 pub struct Outcome {
     /// Whether every cell had all its rounds. If not, these are the figures so far.
     pub complete: bool,
+    /// Why not, if a round failed.
+    pub failure: Option<String>,
+    /// Rounds that were measured, of all cells.
+    pub done: usize,
+    /// Rounds that were asked for, of all cells.
+    pub wanted: usize,
     /// Who ran where, for each number of cores that a server had.
     pub cores: Vec<Cores>,
     /// How the server resumed.
@@ -137,12 +143,17 @@ pub struct Shares {
 impl Outcome {
     pub(super) fn of(
         settings: &Settings,
-        complete: bool,
+        failure: Option<String>,
         cores: Vec<Cores>,
         cells: impl Iterator<Item = (Cell, Vec<Round>)>,
     ) -> Self {
         let mut counters_missing = None;
+        let (mut done, mut wanted) = (0, 0);
         let cells: Vec<(Cell, Row)> = cells
+            .inspect(|(_, rounds)| {
+                done += rounds.len();
+                wanted += usize::from(settings.rounds);
+            })
             .filter(|(_, rounds)| !rounds.is_empty())
             .map(|(cell, rounds)| {
                 let missing = rounds.iter().find_map(|round| round.counted.missing);
@@ -152,7 +163,10 @@ impl Outcome {
             .collect();
         let suites = settings.suites().into_iter();
         Self {
-            complete,
+            complete: done == wanted,
+            failure,
+            done,
+            wanted,
             cores,
             resumption: settings.resumption.name(),
             clients: settings.clients,
@@ -318,7 +332,7 @@ pub(super) mod tests {
             })
         });
         let cores = vec![Cores { server: vec![1], clients: vec![0] }];
-        Outcome::of(&settings(), true, cores, cells)
+        Outcome::of(&settings(), None, cores, cells)
     }
 
     const SUITE: Suite =
@@ -391,7 +405,7 @@ pub(super) mod tests {
         let size = Size::DEFAULT[0];
         let cells = [(Cell { cores: 1, size, traffic: Traffic::Plain }, Vec::new())];
         let cores = vec![Cores { server: vec![0], clients: vec![0] }];
-        let outcome = Outcome::of(&settings(), false, cores, cells.into_iter());
+        let outcome = Outcome::of(&settings(), None, cores, cells.into_iter());
         assert!(outcome.cells.is_empty() && outcome.models.is_empty() && !outcome.complete);
     }
 }

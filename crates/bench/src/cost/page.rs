@@ -107,8 +107,9 @@ fn by_cores(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
         let [tls, key, cipher] = kind;
         let heading = format!("TLS {tls} {key} {cipher}");
         figure(&heading, "transactions a second, scaled", &|row| Some(row.scaled_per_s))?;
-        figure(&heading, "cycles per instruction", &|row| {
-            row.server.counters.cycles_per_instruction()
+        // Pictures are drawn in whole numbers, which would all be one or two.
+        figure(&heading, "cycles per 100 instructions", &|row| {
+            row.server.counters.cycles_per_instruction().map(|cycles| cycles * 100.0)
         })?;
     }
     f.write_str("</div>\n")
@@ -285,12 +286,14 @@ fn open(f: &mut fmt::Formatter<'_>, height: f64, what: &str, heading: &str) -> f
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cores;
     use super::super::outcome::tests::papers;
     use super::*;
 
     #[test]
     fn a_page_has_its_charts_and_asks_nobody() {
-        let page = html(&papers());
+        let mut outcome = papers();
+        let page = html(&outcome);
         assert_eq!(page.matches("<svg").count(), 2, "{page}");
         assert_eq!(page.matches("<polyline").count(), MODES.len());
         assert_eq!(page.matches("<circle").count(), 16);
@@ -300,6 +303,17 @@ mod tests {
         for outside in ["src=", "href=\"http", "@import", "NaN", "inf"] {
             assert!(!page.contains(outside), "{outside}: {page}");
         }
+        outcome.cores.push(Cores { server: vec![1, 2], clients: vec![0] });
+        let mut on_two = outcome.cells.clone();
+        for row in &mut on_two {
+            row.cores = 2;
+            row.server.counters.cycles = row.server.counters.instructions.map(|count| count * 1.39);
+        }
+        outcome.cells.extend(on_two);
+        let page = html(&outcome);
+        assert_eq!(page.matches("<svg").count(), 4, "throughput and cycles by cores: {page}");
+        assert!(page.contains("no TLS, 1: 300</title>"), "{page}");
+        assert!(page.contains("no TLS, 2: 139</title>"), "{page}");
     }
 
     #[test]

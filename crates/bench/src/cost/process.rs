@@ -113,7 +113,7 @@ impl ServerProcess {
         let mut command = Command::new(&settings.program);
         serve(&mut command, settings.resumption, service);
         if let Some(key) = service.key {
-            command.args(["--key-type", key.argument()]);
+            command.args(["--key-type", &key.name().to_ascii_lowercase()]);
         }
         let starting = Starting::spawn(command, service)?;
         drop(place);

@@ -9,7 +9,7 @@ use super::model::KB;
 
 /// Bytes of a response's body, its head not counted: [`Size::LEAST_BYTES`] to
 /// [`Size::MOST_BYTES`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Size {
     bytes: u32,

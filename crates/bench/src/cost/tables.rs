@@ -42,7 +42,8 @@ pub fn text(outcome: &Outcome) -> String {
 pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     if !outcome.complete {
-        notes.push("partial: interrupted; these are the figures so far".to_owned());
+        let why = outcome.failure.as_deref().unwrap_or("interrupted");
+        notes.push(format!("partial: {why}; these are the figures so far"));
     }
     for cores in outcome.cores.iter().filter(|cores| cores.are_shared()) {
         notes.push(match cores.server.len() {
@@ -53,6 +54,13 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
                  response times are of both"
             ),
         });
+    }
+    if outcome.cells.iter().any(|row| row.server.counters.cache_references.is_some()) {
+        notes.push(
+            "last cache: what this processor counts as references and misses, which most do of their last cache; \
+             the paper's is L2"
+                .to_owned(),
+        );
     }
     notes.extend(outcome.counters_missing.map(|missing| missing.text().to_owned()));
     let failed = outcome.cells.iter().filter(|row| row.failed > 0);
@@ -248,7 +256,7 @@ fn table_2(outcome: &Outcome) -> String {
         "cycle/op",
         "L1 inst MR w/, w/o",
         "L1 data MR w/, w/o",
-        "L2 MR w/, w/o",
+        "last cache MR w/, w/o",
     ];
     table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
 }
@@ -443,6 +451,7 @@ mod tests {
         );
         let first = rows("Table 2")[0];
         assert!(first.contains("7.07") && first.contains("12.1 % 1.9 %"), "{first}");
+        assert!(text.contains("last cache MR") && text.contains("the paper's is L2"), "{text}");
         assert_eq!(rows("Table 7").len(), 2);
         assert!(rows("Table 7")[1].contains("272"), "{text}");
         let first = rows("Table 6")[0];
@@ -468,5 +477,7 @@ mod tests {
         outcome.cells.truncate(1);
         let text = text(&outcome);
         assert!(text.contains("partial: interrupted") && text.contains("no model"), "{text}");
+        outcome.failure = Some("plain 30 B: reset".to_owned());
+        assert!(super::text(&outcome).contains("partial: plain 30 B: reset;"));
     }
 }

@@ -115,14 +115,16 @@ pub struct Settings {
     pub response_bytes: usize,
     /// Bytes of a response's body, instead.
     pub body_bytes: Option<usize>,
+    /// For a handshake, for each request after it, and for its response.
+    pub patience: Duration,
 }
 
 /// The paper's mean response, Table II.
 pub const RESPONSE_BYTES: usize = 1_405;
 /// Connections served at once; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 10_000;
-/// For a handshake, and for each request after it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For clients of a server that is not slowed down.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// For connections that are open when the server is told to stop.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -145,6 +147,7 @@ struct Shared {
     acceptor: Acceptor,
     counts: Counts,
     responses: Responses,
+    patience: Duration,
 }
 
 /// Made once: what the server does for each request is to be its own work.
@@ -181,7 +184,8 @@ impl Server {
             None => None,
         };
         let responses = Responses::new(settings);
-        let shared = Shared { acceptor, counts: Counts::default(), responses };
+        let counts = Counts::default();
+        let shared = Shared { acceptor, counts, responses, patience: settings.patience };
         Ok(Self { listener, metrics, shared: Arc::new(shared) })
     }
 
@@ -239,22 +243,22 @@ async fn accept_all(listener: &TcpListener, shared: &Arc<Shared>, connections: &
 async fn serve(tcp: TcpStream, shared: &Shared) {
     // Without it, small records wait for the client's acknowledgement.
     let _ = tcp.set_nodelay(true);
-    let Shared { acceptor, counts, responses } = shared;
+    let Shared { acceptor, counts, patience, .. } = shared;
     let open = counts.open();
-    match timeout(PATIENCE, acceptor.accept(tcp)).await {
+    match timeout(*patience, acceptor.accept(tcp)).await {
         Ok(Ok(Accepted::OpenSsl(mut stream))) => {
             counts.record_handshake(stream.ssl().session_reused());
             let hinted = |stream: &tls::OpenSslStream, ms| acceptor.hint_openssl(stream.ssl(), ms);
-            converse(&mut stream, hinted, counts, responses).await;
+            converse(&mut stream, hinted, shared).await;
         }
         Ok(Ok(Accepted::Rustls(mut stream, connection))) => {
             let kind = stream.get_ref().1.handshake_kind();
             counts.record_handshake(kind == Some(rustls::HandshakeKind::Resumed));
             let hinted = |_: &tls::RustlsStream, ms| acceptor.hint_rustls(&connection, ms);
-            converse(&mut *stream, hinted, counts, responses).await;
+            converse(&mut *stream, hinted, shared).await;
         }
         Ok(Ok(Accepted::Plain(mut stream))) => {
-            converse(&mut stream, |_, _| {}, counts, responses).await;
+            converse(&mut stream, |_, _| {}, shared).await;
         }
         Ok(Err(_)) | Err(_) => counts.record_failure(),
     }
@@ -265,19 +269,19 @@ async fn serve(tcp: TcpStream, shared: &Shared) {
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     hinted: impl Fn(&S, Option<u64>),
-    counts: &Counts,
-    responses: &Responses,
+    shared: &Shared,
 ) {
+    let patience = shared.patience;
     let mut rest = Vec::new();
     let mut first = true;
-    while let Ok(Ok(Some(request))) = timeout(PATIENCE, http::read_request(stream, &mut rest)).await
+    while let Ok(Ok(Some(request))) = timeout(patience, http::read_request(stream, &mut rest)).await
     {
-        counts.record_request();
+        shared.counts.record_request();
         if std::mem::take(&mut first) {
             hinted(stream, request.next_connect_ms);
         }
-        let response = responses.to(&request);
-        if !matches!(timeout(PATIENCE, stream.write_all(response)).await, Ok(Ok(()))) {
+        let response = shared.responses.to(&request);
+        if !matches!(timeout(patience, stream.write_all(response)).await, Ok(Ok(()))) {
             return;
         }
         if !request.keep_alive {
@@ -287,7 +291,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     if first {
         hinted(stream, None);
     }
-    let _ = timeout(PATIENCE, stream.shutdown()).await;
+    let _ = timeout(patience, stream.shutdown()).await;
 }
 
 async fn answer_all(port: Option<&StatusPort>, shared: &Arc<Shared>) {
@@ -319,6 +323,7 @@ impl Settings {
             identity: Some(identity),
             response_bytes: RESPONSE_BYTES,
             body_bytes: None,
+            patience: PATIENCE,
         }
     }
 }

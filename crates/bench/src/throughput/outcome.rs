@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::Error;
+use crate::median::median;
 use crate::server::{Resumption, Versions};
 use crate::throughput::Settings;
 
@@ -128,7 +129,8 @@ impl Outcome {
             ours / theirs
         });
         // A round that was interrupted may have no pair.
-        let together = median(together.filter(|ratio| ratio.is_finite()).collect())?;
+        let together: Vec<f64> = together.filter(|ratio| ratio.is_finite()).collect();
+        let together = (!together.is_empty()).then(|| median(together))?;
         let each = pairs.iter().map(|(ours, theirs)| theirs.server_cpu_us / ours.server_cpu_us);
         let least = each.reduce(f64::min)?;
         Some(Advantage { together, least })
@@ -167,6 +169,7 @@ impl Outcome {
 impl Row {
     /// Each figure's own: those that follow from others do so in each round, and here nearly. `None` of none.
     fn median(rows: &[&Self]) -> Option<Self> {
+        let first = (*rows.first()?).clone();
         let of = |figure: fn(&Self) -> f64| median(rows.iter().map(|row| figure(row)).collect());
         let sum = |count: fn(&Self) -> u64| rows.iter().map(|row| count(row)).sum();
         Some(Self {
@@ -174,23 +177,17 @@ impl Row {
             transactions: sum(|row| row.transactions),
             full: sum(|row| row.full),
             resumed: sum(|row| row.resumed),
-            transactions_per_s: of(|row| row.transactions_per_s)?,
-            transactions_per_cpu_s: of(|row| row.transactions_per_cpu_s)?,
-            server_cpu_us: of(|row| row.server_cpu_us)?,
-            server_busy_percent: of(|row| row.server_busy_percent)?,
-            hit_percent: of(|row| row.hit_percent)?,
-            hit_after_first_of_run: of(|row| row.hit_after_first_of_run)?,
+            transactions_per_s: of(|row| row.transactions_per_s),
+            transactions_per_cpu_s: of(|row| row.transactions_per_cpu_s),
+            server_cpu_us: of(|row| row.server_cpu_us),
+            server_busy_percent: of(|row| row.server_busy_percent),
+            hit_percent: of(|row| row.hit_percent),
+            hit_after_first_of_run: of(|row| row.hit_after_first_of_run),
             left_out: sum(|row| row.left_out),
             failed: sum(|row| row.failed),
-            ..(*rows.first()?).clone()
+            ..first
         })
     }
-}
-
-/// `None` of none; the higher of two in the middle.
-fn median(mut figures: Vec<f64>) -> Option<f64> {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied()
 }
 
 #[cfg(test)]

@@ -60,6 +60,12 @@ const CHECKS: [Check<Effort>; 5] = [
     ),
 ];
 
+/// Of two in the middle the higher.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
 const USAGE: &str = "\
 make check-cost CHECKS='[--quick] [--only PART_OF_A_NAME]'
   such as CHECKS='--only fig'

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Effort, Found};
+use crate::{Effort, Found, median};
 
 /// How far one may be from the other: `perf` also sees how the server warms up and ends.
 const APART: f64 = 0.05;
@@ -25,8 +25,7 @@ pub(crate) fn perf_stat(effort: Effort) -> Option<Found> {
             ratios.push(ratio);
             unit = of;
         }
-        ratios.sort_by(f64::total_cmp);
-        let ratio = ratios[ratios.len() / 2];
+        let ratio = median(ratios);
         holds &= (ratio - 1.0).abs() <= APART;
         figures.push(format!("{mode} {ratio:.3}"));
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::{Effort, Found};
+use crate::{Effort, Found, median};
 
 const REJOIN: &str = env!("CARGO_BIN_EXE_rejoin");
 /// How far one may be from the other.
@@ -28,8 +28,7 @@ pub(crate) fn s_time(effort: Effort) -> Option<Found> {
             ratios.push(ours / theirs);
             rates = (rates.0 + ours, rates.1 + theirs);
         }
-        ratios.sort_by(f64::total_cmp);
-        let (pairs, ratio) = (ratios.len() as f64, ratios[ratios.len() / 2]);
+        let (pairs, ratio) = (ratios.len() as f64, median(ratios));
         holds &= (ratio - 1.0).abs() <= APART;
         let (ours, theirs) = (rates.0 / pairs, rates.1 / pairs);
         figures.push(format!("{mode} {ratio:.2} ({ours:.0} and {theirs:.0} a second)"));
@@ -78,7 +77,7 @@ impl Server {
         let mut serve = Command::new("taskset");
         serve.args(["-c", &core.to_string(), REJOIN, "serve", "--json", "--end-with-parent"]);
         serve.args(["--workers", "1", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
-        serve.args(["--resumption", "predictive", "--body-bytes", "30", "--key-type", "rsa2048"]);
+        serve.args(["--resumption", "predictive", "--body-bytes", "30", "--key-type", "rsa-2048"]);
         let mut child = serve.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
         let mut line = String::new();
         let read = BufReader::new(child.stdout.take()?).read_line(&mut line);

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{Effort, Found};
+use crate::{Effort, Found, median};
 
 /// Times tickets', up to saturation.
 const OF_TICKETS: f64 = 0.97;
@@ -33,9 +33,7 @@ pub(crate) fn fig_2(effort: Effort) -> Option<Found> {
         let rounds = 0..=rows.iter().filter_map(|row| row["round"].as_u64()).max()?;
         let rate = |name, round| per_cpu_s(&rows, name, past, round);
         let each = rounds.map(|round| Some(rate("predictive", round)? / rate(name, round)?));
-        let mut each: Vec<f64> = each.collect::<Option<_>>()?;
-        each.sort_by(f64::total_cmp);
-        each.get(each.len() / 2).copied()
+        Some(median(each.collect::<Option<_>>()?))
     };
     let (tickets, openssl) = (times("tickets", false)?, times("openssl", false)?);
     let (past, tickets_past) = (times("openssl", true)?, times("tickets", true)?);

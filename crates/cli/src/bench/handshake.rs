@@ -14,12 +14,13 @@ use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Client and server are in one thread, with memory between them; all combinations take turns. What a library
-cannot do here is named, and left out. jsse is measured by JMH, which `make bench-handshake` builds, in some ten
-seconds a combination, one after the other. Ctrl-C ends with what was measured so far.
+Client and server are in one thread, with memory between them; all combinations take turns. What a
+library cannot do here is named, and left out. jsse is measured by JMH, which `make bench-handshake`
+builds, in some ten seconds a combination, one after the other. Ctrl-C ends with what was measured
+so far.
 Examples:
   rejoin bench handshake --html handshake.html
-  rejoin bench handshake --stack rustls --tls 1.3 --key p-256,ml-dsa-65 --client-certificates with --json")]
+  rejoin bench handshake --stack rustls --tls 1.3 --key ml-dsa-65 --client-certificates with --json")]
 pub(crate) struct Arguments {
     /// TLS libraries
     #[arg(long, value_enum, value_delimiter = ',', default_value = "openssl,rustls")]

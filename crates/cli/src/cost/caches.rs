@@ -4,19 +4,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use rejoin_bench::cost::caches::{self, Settings};
+use rejoin_bench::cost::caches::{self, Outcome, Settings};
 use rejoin_bench::cost::{Mode, Size};
 use serde_json::json;
 
-use super::{check_writable, names, unwritable, versions};
+use super::{ended, meant, versions};
 use crate::arguments::{KeyName, Tls};
+use crate::beside::Beside;
 use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The server runs under valgrind, up to two hundred times slower: instructions and misses of its program and
-libraries, without the kernel, beside paper 001's. Each figure is the difference of two runs. A trace goes
-through a simulator of ours for the paper's auxiliary L2 cache. Ctrl-C ends with what was measured so far.
+The server runs under valgrind, up to two hundred times slower: instructions and misses of its
+program and libraries, without the kernel, beside paper 001's. Each figure is the difference of two
+runs. A trace goes through a simulator of ours for the paper's auxiliary L2 cache. Ctrl-C ends with
+what was measured so far.
 Example:
   rejoin cost caches --html caches.html
   rejoin cost caches --sizes 30 --mode full --tls 1.3 --l1 16KB --l2 2MB --traced 0 --json")]
@@ -72,7 +74,7 @@ pub(crate) struct Arguments {
 }
 
 /// `--mode`
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum ModeName {
     /// a connection in clear for each request
     Plain,
@@ -84,17 +86,13 @@ enum ModeName {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments)?;
-    if let Some(path) = &arguments.html {
-        // Not after minutes of measuring.
-        check_writable(path)?;
-    }
+    let html = arguments.html.as_deref().map(Beside::create).transpose()?;
     let outcome = terminal::watched(|stop, began| caches::run(&settings, stop, began))?;
     let text = if arguments.json { json!(outcome).to_string() } else { caches::text(&outcome) };
     terminal::print_result(&text)?;
-    if let Some(path) = &arguments.html {
-        std::fs::write(path, caches::html(&outcome)).with_context(|| unwritable(path))?;
-    }
-    Ok(())
+    html.map(|file| file.write(&caches::html(&outcome))).transpose()?;
+    let Outcome { complete, failure, done, wanted, .. } = outcome;
+    ended(complete, failure, "interrupted, or out of time,", &format!("{done} of {wanted} parts"))
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
@@ -102,13 +100,13 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let cores = || u16::try_from(cores()).unwrap_or(u16::MAX).min(Settings::MOST_JOBS);
     Ok(Settings {
         program: std::env::current_exe().context("cannot find the program itself")?,
-        sizes: names(&arguments.sizes),
-        modes: names(&arguments.mode),
+        sizes: meant(&arguments.sizes),
+        modes: meant(&arguments.mode),
         versions: versions(&arguments.tls),
         key: arguments.key.into(),
-        first: names(&arguments.l1),
-        second: names(&arguments.l2),
-        traced_second: names(&arguments.traced_l2),
+        first: meant(&arguments.l1),
+        second: meant(&arguments.l2),
+        traced_second: meant(&arguments.traced_l2),
         line_bytes: arguments.line_bytes,
         transactions: arguments.transactions,
         traced: arguments.traced,

@@ -53,10 +53,11 @@ impl Costs {
     fn measure(&mut self, key: KeyName, tls: &str) -> Result<(), rejoin_bench::Error> {
         // Only before anything else of OpenSSL's.
         server::weigh_internal_cache();
-        let (key, name) = match key {
-            KeyName::Rsa2048 => (KeyType::Rsa2048, "RSA with 2,048 bits"),
-            KeyName::P256 => (KeyType::P256, "ECDSA on P-256"),
-            KeyName::MlDsa65 => (KeyType::MlDsa65, "ML-DSA-65"),
+        let key = KeyType::from(key);
+        let name = match key {
+            KeyType::Rsa2048 => "RSA with 2,048 bits",
+            KeyType::P256 => "ECDSA on P-256",
+            KeyType::MlDsa65 => "ML-DSA-65",
         };
         let versions = if tls == "1.2" { Versions::Tls12 } else { Versions::Tls13 };
         key.check_openssl(versions)?;

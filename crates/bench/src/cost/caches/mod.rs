@@ -29,7 +29,7 @@ use super::{Cell, Cipher, Handshake, Mode, Size, Suite, Traffic};
 use crate::server::Versions;
 use crate::{Error, KeyType, Step};
 use geometry::Geometry;
-pub use outcome::{Auxiliary, FirstLevel, Outcome, Row, SecondLevel, Traced};
+pub use outcome::{Auxiliary, FirstLevel, Kind, Outcome, Row, SecondLevel, Traced};
 pub use page::html;
 use simulator::{Hierarchies, Lru, Second};
 pub use tables::text;
@@ -100,9 +100,10 @@ impl Settings {
         if self.modes.contains(&Mode::Once) {
             return Err(Error::Settings("caches are studied of whole connections: leave out once"));
         }
-        if self.services().is_empty() || self.first.is_empty() || self.second.is_empty() {
-            return Err(Error::Settings("nothing to measure: give sizes, modes and caches"));
+        if self.services().is_empty() {
+            return Err(NOTHING);
         }
+        self.compared()?;
         let firsts = self.first.iter().map(|size| self.first_level(*size));
         let seconds = self.second.iter().chain(&self.traced_second);
         let seconds = seconds.map(|size| self.second_level(*size));
@@ -110,7 +111,7 @@ impl Settings {
         {
             return Err(IMPOSSIBLE);
         }
-        Ok(())
+        self.suites().iter().try_for_each(|suite| suite.key.check_openssl(suite.versions))
     }
 
     fn first_level(&self, size: Size) -> Result<Geometry, Error> {
@@ -121,21 +122,20 @@ impl Settings {
         Geometry::new(size.bytes(), Self::SECOND_WAYS, self.line_bytes).ok_or(IMPOSSIBLE)
     }
 
-    /// All L2 caches behind the first L1, then the other L1 before the paper's L2, or the first.
+    /// All L2 caches behind one L1, then the other L1 before one L2.
     fn pairs(&self) -> Vec<(Size, Size)> {
-        let Some((first, others)) = self.first.split_first() else { return Vec::new() };
-        let mut pairs: Vec<_> = self.second.iter().map(|second| (*first, *second)).collect();
-        if let Some(second) = self.compared_second() {
-            pairs.extend(others.iter().map(|first| (*first, second)));
-        }
-        pairs
+        let Ok((l1, l2)) = self.compared() else { return Vec::new() };
+        let seconds = self.second.iter().map(|second| (l1, *second));
+        seconds.chain(self.first.iter().skip(1).map(|first| (*first, l2))).collect()
     }
 
-    /// The L2 cache behind which L1 caches are compared.
-    fn compared_second(&self) -> Option<Size> {
+    /// The L1 that L2 caches are compared behind, which is the first, and the L2 that L1 caches are compared before:
+    /// the paper's, or the first.
+    fn compared(&self) -> Result<(Size, Size), Error> {
         let mut seconds = self.second.iter();
         let papers = seconds.find(|size| size.bytes() == Self::PAPER_SECOND_BYTES);
-        papers.or_else(|| self.second.first()).copied()
+        let second = papers.or_else(|| self.second.first());
+        self.first.first().copied().zip(second.copied()).ok_or(NOTHING)
     }
 
     fn suites(&self) -> Vec<Suite> {
@@ -222,23 +222,21 @@ impl Settings {
 
 /// L2 over L2′, in size.
 const PARTS: [u32; 4] = [16, 8, 4, 2];
+const NOTHING: Error = Error::Settings("nothing to measure: give sizes, modes and caches");
 const IMPOSSIBLE: Error = Error::Settings(
     "such a cache cannot be built: L1 has 4 lines in a set, L2 16 and its sixteenth as many, lines 16 to \
      256 bytes, and all of it powers of two, such as 16KB and 512KB",
 );
 
-/// When to end before all is done: when told, when it takes too long, and when something failed.
+/// When to end before all is done: when told, and when it takes too long.
 struct Halt<'a> {
     stop: &'a AtomicBool,
     deadline: Instant,
-    failed: AtomicBool,
 }
 
 impl Halt<'_> {
     fn is_asked(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-            || self.failed.load(Ordering::Relaxed)
-            || Instant::now() >= self.deadline
+        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
 }
 
@@ -257,10 +255,11 @@ struct Job {
 }
 
 /// Measures all, until done, told to `stop`, or [`Settings::longest`] is over: servers under way are then ended,
-/// what was measured is the outcome, and said to be incomplete.
+/// what was measured is the outcome, and said to be incomplete. So it is where some of it fails: the rest goes on.
 ///
 /// # Errors
-/// Settings out of bounds, no valgrind, a server that does not start or answer, and the system's.
+/// Settings out of bounds, and no valgrind. Where nothing could be measured: a server that does not start or answer,
+/// and the system's.
 pub fn run(
     settings: &Settings,
     stop: &AtomicBool,
@@ -270,31 +269,31 @@ pub fn run(
     let version = valgrind::version()?;
     let deadline = Instant::now().checked_add(settings.longest);
     let deadline = deadline.ok_or(Error::Settings("that is longer than a clock can tell"))?;
-    let halt = Halt { stop, deadline, failed: AtomicBool::new(false) };
+    let halt = Halt { stop, deadline };
     let (jobs, suites) = (settings.jobs(), settings.suites());
     let folder = Folder::new(settings.key)?;
     let valgrind =
         Valgrind { program: &settings.program, suites: &suites, halt: &halt, folder: &folder };
-    let all = Mutex::new(All { began, rows: Vec::new(), traced: Vec::new(), error: None });
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let all = Mutex::new(All { began, outcome: Outcome::begun(settings, version, jobs.len())? });
+    let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             if halt.is_asked() {
                 break;
             }
             let step =
-                Step { done: done.load(Ordering::Relaxed), of: jobs.len(), what: job.to_string() };
+                Step { done: over.load(Ordering::Relaxed), of: jobs.len(), what: job.to_string() };
             (lock(&all).began)(&step);
-            match job.run(settings, &valgrind, &|row| lock(&all).rows.push(row)) {
-                Ok(traced) => lock(&all).traced.extend(traced),
+            match job.run(settings, &valgrind, &all) {
+                Ok(()) => lock(&all).outcome.done += 1,
                 // What fails because it is ended has not failed.
                 Err(_) if halt.is_asked() => break,
                 Err(error) => {
-                    halt.failed.store(true, Ordering::Relaxed);
-                    lock(&all).error = Some(error);
+                    let failure = || format!("{job}: {error}");
+                    lock(&all).outcome.failure.get_or_insert_with(failure);
                 }
             }
-            done.fetch_add(1, Ordering::Relaxed);
+            over.fetch_add(1, Ordering::Relaxed);
         }
     };
     thread::scope(|scope| {
@@ -302,16 +301,13 @@ pub fn run(
             scope.spawn(work);
         }
     });
-    let All { rows, traced, error, .. } = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let complete = done.into_inner() == jobs.len();
-    error.map_or_else(|| Ok(Outcome::of(settings, version, complete, rows, traced)), Err)
+    let All { outcome, .. } = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcome.ended()
 }
 
 struct All<F> {
     began: F,
-    rows: Vec<Row>,
-    traced: Vec<Traced>,
-    error: Option<Error>,
+    outcome: Outcome,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -319,35 +315,43 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Job {
-    /// Rows are told one by one.
-    fn run(
+    /// What it measures is kept one by one: what comes after it may fail, or be ended.
+    fn run<F>(
         &self,
         settings: &Settings,
         valgrind: &Valgrind<'_>,
-        tell: &dyn Fn(Row),
-    ) -> Result<Vec<Traced>, Error> {
+        all: &Mutex<All<F>>,
+    ) -> Result<(), Error> {
         let (first, second) = match self.tool {
             Tool::Cachegrind(first, second) => (first, second),
-            Tool::Trace => return self.trace(settings, valgrind),
+            Tool::Trace => return self.trace(settings, valgrind, all),
         };
         let caches = (settings.first_level(first)?, settings.second_level(second)?);
         let without = valgrind.misses(self.service, caches, None)?;
         for cell in &self.cells {
             let count = Settings::counted(settings.transactions, cell.traffic);
             let with = valgrind.misses(self.service, caches, Some((cell.traffic, count)))?;
-            tell(Row::of(cell, (first, second), count, (without, with)));
+            let row = Row::of(cell, (first, second), count, (without, with));
+            lock(all).outcome.cells.push(row);
         }
-        Ok(Vec::new())
+        Ok(())
     }
 
-    fn trace(&self, settings: &Settings, valgrind: &Valgrind<'_>) -> Result<Vec<Traced>, Error> {
-        let count = |traffic| (traffic, Settings::times(settings.traced, traffic));
-        let kinds: Vec<_> = self.cells.iter().map(|cell| count(cell.traffic)).collect();
-        let tallies = valgrind.trace(self.service, settings.hierarchies()?, &kinds)?;
-        let cells = self.cells.iter().zip(kinds).zip(tallies);
-        Ok(cells
-            .map(|((cell, (_, count)), tally)| Traced::of(settings, cell, count, &tally))
-            .collect())
+    fn trace<F>(
+        &self,
+        settings: &Settings,
+        valgrind: &Valgrind<'_>,
+        all: &Mutex<All<F>>,
+    ) -> Result<(), Error> {
+        let count = |traffic| Settings::times(settings.traced, traffic);
+        let kinds: Vec<_> =
+            self.cells.iter().map(|cell| (cell.traffic, count(cell.traffic))).collect();
+        let mut cells = self.cells.iter();
+        valgrind.trace(self.service, settings.hierarchies()?, &kinds, |tally| {
+            let traced =
+                cells.next().map(|cell| Traced::of(settings, cell, count(cell.traffic), tally));
+            lock(all).outcome.traces.extend(traced);
+        })
     }
 }
 

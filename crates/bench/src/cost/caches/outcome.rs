@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
+use super::super::nothing;
 use super::simulator::Tally;
 use super::{Cell, Misses, PARTS, Settings, Size, Suite};
+use crate::Error;
 
 /// All that the studies of caches say.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -11,6 +13,12 @@ use super::{Cell, Misses, PARTS, Settings, Size, Suite};
 pub struct Outcome {
     /// Whether all was measured. If not, these are the figures so far.
     pub complete: bool,
+    /// What failed first, if something did.
+    pub failure: Option<String>,
+    /// Parts that were measured whole: a trace, or a pair of caches, of one server.
+    pub done: usize,
+    /// Parts that were asked for.
+    pub wanted: usize,
     /// What valgrind calls itself.
     pub valgrind: String,
     /// Bytes of a line.
@@ -19,17 +27,20 @@ pub struct Outcome {
     pub l1_ways: u32,
     /// Lines of a set in L2.
     pub l2_ways: u32,
+    /// Bytes of the L1 caches that L2 caches are compared behind.
+    pub l1_bytes: Size,
+    /// Bytes of the L2 cache that L1 caches are compared before.
+    pub l2_bytes: Size,
     /// By cachegrind: one for each combination of transaction and caches.
     pub cells: Vec<Row>,
     /// By our simulator: one for each kind of transaction.
     pub traces: Vec<Traced>,
 }
 
-/// What one kind of transaction does to one pair of caches, by cachegrind. The program and its libraries only;
-/// figures are per transaction, the difference of two runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// A kind of transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Row {
+pub struct Kind {
     /// `plain`, `full` or `resumed`.
     pub mode: &'static str,
     /// Version of TLS; `None` in clear.
@@ -38,6 +49,34 @@ pub struct Row {
     pub key: Option<&'static str>,
     /// Bytes of a response's body.
     pub size_bytes: Size,
+}
+
+impl Kind {
+    fn of(cell: &Cell) -> Self {
+        let names = cell.traffic.suite().map(Suite::names);
+        Self {
+            mode: cell.traffic.mode(),
+            tls: names.map(|[tls, ..]| tls),
+            key: names.map(|[_, key, _]| key),
+            size_bytes: cell.size,
+        }
+    }
+
+    /// What rows are sorted by.
+    fn place(self) -> impl Ord {
+        let modes = ["plain", "full", "resumed"];
+        (self.size_bytes, self.tls, modes.iter().position(|mode| *mode == self.mode))
+    }
+}
+
+/// What one kind of transaction does to one pair of caches, by cachegrind. The program and its libraries only;
+/// figures are per transaction, the difference of two runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// Of which transactions.
+    #[serde(flatten)]
+    pub kind: Kind,
     /// Bytes of L1 for instructions, and of L1 for data.
     pub l1_bytes: Size,
     /// Bytes of L2.
@@ -76,7 +115,6 @@ impl Row {
         transactions: u32,
         (without, with): (Misses, Misses),
     ) -> Self {
-        let [tls, key] = names(cell);
         // Where nothing is missed, the noise of two starts may be below nothing.
         let each = |of: fn(Misses) -> u64| {
             of(with).saturating_sub(of(without)) as f64 / f64::from(transactions.max(1))
@@ -89,10 +127,7 @@ impl Row {
         let branches = each(|misses| misses.branches);
         let mispredicted = each(|misses| misses.mispredicted);
         Self {
-            mode: cell.traffic.mode(),
-            tls,
-            key,
-            size_bytes: cell.size,
+            kind: Kind::of(cell),
             l1_bytes,
             l2_bytes,
             transactions,
@@ -115,14 +150,9 @@ impl Row {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Traced {
-    /// `plain`, `full` or `resumed`.
-    pub mode: &'static str,
-    /// Version of TLS; `None` in clear.
-    pub tls: Option<&'static str>,
-    /// The server's key; `None` in clear.
-    pub key: Option<&'static str>,
-    /// Bytes of a response's body.
-    pub size_bytes: Size,
+    /// Of which transactions.
+    #[serde(flatten)]
+    pub kind: Kind,
     /// Transactions that were traced.
     pub transactions: u32,
     /// Instructions.
@@ -179,7 +209,6 @@ pub struct Auxiliary {
 
 impl Traced {
     pub(super) fn of(settings: &Settings, cell: &Cell, transactions: u32, tally: &Tally) -> Self {
-        let [tls, key] = names(cell);
         let each = |count: u64| count as f64 / f64::from(transactions.max(1));
         let l1 = settings.first.iter().zip(&tally.first).map(|(bytes, [i, d])| FirstLevel {
             bytes: *bytes,
@@ -207,10 +236,7 @@ impl Traced {
             })
         });
         Self {
-            mode: cell.traffic.mode(),
-            tls,
-            key,
-            size_bytes: cell.size,
+            kind: Kind::of(cell),
             transactions,
             instructions: each(tally.instructions),
             data_accesses: each(tally.data),
@@ -221,33 +247,41 @@ impl Traced {
 }
 
 impl Outcome {
-    pub(super) fn of(
+    /// Of which nothing is measured yet.
+    pub(super) fn begun(
         settings: &Settings,
         valgrind: String,
-        complete: bool,
-        mut cells: Vec<Row>,
-        mut traces: Vec<Traced>,
-    ) -> Self {
-        let rank = |mode: &str| ["plain", "full", "resumed"].iter().position(|name| *name == mode);
-        cells.sort_by_key(|row| {
-            (row.size_bytes, row.tls, rank(row.mode), row.l1_bytes, row.l2_bytes)
-        });
-        traces.sort_by_key(|row| (row.size_bytes, row.tls, rank(row.mode)));
-        Self {
-            complete,
+        wanted: usize,
+    ) -> Result<Self, Error> {
+        let (l1_bytes, l2_bytes) = settings.compared()?;
+        Ok(Self {
+            complete: false,
+            failure: None,
+            done: 0,
+            wanted,
             valgrind,
             line_bytes: settings.line_bytes,
             l1_ways: Settings::FIRST_WAYS,
             l2_ways: Settings::SECOND_WAYS,
-            cells,
-            traces,
-        }
+            l1_bytes,
+            l2_bytes,
+            cells: Vec::new(),
+            traces: Vec::new(),
+        })
     }
-}
 
-fn names(cell: &Cell) -> [Option<&'static str>; 2] {
-    let names = cell.traffic.suite().map(Suite::names);
-    [names.map(|[tls, ..]| tls), names.map(|[_, key, _]| key)]
+    /// In order. An error where something failed and nothing else was measured.
+    pub(super) fn ended(mut self) -> Result<Self, Error> {
+        if let Some(failure) =
+            self.failure.take_if(|_| self.cells.is_empty() && self.traces.is_empty())
+        {
+            return Err(nothing(failure));
+        }
+        self.complete = self.done == self.wanted;
+        self.cells.sort_by_key(|row| (row.kind.place(), row.l1_bytes, row.l2_bytes));
+        self.traces.sort_by_key(|row| row.kind.place());
+        Ok(self)
+    }
 }
 
 /// Of nothing, nothing.

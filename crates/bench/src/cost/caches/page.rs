@@ -4,9 +4,7 @@ use std::fmt;
 
 use rejoin_report::{CHART_STYLE, Escaped, Line, Lines, Page};
 
-use super::tables::{
-    Place, columns, compared, distinct, first_level, kinds, name, notes, places, text,
-};
+use super::tables::{Place, behind_first, columns, compared, distinct, kinds, name, notes, text};
 use super::{Outcome, Row, Size};
 
 const STYLE: &str = "pre { font-size: .72rem; line-height: 1.45; }\nsvg { margin-top: 1.5rem; }\n";
@@ -39,18 +37,26 @@ impl fmt::Display for Body<'_> {
         for note in notes(outcome) {
             writeln!(f, "<p class=\"incomplete\">{}</p>", Escaped(&note))?;
         }
-        let first = first_level(outcome);
-        let is_first = |place: &Place| Some(place.1.0) == first;
-        let behind: Vec<_> = places(outcome).into_iter().filter(is_first).collect();
-        let compared = compared(outcome);
-        let of_one: Vec<_> = compared.iter().copied().filter(is_first).collect();
-        by_response(f, outcome, &of_one)?;
-        f.write_str("<h2>L2 miss ratio by its size (Figures 6 and 7)</h2>\n")?;
+        let Outcome { l1_bytes, l2_bytes, .. } = outcome;
+        let (behind, compared) = (behind_first(outcome), compared(outcome));
+        let mut of_both = behind.clone();
+        of_both.retain(|place| compared.contains(place));
+        by_response(f, outcome, &of_both)?;
+        writeln!(
+            f,
+            "<h2>L2 miss ratio by its size, behind L1 of {l1_bytes} (Figures 6 and 7)</h2>"
+        )?;
         by_size(f, outcome, &behind, "KB of L2", |(_, l2)| l2, |row| row.l2_percent)?;
-        f.write_str("<h2>L1 miss ratios by its size: instructions, then data</h2>\n")?;
+        writeln!(
+            f,
+            "<h2>L1 miss ratios by its size, before L2 of {l2_bytes}: instructions, then data</h2>"
+        )?;
         by_size(f, outcome, &compared, "KB of L1", |(l1, _)| l1, |row| row.l1i_percent)?;
         by_size(f, outcome, &compared, "KB of L1", |(l1, _)| l1, |row| row.l1d_percent)?;
-        f.write_str("<h2>L2 with an auxiliary cache (§5), and larger by as much</h2>\n")?;
+        writeln!(
+            f,
+            "<h2>L2 with an auxiliary cache (§5), and larger by as much, behind L1 of {l1_bytes}</h2>"
+        )?;
         auxiliary(f, outcome)?;
         writeln!(f, "<h2>Tables</h2>\n<pre class=\"scroll\">")?;
         text(outcome).lines().try_for_each(|line| writeln!(f, "{}", Escaped(line)))?;
@@ -111,7 +117,7 @@ fn lines(
 
 /// For the first L2 caches and each full handshake: over the bytes that it is given more.
 fn auxiliary(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
-    for traced in outcome.traces.iter().filter(|traced| traced.mode == "full") {
+    for traced in outcome.traces.iter().filter(|traced| traced.kind.mode == "full") {
         let mut lines = Vec::new();
         for l2 in traced.l2.iter().take(MOST_SHOWN) {
             let line = |percents: &dyn Fn(usize) -> f64| {
@@ -127,8 +133,8 @@ fn auxiliary(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
             let larger = line(&|at| l2.auxiliary[at].larger_percent);
             lines.push((format!("{} larger", l2.bytes), larger));
         }
-        let kind = name([traced.tls, traced.key]);
-        let heading = format!("{}, {kind} full", traced.size_bytes);
+        let kind = name([traced.kind.tls, traced.kind.key]);
+        let heading = format!("{}, {kind} full", traced.kind.size_bytes);
         picture(f, &heading, "percent of L2 that is added", &lines)?;
     }
     Ok(())
@@ -147,6 +153,7 @@ fn picture(
 
 #[cfg(test)]
 mod tests {
+    use super::super::Kind;
     use super::super::tables::tests::made;
     use super::*;
 
@@ -167,10 +174,11 @@ mod tests {
     #[test]
     fn several_sizes_are_shown_side_by_side() {
         let mut outcome = made();
+        let size_bytes = "36KB".parse().expect("a size");
         let larger = outcome
             .cells
             .iter()
-            .map(|row| Row { size_bytes: "36KB".parse().expect("a size"), ..row.clone() });
+            .map(|row| Row { kind: Kind { size_bytes, ..row.kind }, ..row.clone() });
         outcome.cells.extend(larger.collect::<Vec<_>>());
         let page = html(&outcome);
         // One more, and twice the three that are of one size each.

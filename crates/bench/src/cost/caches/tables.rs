@@ -16,35 +16,50 @@ const PAPER_LEAST_BYTES: u32 = 512 << 10;
 
 /// All tables, and what is to be known of them.
 pub fn text(outcome: &Outcome) -> String {
-    let Outcome { line_bytes, l1_ways, l2_ways, valgrind, .. } = outcome;
+    let Outcome { line_bytes, l1_ways, l2_ways, l1_bytes, l2_bytes, valgrind, .. } = outcome;
     let about = format!(
         "By {valgrind}: user space only, lines of {line_bytes} bytes, {l1_ways} of them in a set of L1 and \
          {l2_ways} in one of L2. \"full\" is the paper's \"with SSL\", \"w/o\" its \"without\"."
     );
     let tables = [
         (
-            "Tables 3 and 4: path length in thousands of instructions, L2 misses in percent of L1's and \
-             for each thousand instructions (MPI)",
+            format!(
+                "Tables 3 and 4, behind L1 of {l1_bytes}: path length in thousands of instructions, L2 misses in \
+                 percent of L1's and for each thousand instructions (MPI)"
+            ),
             by_second(outcome),
         ),
         (
-            "Table 5: L2 misses per transaction, relative to those with 512 KB or the smallest here",
+            format!(
+                "Table 5, behind L1 of {l1_bytes}: L2 misses per transaction, relative to those with 512 KB or the \
+                 smallest here"
+            ),
             relative(outcome),
         ),
-        ("L1 misses by its size, in percent of accesses (Table 2's columns)", by_first(outcome)),
-        ("The same by our simulator from a trace", traced_first(outcome)),
+        (
+            format!(
+                "L1 misses by its size, before L2 of {l2_bytes}, in percent of accesses (Table 2's columns)"
+            ),
+            by_first(outcome),
+        ),
+        ("The same by our simulator from a trace".to_owned(), traced_first(outcome)),
         (
             "Table 6: branches, conditional or indirect, in percent of instructions, and those of them that \
-             cachegrind's predictor gets wrong",
+             cachegrind's predictor gets wrong"
+                .to_owned(),
             branches(outcome),
         ),
         (
-            "§5: L2 misses in percent of L1's, alone, with L2′ of a part of its size, and with an L2 larger \
-             by as much",
+            format!(
+                "§5, behind L1 of {l1_bytes}: L2 misses in percent of L1's, alone, with L2′ of a part of its size, \
+                 and with an L2 larger by as much"
+            ),
             auxiliary(outcome),
         ),
         (
-            "Misses per transaction, by our simulator from a trace and by cachegrind",
+            format!(
+                "Misses per transaction with L1 of {l1_bytes}, by our simulator from a trace and by cachegrind"
+            ),
             agreement(outcome),
         ),
     ];
@@ -56,8 +71,9 @@ pub fn text(outcome: &Outcome) -> String {
 
 /// What is to be known of the figures.
 pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
-    let partial = "partial: interrupted, or out of time; these are the figures so far";
-    (!outcome.complete).then(|| partial.to_owned()).into_iter().collect()
+    let why = outcome.failure.as_deref().unwrap_or("interrupted, or out of time");
+    let partial = || format!("partial: {why}; these are the figures so far");
+    (!outcome.complete).then(partial).into_iter().collect()
 }
 
 type Table = (Vec<String>, Vec<Vec<String>>);
@@ -67,11 +83,11 @@ fn head(columns: &[&str]) -> Vec<String> {
 }
 
 /// A kind of TLS; where there is none, plain HTTP alone.
-type Kind = [Option<&'static str>; 2];
+type Tls = [Option<&'static str>; 2];
 
-pub(super) fn kinds(outcome: &Outcome) -> Vec<Kind> {
-    let rows = outcome.cells.iter().map(|row| [row.tls, row.key]);
-    let all = rows.chain(outcome.traces.iter().map(|row| [row.tls, row.key]));
+pub(super) fn kinds(outcome: &Outcome) -> Vec<Tls> {
+    let rows = outcome.cells.iter().map(|row| [row.kind.tls, row.kind.key]);
+    let all = rows.chain(outcome.traces.iter().map(|row| [row.kind.tls, row.kind.key]));
     let mut kinds = distinct(all);
     if kinds.len() > 1 {
         kinds.retain(|kind| kind[0].is_some());
@@ -79,7 +95,7 @@ pub(super) fn kinds(outcome: &Outcome) -> Vec<Kind> {
     kinds
 }
 
-pub(super) fn name([tls, key]: Kind) -> String {
+pub(super) fn name([tls, key]: Tls) -> String {
     let name = |tls| format!("TLS {tls} {}", key.unwrap_or(NONE));
     tls.map_or_else(|| "no TLS".to_owned(), name)
 }
@@ -97,14 +113,14 @@ pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 /// Full, resumed and plain of one size before one pair of caches.
 pub(super) fn columns(
     outcome: &Outcome,
-    kind: Kind,
+    kind: Tls,
     size: Size,
     caches: (Size, Size),
 ) -> [Option<&Row>; 3] {
     COLUMNS.map(|mode| {
-        let of_kind = |row: &Row| mode == "plain" || [row.tls, row.key] == kind;
-        let mut rows = outcome.cells.iter().filter(|row| row.mode == mode && of_kind(row));
-        rows.find(|row| row.size_bytes == size && (row.l1_bytes, row.l2_bytes) == caches)
+        let of_kind = |row: &Row| mode == "plain" || [row.kind.tls, row.kind.key] == kind;
+        let mut rows = outcome.cells.iter().filter(|row| row.kind.mode == mode && of_kind(row));
+        rows.find(|row| row.kind.size_bytes == size && (row.l1_bytes, row.l2_bytes) == caches)
     })
 }
 
@@ -113,17 +129,29 @@ pub(super) type Place = (Size, (Size, Size));
 
 /// Sizes of responses with the pairs of caches that were measured of them.
 pub(super) fn places(outcome: &Outcome) -> Vec<Place> {
-    let rows = outcome.cells.iter().map(|row| (row.size_bytes, (row.l1_bytes, row.l2_bytes)));
+    let rows = outcome.cells.iter().map(|row| (row.kind.size_bytes, (row.l1_bytes, row.l2_bytes)));
     let mut places = distinct(rows);
     places.sort();
     places
 }
 
-/// The L1 cache which most L2 caches are behind.
-pub(super) fn first_level(outcome: &Outcome) -> Option<Size> {
-    let firsts = distinct(outcome.cells.iter().map(|row| row.l1_bytes));
-    let behind = |first: &Size| places(outcome).iter().filter(|(_, (l1, _))| l1 == first).count();
-    firsts.into_iter().rev().max_by_key(behind)
+/// The places that differ in L2 alone, one for each L2.
+pub(super) fn behind_first(outcome: &Outcome) -> Vec<Place> {
+    let mut places = places(outcome);
+    places.retain(|(_, (l1, _))| *l1 == outcome.l1_bytes);
+    places
+}
+
+/// The places that differ in L1 alone, one for each L1.
+pub(super) fn compared(outcome: &Outcome) -> Vec<Place> {
+    let mut places = places(outcome);
+    places.retain(|(_, (_, l2))| *l2 == outcome.l2_bytes);
+    places
+}
+
+/// The paper's figures, if L1 is as large as its processor's.
+fn paper_of(size: Size, (l1, l2): (Size, Size)) -> Option<CacheMeasured> {
+    CacheMeasured::of(size.bytes(), l2.bytes()).filter(|_| l1.bytes() == PAPER_L1_BYTES)
 }
 
 fn by_second(outcome: &Outcome) -> Table {
@@ -133,10 +161,9 @@ fn by_second(outcome: &Outcome) -> Table {
         columns_of.extend(of.map(|mode| format!("{what} {mode}")));
     }
     let mut rows = Vec::new();
-    let first = first_level(outcome);
-    for (size, caches) in places(outcome).into_iter().filter(|(_, (l1, _))| Some(*l1) == first) {
+    for (size, caches) in behind_first(outcome) {
         let start = |name: String| vec![size.to_string(), caches.1.to_string(), name];
-        if let Some(paper) = CacheMeasured::of(size.bytes(), caches.1.bytes()) {
+        if let Some(paper) = paper_of(size, caches) {
             let mut row = start(PAPER.to_owned());
             row.extend(beside(paper.path_length, |figure| format!("{figure:.0}")));
             row.extend(beside(paper.l2_misses, |figure| format!("{figure:.1} %")));
@@ -156,9 +183,7 @@ fn by_second(outcome: &Outcome) -> Table {
 }
 
 fn relative(outcome: &Outcome) -> Table {
-    let first = first_level(outcome);
-    let places = places(outcome).into_iter().filter(|(_, (l1, _))| Some(*l1) == first);
-    let places: Vec<_> = places.collect();
+    let places = behind_first(outcome);
     let seconds = distinct(places.iter().map(|(_, (_, l2))| *l2));
     let mut columns_of = head(&["size", "L2", "", "full", "resumed", "w/o"]);
     columns_of.extend(["full", "resumed", "w/o"].map(|mode| format!("misses {mode}")));
@@ -169,7 +194,7 @@ fn relative(outcome: &Outcome) -> Table {
     let mut rows = Vec::new();
     for (size, (l1, l2)) in places.iter().copied().filter(|(_, (_, l2))| *l2 != least) {
         let start = |name: String| vec![size.to_string(), l2.to_string(), name];
-        let paper = CacheMeasured::of(size.bytes(), l2.bytes()).and_then(|paper| paper.relative);
+        let paper = paper_of(size, (l1, l2)).and_then(|paper| paper.relative);
         if let Some(paper) = paper.filter(|_| least.bytes() == PAPER_LEAST_BYTES) {
             let mut row = start(PAPER.to_owned());
             row.extend(beside(paper, |figure| format!("{figure:.3}")));
@@ -216,15 +241,6 @@ fn by_first(outcome: &Outcome) -> Table {
         }
     }
     (columns_of, rows)
-}
-
-/// The places that differ in L1 alone, one for each L1.
-pub(super) fn compared(outcome: &Outcome) -> Vec<Place> {
-    let places = places(outcome);
-    let with = |l2: Size| places.iter().filter(|(_, (_, of))| *of == l2).count();
-    let seconds = distinct(places.iter().map(|(_, (_, l2))| *l2));
-    let second = seconds.into_iter().rev().max_by_key(|l2| with(*l2));
-    places.into_iter().filter(|(_, (_, l2))| Some(*l2) == second).collect()
 }
 
 /// Before one pair of caches: no cache bears on branches.
@@ -304,8 +320,7 @@ fn agreement(outcome: &Outcome) -> Table {
         let Some(l1) = traced.l1.first() else { continue };
         for l2 in &traced.l2 {
             let same = |row: &&Row| {
-                (row.mode, row.tls, row.size_bytes) == (traced.mode, traced.tls, traced.size_bytes)
-                    && (row.l1_bytes, row.l2_bytes) == (l1.bytes, l2.bytes)
+                row.kind == traced.kind && (row.l1_bytes, row.l2_bytes) == (l1.bytes, l2.bytes)
             };
             let Some(row) = outcome.cells.iter().find(same) else { continue };
             let mut cells = start(traced);
@@ -324,7 +339,11 @@ fn agreement(outcome: &Outcome) -> Table {
 }
 
 fn start(row: &Traced) -> Vec<String> {
-    vec![row.size_bytes.to_string(), name([row.tls, row.key]), row.mode.to_owned()]
+    vec![
+        row.kind.size_bytes.to_string(),
+        name([row.kind.tls, row.kind.key]),
+        row.kind.mode.to_owned(),
+    ]
 }
 
 /// The paper's figures with SSL and without; it resumed nothing.
@@ -350,6 +369,11 @@ pub(super) mod tests {
 
     /// Two transactions of each kind, of 30 bytes: figures grow with the mode, and shrink with the cache.
     pub(in super::super) fn made() -> Outcome {
+        made_with(["16KB", "32KB"])
+    }
+
+    /// The same with these L1 caches.
+    fn made_with(first: [&str; 2]) -> Outcome {
         let size = |text: &str| text.parse::<Size>().expect(text);
         let settings = Settings {
             program: "rejoin".into(),
@@ -357,7 +381,7 @@ pub(super) mod tests {
             modes: vec![Mode::Plain, Mode::Full, Mode::Resumed],
             versions: vec![Versions::Tls13],
             key: KeyType::Rsa2048,
-            first: vec![size("16KB"), size("32KB")],
+            first: first.map(size).to_vec(),
             second: vec![size("512KB"), size("2MB")],
             traced_second: vec![size("512KB"), size("1MB")],
             line_bytes: 32,
@@ -366,7 +390,8 @@ pub(super) mod tests {
             jobs: 1,
             longest: std::time::Duration::MAX,
         };
-        let (mut cells, mut traces) = (Vec::new(), Vec::new());
+        let outcome = Outcome::begun(&settings, "valgrind-3.19.0".to_owned(), 1);
+        let mut outcome = outcome.expect("possible");
         let all = settings.services().into_iter().flat_map(|(_, cells)| cells);
         for (at, cell) in all.enumerate() {
             let times = at as u64 + 1;
@@ -381,14 +406,15 @@ pub(super) mod tests {
                     branches: 500_000,
                     mispredicted: 50_000,
                 };
-                cells.push(Row::of(&cell, (l1, l2), 2, (without, with)));
+                outcome.cells.push(Row::of(&cell, (l1, l2), 2, (without, with)));
             }
             let second = (0..18).map(|one| 4_000 - 100 * one).collect();
             let first = vec![[10_000, 40_000], [5_000, 20_000]];
             let tally = Tally { instructions: 2_000_000, data: 1_000_000, first, second };
-            traces.push(Traced::of(&settings, &cell, 2, &tally));
+            outcome.traces.push(Traced::of(&settings, &cell, 2, &tally));
         }
-        Outcome::of(&settings, "valgrind-3.19.0".to_owned(), true, cells, traces)
+        outcome.done = 1;
+        outcome.ended().expect("it did not fail")
     }
 
     #[test]
@@ -432,7 +458,36 @@ pub(super) mod tests {
         outcome.complete = false;
         outcome.cells.truncate(1);
         outcome.traces.clear();
-        let text = text(&outcome);
-        assert!(text.contains("partial") && !text.contains("§5"), "{text}");
+        let told = text(&outcome);
+        assert!(told.contains("partial: interrupted") && !told.contains("§5"), "{told}");
+        outcome.failure = Some("TLS, 30 B: trace: no more memory".to_owned());
+        let told = text(&outcome);
+        assert!(told.contains("partial: TLS, 30 B: trace: no more memory;"), "{told}");
+    }
+
+    #[test]
+    fn tables_are_of_the_first_first_level_and_name_it() {
+        let told = text(&made_with(["64KB", "16KB"]));
+        let tables: Vec<&str> = told.split("\n\n").collect();
+        for at in [1, 2, 6, 7] {
+            assert!(tables[at].contains("L1 of 64 KB"), "{told}");
+        }
+        // Where L1 is not the paper's, the paper has nothing to say.
+        assert!(!tables[1].contains(PAPER) && !tables[2].contains(PAPER), "{told}");
+        assert!(tables[3].contains("L2 of 2 MB") && tables[3].contains(PAPER), "{told}");
+    }
+
+    #[test]
+    fn a_failure_leaves_what_was_measured() {
+        let mut outcome = made();
+        outcome.failure = Some("TLS, 30 B: trace: no more memory".to_owned());
+        outcome.done = 0;
+        let partial = outcome.clone().ended().expect("something was measured");
+        assert!(!partial.complete && partial.failure.is_some() && !partial.cells.is_empty());
+        outcome.cells.clear();
+        assert!(!outcome.clone().ended().expect("a trace").complete);
+        outcome.traces.clear();
+        let error = outcome.ended().expect_err("nothing was measured").to_string();
+        assert!(error.contains("no more memory"), "{error}");
     }
 }

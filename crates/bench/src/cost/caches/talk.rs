@@ -10,8 +10,8 @@ use super::super::load::{self, Load};
 use super::super::{Handshake, Suite, Traffic};
 use crate::Error;
 
-/// For an answer of a server that is slowed down two hundred times.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// For an answer of a server that is slowed down two hundred times, and for it to have one taken.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A client, and what it may resume.
 pub(super) struct Talk {
@@ -45,7 +45,10 @@ impl Talk {
 
     /// `count` transactions.
     pub(super) fn have(&mut self, traffic: Traffic, count: u32) -> Result<(), Error> {
-        let failed = |source| Error::System { what: "a transaction failed under valgrind", source };
+        let failed = |source| Error::System {
+            what: "a transaction failed under valgrind",
+            source: io::Error::other(format!("{traffic}: {source}")),
+        };
         let Self { address, body_bytes, .. } = *self;
         let mut tls = self.tls.iter_mut();
         let tls = tls.find(|(suite, ..)| Some(*suite) == traffic.suite());

@@ -5,8 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::super::process::{self, ServerProcess, Service, Starting};
 use super::super::{Suite, Traffic};
 use super::simulator::{Hierarchies, Tally};
-use super::talk::Talk;
+use super::talk::{self, Talk};
 use super::trace::Trace;
-use super::{Geometry, Halt};
+use super::{Geometry, Halt, lock};
 use crate::server::Resumption;
 use crate::{Error, Identity, KeyType};
 
@@ -133,13 +134,14 @@ impl Valgrind<'_> {
         server.end(PATIENCE)
     }
 
-    /// What `all` count of so many transactions of each kind, one kind after the other, after warming up.
+    /// Tells what `all` count of so many transactions of each kind, one kind after the other, after warming up.
     pub(super) fn trace(
         &self,
         service: Service,
         all: Hierarchies,
         kinds: &[(Traffic, u32)],
-    ) -> Result<Vec<Tally>, Error> {
+        mut tell: impl FnMut(&Tally),
+    ) -> Result<(), Error> {
         let mut command = Self::command("lackey");
         command.args(["--trace-mem=yes", "--basic-counts=no"]).stderr(Stdio::piped());
         self.serve(&mut command, service);
@@ -155,15 +157,14 @@ impl Valgrind<'_> {
                 rest(look)?;
                 let mut talk = self.talk(&server, service)?;
                 talk.warm_up()?;
-                let mut told = Vec::new();
                 let (mut before, _) = rest(look)?;
                 for (traffic, count) in kinds {
                     talk.have(*traffic, *count)?;
                     let (after, _) = rest(look)?;
-                    told.push(after.since(&before));
+                    tell(&after.since(&before));
                     before = after;
                 }
-                Ok(told)
+                Ok(())
             })
         })
     }
@@ -180,6 +181,7 @@ impl Valgrind<'_> {
     fn serve(&self, command: &mut Command, service: Service) {
         command.arg(self.program);
         process::serve(command, Resumption::Predictive, service);
+        command.args(["--patience-s", &talk::PATIENCE.as_secs().to_string()]);
         if service.key.is_some() {
             // Making a key takes a different time each time.
             command.arg("--certificate").arg(self.folder.path.join(CERTIFICATE));
@@ -194,21 +196,20 @@ impl Valgrind<'_> {
 
     /// Does `work` with a process that has not been waited for, which is killed when all is to stop.
     fn watched<T>(&self, id: u32, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        let done = AtomicBool::new(false);
+        let (working, over) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Acquire) {
+            scope.spawn(move || {
+                while over.recv_timeout(REST) == Err(RecvTimeoutError::Timeout) {
                     if self.halt.is_asked() {
                         let pid = Pid::from_raw(id as i32);
                         return pid.map(|pid| kill_process(pid, Signal::KILL));
                     }
-                    thread::sleep(REST);
                 }
                 None
             });
-            let result = work();
-            done.store(true, Ordering::Release);
-            result
+            // Dropped when the work is over, even by a panic.
+            let _working = working;
+            work()
         })
     }
 }
@@ -243,10 +244,6 @@ fn last_word(log: &Path) -> Option<Error> {
     let line = text.lines().rev().find(|line| !line.contains("warning:"))?;
     let source = io::Error::other(line.to_owned());
     Some(Error::System { what: "valgrind failed", source })
-}
-
-fn lock(all: &Mutex<Hierarchies>) -> std::sync::MutexGuard<'_, Hierarchies> {
-    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Until the trace ends. Lackey writes a few lines at a time: who waits for each is woken millions of times, and takes
