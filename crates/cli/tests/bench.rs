@@ -175,20 +175,26 @@ fn insertions_are_measured_in_full_caches() {
             ["Rejoin, predictive", "Rejoin, by hints", "Rejoin, lru", "OpenSSL ", "rustls, "];
         assert!(caches.iter().zip(starts).all(|(cache, start)| cache.starts_with(start)));
     }
-    let missing = Command::new(REJOIN)
-        .args(["bench", "insert", "--quick", "--entries", "10", "--jmh", "/nowhere"])
-        .args(["--java", "/nowhere/java"])
-        .output()
-        .expect("the program runs");
-    let told = String::from_utf8_lossy(&missing.stderr);
-    assert_eq!((told.lines().count(), missing.status.code()), (1, Some(1)), "{told}");
-    assert!(told.contains("/nowhere/java") && told.contains("make bench-insert"), "{told}");
+    let built = folder("bench-insert-built");
+    std::fs::create_dir_all(built.join("classes")).expect("a folder");
+    let built = built.to_str().expect("UTF-8");
+    for (jmh, missing) in [("/nowhere", "/nowhere/classes"), (built, "/nowhere/java")] {
+        let output = Command::new(REJOIN)
+            .args(["bench", "insert", "--quick", "--entries", "10", "--jmh", jmh])
+            .args(["--java", "/nowhere/java"])
+            .output()
+            .expect("the program runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((told.lines().count(), output.status.code()), (1, Some(1)), "{told}");
+        assert!(told.contains(missing) && told.contains("make bench-insert"), "{told}");
+    }
 }
 
 #[test]
 fn misuse_is_one_line_and_exit_code_2() {
-    let wrong: [(&[&str], &str); 12] = [
+    let wrong: [(&[&str], &str); 13] = [
         (&["bench", "insert", "--entries", "0"], "--entries"),
+        (&["bench", "insert", "--entries", "1000000", "--lifetime", "7200"], "15 ms"),
         (&["bench", "insert", "--lifetime", "soon"], "--lifetime"),
         (&["bench", "insert", "--java", "java"], "--jmh"),
         (&["bench", "interning", "--certificates", "0"], "--certificates"),
@@ -238,6 +244,24 @@ mod handshake {
         let output = handshake(&[&["--json"], more].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("one object")
+    }
+
+    /// What others took is told all the same.
+    #[test]
+    fn a_jdk_that_fails_takes_nothing_from_the_others() {
+        let target = folder("bench-handshake-broken");
+        let class = target.join("classes/rejoin/HandshakeBench.class");
+        std::fs::create_dir_all(class.parent().expect("a folder")).expect("a folder");
+        std::fs::write(&class, "no class").expect("a file");
+        let target = target.to_str().expect("UTF-8");
+        let of = ["--json", "--quick", "--stack", "openssl,jsse", "--tls", "1.3", "--key", "p-256"];
+        let output = handshake(&[&of[..], &["--java", target]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((told.lines().count(), output.status.code()), (1, Some(1)), "{told}");
+        assert!(told.contains("java ended early: java.lang.ClassFormatError"), "{told}");
+        let outcome: Value = serde_json::from_slice(&output.stdout).expect("an object");
+        assert_eq!(outcome["complete"], false);
+        assert_eq!(outcome["rows"].as_array().map(Vec::len), Some(6), "{outcome}");
     }
 
     /// What OpenSSL here has no ML-DSA for is named; rustls brings its own.
