@@ -200,6 +200,35 @@ fn interrupted_it_tells_what_there_is() {
     assert!(stderr.contains("interrupted after") && stderr.lines().count() == 1, "{stderr}");
 }
 
+/// Figures, page and all: minutes of measuring are not thrown away for one round.
+#[test]
+fn a_server_that_is_lost_leaves_what_was_measured() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cost-lost.html");
+    let child = Command::new(env!("CARGO_BIN_EXE_rejoin"))
+        .args(["cost", "--sizes", "30", "--mode", "resumed", "--tls", "1.3", "--key", "p-256"])
+        .args(["--cipher", "aes-gcm", "--rounds", "1000", "--round-s", "0.1", "--html"])
+        .arg(&page)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let server = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
+    let server = server.expect("it is there").trim().parse().expect("one server");
+    let server = Pid::from_raw(server).expect("a process");
+    kill_process(server, Signal::KILL).expect("it is there");
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("partial: TLS 1.3 P-256 AES-GCM resumed 30 B: "), "{text}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(" of 1000 rounds: TLS 1.3 P-256 AES-GCM resumed 30 B: "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let page = std::fs::read_to_string(&page).expect("the page");
+    assert!(page.contains("partial: TLS 1.3"), "{page}");
+}
+
 fn cost(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
     command.arg("cost").args(arguments).output().expect("the program runs")

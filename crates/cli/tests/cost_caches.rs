@@ -1,9 +1,10 @@
 //! `rejoin cost caches`, in a test program of its own. Where valgrind is not installed, it says so.
 
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const LITTLE: [&str; 12] = [
@@ -95,29 +96,11 @@ fn a_trace_is_interrupted_too() {
 
 /// Once a server runs under that tool.
 fn interrupted(tool: &str, arguments: [&str; 12]) {
-    use rustix::process::{Pid, Signal, kill_process};
-    let child = Command::new(env!("CARGO_BIN_EXE_rejoin"))
-        .args(["cost", "caches", "--jobs", "1"])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
+    let (child, servers) = started(tool, &arguments);
     let id = child.id();
-    let began = Instant::now();
-    let servers = loop {
-        let mut servers = children(id);
-        servers.retain(|server| is_under(tool, server));
-        if !servers.is_empty() {
-            break servers;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "no server was started");
-        std::thread::sleep(Duration::from_millis(50));
-    };
     let folder = std::env::temp_dir().join(format!("rejoin-caches-{id}"));
     assert!(folder.exists(), "the server has its key from there");
-    let pid = Pid::from_raw(id as i32).expect("a process");
-    kill_process(pid, Signal::INT).expect("it is there");
+    kill_process(pid(&id.to_string()), Signal::INT).expect("it is there");
     let asked = Instant::now();
     let output = child.wait_with_output().expect("it ends");
     assert!(asked.elapsed() < Duration::from_secs(30), "it took its time");
@@ -131,6 +114,53 @@ fn interrupted(tool: &str, arguments: [&str; 12]) {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("interrupted, or out of time, after 0 of"), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+/// One server at a time, and the first of them, under that tool.
+fn started(tool: &str, arguments: &[&str]) -> (Child, Vec<String>) {
+    let child = Command::new(env!("CARGO_BIN_EXE_rejoin"))
+        .args(["cost", "caches", "--jobs", "1"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let began = Instant::now();
+    loop {
+        let mut servers = children(child.id());
+        servers.retain(|server| is_under(tool, server));
+        if !servers.is_empty() {
+            return (child, servers);
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "no server was started");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_fails_leaves_the_rest() {
+    if !valgrind() {
+        return;
+    }
+    let few = ["--l1", "16KB", "--l2", "512KB", "--json"];
+    let (child, servers) = started("cachegrind", &[LITTLE.as_slice(), &few].concat());
+    for server in servers {
+        kill_process(pid(&server), Signal::KILL).expect("it is there");
+    }
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("after 1 of 2 parts: plain, 30 B: L1 16 KB, L2 512 KB: "), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let cells = outcome["cells"].as_array().expect("cells");
+    let modes: Vec<_> = cells.iter().map(|cell| cell["mode"].as_str().expect("a mode")).collect();
+    assert_eq!((modes, &outcome["complete"]), (vec!["full", "resumed"], &false.into()));
+    assert!(outcome["failure"].as_str().expect("why").starts_with("plain"), "{outcome}");
+}
+
+fn pid(process: &str) -> Pid {
+    Pid::from_raw(process.parse().expect("a number")).expect("a process")
 }
 
 /// Whether a process runs something under a tool of valgrind's, and is not asked for its version.
