@@ -96,7 +96,8 @@ fn a_trace_is_interrupted_too() {
 
 /// Once a server runs under that tool.
 fn interrupted(tool: &str, arguments: [&str; 12]) {
-    let (child, servers) = started(tool, &arguments);
+    let child = started(&arguments);
+    let servers = servers(&child, tool);
     let id = child.id();
     let folder = std::env::temp_dir().join(format!("rejoin-caches-{id}"));
     assert!(folder.exists(), "the server has its key from there");
@@ -116,21 +117,25 @@ fn interrupted(tool: &str, arguments: [&str; 12]) {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// One server at a time, and the first of them, under that tool.
-fn started(tool: &str, arguments: &[&str]) -> (Child, Vec<String>) {
-    let child = Command::new(env!("CARGO_BIN_EXE_rejoin"))
+/// One server at a time.
+fn started(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_rejoin"))
         .args(["cost", "caches", "--jobs", "1"])
         .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the program runs");
+        .expect("the program runs")
+}
+
+/// The first, once it runs under that tool.
+fn servers(child: &Child, tool: &str) -> Vec<String> {
     let began = Instant::now();
     loop {
         let mut servers = children(child.id());
         servers.retain(|server| is_under(tool, server));
         if !servers.is_empty() {
-            return (child, servers);
+            return servers;
         }
         assert!(began.elapsed() < Duration::from_secs(60), "no server was started");
         std::thread::sleep(Duration::from_millis(50));
@@ -143,8 +148,8 @@ fn what_fails_leaves_the_rest() {
         return;
     }
     let few = ["--l1", "16KB", "--l2", "512KB", "--json"];
-    let (child, servers) = started("cachegrind", &[LITTLE.as_slice(), &few].concat());
-    for server in servers {
+    let child = started(&[LITTLE.as_slice(), &few].concat());
+    for server in servers(&child, "cachegrind") {
         kill_process(pid(&server), Signal::KILL).expect("it is there");
     }
     let output = child.wait_with_output().expect("it ends");
