@@ -97,8 +97,8 @@ fn a_trace_is_interrupted_too() {
 /// Once a server runs under that tool.
 fn interrupted(tool: &str, arguments: [&str; 12]) {
     let child = started(&arguments);
-    let servers = servers(&child, tool);
     let id = child.id();
+    let servers = servers(id, tool);
     let folder = std::env::temp_dir().join(format!("rejoin-caches-{id}"));
     assert!(folder.exists(), "the server has its key from there");
     kill_process(pid(&id.to_string()), Signal::INT).expect("it is there");
@@ -117,22 +117,18 @@ fn interrupted(tool: &str, arguments: [&str; 12]) {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// One server at a time.
+/// With one server at a time.
 fn started(arguments: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_rejoin"))
-        .args(["cost", "caches", "--jobs", "1"])
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program runs")
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
+    command.args(["cost", "caches", "--jobs", "1"]).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
 }
 
-/// The first, once it runs under that tool.
-fn servers(child: &Child, tool: &str) -> Vec<String> {
+/// What it has started first under that tool.
+fn servers(id: u32, tool: &str) -> Vec<String> {
     let began = Instant::now();
     loop {
-        let mut servers = children(child.id());
+        let mut servers = children(id);
         servers.retain(|server| is_under(tool, server));
         if !servers.is_empty() {
             return servers;
@@ -149,7 +145,7 @@ fn what_fails_leaves_the_rest() {
     }
     let few = ["--l1", "16KB", "--l2", "512KB", "--json"];
     let child = started(&[LITTLE.as_slice(), &few].concat());
-    for server in servers(&child, "cachegrind") {
+    for server in servers(child.id(), "cachegrind") {
         kill_process(pid(&server), Signal::KILL).expect("it is there");
     }
     let output = child.wait_with_output().expect("it ends");
@@ -204,9 +200,11 @@ fn what_cannot_be_is_refused_in_a_line() {
 
 #[test]
 fn without_valgrind_the_package_is_named() {
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-valgrind.html");
     let mut command = Command::new(env!("CARGO_BIN_EXE_rejoin"));
-    let output = command.args(["cost", "caches"]).env("PATH", "/nowhere").output();
-    let output = output.expect("the program runs");
+    command.args(["cost", "caches", "--html"]).arg(&page).env("PATH", "/nowhere");
+    let output = command.output().expect("the program runs");
+    assert!(!page.exists(), "of nothing there is no page");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("install the package valgrind"), "{stderr}");
