@@ -33,13 +33,14 @@ const FOLDER_OF_JDKS: &str = "/usr/lib/jvm";
 /// JSSE's cache is no one else's to use.
 const EXPORTS: &str = "--add-exports=java.base/sun.security.util=ALL-UNNAMED";
 
-/// The Java runtimes of this machine, each once, the oldest name first.
+/// The Java runtimes of this machine that can be started, from Java 9 on; each once, the oldest name first.
 pub fn installed() -> Vec<PathBuf> {
     let folders = std::fs::read_dir(FOLDER_OF_JDKS).into_iter().flatten().flatten();
     let mut javas: Vec<PathBuf> =
         folders.filter_map(|folder| folder.path().join("bin/java").canonicalize().ok()).collect();
     javas.sort();
     javas.dedup();
+    javas.retain(|java| started(java).is_ok());
     javas
 }
 
@@ -72,13 +73,7 @@ impl Jmh {
     pub(super) fn check(&self) -> Result<(), Error> {
         let classes = self.folder.join("classes");
         std::fs::metadata(&classes).map_err(|source| refused(&classes, source))?;
-        self.javas.iter().try_for_each(|java| {
-            let told = Command::new(java).args([EXPORTS, "-version"]).stdin(Stdio::null()).output();
-            let told = told.map_err(|source| refused(java, source))?;
-            let complaint = || cause(&String::from_utf8_lossy(&told.stderr));
-            let is_usable = told.status.success();
-            is_usable.then_some(()).ok_or_else(|| refused(java, io::Error::other(complaint())))
-        })
+        self.javas.iter().try_for_each(|java| started(java))
     }
 
     /// Of one runtime.
@@ -129,6 +124,17 @@ impl Jmh {
             .stdin(Stdio::null());
         command
     }
+}
+
+/// That a runtime starts, and knows what is asked of it.
+fn started(java: &Path) -> Result<(), Error> {
+    let told = Command::new(java).args([EXPORTS, "-version"]).stdin(Stdio::null()).output();
+    let told = told.map_err(|source| refused(java, source))?;
+    let complaint = String::from_utf8_lossy(&told.stderr);
+    // What follows is that it could not be started.
+    let why = complaint.lines().next().unwrap_or("it says nothing").to_owned();
+    let is_usable = told.status.success();
+    is_usable.then_some(()).ok_or_else(|| refused(java, io::Error::other(why)))
 }
 
 fn refused(java: &Path, source: io::Error) -> Error {

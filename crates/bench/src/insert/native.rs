@@ -205,9 +205,10 @@ fn to_fill(entries: u32) -> u64 {
     u64::from(entries) * 3 / 2
 }
 
-/// Whether all that is in a full cache is alive.
-pub(super) fn outlives(lifetime_s: u32, entries: u32) -> bool {
-    lifetime_s == 0 || u64::from(lifetime_s) * 1_000 > to_fill(entries) * GAP_MS
+/// Whether the first session of all is still alive when so many have come since the cache was full.
+pub(super) fn outlives(lifetime_s: u32, entries: u32, more: u64) -> bool {
+    let came = to_fill(entries).next_multiple_of(PART as u64) + more;
+    lifetime_s == 0 || u64::from(lifetime_s) * 1_000 > came * GAP_MS
 }
 
 /// Whether it was stored.

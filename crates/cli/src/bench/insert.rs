@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// Sessions in a full cache, in turn
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "20480,204800", value_parser = clap::value_parser!(u32).range(1..=MOST_ENTRIES))]
     entries: Vec<u32>,
-    /// Lifetime of sessions in seconds, in turn: more than 15 ms for each entry; 0: for ever
+    /// Lifetime of sessions in seconds, in turn: an hour and 15 ms for each entry at least; 0: for ever
     #[arg(long, value_name = "S,…", value_delimiter = ',', default_value = "86400,0", value_parser = clap::value_parser!(u32).range(0..=A_YEAR_S))]
     lifetime: Vec<u32>,
     /// Where the classes and libraries of bindings/java/bench are: its target [default: JSSE is left out]
