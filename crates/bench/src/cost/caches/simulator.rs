@@ -2,9 +2,9 @@
 //! counted as cachegrind counts, so that both can be compared.
 //!
 //! A reference that crosses the end of a line is one reference, and one miss if any of its two lines is
-//! missing. Reads and writes are alike: a write brings its line in. The second level is asked for what misses
-//! the first; nothing is taken from the first because it left the second. Not here: write-back, prefetching,
-//! and other processors.
+//! missing. Reads and writes are alike: a write brings its line in. The second level is asked for the lines that
+//! the first has not, and never for one that it has; nothing is taken from the first because it left the second.
+//! Not here: write-back, prefetching, and other processors.
 
 use super::Geometry;
 
@@ -166,13 +166,11 @@ impl Hierarchies {
             }
         };
         for (at, (caches, missed)) in self.first.iter_mut().zip(&mut self.tally.first).enumerate() {
-            if span.is_held(|line| caches[kind].touch(line)) {
-                continue;
-            }
+            let Some(missing) = span.missing(|line| caches[kind].touch(line)) else { continue };
             missed[kind] += 1;
             if at == 0 {
                 for (cache, missed) in self.second.iter_mut().zip(&mut self.tally.second) {
-                    *missed += u64::from(!span.is_held(|line| cache.touch(line)));
+                    *missed += u64::from(missing.missing(|line| cache.touch(line)).is_some());
                 }
             }
         }
@@ -180,10 +178,17 @@ impl Hierarchies {
 }
 
 impl Span {
-    /// Whether all of its lines are, each of which is asked for.
-    fn is_held(self, mut touch: impl FnMut(u64) -> bool) -> bool {
-        let first = touch(self.first);
-        (self.last == self.first || touch(self.last)) && first
+    /// Those of its lines that are not there; each is asked for.
+    fn missing(self, mut touch: impl FnMut(u64) -> bool) -> Option<Self> {
+        let Self { first, last } = self;
+        let has_first = touch(first);
+        let has_last = if last == first { has_first } else { touch(last) };
+        match (has_first, has_last) {
+            (true, true) => None,
+            (true, false) => Some(Self { first: last, last }),
+            (false, true) => Some(Self { first, last: first }),
+            (false, false) => Some(self),
+        }
     }
 }
 
@@ -208,6 +213,21 @@ mod tests {
         //   0 and 2 are in; 0 again; 4 drops 2; 2 drops 0; 0 drops 4; 1 is in the other set.
         assert_eq!(seen, [false, false, true, false, false, false, false, false]);
         assert_eq!(hits(|line| cache.touch(line), &[1, 4, 0]), [true, true, true]);
+    }
+
+    /// What is read piece by piece is touched once, although each piece begins in the line that the last one ended in.
+    #[test]
+    fn a_line_that_the_first_level_has_is_no_reference_to_the_second() {
+        let beside = Second::Beside {
+            main: Lru::new(geometry(4_096, 4)),
+            auxiliary: Lru::new(geometry(64, 2)),
+        };
+        let mut all = Hierarchies::new(32, &[geometry(256, 4)], vec![beside]);
+        for round in 1..=2 {
+            (0..64).for_each(|piece| all.refer(Purpose::Data, 16 + 32 * piece, 32));
+            // Lines leave L2′ before they come again, and were never in L2.
+            assert_eq!((all.tally().first[0][1], all.tally().second[0]), (64 * round, 64 * round));
+        }
     }
 
     #[test]
