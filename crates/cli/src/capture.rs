@@ -20,7 +20,8 @@ use outputs::Outputs;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Captures are pcap or pcapng, also gzipped, of any link layer; TLS is found on every port, QUIC too.
-Folders are searched for captures, whose names are relative to the folder if it is all that is given. - is standard input.
+Folders are searched for captures, whose names are relative to the folder if it is all that is
+given. - is standard input.
 Without --list the answer is a report: what was full and resumed, what every application could have
 resumed itself, what sharing on the client would save, and what sharing between servers would.
 docs/capture.md explains the figures, and where to get a table of networks.
@@ -28,7 +29,8 @@ Examples:
   rejoin capture phone.pcapng
   rejoin capture --networks asn.csv --html report.html captures/
   rejoin capture --list --explain --interface lo
-  rejoin capture --server 192.0.2.7 --trace arrivals.trace eth0.pcap && rejoin plan --trace arrivals.trace")]
+  rejoin capture --server 192.0.2.7 --trace arrivals.trace eth0.pcap
+  rejoin plan --trace arrivals.trace")]
 pub(crate) struct Arguments {
     /// Captures, folders of captures, or - for standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["interface", "counts"])]

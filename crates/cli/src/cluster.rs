@@ -14,8 +14,8 @@ pub(crate) const SETTINGS: &str = "/etc/rejoin/cluster.toml";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Servers of several machines resume each other's sessions, and share ticket keys, over Valkey or Redis; see
-docs/cluster.md. On each machine an agent runs, before the servers.
+Servers of several machines resume each other's sessions, and share ticket keys, over Valkey or
+Redis; see docs/cluster.md. On each machine an agent runs, before the servers.
 Examples:
   rejoin cluster key /etc/rejoin/cluster.key
   rejoin cluster run --user rejoin

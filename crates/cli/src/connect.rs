@@ -20,9 +20,10 @@ use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Standard input goes to the server, and what it says to standard output; the session is a line on standard error.
-The connection lasts until the server ends it, or Ctrl-C; `--half-close` tells the server when standard input has ended.
-`rejoin manager` must run. Exit code 1 also if the server did not say that what came was all.
+Standard input goes to the server, and what it says to standard output; the session is a line on
+standard error. The connection lasts until the server ends it, or Ctrl-C; `--half-close` tells the
+server when standard input has ended. `rejoin manager` must run. Exit code 1 also if the server did
+not say that what came was all.
 Examples:
   printf 'HEAD / HTTP/1.0\\r\\n\\r\\n' | rejoin connect example.com:443
   rejoin connect -v --ca ca.pem --alpn h2,http/1.1 '[::1]:8443'")]

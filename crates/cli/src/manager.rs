@@ -14,7 +14,7 @@ const SETTINGS: &str = "/etc/rejoin/manager.toml";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Programs ask it for TLS connections, and share sessions that none of them holds; see docs/manager.md.
+Programs ask it for TLS connections, and share sessions that none of them holds (docs/manager.md).
 Examples:
   rejoin manager
   rejoin manager --socket /run/rejoin/manager.sock --user rejoin")]

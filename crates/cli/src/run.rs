@@ -18,11 +18,12 @@ use crate::beside::Beside;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The program must use a shared libssl 3; docs/servers.md says which servers were tried. It takes the place of this
-command, with OPENSSL_CONF set to a file that includes the system's and loads librejoin.so (module), and with
-LD_PRELOAD naming librejoin_preload.so, which lies beside that (preload): the first that the program lets in attaches.
-What the program connects to goes through the TLS manager, if one runs and the program would see no difference;
-docs/clients.md says which programs were tried, and REJOIN_DEBUG=1 why a connection did not.
+The program must use a shared libssl 3; docs/servers.md says which servers were tried. It takes the
+place of this command, with OPENSSL_CONF set to a file that includes the system's and loads
+librejoin.so (module), and with LD_PRELOAD naming librejoin_preload.so, which lies beside that
+(preload): the first that the program lets in attaches. What the program connects to goes through
+the TLS manager, if one runs and the program would see no difference; docs/clients.md says which
+programs were tried, and REJOIN_DEBUG=1 why a connection did not.
 Examples:
   rejoin run --cache web --capacity 64MiB -- nginx -g 'daemon off;'
   rejoin run --by preload -- ./server-that-ignores-OPENSSL_CONF

@@ -19,7 +19,8 @@ trace that marks no runs the last is that of all requests.
 Policies: lru, predictive, learned and both are the shipped cache's; fifo, random, lfu, mru,
 fifo-4way, fifo-8way, fifo-11way, sieve, s3-fifo, arc, literal, exact, clairvoyant and
 clairvoyant-no-bypass are to compare with.
-What the flags say goes before what the plan says. A plan with no group gives the servers to a trace.
+What the flags say goes before what the plan says. A plan with no group gives the servers to a
+trace.
 Examples:
   rejoin simulate --plan plans/paper-000.toml --capacities 200..2000:100 --html curves.html
   rejoin simulate --trace arrivals.trace --capacities 1000,5000 --policies lru,learned --json

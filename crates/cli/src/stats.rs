@@ -13,8 +13,8 @@ use rejoin_store::{CacheName, Store};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Counts of a cache are of all processes that share it, since it was made or its counts were reset. Those of the
-manager are of the programs of who asks (of all, for root), since it started.
+Counts of a cache are of all processes that share it, since it was made or its counts were reset.
+Those of the manager are of the programs of who asks (of all, for root), since it started.
 Examples:
   rejoin stats web
   rejoin stats web --watch

@@ -12,8 +12,8 @@ use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Real handshakes of OpenSSL, in memory, in one thread: the server's CPU time and the bytes that OpenSSL allocates
-for it. Some 30 KB of memory for each certificate.
+Real handshakes of OpenSSL, in memory, in one thread: the server's CPU time and the bytes that
+OpenSSL allocates for it. Some 30 KB of memory for each certificate.
 Examples:
   rejoin bench interning
   rejoin bench interning --certificates 1,1000 --tls 1.3 --key rsa-2048 --json

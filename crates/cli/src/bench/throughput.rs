@@ -16,8 +16,9 @@ use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Real servers with one thread each, real handshakes, everything on loopback; give the devices a core of
-their own. Times are the population's. Past saturation a transaction waits; its CPU time does not.
+Real servers with one thread each, real handshakes, everything on loopback; give the devices
+a core of their own. Times are the population's. Past saturation a transaction waits; its CPU time
+does not.
 Examples:
   rejoin bench throughput --html throughput.html
   rejoin bench throughput --keep-up --rounds 3
