@@ -1,23 +1,20 @@
 //! Handshakes between an attached server and OpenSSL's own client, over sockets, in both versions.
 
+mod self_signed;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use openssl::asn1::Asn1Time;
-use openssl::ec::{EcGroup, EcKey};
-use openssl::hash::MessageDigest;
-use openssl::nid::Nid;
-use openssl::pkey::PKey;
 use openssl::ssl::{
     ShutdownState, SniError, Ssl, SslContext, SslContextBuilder, SslMethod, SslStream,
     SslVerifyMode, SslVersion,
 };
-use openssl::x509::X509Builder;
 use rejoin_cache::{Cache, Capacity, Counters, Hints, Settings};
 use rejoin_openssl::{Client, ClientSession, ServerSessions, now_ms};
+use self_signed::certify;
 
 const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
 
@@ -116,18 +113,6 @@ fn builder(method: SslMethod, version: SslVersion) -> SslContextBuilder {
     builder.set_min_proto_version(Some(version)).expect("a version");
     builder.set_max_proto_version(Some(version)).expect("a version");
     builder
-}
-
-fn certify(server: &mut SslContextBuilder) {
-    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("P-256");
-    let key = PKey::from_ec_key(EcKey::generate(&group).expect("a key")).expect("a key");
-    let mut certificate = X509Builder::new().expect("a certificate");
-    certificate.set_pubkey(&key).expect("its key");
-    certificate.set_not_before(&Asn1Time::days_from_now(0).expect("today")).expect("its start");
-    certificate.set_not_after(&Asn1Time::days_from_now(1).expect("tomorrow")).expect("its end");
-    certificate.sign(&key, MessageDigest::sha256()).expect("its signature");
-    server.set_certificate(&certificate.build()).expect("a certificate");
-    server.set_private_key(&key).expect("a key");
 }
 
 #[test]

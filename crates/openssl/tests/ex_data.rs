@@ -1,6 +1,8 @@
 //! A program that has something of its own in each session, and nothing to copy it with: in a test program of its own,
 //! for all sessions of a process are concerned.
 
+mod self_signed;
+
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_long, c_void};
 use std::io::{Read, Write};
@@ -9,16 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use openssl::asn1::Asn1Time;
-use openssl::ec::{EcGroup, EcKey};
-use openssl::hash::MessageDigest;
-use openssl::nid::Nid;
-use openssl::pkey::PKey;
 use openssl::ssl::{Ssl, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion};
-use openssl::x509::X509Builder;
 use openssl_sys::{CRYPTO_EX_DATA, CRYPTO_get_ex_new_index};
 use rejoin_cache::{Cache, Capacity, Hints, Settings};
 use rejoin_openssl::{CERTIFICATES_BYTES, Client, ClientSession, ServerSessions, now_ms};
+use self_signed::certify;
 
 unsafe extern "C" {
     fn CRYPTO_set_ex_data(data: *mut CRYPTO_EX_DATA, index: c_int, value: *mut c_void) -> c_int;
@@ -60,19 +57,10 @@ unsafe extern "C" fn free(
 /// Over TLS 1.2, where OpenSSL itself copies no session.
 #[test]
 fn what_a_program_has_in_a_session_is_freed_once() {
-    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("P-256");
-    let key = PKey::from_ec_key(EcKey::generate(&group).expect("a key")).expect("a key");
-    let mut certificate = X509Builder::new().expect("a certificate");
-    certificate.set_pubkey(&key).expect("its key");
-    certificate.set_not_before(&Asn1Time::days_from_now(0).expect("today")).expect("its start");
-    certificate.set_not_after(&Asn1Time::days_from_now(1).expect("tomorrow")).expect("its end");
-    certificate.sign(&key, MessageDigest::sha256()).expect("its signature");
-    let certificate = certificate.build();
     let context = |method| {
         let mut context = SslContextBuilder::new(method).expect("a context");
         context.set_max_proto_version(Some(SslVersion::TLS1_2)).expect("a version");
-        context.set_certificate(&certificate).expect("a certificate");
-        context.set_private_key(&key).expect("a key");
+        certify(&mut context);
         context
     };
     let settings = Settings { block_bytes: 1_024, ..Settings::new(Capacity::Sessions(100)) };

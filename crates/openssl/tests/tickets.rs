@@ -1,27 +1,24 @@
 //! Stateless tickets between servers that share a ring and OpenSSL's own client, over sockets, in
 //! both versions.
 
+mod self_signed;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use openssl::asn1::Asn1Time;
-use openssl::ec::{EcGroup, EcKey};
-use openssl::hash::MessageDigest;
-use openssl::nid::Nid;
-use openssl::pkey::PKey;
 use openssl::ssl::{
     SniError, Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslStream, SslVerifyMode,
     SslVersion,
 };
-use openssl::x509::X509Builder;
 use rejoin_cache::{Cache, Capacity, Hints, History, Settings};
 use rejoin_openssl::{
     Client, ClientSession, ServerSessions, TicketCounters, TicketHistory, TicketKeys, now_ms,
 };
 use rejoin_tickets::{KeyRing, KeySource, Schedule, TicketEvent};
+use self_signed::certify;
 
 const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
 const HOUR_S: u64 = 3_600;
@@ -70,15 +67,7 @@ fn builder(method: SslMethod, version: SslVersion) -> SslContextBuilder {
 
 fn certified(version: SslVersion) -> SslContextBuilder {
     let mut server = builder(SslMethod::tls_server(), version);
-    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).expect("P-256");
-    let key = PKey::from_ec_key(EcKey::generate(&group).expect("a key")).expect("a key");
-    let mut certificate = X509Builder::new().expect("a certificate");
-    certificate.set_pubkey(&key).expect("its key");
-    certificate.set_not_before(&Asn1Time::days_from_now(0).expect("today")).expect("its start");
-    certificate.set_not_after(&Asn1Time::days_from_now(1).expect("tomorrow")).expect("its end");
-    certificate.sign(&key, MessageDigest::sha256()).expect("its signature");
-    server.set_certificate(&certificate.build()).expect("a certificate");
-    server.set_private_key(&key).expect("a key");
+    certify(&mut server);
     server
 }
 
