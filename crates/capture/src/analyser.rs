@@ -1,19 +1,22 @@
-//! The way from a capture's bytes to its handshakes.
+//! The analyser: from the bytes of a capture to its handshakes.
 
 use std::io::Read;
 
 use crate::bytes::Bytes;
-use crate::classify::End;
-use crate::connections::Connections;
+use crate::connections::{self, Connections};
 use crate::error::{Error, Stop};
 use crate::file::{self, Frame};
 use crate::fragments::Fragments;
 use crate::handshake::Handshake;
 use crate::ip::{self, Packet};
-use crate::limits::{DEEPEST_TUNNEL, Limits};
+use crate::limits::{DEEPEST_TUNNEL, LARGEST_BLOCK_BYTES, Limits};
 use crate::link;
+use crate::observation::{At, Endpoint};
 use crate::quic;
-use crate::tcp::{self, At};
+use crate::tcp;
+
+/// Working memory besides what is kept: reassembled packets, and one segment over a bound.
+const WORK_BYTES: usize = 1 << 20;
 
 /// Finds the handshakes in captures, one capture at a time.
 ///
@@ -34,19 +37,19 @@ pub struct Analyser {
     limits: Limits,
 }
 
-/// What was read of one capture.
+/// A summary of one capture.
 #[derive(Debug)]
 pub struct Summary {
-    /// Frames in it.
+    /// The number of frames.
     pub frames: u64,
-    /// Handshakes in it.
+    /// The number of handshakes.
     pub handshakes: u64,
-    /// Why the rest was left, if the capture does not end as it should.
+    /// The reason the rest was not read, if the capture does not end properly.
     pub stop: Option<Stop>,
 }
 
 impl Analyser {
-    /// An analyser that keeps no more than `limits` allow.
+    /// Creates an analyser bounded by `limits`.
     pub fn new(limits: Limits) -> Self {
         Self {
             connections: Connections::new(limits),
@@ -56,13 +59,13 @@ impl Analyser {
         }
     }
 
-    /// Reads a capture to its end and gives each handshake: once it is complete, and at the end
-    /// those that are not; so not in the order in which they began.
+    /// Reads a capture to its end and calls `each` with every handshake: as soon as it is complete,
+    /// or at the end of the capture. The order is therefore not that of their beginnings.
     ///
     /// # Errors
     ///
-    /// [`Error`] if there is no capture at all. A capture that breaks off gives what came before,
-    /// and the reason in [`Summary::stop`].
+    /// [`Error`] if the input is not a capture. A capture that breaks off gives the handshakes
+    /// before that point, and the reason in [`Summary::stop`].
     pub fn read(
         &mut self,
         mut reader: impl Read,
@@ -105,8 +108,8 @@ impl Analyser {
         let inner = match packet.protocol {
             6 => {
                 let Some(segment) = tcp::parse(packet.payload, packet.length) else { return };
-                let from = End { ip: packet.source, port: segment.source_port };
-                let to = End { ip: packet.destination, port: segment.destination_port };
+                let from = Endpoint { ip: packet.source, port: segment.source_port };
+                let to = Endpoint { ip: packet.destination, port: segment.destination_port };
                 self.connections.segment(from, to, &segment, at, emit);
                 return;
             }
@@ -121,7 +124,7 @@ impl Analyser {
         }
     }
 
-    /// Takes a UDP datagram; gives the IP packet in it if it is a tunnel's.
+    /// Takes a UDP datagram. Returns the IP packet in it if it belongs to a tunnel.
     fn datagram<'a>(
         &mut self,
         packet: &Packet<'a>,
@@ -129,12 +132,12 @@ impl Analyser {
         emit: &mut dyn FnMut(Handshake),
     ) -> Option<&'a [u8]> {
         let mut bytes = Bytes(packet.payload);
-        let source = End { ip: packet.source, port: bytes.u16()? };
-        let destination = End { ip: packet.destination, port: bytes.u16()? };
+        let source = Endpoint { ip: packet.source, port: bytes.u16()? };
+        let destination = Endpoint { ip: packet.destination, port: bytes.u16()? };
         bytes.take(4)?;
         let inner = in_udp_tunnel(source.port, destination.port, bytes.0);
         if inner.is_none() {
-            // The header's 8 bytes are not the payload's.
+            // The payload excludes the 8 bytes of the UDP header.
             let length = packet.length.saturating_sub(8).max(bytes.0.len());
             self.quic.datagram(source, destination, bytes.0, length, at, emit);
         }
@@ -142,7 +145,38 @@ impl Analyser {
     }
 }
 
-/// The IP packet in a GRE packet (RFC 2784, 2890; version 1 is that of PPTP).
+impl Limits {
+    /// The most memory an analyser with these limits ever uses, in bytes. It excludes emitted
+    /// handshakes and the memory of the source itself (64 KB for gzip).
+    pub fn most_bytes(&self) -> usize {
+        let Self { connections, quic_connections, .. } = *self;
+        // A table that doubles keeps its old half until the copy is complete.
+        let growing = |count: usize, each: usize| {
+            count.max(4).next_power_of_two().saturating_mul(each).saturating_mul(3) / 2
+        };
+        // A hash table doubles at seven eighths; each entry has one control byte.
+        let table = |count: usize, each: usize| {
+            growing(count.saturating_mul(8).div_ceil(7).saturating_add(1), each + 1)
+        };
+        let kept = [
+            growing(connections, connections::SLOT_BYTES + size_of::<u32>()),
+            table(connections, connections::PLACE_BYTES),
+            growing(quic_connections, quic::PLACE_BYTES),
+            table(quic_connections, quic::PLACE_BYTES),
+            quic_connections.saturating_mul(quic::CONNECTION_BYTES),
+            self.total_bytes,
+            self.quic_bytes,
+            self.fragment_bytes,
+            self.certificate_bytes,
+            // The buffer doubles until a record fits.
+            3 * LARGEST_BLOCK_BYTES,
+            WORK_BYTES,
+        ];
+        kept.into_iter().fold(0, usize::saturating_add)
+    }
+}
+
+/// The IP packet in a GRE packet (RFC 2784, 2890; PPTP uses version 1).
 fn in_gre(payload: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(payload);
     let flags = bytes.u16()?;
@@ -153,7 +187,7 @@ fn in_gre(payload: &[u8]) -> Option<&[u8]> {
         + usize::from(version == 1 && flags & 0x80 != 0);
     bytes.take(words * 4)?;
     match kind {
-        // ERSPAN II has a header of 8 bytes, if there is a sequence number.
+        // ERSPAN II has an 8-byte header if there is a sequence number.
         0x88be if flags & 0x1000 != 0 => link::in_ethernet(bytes.0.get(8..)?),
         0x88be => link::in_ethernet(bytes.0),
         _ => link::in_ethertype(kind, bytes.0),
@@ -197,7 +231,7 @@ fn in_gtp(mut bytes: Bytes<'_>) -> Option<&[u8]> {
     Some(bytes.0)
 }
 
-/// The IP packet in a CAPWAP data packet (RFC 5415, 4.3) that is no fragment.
+/// The IP packet in an unfragmented CAPWAP data packet (RFC 5415, 4.3).
 fn in_capwap(payload: &[u8]) -> Option<&[u8]> {
     const NATIVE: u8 = 1;
     const FRAGMENT: u8 = 0x80;

@@ -1,6 +1,6 @@
-//! A cursor over bytes from outside: whatever is not there is `None`.
+//! A cursor over untrusted bytes: reads beyond the end return `None`.
 
-/// What is left to read.
+/// The bytes left to read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
@@ -11,7 +11,7 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
-    /// Up to `length` bytes: fewer if the rest was cut off.
+    /// Takes up to `length` bytes: fewer if the input is truncated.
     pub(crate) fn take_up_to(&mut self, length: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;

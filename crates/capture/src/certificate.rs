@@ -1,7 +1,7 @@
-//! The server's certificate, where it is visible: which names it is good for, and until when.
+//! The server's certificate, where it is visible: its names and the end of its validity.
 //!
-//! Only the leaf is looked at, and nothing is verified. A certificate that cannot be parsed has a
-//! hash and no names. One that was seen is not parsed again.
+//! Only the leaf is read, and nothing is verified. A certificate that cannot be parsed has a hash
+//! and no names. A remembered certificate is not parsed again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::bytes::Bytes;
 use crate::digest::{hex, sha256};
 use crate::limits::{LONGEST_NAME_BYTES, Limits, MOST_NAMES};
 
-/// What keeping a certificate costs beside its names.
+/// The memory of a certificate's entry besides its names, in bytes.
 const ENTRY_BYTES: usize = 256;
 
-/// A server's certificate (the leaf of its chain), as it was sent in the clear.
+/// A server's certificate (the leaf of its chain), sent in the clear.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Certificate {
     /// SHA-256 of the certificate.
@@ -30,16 +30,16 @@ pub struct Certificate {
     pub sha256: [u8; 32],
     /// Length of the Certificate message with its header and the whole chain, in bytes.
     pub message_bytes: u32,
-    /// The names it is good for, in lower case: its `dNSName`s (RFC 5280, 4.2.1.6), and if it has
-    /// none, its common name. At most 1,024.
+    /// The names it is valid for, in lower case: its `dNSName`s (RFC 5280, 4.2.1.6), or else its
+    /// common name. At most 1,024.
     #[serde(serialize_with = "as_list")]
     pub names: Arc<[Box<str>]>,
-    /// When its validity ends, in seconds since 1970.
+    /// The end of its validity, in seconds since 1970.
     pub not_after_s: Option<i64>,
 }
 
 impl Certificate {
-    /// Bytes in memory, as if no other handshake shared them.
+    /// The memory used, in bytes, counted as if no other handshake shared it.
     pub(crate) fn held_bytes(&self) -> usize {
         names_bytes(&self.names)
     }
@@ -57,7 +57,7 @@ fn names_bytes(names: &[Box<str>]) -> usize {
     names.iter().map(|name| name.len() + size_of::<Box<str>>()).sum()
 }
 
-/// The certificates that were parsed, within a bound; the one known longest gives way.
+/// The parsed certificates, within a bound; the oldest entry is evicted first.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     limit_bytes: usize,
@@ -83,7 +83,7 @@ impl Certificates {
         }
     }
 
-    /// The leaf in the body of a Certificate message of `length` bytes, if all of it is there.
+    /// Returns the leaf in the body of a Certificate message of `length` bytes, if it is complete.
     pub(crate) fn leaf(&mut self, body: &[u8], length: u32) -> Option<Certificate> {
         let mut bytes = Bytes(body);
         bytes.take(3)?;
@@ -121,7 +121,7 @@ fn parse(leaf: &[u8]) -> Option<Parsed> {
     if names.is_empty() {
         let mut common_names = certificate.subject().iter_common_name();
         names.extend(common_names.find_map(|name| {
-            // Old certificates have it in one of ASN.1's older kinds of text.
+            // Old certificates encode it in one of ASN.1's older string types.
             bounded_name(str::from_utf8(name.attr_value().data).ok()?)
         }));
     }

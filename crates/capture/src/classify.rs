@@ -1,16 +1,14 @@
-//! What a handshake was, from the messages that were seen of it.
+//! Classifies a handshake by its messages.
 //!
-//! TLS 1.3: resumed exactly when a ServerHello that is no HelloRetryRequest accepts a pre-shared
-//! key; an echoed session id means nothing there. Before: full when a message of a key exchange is
-//! seen; otherwise resumed when the server's ChangeCipherSpec comes before the client's; otherwise
-//! nothing is known.
-
-use std::net::IpAddr;
+//! TLS 1.3: a handshake is resumed if and only if its ServerHello (not a HelloRetryRequest) accepts
+//! a pre-shared key; an echoed session ID means nothing. Before TLS 1.3: it is full if any
+//! key-exchange message is seen; otherwise resumed if the server's ChangeCipherSpec precedes the
+//! client's; otherwise unknown.
 
 use crate::certificate::Certificate;
 use crate::handshake::{Carrier, Class, Evidence, Handshake, Method, Version};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
-use crate::tcp::At;
+use crate::observation::{At, Endpoint, Side};
 use crate::tls::{APPLICATION_DATA, CERTIFICATE, HANDSHAKE};
 use crate::via::Via;
 
@@ -18,33 +16,23 @@ const SERVER_KEY_EXCHANGE: u8 = 12;
 const CERTIFICATE_REQUEST: u8 = 13;
 const SERVER_HELLO_DONE: u8 = 14;
 const CLIENT_KEY_EXCHANGE: u8 = 16;
-/// A Certificate message with an empty list.
+/// The length of a Certificate message with an empty list.
 const EMPTY_CERTIFICATE_BYTES: u32 = 3;
 
-/// One end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct End {
-    pub(crate) ip: IpAddr,
-    pub(crate) port: u16,
-}
-
-/// One of a connection's two ends, by its place in the key.
-pub(crate) type Side = usize;
-
-/// What was seen of one handshake.
+/// The observed facts of one handshake.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     client: Option<Side>,
     client_hello: Option<(ClientHello, At)>,
     server_hello: Option<(ServerHello, At)>,
     retry: bool,
-    /// The next ClientHello is this handshake's, whatever its random.
-    again: bool,
-    /// When the first message of a key exchange came.
+    /// The next ClientHello belongs to this handshake, whatever its random.
+    expects_repeated_hello: bool,
+    /// The first key-exchange message.
     key_exchange: Option<At>,
     client_certificate: bool,
     via: Option<Via>,
-    /// When each side's ChangeCipherSpec came.
+    /// The ChangeCipherSpec of each side.
     cipher_changes: [Option<At>; 2],
     application_data: [Option<At>; 2],
     issued_ticket: Option<IssuedTicket>,
@@ -53,28 +41,28 @@ pub(crate) struct Facts {
     is_reported: bool,
 }
 
-/// What one side sent for the handshake.
+/// The bytes one side sent for the handshake.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sent {
     bytes: u64,
-    /// The last record or datagram among them, in bytes.
+    /// The length of the last counted record or datagram, in bytes.
     last_bytes: u32,
-    /// What follows is not for the handshake.
+    /// True once the count is final: later bytes do not belong to the handshake.
     is_counted: bool,
 }
 
 impl Facts {
-    /// Whether there is anything to report.
+    /// Returns true if there is something to report.
     pub(crate) fn has_hello(&self) -> bool {
         self.client_hello.is_some() || self.server_hello.is_some()
     }
 
-    /// The side that sent the ClientHello, or did not send the ServerHello.
+    /// The client: the side that sent the ClientHello, or did not send the ServerHello.
     pub(crate) fn client_side(&self) -> Option<Side> {
         self.client
     }
 
-    /// Whether nothing that follows can change the report.
+    /// Returns true if nothing that follows can change the report.
     pub(crate) fn is_complete(&self) -> bool {
         self.server_hello.is_some()
             && self.client_hello.is_some()
@@ -82,25 +70,25 @@ impl Facts {
             && self.sent.iter().all(|sent| sent.is_counted)
     }
 
-    /// Bytes in memory beside the facts themselves.
+    /// The heap memory in use, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let name = self.client_hello.as_ref().and_then(|(hello, _)| hello.server_name.as_ref());
         name.map_or(0, String::capacity)
             + self.certificate.as_ref().map_or(0, Certificate::held_bytes)
     }
 
-    /// Whether the report was given already.
+    /// Returns true if the handshake was reported.
     pub(crate) fn is_reported(&self) -> bool {
         self.is_reported
     }
 
-    /// The report was given.
+    /// Marks the handshake as reported.
     pub(crate) fn reported(&mut self) {
         self.is_reported = true;
     }
 
-    /// Begins another handshake: with the record of a side that made it known.
-    pub(crate) fn begin_again(&mut self, side: Side) {
+    /// Begins the next handshake, counting the record with which `side` started it.
+    pub(crate) fn begin_next(&mut self, side: Side) {
         let last = self.sent.get(side).copied().unwrap_or_default();
         *self = Self::default();
         if let Some(sent) = self.sent.get_mut(side) {
@@ -108,14 +96,14 @@ impl Facts {
         }
     }
 
-    /// Whether a HelloRetryRequest is not answered.
+    /// Returns true while a HelloRetryRequest is unanswered.
     pub(crate) fn is_retrying(&self) -> bool {
         self.retry && self.server_hello.is_none()
     }
 
-    /// Whether this ClientHello begins another handshake.
-    pub(crate) fn is_other(&self, hello: &ClientHello) -> bool {
-        !self.again
+    /// Returns true if this ClientHello begins another handshake.
+    pub(crate) fn begins_another(&self, hello: &ClientHello) -> bool {
+        !self.expects_repeated_hello
             && self.client_hello.as_ref().is_some_and(|(known, _)| known.random != hello.random)
     }
 
@@ -126,7 +114,7 @@ impl Facts {
         at: At,
         via: Option<Via>,
     ) {
-        self.again = false;
+        self.expects_repeated_hello = false;
         if self.client_hello.is_none() {
             self.client = Some(side);
             self.client_hello = Some((hello, at));
@@ -155,17 +143,17 @@ impl Facts {
         }
     }
 
-    /// The client is to begin again, by a QUIC Retry.
-    pub(crate) fn expect_again(&mut self) {
-        self.again = true;
+    /// Notes a QUIC Retry, after which the client sends its ClientHello again.
+    pub(crate) fn expect_repeated_hello(&mut self) {
+        self.expects_repeated_hello = true;
     }
 
-    /// A HelloRetryRequest as a message of its own (drafts of TLS 1.3 up to 21).
+    /// Notes a HelloRetryRequest with a message type of its own (drafts of TLS 1.3 up to 21).
     pub(crate) fn retry_request(&mut self) {
         self.retry = true;
     }
 
-    /// A message that is no hello.
+    /// Notes a message other than a hello.
     pub(crate) fn message(&mut self, side: Side, kind: u8, length: u32, at: At) {
         let is_client = self.client == Some(side);
         if kind == CERTIFICATE && is_client && length > EMPTY_CERTIFICATE_BYTES {
@@ -183,7 +171,7 @@ impl Facts {
         }
     }
 
-    /// Whether a Certificate message of this side is the server's.
+    /// Returns true if a Certificate message of this side is the server's and still needed.
     pub(crate) fn wants_certificate(&self, side: Side) -> bool {
         self.client == Some(1 - side) && self.certificate.is_none()
     }
@@ -192,7 +180,7 @@ impl Facts {
         self.certificate = certificate;
     }
 
-    /// A NewSessionTicket in the clear.
+    /// Notes a NewSessionTicket sent in the clear.
     pub(crate) fn new_session_ticket(&mut self, side: Side, ticket: Option<IssuedTicket>) {
         if self.client != Some(side) && self.issued_ticket.is_none() {
             self.issued_ticket = ticket;
@@ -211,7 +199,7 @@ impl Facts {
         }
     }
 
-    /// Counts a record that begins.
+    /// Counts a record at its start.
     pub(crate) fn record(&mut self, side: Side, kind: u8, length: u32) {
         let is_client = self.client == Some(side);
         let offers_early_data =
@@ -226,7 +214,7 @@ impl Facts {
             _ => sent.add(length),
         }
         match (is_tls_1_3, kind) {
-            (true, APPLICATION_DATA) if is_client => self.all_is_counted(),
+            (true, APPLICATION_DATA) if is_client => self.stop_counting(),
             (false, HANDSHAKE) if is_finished => sent.is_counted = true,
             _ => {}
         }
@@ -238,11 +226,11 @@ impl Facts {
         sent.add(u32::try_from(length).unwrap_or(u32::MAX));
         let is_encrypted = self.application_data.get(side).is_some_and(Option::is_some);
         if self.client == Some(side) && is_encrypted && self.server_hello.is_some() {
-            self.all_is_counted();
+            self.stop_counting();
         }
     }
 
-    fn all_is_counted(&mut self) {
+    fn stop_counting(&mut self) {
         self.sent.iter_mut().for_each(|sent| sent.is_counted = true);
     }
 
@@ -250,7 +238,7 @@ impl Facts {
         self.server_hello.is_some_and(|(hello, _)| hello.version == Version::Tls13)
     }
 
-    /// When both sides had come as far as encrypted records.
+    /// The time at which both sides had sent encrypted records.
     fn encrypted_at(&self) -> Option<At> {
         let [first, second] = match self.is_tls_1_3() {
             true => self.application_data,
@@ -259,7 +247,7 @@ impl Facts {
         Some(first?.max(second?))
     }
 
-    /// The class, what it rests on, and when that was seen.
+    /// The class, the evidence for it, and the frame that showed it.
     fn class(&self) -> (Class, Option<Evidence>, Option<At>) {
         let Some((server_hello, hello_at)) = self.server_hello else {
             return (Class::NoServerhello, None, None);
@@ -306,8 +294,8 @@ impl Facts {
         (self.client_certificate || is_known).then_some(self.client_certificate)
     }
 
-    /// The report.
-    pub(crate) fn report(&self, carrier: Carrier, ends: [End; 2]) -> Handshake {
+    /// Assembles the report.
+    pub(crate) fn report(&self, carrier: Carrier, ends: [Endpoint; 2]) -> Handshake {
         let (cls, evidence, proof) = self.class();
         let [first, second] = ends;
         let (client, server) =

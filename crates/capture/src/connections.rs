@@ -1,35 +1,36 @@
-//! The TCP connections of a capture, and what they say.
+//! The TCP connections of a capture, and the handshakes on them.
 //!
-//! The table is bounded: the connection that was silent longest is reported and forgotten first.
-//! A connection whose handshake is complete, or in which there is no TLS, keeps only its place.
+//! The table is bounded: the connection idle longest is reported and evicted first. A connection
+//! whose handshake is complete, or that carries no TLS, keeps only its slot.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::certificate::Certificates;
-use crate::classify::{End, Facts, Side};
+use crate::classify::Facts;
 use crate::handshake::{Carrier, Handshake};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::limits::Limits;
-use crate::tcp::{At, Flow, Piece, Segment};
+use crate::observation::{At, Endpoint, Side};
+use crate::tcp::{Flow, Piece, Segment};
 use crate::tls::{self, Event, Listen, Stream};
 use crate::via::Preface;
 
 const NONE: u32 = u32::MAX;
 
-/// What a connection's place costs, and finding it.
+/// The memory of a connection's slot and of its entry in the table, in bytes.
 pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
-pub(crate) const PLACE_BYTES: usize = size_of::<([End; 2], u32)>();
+pub(crate) const PLACE_BYTES: usize = size_of::<([Endpoint; 2], u32)>();
 
-/// All connections that are watched.
+/// The watched connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: Limits,
     certificates: Certificates,
-    places: HashMap<[End; 2], u32, FixedState>,
+    places: HashMap<[Endpoint; 2], u32, FixedState>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// The connection that was silent longest, and the one that spoke last.
+    /// The ends of a list of connections by last activity: idle longest, and most recent.
     oldest: u32,
     newest: u32,
     held_bytes: usize,
@@ -44,20 +45,20 @@ struct Slot {
 
 #[derive(Debug)]
 struct Connection {
-    ends: [End; 2],
-    /// Sequence numbers of the SYNs.
+    ends: [Endpoint; 2],
+    /// The sequence number of each side's SYN.
     begins: [Option<u32>; 2],
-    talk: Talk,
+    phase: Phase,
     held_bytes: usize,
 }
 
 #[derive(Debug, Default)]
-enum Talk {
-    /// Not a byte yet.
+enum Phase {
+    /// No byte was seen.
     #[default]
     Silent,
     Watched(Box<Conversation>),
-    /// Reported, or not TLS.
+    /// Already reported, or not TLS.
     Over,
 }
 
@@ -69,7 +70,7 @@ struct Conversation {
     facts: Facts,
 }
 
-/// What reports are made with, and who gets them.
+/// The certificate store and the receiver of reports.
 struct Output<'a> {
     certificates: &'a mut Certificates,
     emit: &'a mut dyn FnMut(Handshake),
@@ -89,11 +90,11 @@ impl Connections {
         }
     }
 
-    /// Takes a segment from one end to another.
+    /// Takes a segment sent between two endpoints.
     pub(crate) fn segment(
         &mut self,
-        from: End,
-        to: End,
+        from: Endpoint,
+        to: Endpoint,
         segment: &Segment<'_>,
         at: At,
         emit: &mut dyn FnMut(Handshake),
@@ -122,7 +123,7 @@ impl Connections {
         }
     }
 
-    /// The capture is over: reports what is left.
+    /// Ends the capture: reports all remaining connections.
     pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
         while self.oldest != NONE {
             self.remove_oldest(emit);
@@ -131,7 +132,7 @@ impl Connections {
         self.free.clear();
     }
 
-    fn insert(&mut self, ends: [End; 2], emit: &mut dyn FnMut(Handshake)) -> u32 {
+    fn insert(&mut self, ends: [Endpoint; 2], emit: &mut dyn FnMut(Handshake)) -> u32 {
         while self.places.len() >= self.limits.connections.clamp(1, NONE as usize) {
             self.remove_oldest(emit);
         }
@@ -192,21 +193,23 @@ impl Connections {
 }
 
 impl Connection {
-    fn new(ends: [End; 2]) -> Self {
-        Self { ends, begins: [None; 2], talk: Talk::Silent, held_bytes: 0 }
+    fn new(ends: [Endpoint; 2]) -> Self {
+        Self { ends, begins: [None; 2], phase: Phase::Silent, held_bytes: 0 }
     }
 
-    /// Whether this SYN begins another connection between the same ends.
+    /// Returns true if this SYN begins another connection between the same endpoints.
     fn is_reused(&self, side: Side, segment: &Segment<'_>) -> bool {
         let is_other = self.begins[side].is_some_and(|begin| begin != segment.sequence);
-        let has_spoken = !matches!(self.talk, Talk::Silent);
+        let has_spoken = !matches!(self.phase, Phase::Silent);
         if !segment.syn {
             return false;
         }
         match segment.ack {
             false => {
-                let is_late = match &self.talk {
-                    Talk::Watched(talk) => talk.flows[side].may_begin(segment.sequence),
+                let is_late = match &self.phase {
+                    Phase::Watched(conversation) => {
+                        conversation.flows[side].may_begin(segment.sequence)
+                    }
                     _ => true,
                 };
                 is_other || (has_spoken && self.begins[side].is_none() && !is_late)
@@ -225,17 +228,17 @@ impl Connection {
     ) {
         if segment.syn {
             self.begins[side] = Some(segment.sequence);
-            if let Talk::Watched(conversation) = &mut self.talk {
+            if let Phase::Watched(conversation) = &mut self.phase {
                 conversation.flows[side].begin(segment.sequence);
             }
         }
-        if segment.length == 0 || matches!(self.talk, Talk::Over) {
+        if segment.length == 0 || matches!(self.phase, Phase::Over) {
             return;
         }
-        if matches!(self.talk, Talk::Silent) {
-            self.talk = Talk::Watched(Box::new(Conversation::after(self.begins)));
+        if matches!(self.phase, Phase::Silent) {
+            self.phase = Phase::Watched(Box::new(Conversation::after(self.begins)));
         }
-        let Talk::Watched(conversation) = &mut self.talk else { return };
+        let Phase::Watched(conversation) = &mut self.phase else { return };
         conversation.segment(side, segment, at, self.ends, limits, output);
         match conversation.is_over(side, limits) {
             true => self.finish(output),
@@ -243,18 +246,18 @@ impl Connection {
         }
     }
 
-    /// Reports what was seen and forgets everything but the ends.
+    /// Reports the handshake and forgets everything but the endpoints.
     fn finish(&mut self, output: &mut Output<'_>) {
-        let talk = std::mem::replace(&mut self.talk, Talk::Over);
+        let phase = std::mem::replace(&mut self.phase, Phase::Over);
         self.held_bytes = 0;
-        if let Talk::Watched(mut conversation) = talk {
+        if let Phase::Watched(mut conversation) = phase {
             conversation.finish(self.ends, output);
         }
     }
 }
 
 impl Conversation {
-    /// A conversation after the SYNs with these sequence numbers.
+    /// Starts a conversation after the SYNs with these sequence numbers.
     fn after(begins: [Option<u32>; 2]) -> Self {
         let mut conversation = Self::default();
         for (flow, begin) in conversation.flows.iter_mut().zip(begins) {
@@ -270,34 +273,34 @@ impl Conversation {
         side: Side,
         segment: &Segment<'_>,
         at: At,
-        ends: [End; 2],
+        ends: [Endpoint; 2],
         limits: &Limits,
         output: &mut Output<'_>,
     ) {
         let mut flow = std::mem::take(&mut self.flows[side]);
         flow.segment(segment, at, limits, &mut |piece, at| {
-            self.hear(side, piece, at, ends, output);
+            self.observe(side, piece, at, ends, output);
         });
         self.flows[side] = flow;
     }
 
-    fn finish(&mut self, ends: [End; 2], output: &mut Output<'_>) {
+    fn finish(&mut self, ends: [Endpoint; 2], output: &mut Output<'_>) {
         let mut flows = std::mem::take(&mut self.flows);
         let first = self.facts.client_side().unwrap_or(0);
         for side in [first, 1 - first] {
-            flows[side].flush(&mut |piece, at| self.hear(side, piece, at, ends, output));
+            flows[side].flush(&mut |piece, at| self.observe(side, piece, at, ends, output));
         }
         if self.facts.has_hello() {
             (output.emit)(self.facts.report(Carrier::Tls, ends));
         }
     }
 
-    fn hear(
+    fn observe(
         &mut self,
         side: Side,
         piece: Piece<'_>,
         at: At,
-        ends: [End; 2],
+        ends: [Endpoint; 2],
         output: &mut Output<'_>,
     ) {
         let expected = self.streams[1 - side].is_tls();
@@ -323,7 +326,7 @@ impl Conversation {
         self.facts.is_complete() || (!stream.is_tls() && stream.skipped > limits.search_bytes)
     }
 
-    /// Bytes in memory.
+    /// The memory in use, in bytes.
     fn held_bytes(&self) -> usize {
         size_of::<Self>()
             + self.streams.iter().map(Stream::held_bytes).sum::<usize>()
@@ -332,26 +335,26 @@ impl Conversation {
     }
 }
 
-/// Turns what streams show into facts.
+/// Turns the events of a stream into facts.
 pub(crate) struct Listener<'a> {
     pub(crate) facts: &'a mut Facts,
     pub(crate) carrier: Carrier,
     pub(crate) side: Side,
     pub(crate) at: At,
-    pub(crate) ends: [End; 2],
+    pub(crate) ends: [Endpoint; 2],
     pub(crate) preface: &'a mut Preface,
-    /// Absent where certificates are encrypted.
+    /// `None` where certificates are encrypted.
     pub(crate) certificates: Option<&'a mut Certificates>,
     pub(crate) emit: &'a mut dyn FnMut(Handshake),
 }
 
 impl Listener<'_> {
     fn client_hello(&mut self, hello: ClientHello) {
-        if self.facts.is_other(&hello) {
+        if self.facts.begins_another(&hello) {
             if !self.facts.is_reported() {
                 (self.emit)(self.facts.report(self.carrier, self.ends));
             }
-            self.facts.begin_again(self.side);
+            self.facts.begin_next(self.side);
         }
         self.facts.client_hello(self.side, hello, self.at, self.preface.via());
     }
@@ -390,15 +393,15 @@ impl Listen for Listener<'_> {
     fn event(&mut self, event: Event<'_>) -> bool {
         match event {
             Event::Hello(kind, body) => self.hello(kind, body),
-            Event::OldHello(bytes) => {
-                if let Some(hello) = ClientHello::parse_old(bytes) {
+            Event::Sslv2Hello(bytes) => {
+                if let Some(hello) = ClientHello::parse_sslv2(bytes) {
                     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                     self.facts.record(self.side, tls::HANDSHAKE, length);
                     self.client_hello(hello);
                 }
             }
             Event::Record(kind, length) => self.facts.record(self.side, kind, length),
-            Event::Skipped(bytes) => self.preface.hear(self.side, bytes),
+            Event::Skipped(bytes) => self.preface.observe(self.side, bytes),
             Event::Message(kind, length, body) => self.message(kind, length, body),
             Event::ChangeCipherSpec => {
                 if !self.facts.is_retrying() {

@@ -1,16 +1,16 @@
-//! Names for secrets and identifiers that must not be told: equal ones have equal names.
+//! Digests in place of secrets and identifiers: equal inputs have equal digests.
 
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use serde::{Serialize, Serializer};
 
-/// The first 8 bytes of a SHA-256: enough to recognise a ticket or a session id, not to use it.
+/// The first 8 bytes of a SHA-256: enough to recognise a ticket or a session ID, too few to use it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 8]);
 
 impl Digest {
-    /// The digest of some bytes; of none there is none.
+    /// The digest of `bytes`, or `None` if there are none.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         let whole = sha256(bytes);
         (!bytes.is_empty()).then_some(Self(*whole.first_chunk()?))
@@ -35,12 +35,12 @@ impl Serialize for Digest {
     }
 }
 
-/// A whole SHA-256.
+/// The complete SHA-256.
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest(&SHA256, bytes).as_ref().first_chunk().copied().unwrap_or_default()
 }
 
-/// Bytes as text, two digits each.
+/// Bytes as hexadecimal text, two digits each.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()

@@ -1,7 +1,7 @@
-//! Frames out of a capture file: pcap in its variants, pcapng, gzip of either.
+//! The frames of a capture file: pcap in its variants, pcapng, and gzip of either.
 //!
-//! The records are parsed by `pcap-parser`; the buffer is ours, so that a record that never gets
-//! complete ends the capture with a reason instead of being asked for again.
+//! `pcap-parser` parses the records. The buffer is our own, so that a record that never becomes
+//! complete ends the capture with a reason instead of being requested again.
 
 use std::io::{self, Cursor, Read};
 
@@ -17,22 +17,22 @@ use crate::limits::{LARGEST_BLOCK_BYTES, MOST_INTERFACES};
 
 const CHUNK_BYTES: usize = 1 << 18;
 const PCAP_HEADER_BYTES: usize = 24;
-/// Gzip in gzip is not looked into: a few bytes of it could be any number.
+/// Nested gzip is refused: a few bytes of it can expand to any size.
 const DEEPEST_GZIP: u8 = 1;
 
-/// One packet as it was captured.
+/// One captured packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
-    /// Counted from 1.
+    /// The frame's number, counted from 1.
     pub(crate) number: u64,
-    /// Since 1970, in nanoseconds.
+    /// The time since 1970, in nanoseconds.
     pub(crate) time_ns: u64,
     /// The link layer, as a LINKTYPE number.
     pub(crate) link: i32,
     pub(crate) data: &'a [u8],
 }
 
-/// How a capture was read.
+/// The result of reading a capture.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) frames: u64,
@@ -107,7 +107,7 @@ impl Fault {
     }
 }
 
-/// The bytes that were read and not yet parsed.
+/// The bytes that are read but not yet parsed.
 struct Window<'r> {
     reader: &'r mut dyn Read,
     buffer: Vec<u8>,
@@ -131,7 +131,7 @@ impl<'r> Window<'r> {
         self.start = (self.start + length).min(self.end);
     }
 
-    /// Reads on. False at the end of the source.
+    /// Reads more bytes. Returns false at the end of the source.
     fn more(&mut self) -> Result<bool, Fault> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -154,7 +154,7 @@ impl<'r> Window<'r> {
         }
     }
 
-    /// Reads until `length` bytes are there, or the source ends.
+    /// Reads until `length` bytes are available. Returns false if the source ends first.
     fn fill(&mut self, length: usize) -> Result<bool, Fault> {
         while self.end - self.start < length {
             if !self.more()? {
@@ -164,7 +164,7 @@ impl<'r> Window<'r> {
         Ok(true)
     }
 
-    /// What to do when a record does not parse: read on, or end (`false`).
+    /// Handles a record that does not parse. Returns true after reading more, false at the end.
     fn after<I>(&mut self, error: NomErrorKind<I>) -> Result<bool, Fault> {
         match error {
             NomError::Incomplete(_) => {
@@ -183,7 +183,7 @@ impl<'r> Window<'r> {
 type NomErrorKind<I> = NomError<PcapError<I>>;
 type ParseRecord = fn(&[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>>;
 
-/// The "modified" record in the other byte order, which `pcap-parser` does not know.
+/// Parses a big-endian "modified" record, which `pcap-parser` does not support.
 fn parse_modified_be(bytes: &[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapError<&[u8]>> {
     let (Some(head), Some(rest)) = (bytes.get(..16), bytes.get(24..)) else {
         return Err(NomError::Incomplete(pcap_parser::nom::Needed::Unknown));
@@ -220,7 +220,7 @@ fn pcap_records(
     }
     let (_, header) = parse_pcap_header(&head).map_err(|_| Fault::Corrupt)?;
     window.consume(PCAP_HEADER_BYTES);
-    // The upper half tells the length of a frame check sequence, not the link.
+    // The upper half holds the length of a frame check sequence, not the link type.
     let link = header.network.0 & 0xffff;
     let nanos = if header.is_nanosecond_precision() { 1 } else { 1_000 };
     look_ahead(window, header.is_bigendian())?;
@@ -229,8 +229,12 @@ fn pcap_records(
     } else if header.is_modified_format() {
         parse_pcap_frame_modified
     } else if header.is_bigendian() {
-        if is_red_hat(window.data(), true) { parse_modified_be } else { parse_pcap_frame_be }
-    } else if is_red_hat(window.data(), false) {
+        if is_red_hat_variant(window.data(), true) {
+            parse_modified_be
+        } else {
+            parse_pcap_frame_be
+        }
+    } else if is_red_hat_variant(window.data(), false) {
         parse_pcap_frame_modified
     } else {
         parse_pcap_frame
@@ -269,15 +273,15 @@ fn captured_length(record: &[u8], big_endian: bool) -> Option<usize> {
     Some(length as usize)
 }
 
-/// Reads the first record, and the next one's header if the first may have a long header itself.
-/// Nothing else is waited for: the source may be a live interface.
+/// Reads the first record, and the next header if the first record may have a long header. It waits
+/// for nothing else, because the source may be a live interface.
 fn look_ahead(window: &mut Window<'_>, big_endian: bool) -> Result<(), Fault> {
     const LONG_HEADER_BYTES: usize = 24;
     if !window.fill(LONG_HEADER_BYTES)? {
         return Ok(());
     }
     let record = window.data();
-    // What follows the usual header: interface, protocol, kind of packet (0 to 4), padding.
+    // The fields after the usual header: interface, protocol, packet type (0 to 4), padding.
     let [first, second, third, fourth, protocol_high, protocol_low, kind, padding] =
         record.get(16..).and_then(|more| more.first_chunk().copied()).unwrap_or([0xff; 8]);
     let (high, low) = if big_endian { (first, second) } else { (fourth, third) };
@@ -289,9 +293,9 @@ fn look_ahead(window: &mut Window<'_>, big_endian: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// "Red Hat 6.1" wrote the usual magic, but 24-byte record headers. It shows in the records: with
-/// 16 bytes they soon make no sense, with 24 they do.
-fn is_red_hat(records: &[u8], big_endian: bool) -> bool {
+/// Recognises files of "Red Hat 6.1", which have the usual magic number but 24-byte record headers.
+/// Read with 16 bytes, their records soon become implausible; with 24 they do not.
+fn is_red_hat_variant(records: &[u8], big_endian: bool) -> bool {
     const LOOK_AHEAD: usize = 4;
     let sensible = |header: usize| {
         let mut rest = records;
@@ -379,7 +383,7 @@ fn pcapng_blocks(
     }
 }
 
-/// What a block's own length says against it, before the whole of it is there.
+/// Checks a block's length field before the entire block is available.
 fn check_block_length(block: &[u8], big_endian: bool) -> Result<(), Fault> {
     const SMALLEST_BLOCK_BYTES: u32 = 12;
     const BYTE_ORDER_BE: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];

@@ -1,4 +1,4 @@
-//! Packets put together again from their fragments, within a bound.
+//! Reassembly of IP packets from fragments, within a bound.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::limits::Limits;
 
 const LARGEST_PACKET_BYTES: usize = 1 << 16;
 const MOST_PARTS: usize = 256;
-/// What keeping a fragment costs beside its bytes.
+/// The memory of a kept fragment besides its bytes.
 const PART_BYTES: usize = 384;
 
 type Key = (IpAddr, IpAddr, u8, u32);
@@ -22,7 +22,7 @@ pub(crate) struct Fragments {
     limit_bytes: usize,
     held_bytes: usize,
     waiting: HashMap<Key, Parts, FixedState>,
-    /// Oldest first; may name packets that are complete by now.
+    /// Oldest first. It may still contain packets that are complete.
     order: VecDeque<Key>,
 }
 
@@ -43,7 +43,7 @@ impl Fragments {
         }
     }
 
-    /// Adds a fragment. Gives the packet's payload once all of it is there.
+    /// Adds a fragment. Returns the packet's payload once it is complete.
     pub(crate) fn add(&mut self, packet: &Packet<'_>) -> Option<Vec<u8>> {
         let fragment = packet.fragment?;
         let end = fragment.offset.checked_add(packet.payload.len())?;

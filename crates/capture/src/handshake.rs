@@ -1,4 +1,4 @@
-//! What is known about one handshake.
+//! The record of one handshake.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use crate::certificate::Certificate;
 use crate::digest::{self, Digest};
 use crate::via::Via;
 
-/// One handshake: one ClientHello (a retry after HelloRetryRequest included) and its answer.
+/// One handshake: a ClientHello (or two, after a HelloRetryRequest) and the server's response.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Handshake {
-    /// What carried it.
+    /// The protocol that carried it.
     pub carrier: Carrier,
     /// The client's address.
     pub client_ip: IpAddr,
@@ -21,42 +21,43 @@ pub struct Handshake {
     pub server_ip: IpAddr,
     /// The server's port.
     pub server_port: u16,
-    /// The ClientHello's random: absent if only the server's side was captured, empty if the hello
-    /// is in the format of SSL 2, which has none.
+    /// The ClientHello's random. `None` if only the server's side was captured; empty if the hello
+    /// is in SSL 2 format, which has none.
     #[serde(serialize_with = "hex")]
     pub ch_random: Option<Vec<u8>>,
-    /// The name the client asked for.
+    /// The server name in the ClientHello.
     pub sni: Option<String>,
     /// The version the server chose.
     pub version: Option<Version>,
     /// Full or resumed.
     pub cls: Class,
-    /// How it was resumed.
+    /// The resumption mechanism, if the handshake was resumed.
     pub method: Option<Method>,
-    /// What the class rests on.
+    /// The evidence for `cls`.
     pub evidence: Option<Evidence>,
-    /// The server asked for another ClientHello.
+    /// True if the server sent a HelloRetryRequest.
     pub hrr: bool,
-    /// The client offered a pre-shared key.
+    /// True if the client offered a pre-shared key.
     pub psk_offered: Option<bool>,
-    /// The client offered early data.
+    /// True if the client offered early data.
     pub early_data_offered: Option<bool>,
-    /// Length of the session id the client offered, in bytes.
+    /// Length of the session ID the client offered, in bytes.
     pub offered_sid_len: Option<usize>,
     /// Length of the ticket the client offered (TLS 1.2 and before), in bytes.
     pub offered_ticket_len: Option<usize>,
-    /// A client certificate was seen; unknown in TLS 1.3, where it is encrypted.
+    /// True if a client certificate was seen. `None` in TLS 1.3, which encrypts it.
     pub client_auth: Option<bool>,
-    /// Both sides came as far as encrypted records.
+    /// True if both sides sent encrypted records.
     pub completed: bool,
-    /// TLS from the first byte: no STARTTLS, no CONNECT, no tunnel before it. What a SOCKS proxy
-    /// passes on is direct: the client speaks to the server as if nothing was between.
+    /// True if TLS begins with the first byte: no STARTTLS, CONNECT or tunnel precedes it. A
+    /// connection through a SOCKS proxy counts as direct, because the client then speaks to the
+    /// server unchanged.
     pub direct: bool,
-    /// What stood before TLS on the connection.
+    /// The protocol spoken before TLS on the connection.
     pub via: Option<Via>,
-    /// When the ClientHello was complete, in seconds since 1970.
+    /// The time the ClientHello was complete, in seconds since 1970.
     pub t_ch: Option<f64>,
-    /// When the ServerHello was complete, in seconds since 1970.
+    /// The time the ServerHello was complete, in seconds since 1970.
     pub t_sh: Option<f64>,
     /// The frame that completed the ClientHello, counted from 1.
     pub frame_ch: Option<u64>,
@@ -64,32 +65,32 @@ pub struct Handshake {
     pub frame_sh: Option<u64>,
     /// The frame of the message that decided `cls`, counted from 1.
     pub proof_frame: Option<u64>,
-    /// When both sides had come as far as `completed` says, in seconds since 1970.
+    /// The time `completed` became true, in seconds since 1970.
     pub t_done: Option<f64>,
-    /// The ticket the client offered (TLS 1.2 and before).
+    /// The hash of the ticket the client offered (TLS 1.2 and before).
     pub offered_ticket_hash: Option<Digest>,
     /// Length of the ticket the server issued in the clear (TLS 1.2 and before, RFC 5077), in bytes.
     pub issued_ticket_len: Option<usize>,
-    /// How long the server means to accept that ticket, in seconds; 0 leaves it to the client.
+    /// The lifetime hint of that ticket, in seconds; 0 leaves it to the client.
     pub issued_ticket_lifetime_s: Option<u32>,
-    /// That ticket.
+    /// The hash of that ticket.
     pub issued_ticket_hash: Option<Digest>,
-    /// Length of the session id in the ServerHello (TLS 1.2 and before), in bytes.
+    /// Length of the session ID in the ServerHello (TLS 1.2 and before), in bytes.
     pub issued_sid_len: Option<usize>,
-    /// That session id, if it is not empty.
+    /// The hash of that session ID, if it is not empty.
     pub session_id_hash: Option<Digest>,
     /// The server's certificate, where it is visible (TLS 1.2 and before).
     pub certificate: Option<Certificate>,
-    /// What the client sent for the handshake, in bytes: TLS records with their headers, each
-    /// once; for QUIC the payload of its datagrams. Up to TLS 1.2 until its Finished message, from
-    /// TLS 1.3 on until its first encrypted record after the ServerHello. What the capture misses
-    /// is not counted.
+    /// The bytes the client sent for the handshake: TLS records with their headers, each counted
+    /// once; for QUIC, the payload of its datagrams. Up to TLS 1.2 the count ends with its Finished
+    /// message, in TLS 1.3 with its first encrypted record after the ServerHello. Bytes missing
+    /// from the capture are not counted.
     pub bytes_from_client: u64,
-    /// The same for the server; from TLS 1.3 on until the same moment.
+    /// The bytes the server sent; in TLS 1.3, up to the same moment.
     pub bytes_from_server: u64,
 }
 
-/// What carries a handshake.
+/// The protocol that carries a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -100,36 +101,36 @@ pub enum Carrier {
     Quic,
 }
 
-/// What a handshake was.
+/// The class of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Certificates or a fresh key exchange, without an earlier session.
+    /// Authenticated by certificates or a fresh key exchange, without an earlier session.
     Full,
     /// Resumed from an earlier session.
     Resumed,
-    /// The server answered, but the capture does not show how it went on.
+    /// Not known: the server responded, but the capture does not show what followed.
     Unknown,
-    /// The server's answer is not in the capture.
+    /// Not known: the server's response is not in the capture.
     NoServerhello,
 }
 
-/// How a session was resumed.
+/// The mechanism that resumed a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// By a session ticket (RFC 5077).
+    /// A session ticket (RFC 5077).
     Ticket,
-    /// By a session id, from the server's cache.
+    /// A session ID, looked up in the server's cache.
     Id,
-    /// By a pre-shared key (TLS 1.3).
+    /// A pre-shared key (TLS 1.3).
     Psk,
-    /// By ticket or id: the ClientHello that would tell is not in the capture.
+    /// Ticket or ID: the ClientHello is not in the capture.
     #[serde(rename = "unknown(no CH)")]
     Unknown,
 }
 
-/// What a class rests on.
+/// The evidence for a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -140,13 +141,13 @@ pub enum Evidence {
     ShWithoutPsk,
     /// A TLS 1.3 ServerHello that accepts a pre-shared key.
     ShPreSharedKey,
-    /// The server's ChangeCipherSpec came first, and no message of a key exchange.
+    /// The server's ChangeCipherSpec came first, without any key-exchange message.
     ServerCcsFirstNoCert,
-    /// Nothing but the ServerHello.
+    /// The ServerHello alone.
     ShOnly,
 }
 
-/// A version of the protocol.
+/// A protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
     /// SSL 3.0.
@@ -164,14 +165,14 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version of a number on the wire.
+    /// Converts a version number from the wire.
     pub(crate) fn from_wire(number: u16) -> Self {
         match number {
             0x0300 => Self::Ssl3,
             0x0301 => Self::Tls10,
             0x0302 => Self::Tls11,
             0x0303 => Self::Tls12,
-            // Drafts of TLS 1.3; the second range was used by a large provider's experiments.
+            // Drafts of TLS 1.3; a large provider used the second range for experiments.
             0x0304 | 0x7f00..=0x7fff | 0xfb00..=0xfbff => Self::Tls13,
             other => Self::Other(other),
         }

@@ -1,4 +1,4 @@
-//! ClientHello and ServerHello, read leniently: what is there counts, even if the rest is odd.
+//! ClientHello and ServerHello, parsed leniently: valid parts count even if the rest is malformed.
 
 use crate::bytes::Bytes;
 use crate::digest::Digest;
@@ -17,10 +17,10 @@ const HELLO_RETRY_REQUEST: [u8; 32] = [
     0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-/// What a client offered.
+/// The offers of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ClientHello {
-    /// Absent in a hello of SSL 2's format.
+    /// `None` for a hello in SSL 2 format.
     pub(crate) random: Option<[u8; 32]>,
     pub(crate) session_id_length: usize,
     pub(crate) ticket_length: usize,
@@ -30,18 +30,18 @@ pub(crate) struct ClientHello {
     pub(crate) early_data: bool,
 }
 
-/// What a server chose.
+/// The choices of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerHello {
     pub(crate) version: Version,
     pub(crate) retry: bool,
     pub(crate) pre_shared_key: bool,
-    /// Means something up to TLS 1.2 only.
+    /// Meaningful up to TLS 1.2 only.
     pub(crate) session_id_length: Option<usize>,
     pub(crate) session_id: Option<Digest>,
 }
 
-/// A session ticket that a server issued in the clear.
+/// A session ticket sent in the clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IssuedTicket {
     pub(crate) length: usize,
@@ -50,7 +50,7 @@ pub(crate) struct IssuedTicket {
 }
 
 impl IssuedTicket {
-    /// Reads the body of a NewSessionTicket up to TLS 1.2 (RFC 5077, 3.3).
+    /// Parses the body of a NewSessionTicket up to TLS 1.2 (RFC 5077, 3.3).
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(body);
         let lifetime_s = bytes.u32()?;
@@ -60,7 +60,7 @@ impl IssuedTicket {
 }
 
 impl ClientHello {
-    /// Reads the body of a ClientHello.
+    /// Parses the body of a ClientHello.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(body);
         bytes.take(2)?;
@@ -69,8 +69,8 @@ impl ClientHello {
         Some(hello)
     }
 
-    /// Reads a ClientHello in the format of SSL 2 (RFC 5246, E.2), from its length on.
-    pub(crate) fn parse_old(bytes: &[u8]) -> Option<Self> {
+    /// Parses a ClientHello in SSL 2 format (RFC 5246, E.2), from its length field on.
+    pub(crate) fn parse_sslv2(bytes: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         bytes.take(7)?;
         let session_id_length = usize::from(bytes.u16()?);
@@ -98,7 +98,7 @@ impl ClientHello {
 }
 
 impl ServerHello {
-    /// Reads the body of a ServerHello.
+    /// Parses the body of a ServerHello.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(body);
         let number = bytes.u16()?;
@@ -148,7 +148,7 @@ fn session_id(mut bytes: Bytes<'_>) -> Option<&[u8]> {
     bytes.take(length)
 }
 
-/// Walks the extensions: kind, length as claimed, value as far as it is there.
+/// Calls `each` with every extension: type, stated length, and the captured part of the value.
 fn extensions(mut bytes: Bytes<'_>, mut each: impl FnMut(u16, usize, &[u8])) -> Option<()> {
     let total = usize::from(bytes.u16()?);
     let mut bytes = Bytes(bytes.take_up_to(total));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::bytes::Bytes;
 
-/// Extension headers one packet may carry.
+/// The most extension headers in one packet.
 const MOST_EXTENSIONS: usize = 16;
 
 /// One packet, or one fragment of one.
@@ -13,23 +13,23 @@ pub(crate) struct Packet<'a> {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
     pub(crate) protocol: u8,
-    /// What was captured of the payload.
+    /// The captured part of the payload.
     pub(crate) payload: &'a [u8],
-    /// How long the payload was on the wire: the capture may have cut it.
+    /// The payload's length on the wire, in bytes.
     pub(crate) length: usize,
     pub(crate) fragment: Option<Fragment>,
 }
 
-/// Which part of its packet a fragment is.
+/// The position of a fragment in its packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fragment {
     pub(crate) id: u32,
-    /// In bytes.
+    /// The offset in bytes.
     pub(crate) offset: usize,
     pub(crate) more: bool,
 }
 
-/// Reads a packet of either version.
+/// Parses a packet of either version.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Packet<'_>> {
     match bytes.first()? >> 4 {
         4 => parse_v4(bytes),
@@ -42,7 +42,7 @@ fn parse_v4(packet: &[u8]) -> Option<Packet<'_>> {
     let header = packet.first_chunk::<20>()?;
     let header_length = usize::from(header[0] & 15) * 4;
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // Segmentation offload leaves the length at 0.
+    // Segmentation offload leaves the length field at 0.
     let total = if total == 0 { packet.len() } else { total };
     let length = total.checked_sub(header_length)?;
     let captured = packet.get(header_length..)?;
@@ -81,7 +81,7 @@ fn parse_v6(packet: &[u8]) -> Option<Packet<'_>> {
                 let units = usize::from(rest.u8()?);
                 rest.take(units * 8 + 6)?;
             }
-            // Authentication counts in words of 4.
+            // The authentication header counts in words of 4 bytes.
             51 => {
                 protocol = rest.u8()?;
                 let words = usize::from(rest.u8()?);

@@ -1,15 +1,16 @@
-//! Reads captures: which TLS handshakes they hold, and which of them were resumed.
+//! Reads network captures: finds the TLS handshakes in them and tells which ones were resumed.
 //!
-//! An [`Analyser`] takes the bytes of a capture (pcap or pcapng, also gzipped) from any
-//! [`std::io::Read`] and gives one [`Handshake`] per ClientHello: who spoke to whom, under which
-//! name, and whether the handshake was full or resumed, with the evidence for it.
+//! An [`Analyser`] takes the bytes of a capture (pcap or pcapng, optionally gzipped) from any
+//! [`std::io::Read`] and gives one [`Handshake`] per ClientHello: the endpoints, the server name,
+//! and whether the handshake was full or resumed, with the evidence for it.
 //!
-//! The way of a byte is the way of the modules: `file` gives frames, `link` finds the IP packet
-//! in a frame, `ip` the segment in packets and fragments, `tcp` the stream in segments, `tls` the
-//! messages in a stream, `quic` the messages in datagrams, `classify` the answer in messages.
+//! The modules follow the path of a byte: `file` extracts frames, `link` finds the IP packet in a
+//! frame, `ip` the segment in packets and fragments, `tcp` the stream in segments, `tls` the
+//! messages in a stream, `quic` the messages in datagrams, and `classify` the verdict from the
+//! messages.
 //!
-//! Captures are not trusted: every length is checked, and what is kept is bounded by [`Limits`].
-//! What is not here: files, clocks, and the contents of tickets and certificates.
+//! Captures are not trusted: every length is checked, and [`Limits`] bounds the memory used. This
+//! crate opens no files, reads no clock, and keeps no contents of tickets or certificates.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod limits;
 mod link;
 mod model;
 mod networks;
+mod observation;
 mod pseudonyms;
 mod quic;
 pub mod report;

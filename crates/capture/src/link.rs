@@ -1,15 +1,15 @@
-//! The IP packet in a frame.
+//! The IP packet in a link-layer frame.
 
 use crate::bytes::Bytes;
 
-/// Tags and labels one frame may carry.
+/// The most tags and labels in one frame.
 const MOST_TAGS: usize = 16;
 
-/// The IP packet in a frame of a LINKTYPE.
+/// Returns the IP packet in a frame of the given LINKTYPE.
 pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(frame);
     match link {
-        // Loopback, with the address family of either byte order.
+        // Loopback, with the address family in either byte order.
         0 | 108 => bytes.take(4).map(|_| bytes.0),
         1 => in_ethernet(frame),
         9 | 50 => in_ppp(frame),
@@ -44,7 +44,7 @@ pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Option<&[u8]> {
     .filter(|packet| matches!(packet.first().map(|first| first >> 4), Some(4 | 6)))
 }
 
-/// The IP packet in an Ethernet frame.
+/// Returns the IP packet in an Ethernet frame.
 pub(crate) fn in_ethernet(frame: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(frame);
     bytes.take(12)?;
@@ -52,14 +52,14 @@ pub(crate) fn in_ethernet(frame: &[u8]) -> Option<&[u8]> {
     in_ethertype(kind, bytes.0)
 }
 
-/// The IP packet behind an EtherType.
+/// Returns the IP packet after an EtherType.
 pub(crate) fn in_ethertype(kind: u16, payload: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(payload);
     let mut kind = kind;
     for _ in 0..MOST_TAGS {
         match kind {
             0x0800 | 0x86dd => return Some(bytes.0),
-            // VLAN, QinQ in its spellings.
+            // VLAN and the variants of QinQ.
             0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
                 bytes.take(2)?;
                 kind = bytes.u16()?;
@@ -107,14 +107,14 @@ fn in_pppoe(payload: &[u8]) -> Option<&[u8]> {
     in_ppp(payload.get(6..)?)
 }
 
-/// The IP packet in a PPP frame, with or without address and control.
+/// Returns the IP packet in a PPP frame, with or without address and control fields.
 pub(crate) fn in_ppp(payload: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(payload);
     if payload.starts_with(&[0xff, 0x03]) {
         bytes.take(2)?;
     }
     match bytes.u8()? {
-        // A protocol number of one byte.
+        // A one-byte protocol number.
         0x21 | 0x57 => Some(bytes.0),
         0x00 => match bytes.u8()? {
             0x21 | 0x57 => Some(bytes.0),
@@ -125,11 +125,11 @@ pub(crate) fn in_ppp(payload: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Data frames of 802.11 that are not encrypted.
+/// Returns the IP packet in an unencrypted 802.11 data frame.
 pub(crate) fn in_wifi(frame: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(frame);
     let [mut control, mut flags] = bytes.array()?;
-    // Some access points tunnel frames with these two swapped; the version's bits tell.
+    // Some access points tunnel frames with these two bytes swapped; the version bits show it.
     if control & 3 != 0 && flags & 0x0f == 0x08 {
         (control, flags) = (flags, control);
     }
@@ -146,11 +146,12 @@ pub(crate) fn in_wifi(frame: &[u8]) -> Option<&[u8]> {
     if quality_of_service {
         bytes.take(2)?;
     }
-    // The LLC header is that of an 802.3 frame with a length.
+    // The LLC header equals that of an 802.3 frame with a length field.
     in_ethertype(0, bytes.0)
 }
 
-/// Linux netfilter log: attributes in the byte order of the machine, here little-endian.
+/// Returns the packet in a Linux netfilter log, whose attributes use the byte order of the
+/// capturing machine; little-endian is assumed.
 fn in_nflog(frame: &[u8]) -> Option<&[u8]> {
     const PAYLOAD: u16 = 9;
     let mut bytes = Bytes(frame.get(4..)?);

@@ -1,10 +1,10 @@
-//! What handshakes cost a client: latency and energy, from a model file.
+//! The cost of handshakes to a client (latency and energy), from a model file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// What full and resumed handshakes cost, as somebody measured it.
+/// Measured costs of full and resumed handshakes.
 ///
 /// ```
 /// use rejoin_capture::Model;
@@ -17,34 +17,34 @@ use crate::error::Error;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Where the figures are from.
+    /// The source of the figures.
     pub name: String,
-    /// Of a full handshake.
+    /// The cost of a full handshake.
     pub full: Cost,
-    /// Of a resumed one.
+    /// The cost of a resumed handshake.
     pub resumed: Cost,
-    /// Of every 1,000 bytes that both sides send for a handshake, as counted in the captures.
+    /// The cost per 1,000 handshake bytes sent by both sides, as counted in the captures.
     #[serde(default)]
     pub per_kilobyte: Cost,
 }
 
-/// What one handshake costs, or what so many do on average.
+/// The cost of one handshake, or the average over many.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cost {
-    /// Until data can flow, in milliseconds.
+    /// Latency until data can flow, in milliseconds.
     pub latency_ms: f64,
-    /// Of the client's battery, in microampere hours.
+    /// Charge drawn from the client's battery, in microampere hours.
     pub energy_uah: f64,
-    /// Of the server's processor, in microseconds.
+    /// CPU time of the server, in microseconds.
     pub server_cpu_us: f64,
-    /// Of the client's processor, in microseconds.
+    /// CPU time of the client, in microseconds.
     pub client_cpu_us: f64,
 }
 
 impl Default for Model {
-    /// A smartphone's: the figures behind Table I of paper 004, found by least squares from its
-    /// six columns. They contain what the bytes cost.
+    /// The costs on a smartphone behind Table I of paper 004, fitted by least squares to its six
+    /// columns. They include the cost of the bytes.
     fn default() -> Self {
         let cost = |latency_ms, energy_uah| Cost { latency_ms, energy_uah, ..Cost::default() };
         Self {
@@ -57,10 +57,10 @@ impl Default for Model {
 }
 
 impl Model {
-    /// Reads a model in TOML.
+    /// Parses a model in TOML.
     ///
     /// # Errors
-    /// [`Error::Model`] for what is no model, or a cost that is negative or no number.
+    /// [`Error::Model`] if the text is not a model, or a cost is negative or not a number.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let model: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
@@ -74,8 +74,8 @@ impl Model {
         Ok(model)
     }
 
-    /// What one of so many full and resumed handshakes costs on average, if one takes so many
-    /// bytes of both sides on average. Nothing, of none.
+    /// The average cost of one handshake, for the given numbers of full and resumed handshakes and
+    /// the average number of bytes both sides send. Zero if there are no handshakes.
     pub fn average(&self, full: f64, resumed: f64, bytes: f64) -> Cost {
         let all = full + resumed;
         let share = if all > 0.0 { full / all } else { 0.0 };
@@ -112,7 +112,7 @@ mod tests {
         (12_539.0, 58_115.0, 38.05, 627.75),
     ];
 
-    /// No two costs with two decimals give all six latencies to the last digit.
+    /// No two costs with two decimals reproduce all six latencies to the last digit.
     #[test]
     fn table_i_of_the_paper_to_a_hundredth() {
         for (full, resumed, energy, latency) in TABLE_I {

@@ -1,7 +1,7 @@
-//! Who runs a server: autonomous systems, from a table of address ranges.
+//! Autonomous systems: the operators of servers, from a table of address ranges.
 //!
-//! The table is the user's: lines of `start,end,asn,org` or of `prefix,asn,org`, separated by
-//! commas or tabs. Of ranges that contain an address the narrowest counts, as in routing.
+//! The user supplies the table: lines of `start,end,asn,org` or `prefix,asn,org`, separated by
+//! commas or tabs. If several ranges contain an address, the narrowest counts, as in routing.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -12,11 +12,11 @@ use crate::error::Error;
 /// Address ranges and the autonomous systems they belong to.
 #[derive(Debug, Default)]
 pub struct Networks {
-    /// Apart from each other and in order, IPv4 mapped into IPv6.
+    /// Disjoint and sorted, with IPv4 mapped into IPv6.
     ranges: Vec<Range>,
 }
 
-/// Ranges that are read: there are about a million prefixes in the world.
+/// The most ranges that are read; the Internet has about a million prefixes.
 const MOST_RANGES: usize = 1 << 24;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +27,11 @@ struct Range {
 }
 
 impl Networks {
-    /// Reads a table. Lines that begin with `#` are comments; a first line without an address
-    /// is a head. What follows the number is not looked at.
+    /// Parses a table. Lines that begin with `#` are comments; a first line without an address is a
+    /// header. Fields after the AS number are ignored.
     ///
     /// # Errors
-    /// [`Error::Networks`] with the line that is no range, or if there is none.
+    /// [`Error::Networks`] with the first invalid line, or if the table has no range.
     pub fn parse(mut input: impl Read) -> Result<Self, Error> {
         let failed = |line, what: String| Error::Networks { line, what };
         let mut text = Vec::new();
@@ -55,10 +55,10 @@ impl Networks {
                 "no range: write start,end,asn,org or prefix,asn,org".to_owned(),
             ));
         }
-        Ok(Self { ranges: apart(ranges) })
+        Ok(Self { ranges: disjoint(ranges) })
     }
 
-    /// The number of the autonomous system that an address belongs to.
+    /// The number of the autonomous system that contains an address.
     pub fn asn(&self, address: IpAddr) -> Option<u32> {
         let address = number(address);
         let after = self.ranges.partition_point(|range| range.start <= address);
@@ -66,18 +66,18 @@ impl Networks {
         (address <= range.end).then_some(range.asn)
     }
 
-    /// Whether there is none.
+    /// Returns true if the table has no ranges.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 }
 
-/// No address is without a point or a colon.
+/// Returns true for a header line: every address contains a dot or a colon.
 fn is_head(line: &str) -> bool {
     !field(line, 0).contains(['.', ':'])
 }
 
-/// Separated by tabs if there are any.
+/// A field of a line; the separator is the tab if the line contains one.
 fn field(line: &str, at: usize) -> &str {
     let separator = if line.contains('\t') { '\t' } else { ',' };
     line.split(separator).nth(at).unwrap_or_default().trim().trim_matches('"')
@@ -121,14 +121,14 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The same ranges without overlap: between two places where one begins or ends, the narrowest.
-fn apart(mut ranges: Vec<Range>) -> Vec<Range> {
+/// Splits ranges so that they do not overlap; where several cover a part, the narrowest wins.
+fn disjoint(mut ranges: Vec<Range>) -> Vec<Range> {
     ranges.sort_by_key(|range| range.start);
     let ends = ranges.iter().filter_map(|range| range.end.checked_add(1));
     let mut places: Vec<u128> = ranges.iter().map(|range| range.start).chain(ends).collect();
     places.sort_unstable();
     places.dedup();
-    let (mut apart, mut open, mut next) = (Vec::new(), BTreeSet::new(), 0);
+    let (mut disjoint, mut open, mut next) = (Vec::new(), BTreeSet::new(), 0);
     for (at, place) in places.iter().enumerate() {
         while let Some(range) = ranges.get(next).filter(|range| range.start <= *place) {
             open.insert((range.end - range.start, next));
@@ -139,10 +139,10 @@ fn apart(mut ranges: Vec<Range>) -> Vec<Range> {
         }
         if let Some((_, narrowest)) = open.first() {
             let end = places.get(at + 1).map_or(u128::MAX, |next| next - 1);
-            apart.push(Range { start: *place, end, asn: ranges[*narrowest].asn });
+            disjoint.push(Range { start: *place, end, asn: ranges[*narrowest].asn });
         }
     }
-    apart
+    disjoint
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_nesting_gives_what_a_search_gives() {
-        // A small generator of its own: no dependence on anybody's.
+        // A local generator, so that the test depends on no other crate.
         let mut state = 7_u32;
         let mut draw = |below: u32| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

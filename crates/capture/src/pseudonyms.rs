@@ -1,4 +1,4 @@
-//! Results that name nobody: names, addresses and files replaced, each always by the same.
+//! Anonymous results: names, addresses and file names replaced by consistent pseudonyms.
 
 use std::hash::Hasher;
 
@@ -8,21 +8,21 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use crate::report::Report;
 use crate::sharing::Service;
 
-/// Replaces what could name somebody. Whoever does not have the key cannot tell what a pseudonym
-/// stands for, nor try names out; with the same key the same pseudonyms come out, so that results
-/// can be compared. Times, lengths and counts stay.
+/// Replaces everything that could identify a person. Without the key, nobody can reverse a
+/// pseudonym or test a guess. The same key gives the same pseudonyms, so that results can be
+/// compared. Times, lengths and counts are kept.
 #[derive(Clone)]
 pub struct Pseudonyms {
     key: [u8; 16],
 }
 
 impl Pseudonyms {
-    /// `key` is random, and a secret.
+    /// Creates the pseudonyms of a key, which must be random and secret.
     pub const fn new(key: [u8; 16]) -> Self {
         Self { key }
     }
 
-    /// What stands for this text: the kind, and 12 hexadecimal digits.
+    /// The pseudonym of a text: its kind, and 12 hexadecimal digits.
     pub fn of(&self, kind: &str, text: &str) -> String {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(kind.as_bytes());
@@ -31,14 +31,14 @@ impl Pseudonyms {
         format!("{kind}-{:012x}", hasher.finish128().as_u128() & 0xffff_ffff_ffff)
     }
 
-    /// Of a name that was asked for, whatever its case; one may ask for an address.
+    /// The pseudonym of a requested server name, in any case; it may be an IP address.
     fn of_name(&self, name: &str) -> String {
         let name = name.to_ascii_lowercase();
         let kind = if name.parse::<std::net::IpAddr>().is_ok() { "host" } else { "name" };
         self.of(kind, &name)
     }
 
-    /// Replaces names in a handshake's JSON record.
+    /// Replaces the names in a handshake's JSON record.
     pub fn replace(&self, record: &mut Value) {
         const KINDS: [(&str, &str); 7] = [
             ("file", "file"),
@@ -57,13 +57,13 @@ impl Pseudonyms {
         if let Some(Value::String(name)) = record.get_mut("sni") {
             *name = self.of_name(name);
         }
-        // A certificate is its owner's name, whatever is taken out of it.
+        // A certificate identifies its owner even without its names.
         if let Some(certificate) = record.get_mut("certificate") {
             *certificate = Value::Null;
         }
     }
 
-    /// Replaces names in a report.
+    /// Replaces the names in a report.
     pub fn replace_in(&self, report: &mut Report) {
         for service in &mut report.findings.top_services {
             service.name = self.of_name(&service.name);
@@ -72,7 +72,7 @@ impl Pseudonyms {
             }
             service.sort_hosts();
         }
-        // The order tells nothing of the names.
+        // Sort again, so that the order reveals nothing about the names.
         report.findings.top_services.sort_by(Service::order);
         for left_out in &mut report.captured.left_out {
             left_out.file = self.of("file", &left_out.file);
@@ -80,7 +80,7 @@ impl Pseudonyms {
     }
 }
 
-/// The key is a secret.
+/// Hides the key.
 impl std::fmt::Debug for Pseudonyms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Pseudonyms(…)")

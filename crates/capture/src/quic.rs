@@ -1,8 +1,9 @@
 //! The hellos in QUIC's Initial packets.
 //!
-//! Initials are encrypted with keys that follow from the client's first connection id and a public
-//! salt per version (RFC 9001, 5.2), so anybody can read them: ClientHello and ServerHello, no
-//! more. That is enough to tell full from resumed. A packet that does not open is no QUIC.
+//! The keys of Initial packets derive from the client's first connection ID and a public salt per
+//! version (RFC 9001, 5.2), so any observer can read the ClientHello and the ServerHello, but
+//! nothing more. That is enough to distinguish full from resumed handshakes. A packet that does not
+//! decrypt is not QUIC.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,27 +14,27 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::bytes::Bytes;
-use crate::classify::{End, Facts, Side};
+use crate::classify::Facts;
 use crate::connections::Listener;
 use crate::handshake::{Carrier, Handshake};
 use crate::limits::{LONGEST_HELLO_BYTES, Limits};
-use crate::tcp::At;
+use crate::observation::{At, Endpoint, Side};
 use crate::tls::Message;
 use crate::via::Preface;
 
 const LONG_HEADER: u8 = 0x80;
 const LONGEST_ID: usize = 20;
 const SAMPLE_BYTES: usize = 16;
-/// Packets of one datagram that are looked at.
+/// The number of packets inspected per datagram.
 const MOST_COALESCED: usize = 8;
 const MOST_CRYPTO_FRAMES: usize = 512;
-/// What keeping a frame costs beside its bytes, and keeping the first of them.
+/// The memory of a kept frame besides its bytes, and of the first kept frame.
 const FRAME_BYTES: usize = 96;
 const FIRST_FRAME_BYTES: usize = 512;
 
-/// What a connection costs, and finding it.
+/// The memory of a connection and of its entry in the table, in bytes.
 pub(crate) const CONNECTION_BYTES: usize = size_of::<Connection>();
-pub(crate) const PLACE_BYTES: usize = size_of::<([End; 2], Box<Connection>)>();
+pub(crate) const PLACE_BYTES: usize = size_of::<([Endpoint; 2], Box<Connection>)>();
 
 const SALT_V1: [u8; 20] =
     *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a";
@@ -49,49 +50,50 @@ const SALT_DRAFT_21: [u8; 20] =
 const SALT_T051: [u8; 20] =
     *b"\x7a\x4e\xde\xf4\xe7\xcc\xee\x5f\xa4\x50\x6c\x19\x12\x4f\xc8\xcc\xda\x6e\x03\x3d";
 
-/// What differs between the versions.
+/// The parameters that differ between QUIC versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Dialect {
+struct VersionParameters {
     salt: [u8; 20],
     is_v2: bool,
-    /// Frames as they were before the IETF's.
-    has_old_frames: bool,
+    /// True for Google's frame format, which precedes the IETF's.
+    has_google_frames: bool,
 }
 
-impl Dialect {
+impl VersionParameters {
     fn of(version: u32) -> Option<Self> {
         let (salt, is_v2) = match version {
             1 | 0xff00_0021 | 0xff00_0022 => (SALT_V1, false),
             0x6b33_43cf => (SALT_V2, true),
             0xff00_001d..=0xff00_0020 => (SALT_DRAFT_29, false),
-            // Meant to be refused, so that the server names its versions; drafts of their time.
+            // Versions meant to provoke a version negotiation (GREASE); they date from these
+            // drafts.
             grease if grease & 0x0f0f_0f0f == 0x0a0a_0a0a => (SALT_DRAFT_29, false),
-            // The last two, and one below, are one client's names for drafts 27 and 22.
+            // The last two here, and one below, are one client's names for drafts 27 and 22.
             0xff00_0017..=0xff00_001c | 0xface_b002 | 0xface_b00e => (SALT_DRAFT_23, false),
             0xff00_0015 | 0xff00_0016 | 0xface_b001 => (SALT_DRAFT_21, false),
-            // "T051", of another.
+            // Version "T051", used by another client.
             0x5430_3531 => (SALT_T051, false),
             _ => return None,
         };
-        Some(Self { salt, is_v2, has_old_frames: salt == SALT_T051 })
+        Some(Self { salt, is_v2, has_google_frames: salt == SALT_T051 })
     }
 }
 
-/// The QUIC connections that are watched.
+/// The watched QUIC connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: Limits,
     held_bytes: usize,
-    connections: HashMap<[End; 2], Box<Connection>, FixedState>,
-    /// In the order in which they began.
-    order: VecDeque<[End; 2]>,
+    connections: HashMap<[Endpoint; 2], Box<Connection>, FixedState>,
+    /// Oldest first.
+    order: VecDeque<[Endpoint; 2]>,
 }
 
 #[derive(Debug)]
 struct Connection {
     client: Side,
-    has_old_frames: bool,
-    /// The client's keys and the server's.
+    has_google_frames: bool,
+    /// The keys of the client and of the server.
     keys: [Keys; 2],
     crypto: [Crypto; 2],
     facts: Facts,
@@ -107,11 +109,11 @@ impl Connections {
         }
     }
 
-    /// Takes the payload of a datagram, of which `length` bytes were on the wire.
+    /// Takes the payload of a datagram that had `length` bytes on the wire.
     pub(crate) fn datagram(
         &mut self,
-        from: End,
-        to: End,
+        from: Endpoint,
+        to: Endpoint,
         payload: &[u8],
         length: usize,
         at: At,
@@ -143,44 +145,44 @@ impl Connections {
 
     fn packet(
         &mut self,
-        ends: [End; 2],
+        ends: [Endpoint; 2],
         side: Side,
         packet: &Packet<'_>,
         at: At,
         emit: &mut dyn FnMut(Handshake),
     ) {
-        if let Packet::Initial(dialect, initial) = packet {
-            self.initial(ends, side, *dialect, initial, at, emit);
+        if let Packet::Initial(parameters, initial) = packet {
+            self.initial(ends, side, *parameters, initial, at, emit);
             return;
         }
         let Some(connection) = self.connections.get_mut(&ends) else {
-            if let Packet::CutInitial(dialect, destination_id) = packet
-                && let Some(keys) = Keys::both(*dialect, destination_id)
+            if let Packet::CutInitial(parameters, destination_id) = packet
+                && let Some(keys) = Keys::both(*parameters, destination_id)
             {
-                self.watch(ends, side, *dialect, keys, emit);
+                self.watch(ends, side, *parameters, keys, emit);
             }
             return;
         };
         match packet {
             Packet::Handshake => connection.facts.application_data(side, at),
-            Packet::Retry => connection.facts.expect_again(),
+            Packet::Retry => connection.facts.expect_repeated_hello(),
             Packet::Initial(..) | Packet::CutInitial(..) | Packet::EarlyData => {}
         }
     }
 
-    /// The capture is over: reports what was seen.
+    /// Ends the capture: reports all remaining connections.
     pub(crate) fn finish(&mut self, emit: &mut dyn FnMut(Handshake)) {
         while let Some(ends) = self.order.pop_front() {
             self.remove(ends, emit);
         }
     }
 
-    /// Bytes in memory, of the connection between two ends.
-    fn held_bytes_of(&self, ends: &[End; 2]) -> usize {
+    /// The memory of the connection between two endpoints, in bytes.
+    fn held_bytes_of(&self, ends: &[Endpoint; 2]) -> usize {
         self.connections.get(ends).map_or(0, |connection| connection.held_bytes())
     }
 
-    fn remove(&mut self, ends: [End; 2], emit: &mut dyn FnMut(Handshake)) {
+    fn remove(&mut self, ends: [Endpoint; 2], emit: &mut dyn FnMut(Handshake)) {
         let Some(connection) = self.connections.remove(&ends) else { return };
         self.held_bytes -= connection.held_bytes();
         if connection.facts.has_hello() && !connection.facts.is_reported() {
@@ -190,9 +192,9 @@ impl Connections {
 
     fn initial(
         &mut self,
-        ends: [End; 2],
+        ends: [Endpoint; 2],
         side: Side,
-        dialect: Dialect,
+        parameters: VersionParameters,
         initial: &Initial<'_>,
         at: At,
         emit: &mut dyn FnMut(Handshake),
@@ -205,27 +207,27 @@ impl Connections {
             connection.frames(side, plain, at, ends, emit);
             return;
         }
-        let Some(keys) = Keys::both(dialect, initial.destination_id) else { return };
+        let Some(keys) = Keys::both(parameters, initial.destination_id) else { return };
         let Some(plain) = keys[0].open(initial) else { return };
         if let Some(connection) = self.connections.get_mut(&ends) {
-            // After a Retry, or another connection between the same ends: the hello will tell.
+            // A Retry, or another connection between the same endpoints: the hello decides which.
             connection.keys = keys;
             connection.client = side;
             connection.crypto = <[Crypto; 2]>::default();
         } else {
-            self.watch(ends, side, dialect, keys, emit);
+            self.watch(ends, side, parameters, keys, emit);
         }
         if let Some(connection) = self.connections.get_mut(&ends) {
             connection.frames(side, &plain, at, ends, emit);
         }
     }
 
-    /// Watches a connection that this side began.
+    /// Starts watching a connection that `side` opened.
     fn watch(
         &mut self,
-        ends: [End; 2],
+        ends: [Endpoint; 2],
         side: Side,
-        dialect: Dialect,
+        parameters: VersionParameters,
         keys: [Keys; 2],
         emit: &mut dyn FnMut(Handshake),
     ) {
@@ -235,8 +237,8 @@ impl Connections {
         }
         self.order.push_back(ends);
         let (crypto, facts) = (<[Crypto; 2]>::default(), Facts::default());
-        let has_old_frames = dialect.has_old_frames;
-        let connection = Connection { client: side, has_old_frames, keys, crypto, facts };
+        let has_google_frames = parameters.has_google_frames;
+        let connection = Connection { client: side, has_google_frames, keys, crypto, facts };
         self.connections.insert(ends, Box::new(connection));
     }
 }
@@ -246,7 +248,7 @@ impl Connection {
         self.crypto.iter().map(Crypto::held_bytes).sum::<usize>() + self.facts.held_bytes()
     }
 
-    fn report_if_complete(&mut self, ends: [End; 2], emit: &mut dyn FnMut(Handshake)) {
+    fn report_if_complete(&mut self, ends: [Endpoint; 2], emit: &mut dyn FnMut(Handshake)) {
         if self.facts.is_complete() && !self.facts.is_reported() {
             emit(self.facts.report(Carrier::Quic, ends));
             self.facts.reported();
@@ -258,7 +260,7 @@ impl Connection {
         side: Side,
         plain: &[u8],
         at: At,
-        ends: [End; 2],
+        ends: [Endpoint; 2],
         emit: &mut dyn FnMut(Handshake),
     ) {
         let facts = &mut self.facts;
@@ -274,8 +276,8 @@ impl Connection {
         };
         let crypto = &mut self.crypto[side];
         let add = |offset, data: &[u8]| crypto.add(offset, data, &mut listener);
-        let _ = match self.has_old_frames {
-            true => old_crypto_frames(plain, add),
+        let _ = match self.has_google_frames {
+            true => google_crypto_frames(plain, add),
             false => crypto_frames(plain, add),
         };
     }
@@ -322,7 +324,8 @@ impl Crypto {
     }
 }
 
-/// Walks the frames of an Initial packet (RFC 9000, 17.2.2: no others may be in it).
+/// Calls `each` with every CRYPTO frame of an Initial packet (RFC 9000, 17.2.2 forbids most other
+/// frames).
 fn crypto_frames(plain: &[u8], mut each: impl FnMut(u64, &[u8])) -> Option<()> {
     let mut bytes = Bytes(plain);
     loop {
@@ -343,22 +346,22 @@ fn crypto_frame(bytes: &mut Bytes<'_>, each: &mut impl FnMut(u64, &[u8])) -> Opt
     Some(())
 }
 
-/// The same for Google's frames, as version T051 has them.
-fn old_crypto_frames(plain: &[u8], mut each: impl FnMut(u64, &[u8])) -> Option<()> {
+/// Does the same for Google's frame format (version T051).
+fn google_crypto_frames(plain: &[u8], mut each: impl FnMut(u64, &[u8])) -> Option<()> {
     let mut bytes = Bytes(plain);
     loop {
         match bytes.u8()? {
             // PADDING, PING.
             0 | 7 => {}
             8 => crypto_frame(&mut bytes, &mut each)?,
-            kind @ 0x40..=0x7f => old_acknowledgement(&mut bytes, kind)?,
+            kind @ 0x40..=0x7f => google_acknowledgement(&mut bytes, kind)?,
             _ => return None,
         }
     }
 }
 
-/// Largest packet, delay, blocks and timestamps, in widths that the kind tells.
-fn old_acknowledgement(bytes: &mut Bytes<'_>, kind: u8) -> Option<()> {
+/// Skips the largest packet number, delay, blocks and timestamps, whose widths the type gives.
+fn google_acknowledgement(bytes: &mut Bytes<'_>, kind: u8) -> Option<()> {
     const WIDTHS: [usize; 4] = [1, 2, 4, 6];
     let largest_width = WIDTHS[usize::from(kind >> 2 & 3)];
     let block_width = WIDTHS[usize::from(kind & 3)];
@@ -386,7 +389,7 @@ fn acknowledgement(bytes: &mut Bytes<'_>, has_counts: bool) -> Option<()> {
     Some(())
 }
 
-/// An integer of variable length (RFC 9000, 16).
+/// Reads a variable-length integer (RFC 9000, 16).
 fn variable(bytes: &mut Bytes<'_>) -> Option<u64> {
     let first = bytes.u8()?;
     let rest = bytes.take((1 << (first >> 6)) - 1)?;
@@ -395,9 +398,9 @@ fn variable(bytes: &mut Bytes<'_>) -> Option<u64> {
 
 /// A packet with a long header.
 enum Packet<'a> {
-    Initial(Dialect, Initial<'a>),
-    /// The capture cut it: only the connection id is there, from which the keys follow.
-    CutInitial(Dialect, &'a [u8]),
+    Initial(VersionParameters, Initial<'a>),
+    /// A truncated Initial: only the connection ID is captured, which determines the keys.
+    CutInitial(VersionParameters, &'a [u8]),
     EarlyData,
     Handshake,
     Retry,
@@ -406,21 +409,21 @@ enum Packet<'a> {
 /// An Initial packet, still protected.
 struct Initial<'a> {
     destination_id: &'a [u8],
-    /// The whole packet.
+    /// The entire packet.
     bytes: &'a [u8],
-    /// Where its packet number begins.
+    /// The offset of its packet number.
     number_at: usize,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads the first packet of a datagram, and gives what follows it.
+    /// Parses the first packet of a datagram. Returns it with the bytes that follow.
     fn parse(datagram: &'a [u8], is_cut: bool) -> Option<(Self, &'a [u8])> {
         let mut bytes = Bytes(datagram);
         let first = bytes.u8()?;
         if first & LONG_HEADER == 0 {
             return None;
         }
-        let dialect = Dialect::of(bytes.u32()?)?;
+        let parameters = VersionParameters::of(bytes.u32()?)?;
         let destination_length = usize::from(bytes.u8()?);
         let destination_id = bytes.take(destination_length)?;
         let source_length = usize::from(bytes.u8()?);
@@ -429,8 +432,8 @@ impl<'a> Packet<'a> {
             return None;
         }
         let kind = first >> 4 & 3;
-        // Version 2 counts on by one.
-        let kind = if dialect.is_v2 { kind.wrapping_sub(1) & 3 } else { kind };
+        // Version 2 shifts the type codes by one.
+        let kind = if parameters.is_v2 { kind.wrapping_sub(1) & 3 } else { kind };
         match kind {
             0 => {
                 let token_length = usize::try_from(variable(&mut bytes)?).ok()?;
@@ -443,11 +446,11 @@ impl<'a> Packet<'a> {
         let number_at = datagram.len() - bytes.0.len();
         let end = number_at.checked_add(length)?;
         if kind == 0 && is_cut && end > datagram.len() {
-            return Some((Self::CutInitial(dialect, destination_id), &[]));
+            return Some((Self::CutInitial(parameters, destination_id), &[]));
         }
         let (packet, rest) = datagram.split_at_checked(end)?;
         let packet = match kind {
-            0 => Self::Initial(dialect, Initial { destination_id, bytes: packet, number_at }),
+            0 => Self::Initial(parameters, Initial { destination_id, bytes: packet, number_at }),
             1 => Self::EarlyData,
             _ => Self::Handshake,
         };
@@ -455,7 +458,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The keys of one direction. They are public, so nothing hides them.
+/// The keys of one direction. They are public, so `Debug` may show them.
 #[derive(Debug, Clone, Copy)]
 struct Keys {
     key: [u8; 16],
@@ -464,17 +467,17 @@ struct Keys {
 }
 
 impl Keys {
-    /// The client's keys and the server's.
-    fn both(dialect: Dialect, destination_id: &[u8]) -> Option<[Self; 2]> {
-        let secret = Salt::new(HKDF_SHA256, &dialect.salt).extract(destination_id);
-        let client = Self::of(dialect, &expand::<32>(&secret, "client in")?)?;
-        let server = Self::of(dialect, &expand::<32>(&secret, "server in")?)?;
+    /// Derives the keys of the client and of the server.
+    fn both(parameters: VersionParameters, destination_id: &[u8]) -> Option<[Self; 2]> {
+        let secret = Salt::new(HKDF_SHA256, &parameters.salt).extract(destination_id);
+        let client = Self::of(parameters, &expand::<32>(&secret, "client in")?)?;
+        let server = Self::of(parameters, &expand::<32>(&secret, "server in")?)?;
         Some([client, server])
     }
 
-    fn of(dialect: Dialect, secret: &[u8]) -> Option<Self> {
+    fn of(parameters: VersionParameters, secret: &[u8]) -> Option<Self> {
         let secret = Prk::new_less_safe(HKDF_SHA256, secret);
-        let [key, iv, header] = match dialect.is_v2 {
+        let [key, iv, header] = match parameters.is_v2 {
             true => ["quicv2 key", "quicv2 iv", "quicv2 hp"],
             false => ["quic key", "quic iv", "quic hp"],
         };
@@ -485,7 +488,7 @@ impl Keys {
         })
     }
 
-    /// Opens an Initial (RFC 9001, 5.3 and 5.4).
+    /// Decrypts an Initial (RFC 9001, 5.3 and 5.4).
     fn open(&self, initial: &Initial<'_>) -> Option<Vec<u8>> {
         let sample = initial.bytes.get(initial.number_at + 4..)?.get(..SAMPLE_BYTES)?;
         let mask = HeaderProtectionKey::new(&AES_128, &self.header).ok()?.new_mask(sample).ok()?;
@@ -531,15 +534,15 @@ fn expand<const N: usize>(secret: &Prk, label: &str) -> Option<[u8; N]> {
 mod tests {
     use super::*;
 
-    /// RFC 9001, appendix A.1; RFC 9369, appendix A.1.
+    /// Test vectors: RFC 9001, appendix A.1; RFC 9369, appendix A.1.
     #[test]
     fn keys_are_those_of_the_rfcs() {
         let id = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
-        let [client, server] = Keys::both(Dialect::of(1).unwrap(), &id).unwrap();
+        let [client, server] = Keys::both(VersionParameters::of(1).unwrap(), &id).unwrap();
         assert_eq!(client.key[..4], [0x1f, 0x36, 0x96, 0x13]);
         assert_eq!(client.header[..4], [0x9f, 0x50, 0x44, 0x9e]);
         assert_eq!(server.iv[..4], [0x0a, 0xc1, 0x49, 0x3c]);
-        let [client, _] = Keys::both(Dialect::of(0x6b33_43cf).unwrap(), &id).unwrap();
+        let [client, _] = Keys::both(VersionParameters::of(0x6b33_43cf).unwrap(), &id).unwrap();
         assert_eq!(client.key[..4], [0x8b, 0x1a, 0x0b, 0xc1]);
     }
 

@@ -1,12 +1,14 @@
-//! TCP segments, and the stream they carry in one direction.
+//! TCP segments, and the byte stream they carry in one direction.
 //!
-//! A [`Flow`] puts segments in order and gives each byte once; what never came is a gap. The first
-//! copy of a byte wins. What waits for an earlier segment is bounded, in bytes and segments.
+//! A [`Flow`] puts segments in order and emits each byte once; bytes that were never captured are a
+//! gap. The first copy of a byte wins. The segments that wait for an earlier one are bounded in
+//! bytes and in number.
 
 use crate::bytes::Bytes;
 use crate::limits::Limits;
+use crate::observation::At;
 
-/// A jump forward beyond any window: not of this stream.
+/// A forward jump beyond any TCP window: such a segment does not belong to this stream.
 const LARGEST_JUMP: u32 = 1 << 27;
 
 /// One segment.
@@ -17,9 +19,9 @@ pub(crate) struct Segment<'a> {
     pub(crate) sequence: u32,
     pub(crate) syn: bool,
     pub(crate) ack: bool,
-    /// What was captured of the payload.
+    /// The captured part of the payload.
     pub(crate) payload: &'a [u8],
-    /// How long the payload was on the wire.
+    /// The payload's length on the wire, in bytes.
     pub(crate) length: u32,
 }
 
@@ -44,20 +46,13 @@ pub(crate) fn parse(segment: &[u8], length: usize) -> Option<Segment<'_>> {
     })
 }
 
-/// When something was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct At {
-    pub(crate) frame: u64,
-    pub(crate) time_ns: u64,
-}
-
 /// The next piece of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Piece<'a> {
     Bytes(&'a [u8]),
-    /// Bytes are missing: their segments were not captured.
+    /// Bytes are missing because their segments were not captured.
     Gap,
-    /// So many bytes are missing: their segment was cut when it was captured.
+    /// This many bytes are missing because the capture truncated their segment.
     Cut(u32),
 }
 
@@ -65,9 +60,9 @@ pub(crate) enum Piece<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     next: Option<u32>,
-    /// Something was given.
+    /// At least one byte was emitted.
     has_begun: bool,
-    /// In the order of the stream.
+    /// Sorted by position in the stream.
     waiting: Vec<Waiting>,
     waiting_bytes: usize,
 }
@@ -81,26 +76,26 @@ struct Waiting {
 }
 
 impl Flow {
-    /// The stream begins with this sequence number (that of its SYN). Before the first byte the
-    /// last SYN counts.
+    /// Sets the sequence number of the SYN that begins the stream. Until the first byte is emitted,
+    /// the last SYN counts.
     pub(crate) fn begin(&mut self, syn: u32) {
         if !self.has_begun {
             self.next = Some(syn.wrapping_add(1));
         }
     }
 
-    /// Whether what was given can have begun with this SYN.
+    /// Returns true if the bytes emitted so far can follow this SYN.
     pub(crate) fn may_begin(&self, syn: u32) -> bool {
         const NEAR: u32 = 1 << 16;
         self.next.is_none_or(|next| next.wrapping_sub(syn) <= NEAR)
     }
 
-    /// Bytes in memory.
+    /// The heap memory in use, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.waiting_bytes + self.waiting.capacity() * size_of::<Waiting>()
     }
 
-    /// Takes a segment and gives what it makes known.
+    /// Takes a segment and emits the pieces that are now in order.
     pub(crate) fn segment(
         &mut self,
         segment: &Segment<'_>,
@@ -131,7 +126,7 @@ impl Flow {
         }
     }
 
-    /// Gives all that waits, with its gaps.
+    /// Emits all waiting segments, with the gaps between them.
     pub(crate) fn flush(&mut self, give: &mut impl FnMut(Piece<'_>, At)) {
         while !self.waiting.is_empty() {
             self.skip_gap(give);
@@ -169,7 +164,7 @@ impl Flow {
         self.waiting = waiting;
     }
 
-    /// Gives the part of a segment that is new. It does not begin after what is known.
+    /// Emits the new part of a segment, which must not begin beyond the known part of the stream.
     fn give(
         &mut self,
         sequence: u32,

@@ -1,12 +1,12 @@
 //! Records and handshake messages in one direction of a stream.
 //!
-//! A [`Stream`] is fed pieces of any size. It keeps nothing but unfinished hellos: of every other
-//! message the kind and the length are enough. Until the first record it searches, so that TLS
-//! after STARTTLS, CONNECT or SOCKS is found like TLS from the first byte.
+//! A [`Stream`] is fed pieces of any size. It keeps only unfinished hellos, tickets and
+//! certificates: of other messages the type and the length are enough. It searches for the first
+//! record, so that it finds TLS after STARTTLS, CONNECT or SOCKS too.
 //!
-//! A message counts once its record is whole. After a gap the stream goes on at the next segment
-//! that begins with a record. Where the capture cut a segment short, what is there counts, and the
-//! record's length tells where the next one begins.
+//! A message counts once its record is complete. After a gap the stream resumes at the next segment
+//! that begins with a record. Where the capture truncated a segment, the captured part counts, and
+//! the record's length gives the start of the next record.
 
 use crate::limits::{LONGEST_HELLO_BYTES, LONGEST_MESSAGE_BYTES};
 
@@ -24,26 +24,26 @@ const ALERT: u8 = 21;
 pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const APPLICATION_DATA: u8 = 23;
 const HEARTBEAT: u8 = 24;
-/// A record of which the rest means nothing any more.
+/// The type given to a record whose remainder cannot be parsed.
 const SKIPPED: u8 = 0;
 
 const RECORD_HEADER_BYTES: usize = 5;
 const LARGEST_RECORD: u16 = (1 << 14) + 2048;
-/// Chains of certificates may be longer.
+/// The largest handshake message except Certificate, whose chains may be longer.
 const LARGEST_MESSAGE: u32 = 1 << 18;
-/// What is held while it is not yet clear whether a record begins.
+/// The most bytes held while it is unclear if a record begins.
 const HOLD_BYTES: usize = 512;
 
-/// What a stream shows.
+/// A part of a TLS stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event<'a> {
     /// A ClientHello, ServerHello or HelloRetryRequest.
     Hello(u8, &'a [u8]),
-    /// A ClientHello in the format of SSL 2.
-    OldHello(&'a [u8]),
-    /// Any other message: kind, length, and what is there of a ticket or a certificate.
+    /// A ClientHello in SSL 2 format.
+    Sslv2Hello(&'a [u8]),
+    /// Any other message: type, length, and the kept part of a ticket or a certificate.
     Message(u8, u32, &'a [u8]),
-    /// A record begins: kind, and length with its header.
+    /// The start of a record: type, and length including its header.
     Record(u8, u32),
     /// Bytes that are not TLS.
     Skipped(&'a [u8]),
@@ -51,10 +51,10 @@ pub(crate) enum Event<'a> {
     ApplicationData,
 }
 
-/// Who is told what a stream shows.
+/// A receiver of the events in a stream.
 pub(crate) trait Listen {
-    /// Hears an event. True while a HelloRetryRequest is not answered: then handshake messages
-    /// stay readable after a ChangeCipherSpec.
+    /// Handles an event. Returns true while a HelloRetryRequest is unanswered: handshake messages
+    /// then stay readable after a ChangeCipherSpec.
     fn event(&mut self, event: Event<'_>) -> bool;
 }
 
@@ -77,15 +77,15 @@ pub(crate) struct Stream {
     left: u16,
     encrypted: bool,
     message: Message,
-    /// What the unfinished record shows.
+    /// Messages in the unfinished record.
     deferred: Vec<Deferred>,
-    /// Bytes at the beginning of which it is not clear whether they are TLS.
+    /// Bytes whose beginning may or may not be TLS.
     hold: Vec<u8>,
     /// Bytes that were not TLS.
     pub(crate) skipped: u32,
 }
 
-/// The handshake message a stream is in.
+/// The handshake message that a stream is reading.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     header: [u8; 4],
@@ -94,12 +94,12 @@ pub(crate) struct Message {
     body: Vec<u8>,
 }
 
-/// Whether a record begins here.
+/// The result of checking bytes for the start of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Record,
-    /// A ClientHello in the format of SSL 2, of so many bytes.
-    OldHello(usize),
+    /// A ClientHello in SSL 2 format, of this many bytes.
+    Sslv2Hello(usize),
     No,
     Unclear,
 }
@@ -115,12 +115,12 @@ impl Stream {
             + deferred.sum::<usize>()
     }
 
-    /// Whether a record was seen.
+    /// Returns true once a record was seen.
     pub(crate) fn is_tls(&self) -> bool {
         self.state != State::Search
     }
 
-    /// Takes the next bytes of the stream. `expected` says that the other side spoke TLS already.
+    /// Takes the next bytes of the stream. `expected` is true if the other side already speaks TLS.
     pub(crate) fn bytes(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) {
         match self.state {
             State::Search => self.search(bytes, expected, listener),
@@ -135,8 +135,8 @@ impl Stream {
         }
     }
 
-    /// Segments are missing. The record they were in is lost, and those that follow it up to the
-    /// next segment that begins with one.
+    /// Notes that segments are missing. Their record is lost, and so is everything up to the next
+    /// segment that begins with a record.
     pub(crate) fn gap(&mut self) {
         self.hold.clear();
         self.deferred.clear();
@@ -146,7 +146,7 @@ impl Stream {
         }
     }
 
-    /// The end of a segment was cut off, of so many bytes.
+    /// Notes that the capture truncated a segment by `length` bytes.
     pub(crate) fn cut(&mut self, length: u32, listener: &mut impl Listen) {
         self.tell_deferred(listener);
         match self.state {
@@ -200,11 +200,11 @@ impl Stream {
         listener.event(Event::Skipped(bytes));
     }
 
-    /// Goes on with bytes that are TLS or may be; true if they are not.
+    /// Handles bytes that may be TLS. Returns true if they are not.
     fn searched(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) -> bool {
         let verdict = match is_first_record(bytes) {
             Verdict::No if expected => is_any_record(bytes),
-            Verdict::No => is_old_hello(bytes),
+            Verdict::No => is_sslv2_hello(bytes),
             verdict => verdict,
         };
         match verdict {
@@ -215,10 +215,10 @@ impl Stream {
                 self.begin_header();
                 self.records(bytes, listener);
             }
-            Verdict::OldHello(length) => {
+            Verdict::Sslv2Hello(length) => {
                 let (hello, rest) = bytes.split_at(length.min(bytes.len()));
                 self.begin_header();
-                listener.event(Event::OldHello(hello));
+                listener.event(Event::Sslv2Hello(hello));
                 self.records(rest, listener);
             }
         }
@@ -250,7 +250,7 @@ impl Stream {
         }
     }
 
-    /// Takes handshake messages, and tells them once their record is whole.
+    /// Takes handshake messages, and reports them once their record is complete.
     fn handshake(&mut self, body: &[u8], listener: &mut impl Listen) {
         let is_whole = body.len() == usize::from(self.left);
         self.encrypted = !match is_whole {
@@ -314,7 +314,7 @@ enum Deferred {
     Message(u8, u32, Vec<u8>),
 }
 
-/// Keeps what is heard.
+/// Stores the messages of an unfinished record.
 struct Deferring<'a>(&'a mut Vec<Deferred>);
 
 impl Listen for Deferring<'_> {
@@ -331,7 +331,7 @@ impl Listen for Deferring<'_> {
 }
 
 impl Message {
-    /// Takes the next bytes; false if they are no messages, because they are encrypted.
+    /// Takes the next bytes. Returns false if they are not messages because they are encrypted.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], listener: &mut impl Listen) -> bool {
         while !bytes.is_empty() {
             if self.header_length < 4 {
@@ -353,7 +353,7 @@ impl Message {
         true
     }
 
-    /// Bytes in memory.
+    /// The heap memory in use, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.body.capacity()
     }
@@ -366,7 +366,7 @@ impl Message {
         matches!(self.kind(), CLIENT_HELLO | SERVER_HELLO | HELLO_RETRY_REQUEST)
     }
 
-    /// How many bytes of the message are kept until it is whole.
+    /// The number of bytes of the message kept until it is complete.
     fn kept_bytes(&self) -> usize {
         match self.kind() {
             NEW_SESSION_TICKET | CERTIFICATE => LONGEST_MESSAGE_BYTES,
@@ -375,7 +375,7 @@ impl Message {
         }
     }
 
-    /// Reads the header; false if it is none.
+    /// Parses the message header. Returns false if it is invalid.
     fn begin(&mut self) -> bool {
         let [kind, high, middle, low] = self.header;
         self.left = u32::from_be_bytes([0, high, middle, low]);
@@ -401,7 +401,7 @@ impl Message {
         rest
     }
 
-    /// Part of the message is missing: tells what is there of a hello.
+    /// Handles a missing part of the message: reports what is there of a hello.
     fn cut(&mut self, gap: u32, listener: &mut impl Listen) {
         if self.header_length < 4 {
             *self = Self::default();
@@ -413,7 +413,7 @@ impl Message {
         }
         *self = Self::default();
         if let Some(left) = left.filter(|left| *left > 0) {
-            // The rest of this message is skipped, as if of a kind nobody asks for.
+            // Skip the rest of this message by giving it a type that no listener handles.
             (self.left, self.header_length, self.header[0]) = (left, 4, HELLO_REQUEST);
         }
     }
@@ -431,7 +431,7 @@ impl Message {
     }
 }
 
-/// Fills `space` from `length` on; gives the rest of the bytes.
+/// Fills `space` from `length` on. Returns the remaining bytes.
 fn collect<'a>(space: &mut [u8], length: &mut u8, bytes: &'a [u8]) -> &'a [u8] {
     let free = space.get_mut(usize::from(*length)..).unwrap_or_default();
     let taken = free.len().min(bytes.len());
@@ -444,7 +444,7 @@ fn is_handshake_kind(kind: u8) -> bool {
     matches!(kind, 0..=6 | 8 | 11..=16 | 20..=25 | 67 | 254)
 }
 
-/// Whether a hello in a record begins here.
+/// Checks for a record that contains a hello.
 fn is_first_record(bytes: &[u8]) -> Verdict {
     let at = |place: usize| bytes.get(place).copied();
     let record_length = match (at(3), at(4)) {
@@ -472,7 +472,7 @@ fn is_first_record(bytes: &[u8]) -> Verdict {
     }
 }
 
-/// Whether a record of any kind begins here.
+/// Checks for a record of any type.
 fn is_any_record(bytes: &[u8]) -> Verdict {
     let Some(&[kind, major, minor, high, low]) = bytes.first_chunk() else {
         let fits = bytes.first().is_none_or(|kind| (CHANGE_CIPHER_SPEC..=HEARTBEAT).contains(kind))
@@ -491,8 +491,8 @@ fn is_any_record(bytes: &[u8]) -> Verdict {
     if fits { Verdict::Record } else { Verdict::No }
 }
 
-/// Whether a ClientHello in the format of SSL 2 begins here (RFC 5246, E.2).
-fn is_old_hello(bytes: &[u8]) -> Verdict {
+/// Checks for a ClientHello in SSL 2 format (RFC 5246, E.2).
+fn is_sslv2_hello(bytes: &[u8]) -> Verdict {
     let &[high, low, CLIENT_HELLO, 3, minor, c1, c0, s1, s0, r1, r0] =
         bytes.first_chunk().unwrap_or(&[0; 11])
     else {
@@ -510,7 +510,7 @@ fn is_old_hello(bytes: &[u8]) -> Verdict {
         && 9 + ciphers + session_id + challenge == length;
     match (fits, bytes.len() >= length + 2) {
         (false, _) => Verdict::No,
-        (true, true) => Verdict::OldHello(length + 2),
+        (true, true) => Verdict::Sslv2Hello(length + 2),
         (true, false) => Verdict::Unclear,
     }
 }

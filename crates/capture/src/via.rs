@@ -1,19 +1,19 @@
-//! What stood on a connection before its first TLS record.
+//! The protocol spoken on a connection before its first TLS record.
 //!
-//! Protocols are told by a few bytes at the beginning of a segment, or by the command that asks
-//! for TLS. Ports mean nothing. What only one side said, and nobody knows, is no protocol: an
-//! upgrade to TLS takes a request and an answer.
+//! A few bytes at the beginning of a segment identify the protocol, or the command that asks for
+//! TLS does. Ports are ignored. Unrecognised bytes from only one side are no protocol: an upgrade
+//! to TLS takes a request and a response.
 
 use serde::Serialize;
 
-use crate::classify::Side;
+use crate::observation::Side;
 
-/// Segments before TLS that are looked into, of each connection.
+/// The number of segments inspected before TLS, per connection.
 const MOST_SEGMENTS: u8 = 16;
-/// How much of a segment is looked into.
+/// The number of bytes inspected per segment.
 const LOOK_BYTES: usize = 512;
 
-/// What stood before TLS on a connection.
+/// The protocol spoken before TLS on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -42,7 +42,7 @@ pub enum Via {
     Other,
 }
 
-/// What both sides said before TLS.
+/// The exchange before TLS.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Preface {
     known: Option<Via>,
@@ -51,8 +51,8 @@ pub(crate) struct Preface {
 }
 
 impl Preface {
-    /// Hears bytes that are not TLS.
-    pub(crate) fn hear(&mut self, side: Side, bytes: &[u8]) {
+    /// Takes bytes that are not TLS.
+    pub(crate) fn observe(&mut self, side: Side, bytes: &[u8]) {
         if let Some(spoke) = self.spoke.get_mut(side) {
             *spoke = true;
         }
@@ -62,7 +62,7 @@ impl Preface {
         }
     }
 
-    /// What it was, if anything.
+    /// The protocol, if there was one.
     pub(crate) fn via(&self) -> Option<Via> {
         self.known.or_else(|| (self.spoke == [true; 2]).then_some(Via::Other))
     }
@@ -76,9 +76,9 @@ fn binary(bytes: &[u8]) -> Option<Via> {
     const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
     match bytes {
         [0, 0, 0, 8, 4, 0xd2, 0x16, 0x2f, ..] => Some(Via::Postgresql),
-        // BER's SEQUENCE, and the operation's name within.
+        // A BER SEQUENCE that contains the operation's name.
         [0x30, ..] if contains(bytes, START_TLS) => Some(Via::Ldap),
-        // A list of methods, as long as it says; a request to connect or bind.
+        // A method list of the stated length; a request to connect or bind.
         [5, count, methods @ ..] if *count > 0 && methods.len() == usize::from(*count) => {
             Some(Via::Socks)
         }
@@ -88,7 +88,7 @@ fn binary(bytes: &[u8]) -> Option<Via> {
     }
 }
 
-/// What a server says first.
+/// Recognises the first line of a server.
 fn greeting(bytes: &[u8]) -> Option<Via> {
     let line = bytes.split(|byte| *byte == b'\n').next()?;
     if starts_with(line, b"* OK") || starts_with(line, b"* PREAUTH") {
@@ -105,7 +105,7 @@ fn greeting(bytes: &[u8]) -> Option<Via> {
     }
 }
 
-/// What a client says first, or last.
+/// Recognises the first or the last command of a client.
 fn command(bytes: &[u8]) -> Option<Via> {
     const COMMANDS: [(&[u8], Via); 14] = [
         (b"CONNECT ", Via::Connect),
@@ -127,7 +127,7 @@ fn command(bytes: &[u8]) -> Option<Via> {
     known.map(|(_, via)| *via).or_else(|| imap_command(bytes))
 }
 
-/// IMAP's commands have a tag before them.
+/// Recognises an IMAP command, which follows a tag.
 fn imap_command(bytes: &[u8]) -> Option<Via> {
     let mut words = bytes.split(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
     let tag = words.next()?;

@@ -1,10 +1,10 @@
-//! Handshakes one by one: a line, CSV, and why each was classified as it was.
+//! Individual handshakes: a line of text, a CSV row, and an explanation of the class.
 
 use rejoin_report::printable;
 
 use crate::handshake::{Class, Evidence, Handshake, Method};
 
-/// The columns of a handshake in CSV, whose names and order stay.
+/// The CSV columns of a handshake. Their names and order are stable.
 pub const COLUMNS: [&str; 19] = [
     "file",
     "t_ch",
@@ -27,8 +27,8 @@ pub const COLUMNS: [&str; 19] = [
     "ch_random",
 ];
 
-/// A handshake in the order of [`COLUMNS`], as its JSON record has it: what is not known is empty.
-/// Texts from outside command neither a terminal nor a spreadsheet.
+/// The CSV fields of a handshake's JSON record, in the order of [`COLUMNS`]. Unknown values are
+/// empty. Untrusted text is escaped for terminals and spreadsheets.
 pub fn fields(record: &serde_json::Value) -> [String; COLUMNS.len()] {
     COLUMNS.map(|column| match &record[column] {
         serde_json::Value::Null => String::new(),
@@ -41,7 +41,7 @@ pub fn fields(record: &serde_json::Value) -> [String; COLUMNS.len()] {
     })
 }
 
-/// A handshake on one line, from its JSON record (names in it may have been replaced).
+/// One line of text from a handshake's JSON record (whose names may be pseudonyms).
 pub fn line(record: &serde_json::Value) -> String {
     let [
         _,
@@ -57,7 +57,7 @@ pub fn line(record: &serde_json::Value) -> String {
         method,
         ..,
     ] = fields(record);
-    // The answer tells the time of a hello that was not captured.
+    // The ServerHello gives the time if the ClientHello was not captured.
     let time: Option<f64> = time.parse().ok().or_else(|| record["t_sh"].as_f64());
     let time = time.map_or_else(|| "-".to_owned(), |time| format!("{time:.6}"));
     let name = if name.is_empty() { "-" } else { &name };
@@ -73,7 +73,7 @@ pub fn line(record: &serde_json::Value) -> String {
     )
 }
 
-/// Why a handshake was classified as it was, in a sentence.
+/// Explains in one sentence why a handshake has its class.
 pub fn explained(handshake: &Handshake) -> String {
     let frame =
         |frame: Option<u64>| frame.map_or_else(|| "?".to_owned(), |frame| frame.to_string());

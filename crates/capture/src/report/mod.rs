@@ -1,6 +1,6 @@
-//! What captures showed, as text: tables for a terminal, CSV, and a page with charts.
+//! The results of captures as text: tables for a terminal, CSV, and a page with charts.
 //!
-//! Pure functions. Where the text goes is the caller's affair.
+//! All functions are pure; the caller writes the text.
 
 mod handshakes;
 mod page;
@@ -15,20 +15,20 @@ pub use handshakes::{COLUMNS, explained, fields, line};
 pub use page::html;
 pub use terminal::{counts_table, table};
 
-/// What was read.
+/// The input that was read.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Captured {
-    /// Captures that were read, at least in part.
+    /// The number of captures read, at least in part.
     pub captures: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Their frames.
+    /// The number of their frames.
     pub frames: u64,
-    /// Handshakes in them.
+    /// The number of handshakes in them.
     pub handshakes_seen: u64,
-    /// What was not read, or not to its end.
+    /// The captures not read, or not to the end.
     pub left_out: Vec<LeftOut>,
-    /// Reading was interrupted before the last capture.
+    /// True if reading was interrupted before the last capture.
     pub interrupted: bool,
 }
 
@@ -37,37 +37,37 @@ pub struct Captured {
 pub struct LeftOut {
     /// Its name.
     pub file: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Everything that captures showed.
+/// The entire result.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What was read.
+    /// The input.
     #[serde(flatten)]
     pub captured: Captured,
-    /// What was found in it.
+    /// The findings.
     #[serde(flatten)]
     pub findings: Findings,
-    /// What handshakes cost.
+    /// The cost model.
     pub model: Model,
-    /// What one costs on average, step by step, under the paper's rule.
+    /// The average cost of a handshake at each step, under the paper's rule.
     pub average: Vec<Average>,
 }
 
-/// What a handshake costs on average at one step of sharing.
+/// The average cost of a handshake at one step of sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Average {
-    /// As in [`Counts`], without `full_`.
+    /// The step's name: a field of [`Counts`] without `full_`.
     pub step: &'static str,
     /// Full handshakes.
     pub full: u64,
-    /// Resumed ones.
+    /// Resumed handshakes.
     pub resumed: u64,
-    /// Full ones by the clock, within lifetimes and tickets; not known of certificates.
+    /// Full handshakes by the realistic rule; `None` for certificates, where it is unknown.
     pub realistic_full: Option<u64>,
-    /// On average.
+    /// The average cost.
     #[serde(flatten)]
     pub cost: Cost,
 }
@@ -96,14 +96,14 @@ const fn full(counts: &Counts) -> [u64; 6] {
 }
 
 impl Report {
-    /// Puts findings and costs together.
+    /// Combines findings and costs.
     pub fn new(captured: Captured, findings: Findings, model: Model) -> Self {
         let average = averages(&findings, &model);
         Self { captured, findings, model, average }
     }
 
-    /// What a handshake with this service costs on average: as observed, shared on the client,
-    /// shared between servers, too.
+    /// The average cost of a handshake with this service: as observed, shared on the client, and
+    /// shared between servers too.
     pub fn average_of(&self, service: &Service) -> [Cost; 3] {
         [service.full_observed, service.full_shared_client, service.full_shared_server]
             .map(|full| average(&self.findings, &self.model, full, service.handshakes - full))
@@ -118,14 +118,14 @@ fn averages(findings: &Findings, model: &Model) -> Vec<Average> {
         .map(|((step, _), (full, realistic_full))| {
             let resumed = handshakes - full;
             let cost = average(findings, model, full, resumed);
-            // Which other names a server would resume under cannot be seen.
+            // A capture does not show under which other names a server would resume.
             let realistic_full = Some(realistic_full).filter(|_| *step != CERTIFICATE);
             Average { step, full, resumed, realistic_full, cost }
         })
         .collect()
 }
 
-/// Bytes are those of the handshakes observed: of full ones and of resumed ones.
+/// Bytes are averages over the observed full and resumed handshakes.
 fn average(findings: &Findings, model: &Model, full: u64, resumed: u64) -> Cost {
     let (full, resumed) = (full as f64, resumed as f64);
     let wire = &findings.wire;

@@ -1,4 +1,4 @@
-//! The page: Table I of paper 004 as bars, and its Fig. 3 and 4.
+//! The HTML page: Table I of paper 004 as bars, and its Fig. 3 and 4.
 
 use std::fmt::{self, Display};
 
@@ -10,12 +10,12 @@ use crate::sharing::Service;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Hosts of a service that are drawn one by one; the rest are one area.
+/// The most hosts of a service drawn one by one; the others share one area.
 const MOST_AREAS: usize = 120;
-/// Captures left out that are listed.
+/// The most unread captures that are listed.
 const MOST_LISTED: usize = 50;
 
-/// The report as an HTML page of one file, which makes no request and needs no script.
+/// The report as a single HTML page that makes no requests and needs no script.
 pub fn html(report: &Report, title: &str) -> String {
     Page { title, style: STYLE, script: "", body: Body(report) }.to_string()
 }
@@ -142,7 +142,7 @@ impl Body<'_> {
     }
 }
 
-/// The width of a service's bar: an application that uses two hosts counts in both areas.
+/// The width of a service's bar. An application that uses two hosts counts in both areas.
 fn areas(service: &Service) -> u64 {
     service.hosts.iter().map(|host| host.applications).sum()
 }

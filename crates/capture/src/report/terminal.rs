@@ -1,4 +1,4 @@
-//! For a person at a terminal.
+//! The report for a terminal.
 
 use rejoin_report::printable;
 use rejoin_trace::grouped;
@@ -7,7 +7,7 @@ use super::{Average, Captured, Report, STEPS};
 use crate::model::Model;
 use crate::sharing::{Findings, PassedOver, Resumed};
 
-/// Hosts are counted, not listed: the page draws them.
+/// The longest service name shown, in characters.
 const NAME_CHARS: usize = 44;
 
 /// The report as text: what was read, Table I of paper 004, and the services used most.
@@ -177,7 +177,7 @@ fn shortened(name: &str) -> String {
     kept + "…"
 }
 
-/// Table I of counts that somebody else made: full and resumed handshakes, step by step.
+/// Table I for given counts of full and resumed handshakes, step by step.
 pub fn counts_table(counts: &[(u64, u64)], model: &Model) -> String {
     let head = ["", "full", "resumed", "full %", "latency ms", "energy µAh"];
     let rows = counts.iter().enumerate().map(|(at, (full, resumed))| {

@@ -1,95 +1,95 @@
-//! What was found.
+//! The results of an analysis of sharing.
 
 use serde::Serialize;
 
+use super::counted::CountedHandshake;
 use super::services::Service;
 use super::steps::Counts;
-use super::used::Use;
 use crate::handshake::Method;
 
-/// Handshakes that do not count, each under the first reason that holds.
+/// The handshakes that were excluded, each under the first reason that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct PassedOver {
-    /// The same handshake stands in an earlier capture, or was begun on another path before.
+    /// Contained in an earlier capture, or begun earlier on another path.
     pub duplicate: u64,
-    /// The capture does not show whether it was full or resumed.
+    /// Not shown by the capture to be full or resumed.
     pub unclassified: u64,
-    /// Behind STARTTLS, a proxy or in a tunnel.
+    /// Preceded by STARTTLS or a proxy, or inside a tunnel.
     pub indirect: u64,
     /// With a client certificate: such sessions are never shared (paper 004 §VI).
     pub client_certificate: u64,
 }
 
-/// How the resumed handshakes were resumed.
+/// The resumed handshakes by mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Resumed {
-    /// By session id.
+    /// Resumed by session ID.
     pub id: u64,
-    /// By ticket, up to TLS 1.2.
+    /// Resumed by ticket, up to TLS 1.2.
     pub ticket: u64,
-    /// By pre-shared key.
+    /// Resumed by pre-shared key.
     pub psk: u64,
-    /// By id or ticket.
+    /// Resumed by ID or ticket.
     pub unknown: u64,
 }
 
-/// What was found.
+/// The results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Findings {
-    /// Applications among the handshakes that count.
+    /// The number of applications in the counted handshakes.
     pub applications: u64,
-    /// Services among them: names that were asked for.
+    /// The number of services: distinct requested names.
     pub services: u64,
-    /// Hosts among them.
+    /// The number of hosts.
     pub hosts: u64,
-    /// Ideal: every session can be resumed for ever, as often as one likes, in the order of the
-    /// captures (the paper's rule).
+    /// The ideal savings: every session can be resumed any number of times, forever, in the order
+    /// of the captures (the paper's rule).
     #[serde(flatten)]
     pub ideal: Counts,
-    /// What would truly be saved: by the clock, within lifetimes, tickets of TLS 1.3 once.
+    /// The realistic savings: by the clock, within lifetimes, each TLS 1.3 ticket once.
     pub realistic: Counts,
-    /// How the observed resumptions were made.
+    /// The observed resumptions by mechanism.
     pub resumed_by: Resumed,
-    /// What does not count.
+    /// The excluded handshakes.
     pub passed_over: PassedOver,
-    /// Bytes of handshakes.
+    /// Bytes per handshake.
     pub wire: Wire,
-    /// Services by applications, those of most first.
+    /// The services used by most applications, most first.
     pub top_services: Vec<Service>,
 }
 
-/// Bytes that handshakes took, TLS records with their headers.
+/// Average bytes per handshake, counted as TLS records with their headers.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Wire {
-    /// Of full handshakes.
+    /// Averages over full handshakes.
     pub full: Bytes,
-    /// Of resumed ones.
+    /// Averages over resumed handshakes.
     pub resumed: Bytes,
 }
 
-/// Bytes of one handshake on average.
+/// The average bytes of one handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Bytes {
-    /// Sent by the client.
+    /// Bytes sent by the client.
     pub from_client: f64,
-    /// Sent by the server.
+    /// Bytes sent by the server.
     pub from_server: f64,
 }
 
 impl Bytes {
-    /// Of both sides.
+    /// Bytes sent by both sides.
     pub fn sum(&self) -> f64 {
         self.from_client + self.from_server
     }
 }
 
 impl Resumed {
-    pub(super) fn of(uses: &[Use]) -> Self {
+    pub(super) fn of(uses: &[CountedHandshake]) -> Self {
         let mut by = Self::default();
         for used in uses.iter().filter(|used| !used.is_full) {
             let count = match used.method {
@@ -105,7 +105,7 @@ impl Resumed {
 }
 
 impl Wire {
-    pub(super) fn of(uses: &[Use]) -> Self {
+    pub(super) fn of(uses: &[CountedHandshake]) -> Self {
         let mean = |of_full: bool, side: usize| {
             let of_kind = || uses.iter().filter(|used| used.is_full == of_full);
             let sum: u64 = of_kind().map(|used| u64::from(used.bytes[side])).sum();

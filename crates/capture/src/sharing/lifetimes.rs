@@ -1,41 +1,41 @@
-//! What would truly be saved: sessions end, tickets are spent, and time has one direction.
+//! The realistic savings: sessions expire, tickets are used up, and time runs forward.
 //!
-//! Handshakes are walked by the clock. A full one is avoided if its key has a session by then: one
-//! whose handshake was over, whose lifetime is not, that the server gave something to resume by,
-//! and, in TLS 1.3, a ticket of which nobody has used (RFC 8446, C.4); of the same protocol, for TLS
-//! 1.2 resumes nothing of QUIC. A resumed one stays resumed, for it had a session from before, and
-//! spends a ticket if one is known.
+//! Handshakes are replayed by the clock. A full one is avoided if its key has a usable session: its
+//! handshake was over, its lifetime has not ended, the server gave it an ID or a ticket, in TLS 1.3
+//! one of its tickets is unused (RFC 8446, C.4), and it belongs to the same protocol, since TLS 1.2
+//! cannot resume a QUIC session. A resumed handshake stays resumed, because it used an earlier
+//! session; it uses up a ticket if one is known.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use super::counted::{CountedHandshake, Protocol};
 use super::steps::{self, Counts};
-use super::used::{Protocol, Use};
 
-/// What is assumed of what a capture does not show.
+/// Assumptions about what a capture does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assumptions {
     /// Tickets that a server sends after a full handshake in TLS 1.3.
     pub tickets_per_full: u32,
-    /// Tickets that it sends after a resumption.
+    /// Tickets that a server sends after a resumption in TLS 1.3.
     pub tickets_per_resumption: u32,
-    /// The longest a session is resumed, in seconds, whatever its ticket says.
+    /// The longest lifetime of a session, in seconds, whatever its ticket says.
     pub longest_lifetime_s: u32,
 }
 
 impl Default for Assumptions {
-    /// OpenSSL's tickets, and seven days (RFC 8446, 4.6.1).
+    /// The ticket counts of OpenSSL, and seven days (RFC 8446, 4.6.1).
     fn default() -> Self {
         let longest_lifetime_s = 7 * 24 * 60 * 60;
         Self { tickets_per_full: 2, tickets_per_resumption: 1, longest_lifetime_s }
     }
 }
 
-/// Sessions of one key that nobody has used up, the newest last.
+/// The unused sessions of one key, the newest last.
 #[derive(Debug, Default)]
 struct Sessions(Vec<Session>);
 
-/// Sessions of one key that are kept; of more the oldest go.
+/// The most sessions kept per key; beyond that, the oldest are dropped.
 const MOST_SESSIONS: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +45,8 @@ struct Session {
     is_single_use: bool,
 }
 
-pub(super) fn counts(uses: &[Use], assumptions: &Assumptions) -> Counts {
-    let mut by_clock: Vec<&Use> = uses.iter().collect();
+pub(super) fn counts(uses: &[CountedHandshake], assumptions: &Assumptions) -> Counts {
+    let mut by_clock: Vec<&CountedHandshake> = uses.iter().collect();
     by_clock.sort_by_key(|used| used.begun_us);
     let shared_server = full(&by_clock, assumptions, steps::network);
     Counts {
@@ -56,14 +56,19 @@ pub(super) fn counts(uses: &[Use], assumptions: &Assumptions) -> Counts {
         full_shared_client: full(&by_clock, assumptions, steps::address),
         full_own_reuse_server: full(&by_clock, assumptions, steps::own_network),
         full_shared_server: shared_server,
-        // Which names a server would resume a session under cannot be seen: nothing is assumed.
+        // A capture does not show under which names a server would resume a session, so none is
+        // assumed.
         full_shared_certificate: shared_server,
     }
 }
 
-fn full<K: Hash + Eq>(uses: &[&Use], assumptions: &Assumptions, key: impl Fn(&Use) -> K) -> u64 {
+fn full<K: Hash + Eq>(
+    uses: &[&CountedHandshake],
+    assumptions: &Assumptions,
+    key: impl Fn(&CountedHandshake) -> K,
+) -> u64 {
     let mut sessions: HashMap<(Protocol, K), Sessions> = HashMap::new();
-    let stays_full = |used: &&&Use| {
+    let stays_full = |used: &&&CountedHandshake| {
         let sessions = sessions.entry((used.protocol, key(used))).or_default();
         let found = sessions.take(used.begun_us);
         let stays = used.is_full && !found;
@@ -74,7 +79,7 @@ fn full<K: Hash + Eq>(uses: &[&Use], assumptions: &Assumptions, key: impl Fn(&Us
 }
 
 impl Sessions {
-    /// Uses a session, if there is one at this time.
+    /// Uses a session. Returns false if none is valid at this time.
     fn take(&mut self, now_us: i64) -> bool {
         self.0.retain(|session| session.until_us > now_us);
         let Some(at) = self.0.iter().rposition(|session| session.from_us <= now_us) else {
@@ -86,8 +91,8 @@ impl Sessions {
         true
     }
 
-    /// What a handshake leaves.
-    fn add(&mut self, used: &Use, was_full: bool, assumptions: &Assumptions) {
+    /// Adds the sessions that a handshake leaves.
+    fn add(&mut self, used: &CountedHandshake, was_full: bool, assumptions: &Assumptions) {
         if !used.is_resumable {
             return;
         }
@@ -99,7 +104,8 @@ impl Sessions {
         };
         let tickets = match (session.is_single_use, was_full) {
             (false, true) => 1,
-            // A resumption makes no session live longer; that of one observed is new to us.
+            // A resumption does not extend a session's life. An observed one reveals a session that
+            // was unknown so far.
             (false, false) => u32::from(!used.is_full && self.0.is_empty()),
             (true, true) => assumptions.tickets_per_full,
             (true, false) => assumptions.tickets_per_resumption,
@@ -112,20 +118,20 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use super::super::texts::NONE;
-    use super::super::used::{Asked, Network, Places};
+    use super::super::counted::{Ids, Network, Target};
+    use super::super::interned::NONE;
     use super::*;
 
-    fn at(begun_s: i64, is_single_use: bool) -> Use {
-        Use {
+    fn at(begun_s: i64, is_single_use: bool) -> CountedHandshake {
+        CountedHandshake {
             begun_us: begun_s * 1_000_000,
             done_us: begun_s * 1_000_000 + 50_000,
             lifetime_s: 100,
-            places: Places {
+            ids: Ids {
                 application: 0,
                 device: 0,
                 host: 0,
-                asked: Asked::Host(0),
+                target: Target::Host(0),
                 network: Network::Host(0),
                 certificate: NONE,
             },
@@ -137,7 +143,7 @@ mod tests {
         }
     }
 
-    fn full_of(uses: &[Use]) -> u64 {
+    fn full_of(uses: &[CountedHandshake]) -> u64 {
         counts(uses, &Assumptions::default()).full_shared_client
     }
 
@@ -151,7 +157,7 @@ mod tests {
 
     #[test]
     fn tickets_are_spent() {
-        // Two tickets for three that begin before any of them is done.
+        // Two tickets serve three handshakes that begin before any of them is done.
         let burst = |is_single_use| {
             let late = at(10, is_single_use);
             [at(0, is_single_use), late, late, late]
@@ -162,31 +168,34 @@ mod tests {
 
     #[test]
     fn protocols_do_not_resume_each_other() {
-        let quic = Use { protocol: Protocol::Quic, ..at(10, true) };
+        let quic = CountedHandshake { protocol: Protocol::Quic, ..at(10, true) };
         assert_eq!(full_of(&[at(0, false), quic, at(20, true)]), 3);
     }
 
     #[test]
     fn an_observed_resumption_spends_a_ticket() {
-        let resumed = Use { is_full: false, ..at(10, true) };
+        let resumed = CountedHandshake { is_full: false, ..at(10, true) };
         let late = at(10, true);
-        // Two tickets, one of which is spent; what it brings comes too late.
+        // Two tickets, one of which is used up; its replacement comes too late.
         assert_eq!(full_of(&[at(0, true), resumed, late, late]), 2);
     }
 
     #[test]
     fn nobody_resumes_what_is_not_there_yet() {
-        assert_eq!(full_of(&[at(0, false), Use { begun_us: 40_000, ..at(0, false) }]), 2);
-        let nothing = Use { is_resumable: false, ..at(0, false) };
+        assert_eq!(
+            full_of(&[at(0, false), CountedHandshake { begun_us: 40_000, ..at(0, false) }]),
+            2
+        );
+        let nothing = CountedHandshake { is_resumable: false, ..at(0, false) };
         assert_eq!(full_of(&[nothing, at(1, false)]), 2);
     }
 
     #[test]
     fn the_clock_decides_whatever_the_order_of_captures() {
-        let resumed = Use { is_full: false, ..at(5, false) };
+        let resumed = CountedHandshake { is_full: false, ..at(5, false) };
         assert_eq!(full_of(&[at(9, false), resumed]), 0);
-        // What has ended is no session: the one observed is new to us.
-        let late = Use { is_full: false, ..at(200, false) };
+        // The first session has expired, so the observed resumption reveals a new one.
+        let late = CountedHandshake { is_full: false, ..at(200, false) };
         assert_eq!(full_of(&[at(0, false), late, at(210, false)]), 1);
         assert_eq!(full_of(&[at(1, false), resumed]), 1);
     }

@@ -1,19 +1,19 @@
-//! What sharing sessions would save (paper 004 §IV.B).
+//! The savings from sharing sessions (paper 004 §IV.B).
 //!
-//! A [`Sharing`] is given the handshakes of captures, one capture after the other, and counts how
-//! many full handshakes there would have been if applications had reused their own sessions, if all
-//! applications of a device had shared theirs, and if the servers of a provider had, too.
+//! A [`Sharing`] takes the handshakes of captures, one capture after the other. It counts the full
+//! handshakes that would remain if applications reused their own sessions, if all applications of a
+//! device shared theirs, and if the servers of a provider shared theirs too.
 //!
-//! Only classified handshakes count, that began with the first byte of their connection, used no
-//! client certificate, and do not stand in an earlier capture.
+//! Only classified handshakes count. They must begin with the first byte of their connection, use
+//! no client certificate, and not be contained in an earlier capture.
 
+mod counted;
+mod duplicates;
 mod findings;
+mod interned;
 mod lifetimes;
-mod once;
 mod services;
 mod steps;
-mod texts;
-mod used;
 
 use std::collections::HashSet;
 
@@ -21,58 +21,58 @@ use foldhash::fast::FixedState;
 
 use crate::handshake::{Class, Handshake};
 use crate::networks::Networks;
-use once::{Mark, Once};
-use texts::{Certificates, NONE, Texts};
-use used::{Asked, Network, Places, Use};
+use counted::{CountedHandshake, Ids, Network, Target};
+use duplicates::{Mark, SeenHandshakes};
+use interned::{InternedCertificates, InternedTexts, NONE};
 
 pub use findings::{Bytes, Findings, PassedOver, Resumed, Wire};
 pub use lifetimes::Assumptions;
 pub use services::{Host, Service};
 pub use steps::Counts;
 
-/// How handshakes are told apart.
+/// The rules that group handshakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scope {
-    /// What an application is.
+    /// The unit that counts as one application.
     pub application: Application,
-    /// Which applications could share on their device.
+    /// The applications that could share sessions on one device.
     pub device: Device,
-    /// Seeds the hashes: a secret, if captures may be hostile.
+    /// Seed of the hashes. Keep it secret if captures may be hostile.
     pub hash_seed: u64,
 }
 
-/// What an application is.
+/// The unit that counts as one application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Application {
-    /// What [`Sharing::begin`] says of the capture.
+    /// The name passed to [`Sharing::begin`] for the capture.
     #[default]
     Capture,
     /// The client's address.
     Client,
 }
 
-/// Which applications could share on their device.
+/// The applications that could share sessions on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
-    /// All: whatever their addresses were, they count as programs of one device, as in the paper.
+    /// All of them: they count as programs of one device whatever their addresses, as in the paper.
     #[default]
     One,
-    /// Those with the same address.
+    /// Those with the same client address.
     Client,
 }
 
-/// Counts what sharing would save. It keeps about 100 bytes for each handshake that counts, those
-/// of the last capture twice, and each distinct name, address and list of a certificate's names once.
+/// Counts the savings from sharing. It keeps about 100 bytes for each counted handshake (twice that
+/// for the current capture), and each distinct name, address and list of certificate names once.
 #[derive(Debug)]
 pub struct Sharing {
     scope: Scope,
     networks: Networks,
-    texts: Texts,
-    certificates: Certificates,
-    once: Once,
+    texts: InternedTexts,
+    certificates: InternedCertificates,
+    seen: SeenHandshakes,
     application: u32,
-    uses: Vec<Use>,
-    /// Of this capture, not yet in order.
+    uses: Vec<CountedHandshake>,
+    /// Handshakes of the current capture, not yet sorted.
     pending: Vec<Pending>,
     passed_over: PassedOver,
 }
@@ -84,25 +84,25 @@ struct Pending {
     outcome: Outcome,
 }
 
-/// What a handshake counts as, if it is not a duplicate.
+/// The treatment of a handshake that is not a duplicate.
 #[derive(Debug)]
 enum Outcome {
-    Counts(Use),
+    Counts(CountedHandshake),
     Unclassified,
     Indirect,
     ClientCertificate,
 }
 
 impl Sharing {
-    /// Nothing was seen yet.
+    /// Creates an empty count.
     pub fn new(scope: Scope, networks: Networks) -> Self {
         let seed = || FixedState::with_seed(scope.hash_seed);
         Self {
             scope,
             networks,
-            texts: Texts::new(seed),
-            certificates: Certificates::new(seed()),
-            once: Once::new(scope.hash_seed),
+            texts: InternedTexts::new(seed),
+            certificates: InternedCertificates::new(seed()),
+            seen: SeenHandshakes::new(scope.hash_seed),
             application: 0,
             uses: Vec::new(),
             pending: Vec::new(),
@@ -110,13 +110,13 @@ impl Sharing {
         }
     }
 
-    /// A capture begins. Captures come in the order of their names.
+    /// Begins a capture. Give the captures in the order of their names.
     pub fn begin(&mut self, application: &str) {
         self.end();
-        self.application = self.texts.place(application);
+        self.application = self.texts.intern(application);
     }
 
-    /// The next handshake of this capture, in any order.
+    /// Adds a handshake of the current capture, in any order.
     pub fn add(&mut self, handshake: &Handshake) {
         let outcome = match handshake {
             Handshake { cls: Class::Unknown | Class::NoServerhello, .. } => Outcome::Unclassified,
@@ -124,20 +124,20 @@ impl Sharing {
             Handshake { client_auth: Some(true), .. } => Outcome::ClientCertificate,
             _ => Outcome::Counts(self.used(handshake)),
         };
-        let (begun_us, mark) = (used::begun_us(handshake), self.once.mark(handshake));
+        let (begun_us, mark) = (counted::begun_us(handshake), self.seen.mark(handshake));
         self.pending.push(Pending { begun_us, mark, outcome });
     }
 
-    /// What was found, with so many services at most.
+    /// Returns the results, with at most `top` services.
     pub fn findings(mut self, assumptions: &Assumptions, top: usize) -> Findings {
         self.end();
         let uses = &self.uses;
-        let stays_full = steps::Stays::of(uses, &self.certificates, &self.texts);
+        let stays_full = steps::StaysFull::of(uses, &self.certificates, &self.texts);
         let (services, top_services) = services::top(uses, &stays_full, &self.texts, top);
         Findings {
-            applications: distinct(uses.iter().map(|used| used.places.application)),
+            applications: distinct(uses.iter().map(|used| used.ids.application)),
             services,
-            hosts: distinct(uses.iter().map(|used| used.places.host)),
+            hosts: distinct(uses.iter().map(|used| used.ids.host)),
             ideal: stays_full.counts(uses),
             realistic: lifetimes::counts(uses, assumptions),
             resumed_by: Resumed::of(uses),
@@ -147,13 +147,13 @@ impl Sharing {
         }
     }
 
-    /// The capture is over: its handshakes count in order of time.
+    /// Ends the current capture and counts its handshakes in order of time.
     fn end(&mut self) {
         self.pending.sort_by_key(|pending| pending.begun_us);
         for (place, pending) in self.pending.drain(..).enumerate() {
             let passed_over = &mut self.passed_over;
             let reason = match pending.outcome {
-                _ if !self.once.is_new(pending.mark, place) => &mut passed_over.duplicate,
+                _ if !self.seen.is_new(pending.mark, place) => &mut passed_over.duplicate,
                 Outcome::Counts(used) => {
                     self.uses.push(used);
                     continue;
@@ -164,16 +164,16 @@ impl Sharing {
             };
             *reason += 1;
         }
-        self.once.end();
+        self.seen.end();
     }
 
-    fn used(&mut self, handshake: &Handshake) -> Use {
+    fn used(&mut self, handshake: &Handshake) -> CountedHandshake {
         let client = self.texts.address(handshake.client_ip);
         let host = self.texts.address(handshake.server_ip);
         let name = handshake.sni.as_deref().map(|name| self.texts.name(name));
         let asn = self.networks.asn(handshake.server_ip);
         let certificate = handshake.certificate.as_ref();
-        let places = Places {
+        let ids = Ids {
             application: match self.scope.application {
                 Application::Capture => self.application,
                 Application::Client => client,
@@ -183,14 +183,15 @@ impl Sharing {
                 Device::Client => client,
             },
             host,
-            asked: name.map_or(Asked::Host(host), Asked::Name),
+            target: name.map_or(Target::Host(host), Target::Name),
             network: asn.map_or(Network::Host(host), Network::Asn),
-            certificate: certificate.map_or(NONE, |c| self.certificates.place(&c.sha256, &c.names)),
+            certificate: certificate
+                .map_or(NONE, |c| self.certificates.intern(&c.sha256, &c.names)),
         };
-        Use::of(handshake, places)
+        CountedHandshake::of(handshake, ids)
     }
 }
 
-fn distinct(places: impl Iterator<Item = u32>) -> u64 {
-    places.collect::<HashSet<_>>().len() as u64
+fn distinct(ids: impl Iterator<Item = u32>) -> u64 {
+    ids.collect::<HashSet<_>>().len() as u64
 }

@@ -5,27 +5,27 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::steps::Stays;
-use super::texts::Texts;
-use super::used::{Asked, Use};
+use super::counted::{CountedHandshake, Target};
+use super::interned::InternedTexts;
+use super::steps::StaysFull;
 
-/// A name that applications ask for.
+/// A server name that applications request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Service {
-    /// As asked for.
+    /// The name as requested.
     pub name: String,
     /// Applications that connected to it.
     pub applications: u64,
-    /// Its hosts: those of most applications first.
+    /// Its hosts, the one with most applications first.
     pub hosts: Vec<Host>,
     /// Handshakes with it.
     pub handshakes: u64,
-    /// Full ones, as observed.
+    /// Full handshakes, as observed.
     pub full_observed: u64,
-    /// Full ones, if all applications of a device shared their sessions.
+    /// Full handshakes if all applications of a device shared their sessions.
     pub full_shared_client: u64,
-    /// Full ones, if its servers shared them, too.
+    /// Full handshakes if the servers shared their sessions too.
     pub full_shared_server: u64,
 }
 
@@ -40,13 +40,13 @@ pub struct Host {
 }
 
 impl Service {
-    /// Those of most applications first, then by name.
+    /// Orders by applications, most first, then by name.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         let most = other.applications.cmp(&self.applications);
         most.then_with(|| self.name.cmp(&other.name))
     }
 
-    /// Those of most applications first, then by address.
+    /// Sorts the hosts by applications, most first, then by address.
     pub(crate) fn sort_hosts(&mut self) {
         self.hosts.sort_by(|a, b| {
             b.applications.cmp(&a.applications).then_with(|| a.address.cmp(&b.address))
@@ -62,15 +62,20 @@ struct Tally {
     full: [u64; 3],
 }
 
-/// How many services there are, and those of most applications, at most `top`.
-pub(super) fn top(uses: &[Use], stays: &Stays, texts: &Texts, top: usize) -> (u64, Vec<Service>) {
+/// Returns the number of services, and at most `top` of them with most applications.
+pub(super) fn top(
+    uses: &[CountedHandshake],
+    stays: &StaysFull,
+    texts: &InternedTexts,
+    top: usize,
+) -> (u64, Vec<Service>) {
     let mut tallies: HashMap<u32, Tally> = HashMap::new();
     for (at, used) in uses.iter().enumerate() {
-        // Without a name there is no telling what an address serves.
-        let Asked::Name(name) = used.places.asked else { continue };
+        // Without a name, an address does not identify a service.
+        let Target::Name(name) = used.ids.target else { continue };
         let tally = tallies.entry(name).or_default();
-        tally.applications.insert(used.places.application);
-        tally.by_host.entry(used.places.host).or_default().insert(used.places.application);
+        tally.applications.insert(used.ids.application);
+        tally.by_host.entry(used.ids.host).or_default().insert(used.ids.application);
         tally.handshakes += 1;
         let full = [used.is_full, stays.shared_client[at], stays.shared_server[at]];
         tally.full.iter_mut().zip(full).for_each(|(count, full)| *count += u64::from(full));
@@ -87,7 +92,7 @@ pub(super) fn top(uses: &[Use], stays: &Stays, texts: &Texts, top: usize) -> (u6
 }
 
 impl Tally {
-    fn service(&self, name: &str, texts: &Texts) -> Service {
+    fn service(&self, name: &str, texts: &InternedTexts) -> Service {
         let host = |(host, applications): (&u32, &HashSet<u32>)| Host {
             address: texts.get(*host).to_owned(),
             applications: applications.len() as u64,

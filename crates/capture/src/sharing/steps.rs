@@ -5,38 +5,39 @@ use std::hash::Hash;
 
 use serde::Serialize;
 
-use super::texts::{Certificates, NONE, Texts};
-use super::used::{Asked, Use};
+use super::counted::{CountedHandshake, Target};
+use super::interned::{InternedCertificates, InternedTexts, NONE};
 
-/// How many handshakes are full, step by step of sharing.
+/// The number of full handshakes at each step of sharing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Counts {
-    /// All, full and resumed.
+    /// All handshakes, full and resumed.
     pub handshakes: u64,
-    /// As observed.
+    /// Full, as observed.
     pub full_observed: u64,
-    /// If each application reused its own sessions: same address and name.
+    /// Full if each application reused its own sessions: same address and name.
     pub full_own_reuse: u64,
-    /// If all applications of a device shared theirs: same address and name.
+    /// Full if all applications of a device shared theirs: same address and name.
     pub full_shared_client: u64,
-    /// If each application reused its own sessions, and servers shared theirs: same name and
+    /// Full if each application reused its own sessions and servers shared theirs: same name and
     /// autonomous system.
     pub full_own_reuse_server: u64,
-    /// If applications and servers shared: same name and autonomous system.
+    /// Full if applications and servers shared: same name and autonomous system.
     pub full_shared_server: u64,
-    /// If, beyond that, a session could be resumed under every name of its certificate, where the
-    /// certificate was seen (up to TLS 1.2): same autonomous system.
+    /// Full if, in addition, a session could be resumed under every name of its certificate, where
+    /// the certificate was seen (up to TLS 1.2): same autonomous system.
     pub full_shared_certificate: u64,
 }
 
 impl Counts {
-    /// Resumed as observed.
+    /// The number of resumed handshakes, as observed.
     pub fn resumed_observed(&self) -> u64 {
         self.handshakes - self.full_observed
     }
 
-    /// Avoidable only through another application's session: with and without servers that share.
+    /// Full handshakes avoidable only through another application's session: without and with
+    /// servers that share.
     pub fn only_through_others(&self) -> [u64; 2] {
         let [client, server] = [
             (self.full_own_reuse, self.full_shared_client),
@@ -46,9 +47,9 @@ impl Counts {
     }
 }
 
-/// Which handshakes stay full at a step, in order.
+/// The handshakes that stay full at each step, in order.
 #[derive(Debug)]
-pub(super) struct Stays {
+pub(super) struct StaysFull {
     pub(super) own_reuse: Vec<bool>,
     pub(super) shared_client: Vec<bool>,
     pub(super) own_reuse_server: Vec<bool>,
@@ -56,8 +57,12 @@ pub(super) struct Stays {
     pub(super) shared_certificate: Vec<bool>,
 }
 
-impl Stays {
-    pub(super) fn of(uses: &[Use], certificates: &Certificates, texts: &Texts) -> Self {
+impl StaysFull {
+    pub(super) fn of(
+        uses: &[CountedHandshake],
+        certificates: &InternedCertificates,
+        texts: &InternedTexts,
+    ) -> Self {
         Self {
             own_reuse: first_of(uses, own_address),
             shared_client: first_of(uses, address),
@@ -67,7 +72,7 @@ impl Stays {
         }
     }
 
-    pub(super) fn counts(&self, uses: &[Use]) -> Counts {
+    pub(super) fn counts(&self, uses: &[CountedHandshake]) -> Counts {
         let count = |stay: &[bool]| stay.iter().filter(|stays| **stays).count() as u64;
         Counts {
             handshakes: uses.len() as u64,
@@ -81,48 +86,56 @@ impl Stays {
     }
 }
 
-pub(super) fn own_address(used: &Use) -> impl Hash + Eq + use<> {
-    (used.places.application, address(used))
+pub(super) fn own_address(used: &CountedHandshake) -> impl Hash + Eq + use<> {
+    (used.ids.application, address(used))
 }
 
-pub(super) fn address(used: &Use) -> impl Hash + Eq + use<> {
-    (used.places.device, used.places.host, used.places.asked)
+pub(super) fn address(used: &CountedHandshake) -> impl Hash + Eq + use<> {
+    (used.ids.device, used.ids.host, used.ids.target)
 }
 
-pub(super) fn own_network(used: &Use) -> impl Hash + Eq + use<> {
-    (used.places.application, network(used))
+pub(super) fn own_network(used: &CountedHandshake) -> impl Hash + Eq + use<> {
+    (used.ids.application, network(used))
 }
 
-pub(super) fn network(used: &Use) -> impl Hash + Eq + use<> {
-    (used.places.device, used.places.network, used.places.asked)
+pub(super) fn network(used: &CountedHandshake) -> impl Hash + Eq + use<> {
+    (used.ids.device, used.ids.network, used.ids.target)
 }
 
-fn first_of<K: Hash + Eq>(uses: &[Use], key: impl Fn(&Use) -> K) -> Vec<bool> {
+fn first_of<K: Hash + Eq>(
+    uses: &[CountedHandshake],
+    key: impl Fn(&CountedHandshake) -> K,
+) -> Vec<bool> {
     let mut seen = HashSet::new();
     uses.iter().map(|used| seen.insert(key(used)) && used.is_full).collect()
 }
 
-/// As [`network`], and a name also counts as seen once a certificate with it was.
-fn first_of_certificate(uses: &[Use], certificates: &Certificates, texts: &Texts) -> Vec<bool> {
+/// Like [`network`], but a name also counts as seen once a certificate with that name was seen.
+fn first_of_certificate(
+    uses: &[CountedHandshake],
+    certificates: &InternedCertificates,
+    texts: &InternedTexts,
+) -> Vec<bool> {
     let mut seen = HashSet::new();
     let mut covered: HashMap<_, HashSet<&str>> = HashMap::new();
     let mut told = HashSet::new();
-    let stays = |used: &Use| {
-        let group = (used.places.device, used.places.network);
+    let stays = |used: &CountedHandshake| {
+        let group = (used.ids.device, used.ids.network);
         let names = covered.entry(group).or_default();
-        let is_covered = match used.places.asked {
-            Asked::Name(name) => covers(names, texts.get(name)),
-            Asked::Host(_) => false,
+        let is_covered = match used.ids.target {
+            Target::Name(name) => covers(names, texts.get(name)),
+            Target::Host(_) => false,
         };
-        if used.places.certificate != NONE && told.insert((group, used.places.certificate)) {
-            names.extend(certificates.names(used.places.certificate).iter().map(|name| &**name));
+        if used.ids.certificate != NONE && told.insert((group, used.ids.certificate)) {
+            names.extend(certificates.names(used.ids.certificate).iter().map(|name| &**name));
         }
         seen.insert(network(used)) && used.is_full && !is_covered
     };
     uses.iter().map(stays).collect()
 }
 
-/// Whether one of the names is this one, or stands for it: `*` for one label (RFC 6125, 6.4.3).
+/// Returns true if the names contain this one, or a wildcard for it: `*` matches one label (RFC
+/// 6125, 6.4.3).
 fn covers(names: &HashSet<&str>, name: &str) -> bool {
     let wild = || name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
     names.contains(name) || wild().is_some_and(|wild| names.contains(wild.as_str()))

@@ -1,13 +1,14 @@
-//! Each handshake once, however many captures it stands in.
+//! Removal of duplicates: each handshake counts once, however many captures contain it.
 //!
-//! What is the same has the same client random, whatever the addresses, which differ if a capture
-//! was rewritten, and came to the same end: a capture that shows only its beginning takes nothing
-//! from one that shows it whole. Without a random (the hello is in the format of SSL 2, or was not
-//! captured) it has the same ends and time, at the same place of its capture.
+//! Two records are the same handshake if they have the same client random and the same class.
+//! Addresses do not count, because they differ if a capture was rewritten. The class counts, so
+//! that a capture with only the beginning of a handshake hides none that is complete elsewhere.
+//! Without a random (SSL 2 format, or not captured) the endpoints, the time and the position in the
+//! capture must be equal.
 //!
-//! A ClientHello of QUIC that a client sends on several paths (happy eyeballs) is one handshake, and
-//! stands where it was sent first: if only the second path was answered, it does not count. So does the
-//! tool whose answers we compare with (`docs/capture-differences.md`).
+//! A QUIC ClientHello sent on several paths (happy eyeballs) is one handshake and belongs to its
+//! first path: if only the second path was answered, it does not count. The tool we compare with
+//! does the same (`docs/capture-differences.md`).
 
 use std::collections::HashSet;
 use std::hash::Hasher;
@@ -18,32 +19,32 @@ use siphasher::sip::SipHasher13;
 
 use crate::handshake::{Carrier, Class, Handshake};
 
-/// What was seen before.
+/// The handshakes seen so far.
 #[derive(Debug)]
-pub(super) struct Once {
+pub(super) struct SeenHandshakes {
     hash_seed: u64,
     before: HashSet<u64, FixedState>,
-    /// In this capture.
+    /// Handshakes of the current capture.
     now: Vec<u64>,
-    /// Randoms of QUIC in this capture.
+    /// Randoms of QUIC handshakes in the current capture.
     quic: HashSet<u64, FixedState>,
 }
 
-/// What tells a handshake from others.
+/// The identity of a handshake.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     cls: Class,
     carrier: Carrier,
-    told_by: ToldBy,
+    identity: Identity,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum ToldBy {
+enum Identity {
     Random(u64),
     EndsAndTime(u64),
 }
 
-impl Once {
+impl SeenHandshakes {
     pub(super) fn new(hash_seed: u64) -> Self {
         let set = || HashSet::with_hasher(FixedState::with_seed(hash_seed));
         Self { hash_seed, before: set(), now: Vec::new(), quic: set() }
@@ -51,10 +52,10 @@ impl Once {
 
     pub(super) fn mark(&self, handshake: &Handshake) -> Mark {
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 0);
-        let told_by = match handshake.ch_random.as_deref() {
+        let identity = match handshake.ch_random.as_deref() {
             Some(random @ [_, ..]) => {
                 hasher.write(random);
-                ToldBy::Random(hasher.finish())
+                Identity::Random(hasher.finish())
             }
             _ => {
                 let Handshake { client_ip, client_port, server_ip, server_port, .. } = handshake;
@@ -62,24 +63,24 @@ impl Once {
                     hasher.write_u128(bits(*ip));
                     hasher.write_u16(*port);
                 }
-                hasher.write_i64(super::used::begun_us(handshake));
-                ToldBy::EndsAndTime(hasher.finish())
+                hasher.write_i64(super::counted::begun_us(handshake));
+                Identity::EndsAndTime(hasher.finish())
             }
         };
-        Mark { cls: handshake.cls, carrier: handshake.carrier, told_by }
+        Mark { cls: handshake.cls, carrier: handshake.carrier, identity }
     }
 
-    /// Whether the handshake at this place of its capture is new. Those of a capture come in order
-    /// of time.
+    /// Returns true if the handshake at this position of its capture is new. The handshakes of a
+    /// capture must be given in order of time.
     pub(super) fn is_new(&mut self, mark: Mark, place: usize) -> bool {
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 1);
         hasher.write(&[mark.cls as u8, mark.carrier as u8]);
-        let is_first_path = match mark.told_by {
-            ToldBy::Random(random) => {
+        let is_first_path = match mark.identity {
+            Identity::Random(random) => {
                 hasher.write_u64(random);
                 mark.carrier != Carrier::Quic || self.quic.insert(random)
             }
-            ToldBy::EndsAndTime(ends) => {
+            Identity::EndsAndTime(ends) => {
                 hasher.write_u64(ends);
                 hasher.write_u64(place as u64);
                 true
@@ -90,7 +91,7 @@ impl Once {
         is_first_path && !self.before.contains(&mark)
     }
 
-    /// The capture is over.
+    /// Ends the current capture.
     pub(super) fn end(&mut self) {
         self.before.extend(self.now.drain(..));
         self.quic.clear();

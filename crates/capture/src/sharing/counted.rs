@@ -1,29 +1,29 @@
-//! A handshake, as far as sharing depends on it.
+//! The properties of a handshake that matter for sharing.
 
 use crate::handshake::{Carrier, Class, Handshake, Method, Version};
 
 /// A handshake that counts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Use {
+pub(super) struct CountedHandshake {
     pub(super) begun_us: i64,
     pub(super) done_us: i64,
-    /// How long its session can be resumed.
+    /// The lifetime of its session, in seconds.
     pub(super) lifetime_s: u32,
-    pub(super) places: Places,
+    pub(super) ids: Ids,
     pub(super) is_full: bool,
-    /// How it was resumed.
+    /// The resumption mechanism, if it was resumed.
     pub(super) method: Option<Method>,
     pub(super) protocol: Protocol,
-    /// The server gave the client something to resume by.
+    /// True if the server gave the client a ticket or a session ID.
     pub(super) is_resumable: bool,
     pub(super) bytes: [u32; 2],
 }
 
-/// What resumes sessions of its own kind only. From TLS 1.3 on they are in tickets for one
-/// resumption.
+/// A protocol family. Sessions of one family cannot resume those of another. From TLS 1.3 on,
+/// sessions are tickets for a single resumption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Protocol {
-    /// And before.
+    /// TLS 1.2 and before.
     Tls12,
     Tls13,
     Quic,
@@ -39,35 +39,35 @@ impl Protocol {
     }
 }
 
-/// What is asked for.
+/// The name that the client requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Asked {
+pub(super) enum Target {
     Name(u32),
-    /// Nothing: the address stands for the name.
+    /// No name was requested; the address takes its place.
     Host(u32),
 }
 
-/// Where servers might share: an autonomous system, or else one host.
+/// A set of servers that could share sessions: an autonomous system, or else one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Network {
     Asn(u32),
     Host(u32),
 }
 
-/// Who and where, as places among the texts.
+/// The parties of a handshake, as IDs of interned texts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Places {
+pub(super) struct Ids {
     pub(super) application: u32,
     pub(super) device: u32,
     pub(super) host: u32,
-    pub(super) asked: Asked,
+    pub(super) target: Target,
     pub(super) network: Network,
-    /// `NONE` if it was not seen.
+    /// `NONE` if no certificate was seen.
     pub(super) certificate: u32,
 }
 
-impl Use {
-    pub(super) fn of(handshake: &Handshake, places: Places) -> Self {
+impl CountedHandshake {
+    pub(super) fn of(handshake: &Handshake, ids: Ids) -> Self {
         let is_full = handshake.cls == Class::Full;
         let done = handshake.t_done.or(handshake.t_sh);
         let begun_us = begun_us(handshake);
@@ -75,7 +75,7 @@ impl Use {
             begun_us,
             done_us: done.map_or(begun_us, microseconds),
             lifetime_s: lifetime_s(handshake),
-            places,
+            ids,
             is_full,
             method: handshake.method,
             protocol: Protocol::of(handshake),
@@ -86,7 +86,7 @@ impl Use {
     }
 }
 
-/// When it began; what was not seen to begin began when it was answered.
+/// The start of the handshake; if it was not captured, the time of the response.
 pub(super) fn begun_us(handshake: &Handshake) -> i64 {
     microseconds(handshake.t_ch.or(handshake.t_sh).unwrap_or_default())
 }
@@ -95,15 +95,15 @@ fn microseconds(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
 }
 
-/// What the ticket says, up to TLS 1.2; it cannot be seen later.
+/// The lifetime hint of the ticket, visible up to TLS 1.2.
 fn lifetime_s(handshake: &Handshake) -> u32 {
     handshake.issued_ticket_lifetime_s.filter(|lifetime| *lifetime > 0).unwrap_or(DAY_S)
 }
 
-/// How long a session can be resumed if nobody says otherwise (RFC 5246, F.1.4).
+/// The lifetime of a session whose server states none (RFC 5246, F.1.4).
 const DAY_S: u32 = 24 * 60 * 60;
 
-/// Up to TLS 1.2 it shows; in TLS 1.3 tickets are encrypted, and nearly every server sends some.
+/// Visible up to TLS 1.2. In TLS 1.3 tickets are encrypted, and nearly every server sends them.
 fn is_resumable(handshake: &Handshake) -> bool {
     Protocol::of(handshake) != Protocol::Tls12
         || handshake.issued_ticket_len.is_some_and(|length| length > 0)
