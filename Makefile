@@ -21,6 +21,9 @@ test: setup
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --package rejoin-cli --no-default-features --locked -- -D warnings
+	@! $(CARGO) tree --package rejoin-cli --no-default-features --edges normal --locked | grep rejoin-lab \
+	  || { echo "production code imports the laboratory"; exit 1; }
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
 	else echo "skipped: licences (cargo install cargo-deny)"; fi

@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use rejoin_bench::KeyType;
-use rejoin_bench::server::{Resumption, Stack, Versions};
 use rejoin_cache::{Capacity, Prediction};
+use rejoin_serve::KeyType;
+use rejoin_serve::{Resumption, Stack, Versions};
 
 /// Arguments that are well-formed one by one and make no sense together.
 #[derive(Debug)]
@@ -128,6 +128,7 @@ impl From<PredictionName> for Prediction {
     }
 }
 
+#[cfg(feature = "lab")]
 impl PredictionName {
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -6,14 +6,12 @@
 
 mod arguments;
 mod arrivals;
-mod bench;
 mod beside;
 mod capture;
 mod cluster;
 mod connect;
-mod cost;
-mod demo;
-mod fleet;
+#[cfg(feature = "lab")]
+mod instruments;
 mod keys;
 mod manager;
 mod plan;
@@ -42,14 +40,17 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "lab")]
     /// Compare every way of resuming on one recorded population: a minute, a table, two charts
-    Demo(demo::Arguments),
+    Demo(instruments::demo::Arguments),
+    #[cfg(feature = "lab")]
     /// Measure what resumption is worth to a server, as the paper did
-    Bench(bench::Arguments),
+    Bench(instruments::bench::Arguments),
     /// Serve HTTPS with a choice of TLS library and of resumption
     Serve(Box<serve::Arguments>),
+    #[cfg(feature = "lab")]
     /// Let thousands of devices connect to a TLS server and come back
-    Fleet(Box<fleet::Arguments>),
+    Fleet(Box<instruments::fleet::Arguments>),
     /// Play populations or traces against caches in virtual time: hit rates by policy and capacity
     Simulate(Box<simulate::Arguments>),
     /// Find the TLS handshakes in captures: what is resumed, and what could be
@@ -66,13 +67,15 @@ enum Command {
     Cluster(cluster::Arguments),
     /// Make TLS connections for this machine's programs, which share sessions
     Manager(manager::Arguments),
+    #[cfg(feature = "lab")]
     /// One app of `demo --client`
     #[command(hide = true)]
     App,
     /// Connect to a TLS server through the manager: standard input and output, as plaintext
     Connect(Box<connect::Arguments>),
+    #[cfg(feature = "lab")]
     /// Measure what TLS costs a server, where the time goes, and what resumption would save here
-    Cost(Box<cost::Arguments>),
+    Cost(Box<instruments::cost::Arguments>),
     /// Say how big a cache must be, with which policy, and what it saves
     Plan(Box<plan::Arguments>),
 }
@@ -83,12 +86,16 @@ fn main() -> ExitCode {
         Err(error) => return refused(&error),
     };
     let done = match arguments.command {
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
+        #[cfg(feature = "lab")]
+        Command::Demo(arguments) => instruments::told(instruments::demo::run(&arguments)),
+        #[cfg(feature = "lab")]
+        Command::Bench(arguments) => instruments::told(instruments::bench::run(&arguments)),
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Fleet(arguments) => fleet::run(&arguments),
+        #[cfg(feature = "lab")]
+        Command::Fleet(arguments) => instruments::told(instruments::fleet::run(&arguments)),
         Command::Simulate(arguments) => simulate::run(&arguments),
-        Command::Cost(arguments) => cost::run(&arguments),
+        #[cfg(feature = "lab")]
+        Command::Cost(arguments) => instruments::told(instruments::cost::run(&arguments)),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
@@ -96,18 +103,19 @@ fn main() -> ExitCode {
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
-        Command::App => demo::apps::run_app(),
+        #[cfg(feature = "lab")]
+        Command::App => instruments::told(instruments::demo::apps::run_app()),
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Manager(arguments) => manager::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let ours = error.downcast_ref::<rejoin_bench::Error>();
+            let ours = error.downcast_ref::<rejoin_serve::Error>();
             // Our own errors end in their cause; others have it behind them.
             let line = ours.map_or_else(|| format!("{error:#}"), ToString::to_string);
             terminal::complain(&line);
-            let misuse = ours.is_some_and(rejoin_bench::Error::is_misuse);
+            let misuse = ours.is_some_and(rejoin_serve::Error::is_misuse);
             ExitCode::from(if misuse || error.is::<arguments::Misuse>() { 2 } else { 1 })
         }
     }

@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use rejoin_sim::sizing::{FIFO, Found, Sizing, Stage, Survey};
 use rejoin_sim::{Plan, Simulation, Subject};
 
+#[cfg(feature = "lab")]
 use crate::arguments::KeyName;
 use crate::arrivals::{Arrivals, Input};
 use crate::sizes::{Sizes, distinct};
@@ -42,9 +43,11 @@ pub(crate) struct Arguments {
     /// Server CPU time of a resumed handshake, in microseconds
     #[arg(long, value_name = "US", value_parser = microseconds, requires = "full_us", allow_negative_numbers = true)]
     resumed_us: Option<f64>,
+    #[cfg(feature = "lab")]
     /// Measure both here, with real handshakes, and what OpenSSL's own cache takes
     #[arg(long, conflicts_with_all = ["full_us", "resumed_us"])]
     measure: bool,
+    #[cfg(feature = "lab")]
     /// Key of the certificate to measure with
     #[arg(long, value_enum, default_value = "rsa-2048", requires = "measure")]
     key: KeyName,

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rejoin_bench::Identity;
-use rejoin_bench::server::{PATIENCE, RESPONSE_BYTES, Server, Settings, Stack, Summary};
 use rejoin_cache::{Capacity, Settings as CacheSettings};
+use rejoin_serve::{Identity, PATIENCE, RESPONSE_BYTES, Server, Settings, Stack, Summary};
 use serde_json::json;
 
 use crate::arguments::{Bytes, KeyName, Misuse, PredictionName, ResumptionName, StackName, Tls};
@@ -80,7 +79,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.resumption == ResumptionName::Openssl {
         // Counts what OpenSSL's own cache weighs; works only before OpenSSL's first allocation.
-        rejoin_bench::server::weigh_internal_cache();
+        rejoin_serve::weigh_internal_cache();
     }
     if arguments.end_with_parent {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
@@ -133,7 +132,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
 }
 
 /// `None` where there is no TLS: to make a key takes longer than a thousand requests in clear.
-fn identity(arguments: &Arguments) -> Result<Option<Identity>, rejoin_bench::Error> {
+fn identity(arguments: &Arguments) -> Result<Option<Identity>, rejoin_serve::Error> {
     if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
         return Identity::read(certificate, key).map(Some);
     }

@@ -2,15 +2,11 @@
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use rejoin_bench::fleet::Progress;
-use rejoin_bench::{Error, Step};
 use rejoin_report::printable;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 /// Prints a line of result. A reader who has gone away ends the output, not the run.
 pub(crate) fn print(line: &str) {
@@ -43,57 +39,6 @@ pub(crate) async fn interrupted() {
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
     }
-}
-
-/// A bar over the population's time; nothing when standard error is no terminal.
-pub(crate) fn bar(end_ms: u64, label: String) -> ProgressBar {
-    let style = "{prefix:22} {bar:30} {elapsed_precise} of about {duration_precise}  {msg}";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(end_ms).with_style(style).with_prefix(label)
-}
-
-/// A bar over steps of a measurement, whose number is told later; nothing when standard error is no
-/// terminal.
-fn steps() -> ProgressBar {
-    let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
-}
-
-/// Measures with a bar that moves, until Ctrl-C.
-pub(crate) fn watched<T>(
-    measure: impl FnOnce(&AtomicBool, &mut (dyn FnMut(&Step) + Send)) -> Result<T, Error>,
-) -> anyhow::Result<T> {
-    let runtime = crate::runtime(1)?;
-    let stop = Arc::<AtomicBool>::default();
-    let told = Arc::clone(&stop);
-    runtime.spawn(async move {
-        interrupted().await;
-        told.store(true, Ordering::Relaxed);
-    });
-    let bar = steps();
-    let outcome = measure(&stop, &mut |Step { done, of, what }| {
-        bar.set_length(*of as u64);
-        bar.set_position(*done as u64);
-        bar.set_message(what.clone());
-    });
-    bar.finish_and_clear();
-    runtime.shutdown_background();
-    Ok(outcome?)
-}
-
-/// Moves the bar until the run that reports to it is over.
-pub(crate) async fn follow(bar: ProgressBar, mut progress: watch::Receiver<Progress>) {
-    while progress.changed().await.is_ok() {
-        let Progress { played_ms, measuring, handshakes, resumed } = *progress.borrow();
-        let phase = if measuring { "measuring" } else { "warming up" };
-        bar.set_position(played_ms);
-        bar.set_message(format!("{phase}: {handshakes} handshakes, {resumed} resumed"));
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    bar.finish_and_clear();
 }
 
 /// What goes on beside a simulation: being told to stop, and the bar. Nothing of it is shown when

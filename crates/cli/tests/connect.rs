@@ -136,7 +136,7 @@ fn trust_is_as_the_program_says() {
 /// An authority's certificate that signed nothing.
 fn server_of_nobody() -> String {
     let path = scratch("connect").join("other.pem");
-    let identity = rejoin_bench::Identity::made(rejoin_bench::KeyType::P256).expect("a pair");
+    let identity = rejoin_serve::Identity::made(rejoin_serve::KeyType::P256).expect("a pair");
     identity.write_certificate(&path).expect("a file");
     path.display().to_string()
 }

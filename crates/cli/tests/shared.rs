@@ -39,7 +39,7 @@ fn a_server_that_knows_nothing_of_us_shares_what_we_can_look_at() {
         return;
     }
     let folder = scratch("shared");
-    let pair = rejoin_bench::Identity::made(rejoin_bench::KeyType::P256).expect("a pair");
+    let pair = rejoin_serve::Identity::made(rejoin_serve::KeyType::P256).expect("a pair");
     let [certificate, key] = ["cert.pem", "key.pem"].map(|file| folder.join(file));
     pair.write(&certificate, &key).expect("files");
     let name = format!("test-cli-{}", std::process::id());

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use rejoin_bench::fleet::{self, Liars, Source, Trust};
-use rejoin_bench::server::Versions;
+use rejoin_lab::fleet::{self, Liars, Source, Trust};
+use rejoin_serve::Versions;
 use rejoin_trace::{Population, PopulationSettings, SpeedUp};
 use tokio::sync::watch;
 

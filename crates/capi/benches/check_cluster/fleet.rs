@@ -1,7 +1,7 @@
 //! How often the paper's devices resume when a balancer sends each connection to the next machine: paper
 //! 004's step from caches of each server to one for all.
 
-use rejoin_bench::server::Versions;
+use rejoin_serve::Versions;
 
 use crate::arrivals::{Play, Seen, undisturbed};
 use crate::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, Server};

@@ -5,8 +5,8 @@
 //! 100 KB of what Rejoin learns come on top, whatever the capacity.) The same arrivals come to both. No device hints: nothing inside these
 //! servers would tell Rejoin, so that all it knows of return times it has learned.
 
-use rejoin_bench::server::Versions;
 use rejoin_cache::{Capacity, Layout, Settings};
+use rejoin_serve::Versions;
 
 use crate::arrivals::{Play, Seen, undisturbed};
 use crate::site::Site;

@@ -1,25 +1,36 @@
 //! What handshakes cost, as given or as measured in place.
 
-use rejoin_bench::KeyType;
-use rejoin_bench::handshake::{self, ServerCost};
-use rejoin_bench::server::{self, Versions};
+#[cfg(feature = "lab")]
+mod measured;
+
 use rejoin_sim::Tls;
 use rejoin_sim::sizing::OPENSSL;
 use serde::Serialize;
 
 use super::Arguments;
-use crate::arguments::{KeyName, Misuse};
+use crate::arguments::Misuse;
+
+/// The server's CPU time of a handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct HandshakeCost {
+    /// The version of TLS, as on the command line.
+    pub(super) tls: &'static str,
+    /// Microseconds of a full handshake.
+    pub(super) full_us: f64,
+    /// Microseconds of a resumed one.
+    pub(super) resumed_us: f64,
+}
 
 /// What is known of costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Costs {
     /// Of the version that the arrivals speak; nothing if nobody said.
-    pub(super) handshake: Option<ServerCost>,
+    pub(super) handshake: Option<HandshakeCost>,
     /// Where that is from.
     pub(super) source: Option<String>,
     /// All that was measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) measured: Vec<ServerCost>,
+    pub(super) measured: Vec<HandshakeCost>,
     /// Bytes of a session in OpenSSL's own cache.
     pub(super) openssl_session_bytes: f64,
     /// Where that is from.
@@ -41,34 +52,14 @@ impl Costs {
                 let what = "--resumed-us is not below --full-us: then there is nothing to save";
                 return Err(Misuse(what.to_owned()).into());
             }
-            costs.handshake = Some(ServerCost { tls, full_us, resumed_us });
+            costs.handshake = Some(HandshakeCost { tls, full_us, resumed_us });
             costs.source = Some("given".to_owned());
         }
+        #[cfg(feature = "lab")]
         if arguments.measure {
             costs.measure(arguments.key, tls)?;
         }
         Ok(costs)
-    }
-
-    fn measure(&mut self, key: KeyName, tls: &str) -> Result<(), rejoin_bench::Error> {
-        // Only before anything else of OpenSSL's.
-        server::weigh_internal_cache();
-        let key = KeyType::from(key);
-        let name = match key {
-            KeyType::Rsa2048 => "RSA with 2,048 bits",
-            KeyType::P256 => "ECDSA on P-256",
-            KeyType::MlDsa65 => "ML-DSA-65",
-        };
-        let versions = if tls == "1.2" { Versions::Tls12 } else { Versions::Tls13 };
-        key.check_openssl(versions)?;
-        self.measured = handshake::server_costs(key)?;
-        self.handshake = self.measured.iter().copied().find(|cost| cost.tls == tls);
-        self.source = Some(format!("measured here with libssl, {name}"));
-        if let Some(bytes) = handshake::internal_cache_session_bytes()? {
-            self.openssl_session_bytes = bytes;
-            self.openssl_session_bytes_source = "counted here as libssl frees them".to_owned();
-        }
-        Ok(())
     }
 
     /// Cores that so many handshakes a second keep busy when they are full and not when resumed.

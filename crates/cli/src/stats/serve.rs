@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rejoin_bench::metrics::CONTENT_TYPE;
-use rejoin_bench::{Answer, StatusPort};
+use rejoin_serve::metrics::CONTENT_TYPE;
+use rejoin_serve::{Answer, StatusPort};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};

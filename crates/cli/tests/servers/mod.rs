@@ -85,7 +85,7 @@ fn pair() -> (String, String) {
     let folder = scratch("certificates");
     let file = |ending| folder.join(format!("{}-{number}.{ending}", std::process::id()));
     let (certificate, key) = (file("pem"), file("key"));
-    let identity = rejoin_bench::Identity::made(rejoin_bench::KeyType::P256).expect("a pair");
+    let identity = rejoin_serve::Identity::made(rejoin_serve::KeyType::P256).expect("a pair");
     identity.write(&certificate, &key).expect("files");
     (certificate.display().to_string(), key.display().to_string())
 }

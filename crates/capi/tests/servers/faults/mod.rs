@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 
 use crate::site::{Client, Site, Versions};
 use openssl::ssl::{SslConnectorBuilder, SslFiletype};
-use rejoin_bench::{Identity, KeyType};
 use rejoin_cache::Counters;
+use rejoin_serve::{Identity, KeyType};
 use rejoin_store::Store;
 
 /// Two workers; `@MORE@` is for the test to fill in.

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use client::{Client, Versions};
-use rejoin_bench::{Identity, KeyType};
+use rejoin_serve::{Identity, KeyType};
 use rejoin_store::{CacheName, Store};
 
 /// A library of ours, where builds put it.

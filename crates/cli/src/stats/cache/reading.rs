@@ -1,7 +1,7 @@
 //! What is known of a cache at one time: counts, facts, and when its clients return.
 
-use rejoin_bench::metrics::Meters;
 use rejoin_cache::{Counters, Occupancy};
+use rejoin_serve::metrics::Meters;
 use rejoin_store::{CacheName, Facts, Store, now_ms};
 use serde_json::{Map, Value, json};
 

@@ -1,8 +1,8 @@
 //! What a manager counted until now.
 
-use rejoin_bench::metrics::{Labels, Meters};
 use rejoin_manager::client::{Error, Manager};
 use rejoin_manager::protocol::{Handshakes, Share, Stats, Went};
+use rejoin_serve::metrics::{Labels, Meters};
 use serde_json::{Value, json};
 
 use crate::stats::percent;

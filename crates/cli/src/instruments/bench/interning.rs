@@ -1,0 +1,129 @@
+//! `rejoin bench interning`
+
+use rejoin_lab::Step;
+use rejoin_lab::interning::{self, Outcome, Row, Settings};
+use rejoin_serve::Versions;
+use rejoin_trace::grouped;
+use serde_json::json;
+
+use crate::arguments::{Bytes, KeyName, Tls};
+use crate::instruments::progress;
+use crate::sizes::distinct;
+use crate::terminal;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Real handshakes of OpenSSL, in memory, in one thread: the server's CPU time and the bytes that
+OpenSSL allocates for it. Some 30 KB of memory for each certificate.
+Examples:
+  rejoin bench interning
+  rejoin bench interning --certificates 1,1000 --tls 1.3 --key rsa-2048 --json
+  rejoin bench interning --certificates 10000 --room 32MiB")]
+pub(crate) struct Arguments {
+    /// Distinct certificates that clients have, in turn [default: 1 and 10000, with --quick 1 and 1000]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MOST_CERTIFICATES))]
+    certificates: Vec<u32>,
+    /// TLS version
+    #[arg(long, value_enum, default_value = "both")]
+    tls: Tls,
+    /// Key of all certificates
+    #[arg(long, value_enum, default_value = "p-256")]
+    key: KeyName,
+    /// Memory for decoded certificates, 32MiB in servers: more clients than fit take turns [default: enough
+    /// for all]
+    #[arg(long, value_name = "BYTES")]
+    room: Option<Bytes>,
+    /// Fewer resumptions of fewer clients: seconds, coarser figures
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const MOST_CERTIFICATES: i64 = Settings::MOST_CERTIFICATES as i64;
+const BATCHES: u32 = 401;
+const QUICK_BATCHES: u32 = 61;
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let settings = settings(arguments);
+    let outcome = progress::watched(|stop, began| {
+        interning::measure(&settings, stop, |part| {
+            let done = (part * PARTS as f64) as usize;
+            began(&Step { done, of: PARTS, what: String::new() });
+        })
+    })?;
+    let done = outcome.rows.len();
+    let wanted = settings.versions.len() * settings.certificates.len();
+    anyhow::ensure!(done > 0, "interrupted before anything was measured");
+    let text = if arguments.json { json!(outcome).to_string() } else { text(&outcome) };
+    terminal::print_result(&text)?;
+    anyhow::ensure!(outcome.complete, "interrupted after {done} of {wanted} rows");
+    Ok(())
+}
+
+fn settings(arguments: &Arguments) -> Settings {
+    let quick = arguments.quick;
+    let mut certificates = distinct(arguments.certificates.clone());
+    if certificates.is_empty() {
+        certificates = vec![1, if quick { 1_000 } else { 10_000 }];
+    }
+    let versions = Versions::from(arguments.tls).each().to_vec();
+    let batches = if quick { QUICK_BATCHES } else { BATCHES };
+    let room_bytes = arguments.room.map(|Bytes(bytes)| bytes.try_into().unwrap_or(usize::MAX));
+    Settings { versions, certificates, key_type: arguments.key.into(), batches, room_bytes }
+}
+
+const PARTS: usize = 1_000;
+
+fn text(outcome: &Outcome) -> String {
+    let mut text = table(&outcome.rows);
+    if let Some(Row { certificate_bytes, decoded_bytes, decoding_allocates_bytes, .. }) =
+        outcome.rows.first()
+    {
+        text.push_str(&format!(
+            "\n\na certificate: {} bytes, {} when decoded, for which OpenSSL allocates {}",
+            grouped(*certificate_bytes as u64),
+            grouped(*decoded_bytes),
+            grouped(*decoding_allocates_bytes)
+        ));
+    }
+    if !outcome.complete {
+        text.push_str("\nincomplete: interrupted");
+    }
+    text
+}
+
+fn table(rows: &[Row]) -> String {
+    let head = [
+        "TLS",
+        "certificates",
+        "decoded",
+        "per CPU-s",
+        "CPU µs",
+        "allocated B",
+        "× per s",
+        "saved B",
+    ];
+    let whole = |figure: f64| grouped(figure.round().max(0.0) as u64);
+    let rows = rows.iter().flat_map(|row| {
+        let line = |decoded: &str, taken: &interning::Taken| {
+            vec![
+                row.tls.to_owned(),
+                grouped(u64::from(row.certificates)),
+                decoded.to_owned(),
+                whole(taken.per_cpu_s),
+                format!("{:.1}", taken.cpu_us),
+                whole(taken.allocated_bytes),
+            ]
+        };
+        let rest = |line: Vec<String>, times: String, saved: String| {
+            line.into_iter().chain([times, saved]).collect::<Vec<_>>()
+        };
+        [
+            rest(line("each time", &row.each_time), String::new(), String::new()),
+            rest(line("once", &row.once), format!("{:.2}", row.times), whole(row.saved_bytes)),
+        ]
+    });
+    rejoin_report::table(&[2], head, rows)
+}

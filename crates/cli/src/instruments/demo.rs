@@ -1,0 +1,149 @@
+//! `rejoin demo`
+
+pub(crate) mod apps;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use rejoin_lab::demo::{self, Row, Settings, Step};
+use rejoin_lab::fleet::Liars;
+use rejoin_serve::{Resumption, Versions};
+use rejoin_trace::SpeedUp;
+use serde_json::json;
+
+use crate::arguments::{PredictionName, ResumptionName, Tls, seconds};
+use crate::instruments::progress;
+use crate::terminal;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Real servers, real handshakes, everything on loopback; the charts go to demo.html in --directory.
+Example:
+  rejoin demo --tls 1.3 --resumption openssl,predictive --json
+  rejoin demo --client")]
+pub(crate) struct Arguments {
+    /// Devices in the population
+    #[arg(long, value_name = "N", default_value_t = 8_000)]
+    devices: u64,
+    /// Sessions the server may keep, as a share of the devices running at a time
+    #[arg(long, value_name = "SHARE", default_value_t = 0.6, allow_negative_numbers = true)]
+    capacity_share: f64,
+    /// How much faster than real time
+    #[arg(long, value_name = "FACTOR", default_value_t = 75.0)]
+    speedup: f64,
+    /// Population time played before measuring, in seconds
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "240")]
+    warm_up_s: u64,
+    /// Population time measured, in seconds
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "200")]
+    duration_s: u64,
+    /// TLS versions, in turn
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "1.2,1.3")]
+    tls: Vec<Tls>,
+    /// Ways of resuming, in turn
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "none,openssl,tickets,lru,predictive"
+    )]
+    resumption: Vec<ResumptionName>,
+    /// Where the predictive cache's return times come from
+    #[arg(long, value_enum, default_value = "both")]
+    prediction: PredictionName,
+    /// Devices in a hundred that claim to be back in a second
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    liars_percent: u8,
+    /// Seed of everything that is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where trace, certificate and charts go
+    #[arg(long, value_name = "FOLDER", default_value = "target/rejoin")]
+    directory: PathBuf,
+    /// Compare programs that share sessions, instead, with programs that do not: paper 004's Table I
+    #[arg(long)]
+    client: bool,
+    /// Programs, with --client
+    #[arg(long, value_name = "N", default_value_t = 60, requires = "client")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    apps: u32,
+    /// Services that they use, with --client
+    #[arg(long, value_name = "N", default_value_t = 90, requires = "client")]
+    #[arg(value_parser = clap::value_parser!(u8).range(8..=250))]
+    services: u8,
+    /// Print one JSON object per row
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.client {
+        return apps::run(arguments);
+    }
+    terminal::raise_descriptor_limit();
+    let settings = settings(arguments)?;
+    let end_ms = settings.warm_up_ms + settings.measured_ms;
+    let (json, page) = (arguments.json, settings.directory.join("demo.html"));
+    let cells = settings.versions.len() * settings.resumptions.len();
+    // Devices share a thread; the server under test has the other core.
+    let runtime = crate::runtime(1)?;
+    let rows = runtime.block_on(async move {
+        let began = |step: Step, progress| {
+            let Step { done, of, tls, resumption } = step;
+            let label = format!("{}/{of} TLS {tls} {resumption}", done + 1);
+            tokio::spawn(progress::follow(progress::bar(end_ms, label), progress));
+        };
+        let ended = |row: &Row| {
+            if json {
+                terminal::print(&json!(row).to_string());
+            }
+        };
+        demo::run(&settings, began, ended, terminal::interrupted()).await
+    })?;
+    if !json {
+        terminal::print(&table(&rows));
+        terminal::print(&format!("charts: {}", page.display()));
+    }
+    if rows.len() < cells {
+        anyhow::bail!("interrupted after {} of {cells} servers", rows.len());
+    }
+    Ok(())
+}
+
+fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
+    let speed_up = SpeedUp::new(arguments.speedup).map_err(rejoin_lab::Error::Population)?;
+    let share = arguments.capacity_share;
+    if !(share > 0.0 && share <= 1_000.0) {
+        let why = "--capacity-share is a positive share of the running devices, as 0.6";
+        return Err(rejoin_lab::Error::Settings(why).into());
+    }
+    Ok(Settings {
+        program: std::env::current_exe().context("cannot find this program's own file")?,
+        directory: arguments.directory.clone(),
+        devices: arguments.devices,
+        capacity_share: share,
+        speed_up,
+        warm_up_ms: arguments.warm_up_s,
+        measured_ms: arguments.duration_s,
+        seed: arguments.seed,
+        prediction: arguments.prediction.name(),
+        liars: Liars { percent: arguments.liars_percent },
+        versions: arguments.tls.iter().copied().map(Versions::from).collect(),
+        resumptions: arguments.resumption.iter().copied().map(Resumption::from).collect(),
+    })
+}
+
+fn table(rows: &[Row]) -> String {
+    let head = ["TLS", "resumption", "resumed %", "handshakes/s", "server CPU µs", "bytes/session"];
+    let rows = rows.iter().map(|row| {
+        vec![
+            row.tls.to_owned(),
+            row.resumption.to_owned(),
+            format!("{:.1}", row.hit_after_first_of_run),
+            format!("{:.0}", row.handshakes_per_s),
+            format!("{:.0}", row.server_cpu_us),
+            format!("{:.0}", row.cache_bytes_per_session),
+        ]
+    });
+    rejoin_report::table(&[0, 1], head, rows)
+}

@@ -1,0 +1,74 @@
+//! `rejoin demo --client`, and the apps that it starts.
+
+use std::io::Read;
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use rejoin_lab::apps::{self, App, Row, Settings, Sharing};
+use serde_json::json;
+
+use crate::terminal;
+
+pub(super) fn run(arguments: &super::Arguments) -> anyhow::Result<()> {
+    terminal::raise_descriptor_limit();
+    let settings = Settings {
+        program: std::env::current_exe().context("cannot find this program's own file")?,
+        directory: arguments.directory.clone(),
+        apps: arguments.apps,
+        services: arguments.services,
+        seed: arguments.seed,
+    };
+    let json = arguments.json;
+    // The apps and the manager are processes of their own.
+    let runtime = crate::runtime(1)?;
+    let rows = runtime.block_on(async move {
+        let style = ProgressStyle::with_template("{prefix:16} {bar:30} {pos} of {len} apps");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::new(0).with_style(style);
+        let progress = |sharing: Sharing, done, all| {
+            bar.set_prefix(sharing.name());
+            bar.set_length(u64::from(all));
+            bar.set_position(u64::from(done));
+        };
+        let ended = |row: &Row| {
+            if json {
+                bar.suspend(|| terminal::print(&json!(row).to_string()));
+            }
+        };
+        let rows = apps::run(&settings, progress, ended, terminal::interrupted()).await;
+        bar.finish_and_clear();
+        rows
+    })?;
+    if !json {
+        terminal::print(&table(&rows));
+    }
+    if rows.len() < Sharing::ALL.len() {
+        anyhow::bail!("interrupted after {} of {} rows", rows.len(), Sharing::ALL.len());
+    }
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> String {
+    let head = ["sessions shared", "full", "resumed", "full %", "paper 004 %", "bytes", "ms"];
+    let rows = rows.iter().map(|row| {
+        vec![
+            row.sharing.to_owned(),
+            row.full.to_string(),
+            row.resumed.to_string(),
+            format!("{:.1}", row.full_percent),
+            format!("{:.1}", row.paper_full_percent),
+            format!("{:.0}", row.bytes),
+            format!("{:.2}", row.first_byte_us / 1_000.0),
+        ]
+    });
+    rejoin_report::table(&[0], head, rows)
+}
+
+/// One app of the demonstration: what it is to do comes as JSON.
+pub(crate) fn run_app() -> anyhow::Result<()> {
+    let mut told = String::new();
+    std::io::stdin().read_to_string(&mut told).context("standard input cannot be read")?;
+    let app: App =
+        serde_json::from_str(&told).context("standard input: not what an app is told")?;
+    terminal::print_result(&json!(app.run()?).to_string())
+}

@@ -1,0 +1,178 @@
+//! `rejoin fleet`
+
+use std::path::PathBuf;
+
+use rejoin_lab::fleet::{self, Handshakes, Latency, Liars, REQUEST_BYTES, Report, Settings};
+use rejoin_lab::fleet::{Source, Trust};
+use rejoin_trace::{IntervalMix, Population, PopulationSettings, SpeedUp};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::arguments::{Misuse, Tls, seconds};
+use crate::instruments::progress;
+use crate::terminal;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Times are the population's; --speedup says how much faster they are played.
+Example:
+  rejoin fleet localhost:8443 --insecure --devices 20000 --speedup 60 --record arrivals.trace")]
+pub(crate) struct Arguments {
+    /// The TLS server
+    #[arg(value_name = "HOST:PORT")]
+    target: String,
+    /// Devices in the population
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    devices: u64,
+    /// Mean time a device runs, in seconds
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "120")]
+    running_s: u64,
+    /// Mean time a device waits between runs, in seconds
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "2760")]
+    waiting_s: u64,
+    /// Connection intervals in seconds, each with its weight
+    #[arg(long, value_name = "S:W,…", default_value = "60:23,30:13,15:2")]
+    intervals: IntervalMix,
+    /// Standard deviation of intervals, in seconds [default: none]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    jitter_s: Option<u64>,
+    /// How much faster than the population's time
+    #[arg(long, value_name = "FACTOR", default_value_t = 6.0, allow_negative_numbers = true)]
+    speedup: f64,
+    /// Population time played before measuring, in seconds
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "600")]
+    warm_up_s: u64,
+    /// Population time measured, in seconds
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "3600")]
+    duration_s: u64,
+    /// TLS version offered
+    #[arg(long, value_enum, default_value = "both")]
+    tls: Tls,
+    /// Certificates to trust, in PEM [default: the system's]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// Trust any certificate
+    #[arg(long)]
+    insecure: bool,
+    /// Do not announce the next connection
+    #[arg(long)]
+    no_hints: bool,
+    /// Devices in a hundred that claim to be back in a second
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    liars_percent: u8,
+    /// Seed of everything that is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the arrivals to a trace
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Play a recorded trace instead of drawing arrivals
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["devices", "record"])]
+    replay: Option<PathBuf>,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    terminal::raise_descriptor_limit();
+    let runtime = crate::runtime(arguments.workers)?;
+    runtime.block_on(async {
+        let settings = settings(arguments).await?;
+        let (progress, receiver) = watch::channel(fleet::Progress::default());
+        let bar = progress::bar(settings.end_ms, "fleet".to_owned());
+        tokio::spawn(progress::follow(bar, receiver));
+        let played = async move { fleet::run(&settings, &progress, terminal::interrupted()).await };
+        let report = tokio::spawn(played).await??;
+        print(arguments.json, &report);
+        let reason = report.failed.iter().max_by_key(|(_, count)| **count);
+        match reason {
+            Some((why, _)) if report.all.total() == 0 => {
+                anyhow::bail!("no connection succeeded: {why}")
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+async fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
+    let (host, _) = arguments
+        .target
+        .rsplit_once(':')
+        .ok_or_else(|| Misuse(format!("{}: no port; write HOST:PORT", arguments.target)))?;
+    let found = tokio::net::lookup_host(&arguments.target).await;
+    let target = found.ok().and_then(|mut all| all.next()).ok_or_else(|| {
+        Misuse(format!("{}: no such host or port; write HOST:PORT", arguments.target))
+    })?;
+    let speed_up = SpeedUp::new(arguments.speedup).map_err(rejoin_lab::Error::Population)?;
+    Ok(Settings {
+        target,
+        server_name: host.trim_matches(['[', ']']).to_owned(),
+        trust: trust(arguments)?,
+        versions: arguments.tls.into(),
+        source: source(arguments)?,
+        seed: arguments.seed,
+        speed_up,
+        warm_up_ms: arguments.warm_up_s,
+        end_ms: arguments.warm_up_s + arguments.duration_s,
+        hints: !arguments.no_hints,
+        forgets_between_runs: false,
+        liars: Liars { percent: arguments.liars_percent },
+        request_bytes: REQUEST_BYTES,
+        record: arguments.record.clone(),
+    })
+}
+
+fn source(arguments: &Arguments) -> Result<Source, rejoin_lab::Error> {
+    if let Some(path) = &arguments.replay {
+        return Ok(Source::Trace(path.clone()));
+    }
+    let settings = PopulationSettings {
+        waiting_ms: arguments.waiting_s,
+        running_ms: arguments.running_s,
+        intervals: arguments.intervals.clone(),
+        jitter_ms: arguments.jitter_s.unwrap_or(0),
+        ..PopulationSettings::paper(arguments.devices)
+    };
+    Population::new(settings).map(Source::Population).map_err(rejoin_lab::Error::Population)
+}
+
+fn trust(arguments: &Arguments) -> Result<Trust, rejoin_lab::Error> {
+    match &arguments.ca {
+        Some(path) => Ok(Trust::Certificates(rejoin_serve::read_certificates(path)?)),
+        None if arguments.insecure => Ok(Trust::Anybody),
+        None => Ok(Trust::System),
+    }
+}
+
+fn print(json: bool, report: &Report) {
+    if json {
+        return terminal::print(&json!(report).to_string());
+    }
+    let line = |name: &str, handshakes: Handshakes| {
+        let Handshakes { full, resumed } = handshakes;
+        let rate = handshakes.hit_rate();
+        terminal::print(&format!("{name:26} {full:>8} full {resumed:>8} resumed  {rate:5.1} %"));
+    };
+    line("whole run", report.all);
+    line("measured, first of a run", report.first_of_run);
+    line("measured, after the first", report.after_first_of_run);
+    if report.liars_after_first_of_run.total() > 0 {
+        line("the same, of liars", report.liars_after_first_of_run);
+    }
+    let Latency { p50, p90, p99, .. } = report.full_us;
+    terminal::print(&format!("full handshake      {p50} µs median, {p90} p90, {p99} p99"));
+    let Latency { p50, p90, p99, .. } = report.resumed_us;
+    terminal::print(&format!("resumed handshake   {p50} µs median, {p90} p90, {p99} p99"));
+    let (rate, devices) = (report.handshakes_per_s, report.devices);
+    terminal::print(&format!("{rate:.0} handshakes/s by {devices} devices"));
+    for (why, count) in &report.failed {
+        terminal::print(&format!("{count} failed: {why}"));
+    }
+    if !report.complete {
+        terminal::print("interrupted: these are the figures so far");
+    }
+}

@@ -1,0 +1,127 @@
+//! One device: a TLS client that keeps its session.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Instant;
+
+use openssl::ssl::{SslContextBuilder, SslMethod, SslVerifyMode, SslVersion};
+use openssl::x509::store::X509StoreBuilder;
+use rejoin_openssl::{Client, ClientSession};
+use rejoin_trace::{Event, SpeedUp};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_openssl::SslStream;
+
+use crate::Error;
+use crate::fleet::{Kind, Settings, Trust};
+use rejoin_serve::Versions;
+
+/// The server, as every device sees it.
+pub(super) struct Target {
+    client: Client,
+    address: SocketAddr,
+    name: String,
+    speed_up: SpeedUp,
+    hints: bool,
+    forgets_between_runs: bool,
+    liars_percent: u64,
+    request_bytes: usize,
+}
+
+/// What a device keeps between its connections.
+#[derive(Default)]
+pub(super) struct Device {
+    /// Locked while it connects: a device makes one connection at a time.
+    session: tokio::sync::Mutex<Option<ClientSession>>,
+}
+
+/// What a liar claims, in milliseconds of the population's time.
+const LIE_MS: u32 = 1_000;
+
+impl Target {
+    pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
+        let mut context = SslContextBuilder::new(SslMethod::tls_client())?;
+        let (oldest, newest) = match settings.versions {
+            Versions::Tls12 => (SslVersion::TLS1_2, SslVersion::TLS1_2),
+            Versions::Tls13 => (SslVersion::TLS1_3, SslVersion::TLS1_3),
+            Versions::Both => (SslVersion::TLS1_2, SslVersion::TLS1_3),
+        };
+        context.set_min_proto_version(Some(oldest))?;
+        context.set_max_proto_version(Some(newest))?;
+        context.set_verify(SslVerifyMode::PEER);
+        match &settings.trust {
+            Trust::System => context.set_default_verify_paths()?,
+            Trust::Certificates(certificates) => {
+                let mut store = X509StoreBuilder::new()?;
+                for certificate in certificates {
+                    store.add_cert(certificate.clone())?;
+                }
+                context.set_cert_store(store.build());
+            }
+            Trust::Anybody => context.set_verify(SslVerifyMode::NONE),
+        }
+        Ok(Self {
+            client: Client::new(context),
+            address: settings.target,
+            name: settings.server_name.clone(),
+            speed_up: settings.speed_up,
+            hints: settings.hints,
+            forgets_between_runs: settings.forgets_between_runs,
+            liars_percent: u64::from(settings.liars.percent),
+            request_bytes: settings.request_bytes,
+        })
+    }
+
+    /// Whether a client lies: the same ones in every run.
+    pub(super) fn lies(&self, client: u64) -> bool {
+        client.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xffff
+            < self.liars_percent * 0xffff / 100
+    }
+
+    fn announcement_ms(&self, event: &Event, lies: bool) -> Option<u64> {
+        let ms = if lies { Some(LIE_MS) } else { event.returns_in_ms };
+        ms.filter(|_| self.hints).map(|ms| self.speed_up.ms(u64::from(ms)))
+    }
+}
+
+impl Device {
+    /// Connects, asks, reads the answer to its end. `None` when the device's last connection is
+    /// not over yet.
+    pub(super) async fn connect(
+        &self,
+        target: &Target,
+        event: &Event,
+        lies: bool,
+    ) -> io::Result<Option<Kind>> {
+        let Ok(mut kept) = self.session.try_lock() else { return Ok(None) };
+        let tcp = TcpStream::connect(target.address).await?;
+        tcp.set_nodelay(true)?;
+        let forgets = target.forgets_between_runs && event.first_of_run;
+        let session = kept.take().filter(|_| !forgets);
+        let mut ssl = target.client.connection(session.as_ref())?;
+        match target.name.parse() {
+            // RFC 6066, section 3: an address is no server name.
+            Ok(address) => ssl.param_mut().set_ip(address)?,
+            Err(_) => {
+                ssl.set_hostname(&target.name)?;
+                ssl.param_mut().set_host(&target.name)?;
+            }
+        }
+        let mut stream = SslStream::new(ssl, tcp)?;
+        let start = Instant::now();
+        Pin::new(&mut stream).connect().await.map_err(io::Error::other)?;
+        let took = start.elapsed();
+        let hint = target.announcement_ms(event, lies);
+        let request = rejoin_serve::padded_request(&target.name, hint, target.request_bytes);
+        stream.write_all(&request).await?;
+        let mut response = Vec::with_capacity(2_048);
+        stream.read_to_end(&mut response).await?;
+        if !response.starts_with(b"HTTP/1.1 200") {
+            return Err(io::Error::other("the answer is not HTTP 200"));
+        }
+        let _ = stream.shutdown().await;
+        *kept = ClientSession::newest(stream.ssl());
+        Ok(Some(Kind { resumed: stream.ssl().session_reused(), took }))
+    }
+}

@@ -1,0 +1,230 @@
+//! A fleet of devices that come back: paper 000 §V against any TLS server.
+//!
+//! Arrivals come from a [`Population`] or from a recorded trace, and are played open-loop: a slow
+//! server delays no device but the one it serves. Each device keeps its own TLS session across
+//! its life. Thousands of devices share one thread: a device that waits costs a table entry.
+
+mod device;
+mod report;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::future::Future;
+use std::io::{BufReader, BufWriter};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openssl::x509::X509;
+use rejoin_trace::{Event, Population, Reader, SpeedUp, Writer};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::Error;
+use device::{Device, Target};
+use rejoin_serve::Versions;
+pub use report::{Handshakes, Latency, Report};
+use report::{Kind, Tally, Visit};
+
+/// Where arrivals come from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// Drawn from a population.
+    Population(Population),
+    /// Read from a trace, again from the start at each run.
+    Trace(PathBuf),
+}
+
+/// Whom devices believe.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// The system's certificate authorities.
+    System,
+    /// These certificates.
+    Certificates(Vec<X509>),
+    /// Anybody.
+    Anybody,
+}
+
+/// Devices that claim to be back in a second, whatever their interval is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Liars {
+    /// How many of a hundred.
+    pub percent: u8,
+}
+
+/// A fleet's settings. Times are the population's: the speed-up is applied when they are played.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The server.
+    pub target: SocketAddr,
+    /// Its name, for SNI and for its certificate.
+    pub server_name: String,
+    /// Whom to believe.
+    pub trust: Trust,
+    /// Versions offered.
+    pub versions: Versions,
+    /// Who arrives when.
+    pub source: Source,
+    /// For everything that is drawn.
+    pub seed: u64,
+    /// How much faster than the population's time.
+    pub speed_up: SpeedUp,
+    /// Arrivals before this are played and not measured, in milliseconds.
+    pub warm_up_ms: u64,
+    /// Arrivals from this on are not played, in milliseconds.
+    pub end_ms: u64,
+    /// Whether devices say when they connect next.
+    pub hints: bool,
+    /// Whether devices lose their session between two runs, as apps do that are closed.
+    pub forgets_between_runs: bool,
+    /// Which of them lie.
+    pub liars: Liars,
+    /// Bytes of a whole request.
+    pub request_bytes: usize,
+    /// Where to write the arrivals played.
+    pub record: Option<PathBuf>,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Population time played, in milliseconds.
+    pub played_ms: u64,
+    /// Whether the warm-up is over.
+    pub measuring: bool,
+    /// Handshakes so far.
+    pub handshakes: u64,
+    /// Resumed ones among them.
+    pub resumed: u64,
+}
+
+/// The paper's mean request, Table II.
+pub const REQUEST_BYTES: usize = 773;
+/// Connections at once; beyond, arrivals wait.
+const MOST_CONNECTIONS: usize = 4_000;
+/// For one connection from start to end.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Plays the arrivals until they end, or until `stop`. What is measured by then is reported.
+///
+/// # Errors
+/// A trace that cannot be read or written, or a server that does not accept connections at all.
+pub async fn run(
+    settings: &Settings,
+    progress: &watch::Sender<Progress>,
+    stop: impl Future<Output = ()>,
+) -> Result<Report, Error> {
+    let target = Arc::new(Target::new(settings)?);
+    tokio::net::TcpStream::connect(settings.target)
+        .await
+        .map_err(|source| Error::Connect { address: settings.target, source })?;
+    let tally = Arc::new(Tally::default());
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut recorder = settings.record.as_deref().map(Recorder::create).transpose()?;
+    let mut devices: HashMap<u64, Arc<Device>> = HashMap::new();
+    let mut stop = pin!(stop);
+    let mut complete = true;
+    let start = Instant::now();
+    for event in arrivals(settings)? {
+        let event = event?;
+        if event.time_ms >= settings.end_ms {
+            break;
+        }
+        let Some(due) = start.checked_add(due(event.time_ms, settings.speed_up)) else { break };
+        if due > Instant::now() {
+            tokio::select! {
+                () = sleep_until(due) => {}
+                () = &mut stop => { complete = false; break; }
+            }
+        }
+        let measured = event.time_ms >= settings.warm_up_ms;
+        if measured {
+            tally.start_measuring();
+        }
+        progress.send_replace(tally.progress(event.time_ms, measured));
+        if let Some(recorder) = &mut recorder {
+            recorder.write(event)?;
+        }
+        let place = tokio::select! {
+            biased;
+            () = &mut stop => { complete = false; break; }
+            place = Arc::clone(&places).acquire_owned() => place,
+        };
+        let Ok(place) = place else { break };
+        let device = Arc::clone(devices.entry(event.client).or_default());
+        let (target, tally) = (Arc::clone(&target), Arc::clone(&tally));
+        tokio::spawn(async move {
+            visit(&device, &target, event, measured, &tally).await;
+            drop(place);
+        });
+    }
+    tally.stop_measuring();
+    // Every permit back: every connection ended. Who was told to stop does not wait for long.
+    let patience = if complete { PATIENCE } else { Duration::from_secs(1) };
+    let _ = timeout(patience, places.acquire_many(MOST_CONNECTIONS as u32)).await;
+    recorder.map(Recorder::finish).transpose()?;
+    Ok(tally.report(complete, devices.len() as u64))
+}
+
+async fn visit(device: &Device, target: &Target, event: Event, measured: bool, tally: &Tally) {
+    let lies = target.lies(event.client);
+    let outcome = timeout(PATIENCE, device.connect(target, &event, lies)).await;
+    let kind = match outcome {
+        Ok(Ok(Some(kind))) => kind,
+        Ok(Ok(None)) => return tally.record_skipped(),
+        Ok(Err(why)) => return tally.record_failed(&why.to_string()),
+        Err(_) => return tally.record_failed("timed out"),
+    };
+    tally.record(Visit { kind, first_of_run: event.first_of_run, measured, lies });
+}
+
+fn due(time_ms: u64, speed_up: SpeedUp) -> Duration {
+    let seconds = time_ms as f64 / 1_000.0 / speed_up.factor();
+    // Beyond what a duration holds it is never due.
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+fn arrivals(
+    settings: &Settings,
+) -> Result<Box<dyn Iterator<Item = Result<Event, Error>> + Send>, Error> {
+    match &settings.source {
+        Source::Population(population) => Ok(Box::new(population.arrivals(settings.seed).map(Ok))),
+        Source::Trace(path) => {
+            let failed = |source| Error::Trace { path: path.clone(), source };
+            let file = File::open(path).map_err(|source| Error::file(path.clone(), source))?;
+            let reader = Reader::new(BufReader::new(file)).map_err(failed)?;
+            let path = path.clone();
+            Ok(Box::new(reader.map(move |event| {
+                event.map_err(|source| Error::Trace { path: path.clone(), source })
+            })))
+        }
+    }
+}
+
+/// Writes what is played. A file that was not finished is known as such when it is read.
+struct Recorder {
+    path: PathBuf,
+    writer: Writer<BufWriter<File>>,
+}
+
+impl Recorder {
+    fn create(path: &Path) -> Result<Self, Error> {
+        let file = File::create(path).map_err(|source| Error::file(path.to_owned(), source))?;
+        let writer = Writer::new(BufWriter::new(file))
+            .map_err(|source| Error::Trace { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), writer })
+    }
+
+    fn write(&mut self, event: Event) -> Result<(), Error> {
+        let Self { path, writer } = self;
+        writer.write(event).map_err(|source| Error::Trace { path: path.clone(), source })
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        let Self { path, writer } = self;
+        writer.finish().map(drop).map_err(|source| Error::Trace { path, source })
+    }
+}

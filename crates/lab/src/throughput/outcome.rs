@@ -1,0 +1,267 @@
+//! What was measured, and what predictive eviction is worth by it.
+
+use serde::Serialize;
+
+use crate::Error;
+use crate::median::median;
+use crate::throughput::Settings;
+use rejoin_serve::{Resumption, Versions};
+
+/// One server with one number of devices, after the warm-up.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// From 0.
+    pub round: u16,
+    /// The version: `1.2` or `1.3`.
+    pub tls: &'static str,
+    /// How sessions were resumed.
+    pub resumption: &'static str,
+    /// Devices of the population.
+    pub devices: u32,
+    /// Those that saturate the server with tickets, where that is known.
+    pub saturation_devices: Option<u32>,
+    /// Sessions that a cache could hold.
+    pub cache_sessions: u32,
+    /// How much faster than real time the devices were.
+    pub speed_up: f64,
+    /// Connections a second that the devices would make of a server that is fast enough.
+    pub offered_per_s: f64,
+    /// How long was measured, in seconds of real time.
+    pub measured_s: f64,
+    /// Handshakes, each with one request.
+    pub transactions: u64,
+    /// Full handshakes among them.
+    pub full: u64,
+    /// Resumed ones.
+    pub resumed: u64,
+    /// Transactions for each second of real time.
+    pub transactions_per_s: f64,
+    /// Transactions for each second of the server's CPU time.
+    pub transactions_per_cpu_s: f64,
+    /// CPU time of the server for each transaction, in microseconds.
+    pub server_cpu_us: f64,
+    /// CPU time of the server for each second of real time, in percent: of one core.
+    pub server_busy_percent: f64,
+    /// Percent resumed of all transactions.
+    pub hit_percent: f64,
+    /// Percent resumed, the first connection of each run left out, as the clients saw it.
+    pub hit_after_first_of_run: f64,
+    /// Connections not made, because the device's last was not over: of the whole run.
+    pub left_out: u64,
+    /// Connections that failed: of the whole run.
+    pub failed: u64,
+}
+
+/// Why there are fewer rows than were asked for.
+#[derive(Debug)]
+pub enum Cut {
+    /// It was told to stop.
+    Interrupted,
+    /// A server failed.
+    Failed(Error),
+}
+
+/// All that was measured.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The version.
+    pub versions: Versions,
+    /// Whether devices began each run without a session.
+    pub forgets_between_runs: bool,
+    /// Devices that saturate the server with tickets, given or found; `None` if nobody had to know.
+    pub saturation_devices: Option<u32>,
+    /// Sessions that a cache could hold.
+    pub cache_sessions: u32,
+    /// In the order in which they were measured.
+    pub rows: Vec<Row>,
+    /// How many rows were asked for; 0 before that is known.
+    pub wanted: usize,
+    /// Why there are fewer.
+    pub cut: Option<Cut>,
+}
+
+/// How many times as many transactions per CPU-second as another way of resuming has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Advantage {
+    /// Of all transactions and all CPU time of a round together: the median over rounds.
+    pub together: f64,
+    /// In the round and with the number of devices where it is least.
+    pub least: f64,
+}
+
+impl Outcome {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            versions: settings.versions,
+            forgets_between_runs: settings.forgets_between_runs,
+            saturation_devices: None,
+            cache_sessions: 0,
+            rows: Vec::new(),
+            wanted: 0,
+            cut: None,
+        }
+    }
+
+    /// The predictive cache's over another way of resuming, past saturation or up to it. `None` where
+    /// there is nothing to compare.
+    pub fn advantage(&self, over: Resumption, past: bool) -> Option<Advantage> {
+        let saturation = self.saturation_devices?;
+        let of = |name: &'static str| {
+            self.rows.iter().filter(move |row| {
+                row.resumption == name && (row.devices > saturation) == past && row.transactions > 0
+            })
+        };
+        let pairs: Vec<(&Row, &Row)> = of(Resumption::Predictive.name())
+            .filter_map(|ours| {
+                let same = |row: &&Row| (row.devices, row.round) == (ours.devices, ours.round);
+                Some((ours, of(over.name()).find(same)?))
+            })
+            .collect();
+        let cpu = |row: &Row| row.transactions as f64 * row.server_cpu_us;
+        let rounds = 0..=pairs.iter().map(|(ours, _)| ours.round).max()?;
+        let together = rounds.map(|round| {
+            let of_round = || pairs.iter().filter(|(ours, _)| ours.round == round);
+            let sum = |figure: &dyn Fn(&(&Row, &Row)) -> f64| of_round().map(figure).sum::<f64>();
+            let ours = sum(&|pair| pair.0.transactions as f64) / sum(&|pair| cpu(pair.0));
+            let theirs = sum(&|pair| pair.1.transactions as f64) / sum(&|pair| cpu(pair.1));
+            ours / theirs
+        });
+        // A round that was interrupted may have no pair.
+        let together: Vec<f64> = together.filter(|ratio| ratio.is_finite()).collect();
+        let together = (!together.is_empty()).then(|| median(together))?;
+        let each = pairs.iter().map(|(ours, theirs)| theirs.server_cpu_us / ours.server_cpu_us);
+        let least = each.reduce(f64::min)?;
+        Some(Advantage { together, least })
+    }
+
+    /// The median over rounds, for each number of devices and way of resuming, in the order of their first
+    /// rows.
+    pub fn medians(&self) -> Vec<Row> {
+        let mut cells: Vec<Vec<&Row>> = Vec::new();
+        for row in &self.rows {
+            let is_its = |cell: &&mut Vec<&Row>| {
+                cell.first().is_some_and(|first| {
+                    (first.devices, first.resumption) == (row.devices, row.resumption)
+                })
+            };
+            match cells.iter_mut().find(is_its) {
+                Some(cell) => cell.push(row),
+                None => cells.push(vec![row]),
+            }
+        }
+        cells.iter().filter_map(|cell| Row::median(cell)).collect()
+    }
+
+    /// Their names, each once, in the order of their first rows.
+    pub(super) fn resumptions(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for row in &self.rows {
+            if !names.contains(&row.resumption) {
+                names.push(row.resumption);
+            }
+        }
+        names
+    }
+}
+
+impl Row {
+    /// Each figure's own: those that follow from others do so in each round, and here nearly. `None` of none.
+    fn median(rows: &[&Self]) -> Option<Self> {
+        let first = (*rows.first()?).clone();
+        let of = |figure: fn(&Self) -> f64| median(rows.iter().map(|row| figure(row)).collect());
+        let sum = |count: fn(&Self) -> u64| rows.iter().map(|row| count(row)).sum();
+        Some(Self {
+            measured_s: rows.iter().map(|row| row.measured_s).sum(),
+            transactions: sum(|row| row.transactions),
+            full: sum(|row| row.full),
+            resumed: sum(|row| row.resumed),
+            transactions_per_s: of(|row| row.transactions_per_s),
+            transactions_per_cpu_s: of(|row| row.transactions_per_cpu_s),
+            server_cpu_us: of(|row| row.server_cpu_us),
+            server_busy_percent: of(|row| row.server_busy_percent),
+            hit_percent: of(|row| row.hit_percent),
+            hit_after_first_of_run: of(|row| row.hit_after_first_of_run),
+            left_out: sum(|row| row.left_out),
+            failed: sum(|row| row.failed),
+            ..first
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn row(resumption: &'static str, devices: u32, cpu_us: f64) -> Row {
+        Row {
+            round: 0,
+            tls: "1.2",
+            resumption,
+            devices,
+            saturation_devices: Some(100),
+            cache_sessions: 8,
+            speed_up: 60.0,
+            offered_per_s: 10.0,
+            measured_s: 1.0,
+            transactions: 10,
+            full: 4,
+            resumed: 6,
+            transactions_per_s: 10.0,
+            transactions_per_cpu_s: 1e6 / cpu_us,
+            server_cpu_us: cpu_us,
+            server_busy_percent: cpu_us / 1_000.0,
+            hit_percent: 60.0,
+            hit_after_first_of_run: 90.0,
+            left_out: 0,
+            failed: 0,
+        }
+    }
+
+    pub(crate) fn outcome(rows: Vec<Row>) -> Outcome {
+        Outcome {
+            versions: Versions::Tls12,
+            forgets_between_runs: true,
+            saturation_devices: Some(100),
+            cache_sessions: 8,
+            wanted: rows.len(),
+            rows,
+            cut: None,
+        }
+    }
+
+    #[test]
+    fn the_two_sides_of_saturation_are_apart() {
+        let rows = vec![
+            row("predictive", 50, 200.0),
+            row("openssl", 50, 200.0),
+            row("predictive", 100, 200.0),
+            row("openssl", 100, 400.0),
+            row("predictive", 200, 300.0),
+            row("openssl", 200, 600.0),
+            row("predictive", 300, 300.0),
+        ];
+        let outcome = outcome(rows);
+        let before = outcome.advantage(Resumption::OpenSsl, false).expect("two of each");
+        assert_eq!(before, Advantage { together: 1.5, least: 1.0 });
+        let past = outcome.advantage(Resumption::OpenSsl, true).expect("one of each");
+        assert_eq!(past, Advantage { together: 2.0, least: 2.0 });
+        assert_eq!(outcome.advantage(Resumption::Tickets, true), None);
+        let again = outcome.rows.iter().map(|row| Row {
+            round: 1,
+            server_cpu_us: if row.resumption == "openssl" { 10.0 } else { 9.0 } * row.server_cpu_us,
+            ..row.clone()
+        });
+        let third = outcome.rows.iter().map(|row| Row { round: 2, ..row.clone() });
+        let rows = outcome.rows.iter().cloned().chain(again).chain(third).collect();
+        let rounds = self::outcome(rows);
+        let past = rounds.advantage(Resumption::OpenSsl, true).expect("three of each");
+        assert_eq!(past, Advantage { together: 2.0, least: 2.0 });
+        let medians = rounds.medians();
+        assert_eq!(medians.len(), outcome.rows.len());
+        assert_eq!((medians[1].server_cpu_us, medians[1].transactions), (200.0, 30));
+        let unknown = Outcome { saturation_devices: None, ..outcome };
+        assert_eq!(unknown.advantage(Resumption::OpenSsl, true), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! As much HTTP/1.1 as a reference server and a device need.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The field in which a client announces when it connects next: seconds from now, a decimal
+/// fraction allowed, as in `Next-Connect: 60`.
+pub const NEXT_CONNECT: &str = "Next-Connect";
+
+/// The longest request head that is read.
+const LONGEST_HEAD_BYTES: usize = 16 * 1024;
+/// The longest body that is skipped.
+const LONGEST_BODY_BYTES: u64 = 1 << 20;
+/// Beyond this a `Next-Connect` says nothing: 49 days.
+const LONGEST_NEXT_CONNECT_S: f64 = 49.0 * 86_400.0;
+
+/// What the server wants to know of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    /// What the client takes us for; nothing if it does not say, or says it twice.
+    pub(crate) host: Option<String>,
+    pub(crate) keep_alive: bool,
+    pub(crate) next_connect_ms: Option<u64>,
+}
+
+/// Reads a request. `rest` carries what was read beyond it to the next call. `None` at the end of
+/// the stream.
+pub(crate) async fn read_request(
+    stream: &mut (impl AsyncRead + Unpin),
+    rest: &mut Vec<u8>,
+) -> io::Result<Option<Request>> {
+    loop {
+        if let Some((request, head_bytes, body_bytes)) = parse(rest)? {
+            rest.drain(..head_bytes);
+            skip(stream, rest, body_bytes).await?;
+            return Ok(Some(request));
+        }
+        if rest.len() >= LONGEST_HEAD_BYTES {
+            return Err(invalid("request head too long"));
+        }
+        if stream.read_buf(rest).await? == 0 {
+            return if rest.is_empty() { Ok(None) } else { Err(invalid("request cut short")) };
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, u64)>> {
+    // A head that comes in single bytes is not parsed at each.
+    if !bytes.ends_with(b"\n") && !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+        return Ok(None);
+    }
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut head = httparse::Request::new(&mut fields);
+    let httparse::Status::Complete(head_bytes) = head.parse(bytes).map_err(invalid)? else {
+        return Ok(None);
+    };
+    let field = |name: &str| {
+        let found = head.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+        found.and_then(|field| std::str::from_utf8(field.value).ok()).map(str::trim)
+    };
+    let body_bytes = field("Content-Length").map_or(Ok(0), str::parse::<u64>).map_err(invalid)?;
+    if field("Transfer-Encoding").is_some() || body_bytes > LONGEST_BODY_BYTES {
+        return Err(invalid("request body too long"));
+    }
+    let connection = field("Connection").unwrap_or_default();
+    let named = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("Host");
+    let host = field("Host").filter(|_| head.headers.iter().filter(named).count() == 1);
+    let request = Request {
+        method: head.method.unwrap_or("GET").to_owned(),
+        path: head.path.unwrap_or("/").to_owned(),
+        host: host.map(str::to_owned),
+        keep_alive: head.version == Some(1) && !connection.eq_ignore_ascii_case("close"),
+        next_connect_ms: field(NEXT_CONNECT).and_then(milliseconds),
+    };
+    Ok(Some((request, head_bytes, body_bytes)))
+}
+
+/// A number of seconds that makes sense; anything else is no hint.
+fn milliseconds(seconds: &str) -> Option<u64> {
+    let seconds: f64 = seconds.parse().ok()?;
+    (0.0..=LONGEST_NEXT_CONNECT_S).contains(&seconds).then_some((seconds * 1_000.0) as u64)
+}
+
+async fn skip(
+    stream: &mut (impl AsyncRead + Unpin),
+    rest: &mut Vec<u8>,
+    bytes: u64,
+) -> io::Result<()> {
+    let there = rest.len().min(bytes as usize);
+    rest.drain(..there);
+    let mut body = stream.take(bytes - there as u64);
+    tokio::io::copy(&mut body, &mut tokio::io::sink()).await.map(drop)
+}
+
+/// A whole response of exactly `total_bytes`, or as few more as its head takes.
+pub(crate) fn padded_response(total_bytes: usize, keep_alive: bool) -> Vec<u8> {
+    let head = |body| response_head(body, keep_alive).len();
+    let mut body = total_bytes.saturating_sub(head(total_bytes));
+    body += total_bytes.saturating_sub(head(body) + body);
+    response(body, keep_alive)
+}
+
+/// A response with a body of so many bytes.
+pub(crate) fn response(body_bytes: usize, keep_alive: bool) -> Vec<u8> {
+    let mut response = response_head(body_bytes, keep_alive).into_bytes();
+    response.resize(response.len() + body_bytes, b'.');
+    response
+}
+
+fn response_head(body_bytes: usize, keep_alive: bool) -> String {
+    let connection = if keep_alive { "keep-alive" } else { "close" };
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {body_bytes}\r\n\
+         Connection: {connection}\r\n\r\n"
+    )
+}
+
+/// A device's request, of exactly `total_bytes` or as few more as its head takes.
+pub fn padded_request(host: &str, next_connect_ms: Option<u64>, total_bytes: usize) -> Vec<u8> {
+    let hint = next_connect_ms.map_or_else(String::new, |ms| {
+        format!("{NEXT_CONNECT}: {}.{:03}\r\n", ms / 1_000, ms % 1_000)
+    });
+    let mut request =
+        format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{hint}User-Agent: ");
+    let end = "\r\n\r\n";
+    let padding = total_bytes.saturating_sub(request.len() + end.len());
+    request.extend(std::iter::repeat_n('r', padding.max(1)));
+    request.push_str(end);
+    request.into_bytes()
+}
+
+fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(bytes: &[u8]) -> io::Result<Option<Request>> {
+        read_request(&mut &*bytes, &mut Vec::new()).await
+    }
+
+    #[tokio::test]
+    async fn a_device_is_understood() {
+        let bytes = padded_request("localhost", Some(1_500), 773);
+        assert_eq!(bytes.len(), 773);
+        let request = read(&bytes).await.expect("valid").expect("a request");
+        let expected = Request {
+            method: "GET".into(),
+            path: "/".into(),
+            host: Some("localhost".into()),
+            keep_alive: false,
+            next_connect_ms: Some(1_500),
+        };
+        assert_eq!(request, expected);
+    }
+
+    #[tokio::test]
+    async fn requests_follow_each_other_on_one_stream() {
+        let bytes = b"POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\nxyzGET /b HTTP/1.1\r\n\r\n";
+        let (mut stream, mut rest) = (&bytes[..], Vec::new());
+        for path in ["/a", "/b"] {
+            let request = read_request(&mut stream, &mut rest).await.expect("valid");
+            assert_eq!(request.expect("a request").path, path);
+        }
+        assert_eq!(read_request(&mut stream, &mut rest).await.expect("the end"), None);
+    }
+
+    #[tokio::test]
+    async fn nonsense_is_refused() {
+        assert!(read(b"\x16\x03\x01 not http\r\n\r\n").await.is_err());
+        assert!(read(b"GET / HTTP/1.1\r\nHost").await.is_err());
+        assert!(read(&[b'a'; 20_000]).await.is_err());
+        assert!(read(b"GET / HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn two_hosts_are_none() {
+        let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n";
+        assert_eq!(read(bytes).await.expect("valid").expect("a request").host, None);
+    }
+
+    #[test]
+    fn only_sensible_hints_count() {
+        assert_eq!(milliseconds("60"), Some(60_000));
+        assert_eq!(milliseconds("0.25"), Some(250));
+        for nonsense in ["", "-1", "NaN", "inf", "1e99", "soon"] {
+            assert_eq!(milliseconds(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn responses_are_of_the_size_asked_for() {
+        for bytes in [200, 1_405, 36_864, 1 << 20] {
+            assert_eq!(padded_response(bytes, false).len(), bytes);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The reference server, and a port that shows what a process counts.
+//!
+//! [`Server`] is a small HTTPS server on OpenSSL or rustls with every way of resuming that they
+//! have, and ours; `rejoin serve` runs it. [`StatusPort`] and [`metrics`] show counts to people and
+//! to Prometheus; the server and `rejoin stats --serve` use them.
+//!
+//! This crate has no clients and no measurements (`rejoin-lab`), and no argument parsing
+//! (`rejoin-cli`).
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod http;
+mod identity;
+pub mod metrics;
+mod server;
+mod status_port;
+
+pub use error::Error;
+pub use http::{NEXT_CONNECT, padded_request};
+pub use identity::{
+    Identity, KeyType, RustlsIdentity, authority_parameters, certificate_parameters,
+    read_certificates,
+};
+pub use server::{
+    PATIENCE, RESPONSE_BYTES, Resumption, Server, Settings, Stack, Summary, Versions,
+    weigh_internal_cache,
+};
+pub use status_port::{Answer, StatusPort};

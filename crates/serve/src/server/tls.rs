@@ -1,0 +1,243 @@
+//! Accepting TLS connections on either library.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use openssl::ssl::{
+    Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslRef, SslSessionCacheMode,
+    SslVersion,
+};
+use rejoin_cache::{Cache, Capacity, Hints, Policy, Prediction};
+use rejoin_openssl::InternalCache;
+use rustls::server::NoServerSessionStorage;
+use rustls::{ServerConfig, SupportedProtocolVersion};
+use tokio::net::TcpStream;
+
+use super::{Resumption, Settings, Stack, Versions};
+use crate::{Error, Identity};
+
+pub(super) type OpenSslStream = tokio_openssl::SslStream<TcpStream>;
+pub(super) type RustlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+
+/// A connection after its handshake.
+pub(super) enum Accepted {
+    OpenSsl(OpenSslStream),
+    Rustls(Box<RustlsStream>, rejoin_rustls::Connection),
+    Plain(TcpStream),
+}
+
+/// A library, configured.
+#[derive(Debug)]
+pub(super) enum Acceptor {
+    OpenSsl { context: Context, sessions: Option<Arc<rejoin_openssl::ServerSessions>> },
+    Rustls { config: Arc<ServerConfig>, sessions: Option<Arc<rejoin_rustls::ServerSessions>> },
+    Plain,
+}
+
+/// An `SSL_CTX`, which has nothing to print.
+pub(super) struct Context(SslContext);
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SslContext")
+    }
+}
+
+/// OpenSSL's default lifetime of a session, used for rustls too: two hours.
+const LIFETIME_MS: u64 = 7_200_000;
+/// A session-id context is required wherever sessions are resumed.
+const ID_CONTEXT: &[u8] = b"rejoin serve";
+
+impl Acceptor {
+    pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
+        match settings.stack {
+            Stack::OpenSsl => Self::openssl(settings),
+            Stack::Rustls => Self::rustls(settings),
+            Stack::None => Ok(Self::Plain),
+        }
+    }
+
+    fn openssl(settings: &Settings) -> Result<Self, Error> {
+        let mut context = openssl_context(settings)?;
+        let mut sessions = None;
+        match settings.resumption {
+            Resumption::Predictive | Resumption::Lru => {
+                let cache = cache(settings, rejoin_openssl::now_ms())?;
+                let ours =
+                    rejoin_openssl::ServerSessions::new(cache, random_key()?, hints(settings));
+                ours.attach(&mut context, ID_CONTEXT)?;
+                sessions = Some(ours);
+            }
+            Resumption::OpenSsl => {
+                let Capacity::Sessions(capacity) = settings.cache.capacity else {
+                    return Err(Error::Settings(
+                        "OpenSSL's own cache is bounded in sessions: give --capacity-sessions",
+                    ));
+                };
+                // To OpenSSL zero is no bound at all.
+                let size = i32::try_from(capacity).ok().filter(|size| *size > 0);
+                let size = size.ok_or(Error::Settings(
+                    "OpenSSL's own cache holds 1 to 2147483647 sessions: give --capacity-sessions",
+                ))?;
+                context.set_session_id_context(ID_CONTEXT)?;
+                context.set_session_cache_mode(SslSessionCacheMode::SERVER);
+                context.set_session_cache_size(size);
+                context.set_options(SslOptions::NO_TICKET);
+            }
+            Resumption::Tickets => {
+                context.set_session_id_context(ID_CONTEXT)?;
+                context.set_session_cache_mode(SslSessionCacheMode::OFF);
+            }
+            Resumption::None => {
+                context.set_session_cache_mode(SslSessionCacheMode::OFF);
+                context.set_options(SslOptions::NO_TICKET);
+                context.set_num_tickets(0)?;
+            }
+        }
+        Ok(Self::OpenSsl { context: Context(context.build()), sessions })
+    }
+
+    fn rustls(settings: &Settings) -> Result<Self, Error> {
+        let mut config = rustls_config(settings)?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        let mut sessions = None;
+        match settings.resumption {
+            Resumption::Predictive | Resumption::Lru => {
+                let cache = cache(settings, rejoin_rustls::now_ms())?;
+                let ours = rejoin_rustls::ServerSessions::new(cache, LIFETIME_MS, hints(settings));
+                config.session_storage = ours.clone();
+                sessions = Some(ours);
+            }
+            Resumption::OpenSsl => {
+                return Err(Error::Settings(
+                    "--resumption openssl is OpenSSL's own cache: it needs --stack openssl",
+                ));
+            }
+            Resumption::Tickets => config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?,
+            Resumption::None => config.send_tls13_tickets = 0,
+        }
+        Ok(Self::Rustls { config: Arc::new(config), sessions })
+    }
+
+    pub(super) async fn accept(&self, tcp: TcpStream) -> io::Result<Accepted> {
+        match self {
+            Self::OpenSsl { context, .. } => {
+                let mut stream = OpenSslStream::new(Ssl::new(&context.0)?, tcp)?;
+                Pin::new(&mut stream).accept().await.map_err(io::Error::other)?;
+                Ok(Accepted::OpenSsl(stream))
+            }
+            Self::Rustls { config, .. } => {
+                let connection = rejoin_rustls::Connection::default();
+                let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(config));
+                let mut handshake = pin!(acceptor.accept(tcp));
+                let step = poll_fn(|task| connection.scope(|| handshake.as_mut().poll(task)));
+                Ok(Accepted::Rustls(Box::new(step.await?), connection))
+            }
+            Self::Plain => Ok(Accepted::Plain(tcp)),
+        }
+    }
+
+    /// Passes on what the first request said, or that it said nothing.
+    pub(super) fn hint_openssl(&self, ssl: &SslRef, interval_ms: Option<u64>) {
+        match interval_ms {
+            Some(interval_ms) => rejoin_openssl::hint(ssl, interval_ms),
+            None => rejoin_openssl::no_hint(ssl),
+        }
+    }
+
+    /// As [`Self::hint_openssl`].
+    pub(super) fn hint_rustls(
+        &self,
+        connection: &rejoin_rustls::Connection,
+        interval_ms: Option<u64>,
+    ) {
+        let Self::Rustls { sessions: Some(sessions), .. } = self else { return };
+        match interval_ms {
+            Some(interval_ms) => connection.hint(sessions, interval_ms),
+            None => connection.no_hint(sessions),
+        }
+    }
+
+    /// Our cache, if it serves.
+    pub(super) fn cache(&self) -> Option<&Cache> {
+        match self {
+            Self::OpenSsl { sessions, .. } => sessions.as_ref().map(|sessions| &**sessions.store()),
+            Self::Rustls { sessions, .. } => sessions.as_ref().map(|sessions| sessions.cache()),
+            Self::Plain => None,
+        }
+    }
+
+    /// Bytes that one session takes on the server; zero without a cache. Empties OpenSSL's own.
+    pub(super) fn bytes_per_session(&self) -> f64 {
+        if let Some(cache) = self.cache() {
+            return cache.capacity_bytes() as f64 / cache.capacity_sessions() as f64;
+        }
+        let Self::OpenSsl { context, .. } = self else { return 0.0 };
+        let InternalCache { sessions, bytes } = InternalCache::empty(&context.0);
+        if sessions == 0 { 0.0 } else { bytes as f64 / sessions as f64 }
+    }
+}
+
+fn openssl_context(settings: &Settings) -> Result<SslContextBuilder, Error> {
+    let (oldest, newest) = match settings.versions {
+        Versions::Tls12 => (SslVersion::TLS1_2, SslVersion::TLS1_2),
+        Versions::Tls13 => (SslVersion::TLS1_3, SslVersion::TLS1_3),
+        Versions::Both => (SslVersion::TLS1_2, SslVersion::TLS1_3),
+    };
+    let mut context = SslContextBuilder::new(SslMethod::tls_server())?;
+    context.set_min_proto_version(Some(oldest))?;
+    context.set_max_proto_version(Some(newest))?;
+    context.set_options(SslOptions::NO_RENEGOTIATION);
+    identity(settings)?.install(&mut context)?;
+    Ok(context)
+}
+
+fn identity(settings: &Settings) -> Result<&Identity, Error> {
+    let missing = Error::Settings("a server with TLS has a certificate and a key: give them");
+    settings.identity.as_ref().ok_or(missing)
+}
+
+fn rustls_config(settings: &Settings) -> Result<ServerConfig, Error> {
+    let versions: &[&SupportedProtocolVersion] = match settings.versions {
+        Versions::Tls12 => &[&rustls::version::TLS12],
+        Versions::Tls13 => &[&rustls::version::TLS13],
+        Versions::Both => rustls::ALL_VERSIONS,
+    };
+    let (chain, key) = identity(settings)?.for_rustls()?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    Ok(ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?)
+}
+
+fn cache(settings: &Settings, now_ms: u64) -> Result<Arc<Cache>, Error> {
+    let policy = match settings.resumption {
+        Resumption::Lru => Policy::Lru,
+        _ => Policy::Predictive,
+    };
+    let cache = rejoin_cache::Settings { policy, ..settings.cache.clone() };
+    let cache = Cache::new(&cache, random_key()?, now_ms)?;
+    let system = rustix::system::sysinfo();
+    let memory_bytes = system.totalram * u64::from(system.mem_unit);
+    let bytes = cache.capacity_bytes();
+    if bytes > memory_bytes {
+        return Err(Error::LargerThanMemory { bytes, memory_bytes });
+    }
+    Ok(Arc::new(cache))
+}
+
+/// Waiting for a hint only makes sense where it will be listened to.
+fn hints(settings: &Settings) -> Hints {
+    let listens = settings.cache.prediction != Prediction::Learned;
+    let predicts = settings.resumption == Resumption::Predictive;
+    if listens && predicts { Hints::Expected } else { Hints::Never }
+}
+
+fn random_key() -> Result<[u8; 16], Error> {
+    let mut key = [0; 16];
+    openssl::rand::rand_bytes(&mut key)?;
+    Ok(key)
+}
