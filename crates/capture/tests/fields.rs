@@ -1,10 +1,7 @@
 //! What a handshake tells beside its class: tickets, session ids, certificates, bytes, moments.
 
-#[expect(dead_code, reason = "each test uses some of it")]
-mod made;
-
-use made::*;
 use rejoin_capture::{Class, Digest, Handshake, Via};
+use rejoin_testkit::made_capture::*;
 use serde_json::Value;
 
 /// SHA-256 of 32 bytes of value 4, and of 100 of value 5, as `sha256sum` gives them.

@@ -1,13 +1,10 @@
 //! A live source: a few bytes at a time, and none before the last were looked at.
 
-#[expect(dead_code, reason = "each test uses some of it")]
-mod made;
-
 use std::cell::Cell;
 use std::io::{self, Read};
 
-use made::*;
 use rejoin_capture::{Analyser, Limits};
+use rejoin_testkit::made_capture::*;
 
 /// Gives a capture in pieces, and refuses to be asked for more than there is while a handshake
 /// that is complete was not given.

@@ -2,16 +2,13 @@
 
 #![expect(unsafe_code, reason = "an allocator that counts is an unsafe trait")]
 
-#[expect(dead_code, reason = "each test uses some of it")]
-mod made;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, Read};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use made::*;
 use rejoin_capture::{Analyser, Limits};
+use rejoin_testkit::made_capture::*;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);

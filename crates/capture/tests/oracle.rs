@@ -3,13 +3,11 @@
 //! The captures lie beside the project (`shared/captures`), not in it; without them there is
 //! nothing to compare.
 
-mod compare;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use compare::{answers, compare};
 use rejoin_capture::{Analyser, Limits};
+use rejoin_testkit::capture_answers::{answers, compare};
 use serde_json::Value;
 
 /// Of a thousand handshakes or fields, so many may differ.

@@ -1,8 +1,5 @@
 //! QUIC handshakes in captures made by hand: Initials under the keys of RFC 9001, 5.2.
 
-#[expect(dead_code, reason = "each test uses some of it")]
-mod made;
-
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::iter;
@@ -10,8 +7,8 @@ use std::iter;
 use aws_lc_rs::aead::quic::{AES_128, HeaderProtectionKey};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
-use made::*;
 use rejoin_capture::{Analyser, Carrier, Class, Limits};
+use rejoin_testkit::made_capture::*;
 
 const SALT: [u8; 20] =
     *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a";

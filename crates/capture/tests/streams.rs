@@ -1,9 +1,7 @@
 //! Handshakes in captures made by hand: what happens to segments on their way.
 
-mod made;
-
-use made::*;
 use rejoin_capture::{Analyser, Class, Evidence, Limits, Method, Stop, Version};
+use rejoin_testkit::made_capture::*;
 
 #[test]
 fn a_full_handshake_is_full() {

@@ -1,0 +1,218 @@
+//! Unmodified nginx and HAProxy on several machines, whose agents share sessions and ticket keys over Valkey.
+
+use rejoin_testkit::shipped::rejoin;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rejoin_store::Store;
+
+use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, ask};
+use rejoin_testkit::site::Versions;
+
+fn cluster(name: &'static str, machines: usize, tickets: bool) -> Option<Cluster> {
+    let (servers, capacity, deadline_ms) = (&[NGINX, HAPROXY], "1MiB", 50);
+    Cluster::start(Plan { name, servers, machines, tickets, agents: true, capacity, deadline_ms })
+}
+
+const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
+
+#[test]
+fn sessions_of_one_machine_resume_on_the_others() {
+    let Some(cluster) = cluster("sessions", 3, false) else { return };
+    for versions in BOTH {
+        in_time("resumed everywhere", || {
+            let resumed = cluster.go_round(&mut cluster.client(versions), 10);
+            assert!(!resumed[0], "{versions:?}: what nobody made");
+            resumed[1..].iter().all(|resumed| *resumed)
+        });
+    }
+    let fetched: u64 =
+        cluster.machines.iter().filter_map(Machine::facts).map(|facts| facts.fetched).sum();
+    assert!(fetched >= 4, "{fetched}");
+}
+
+#[test]
+fn tickets_of_one_machine_resume_on_the_others_until_their_key_is_revoked() {
+    let Some(cluster) = cluster("tickets", 3, true) else { return };
+    let mut clients = BOTH.map(|versions| cluster.client(versions));
+    for client in &mut clients {
+        let resumed = cluster.go_round(client, 7);
+        assert!(!resumed[0] && resumed[1..].iter().all(|resumed| *resumed), "{resumed:?}");
+    }
+    let keys = |words: &[&str]| {
+        let settings = cluster.machines[1].site.shown("cluster.toml");
+        let mut rejoin = Command::new(rejoin());
+        let told = rejoin.arg("keys").args(words).arg(format!("--cluster={settings}")).output();
+        let told = told.expect("it runs");
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        String::from_utf8(told.stdout).expect("text")
+    };
+    assert_eq!(keys(&["list", "--json"]).lines().count(), 1);
+    keys(&["rotate"]);
+    let listed = keys(&["list", "--json"]);
+    let first = listed.split("\"key\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    keys(&["revoke", first.expect("an id")]);
+    // Agents look once a second, and so do servers.
+    thread::sleep(Duration::from_secs(4));
+    for client in &mut clients {
+        let resumed = cluster.go_round(client, 4);
+        assert!(!resumed[0] && resumed[1..].iter().all(|resumed| *resumed), "{resumed:?}");
+    }
+}
+
+/// A busy machine gives up a session that comes too late, and its client is greeted in full: that goes
+/// well the next time.
+fn in_time(what: &str, is_so: impl Fn() -> bool) {
+    assert!((0..10).any(|_| is_so()), "{what}: not once in ten times");
+}
+
+fn share(cluster: &Cluster, when: &str) {
+    in_time(when, || served(cluster) == 10);
+}
+
+/// Connects to every machine in turn; whether each was served is asserted by the client.
+fn served(cluster: &Cluster) -> usize {
+    let clients = BOTH.map(|versions| cluster.client(versions));
+    clients
+        .into_iter()
+        .map(|mut client| {
+            let resumed = cluster.go_round(&mut client, 6);
+            resumed.iter().filter(|resumed| **resumed).count()
+        })
+        .sum()
+}
+
+#[test]
+fn without_valkey_machines_go_on_by_themselves_and_come_back() {
+    let Some(mut cluster) = cluster("faults", 2, false) else { return };
+    share(&cluster, "together");
+    cluster.stop_valkey();
+    for machine in &cluster.machines {
+        machine.wait_until("it is noticed", |facts| !facts.is_linked);
+    }
+    served(&cluster);
+    cluster.start_valkey().expect("installed");
+    for machine in &cluster.machines {
+        machine.wait_until("it is back", |facts| facts.is_linked);
+    }
+    share(&cluster, "empty, and together again");
+    cluster.signal_valkey("-STOP");
+    served(&cluster);
+    cluster.signal_valkey("-CONT");
+    for machine in &cluster.machines {
+        machine.wait_until("it goes on", |facts| facts.is_linked);
+    }
+    cluster.ask_valkey(&["SCRIPT", "FLUSH"]);
+    thread::sleep(Duration::from_secs(3));
+    share(&cluster, "scripts flushed");
+    cluster.machines[1].stop_agent();
+    served(&cluster);
+    // A second one is not let in.
+    let second = cluster.machines[0].rejoin(&["cluster", "run"]).output().expect("it runs");
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success() && told.contains("another agent serves"), "{told}");
+    cluster.machines[1].restart_agent();
+    share(&cluster, "with a new agent");
+    for machine in &cluster.machines {
+        let store = machine.store().expect("there");
+        assert!(store.check().iter().all(Result::is_ok));
+    }
+}
+
+/// Servers that begin as root need a cache of root's, and files of root's say where Valkey is; what speaks
+/// to the network need not be root.
+#[test]
+fn an_agent_gives_up_root_for_good_and_works_on() {
+    const NOBODY: &str = "nobody";
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: no rights can be given up, and nothing is tested");
+        return;
+    }
+    let plan = Plan {
+        name: "user",
+        servers: &[NGINX],
+        machines: 2,
+        tickets: false,
+        agents: true,
+        capacity: "1MiB",
+        deadline_ms: 50,
+    };
+    let Some(mut cluster) = Cluster::without_machines(plan) else { return };
+    let password = cluster.folder.join("password");
+    let only_root = fs::File::options().write(true).create_new(true).mode(0o600).open(&password);
+    only_root.expect("a file").write_all(b"correct-horse\n").expect("written");
+    let until = Instant::now() + Duration::from_secs(20);
+    while cluster.ask_valkey(&["CONFIG", "SET", "requirepass", "correct-horse"]).trim() != "OK" {
+        assert!(Instant::now() < until, "it does not answer");
+        thread::sleep(Duration::from_millis(20));
+    }
+    cluster.more_settings = format!("password_file = {password:?}");
+    cluster.agents_become = Some(NOBODY);
+    if cluster.add_machines().is_none() {
+        return;
+    }
+    for machine in &cluster.machines {
+        assert_has_no_rights(machine.agent.as_ref().expect("it runs"), NOBODY);
+    }
+    share(&cluster, "without root's rights");
+    // What it needs to connect again it has.
+    let clients = |what: &[&str]| {
+        let words = ["-a", "correct-horse", "--no-auth-warning", "CLIENT"];
+        ask(cluster.port, &[&words, what, &["TYPE", "normal"]].concat())
+    };
+    assert_eq!(clients(&["KILL"]).trim(), "2");
+    let until = Instant::now() + Duration::from_secs(20);
+    // The third is who asks.
+    while clients(&["LIST"]).lines().count() < 3 {
+        assert!(Instant::now() < until, "{}", clients(&["LIST"]));
+        thread::sleep(Duration::from_millis(20));
+    }
+    share(&cluster, "connected again");
+    // Without its cache it ends, and its successor begins as root.
+    let machine = &mut cluster.machines[1];
+    assert!(Store::remove(&machine.caches, &machine.site.cache()).expect("removed"));
+    let status = ended(machine.agent.as_mut().expect("it ran"));
+    assert_eq!(status, Some(1));
+    machine.start_agent();
+}
+
+/// What the kernel says of a process (`proc_pid_status(5)`).
+fn assert_has_no_rights(process: &Child, name: &str) {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it runs");
+    let line = |what: &str| -> Vec<&str> {
+        let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {what} in {status}")).split_whitespace().collect()
+    };
+    let ids = |option: &str| {
+        let told = Command::new("id").args([option, name]).output().expect("coreutils");
+        let told = String::from_utf8(told.stdout).expect("text");
+        told.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // Real, effective, saved, and the file system's.
+    assert_eq!(line("Uid"), [ids("-u")[0].as_str(); 4]);
+    assert_eq!(line("Gid"), [ids("-g")[0].as_str(); 4]);
+    assert_eq!(line("Groups"), ids("-G"));
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(line(set), ["0000000000000000"], "{set}");
+    }
+    // Its memory is root's to read, and not even its own user's.
+    let owner = fs::metadata(format!("/proc/{}/maps", process.id())).expect("it runs");
+    assert_eq!(owner.uid(), 0);
+}
+
+/// Its exit code, if it ends in time.
+fn ended(process: &mut Child) -> Option<i32> {
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        if let Some(status) = process.try_wait().expect("our own child") {
+            return status.code();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    None
+}

@@ -1,0 +1,246 @@
+//! Sessions with client certificates, and servers that share a cache and nothing else.
+
+use rejoin_testkit::port::reserve;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use openssl::ssl::SslSession;
+
+use super::{NGINX, certified, lines_of_ours, make_client, start_nginx};
+use crate::compat::matrix::children;
+use rejoin_testkit::site::{Client, Site, Versions};
+
+const VERSIONS: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
+
+/// Who the server takes the client for, and whether it was resumed: `r`, or `.`.
+const WHO: &str =
+    r#"return 200 "$ssl_client_verify $ssl_client_fingerprint $ssl_session_reused\n";"#;
+
+/// What [`NGINX`] says, of a server that asks for certificates.
+fn asking(when: &str) -> String {
+    let asks = format!("ssl_verify_client {when}; ssl_client_certificate FOLDER/client.pem;");
+    NGINX.replace("return 200 \"$pid\\n\";", WHO).replace("@MORE@", &asks)
+}
+
+/// A server with that configuration, and a client's certificate that it may trust.
+fn start(name: &str, configuration: &str, cache_of: Option<&Site>) -> Option<Site> {
+    let mut site = Site::new(&format!("fault-{name}"));
+    if let Some(other) = cache_of {
+        site.cache.clone_from(&other.cache);
+        site.configure("");
+    }
+    make_client(&site);
+    configure(&site, configuration);
+    start_nginx(&mut site).map(|()| site)
+}
+
+/// A worker learns what is asked under a host from its first handshake there.
+fn configure(site: &Site, configuration: &str) {
+    site.write("nginx.conf", &configuration.replace("worker_processes 2", "worker_processes 1"));
+}
+
+/// Connects at `site`, where the client's session must be of no use; what the server said.
+fn not_resumed_at<'a>(client: &'a mut Client, site: &Site, what: &str) -> &'a str {
+    client.address = site.address();
+    assert!(!client.connect(), "{what}");
+    client.answers.last().expect("just added")
+}
+
+#[test]
+fn a_resumed_client_is_still_who_it_was() {
+    for when in ["on", "optional"] {
+        let name = format!("certificates-{when}");
+        let Some(site) = start(&name, &asking(when), None) else { return };
+        for versions in VERSIONS {
+            let mut client = certified(&site, versions);
+            assert!(!client.connect());
+            (0..6).for_each(|_| assert!(client.connect(), "{versions:?}"));
+            let who = client.answers[0].strip_suffix(" .").expect("not resumed");
+            assert!(who.starts_with("SUCCESS ") && who.len() > 40, "{who}");
+            let same = format!("{who} r");
+            assert!(client.answers[1..].iter().all(|of| *of == same), "{:?}", client.answers);
+        }
+        assert_eq!(lines_of_ours(&site), [""; 0]);
+    }
+}
+
+#[test]
+fn a_client_without_certificate_stays_nobody() {
+    let Some(site) = start("nobody", &asking("optional"), None) else { return };
+    for versions in VERSIONS {
+        let mut client = site.client(versions);
+        assert!((0..4).filter(|_| client.connect()).count() == 3);
+        assert_eq!(client.answers, ["NONE  .", "NONE  r", "NONE  r", "NONE  r"]);
+    }
+}
+
+/// One cache, three servers: without certificates, with those of one authority, and of another.
+#[test]
+fn servers_that_ask_for_others_certificates_resume_none_of_each_others() {
+    let plain = NGINX.replace("return 200 \"$pid\\n\";", WHO).replace("@MORE@", "");
+    let Some(plain) = start("plain", &plain, None) else { return };
+    let one = start("one", &asking("on"), Some(&plain)).expect("installed");
+    let other = start("other", &asking("on"), Some(&plain)).expect("installed");
+    for versions in VERSIONS {
+        let mut client = certified(&one, versions);
+        client.address = plain.address();
+        assert!(!client.connect() && client.connect());
+        let who = not_resumed_at(&mut client, &one, "from a server that never asked");
+        assert!(who.starts_with("SUCCESS "), "{who}");
+        assert!(client.connect());
+        let refused = not_resumed_at(&mut client, &other, "from another authority's");
+        assert!(!refused.starts_with("SUCCESS"), "{refused}");
+        let who = not_resumed_at(&mut client, &plain, "from a server that asked");
+        assert!(who.starts_with("NONE "), "{who}");
+    }
+    assert_eq!(lines_of_ours(&plain), [""; 0]);
+}
+
+/// Two virtual servers on one address, of which one asks (CVE-2025-23419 of nginx).
+#[test]
+fn a_virtual_server_that_asks_resumes_no_session_of_one_that_does_not() {
+    let second = "server_name localhost; } server { listen 127.0.0.1:@PORT@ ssl; \
+        server_name secure.example; ssl_verify_client on; \
+        ssl_client_certificate FOLDER/client.pem;";
+    let both = NGINX.replace("@MORE@", &format!("{second} {WHO}"));
+    let Some(site) = start("virtual", &both, None) else { return };
+    for versions in VERSIONS {
+        let mut client = site.client(versions);
+        assert!(!client.connect() && client.connect());
+        client.name = "secure.example";
+        let refused = not_resumed_at(&mut client, &site, "under another name");
+        assert!(!refused.starts_with("SUCCESS"), "{refused}");
+        let mut client = certified(&site, versions);
+        client.name = "secure.example";
+        assert!(!client.connect() && client.connect());
+        assert!(client.answers.iter().all(|who| who.starts_with("SUCCESS ")));
+    }
+}
+
+/// OpenSSL resumes TLS 1.2 with the session's cipher, whatever the context offers.
+#[test]
+fn servers_that_offer_other_ciphers_resume_none_of_each_others() {
+    for tickets in ["on", "off"] {
+        let mut site = Site::new(&format!("fault-ciphers-{tickets}"));
+        let ciphers = ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"];
+        let started = [0, 0, 1].map(|at| {
+            let more = format!("ssl_session_tickets {tickets}; ssl_ciphers {};", ciphers[at]);
+            site.port = reserve();
+            site.write("nginx.conf", &NGINX.replace("@MORE@", &more));
+            start_nginx(&mut site).map(|()| site.address())
+        });
+        let [Some(one), Some(same), Some(other)] = started else { return };
+        for versions in VERSIONS {
+            let mut client = site.client(versions);
+            let resumed = [one, same, other, other, one].map(|address| {
+                client.address = address;
+                client.connect()
+            });
+            assert_eq!(resumed, [false, true, false, true, false], "{tickets} {versions:?}");
+        }
+    }
+}
+
+/// HAProxy's session-id context is one word for all.
+const HAPROXY: &str = "\
+global
+  tune.ssl.cachesize 0
+@DEFAULTS@
+frontend tls
+  bind 127.0.0.1:@PORT@ ssl crt-list FOLDER/list @TICKETS@
+  http-request return status 200 content-type text/plain \
+lf-string \"%[ssl_c_used] %[ssl_c_sha1,hex]\"
+";
+
+#[test]
+fn a_line_of_a_crt_list_that_asks_resumes_no_session_of_one_that_does_not() {
+    for tickets in ["no-tls-tickets", ""] {
+        let mut site = Site::new(&format!("fault-crt-list-{}", tickets.len()));
+        make_client(&site);
+        let asks = "[verify required ca-file FOLDER/client.pem] secure.example";
+        site.write("list", &format!("FOLDER/both.pem localhost\nFOLDER/both.pem {asks}\n"));
+        site.write("haproxy.cfg", &HAPROXY.replace("@TICKETS@", tickets));
+        let configuration = site.shown("haproxy.cfg");
+        if site.start("haproxy", &["-db", "-f", &configuration]).is_none() {
+            return;
+        }
+        for versions in VERSIONS {
+            let mut known = certified(&site, versions);
+            known.name = "secure.example";
+            assert!(!known.connect() && known.connect() && known.connect(), "{versions:?}");
+            let who = known.answers[0].clone();
+            assert!(who.starts_with("1 ") && who.len() > 40, "{who}");
+            assert!(known.answers.iter().all(|of| *of == who), "{:?}", known.answers);
+            let mut nobody = site.client(versions);
+            assert!(!nobody.connect() && nobody.connect(), "{versions:?}");
+            nobody.name = "secure.example";
+            assert!(!nobody.try_connect().is_ok_and(|resumed| resumed), "{versions:?}");
+            assert!(nobody.answers.iter().all(|who| !who.starts_with("1 ")));
+            known.name = "localhost";
+            assert_eq!(not_resumed_at(&mut known, &site, "under a name that asks nobody"), "0 ");
+        }
+        assert_eq!(lines_of_ours(&site), [""; 0]);
+    }
+}
+
+/// What nginx checks itself, as whether there is a certificate at all, it checks of who is resumed, too.
+#[test]
+fn sessions_outlive_a_reload_that_asks_the_same_and_no_other() {
+    for tickets in ["on", "off"] {
+        let name = format!("reload-{tickets}");
+        let tickets = format!("ssl_session_tickets {tickets};");
+        let configuration = |when| asking(when).replace("ssl_session_tickets off;", &tickets);
+        let Some(site) = start(&name, &configuration("optional"), None) else { return };
+        let mut clients = VERSIONS.map(|versions| site.client(versions));
+        for client in &mut clients {
+            assert!(!client.connect() && client.connect());
+        }
+        reload(&site, &configuration("optional"));
+        for client in &mut clients {
+            assert!(client.connect(), "{tickets} nothing is asked that was not");
+        }
+        reload(&site, &configuration("optional; ssl_verify_depth 3"));
+        for client in &mut clients {
+            assert_eq!(not_resumed_at(client, &site, &tickets), "NONE  .");
+        }
+        reload(&site, &configuration("on; ssl_verify_depth 3"));
+        for client in &mut clients {
+            client.connect();
+            assert_eq!(client.answers[4], "</html>", "{tickets} it has none");
+        }
+        assert_eq!(lines_of_ours(&site), [""; 0]);
+    }
+}
+
+/// nginx removes the session of whom it refuses (`SSL_CTX_remove_session`).
+#[test]
+fn who_was_refused_without_a_certificate_is_served_with_one() {
+    let Some(site) = start("refused", &asking("on"), None) else { return };
+    for versions in VERSIONS {
+        let mut nobody = site.client(versions);
+        assert!(!nobody.connect());
+        assert_eq!(nobody.answers, ["</html>"]);
+        let session = nobody.session.lock().expect("no panic").take();
+        let session =
+            session.and_then(|session| SslSession::from_der(&session.to_der().ok()?).ok());
+        let mut somebody = certified(&site, versions);
+        *somebody.session.lock().expect("no panic") = session;
+        somebody.connect();
+        assert!(somebody.answers[0].starts_with("SUCCESS "), "{versions:?} {:?}", somebody.answers);
+    }
+}
+
+/// Has nginx read another configuration, until who served before is gone; and a stranger come.
+fn reload(site: &Site, configuration: &str) {
+    configure(site, configuration);
+    let nginx = site.running[0].id().to_string();
+    let old = children(&nginx);
+    assert!(Command::new("kill").args(["-HUP", &nginx]).status().is_ok_and(|told| told.success()));
+    let until = Instant::now() + Duration::from_secs(20);
+    while !children(&nginx).is_disjoint(&old) {
+        assert!(Instant::now() < until, "no reload");
+        thread::sleep(Duration::from_millis(20));
+    }
+    site.client(Versions::Tls13).connect();
+}

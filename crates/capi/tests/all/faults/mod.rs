@@ -1,0 +1,104 @@
+//! Bad input and faults, on servers from Debian's packages: whatever happens to the cache, to its file or
+//! on the wire, every client that would be served without Rejoin is served. Where something is wrong
+//! the log has one line of ours for each process that noticed, not one for each connection.
+//!
+//! What the store does by itself is in its own tests. One of the servers, or a tool, that is not
+//! installed is passed over with a word.
+
+mod again;
+mod clients;
+mod clocks;
+mod contexts;
+mod early_data;
+mod files;
+mod forks;
+mod hello;
+mod memory;
+mod post_handshake;
+mod settings;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use openssl::ssl::{SslConnectorBuilder, SslFiletype};
+use rejoin_cache::Counters;
+use rejoin_serve::{Identity, KeyType};
+use rejoin_store::Store;
+use rejoin_testkit::site::{Client, Site, Versions};
+
+/// Two workers; `@MORE@` is for the test to fill in.
+const NGINX: &str = "\
+daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
+events { worker_connections 256; }
+http {
+  include FOLDER/nginx-http.conf;
+  ssl_protocols TLSv1.2 TLSv1.3; ssl_session_tickets off;
+  server { listen 127.0.0.1:@PORT@ ssl reuseport; return 200 \"$pid\\n\"; @MORE@ }
+}
+";
+
+/// A site with nginx running, as [`NGINX`] says. `None`: it is not installed.
+fn nginx(name: &str, more: &str) -> Option<Site> {
+    let mut site = Site::new(&format!("fault-{name}"));
+    site.write("nginx.conf", &NGINX.replace("@MORE@", more));
+    start_nginx(&mut site).map(|()| site)
+}
+
+fn start_nginx(site: &mut Site) -> Option<()> {
+    let configuration = site.shown("nginx.conf");
+    site.start("nginx", &["-c", &configuration])
+}
+
+/// Starts `openssl s_server`, without stateless tickets, behind the words of `before`.
+fn start_s_server(site: &mut Site, before: &[&str]) -> Option<()> {
+    let (port, pair) = (site.address().to_string(), site.shown("both.pem"));
+    let files = ["-cert", &pair, "-key", &pair];
+    let server = ["openssl", "s_server", "-accept", &port, "-www", "-no_ticket"];
+    let words = [before, &server, &files].concat();
+    site.start(words[0], &words[1..])
+}
+
+/// Makes a client's certificate, which the site's servers may trust.
+fn make_client(site: &Site) {
+    let identity = Identity::made(KeyType::P256).expect("a pair");
+    identity.write(&site.file("client.pem"), &site.file("client-key.pem")).expect("files");
+}
+
+/// A client with that certificate.
+fn certified(site: &Site, versions: Versions) -> Client {
+    Client::with(site.address(), versions, |connector| certify(connector, site))
+}
+
+fn certify(connector: &mut SslConnectorBuilder, site: &Site) {
+    connector.set_certificate_chain_file(site.file("client.pem")).expect("a certificate");
+    connector.set_private_key_file(site.file("client-key.pem"), SslFiletype::PEM).expect("a key");
+}
+
+fn clients(site: &Site) -> [Client; 2] {
+    [Versions::Tls12, Versions::Tls13].map(|versions| site.client(versions))
+}
+
+/// What we said, wherever it went.
+fn lines_of_ours(site: &Site) -> Vec<String> {
+    let logs = ["stderr", "error.log"].map(|log| fs::read(site.file(log)).unwrap_or_default());
+    let text = String::from_utf8_lossy(&logs.concat()).into_owned();
+    text.lines().filter(|line| line.contains("rejoin: ")).map(str::to_owned).collect()
+}
+
+fn file_of_cache(site: &Site) -> PathBuf {
+    Path::new(Store::FOLDER).join(site.cache().file_name())
+}
+
+fn store(site: &Site) -> Store {
+    Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("it is there")
+}
+
+fn counters(site: &Site) -> Counters {
+    store(site).cache().counters()
+}
+
+fn write_at(path: &Path, bytes: &[u8], offset: u64) {
+    let file = fs::File::options().write(true).open(path).expect("there");
+    file.write_all_at(bytes, offset).expect("written");
+}

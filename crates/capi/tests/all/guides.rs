@@ -1,0 +1,153 @@
+//! The guides for operators, done as they say: every `sh` block of a page is pasted into one shell.
+//!
+//! That is in namespaces of its own, where `/etc`, `/usr/local`, `/var` and the like are a copy, the network is
+//! a loopback interface, and nothing outlives the shell. Where such are not permitted, or a page's
+//! server is not installed, nothing is tested, with a word. No systemd runs there: `guides/systemctl`
+//! stands in for it.
+
+use rejoin_testkit::shipped::rejoin_beside_libraries;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Makes a world of its own, then becomes a shell that does what it is given.
+const WORLD: &str = r#"
+mount -t tmpfs none /run
+for folder in /etc /tmp /usr/local /var; do
+    upper="/run/world$folder/upper" work="/run/world$folder/work"
+    mkdir -p "$upper" "$work"
+    mount -t overlay overlay -o "lowerdir=$folder,upperdir=$upper,workdir=$work" "$folder"
+done
+mkdir /run/lock
+mount -t tmpfs none /dev/shm
+ip link set lo up
+[ ! -e /usr/lib/tmpfiles.d/haproxy.conf ] || systemd-tmpfiles --create haproxy.conf
+install "$STAND_IN" /usr/local/bin/systemctl
+cd "$BUILT"
+exec 2>&1
+exec sh -eux "$BLOCKS"
+"#;
+
+/// What root has, wherever tests are run.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Whether that is permitted.
+const PROBE: &str = "
+mount -t tmpfs none /run
+mkdir /run/upper /run/work
+mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/upper,workdir=/run/work /etc
+ip link set lo up
+";
+
+#[test]
+fn nginx() {
+    follow("nginx.md", "nginx");
+}
+
+#[test]
+fn haproxy() {
+    follow("haproxy.md", "haproxy");
+}
+
+#[test]
+fn apache() {
+    follow("apache.md", "apachectl");
+}
+
+#[test]
+fn systemd() {
+    follow("systemd.md", "openssl");
+}
+
+/// Units of daemons that other tests start: systemd is to find nothing in them.
+#[test]
+fn units() {
+    for (page, named) in [("cluster.md", 1), ("manager.md", 2)] {
+        let text = read(page);
+        let units = units_of(&text);
+        assert_eq!(units.len(), named, "{page}");
+        let mut script = "install rejoin /usr/local/bin/rejoin\n".to_owned();
+        for (path, unit) in &units {
+            script += &format!("cat > {path} <<'EOF'\n{unit}\nEOF\n");
+        }
+        for (path, _) in &units {
+            script += &format!("systemd-analyze verify --man=no --recursive-errors=no {path}\n");
+        }
+        run(page, "systemctl", &script);
+    }
+}
+
+/// Does what a page says, if its server is installed.
+fn follow(page: &str, server: &str) {
+    run(page, server, &blocks_of(&read(page)).join("\n"));
+}
+
+fn read(page: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    fs::read_to_string(docs.join(page)).expect("a page")
+}
+
+fn run(page: &str, server: &str, script: &str) {
+    if let Some(why) = impossible(server) {
+        eprintln!("{page}: {why}: nothing is tested");
+        return;
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guide-{page}"));
+    fs::create_dir_all(&scratch).expect("a folder");
+    let blocks = scratch.join("blocks");
+    fs::write(&blocks, script).expect("a file");
+    let done = in_a_world_of_its_own(WORLD)
+        .env("STAND_IN", here.join("tests/all/guides/systemctl"))
+        .env("BUILT", built())
+        .env("BLOCKS", &blocks)
+        .output();
+    let done = done.expect("unshare is installed");
+    assert!(done.status.success(), "{page}:\n{}", told(&done));
+}
+
+/// The blocks that are meant for a shell, in order.
+fn blocks_of(page: &str) -> Vec<&str> {
+    let blocks: Vec<_> = page.split("\n```").skip(1).step_by(2).collect();
+    let blocks: Vec<_> = blocks.iter().filter_map(|block| block.strip_prefix("sh\n")).collect();
+    assert!(!blocks.is_empty(), "a page without blocks");
+    blocks
+}
+
+/// The units of a page, and the file that it names for each.
+fn units_of(page: &str) -> Vec<(String, &str)> {
+    const FOLDER: &str = "/etc/systemd/system/";
+    fn unit(named: &str) -> Option<(String, &str)> {
+        let (name, block) = named.split_once("`:\n\n```ini\n")?;
+        Some((format!("{FOLDER}{name}"), block.split("\n```").next()?))
+    }
+    page.split(&format!("`{FOLDER}")).skip(1).filter_map(unit).collect()
+}
+
+fn impossible(server: &str) -> Option<String> {
+    let can = |command: &mut Command| command.output().is_ok_and(|done| done.status.success());
+    let is_there = |program: &&str| can(Command::new("which").arg(program).env("PATH", PATH));
+    let needed = ["unshare", "ip", "pgrep", "systemd-analyze", "curl", server];
+    if let Some(missing) = needed.iter().find(|program| !is_there(program)) {
+        return Some(format!("{missing} is not installed"));
+    }
+    let is_permitted = can(&mut in_a_world_of_its_own(PROBE));
+    (!is_permitted).then(|| "namespaces are not permitted".to_owned())
+}
+
+fn in_a_world_of_its_own(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    command.args(["sh", "-eu", "-c", script]);
+    command.env("PATH", PATH).env_remove("OPENSSL_CONF").stdin(Stdio::null());
+    command
+}
+
+/// The folder of what a page installs.
+fn built() -> PathBuf {
+    rejoin_beside_libraries().parent().expect("a folder").to_owned()
+}
+
+fn told(done: &Output) -> String {
+    String::from_utf8_lossy(&[&done.stdout[..], &done.stderr].concat()).into_owned()
+}

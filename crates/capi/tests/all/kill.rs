@@ -1,0 +1,16 @@
+//! nginx goes on, and serves nobody's session to somebody else, while its workers are killed.
+//!
+//! Ten minutes of it: `make soak`.
+
+use rejoin_testkit::killing::kill_workers;
+use rejoin_testkit::site::Site;
+
+const FOR_S: u64 = 8;
+
+#[test]
+fn killed_workers_cost_their_own_connections_only() {
+    let mut site = Site::new("kill");
+    if let Some(outcome) = kill_workers(&mut site, FOR_S) {
+        assert!(outcome.holds(), "{outcome:#?}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Stateless tickets of unmodified servers, under keys that they have in common.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use rejoin_store::Store;
+use rejoin_testkit::site::{Client, Site, Versions};
+
+const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
+
+/// nginx's workers, on Debian without a `user` of their own.
+const NOBODY: u32 = 65_534;
+
+/// Stateless tickets as nginx has them unless told otherwise.
+const NGINX: &str = "\
+daemon off; master_process on; worker_processes 3; pid FOLDER/nginx@PORT@.pid;
+error_log FOLDER/error.log;
+events { worker_connections 256; }
+http {
+  include FOLDER/nginx-http.conf;
+  ssl_protocols TLSv1.2 TLSv1.3; MORE
+  server { listen 127.0.0.1:@PORT@ ssl reuseport; server_name localhost; return 200 \"$pid\\n\"; }
+  server { listen 127.0.0.1:@PORT@ ssl; server_name other.example; return 200 \"$pid\\n\"; }
+}
+";
+
+fn start(site: &mut Site, more: &str) -> Option<()> {
+    let name = format!("nginx{}.conf", site.port);
+    site.write(&name, &NGINX.replace("MORE", more));
+    let configuration = site.shown(&name);
+    site.start("nginx", &["-c", &configuration])
+}
+
+fn store(site: &Site) -> Store {
+    Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("it is there")
+}
+
+fn clients(site: &Site) -> [(Versions, Client); 2] {
+    BOTH.map(|versions| (versions, site.client(versions)))
+}
+
+#[test]
+fn tickets_resume_in_every_worker_and_after_a_restart() {
+    let mut site = Site::new("tickets");
+    if start(&mut site, "").is_none() {
+        return;
+    }
+    let mut clients = clients(&site);
+    for (versions, client) in &mut clients {
+        assert!(!client.connect(), "{versions:?}");
+        assert!((0..12).all(|_| client.connect()), "{versions:?}");
+    }
+    site.stop();
+    start(&mut site, "").expect("installed");
+    for (versions, client) in &mut clients {
+        assert!(client.connect(), "{versions:?}: after a restart");
+    }
+    let (counters, tickets) = (store(&site).cache().counters(), store(&site).ticket_counters());
+    assert_eq!((counters.stored, counters.hits), (0, 0), "they were no tickets");
+    assert!(tickets.contains(&("tickets_known", 26)), "{tickets:?}");
+}
+
+#[test]
+fn a_ticket_stays_with_its_virtual_server() {
+    let mut site = Site::new("tickets-names");
+    if start(&mut site, "").is_none() {
+        return;
+    }
+    for (versions, mut client) in clients(&site) {
+        assert!(!client.connect() && client.connect());
+        client.name = "other.example";
+        assert!(!client.connect(), "{versions:?}: another's ticket was opened");
+        assert!(client.connect());
+    }
+}
+
+#[test]
+fn a_retired_key_opens_nothing_in_any_worker_and_others_go_on() {
+    let mut site = Site::new("tickets-retired");
+    if start(&mut site, "").is_none() {
+        return;
+    }
+    let now_s = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+    for (versions, mut client) in clients(&site) {
+        assert!(!client.connect() && client.connect(), "{versions:?}");
+        let key = store(&site).ring().expect("free").expect("a ring").list(now_s).next();
+        assert!(store(&site).retire_key(&key.expect("a key").id).expect("free"));
+        thread::sleep(Duration::from_millis(1_100));
+        assert!(!client.connect(), "{versions:?}: it was retired");
+        assert!((0..6).all(|_| client.connect()), "{versions:?}: there is another key");
+    }
+}
+
+#[test]
+fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
+    for kept in [false, true] {
+        let mut site = Site::new(&format!("tickets-file-{kept}"));
+        // Not in the site's: these sources may lie where workers, who are nobody in particular, never come.
+        let folder = std::env::temp_dir().join(format!("rejoin-keys-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        // They write there, as nobody else does.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("ours");
+        let workers = if rustix::process::geteuid().is_root() { Some(NOBODY) } else { None };
+        chown(&folder, workers, None).expect("ours");
+        let file = folder.join("keys");
+        site.configure(&if kept {
+            format!("key_file = {}", file.display())
+        } else {
+            String::new()
+        });
+        if start(&mut site, "").is_none() {
+            let _ = fs::remove_dir_all(&folder);
+            return;
+        }
+        let mut clients = clients(&site);
+        for (versions, client) in &mut clients {
+            assert!(!client.connect() && client.connect(), "{versions:?}");
+        }
+        if let (true, Some(workers)) = (kept, workers) {
+            // The master wrote it first. A worker looks once a second, and at the next client.
+            let is_workers = || fs::metadata(&file).is_ok_and(|found| found.uid() == workers);
+            let client = &mut clients[0].1;
+            let mut looked = (0..60).map(|_| {
+                thread::sleep(Duration::from_millis(200));
+                client.connect() && is_workers()
+            });
+            assert!(looked.any(|is_workers| is_workers), "no worker wrote the file");
+        }
+        site.stop();
+        assert!(Store::remove(Path::new(Store::FOLDER), &site.cache()).expect("removed"));
+        start(&mut site, "").expect("installed");
+        for (versions, client) in &mut clients {
+            assert_eq!(client.connect(), kept, "{versions:?}");
+        }
+        let mode = fs::metadata(&file).ok().map(|found| found.permissions().mode() & 0o777);
+        let _ = fs::remove_dir_all(&folder);
+        assert_eq!(mode, kept.then_some(0o600));
+    }
+}
+
+/// TLS 1.3 makes a new session at every resumption, whose lifetime begins anew.
+#[test]
+fn renewal_comes_to_an_end() {
+    for stateful in ["no", "yes"] {
+        let mut site = Site::new(&format!("tickets-renewal-{stateful}"));
+        site.configure(&format!("resumable_for = 2s\nstateful = {stateful}"));
+        if start(&mut site, "").is_none() {
+            return;
+        }
+        let mut client = site.client(Versions::Tls13);
+        assert!(!client.connect());
+        for half_seconds in 1..=3 {
+            thread::sleep(Duration::from_millis(500));
+            assert!(client.connect(), "{stateful}: after {half_seconds} half seconds");
+        }
+        thread::sleep(Duration::from_millis(1_700));
+        assert!(!client.connect(), "{stateful}: its full handshake is too long ago");
+        assert!(client.connect(), "{stateful}: that was one");
+        let tickets = store(&site).ticket_counters();
+        assert_eq!(tickets.contains(&("tickets_overdue", 1)), stateful == "no", "{tickets:?}");
+    }
+}
+
+/// Python gives all its contexts one session-id context.
+#[test]
+fn what_one_context_did_not_ask_for_is_not_resumed_in_one_that_asks() {
+    for stateful in ["no", "yes"] {
+        let mut site = Site::new(&format!("trust-{stateful}"));
+        site.configure(&format!("stateful = {stateful}"));
+        site.write("server.py", PYTHON);
+        let (script, asks_nobody) = (site.shown("server.py"), site.address());
+        site.port = rejoin_testkit::port::reserve();
+        let asks = site.address();
+        site.port = rejoin_testkit::port::reserve();
+        let insists = site.address();
+        let ports = [asks_nobody, asks, insists].map(|address| address.port().to_string());
+        let arguments = [&script[..], &ports[0], &ports[1], &ports[2]];
+        site.start("python3", &arguments).expect("Python is installed");
+        for versions in BOTH {
+            let mut client = site.client(versions);
+            client.address = asks_nobody;
+            assert!(!client.connect() && client.connect(), "{versions:?}");
+            client.address = asks;
+            assert!(!client.connect(), "{stateful} {versions:?}: nobody asked for a certificate");
+            assert!(client.connect(), "{versions:?}: now somebody has");
+            client.address = insists;
+            assert!(
+                !client.try_connect().is_ok_and(|resumed| resumed),
+                "{versions:?}: it has none"
+            );
+            client.address = asks_nobody;
+            assert!(!client.connect(), "{versions:?}: what it shows must not depend on the way");
+        }
+    }
+}
+
+/// Contexts that ask nobody, ask, and insist, each on a port.
+const PYTHON: &str = "\
+import select, socket, ssl, sys
+def context(asks):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
+    if asks:
+        context.load_verify_locations('FOLDER/cert.pem')
+        context.verify_mode = asks
+    return context
+def listener(port):
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(('127.0.0.1', int(port)))
+    listener.listen(64)
+    return listener
+modes = [None, ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED]
+contexts = {listener(port): context(mode) for port, mode in zip(sys.argv[1:], modes)}
+while True:
+    for ready in select.select(list(contexts), [], [])[0]:
+        try:
+            connection = ready.accept()[0]
+            connection.settimeout(5)
+            with contexts[ready].wrap_socket(connection, server_side=True) as tls:
+                tls.recv(4096)
+                tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\nhello\\n')
+        except OSError:
+            pass
+";
+
+#[test]
+fn the_servers_own_keys_stay_if_asked() {
+    let mut site = Site::new("tickets-own");
+    site.configure("ticket_keys = server");
+    if start(&mut site, "").is_none() {
+        return;
+    }
+    let mut client = site.client(Versions::Tls13);
+    assert!(!client.connect() && client.connect());
+    assert!(store(&site).ring().expect("free").is_none());
+    assert!(store(&site).ticket_counters().iter().all(|(_, count)| *count == 0));
+}

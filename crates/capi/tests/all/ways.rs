@@ -1,0 +1,324 @@
+//! Both ways into servers of Debian's packages, unmodified, as `rejoin run` prepares them.
+//!
+//! One that is not installed is passed over with a word; `make test` installs them.
+
+use rejoin_testkit::shipped::{library, rejoin, rejoin_beside_libraries};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rejoin_cache::Settings;
+use rejoin_store::Store;
+use rejoin_testkit::site::{Site, Versions};
+
+/// Starts a program by `rejoin run`, and again; whether its clients resume, also after the restart.
+fn resumes(site: &mut Site, by: &str, program: &[&str]) -> bool {
+    let rejoin = rejoin_beside_libraries().display().to_string();
+    let cache = site.cache.clone();
+    let ours = ["run", "--by", by, "--cache", &cache, "--capacity", "1MiB", "--stateful", "--"];
+    let arguments = [&ours[..], program].concat();
+    site.environment = vec![("XDG_RUNTIME_DIR", site.folder.display().to_string())];
+    site.start(&rejoin, &arguments).expect("rejoin is built");
+    let mut clients = [Versions::Tls12, Versions::Tls13].map(|versions| site.client(versions));
+    let mut resumed = Vec::new();
+    for client in &mut clients {
+        assert!(!client.connect(), "{program:?}: resumed out of nothing");
+        resumed.extend([client.connect(), client.connect()]);
+    }
+    site.stop();
+    site.start(&rejoin, &arguments).expect("rejoin is built");
+    resumed.extend(clients.iter_mut().map(|client| client.connect()));
+    site.stop();
+    resumed.iter().all(|resumed| *resumed)
+}
+
+/// Whether a session of ours made the difference, and nothing was complained of.
+fn each_way(site: &mut Site, program: &[&str]) {
+    let installed = Command::new(program[0]).arg("-v").output().is_ok();
+    if !installed {
+        eprintln!("{} is not installed: nothing is tested with it", program[0]);
+        return;
+    }
+    for by in ["module", "preload", "both"] {
+        assert!(resumes(site, by, program), "{program:?}, by {by}: {}", told(site));
+        let store = Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("made");
+        assert_eq!(store.cache().counters().hits, 6, "{program:?}, by {by}: {}", told(site));
+        assert!(!told(site).contains("rejoin: "), "{program:?}, by {by}: {}", told(site));
+        assert!(Store::remove(Path::new(Store::FOLDER), &site.cache()).expect("ours"));
+    }
+}
+
+fn told(site: &Site) -> String {
+    fs::read_to_string(site.file("stderr")).unwrap_or_default()
+}
+
+/// nginx takes its workers' environment away: what the preload library reads must be named.
+const NGINX: &str = "\
+user root; daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.pid; error_log stderr;
+env REJOIN_CACHE; env REJOIN_CAPACITY; env REJOIN_STATEFUL; env REJOIN_FOLDER;
+events { worker_connections 256; }
+http {
+  include FOLDER/nginx-http.conf;
+  ssl_protocols TLSv1.2 TLSv1.3;
+  server { listen 127.0.0.1:@PORT@ ssl reuseport; return 200 \"$pid\\n\"; }
+}
+";
+
+#[test]
+fn nginx() {
+    let mut site = Site::new("ways-nginx");
+    site.write("nginx.conf", NGINX);
+    let configuration = site.shown("nginx.conf");
+    each_way(&mut site, &["nginx", "-c", &configuration]);
+}
+
+const HAPROXY: &str = "\
+global
+  nbthread 2
+@DEFAULTS@
+frontend tls
+  bind 127.0.0.1:@PORT@ ssl crt FOLDER/both.pem
+  http-request return status 200 content-type text/plain string haproxy
+";
+
+#[test]
+fn haproxy() {
+    let mut site = Site::new("ways-haproxy");
+    site.write("haproxy.cfg", HAPROXY);
+    let configuration = site.shown("haproxy.cfg");
+    each_way(&mut site, &["haproxy", "-db", "-f", &configuration]);
+}
+
+const APACHE: &str = "\
+ServerRoot FOLDER
+ServerName localhost
+PidFile FOLDER/apache.pid
+ErrorLog FOLDER/error.log
+DocumentRoot FOLDER
+Listen 127.0.0.1:@PORT@
+Mutex file:FOLDER default
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+LoadModule socache_shmcb_module /usr/lib/apache2/modules/mod_socache_shmcb.so
+LoadModule ssl_module /usr/lib/apache2/modules/mod_ssl.so
+StartServers 3
+SSLEngine on
+SSLCertificateFile FOLDER/cert.pem
+SSLCertificateKeyFile FOLDER/key.pem
+SSLSessionCache none
+";
+
+#[test]
+fn apache() {
+    let mut site = Site::new("ways-apache");
+    site.write("apache.conf", APACHE);
+    let configuration = site.shown("apache.conf");
+    each_way(&mut site, &["apache2", "-D", "FOREGROUND", "-f", &configuration]);
+}
+
+#[test]
+fn s_server() {
+    let mut site = Site::new("ways-s_server");
+    let (port, pair) = (site.address().to_string(), site.shown("both.pem"));
+    let files = ["-cert", &pair, "-key", &pair];
+    each_way(&mut site, &[&["openssl", "s_server", "-accept", &port, "-www"][..], &files].concat());
+}
+
+/// Python loads libssl late, and for its own module alone.
+const PYTHON: &str = "\
+import socket, ssl
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(('127.0.0.1', @PORT@))
+listener.listen(64)
+while True:
+    try:
+        connection = listener.accept()[0]
+        connection.settimeout(5)
+        with context.wrap_socket(connection, server_side=True) as tls:
+            tls.recv(4096)
+            tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\npython\\n')
+    except OSError:
+        pass
+";
+
+#[test]
+fn python() {
+    let mut site = Site::new("ways-python");
+    site.write("server.py", PYTHON);
+    let script = site.shown("server.py");
+    each_way(&mut site, &["python3", &script]);
+}
+
+/// Who is not root, but may read what root's build made.
+const NOT_ROOT: [&str; 6] = [
+    "--reuid=nobody",
+    "--regid=nogroup",
+    "--clear-groups",
+    "--inh-caps=+dac_override",
+    "--ambient-caps=+dac_override",
+    "--",
+];
+
+#[test]
+fn who_is_not_root_has_a_cache_from_the_first_client_on() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: programs of another user (needs root)");
+        return;
+    }
+    let mut site = Site::new("ways-not-root");
+    site.write("server.py", PYTHON);
+    let script = site.shown("server.py");
+    site.configure("stateful = yes");
+    let run = [&NOT_ROOT[..], &["python3", &script]].concat();
+    site.start("setpriv", &run).expect("installed");
+    // It connects, as the programs do that a server starts.
+    let address = site.address().to_string();
+    let connect = ["openssl", "s_client", "-connect", &address];
+    let status = site.command("setpriv").args(NOT_ROOT).args(connect).status();
+    assert!(status.is_ok_and(|status| status.success()), "{}", told(&site));
+    let stats = [&rejoin().display().to_string(), "stats", &site.cache, "--json"];
+    let stats = site.command("setpriv").args(NOT_ROOT).args(stats).stdout(Stdio::piped()).output();
+    let counted = String::from_utf8(stats.expect("it runs").stdout).expect("text");
+    assert!(counted.contains("\"full_handshakes\":1,"), "{counted} {}", told(&site));
+}
+
+/// As where the agent of a cluster is started after the server.
+#[test]
+fn who_is_not_root_and_finds_no_cache_looks_again() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: programs of another user (needs root)");
+        return;
+    }
+    let mut site = Site::new("ways-later");
+    site.write("server.py", PYTHON);
+    let script = site.shown("server.py");
+    let configured = fs::read_to_string(site.file("openssl.cnf")).expect("there");
+    fs::write(site.file("openssl.cnf"), configured.replace("capacity = 1MiB\n", ""))
+        .expect("a file");
+    site.start("setpriv", &[&NOT_ROOT[..], &["python3", &script]].concat()).expect("installed");
+    let connect = || assert!(!site.client(Versions::Tls13).connect());
+    (0..3).for_each(|_| connect());
+    let told_once = told(&site).matches("rejoin: ").count() == 1;
+    assert!(told_once && told(&site).contains("trying again"), "{}", told(&site));
+    let settings = Settings::new("1MiB".parse().expect("a capacity"));
+    let store = Store::open(Path::new(Store::FOLDER), &site.cache(), Some(&settings));
+    let store = store.expect("there was none");
+    let nobody = fs::metadata(format!("/proc/{}", site.running[0].id())).expect("it runs");
+    let file = Path::new(Store::FOLDER).join(site.cache().file_name());
+    chown(file, Some(nobody.uid()), Some(nobody.gid())).expect("given to it");
+    let until = Instant::now() + Duration::from_secs(20);
+    while store.cache().counters().full_handshakes == 0 {
+        assert!(Instant::now() < until, "{}", told(&site));
+        thread::sleep(Duration::from_millis(100));
+        connect();
+    }
+}
+
+#[test]
+fn who_is_not_root_and_serves_nobody_makes_no_cache() {
+    let mut site = Site::new("ways-only-connects");
+    site.write("server.py", PYTHON);
+    let script = site.shown("server.py");
+    let environment = std::mem::take(&mut site.environment);
+    site.start("python3", &[&script]).expect("installed");
+    site.environment = environment;
+    let address = site.address().to_string();
+    let connect = ["openssl", "s_client", "-connect", &address];
+    let mut command = site.command("setpriv");
+    if rustix::process::geteuid().is_root() {
+        command.args(NOT_ROOT);
+    }
+    assert!(command.args(connect).status().is_ok_and(|status| status.success()));
+    let none = Store::open(Path::new(Store::FOLDER), &site.cache(), None);
+    assert!(matches!(none, Err(rejoin_store::Error::NotFound { .. })), "{none:?}");
+    assert!(!told(&site).contains("rejoin: "), "{}", told(&site));
+}
+
+#[test]
+fn a_program_that_reads_no_configuration_is_entered_by_the_preload_library_alone() {
+    let mut site = Site::new("ways-deaf");
+    let program = compile(&site, "deaf.c", "deaf", &["-lssl", "-lcrypto"]);
+    let (port, pair) = (site.port.to_string(), site.shown("both.pem"));
+    let program = [&program[..], &port, &pair];
+    assert!(!resumes(&mut site, "module", &program), "it reads one after all");
+    for by in ["preload", "both"] {
+        assert!(resumes(&mut site, by, &program), "by {by}: {}", told(&site));
+    }
+    assert_eq!(told(&site), "");
+}
+
+/// Compiles one of our programs, or a library.
+pub(crate) fn compile(site: &Site, source: &str, program: &str, more: &[&str]) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/programs").join(source);
+    let built = site.shown(program);
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o", &built])
+        .arg(&source)
+        .args(more);
+    assert!(compiler.status().expect("a compiler").success(), "{}", source.display());
+    built
+}
+
+/// Runs a program by hand, and has what it wrote.
+fn preloaded(site: &Site, program: &str, variables: &[(&str, &str)]) -> (bool, String) {
+    let preload = library("librejoin_preload.so");
+    let _ = fs::remove_file(site.file("stderr"));
+    let mut command = site.command(program);
+    command.env_remove("OPENSSL_CONF").env("LD_PRELOAD", preload);
+    let status = command.envs(variables.iter().copied()).status().expect("it runs");
+    (status.success(), told(site))
+}
+
+#[test]
+fn a_library_with_a_libssl_of_its_own_keeps_that() {
+    let site = Site::new("ways-own");
+    let folder = site.folder.display().to_string();
+    let (place, path) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    let shared = ["-shared", "-fPIC", &place, &path];
+    compile(&site, "own_libssl.c", "libown.so", &[&shared[..], &["-DOWN"]].concat());
+    compile(&site, "own_libssl.c", "libplugin.so", &[&shared[..], &["-DPLUGIN", "-lown"]].concat());
+    let program = compile(&site, "own_libssl.c", "program", &[&path, "-lssl", "-lcrypto"]);
+    let capacity = ("REJOIN_CAPACITY", "1MiB");
+    let (went_well, told) = preloaded(&site, &program, &[("REJOIN_CACHE", &site.cache), capacity]);
+    assert!(went_well, "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("a libssl other than"), "{told}");
+    let store = Store::open(Path::new(Store::FOLDER), &site.cache(), None);
+    assert!(store.is_ok(), "the program's own libssl was not attached to");
+}
+
+#[test]
+fn whatever_is_wrong_is_one_line_and_the_program_goes_on() {
+    let site = Site::new("ways-wrong");
+    let program = compile(&site, "makes_one.c", "makes_one", &["-lssl", "-lcrypto"]);
+    let (text, both) = (site.shown("cert.pem"), site.shown("openssl.cnf"));
+    for (variables, complaint) in [
+        (&[("REJOIN_LIBRARY", "/nonexistent.so")][..], "cannot load librejoin.so"),
+        (&[("REJOIN_LIBRARY", &text)], "cannot load librejoin.so"),
+        (&[("REJOIN_LIBRARY", "libcrypto.so.3")], "of another version"),
+        (&[("REJOIN_CAPACITY", "lots")], "capacity = lots"),
+        (&[("REJOIN_CACHE", "a/b")], "no name of a cache"),
+        (&[("OPENSSL_CONF", &both), ("REJOIN_CAPACITY", "lots")], "capacity = lots"),
+    ] {
+        let (went_well, told) = preloaded(&site, &program, variables);
+        assert!(went_well && told.lines().count() == 1, "{variables:?}: {told}");
+        assert!(told.starts_with("rejoin: ") && told.contains(complaint), "{variables:?}: {told}");
+    }
+    let (went_well, told) = preloaded(&site, "true", &[("REJOIN_LIBRARY", "/nonexistent.so")]);
+    assert!(went_well && told.is_empty(), "a program without TLS: {told}");
+}
+
+#[test]
+fn contexts_of_other_threads_are_left_alone() {
+    let site = Site::new("ways-race");
+    let race = compile(&site, "race.c", "race", &["-lssl", "-lcrypto", "-lpthread"]);
+    let ended = site.command(&race).status().expect("it runs");
+    assert!(ended.success(), "{ended}: {}", told(&site));
+}

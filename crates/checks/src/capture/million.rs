@@ -1,0 +1,132 @@
+//! A capture of two gigabytes and a million connections, made while it is read.
+
+use rejoin_testkit::shipped::rejoin;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::Found;
+
+const CONNECTIONS: u32 = 1_000_000;
+/// Of application data for each connection.
+const DATA_BYTES: usize = 500;
+/// Connections that are open at once.
+const OPEN: u32 = 10_000;
+
+pub(crate) fn memory(_: &Path) -> Option<Found> {
+    let mut child = Command::new(rejoin())
+        .args(["capture", "--json", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .ok()?;
+    let stdin = child.stdin.take()?;
+    let writer = thread::spawn(move || write(BufWriter::with_capacity(1 << 20, stdin)));
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak_kib = 0;
+    while child.try_wait().ok()?.is_none() {
+        peak_kib = peak_kib.max(high_water_kib(&status).unwrap_or(0));
+        thread::sleep(Duration::from_millis(20));
+    }
+    let bytes = writer.join().ok()?.ok()?;
+    let report: serde_json::Value = serde_json::from_reader(child.stdout.take()?).ok()?;
+    let (handshakes, full) = (report["handshakes"].as_u64()?, report["full_observed"].as_u64()?);
+    let peak_mib = peak_kib / 1024;
+    let figure = format!("{peak_mib} ({handshakes} handshakes in {:.1} GB)", bytes as f64 / 1e9);
+    let complete = handshakes == u64::from(CONNECTIONS) && full == handshakes;
+    Some(Found { figure, holds: complete && peak_mib < 512 && bytes >= 2_000_000_000 })
+}
+
+fn high_water_kib(status: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(status).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The stages of a connection, each of which all open connections go through together.
+const STAGES: usize = 4;
+
+fn write(mut to: impl Write) -> std::io::Result<u64> {
+    let header = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101];
+    for word in header {
+        to.write_all(&word.to_le_bytes())?;
+    }
+    let mut bytes = 24;
+    for first in (0..CONNECTIONS).step_by(OPEN as usize) {
+        for stage in 0..STAGES {
+            for connection in first..CONNECTIONS.min(first + OPEN) {
+                bytes += segment(&mut to, connection, stage)?;
+            }
+        }
+    }
+    to.flush()?;
+    Ok(bytes)
+}
+
+/// What is said at a stage: by whom, from which place of the stream on, and what.
+fn said(connection: u32, stage: usize) -> (bool, u32, Vec<u8>) {
+    let hello = record(22, &message(1, &client_hello(connection)));
+    let (hello_length, finish) = (hello.len() as u32, [record(20, &[1]), record(22, &[0x55; 40])]);
+    let server_messages =
+        [message(2, &server_hello()), message(11, &[7; 1_200]), message(14, &[])].concat();
+    let server = [record(22, &server_messages), record(20, &[1]), record(22, &[0x55; 40])].concat();
+    match stage {
+        0 => (true, 0, hello),
+        1 => (false, 0, server),
+        2 => {
+            let exchange = record(22, &message(16, &[8; 66]));
+            (true, hello_length, [&exchange[..], &finish.concat()].concat())
+        }
+        _ => (false, server.len() as u32, record(23, &[0x66; DATA_BYTES])),
+    }
+}
+
+fn segment(to: &mut impl Write, connection: u32, stage: usize) -> std::io::Result<u64> {
+    let (by_client, offset, payload) = said(connection, stage);
+    let [_, a, b, c] = connection.to_be_bytes();
+    let client = [10, a, b, c];
+    let (port, server) = (40_000_u16, [192, 0, 2, 1]);
+    let (source, destination) = if by_client { (client, server) } else { (server, client) };
+    let ports = if by_client { [port, 443] } else { [443, port] };
+    let length = 40 + payload.len() as u32;
+    let time = [1_700_000_000 + connection / 1_000, connection % 1_000 * 1_000, length, length];
+    for word in time {
+        to.write_all(&word.to_le_bytes())?;
+    }
+    let [high, low] = (length as u16).to_be_bytes();
+    to.write_all(&[0x45, 0, high, low, 0, 1, 0, 0, 64, 6, 0, 0])?;
+    to.write_all(&source)?;
+    to.write_all(&destination)?;
+    to.write_all(&ports[0].to_be_bytes())?;
+    to.write_all(&ports[1].to_be_bytes())?;
+    to.write_all(&(1_000 + offset).to_be_bytes())?;
+    to.write_all(&[0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0])?;
+    to.write_all(&payload)?;
+    Ok(u64::from(length) + 16)
+}
+
+fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 3], &(body.len() as u16).to_be_bytes()[..], body].concat()
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind], &(body.len() as u32).to_be_bytes()[1..], body].concat()
+}
+
+fn client_hello(connection: u32) -> Vec<u8> {
+    let random: Vec<u8> =
+        (0..8_u32).flat_map(|word| (connection ^ word << 24).to_le_bytes()).collect();
+    let name = format!("{}.example", connection % 1_000);
+    let length = name.len() as u16;
+    let [list, entry] = [length + 3, length].map(u16::to_be_bytes);
+    let value = [&list[..], &[0], &entry, name.as_bytes()].concat();
+    let extension = [&[0, 0], &(length + 5).to_be_bytes()[..], &value].concat();
+    let extensions = [&(extension.len() as u16).to_be_bytes()[..], &extension].concat();
+    [&[3, 3][..], &random, &[0], &[0, 2, 0xc0, 0x2f], &[1, 0], &extensions].concat()
+}
+
+fn server_hello() -> Vec<u8> {
+    [&[3, 3][..], &[9; 32], &[0], &[0xc0, 0x2f], &[0], &[0, 0]].concat()
+}

@@ -1,0 +1,74 @@
+//! What the crate `cluster` shows by itself: its bench, and its test of a thousand rotations.
+
+use std::process::Output;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use super::{Effort, Found};
+use crate::frame::cargo;
+
+const MOST_POINTS_APART: f64 = 0.5;
+const LEAST_A_SECOND: f64 = 25_000.0;
+const MOST_P99_MS: f64 = 2.0;
+
+pub(crate) fn hits(_: Effort) -> Option<Found> {
+    let apart = lines("hits of ").map(|line| {
+        let percents: Option<Vec<f64>> = line
+            .split(" % in ")
+            .map(|part| part.rsplit(' ').next()?.parse().ok())
+            .take(2)
+            .collect();
+        percents.map_or(f64::INFINITY, |percents| (percents[0] - percents[1]).abs())
+    });
+    let apart = apart.reduce(f64::max)?;
+    Some(Found { figure: format!("{apart:.2}"), holds: apart <= MOST_POINTS_APART })
+}
+
+pub(crate) fn round_trips(_: Effort) -> Option<Found> {
+    let line = lines("commands for ").next()?;
+    let puts = line.strip_prefix("commands for ")?.split(' ').next()?;
+    let scripts = line.rsplit(' ').next()?;
+    Some(Found { figure: line.to_owned(), holds: puts == scripts })
+}
+
+pub(crate) fn speed(_: Effort) -> Option<Found> {
+    let line = lines("operations a second").next()?;
+    let figure: f64 = line.rsplit(' ').next()?.parse().ok()?;
+    Some(Found { figure: format!("{figure:.0}"), holds: figure >= LEAST_A_SECOND })
+}
+
+pub(crate) fn latency(_: Effort) -> Option<Found> {
+    let line = lines("a get at ").next()?;
+    let p99_ms: f64 = line.split("p99 ").nth(1)?.split(' ').next()?.parse().ok()?;
+    Some(Found { figure: format!("{p99_ms:.2}"), holds: p99_ms < MOST_P99_MS })
+}
+
+pub(crate) fn rotations(_: Effort) -> Option<Found> {
+    let began = Instant::now();
+    let test = cargo("test").args(["--package", "rejoin-cluster", "--test", "rotations"]).output();
+    let test = test.ok()?;
+    let said = said(&test);
+    let finished =
+        said.split("finished in ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let took = finished.map_or_else(|| format!("{:?}", began.elapsed()), str::to_owned);
+    let passed = test.status.success() && said.contains("1 passed");
+    Some(Found {
+        figure: format!("{} in {took}", if passed { "passed" } else { "failed" }),
+        holds: passed,
+    })
+}
+
+/// Those of the bench that begin so. It is run once.
+fn lines(begin: &str) -> impl Iterator<Item = &'static str> {
+    static SAID: OnceLock<String> = OnceLock::new();
+    let bench = || {
+        let bench =
+            cargo("bench").args(["--package", "rejoin-cluster", "--bench", "valkey"]).output();
+        said(&bench.expect("cargo"))
+    };
+    SAID.get_or_init(bench).lines().filter(move |line| line.starts_with(begin))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,35 @@
+//! Client certificates that are decoded once (patch 002), by `rejoin bench interning`.
+
+use rejoin_testkit::shipped::rejoin;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::{Effort, Found};
+
+/// Times as many resumptions a second.
+const TIMES: f64 = 1.1;
+
+/// Of TLS 1.2 and 1.3, with one certificate and with many, the least.
+pub(crate) fn interning(effort: Effort) -> Option<Found> {
+    let mut bench = Command::new(rejoin());
+    bench.args(["bench", "interning", "--json"]);
+    if effort.quick {
+        bench.arg("--quick");
+    }
+    let output = bench.stdin(Stdio::null()).stderr(Stdio::inherit()).output().ok()?;
+    if !output.status.success() {
+        return Some(Found { figure: "it could not be measured".to_owned(), holds: false });
+    }
+    let outcome: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let rows = outcome["rows"].as_array()?;
+    let least = |figure: &dyn Fn(&Value) -> Option<f64>| {
+        rows.iter().filter_map(figure).reduce(f64::min).filter(|_| rows.len() == 4)
+    };
+    let times = least(&|row| row["times"].as_f64())?;
+    let saved = least(&|row| row["saved_bytes"].as_f64())?;
+    let decoded = least(&|row| row["decoded_bytes"].as_f64())?;
+    let spare = least(&|row| Some(row["saved_bytes"].as_f64()? - row["decoded_bytes"].as_f64()?))?;
+    let figure = format!("{times:.2}; {saved:.0} bytes less, {decoded:.0} when decoded");
+    Some(Found { figure, holds: times >= TIMES && spare >= 0.0 })
+}

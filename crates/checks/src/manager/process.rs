@@ -1,0 +1,54 @@
+//! What the manager's process takes.
+
+use std::os::unix::net::UnixStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use rejoin_manager::client::Manager;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use rejoin_testkit::manager::Managed;
+
+const MOMENT: Duration = Duration::from_millis(50);
+const MOMENTS: usize = 20;
+
+/// Resident memory and descriptors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken {
+    pub(crate) kib: u64,
+    pub(crate) descriptors: usize,
+}
+
+impl Taken {
+    /// Once this many of its connections stand.
+    pub(crate) fn by(managed: &Managed, open: u64) -> Self {
+        let listening = UnixStream::connect(managed.socket()).expect("it listens");
+        let pid = getsockopt(&listening, PeerCredentials).expect("who listens").pid();
+        drop(listening);
+        let manager = Manager::at(managed.socket());
+        let until = Instant::now() + Duration::from_secs(60);
+        while manager.stats().expect("it counts").open != open {
+            assert!(Instant::now() < until, "connections stay open");
+            sleep(MOMENT);
+        }
+        let folder = format!("/proc/{pid}");
+        let status = std::fs::read_to_string(format!("{folder}/status")).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        let kib = line.split_whitespace().next().and_then(|kib| kib.parse().ok());
+        // Those of our own questions are closed in a moment.
+        let descriptors = (0..MOMENTS).map(|_| {
+            sleep(MOMENT);
+            std::fs::read_dir(format!("{folder}/fd")).expect("it runs").count()
+        });
+        Self { kib: kib.expect("a number"), descriptors: descriptors.min().expect("moments") }
+    }
+}
+
+/// As many descriptors as this process, and those it starts, may have.
+pub(crate) fn raise_descriptor_limit() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    // What is allowed at most is allowed.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+}

@@ -1,0 +1,207 @@
+//! `rejoin capture` as its users run it.
+
+use crate::REJOIN;
+use rejoin_testkit::serve::scratch;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rejoin_testkit::live_capture::{Watched, run};
+use rejoin_testkit::made_capture::{Capture, client_hello, full_1_2, record};
+use serde_json::Value;
+
+fn rejoin(arguments: &[&str]) -> Output {
+    Command::new(REJOIN).arg("capture").args(arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A capture of one full handshake.
+fn full() -> Vec<u8> {
+    let (client, server) = full_1_2();
+    let hello = record(22, &client_hello(1, &[])).len();
+    let mut capture = Capture::new();
+    capture.client(0, &client[..hello]);
+    capture.server(0, &server);
+    capture.client(hello, &client[hello..]);
+    capture.0
+}
+
+/// A folder with these files.
+fn folder(name: &str, files: &[(&str, &[u8])]) -> PathBuf {
+    let folder = scratch(name);
+    for (file, bytes) in files {
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, bytes).expect("a file");
+    }
+    folder
+}
+
+fn shown(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+#[test]
+fn a_folder_gives_a_report_and_a_list() {
+    let whole = full();
+    let folder = folder("capture-folder", &[("b.pcap", &whole), ("a/one.pcap", &whole)]);
+    let output = rejoin(&["--json", shown(&folder)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let figures = ["captures", "handshakes_seen", "handshakes", "full_observed"];
+    // The second stands in the first.
+    assert_eq!(figures.map(|figure| report[figure].as_u64()), [2, 2, 1, 1].map(Some));
+    assert_eq!(report["passed_over"]["duplicate"], 1);
+    let output = rejoin(&["--list", "--json", "--explain", shown(&folder)]);
+    let records: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let files: Vec<_> = records.iter().map(|record| record["file"].as_str()).collect();
+    assert_eq!(files, [Some("a/one.pcap"), Some("b.pcap")]);
+    assert_eq!(
+        (&records[0]["cls"], &records[0]["sni"]),
+        (&"full".into(), &"rejoin.example".into())
+    );
+    let why = records[0]["explanation"].as_str().expect("a sentence");
+    assert!(why.contains("frame 2"), "{why}");
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_is_analysed() {
+    let whole = full();
+    let cut = &whole[..whole.len() - 7];
+    let files: [(&str, &[u8]); 4] =
+        [("cut.pcap", cut), ("empty.pcap", b""), ("good.pcap", &whole), ("text.pcap", b"hello")];
+    let folder = folder("capture-broken", &files);
+    let output = rejoin(&["--json", shown(&folder), "/nonexistent.pcap"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    for (file, reason) in [
+        ("cut.pcap", "ends inside a record"),
+        ("empty.pcap", "empty"),
+        ("text.pcap", "no capture"),
+        ("/nonexistent.pcap", "No such file"),
+    ] {
+        let line = told.lines().find(|line| line.contains(&format!("{file}: ")));
+        assert!(line.is_some_and(|line| line.contains(reason)), "{file}: {told}");
+    }
+    assert!(!told.contains("good.pcap"), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["left_out"].as_array().map(Vec::len), Some(4));
+    assert_eq!(report["full_observed"], 1);
+}
+
+#[test]
+fn misuse_is_one_line_and_exit_code_2() {
+    let folder = folder(
+        "capture-misuse",
+        &[("a.pcap", &full()), ("bad.csv", b"1,2\nx,y,z\n"), ("apps.tsv", b"x\ty\n")],
+    );
+    let [capture, bad, apps] = ["a.pcap", "bad.csv", "apps.tsv"].map(|file| folder.join(file));
+    let (capture, bad, apps) = (shown(&capture), shown(&bad), shown(&apps));
+    let wrong: [(&[&str], &str); 10] = [
+        (&[], "<FILE>"),
+        (&["--interface", "nosuch0"], "no such interface"),
+        (&["--networks", bad, capture], "line 2"),
+        (&["--model", bad, capture], "line 1"),
+        (&["--apps", bad, capture], "tab"),
+        (&["--html", capture, capture], "already read"),
+        (&["--anonymise", "--anonymise-key", bad, capture], "32 hexadecimal digits"),
+        (&["--anonymise", "--anonymise-key", bad, "--csv", bad, capture], "already read"),
+        (&["--trace", "arrivals.csv.gz", capture], "uncompressed"),
+        (&["--apps", apps, capture], "none of the captures"),
+    ];
+    for (arguments, remedy) in wrong {
+        let output = rejoin(arguments);
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{told}");
+        assert!(told.contains(remedy), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn what_waits_can_be_told_to_stop() {
+    let pipe = scratch("capture-pipe").join("pipe");
+    let _ = fs::remove_file(&pipe);
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    let child = Command::new(REJOIN).arg("capture").arg(&pipe).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the program runs");
+    thread::sleep(Duration::from_millis(300));
+    rejoin_testkit::serve::interrupt(&child);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
+    // On an interface where nothing happens time passes all the same.
+    let output = rejoin(&["--interface", "lo", "--server", "192.0.2.99", "--duration", "0.3"]);
+    let told = text(&output.stderr);
+    assert!(output.status.success() || told.contains("not permitted"), "{told}");
+}
+
+#[test]
+fn a_list_that_nobody_reads_on_takes_nothing_from_the_files() {
+    let (whole, name) = (full(), "capture-closed");
+    let folder = folder(name, &[("a.pcap", &whole), ("b.pcap", &whole), ("c.pcap", &whole)]);
+    let csv = scratch(name).join("../closed.csv");
+    let mut child = Command::new(REJOIN)
+        .args(["capture", "--list", "--json", "--csv", shown(&csv), shown(&folder)])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(fs::read_to_string(csv).expect("CSV").lines().count(), 4);
+}
+
+#[test]
+fn csv_page_and_trace_are_written_too() {
+    let folder = folder("capture-outputs", &[("a.pcap", &full())]);
+    let file = |name: &str| shown(&folder.join(name)).to_owned();
+    let (capture, csv, html, trace) =
+        (file("a.pcap"), file("a.csv"), file("a.html"), file("a.trace"));
+    let output = rejoin(&["--csv", &csv, "--html", &html, "--trace", &trace, &capture]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("as observed"));
+    let csv = fs::read_to_string(csv).expect("CSV");
+    assert!(csv.starts_with("file,") && csv.contains("rejoin.example"), "{csv}");
+    let html = fs::read_to_string(html).expect("a page");
+    assert!(html.contains("rejoin.example") && !html.contains("http:"), "{html}");
+    let trace = fs::File::open(trace).expect("a trace");
+    let arrivals = rejoin_trace::Reader::new(trace).expect("a trace").count();
+    assert_eq!(arrivals, 1);
+}
+
+#[test]
+fn anonymous_results_name_nobody() {
+    let folder = folder("capture-anonymous", &[("phone.pcap", &full()), ("broken.pcap", b"x")]);
+    let key = folder.parent().expect("a folder").join("capture.key");
+    fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").expect("a key");
+    for more in [&["--list", "--json"][..], &["--list", "--explain"], &["--json"], &[]] {
+        let arguments = [&["--anonymise", "--anonymise-key", shown(&key), shown(&folder)], more];
+        let outputs = [(); 2].map(|()| rejoin(&arguments.concat()));
+        let told = outputs.map(|output| text(&output.stdout) + &text(&output.stderr));
+        for name in ["rejoin.example", "192.0.2.1", "10.0.0.1", "phone", "broken"] {
+            assert!(!told[0].contains(name), "{name} in {}", told[0]);
+        }
+        assert_eq!(told[0], told[1]);
+    }
+}
+
+#[test]
+fn a_live_capture_agrees_with_what_the_server_counted() {
+    let fleet =
+        ["--devices", "200", "--speedup", "120", "--warm-up-s", "60", "--duration-s", "120"];
+    for tls in ["1.2", "1.3"] {
+        let Some(watched) = run(&["--tls", tls, "--capacity-sessions", "50"], &fleet) else {
+            eprintln!("no right to a packet socket: nothing is captured");
+            return;
+        };
+        let Watched { captured, counted } = watched;
+        assert!(counted.iter().all(|count| *count > 0), "TLS {tls}: {counted:?}");
+        assert_eq!(captured, counted, "TLS {tls}");
+    }
+}

@@ -1,0 +1,68 @@
+//! `docs/compat-clients.md`: a text with a table in it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use rejoin_testkit::clients::cases::{CASES, Way};
+use rejoin_testkit::clients::matrix::Tried;
+
+const BEGIN: &str = "<!-- measured -->\n";
+const END: &str = "<!-- /measured -->\n";
+
+/// Compares the document with what was seen; `REJOIN_BLESS=1` writes it anew. What was not seen here, for
+/// want of a program, is not compared.
+pub(crate) fn check(results: &[Tried]) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/compat-clients.md");
+    let text = std::fs::read_to_string(&path).expect("the document");
+    let (before, rest) = text.split_once(BEGIN).expect("where the table begins");
+    let (table, after) = rest.split_once(END).expect("where it ends");
+    let seen = rows(results);
+    if std::env::var_os("REJOIN_BLESS").is_some() {
+        let table = written(&seen);
+        std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).expect("the document");
+        return;
+    }
+    let known: Vec<&str> = table.lines().collect();
+    let written = written(&seen);
+    let missing: Vec<_> = written.lines().filter(|line| !known.contains(line)).collect();
+    let how = "REJOIN_BLESS=1 writes it anew";
+    assert!(
+        missing.is_empty(),
+        "docs/compat-clients.md is not what programs do; {how}\n{missing:#?}"
+    );
+}
+
+/// What a program does, and how it went with each server.
+type Rows = BTreeMap<usize, BTreeMap<&'static str, bool>>;
+
+fn rows(results: &[Tried]) -> Rows {
+    let mut rows = Rows::new();
+    for tried in results {
+        let at = CASES.iter().position(|case| std::ptr::eq(case, tried.case)).expect("a case");
+        // Of both versions of TLS.
+        *rows.entry(at).or_default().entry(tried.server).or_insert(true) &= tried.holds();
+    }
+    rows
+}
+
+fn written(rows: &Rows) -> String {
+    let mut text =
+        "| program | | connection | nginx | OpenSSL | rustls |\n|---|---|---|---|---|---|\n"
+            .to_owned();
+    for (at, servers) in rows {
+        let case = &CASES[*at];
+        let way = match case.way {
+            Way::Manager => "manager",
+            Way::Directly(_) => "direct",
+        };
+        let cell = |server| match servers.get(server) {
+            Some(true) => "same",
+            Some(false) => "differs",
+            None => "",
+        };
+        let cells = ["nginx", "OpenSSL", "rustls"].map(cell).join(" | ");
+        let _ = writeln!(text, "| {} | {} | {way} | {cells} |", case.program, case.what);
+    }
+    text
+}

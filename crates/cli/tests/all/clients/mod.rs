@@ -1,0 +1,28 @@
+//! Programs that are not changed, with Rejoin and without: they say the same, end the same, and share
+//! sessions.
+
+mod document;
+mod security;
+mod trouble;
+
+use rejoin_testkit::clients::matrix;
+use rejoin_testkit::clients::sharing::Shared;
+use rejoin_testkit::clients::world::World;
+
+#[test]
+fn the_document_says_what_programs_do() {
+    let world = World::new("clients");
+    let results = matrix::run(&world);
+    let wrong: Vec<_> = results.iter().filter(|result| !result.holds()).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    document::check(&results);
+}
+
+#[test]
+fn programs_share_one_full_handshake() {
+    let world = World::new("sharing");
+    for service in &world.servers {
+        let shared = Shared::by(&world, service);
+        assert!(shared.holds(), "{} {:?}: {shared:?}", service.name, service.tls);
+    }
+}

@@ -1,0 +1,225 @@
+//! The `rejoin` command as its users run it: real processes, real handshakes, on loopback.
+
+use crate::REJOIN;
+use rejoin_testkit::serve::{Server, scratch};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn rejoin(arguments: &[&str]) -> Output {
+    Command::new(REJOIN).args(arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The one line on standard error, and the exit code.
+fn complaint(arguments: &[&str]) -> (String, i32) {
+    let output = rejoin(arguments);
+    let line = text(&output.stderr);
+    assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
+    assert!(!line.contains("panicked"), "{line}");
+    (line, output.status.code().expect("an exit code"))
+}
+
+/// A short run of devices against a server; its JSON.
+fn fleet(server: &Server, more: &[&str]) -> Value {
+    let mut arguments = vec!["fleet", &server.target, "--ca", &server.certificate, "--json"];
+    let short = ["--speedup", "120", "--warm-up-s", "60", "--duration-s", "120"];
+    arguments.extend(short.iter().chain(more));
+    let output = rejoin(&arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn misuse_is_one_line_and_exit_code_2() {
+    let folder = scratch("misuse");
+    let trace = folder.join("cut.trace");
+    std::fs::write(&trace, b"not a trace").expect("a file");
+    let wrong: [(&[&str], &str); 13] = [
+        (&["serve", "--frobnicate"], "--frobnicate"),
+        (&["serve", "--capacity-sessions", "0"], "at least 1"),
+        (&["serve", "--capacity-bytes", "100"], "give at least"),
+        (&["serve", "--capacity-bytes", "lots"], "64KiB"),
+        (&["serve", "--capacity-sessions", "999999999"], "smaller capacity"),
+        (&["serve", "--stack", "rustls", "--resumption", "openssl"], "--stack openssl"),
+        (&["serve", "--resumption", "openssl", "--capacity-sessions", "0"], "--capacity-sessions"),
+        (&["serve", "--response-bytes", "18446744073709551615"], "--response-bytes"),
+        (&["serve", "--stack", "none", "--certificate-out", "/nowhere"], "leave it out"),
+        (&["fleet", "localhost"], "HOST:PORT"),
+        (&["fleet", "127.0.0.1:1", "--devices", "0"], "devices is 0"),
+        (&["fleet", "127.0.0.1:1", "--intervals", "60:0"], "weight"),
+        (&["demo", "--capacity-share", "-1"], "0.6"),
+    ];
+    for (arguments, remedy) in wrong {
+        let (line, code) = complaint(arguments);
+        assert!(line.contains(remedy) && code == 2, "{arguments:?}: {code}, {line}");
+    }
+}
+
+#[test]
+fn failure_is_one_line_and_exit_code_1() {
+    let server = Server::start(&[]);
+    let other = Server::start(&[]);
+    let folder = scratch("failure");
+    let trace = folder.join("cut.trace");
+    let record = trace.to_str().expect("UTF-8");
+    fleet(&server, &["--devices", "200", "--record", record]);
+    let whole = std::fs::read(&trace).expect("a trace");
+    std::fs::write(&trace, &whole[..whole.len() / 2]).expect("half a trace");
+    let insecure = ["--insecure", "--speedup", "1000"];
+    let replay = [&["fleet", &server.target, "--replay", record][..], &insecure].concat();
+    let failing: [(&[&str], &str); 6] = [
+        (&replay, "cut after"),
+        (&["fleet", "127.0.0.1:1"], "is the server running?"),
+        (&["serve", "--listen", &server.listening], "--listen"),
+        (&["serve", "--certificate", "/nowhere", "--key", "/nowhere"], "/nowhere"),
+        (&["serve", "--certificate", "/dev/null", "--key", "/dev/null"], "no certificate in PEM"),
+        (&["serve", "--certificate", &server.certificate, "--key", &other.key], "give the pair"),
+    ];
+    for (arguments, remedy) in failing {
+        let (line, code) = complaint(arguments);
+        assert!(line.contains(remedy) && code == 1, "{arguments:?}: {code}, {line}");
+    }
+}
+
+#[test]
+fn server_and_devices_agree_on_every_handshake() {
+    let openssl = ["predictive", "lru", "openssl", "tickets", "none"];
+    let rustls = ["predictive", "lru", "tickets", "none"];
+    let stacks = [("openssl", &openssl[..]), ("rustls", &rustls[..])];
+    for (stack, resumptions) in stacks {
+        for (resumption, tls) in resumptions.iter().flat_map(|r| [(*r, "1.2"), (*r, "1.3")]) {
+            let what = ["--stack", stack, "--resumption", resumption, "--tls", tls];
+            let server = Server::start(&[&what[..], &["--capacity-sessions", "1000"]].concat());
+            let seen = fleet(&server, &["--devices", "500", "--tls", tls]);
+            let counted = server.stop();
+            let (ours, theirs) = (&seen["all"], &counted);
+            for kind in ["full", "resumed"] {
+                assert_eq!(ours[kind], theirs[kind], "{what:?}: {seen} {counted}");
+            }
+            assert_eq!(seen["failed"], serde_json::json!({}), "{what:?}");
+            let resumed = seen["after_first_of_run"]["resumed"].as_u64().expect("a count");
+            let full = seen["after_first_of_run"]["full"].as_u64().expect("a count");
+            // A first visit during the warm-up may be a run's second connection to us.
+            let expected = if resumption == "none" { 0 } else { (full + resumed) * 4 / 5 };
+            assert!(resumed >= expected.max(u64::from(expected > 0)), "{what:?}: {seen}");
+            assert!(resumption != "none" || resumed == 0, "{what:?}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_recorded_fleet_arrives_again() {
+    let server = Server::start(&[]);
+    let trace = scratch("replay").join("arrivals.trace");
+    let trace = trace.to_str().expect("UTF-8");
+    let first = fleet(&server, &["--devices", "300", "--seed", "5", "--record", trace]);
+    let again = fleet(&server, &["--replay", trace]);
+    let total = |report: &Value| {
+        let count = |kind| report["all"][kind].as_u64().expect("a count");
+        count("full") + count("resumed") + report["skipped"].as_u64().expect("a count")
+    };
+    assert_eq!(total(&first), total(&again));
+    assert_eq!(first["devices"], again["devices"]);
+}
+
+#[test]
+fn metrics_are_served() {
+    let server = Server::start(&["--resumption", "predictive"]);
+    fleet(&server, &["--devices", "300"]);
+    let text = get(&server.metrics, "/metrics");
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+    };
+    let resumed = value("rejoin_handshakes_resumed_total");
+    assert!(resumed > 0.0);
+    assert_eq!(value("rejoin_cache_hits_total"), resumed);
+    assert!(value("rejoin_cpu_seconds_total") > 0.0);
+    assert!(value("rejoin_cache_sessions") > 0.0);
+    assert!(text.contains("# EOF"), "OpenMetrics ends in a mark: {text}");
+    assert!(get(&server.metrics, "/elsewhere").contains("try /metrics"));
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the metrics port");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn hostile_clients_lose_their_own_connection_only() {
+    for stack in ["openssl", "rustls"] {
+        let server = Server::start(&["--stack", stack, "--capacity-sessions", "50"]);
+        let hello = [0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3];
+        let mut silent: Vec<_> = (0..50).map(|_| connect(&server)).collect();
+        for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5_000], &hello, &[0x16, 3, 1]] {
+            for _ in 0..20 {
+                // The server may close before it has read everything: that is its answer.
+                let _ = connect(&server).write_all(garbage);
+            }
+        }
+        let report = fleet(&server, &["--devices", "300"]);
+        assert_eq!(report["failed"], serde_json::json!({}), "{stack}");
+        let still_open = silent.iter_mut().all(|stream| {
+            stream.set_nonblocking(true).expect("a socket");
+            matches!(stream.read(&mut [0]), Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
+        });
+        assert!(still_open, "{stack}: a silent client is given its ten seconds");
+        drop(silent);
+        let summary = server.stop();
+        let stored = summary["cache"]["sessions"].as_u64().expect("a count");
+        assert!(stored <= 50, "{stack}: {summary}");
+    }
+}
+
+fn connect(server: &Server) -> TcpStream {
+    TcpStream::connect(&server.target).expect("the server listens")
+}
+
+#[test]
+fn an_interrupted_fleet_reports_what_it_saw() {
+    let server = Server::start(&[]);
+    let child = Command::new(REJOIN)
+        .args(["fleet", &server.target, "--insecure", "--json", "--devices", "2000"])
+        .args(["--warm-up-s", "1", "--duration-s", "100000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    thread::sleep(Duration::from_secs(2));
+    rejoin_testkit::serve::interrupt(&child);
+    let output = child.wait_with_output().expect("an end");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["complete"], false);
+    assert!(report["all"]["full"].as_u64() > Some(0), "{report}");
+}
+
+/// Told to stop, a fleet stops, though the server accepts connections and never answers.
+#[test]
+fn a_fleet_behind_its_time_can_be_interrupted() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let target = silent.local_addr().expect("an address").to_string();
+    let mut child = Command::new(REJOIN)
+        .args(["fleet", &target, "--insecure", "--devices", "20000", "--speedup", "200"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    thread::sleep(Duration::from_secs(4));
+    rejoin_testkit::serve::interrupt(&child);
+    let ended = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(100));
+        child.try_wait().expect("our own child").is_some()
+    });
+    let _ = child.kill();
+    assert!(ended, "ten seconds after Ctrl-C it still runs");
+}

@@ -1,0 +1,120 @@
+//! `rejoin keys`, on keys as servers make them.
+
+use crate::REJOIN;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rejoin_cache::{Capacity, Settings};
+use rejoin_store::{CacheName, SharedKeys, Store};
+use rejoin_tickets::PAGE_BYTES;
+use serde_json::Value;
+
+/// A cache without a server, and gone when it is dropped.
+struct Shared {
+    name: CacheName,
+    store: Arc<Store>,
+}
+
+impl Shared {
+    fn new(name: &str) -> Self {
+        let name: CacheName =
+            format!("test-keys-{name}-{}", std::process::id()).parse().expect("a name");
+        let settings = Settings::new(Capacity::Sessions(10));
+        let store = Store::open(Path::new(Store::FOLDER), &name, Some(&settings)).expect("made");
+        Self { name, store: Arc::new(store) }
+    }
+
+    fn with_keys(name: &str) -> Self {
+        let shared = Self::new(name);
+        let now_s = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+        SharedKeys::open(Arc::clone(&shared.store), None, None, now_s, |_| {}).expect("keys");
+        shared
+    }
+
+    fn rejoin(&self, action: &str, more: &[&str]) -> Output {
+        let mut command = Command::new(REJOIN);
+        command.args(["keys", action, self.name.as_str()]).args(more);
+        command.output().expect("the program runs")
+    }
+
+    fn list(&self) -> Vec<Value> {
+        let listed = self.rejoin("list", &["--json"]);
+        assert!(listed.status.success(), "{listed:?}");
+        text(&listed.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = Store::remove(Path::new(Store::FOLDER), &self.name);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn keys_are_listed_rotated_and_retired() {
+    let shared = Shared::with_keys("all");
+    let first = shared.list();
+    assert_eq!((first.len(), &first[0]["state"]), (1, &Value::from("encrypting")));
+    let rotated = shared.rejoin("rotate", &[]);
+    assert!(text(&rotated.stdout).contains("encrypts in 1 h 0 min"), "{rotated:?}");
+    let both = shared.list();
+    let states: Vec<_> = both.iter().map(|key| key["state"].as_str().expect("text")).collect();
+    assert_eq!(states, ["encrypting", "upcoming"]);
+    let id = both[0]["key"].as_str().expect("text");
+    let table = text(&shared.rejoin("list", &[]).stdout);
+    assert!(table.contains(id) && table.contains("encrypting"), "{table}");
+    let retired = shared.rejoin("retire", &[&id[..12]]);
+    assert!(retired.status.success() && text(&retired.stdout).contains(id), "{retired:?}");
+    let left = shared.list();
+    assert_eq!((left.len(), &left[0]["key"]), (1, &both[1]["key"]));
+}
+
+#[test]
+fn what_cannot_be_done_says_why() {
+    let shared = Shared::with_keys("refused");
+    for (key, told) in [("", None), ("zz", Some("no key begins"))] {
+        shared.rejoin("rotate", &[]);
+        let refused = shared.rejoin("retire", &[key]);
+        let told = told.unwrap_or("several keys begin");
+        assert!(text(&refused.stderr).contains(told), "{refused:?}");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    }
+    let empty = Shared::new("empty");
+    for action in ["list", "rotate"] {
+        let refused = empty.rejoin(action, &[]);
+        assert!(text(&refused.stderr).contains("start a server"), "{refused:?}");
+        assert_eq!(refused.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn the_last_place_is_left_to_the_schedule() {
+    let shared = Shared::with_keys("full");
+    for _ in 1..Store::MOST_KEYS_BY_HAND {
+        assert!(shared.rejoin("rotate", &[]).status.success());
+    }
+    let refused = shared.rejoin("rotate", &[]);
+    let told = text(&refused.stderr);
+    assert_eq!((refused.status.code(), told.matches("in use").count()), (Some(1), 1), "{told}");
+}
+
+#[test]
+fn no_key_byte_is_printed() {
+    let shared = Shared::with_keys("secret");
+    let mut page = [0; PAGE_BYTES];
+    shared.store.ring().expect("free").expect("a ring").to_page(&mut page);
+    // As the page's form has it: the first key's secret.
+    let secret = &page[56..88];
+    assert!(secret.iter().any(|byte| *byte != 0));
+    let hex: String = secret[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+    for arguments in [&["--json"][..], &[]] {
+        let printed = text(&shared.rejoin("list", arguments).stdout);
+        assert!(!printed.contains(&hex) && !printed.is_empty(), "{printed}");
+    }
+}

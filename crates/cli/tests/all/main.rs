@@ -1,0 +1,25 @@
+//! The `rejoin` command as its users run it: real processes, real servers, on loopback.
+
+mod bench;
+mod capture;
+mod clients;
+mod commands;
+mod connect;
+mod cost;
+mod cost_caches;
+mod demo;
+mod demo_client;
+mod keys;
+mod manager;
+mod plan;
+mod programs;
+mod python;
+mod run;
+mod shared;
+mod shown;
+mod simulate;
+mod stats_manager;
+mod stats_page;
+
+/// The path of the program.
+const REJOIN: &str = env!("CARGO_BIN_EXE_rejoin");

@@ -1,0 +1,344 @@
+//! `rejoin plan` as its users run it.
+
+use crate::REJOIN;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const PLAN: &str = r#"
+title = "A thousand devices"
+duration_s = 3600
+seeds = 2
+capacities = [1]
+policies = ["random"]
+
+[[group]]
+kind = "devices"
+devices = 1000
+running_s = 120
+waiting_s = 900
+intervals = "60:23,30:13,15:2"
+"#;
+
+/// A folder of one test's own, empty.
+fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("plan").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// A file in a folder, and its name as an argument.
+fn file(folder: &Path, name: &str, contents: impl AsRef<[u8]>) -> String {
+    let path = folder.join(name);
+    fs::write(&path, contents).expect("a file");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+fn rejoin(arguments: &[&str]) -> Output {
+    Command::new(REJOIN).args(arguments).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn done(arguments: &[&str]) -> String {
+    let output = rejoin(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    text(&output.stdout)
+}
+
+fn answer(arguments: &[&str]) -> Value {
+    let said = done(&[&["plan", "--json"], arguments].concat());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    serde_json::from_str(&said).expect("JSON")
+}
+
+fn rows(answer: &Value) -> &Vec<Value> {
+    answer["rows"].as_array().expect("rows")
+}
+
+fn row<'a>(answer: &'a Value, policy: &str, capacity: &Value) -> &'a Value {
+    let found = rows(answer).iter().find(|r| r["policy"] == policy && r["capacity"] == *capacity);
+    found.unwrap_or_else(|| panic!("no row for {policy} at {capacity}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn returning(row: &Value) -> f64 {
+    number(&row["hit_after_first_of_device"]["mean"])
+}
+
+#[test]
+fn the_recommended_size_is_enough_and_the_next_smaller_is_not() {
+    let plan = file(&scratch("recommended"), "plan.toml", PLAN);
+    for (more, target) in [(&[][..], 98.0), (&["--target", "70"], 70.0)] {
+        let answer = answer(&[&["--plan", &plan], more].concat());
+        assert_eq!((&answer["complete"], number(&answer["goal_percent"])), (&true.into(), target));
+        let best = &answer["recommendation"];
+        let policy = best["policy"].as_str().expect("a policy");
+        let at = |sessions: &str| returning(row(&answer, policy, &best[sessions]));
+        assert!(at("sessions") >= target && at("fails_at") < target, "{best}");
+        let (sessions, fails_at) = (number(&best["sessions"]), number(&best["fails_at"]));
+        assert!(sessions - fails_at <= (sessions / 100.0).max(1.0), "{best}");
+        assert_eq!(number(&best["returning_percent"]), at("sessions"));
+        let fifo = &best["fifo_sessions"];
+        assert!(returning(row(&answer, "fifo", fifo)) >= target, "{best}");
+        assert!(number(fifo) >= sessions, "FIFO needs less than {best}");
+        let line = answer["line"].as_str().expect("a line");
+        assert!(line.contains("of returning devices resume; OpenSSL's own cache would need"));
+        let policies = ["fifo", "lru", "learned", "both"];
+        let needs = answer["needs"].as_array().expect("needs");
+        assert!(needs.iter().map(|need| &need["policy"]).eq(policies), "{needs:?}");
+        for policy in policies {
+            row(&answer, policy, &best["sessions"]);
+        }
+    }
+}
+
+#[test]
+fn hit_rates_are_those_of_simulate() {
+    let folder = scratch("rates");
+    let plan = file(&folder, "plan.toml", PLAN);
+    let trace = folder.join("arrivals.csv");
+    let trace = trace.to_str().expect("UTF-8");
+    done(&["simulate", "--plan", &plan, "--write-trace", trace]);
+    let try_out = ["--capacities", "50..150:50", "--policies", "fifo,learned,both,clairvoyant"];
+    for from in [["--plan", &plan], ["--trace", trace]] {
+        let simulated = done(&[&["simulate", "--json"], &from[..], &try_out].concat());
+        let answer = answer(&[&from[..], &try_out].concat());
+        assert_eq!(rows(&answer).len(), 12);
+        for line in simulated.lines() {
+            let cell: Value = serde_json::from_str(line).expect("JSON");
+            let row = row(&answer, cell["policy"].as_str().expect("a name"), &cell["capacity"]);
+            for (key, value) in cell.as_object().expect("an object") {
+                assert_eq!(&row[key], value, "{key} of {row}");
+            }
+        }
+        let sizes = rows(&answer).iter().map(|row| number(&row["capacity"]));
+        assert!(sizes.eq([50.0, 100.0, 150.0].into_iter().flat_map(|size| [size; 4])));
+    }
+}
+
+#[test]
+fn what_is_saved_follows_from_hit_rates_and_costs() {
+    let plan = file(&scratch("saved"), "plan.toml", PLAN);
+    let costs = ["--full-us", "1000", "--resumed-us", "200"];
+    let small = ["--plan", &plan, "--capacities", "100,1000"];
+    let answer = answer(&[&small[..], &costs].concat());
+    let counted_s = number(&answer["counted_s"]);
+    assert!((counted_s - 3_600.0).abs() < 10.0, "{counted_s}");
+    for row in rows(&answer) {
+        let avoided = number(&row["avoided_per_s"]);
+        let hits = number(&row["requests"]) - number(&row["full_handshakes"]);
+        assert!((avoided - hits / counted_s).abs() < 1e-9, "{row}");
+        assert!((number(&row["cores_saved"]) - avoided * 800e-6).abs() < 1e-12, "{row}");
+        let (bytes, sessions) = (&row["bytes"], number(&row["capacity"]));
+        if row["policy"] == "fifo" {
+            assert_eq!(number(&bytes["openssl"]), (sessions * 1_049.0).ceil());
+            assert_eq!(number(&bytes["nginx"]), (sessions * 262.144).ceil());
+            assert_eq!(number(&bytes["haproxy"]), sessions * 200.0);
+        } else {
+            // Part of it is the same for every size.
+            let ours = number(&bytes["rejoin"]);
+            assert!((256.0 * sessions..300.0 * sessions + 20_480.0).contains(&ours), "{row}");
+        }
+    }
+    let larger = self::answer(&[&small[..], &["--session-bytes", "1000"]].concat());
+    for (small, large) in
+        rows(&answer).iter().zip(rows(&larger)).filter(|(s, _)| s["policy"] == "lru")
+    {
+        let more = number(&large["bytes"]["rejoin"]) - number(&small["bytes"]["rejoin"]);
+        assert!((more / number(&small["capacity"]) - 808.0).abs() < 8.0, "{large}");
+        assert_eq!(large["cores_saved"], Value::Null, "nobody gave costs");
+    }
+    let config = larger["configuration"]["rejoin"].as_str().expect("a configuration");
+    assert!(config.contains("# 6 blocks") && config.contains("--capacity-sessions 6000"));
+}
+
+#[test]
+fn configurations_are_for_what_is_recommended() {
+    let plan = file(&scratch("configuration"), "plan.toml", PLAN);
+    let found = answer(&["--plan", &plan]);
+    let best = &found["recommendation"];
+    let of = |server: &str| found["configuration"][server].as_str().expect("text").to_owned();
+    let lifetime = number(&found["lifetime_s"]);
+    assert_eq!(number(&found["lifetime"]["seconds"]), lifetime);
+    let mebibytes = (number(&best["fifo_sessions"]) * 262.144 / 1_048_576.0).ceil();
+    let nginx = of("nginx");
+    assert!(nginx.contains(&format!("\nssl_session_cache shared:SSL:{mebibytes}m;\n")), "{nginx}");
+    assert!(nginx.contains(&format!("\nssl_session_timeout {lifetime}s;\n")), "{nginx}");
+    assert!(nginx.ends_with("\nssl_session_tickets off;"), "{nginx}");
+    let haproxy = of("haproxy");
+    assert!(haproxy.contains(&format!("tune.ssl.cachesize {}\n", best["fifo_sessions"])));
+    assert!(haproxy.contains(&format!("tune.ssl.lifetime {lifetime}\n")), "{haproxy}");
+    let rejoin = of("rejoin");
+    assert!(rejoin.ends_with(&format!("--capacity-sessions {}", best["sessions"])), "{rejoin}");
+    // What is proposed is understood.
+    let mut proposed: Vec<&str> = rejoin.split(' ').skip(1).collect();
+    proposed.push("--help");
+    assert!(done(&proposed).contains("--capacity-sessions"), "{rejoin}");
+
+    let given = answer(&["--plan", &plan, "--lifetime-s", "77", "--capacities", "900,1000"]);
+    let nginx = given["configuration"]["nginx"].as_str().expect("text");
+    assert!(nginx.contains("ssl_session_timeout 77s;") && given["lifetime"].is_null(), "{given}");
+}
+
+/// Clients that come every 50 s: over TLS 1.2 their sessions grow old, over TLS 1.3 they do not.
+#[test]
+fn lifetimes_are_found_for_each_version() {
+    let folder = scratch("lifetime");
+    let arrivals = (0..2_000).map(|n| format!("{},{}\n", n * 5_000, n % 10)).collect::<String>();
+    let trace = file(&folder, "regular.csv", format!("time_ms,client\n{arrivals}"));
+    for (tls, seconds) in [("1.2", 7_200.0), ("1.3", 60.0)] {
+        let plan = file(&folder, "servers.toml", format!("tls = '{tls}'"));
+        let answer = answer(&["--plan", &plan, "--trace", &trace]);
+        assert_eq!(number(&answer["lifetime_s"]), seconds, "{tls}");
+        assert_eq!((&answer["tls"], &answer["runs"]), (&tls.into(), &false.into()));
+        assert!(answer["recommendation"]["sessions"].is_u64(), "{answer}");
+    }
+}
+
+#[test]
+fn handshakes_are_measured_in_place() {
+    let folder = scratch("measure");
+    let plan = file(&folder, "plan.toml", PLAN);
+    let small = ["--plan", &plan, "--capacities", "1000", "--measure"];
+    for (key, times) in [("rsa-2048", 2.0), ("p-256", 1.2)] {
+        let answer = answer(&[&small[..], &["--key", key]].concat());
+        let measured = answer["costs"]["measured"].as_array().expect("both versions");
+        assert!(measured.iter().map(|cost| &cost["tls"]).eq(["1.2", "1.3"]), "{measured:?}");
+        for cost in measured {
+            let (full, resumed) = (number(&cost["full_us"]), number(&cost["resumed_us"]));
+            assert!(resumed > 1.0 && full > resumed, "{key}: {cost}");
+        }
+        let used = &answer["costs"]["handshake"];
+        assert_eq!(used, &measured[0], "a plan of TLS 1.2");
+        assert!(number(&used["full_us"]) > times * number(&used["resumed_us"]), "{key}: {used}");
+        let openssl = number(&answer["costs"]["openssl_session_bytes"]);
+        assert!((500.0..3_000.0).contains(&openssl), "{openssl}");
+        let source = answer["costs"]["openssl_session_bytes_source"].as_str();
+        assert!(source.expect("a source").contains("counted here"));
+        assert!(number(&rows(&answer)[0]["cores_saved"]) > 0.0);
+    }
+}
+
+#[test]
+fn a_table_says_what_it_is_made_of() {
+    let plan = file(&scratch("table"), "plan.toml", PLAN);
+    let table = done(&["plan", "--plan", &plan]);
+    for told in
+        ["A thousand devices", "◀", "give --full-us and", "ssl_session_cache", "tune.ssl", "serve"]
+    {
+        assert!(table.contains(told), "no {told} in {table}");
+    }
+    assert!(!table.contains("clairvoyant"), "{table}");
+    assert_eq!(table, done(&["plan", "--plan", &plan, "--jobs", "1"]), "threads change it");
+    let few = done(&["plan", "--plan", &plan, "--capacities", "5,10"]);
+    assert!(few.contains("no size up to 10 sessions is enough for 98 %"), "{few}");
+    assert!(!few.contains("ssl_session_cache"), "{few}");
+    let never = ["plan", "--plan", &plan, "--capacities", "60,100", "--target", "50"];
+    let never = done(&never);
+    assert!(never.contains("OpenSSL's own cache would not reach it below"), "{never}");
+    assert!(never.contains("less than asked for"), "{never}");
+}
+
+#[test]
+fn misuse_is_one_line_and_exit_code_2() {
+    let folder = scratch("misuse");
+    let plan = file(&folder, "plan.toml", PLAN);
+    let unknown = file(&folder, "unknown.toml", PLAN.replace("seeds", "sedes"));
+    let empty = file(&folder, "empty.toml", "");
+    let trace = file(&folder, "trace.csv", "time_ms,client\n0,1\n");
+    let wrong: [(&[&str], &str); 18] = [
+        (&[], "--plan"),
+        (&["--plan", &unknown], "unknown.toml: line 4: unknown field `sedes`"),
+        (&["--plan", &empty], "no [[group]]"),
+        (&["--plan", &plan, "--trace", &trace], "remove its groups"),
+        (&["--plan", &plan, "--capacities", "5..1:1"], "write 300,600"),
+        (&["--plan", &plan, "--policies", "lifo"], "give one of predictive"),
+        (&["--plan", &plan, "--target", "0"], "above 0, 100 at most"),
+        (&["--plan", &plan, "--target", "98%"], "above 0, 100 at most"),
+        (&["--plan", &plan, "--full-us", "900"], "--resumed-us"),
+        (&["--plan", &plan, "--resumed-us", "90"], "--full-us"),
+        (&["--plan", &plan, "--full-us", "-1", "--resumed-us", "1"], "--full-us"),
+        (&["--plan", &plan, "--full-us", "90", "--resumed-us", "900"], "nothing to save"),
+        (&["--plan", &plan, "--full-us", "9", "--resumed-us", "1", "--measure"], "--measure"),
+        (&["--plan", &plan, "--key", "p-256"], "--measure"),
+        (&["--plan", &plan, "--measure", "--key", "dsa"], "rsa-2048"),
+        (&["--plan", &plan, "--session-bytes", "7"], "8..=65528"),
+        (&["--plan", &plan, "--lifetime-s", "0"], "1..=604800"),
+        (&["--trace", "/dev/null"], "put it into one"),
+    ];
+    for (arguments, remedy) in wrong {
+        let (line, code) = complaint(arguments);
+        assert!(line.contains(remedy) && code == 2, "{arguments:?}: {code}, {line}");
+    }
+}
+
+#[test]
+fn failure_is_one_line_and_exit_code_1() {
+    let folder = scratch("failure");
+    let plan = file(&folder, "plan.toml", PLAN);
+    let whole = folder.join("whole.trace");
+    done(&["simulate", "--plan", &plan, "--write-trace", whole.to_str().expect("UTF-8")]);
+    let bytes = fs::read(&whole).expect("a trace");
+    let cut = file(&folder, "cut.trace", &bytes[..bytes.len() / 2]);
+    let unsorted = file(&folder, "unsorted.csv", "time_ms,client\n5,1\n4,2\n");
+    let nobody = file(&folder, "nobody.csv", "time_ms,client\n");
+    let strangers = file(&folder, "strangers.csv", "time_ms,client\n1,1\n2,2\n");
+    let failing: [(&[&str], &str); 6] = [
+        (&["--trace", "/nowhere/a.trace"], "/nowhere/a.trace: cannot be read"),
+        (&["--plan", "/nowhere/plan.toml"], "/nowhere/plan.toml: cannot be read"),
+        (&["--trace", &cut], "cut.trace: cut after"),
+        (&["--trace", &unsorted], "sort the events by time"),
+        (&["--trace", &nobody], "nobody.csv: no arrivals"),
+        (&["--trace", &strangers], "strangers.csv: no client comes back"),
+    ];
+    for (arguments, told) in failing {
+        let (line, code) = complaint(arguments);
+        assert!(line.contains(told) && code == 1, "{arguments:?}: {code}, {line}");
+    }
+}
+
+/// The one line on standard error, and the exit code.
+fn complaint(arguments: &[&str]) -> (String, i32) {
+    let output = rejoin(&[&["plan"], arguments].concat());
+    let line = text(&output.stderr);
+    assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
+    assert!(!line.contains("panicked") && output.stdout.is_empty(), "{arguments:?}: {line}");
+    (line, output.status.code().expect("an exit code"))
+}
+
+#[test]
+fn interrupted_it_gives_what_is_finished_and_recommends_nothing() {
+    let plan = file(&scratch("interrupted"), "plan.toml", PLAN);
+    // Surveying takes a moment, and trying all these much longer.
+    let policies = "fifo,lru,random,lfu,mru,sieve,s3-fifo,arc,literal,predictive,learned,both";
+    let child = Command::new(REJOIN)
+        .args(["plan", "--json", "--plan", &plan, "--seeds", "200", "--policies", policies])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    thread::sleep(Duration::from_secs(3));
+    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
+    kill_process(pid, Signal::INT).expect("our own child");
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("rejoin: interrupted"), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr).lines().count(), 1);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(answer["complete"], false);
+    assert!(answer["recommendation"].is_null() && answer["configuration"].is_null());
+    assert!(!rows(&answer).is_empty());
+}

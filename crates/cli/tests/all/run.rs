@@ -1,0 +1,74 @@
+//! What `rejoin run` puts into a program's environment.
+
+use crate::REJOIN;
+use rejoin_testkit::serve::scratch;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Two files that could be the libraries, and nothing in the environment.
+fn libraries(name: &str) -> (PathBuf, PathBuf) {
+    let folder = scratch(name);
+    let libraries = ["librejoin.so", "librejoin_preload.so"].map(|file| folder.join(file));
+    for library in &libraries {
+        std::fs::write(library, "no library").expect("a file");
+    }
+    libraries.into()
+}
+
+/// The variable as the program has it.
+fn variable(library: &Path, more: &[&str], name: &str, before: Option<&str>) -> Output {
+    let mut command = Command::new(REJOIN);
+    command.arg("run").arg("--library").arg(library).args(more).args(["--", "printenv", name]);
+    command.env("XDG_RUNTIME_DIR", library.parent().expect("a folder")).env_remove(name);
+    command.envs(before.map(|before| (name, before))).output().expect("it runs")
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+#[test]
+fn each_way_in_is_a_variable() {
+    let (library, preload) = libraries("run-ways");
+    let preload = preload.display().to_string();
+    for (by, module, preloaded) in [
+        (&[][..], true, true),
+        (&["--by", "both"], true, true),
+        (&["--by", "module"], true, false),
+        (&["--by", "preload"], false, true),
+    ] {
+        let conf = printed(&variable(&library, by, "OPENSSL_CONF", None));
+        assert_eq!(conf.ends_with("/openssl.cnf"), module, "{by:?}: {conf}");
+        let found = printed(&variable(&library, by, "LD_PRELOAD", None));
+        assert_eq!(found, if preloaded { preload.as_str() } else { "" }, "{by:?}");
+    }
+}
+
+#[test]
+fn what_was_to_be_loaded_before_still_is() {
+    let (library, preload) = libraries("run-before");
+    let found = printed(&variable(&library, &[], "LD_PRELOAD", Some("libc.so.6")));
+    assert_eq!(found, format!("libc.so.6:{}", preload.display()));
+}
+
+#[test]
+fn without_the_preload_library_the_module_is_enough_unless_it_is_asked_for() {
+    let (library, preload) = libraries("run-without");
+    std::fs::remove_file(preload).expect("it was there");
+    let found = variable(&library, &[], "OPENSSL_CONF", None);
+    assert!(printed(&found).ends_with("/openssl.cnf") && found.stderr.is_empty(), "{found:?}");
+    refused(&library, "librejoin_preload.so is not there");
+}
+
+#[test]
+fn a_path_that_the_dynamic_linker_would_split_is_refused() {
+    let (library, _) = libraries("run a space");
+    refused(&library, "no path that LD_PRELOAD can name");
+}
+
+fn refused(library: &Path, why: &str) {
+    let found = variable(library, &["--by", "preload"], "LD_PRELOAD", None);
+    let told = String::from_utf8_lossy(&found.stderr);
+    assert_eq!((found.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+    assert!(told.contains(why), "{told}");
+}

@@ -1,0 +1,549 @@
+//! Programs that carry the records themselves.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use rustls::{ServerConnection, StreamOwned};
+use serde_json::json;
+
+use crate::carrier::{Carrier, carried, frame};
+use crate::server::Server;
+use rejoin_testkit::certificates::Authority;
+use rejoin_testkit::house::House;
+use rejoin_testkit::house::rustls_server::{self, RustlsServer};
+use rejoin_testkit::proxy::delayed::SlowWay;
+use rejoin_testkit::proxy::{rogue, tapped};
+
+const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
+
+/// A manager, and a server whose sessions it may get for itself.
+fn house_and_server(arguments: &[&str]) -> (House, Server) {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", arguments);
+    (house, server)
+}
+
+fn sessions(house: &House) -> u64 {
+    house.program().stats()["sessions"].as_u64().expect("a number")
+}
+
+#[test]
+fn the_manager_gets_a_session_for_itself_and_the_program_resumes_it() {
+    for version in VERSIONS {
+        let (mut house, server) = house_and_server(&[version]);
+        let mut carrier = Carrier::trusting(&house, server.port).unwrap();
+        let facts = carrier.connect(b'v');
+        assert_eq!((&facts["why"], &facts["resumed"]), (&json!("resumed"), &json!(true)));
+        assert_eq!(facts["peer"], format!("127.0.0.1:{}", server.port));
+        carrier.talk();
+        let known = &facts["chain"][0]["sha256"];
+        assert!(facts["chain"][0]["der"].is_string());
+        assert_eq!(house.program().stats()["open"], 1);
+        drop(carrier);
+        // The next needs none of its own; nor do programs that ask otherwise.
+        let mut carrier = Carrier::offer(&house, server.port, json!({"known": [known]})).unwrap();
+        let facts = carrier.connect(b'v');
+        assert_eq!(facts["why"], "resumed", "{version}");
+        assert!(facts["chain"][0]["der"].is_null());
+        carrier.talk();
+        drop(carrier);
+        assert_eq!(house.program().visit("server.test", server.port, json!({})), "resumed");
+        assert_eq!(carried(&house, server.port, json!({})), "resumed");
+        let done = house.stop();
+        assert_eq!((done.handshakes.full, done.handshakes.resumed), (1, 4));
+        assert_eq!(done.handshakes.failed, 0);
+    }
+}
+
+/// Of TLS 1.2 there is a session, which is no use to a program that takes TLS 1.3 alone, and stays that of others.
+#[test]
+fn a_session_of_a_version_that_a_program_does_not_take_is_none() {
+    let (house, server) = house_and_server(&["-tls1_2"]);
+    assert_eq!(house.program().visit("server.test", server.port, json!({})), "no_session");
+    for _ in 0..2 {
+        let newer = json!({"min_version": "1.3"});
+        assert_eq!(Carrier::kind(&house, server.port, newer), "no_session");
+        assert_eq!(carried(&house, server.port, json!({})), "resumed");
+    }
+}
+
+#[test]
+fn a_server_far_away_is_waited_for() {
+    let (house, server) = house_and_server(&["-tls1_3"]);
+    let port = SlowWay::to(server.port, Duration::from_millis(40)).port;
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    assert_eq!(carrier.connect(b'v')["why"], "resumed");
+}
+
+/// One connection of the manager's own is enough for all of them.
+#[test]
+fn programs_that_come_at_once_have_a_server_called_once() {
+    let mut house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |config| config.send_tls13_tickets = 4);
+    let (port, told) = tapped(server.port);
+    let offers: Vec<_> = std::thread::scope(|scope| {
+        let offers: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| Carrier::trusting(&house, port).unwrap())).collect();
+        offers.into_iter().map(|offer| offer.join().unwrap()).collect()
+    });
+    assert_eq!(told.try_iter().count(), 1);
+    for mut carrier in offers {
+        assert_eq!(carrier.connect(b'v')["why"], "resumed");
+        carrier.talk();
+    }
+    let done = house.stop();
+    assert_eq!((done.handshakes.full, done.handshakes.resumed), (1, 4));
+}
+
+#[test]
+fn much_goes_both_ways() {
+    let house = House::new();
+    let pair = house.certify("server", &["server.test"]);
+    let server = RustlsServer::start(&pair, |_| {});
+    let mut carrier = Carrier::trusting(&house, server.port).unwrap();
+    let facts = carrier.connect(b'v');
+    let line: Vec<u8> = (0..1_000_000_u32).map(|at| b'a' + (at % 23) as u8).collect();
+    for _ in 0..4 {
+        for piece in line.chunks(64 * 1024) {
+            carrier.turn(b'p', piece).unwrap();
+        }
+        carrier.turn(b'p', b"\n").unwrap();
+        let back = carrier.read(line.len() + 1);
+        assert!(back.iter().take(line.len()).eq(line.iter().rev()) && back.ends_with(b"\n"));
+    }
+    assert_eq!(carrier.turn(b'c', &[]).unwrap().words, "r");
+    // The server has heard it, and says the same.
+    let heard = carrier.carry().unwrap();
+    assert_eq!(heard.words, "c");
+    assert_eq!(house.program().end(&facts["connection"]), "clean");
+    assert_eq!(carrier.carry().unwrap().words, "");
+    drop(carrier);
+    assert_eq!(house.program().end(&facts["connection"]), "clean");
+}
+
+/// A server that does this when its handshake is over.
+fn saying(
+    house: &House,
+    act: impl Fn(StreamOwned<ServerConnection, std::net::TcpStream>) + Send + Sync + 'static,
+) -> u16 {
+    let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
+    let act = Arc::new(act);
+    rogue(move |mut tcp| {
+        // What it writes is there, whatever stands before.
+        tcp.set_nodelay(true).unwrap();
+        let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
+        while tls.is_handshaking() {
+            if tls.complete_io(&mut tcp).is_err() {
+                return;
+            }
+        }
+        act(StreamOwned::new(tls, tcp));
+    })
+}
+
+#[test]
+fn the_servers_end_is_told_and_the_program_goes_on() {
+    let house = House::new();
+    let (tell, told) = channel();
+    let port = saying(&house, move |mut stream| {
+        let mut word = [0; 6];
+        if stream.read_exact(&mut word).is_err() {
+            return;
+        }
+        stream.write_all(b"bye\n").unwrap();
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
+        let mut rest = Vec::new();
+        let ended = stream.read_to_end(&mut rest).map(|_| rest).map_err(|error| error.kind());
+        tell.send(ended).unwrap();
+    });
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    let facts = carrier.connect(b'v');
+    assert_eq!(house.program().end(&facts["connection"]), "open");
+    carrier.turn(b'p', b"hello\n").unwrap();
+    assert_eq!(carrier.carry_until('c').plaintext, b"bye\n");
+    assert_eq!(house.program().end(&facts["connection"]), "clean");
+    carrier.turn(b'p', b"and more").unwrap();
+    assert_eq!(carrier.turn(b'c', &[]).unwrap().words, "r");
+    // It was all, and the server knows.
+    assert_eq!(told.recv().unwrap(), Ok(b"and more".to_vec()));
+    let refused = carrier.turn(b'p', b"too late").unwrap();
+    assert_eq!(refused.message["error"]["kind"], "bad_request");
+    assert!(carrier.turn(b'r', &[]).is_none());
+}
+
+#[test]
+fn an_end_without_a_word_is_truncated() {
+    let house = House::new();
+    let port = saying(&house, |mut stream| {
+        let mut word = [0; 6];
+        if stream.read_exact(&mut word).is_ok() {
+            stream.write_all(b"part").unwrap();
+        }
+    });
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    let facts = carrier.connect(b'v');
+    carrier.turn(b'p', b"hello\n").unwrap();
+    assert_eq!(carrier.read(4), b"part");
+    assert_eq!(carrier.turn(b'e', &[]).unwrap().words, "");
+    assert_eq!(house.program().end(&facts["connection"]), "truncated");
+    drop(carrier);
+    assert_eq!(house.program().end(&facts["connection"]), "truncated");
+    // A program that leaves has not heard the end either.
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    let facts = carrier.connect(b'v');
+    drop(carrier);
+    let until = Instant::now() + Duration::from_secs(20);
+    while house.program().end(&facts["connection"]) != "truncated" {
+        assert!(Instant::now() < until);
+    }
+}
+
+#[test]
+fn what_came_before_a_bad_record_arrives_and_the_server_is_told() {
+    let house = House::new();
+    let (tell, told) = channel();
+    let port = saying(&house, move |mut stream| {
+        let mut word = [0; 6];
+        if stream.read_exact(&mut word).is_err() {
+            return;
+        }
+        stream.write_all(b"good\n").unwrap();
+        stream.flush().unwrap();
+        // Application data that nobody can decrypt.
+        stream.sock.write_all(&[&[23, 3, 3, 0, 32][..], &[0; 32]].concat()).unwrap();
+        tell.send(stream.read(&mut [0]).unwrap_err().to_string()).unwrap();
+    });
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    let facts = carrier.connect(b'v');
+    carrier.turn(b'p', b"hello\n").unwrap();
+    let heard = carrier.carry_until('j');
+    assert!(heard.plaintext == b"good\n" && heard.words.ends_with("rj"), "{heard:?}");
+    assert_eq!(heard.message["error"]["kind"], "tls_failed");
+    assert!(told.recv().unwrap().contains("BadRecordMac"));
+    assert!(carrier.turn(b'r', &[]).is_none());
+    assert_eq!(house.program().end(&facts["connection"]), "truncated");
+}
+
+/// A server that speaks first, before the program has judged it.
+#[test]
+fn nothing_is_passed_on_before_the_program_goes_on() {
+    let house = House::new();
+    let (tell, told) = channel();
+    let port = saying(&house, move |mut stream| {
+        stream.write_all(b"220 ready\n").unwrap();
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
+        tell.send(()).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    assert!(carrier.shake().unwrap()["connected"].is_object());
+    // To the manager, and to the program: all that the server says has come, and waits.
+    assert!(told.recv().is_ok() && told.recv().is_ok());
+    assert_eq!(carrier.carry().unwrap().words, "");
+    assert_eq!(carrier.turn(b'r', &[]).unwrap().words, "");
+    let heard = carrier.turn(b'a', &[]).unwrap();
+    assert_eq!((&*heard.words, &*heard.plaintext), ("pc", &b"220 ready\n"[..]));
+    // And what is written before is not taken.
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    assert!(carrier.shake().unwrap()["connected"].is_object());
+    let refused = carrier.turn(b'p', b"password").unwrap();
+    assert_eq!(refused.message["error"]["kind"], "bad_request");
+    assert!(!refused.words.contains('r'));
+    assert!(carrier.turn(b'v', &[]).is_none());
+}
+
+#[test]
+fn more_than_waits_is_not_taken_before_the_program_goes_on() {
+    let house = House::new();
+    let port = saying(&house, |mut stream| while stream.write_all(&[7; 16_384]).is_ok() {});
+    let mut carrier = Carrier::trusting(&house, port).unwrap();
+    assert!(carrier.shake().unwrap()["connected"].is_object());
+    let mut carried = 0;
+    let refused = loop {
+        let heard = carrier.carry().unwrap();
+        assert!(heard.plaintext.is_empty());
+        carried += 1;
+        if !heard.message.is_null() {
+            break heard.message;
+        }
+        assert!(carried < 1_000);
+    };
+    assert_eq!(refused["error"]["kind"], "bad_request");
+}
+
+#[test]
+fn sessions_are_kept_of_servers_that_were_verified() {
+    for version in VERSIONS {
+        // One ticket: what is kept is what this connection got.
+        let (house, server) = house_and_server(&[version, "-num_tickets", "1"]);
+        let why = |word: &[u8]| {
+            let mut carrier = Carrier::offer(&house, server.port, json!({})).unwrap();
+            let facts = carrier.connect(word[0]);
+            carrier.talk();
+            for word in &word[1..] {
+                carrier.turn(*word, &[]).unwrap();
+            }
+            facts["why"].as_str().unwrap().to_owned()
+        };
+        house.program().visit("server.test", server.port, json!({}));
+        assert_eq!(why(b"v"), "resumed");
+        // The word may follow.
+        assert_eq!(why(b"av"), "resumed");
+        assert_eq!(sessions(&house), 1);
+        assert_eq!(why(b"a"), "resumed");
+        // Over TLS 1.2 the session that was resumed stays; a new ticket is not kept.
+        let left = u64::from(version == "-tls1_2");
+        assert_eq!(sessions(&house), left, "{version}");
+        if left == 0 {
+            assert_eq!(Carrier::kind(&house, server.port, json!({})), "no_session");
+        }
+    }
+}
+
+#[test]
+fn a_word_that_follows_too_late_keeps_nothing() {
+    let (house, server) = house_and_server(&["-tls1_3", "-num_tickets", "1"]);
+    let mut carrier = Carrier::trusting(&house, server.port).unwrap();
+    carrier.connect(b'a');
+    carrier.talk();
+    std::thread::sleep(Duration::from_secs(11));
+    carrier.turn(b'v', &[]).unwrap();
+    carrier.talk();
+    assert_eq!(sessions(&house), 0);
+}
+
+#[test]
+fn nothing_is_kept_of_a_certificate_of_another_name() {
+    let (house, server) = house_and_server(&["-tls1_3", "-num_tickets", "1"]);
+    house.program().visit("server.test", server.port, json!({}));
+    let port = server.port;
+    drop(server);
+    house.certify("other", &["other.test"]);
+    let _server = Server::openssl_at(port, &house.folder, "other", &["-tls1_3"]);
+    // It has other keys.
+    assert_eq!(carried(&house, port, json!({})), "refused");
+    assert_eq!(sessions(&house), 0);
+}
+
+/// Counts who calls, and hangs up.
+fn hanging_up(says: &'static [u8]) -> (u16, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let port = rogue(move |mut client| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let _ = client.read(&mut [0; 4096]);
+        let _ = client.write_all(says);
+    });
+    (port, calls)
+}
+
+#[test]
+fn without_a_session_and_without_trust_nobody_is_called() {
+    let house = House::new();
+    let (port, calls) = hanging_up(b"");
+    for wishes in [json!({}), json!({"trust": "none"})] {
+        assert_eq!(Carrier::kind(&house, port, wishes), "no_session");
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    // Nor for those who do not share.
+    let house = House::with(|settings| {
+        settings.unshared_hosts = vec!["server.test".parse().unwrap()];
+    });
+    assert_eq!(Carrier::kind(&house, port, json!({"trust": "system"})), "no_session");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_server_of_which_nothing_comes_is_called_once_in_ten_minutes() {
+    let trusting = json!({"trust": "system"});
+    let mut house = House::new();
+    // One that speaks no TLS, and one with which the manager has no version in common.
+    for says in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"\x15\x03\x01\x00\x02\x02\x46"] {
+        let (port, calls) = hanging_up(says);
+        for _ in 0..2 {
+            assert_eq!(Carrier::kind(&house, port, trusting.clone()), "no_session");
+            assert_eq!(calls.load(Ordering::SeqCst), 1);
+        }
+        house.clock.pass(Duration::from_secs(601));
+        assert_eq!(Carrier::kind(&house, port, trusting.clone()), "no_session");
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+    }
+    // One that issues nothing, and one that is not believed; a program that believes it resumes.
+    house.certify("server", &["server.test"]);
+    let none = Server::openssl(&house.folder, "server", &["-tls1_3", "-num_tickets", "0"]);
+    let other = Authority::new();
+    other.issue(&["server.test"]).write(&house.file("other"));
+    let foreign = Server::openssl(&house.folder, "other", &["-tls1_3"]);
+    for server in [&none, &foreign] {
+        let (port, told) = tapped(server.port);
+        for _ in 0..2 {
+            assert_eq!(Carrier::kind(&house, port, trusting.clone()), "no_session");
+        }
+        assert_eq!(told.try_iter().count(), 1);
+    }
+    let bundle = json!({"trust": {"bundle": other.pem()}});
+    house.program().visit("server.test", foreign.port, bundle);
+    assert_eq!(carried(&house, foreign.port, json!({})), "resumed");
+    assert_eq!(Carrier::kind(&house, 1, json!({"trust": {"bundle": "none"}})), "bad_request");
+    let done = house.stop();
+    assert_eq!((done.handshakes.full, done.handshakes.resumed), (2, 1));
+}
+
+#[test]
+fn a_server_that_breaks_the_handshake_is_left_to_the_program() {
+    let (house, server) = house_and_server(&["-tls1_3"]);
+    house.program().visit("server.test", server.port, json!({}));
+    let mut carrier = Carrier::offer(&house, server.port, json!({})).unwrap();
+    carrier.turn(b'r', &[]).unwrap();
+    // What no server says.
+    let heard = carrier.turn(b'r', b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    assert_eq!(heard.message["error"]["kind"], "tls_failed");
+    assert_eq!(heard.words, "rj");
+    assert!(carrier.turn(b'r', &[]).is_none());
+    assert_eq!(Carrier::kind(&house, server.port, json!({"trust": "system"})), "no_session");
+    assert_eq!(house.program().stats()["handshakes"]["failed"], 1);
+    house.clock.pass(Duration::from_secs(601));
+    // Whoever breaks off over a session loses that one.
+    house.program().visit("server.test", server.port, json!({}));
+    let mut carrier = Carrier::offer(&house, server.port, json!({})).unwrap();
+    carrier.turn(b'r', &[]).unwrap();
+    let before = sessions(&house);
+    assert_eq!(carrier.turn(b'e', &[]).unwrap().message["error"]["kind"], "tls_failed");
+    assert_eq!(sessions(&house), before);
+}
+
+#[test]
+fn a_program_that_leaves_first_gives_its_session_up() {
+    for version in VERSIONS {
+        let (house, server) = house_and_server(&[version]);
+        let port = server.port;
+        house.program().visit("server.test", port, json!({}));
+        let before = sessions(&house);
+        // Until it asks for the ClientHello none is taken.
+        drop(Carrier::offer(&house, port, json!({})).unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(sessions(&house), before);
+        let mut carrier = Carrier::offer(&house, port, json!({})).unwrap();
+        assert_eq!(carrier.turn(b'r', &[]).unwrap().words, "r");
+        drop(carrier);
+        let until = Instant::now() + Duration::from_secs(20);
+        while sessions(&house) != before - 1 {
+            assert!(Instant::now() < until, "{version}");
+        }
+        assert_eq!(house.program().stats()["handshakes"]["failed"], 0);
+    }
+}
+
+#[test]
+fn a_program_that_does_not_believe_a_resumption_takes_its_family_along() {
+    for version in VERSIONS {
+        let (house, server) = house_and_server(&[version]);
+        house.program().visit("server.test", server.port, json!({}));
+        let mut carrier = Carrier::offer(&house, server.port, json!({})).unwrap();
+        assert_eq!(carrier.shake().unwrap()["connected"]["resumed"], true);
+        assert!(sessions(&house) > 0);
+        drop(carrier);
+        let until = Instant::now() + Duration::from_secs(20);
+        while sessions(&house) != 0 {
+            assert!(Instant::now() < until, "{version}");
+        }
+        let stats = house.program().stats();
+        assert_eq!((&stats["handshakes"]["resumed"], &stats["open"]), (&json!(1), &json!(0)));
+    }
+}
+
+#[test]
+fn frames_that_are_none_are_answered_and_end_it() {
+    let (house, server) = house_and_server(&["-tls1_3", "-num_tickets", "1"]);
+    let port = server.port;
+    let frames = [
+        frame(b'x', &[]),
+        frame(b'.', &[]),
+        frame(b'j', b"{}"),
+        vec![b'r', 1, 0, 1],
+        vec![b'p', 0xff, 0xff, 0xff],
+        frame(b'c', b"x"),
+        frame(b'e', b"x"),
+        frame(b'v', b"x"),
+        frame(b'a', b"x"),
+        // In their place none of these says anything yet.
+        frame(b'v', &[]),
+        frame(b'a', &[]),
+        frame(b'p', b"x"),
+    ];
+    let refused = |carrier: &mut Carrier, bytes: &[u8]| {
+        carrier.stream.write_all(bytes).unwrap();
+        let heard = carrier.replies().unwrap();
+        assert_eq!(heard.message["error"]["kind"], "bad_request", "{bytes:?}");
+        assert!(carrier.replies().is_none());
+    };
+    for bytes in frames {
+        // First, after the ClientHello, and once the connection stands.
+        for after in 0..3 {
+            house.program().visit("server.test", port, json!({}));
+            let mut carrier = Carrier::offer(&house, port, json!({})).unwrap();
+            match after {
+                0 => {}
+                1 => assert_eq!(carrier.turn(b'r', &[]).unwrap().words, "r"),
+                _ if bytes.len() == 4 && b"va".contains(&bytes[0]) => continue,
+                _ if bytes == frame(b'p', b"x") => continue,
+                _ => {
+                    carrier.connect(b'v');
+                }
+            }
+            refused(&mut carrier, &bytes);
+        }
+    }
+    assert_eq!(house.program().stats()["open"], 0);
+}
+
+#[test]
+fn requests_that_are_none_are_refused() {
+    let house = House::new();
+    for wishes in [
+        json!({"address": null}),
+        json!({"address": "server.test"}),
+        json!({"addresses": ["127.0.0.1"]}),
+        json!({"trust": "all"}),
+        json!({"identity": {"chain": "", "key": ""}}),
+    ] {
+        assert_eq!(Carrier::kind(&house, 1, wishes.clone()), "bad_request", "{wishes}");
+    }
+    // The program keeps its socket.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let wish = json!({"host": "server.test", "port": 1, "address": "127.0.0.1"});
+    let request = json!({"rejoin": 1, "records": wish}).to_string();
+    let message = [&(request.len() as u32).to_be_bytes(), request.as_bytes()].concat();
+    let mut stream = house.program().dial();
+    rejoin_testkit::house::program::pass(&stream, &message, &tcp);
+    assert_eq!(rejoin_testkit::house::program::answer(&mut stream)["error"]["kind"], "bad_request");
+}
+
+/// Who has gone on may be silent; who has not is dropped.
+#[test]
+fn a_program_that_is_silent_before_it_goes_on_is_dropped() {
+    let house = House::new();
+    let server = RustlsServer::start(&house.certify("server", &["server.test"]), |_| {});
+    house.program().visit("server.test", server.port, json!({}));
+    let offer = || Carrier::trusting(&house, server.port).unwrap();
+    let (mut asleep, mut shaken, mut idle) = (offer(), offer(), offer());
+    shaken.shake().unwrap();
+    idle.connect(b'v');
+    let begun = Instant::now();
+    for silent in [&mut asleep, &mut shaken] {
+        // The end of file.
+        assert!(silent.replies().is_none());
+    }
+    let waited = begun.elapsed();
+    assert!(waited.as_secs() >= 25, "{waited:?}");
+    idle.talk();
+}

@@ -1,9 +1,0 @@
-//! The manager, and real servers: OpenSSL's `s_server` and nginx of Debian's packages, and rustls.
-
-mod clients;
-mod faults;
-mod hostile;
-mod means;
-mod records;
-mod relaying;
-mod rules;

@@ -1,0 +1,13 @@
+//! Programs that are not changed, with Rejoin and without: what they do, and what they share.
+
+#![expect(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "tests are its only users, and the names say it"
+)]
+
+pub mod cases;
+pub mod matrix;
+pub mod pages;
+pub mod sharing;
+pub mod world;

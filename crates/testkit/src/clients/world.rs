@@ -1,0 +1,275 @@
+//! The servers, the authorities and the programs, and what each program does with Rejoin and without.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::certificates::Authority;
+use crate::clients::cases::{Case, Needs, Way};
+use crate::clients::pages::Pages;
+use crate::manager::Managed;
+use crate::proxy::connect;
+use crate::serve::{Server, scratch};
+use crate::shipped::library;
+use crate::stacks::{Ended, Tls, started};
+
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
+
+/// See the module's documentation.
+pub struct World {
+    pub managed: Managed,
+    pub servers: Vec<Service>,
+    proxy: u16,
+    /// A busy machine's manager takes its time.
+    pub patience_ms: u64,
+    /// And whether it has packages.
+    python: (PathBuf, bool),
+    /// The C program, if there is a compiler.
+    verify: Option<PathBuf>,
+}
+
+/// A server for `localhost`.
+pub struct Service {
+    pub name: &'static str,
+    pub tls: Tls,
+    pub port: u16,
+    pub site: Option<Pages>,
+    _runs: Runs,
+}
+
+enum Runs {
+    Here,
+    Rejoin { _server: Server },
+    Other { _child: Ended },
+}
+
+/// What a program did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    pub stdout: String,
+    /// Without Rejoin's lines.
+    pub stderr: String,
+    pub code: Option<i32>,
+}
+
+/// What it did with Rejoin and without.
+#[derive(Debug)]
+pub struct Seen {
+    pub without: Done,
+    pub with: Done,
+    /// Rejoin's lines.
+    pub told: Vec<String>,
+}
+
+impl World {
+    pub fn new(name: &str) -> Self {
+        let managed = Managed::start(name);
+        std::fs::write(managed.file("other.pem"), Authority::new().pem()).expect("a file");
+        let mut servers = Vec::new();
+        for tls in Tls::ALL {
+            let site = Pages::start(&managed, tls);
+            servers.extend(site.map(|site| Service::nginx(site, tls)));
+            servers.extend(Service::openssl(&managed, tls));
+            servers.push(Service::rustls(&managed, tls));
+        }
+        let verify = compiled(&managed);
+        let (proxy, python) = (connect::start(), python());
+        Self { managed, servers, proxy, patience_ms: 20_000, python, verify }
+    }
+
+    /// `None`: the program is not here, or the server is not for it.
+    pub fn see(&self, case: &Case, service: &Service) -> Option<Seen> {
+        let is_served = match case.needs {
+            Needs::Page => true,
+            Needs::Pages => service.site.is_some(),
+            Needs::Tls13 => service.tls == Tls::V13,
+        };
+        if !is_served {
+            return None;
+        }
+        let without = done(self.command(case, service, "without")?.output().ok()?);
+        let mut command = self.command(case, service, "with")?;
+        self.with_rejoin(&mut command);
+        let with = done(command.output().ok()?);
+        let told = |line: &&str| line.starts_with("rejoin: ");
+        let lines: Vec<_> = with.stderr.lines().collect();
+        let told_lines = lines.iter().copied().filter(told).map(str::to_owned).collect();
+        let rest: Vec<_> = lines.iter().copied().filter(|line| !told(line)).collect();
+        let stderr = rest.iter().map(|line| format!("{line}\n")).collect();
+        Some(Seen { without, with: Done { stderr, ..with }, told: told_lines })
+    }
+
+    /// Puts Rejoin into what a command runs.
+    pub fn with_rejoin(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", library("librejoin_preload.so"));
+        command.env("REJOIN_MANAGER", self.managed.socket()).env("REJOIN_DEBUG", "1");
+        command.env("REJOIN_PATIENCE_MS", self.patience_ms.to_string());
+    }
+
+    /// The C program.
+    pub fn verify(&self) -> Option<Command> {
+        self.verify.as_ref().map(Command::new)
+    }
+
+    /// What is uploaded is called so.
+    pub fn file(case: &Case, run: &str) -> String {
+        format!("{run}-{}", case.what.replace([' ', '/'], "-"))
+    }
+
+    /// The program, without Rejoin. `run` names what it makes.
+    pub fn command(&self, case: &Case, service: &Service, run: &str) -> Option<Command> {
+        let needs_packages = ["requests", "httpx", "httpx_asyncio", "aiohttp"];
+        if !self.python.1 && case.words.iter().any(|word| needs_packages.contains(word)) {
+            return None;
+        }
+        let program = match case.program {
+            "curl" | "git" | "wget" => case.program.into(),
+            "Python" => self.python.0.clone(),
+            "C" => self.verify.clone()?,
+            other => panic!("{other}: no such program"),
+        };
+        // One that hangs is one that differs.
+        let mut command = Command::new("timeout");
+        command.args(["--foreground", "60"]).arg(program);
+        let folder =
+            self.managed.file(&format!("{run}-{}-{}", service.port, case.what.replace(' ', "-")));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let site = service.site.as_ref();
+        let values = [
+            ("SCRIPTS", SCRIPTS.to_owned()),
+            ("URL", format!("https://localhost:{}", service.port)),
+            ("PORT", service.port.to_string()),
+            ("EXPIRED", site.map(|site| site.expired.to_string()).unwrap_or_default()),
+            ("OTHER", self.managed.file("other.pem")),
+            ("PROXY", self.proxy.to_string()),
+            ("BIG", site.map(Pages::big).unwrap_or_default()),
+            ("FILE", Self::file(case, run)),
+            ("FOLDER", folder.clone()),
+            ("CA", self.managed.file("ca.pem")),
+        ];
+        for word in case.words {
+            let mut word = (*word).to_owned();
+            // `--cacert` is no placeholder, and `CA` is a part of many words.
+            for (name, value) in &values {
+                if *name != "CA" || word == "CA" || word.ends_with("=CA") {
+                    word = word.replace(name, value);
+                }
+            }
+            command.arg(word);
+        }
+        command.current_dir(&folder).stdin(Stdio::null());
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        for variable in [
+            "SSLKEYLOGFILE",
+            "SSL_CERT_FILE",
+            "REQUESTS_CA_BUNDLE",
+            "CURL_CA_BUNDLE",
+            "http_proxy",
+            "https_proxy",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+        ] {
+            command.env_remove(variable);
+        }
+        Some(command)
+    }
+}
+
+impl Seen {
+    /// The same output and the same exit code.
+    pub fn is_same(&self) -> bool {
+        self.without == self.with
+    }
+
+    /// The way it went, as the case says it does.
+    pub fn went(&self, way: Way) -> bool {
+        match way {
+            Way::Manager => self.through() > 0 && self.direct().is_empty(),
+            Way::Directly(why) => {
+                let direct = self.direct();
+                self.through() == 0
+                    && !direct.is_empty()
+                    && direct.iter().all(|line| line.contains(why))
+            }
+        }
+    }
+
+    fn through(&self) -> usize {
+        self.told.iter().filter(|line| line.contains(": through the manager: ")).count()
+    }
+
+    fn direct(&self) -> Vec<&String> {
+        self.told.iter().filter(|line| line.contains("directly: ")).collect()
+    }
+}
+
+fn done(output: Output) -> Done {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Done { stdout: text(&output.stdout), stderr: text(&output.stderr), code: output.status.code() }
+}
+
+impl Service {
+    fn nginx(site: Pages, tls: Tls) -> Self {
+        Self { name: "nginx", tls, port: site.port, site: Some(site), _runs: Runs::Here }
+    }
+
+    /// OpenSSL's own server of files.
+    pub fn openssl(managed: &Managed, tls: Tls) -> Option<Self> {
+        Self::s_server(managed, tls, "-WWW")
+    }
+
+    /// OpenSSL's own, whose page tells of the connection.
+    pub fn openssl_that_tells(managed: &Managed, tls: Tls) -> Option<Self> {
+        Self::s_server(managed, tls, "-www")
+    }
+
+    fn s_server(managed: &Managed, tls: Tls, how: &str) -> Option<Self> {
+        let (certificate, key) = managed.certify(&["localhost"]);
+        let version = if tls == Tls::V12 { "-tls1_2" } else { "-tls1_3" };
+        std::fs::write(managed.file("page"), "a page\n").expect("a file");
+        let mut command = Command::new("openssl");
+        command.args(["s_server", how, "-accept", "127.0.0.1:0", version]);
+        command.args(["-cert", &certificate, "-key", &key]).current_dir(managed.file(""));
+        let port = |line: &str| line.strip_prefix("ACCEPT 127.0.0.1:")?.parse().ok();
+        let (_child, port) = started(&mut command, port)?;
+        Some(Self { name: "OpenSSL", tls, port, site: None, _runs: Runs::Other { _child } })
+    }
+
+    fn rustls(managed: &Managed, tls: Tls) -> Self {
+        let words = ["--stack", "rustls", "--resumption", "tickets", "--tls", tls.number()];
+        let server = Server::with(managed.certify(&["localhost"]), &words);
+        let port = server.listening.rsplit(':').next().and_then(|port| port.parse().ok());
+        let port = port.expect("a port");
+        Self { name: "rustls", tls, port, site: None, _runs: Runs::Rejoin { _server: server } }
+    }
+}
+
+fn compiled(managed: &Managed) -> Option<PathBuf> {
+    let program = PathBuf::from(managed.file("verify"));
+    let mut cc = Command::new("cc");
+    cc.arg("-Wall").arg("-o").arg(&program).arg(Path::new(SCRIPTS).join("verify.c"));
+    let made = cc.args(["-lssl", "-lcrypto"]).status();
+    made.is_ok_and(|made| made.success()).then_some(program)
+}
+
+/// With requests, httpx and aiohttp, in an environment below the target folder; or the system's, if there
+/// is no way to them.
+fn python() -> (PathBuf, bool) {
+    let environment = scratch("clients-python").join("environment");
+    let done = environment.join("installed");
+    let run = |command: &mut Command| {
+        command.stdin(Stdio::null()).output().is_ok_and(|output| output.status.success())
+    };
+    let packages = ["requests", "httpx[http2]", "aiohttp"];
+    let is_made = done.exists()
+        || run(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&environment))
+            && run(Command::new(environment.join("bin/pip"))
+                .args(["install", "--quiet", "--retries", "1"])
+                .args(packages))
+            && std::fs::write(&done, "").is_ok();
+    if is_made {
+        return (environment.join("bin/python"), true);
+    }
+    eprintln!("requests, httpx and aiohttp cannot be installed: nothing is tested with them");
+    ("/usr/bin/python3".into(), false)
+}

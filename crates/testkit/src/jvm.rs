@@ -1,0 +1,154 @@
+//! Java programs that are not changed, and the provider of `bindings/java`, which `-javaagent` puts
+//! into them.
+
+#![expect(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "tests are its only users, and the names say it"
+)]
+
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::manager::Managed;
+use crate::shipped::target;
+
+const SOURCES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/java/src/main/java/rejoin");
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
+/// On `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine` of its own; what two of them need.
+const SOURCE_FILES: [&str; 4] = ["Fetch", "Ask", "Drive", "Doubter"];
+
+/// A machine with Java: the manager's authority and another one are in stores.
+pub struct Jvm<'a> {
+    managed: &'a Managed,
+}
+
+/// Whom a program believes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Believes {
+    TheAuthority,
+    AnotherOne,
+    /// Knows the authority, and decides otherwise.
+    Nobody,
+}
+
+impl<'a> Jvm<'a> {
+    /// `None` where there is no JDK.
+    pub fn new(managed: &'a Managed, name: &str) -> Option<Self> {
+        static COMPILED: OnceLock<bool> = OnceLock::new();
+        if !COMPILED.get_or_init(compile) {
+            eprintln!("javac is not installed: nothing is tested with Java");
+            return None;
+        }
+        let file = |name| managed.file(name);
+        let other = Managed::start(&format!("{name}-other"));
+        for (store, authority) in
+            [("TheAuthority", file("ca.pem")), ("AnotherOne", other.file("ca.pem"))]
+        {
+            let mut import = Command::new("keytool");
+            import.args(["-importcert", "-noprompt", "-alias", "authority", "-file", &authority]);
+            import.args(["-storetype", "PKCS12", "-storepass", "changeit"]);
+            done(import.args(["-keystore", &file(store)]).stderr(std::process::Stdio::null()));
+        }
+        Some(Self { managed })
+    }
+
+    /// What a program on `HttpsURLConnection` says of a URL, and whether it went well. `with` the provider or
+    /// without.
+    pub fn fetch(&self, with: bool, believes: Believes, url: &str) -> (String, bool) {
+        self.run(with, believes, &["Fetch", url])
+    }
+
+    /// What a program on `java.net.http` says of it, which further words tell what to do.
+    pub fn ask(&self, with: bool, believes: Believes, words: &[&str]) -> (String, bool) {
+        self.run(with, believes, &[&["Ask"], words].concat())
+    }
+
+    /// What a program says that drives an `SSLEngine` itself.
+    pub fn drive(&self, with: bool, port: u16) -> (String, bool) {
+        self.run(with, Believes::TheAuthority, &["Drive", &port.to_string()])
+    }
+
+    /// What a program says that looks into the provider's memory of certificates, or sees that there is none.
+    pub fn intern(&self, interns: bool) -> (String, bool) {
+        let mut command = Command::new("java");
+        command.args(["-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
+        if !interns {
+            command.arg("-Drejoin.intern=false");
+        }
+        command.args(["-cp", &format!("{}:{}", compiled("rejoin.jar"), compiled("interned"))]);
+        command.args(["rejoin.Interned", &self.managed.file("ca.pem")]);
+        if !interns {
+            command.arg("no");
+        }
+        said(&mut command)
+    }
+
+    fn run(&self, with: bool, believes: Believes, words: &[&str]) -> (String, bool) {
+        let mut command = Command::new("java");
+        // It lives for a second.
+        command.arg("-XX:TieredStopAtLevel=1");
+        if with {
+            command.arg(format!("-javaagent:{}", compiled("rejoin.jar")));
+            command.arg(format!("-Drejoin.socket={}", self.managed.socket()));
+        }
+        let known = match believes {
+            Believes::AnotherOne => "AnotherOne",
+            Believes::TheAuthority | Believes::Nobody => "TheAuthority",
+        };
+        let store = self.managed.file(known);
+        command.arg(format!("-Djavax.net.ssl.trustStore={store}"));
+        command.args(["-Djavax.net.ssl.trustStorePassword=changeit", "-Xshare:auto"]);
+        command.args(["-cp", &compiled("programs")]).args(words);
+        if believes == Believes::Nobody {
+            command.arg("no");
+        }
+        said(&mut command)
+    }
+}
+
+fn said(command: &mut Command) -> (String, bool) {
+    let ran = command.output().expect("a JDK has java");
+    (String::from_utf8_lossy(&ran.stdout).trim().to_owned(), ran.status.success())
+}
+
+/// The provider, into `rejoin.jar`, and the programs, of which one knows it; once for all tests of a process. `false`
+/// where there is no JDK.
+fn compile() -> bool {
+    let (file, folder) = (compiled, target().join("tmp/java"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let sources = std::fs::read_dir(SOURCES).expect("the provider's sources");
+    let sources = sources.map(|entry| entry.expect("a source").path());
+    let mut provider = Command::new("javac");
+    provider
+        .args(["--release", "17", "-Xlint:all", "-Werror", "-d", &file("classes")])
+        .args(sources);
+    let Ok(compiled) = provider.status() else { return false };
+    assert!(compiled.success(), "the provider is compiled without a warning");
+    std::fs::write(file("manifest"), "Premain-Class: rejoin.Rejoin\n").expect("a file");
+    done(
+        Command::new("jar")
+            .args(["--create", "--file", &file("rejoin.jar"), "--manifest", &file("manifest")])
+            .args(["-C", &file("classes"), "."]),
+    );
+    let programs = SOURCE_FILES.map(|name| format!("{PROGRAMS}/{name}.java"));
+    done(Command::new("javac").args(["-d", &file("programs")]).args(programs));
+    done(
+        Command::new("javac")
+            .args(["-cp", &file("classes"), "-d", &file("interned")])
+            .arg(format!("{PROGRAMS}/Interned.java")),
+    );
+    true
+}
+
+/// The path of what is compiled.
+fn compiled(name: &str) -> String {
+    target().join("tmp/java").join(name).display().to_string()
+}
+
+fn done(command: &mut Command) {
+    let status = command.status().expect("a part of the JDK");
+    assert!(status.success(), "{command:?}");
+}

@@ -1,0 +1,195 @@
+//! nginx under load while its workers are killed, one a second.
+//!
+//! A client learns the process it talks to by a first answer, waits, and asks again: so it is known
+//! whether a connection that failed was one of the process killed. Some clients have a certificate,
+//! whose subject the server repeats; a session of somebody else would show another one.
+
+#![expect(missing_docs, reason = "tests are its only users, and the names say it")]
+
+mod visitor;
+
+use std::collections::hash_map::RandomState;
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rejoin_store::{Facts, Store};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::site::Site;
+use visitor::{Visit, load, visitors};
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub connections: u64,
+    pub resumed: u64,
+    pub kills: usize,
+    /// Connections that were open at a kill, and went on.
+    pub survived: usize,
+    /// Connections of a worker that was killed.
+    pub killed_with_worker: usize,
+    /// Failures that no kill explains.
+    pub unexplained: Vec<String>,
+    /// Answers that name somebody else than the client.
+    pub wrong: Vec<String>,
+    /// Resident memory of the master, in KiB: after the first kills, and at the end.
+    pub master_kib: (u64, u64),
+    /// What the cache's file takes, in bytes, and what it should.
+    pub file_bytes: (u64, u64),
+    /// What `rejoin store check` says.
+    pub inconsistent: Vec<String>,
+    pub facts: Option<Facts>,
+}
+
+impl Outcome {
+    /// The master may take this much more at the end.
+    pub const GROWTH_KIB: u64 = 512;
+
+    pub fn holds(&self) -> bool {
+        let (before, after) = self.master_kib;
+        let (file, reserved) = self.file_bytes;
+        self.unexplained.is_empty()
+            && self.wrong.is_empty()
+            && self.inconsistent.is_empty()
+            && after <= before + Self::GROWTH_KIB
+            && file <= reserved
+            && self.facts.as_ref().is_some_and(|facts| facts.locks_broken == 0)
+            && self.kills > 0
+            && self.resumed * 2 > self.connections
+    }
+}
+
+/// One thread's clients take turns.
+const THREADS: usize = 6;
+const BETWEEN_KILLS: Duration = Duration::from_secs(1);
+/// Kills after which the master's memory is looked at first.
+const WARM_UP_KILLS: usize = 3;
+
+const NGINX: &str = "\
+daemon off; master_process on; worker_processes 3; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
+events { worker_connections 256; }
+http {
+  include FOLDER/nginx-http.conf;
+  ssl_protocols TLSv1.2 TLSv1.3; ssl_session_tickets off; ssl_verify_client optional_no_ca;
+  server { listen 127.0.0.1:@PORT@ ssl; return 200 \"$pid $ssl_client_s_dn\\n\"; }
+}
+";
+
+/// Kills for so long. `None` if there is no nginx.
+pub fn kill_workers(site: &mut Site, for_s: u64) -> Option<Outcome> {
+    site.write("nginx.conf", NGINX);
+    let configuration = site.shown("nginx.conf");
+    site.start("nginx", &["-c", &configuration])?;
+    let master = site.running.last()?.id();
+    let (stop, visits) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let mut outcome = Outcome::default();
+    let kills = thread::scope(|scope| {
+        let (site, stop, visits) = (&*site, &stop, &visits);
+        for number in 0..THREADS {
+            scope.spawn(move || load(&mut visitors(site, number), stop, visits));
+        }
+        let kills = kill_for(master, Duration::from_secs(for_s), &mut outcome);
+        stop.store(true, Ordering::Relaxed);
+        kills
+    });
+    outcome.judge(&visits.into_inner().expect("no panic"), &kills);
+    outcome.look_at(site, master);
+    Some(outcome)
+}
+
+/// A worker's end: it can have taken connections until it was gone.
+struct Kill {
+    worker: u32,
+    from: Instant,
+    until: Instant,
+}
+
+fn kill_for(master: u32, time: Duration, outcome: &mut Outcome) -> Vec<Kill> {
+    let until = Instant::now() + time;
+    let mut kills = Vec::new();
+    while Instant::now() < until {
+        thread::sleep(BETWEEN_KILLS);
+        let workers = children(master);
+        let random = RandomState::new().build_hasher().finish() as usize;
+        if let Some(worker) = workers.get(random % workers.len().max(1)) {
+            kills.push(kill(master, *worker));
+        }
+        if kills.len() == WARM_UP_KILLS {
+            outcome.master_kib.0 = resident_kib(master);
+        }
+    }
+    // The last one's connections end before the load does.
+    thread::sleep(BETWEEN_KILLS);
+    kills
+}
+
+fn kill(master: u32, worker: u32) -> Kill {
+    let from = Instant::now();
+    let pid = Pid::from_raw(worker as i32).expect("a pid");
+    kill_process(pid, Signal::KILL).expect("a child of our own child");
+    while children(master).contains(&worker) && from.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Kill { worker, from, until: Instant::now() }
+}
+
+/// Living processes whose parent this is.
+fn children(parent: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            // pid (name) state parent …
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+            words.next() != Some("Z") && words.next() == Some(parent.to_string().as_str())
+        })
+        .collect()
+}
+
+fn resident_kib(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(u64::MAX)
+}
+
+impl Outcome {
+    fn judge(&mut self, visits: &[Visit], kills: &[Kill]) {
+        self.kills = kills.len();
+        self.connections = visits.len() as u64;
+        self.resumed = visits.iter().filter(|visit| visit.resumed).count() as u64;
+        self.wrong = visits.iter().filter_map(|visit| visit.wrong.clone()).collect();
+        for visit in visits {
+            let mut during =
+                kills.iter().filter(|kill| visit.from <= kill.until && kill.from <= visit.until);
+            let is_at = |kill: &Kill| visit.worker.is_none_or(|worker| worker == kill.worker);
+            match &visit.failure {
+                None => self.survived += usize::from(during.next().is_some()),
+                Some(_) if during.any(is_at) => self.killed_with_worker += 1,
+                Some(why) => self.unexplained.push(format!("worker {:?}: {why}", visit.worker)),
+            }
+        }
+    }
+
+    fn look_at(&mut self, site: &Site, master: u32) {
+        self.master_kib.1 = resident_kib(master);
+        let folder = Path::new(Store::FOLDER);
+        let store = match Store::open(folder, &site.cache(), None) {
+            Ok(store) => store,
+            Err(error) => return self.inconsistent.push(error.to_string()),
+        };
+        let shards = store.check();
+        let wrong = shards.iter().filter_map(|shard| shard.as_ref().err());
+        self.inconsistent.extend(wrong.map(|wrong| wrong.to_string()));
+        let file = fs::metadata(folder.join(format!("rejoin-{}", site.cache)));
+        let blocks = file.map_or(u64::MAX, |file| std::os::unix::fs::MetadataExt::blocks(&file));
+        let facts = store.facts();
+        self.file_bytes = (blocks.saturating_mul(512), facts.bytes);
+        self.facts = Some(facts);
+    }
+}

@@ -1,0 +1,331 @@
+//! Machines of a cluster, and Valkey, all on loopback: a machine is a folder for its cache, an agent and a
+//! server of its own.
+
+#![expect(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "tests are its only users, and the names say it"
+)]
+
+use crate::port::reserve;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rejoin_store::{MailboxFacts, Store};
+
+use crate::shipped::{rejoin, target};
+use crate::site::{Client, Site, Versions};
+
+/// A cluster to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub name: &'static str,
+    /// What each machine runs, in turn.
+    pub servers: &'static [Server],
+    pub machines: usize,
+    /// Stateless tickets, and not sessions.
+    pub tickets: bool,
+    /// Whether machines have agents. Without them each is alone.
+    pub agents: bool,
+    /// Of each machine's cache.
+    pub capacity: &'static str,
+    pub deadline_ms: u64,
+}
+
+/// A program, and how it is told what to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Server {
+    pub program: &'static str,
+    /// Before the file.
+    pub arguments: &'static [&'static str],
+    pub configuration: &'static str,
+    /// What stands for `TICKETS`: without them, and with them.
+    pub tickets: [&'static str; 2],
+}
+
+pub const NGINX: Server = Server {
+    program: "nginx",
+    arguments: &["-c"],
+    configuration: "\
+daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
+events { worker_connections 4096; }
+http {
+  include FOLDER/nginx-http.conf; keepalive_timeout 0;
+  ssl_protocols TLSv1.2 TLSv1.3; ssl_session_tickets TICKETS; ssl_session_timeout 1d;
+  server {
+    listen 127.0.0.1:@PORT@ ssl reuseport backlog=4096; server_name localhost; return 200 \"$pid\\n\";
+  }
+}
+",
+    tickets: ["off", "on"],
+};
+
+/// Its session-id context is another than nginx's: only under a name are they one.
+pub const HAPROXY: Server = Server {
+    program: "haproxy",
+    arguments: &["-db", "-f"],
+    configuration: "\
+@DEFAULTS@
+frontend tls
+  bind 127.0.0.1:@PORT@ backlog 4096 ssl crt FOLDER/both.pem TICKETS
+  http-request return status 200 content-type text/plain string haproxy
+",
+    tickets: ["no-tls-tickets", ""],
+};
+
+/// Valkey, a key, and the machines that have it.
+pub struct Cluster {
+    pub folder: PathBuf,
+    plan: Plan,
+    valkey: Option<Child>,
+    pub port: u16,
+    /// Ports on which agents look for Valkey.
+    pub agents_ask: Vec<u16>,
+    /// Whether behind them is a cluster of Valkey's.
+    pub clustered: bool,
+    /// What else its settings say, in front of sections.
+    pub more_settings: String,
+    /// Who agents become.
+    pub agents_become: Option<&'static str>,
+    pub machines: Vec<Machine>,
+}
+
+pub struct Machine {
+    pub site: Site,
+    server: Server,
+    pub caches: PathBuf,
+    agent_becomes: Option<&'static str>,
+    pub agent: Option<Child>,
+}
+
+impl Cluster {
+    /// `None`: there is no Valkey and no Redis, or no such server.
+    pub fn start(plan: Plan) -> Option<Self> {
+        let mut cluster = Self::without_machines(plan)?;
+        cluster.add_machines()?;
+        Some(cluster)
+    }
+
+    /// Valkey alone.
+    pub fn without_machines(plan: Plan) -> Option<Self> {
+        let folder = target().join("tmp").join(format!("cluster-{}", plan.name));
+        let _ = fs::remove_dir_all(&folder);
+        DirBuilder::new().mode(0o700).recursive(true).create(&folder).expect("a folder");
+        let port = reserve();
+        let mut cluster = Self {
+            folder,
+            plan,
+            valkey: None,
+            port,
+            agents_ask: vec![port],
+            clustered: false,
+            more_settings: String::new(),
+            agents_become: None,
+            machines: Vec::new(),
+        };
+        cluster.start_valkey()?;
+        let made = Command::new(rejoin()).args(["cluster", "key"]).arg(cluster.key_file()).output();
+        assert!(made.is_ok_and(|made| made.status.success()));
+        Some(cluster)
+    }
+
+    pub fn add_machines(&mut self) -> Option<()> {
+        (0..self.plan.machines).try_for_each(|_| self.add_machine())
+    }
+
+    pub fn add_machine(&mut self) -> Option<()> {
+        let number = self.machines.len();
+        let server = self.plan.servers[number % self.plan.servers.len()];
+        self.machines.push(Machine::new(number, server, self));
+        let machine = self.machines.last_mut().expect("just made");
+        if self.plan.agents {
+            machine.start_agent();
+        }
+        machine.start_server()
+    }
+
+    pub fn key_file(&self) -> PathBuf {
+        self.folder.join("key")
+    }
+
+    pub fn start_valkey(&mut self) -> Option<()> {
+        self.valkey = Some(valkey(self.port, &self.folder, &[])?);
+        Some(())
+    }
+
+    pub fn stop_valkey(&mut self) {
+        self.valkey.take().into_iter().for_each(end);
+    }
+
+    pub fn signal_valkey(&self, signal: &str) {
+        send(signal, self.valkey.as_ref().expect("it runs"));
+    }
+
+    pub fn ask_valkey(&self, words: &[&str]) -> String {
+        ask(self.port, words)
+    }
+
+    /// A client that a balancer sends from one machine to the next.
+    pub fn client(&self, versions: Versions) -> Client {
+        self.machines[0].site.client(versions)
+    }
+
+    /// Which of so many connections, each to the next machine, were resumed.
+    pub fn go_round(&self, client: &mut Client, connections: usize) -> Vec<bool> {
+        let machines = self.machines.iter().cycle();
+        let connect = |machine: &Machine| {
+            client.address = machine.site.address();
+            let resumed = client.connect();
+            // What was made there has time to get here.
+            thread::sleep(Duration::from_millis(30));
+            resumed
+        };
+        machines.take(connections).map(connect).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.machines.clear();
+        self.stop_valkey();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// `None` if neither it nor Redis is installed.
+pub fn valkey(port: u16, folder: &Path, more: &[&str]) -> Option<Child> {
+    let start = |program| {
+        Command::new(program)
+            .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
+            // What is searched must not be compressed.
+            .args(["--rdbcompression", "no", "--maxmemory-policy", "noeviction"])
+            .args(["--port", &port.to_string(), "--dir"])
+            .arg(folder)
+            .args(more)
+            .stdout(Stdio::null())
+            .spawn()
+    };
+    let started = start("valkey-server").or_else(|_| start("redis-server"));
+    if started.is_err() {
+        eprintln!("redis-server is not installed: nothing is tested with it");
+    }
+    started.ok()
+}
+
+/// What it answers to a command.
+pub fn ask(port: u16, words: &[&str]) -> String {
+    let asked = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output();
+    String::from_utf8_lossy(&asked.expect("redis-cli").stdout).into_owned()
+}
+
+pub fn send(signal: &str, child: &Child) {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(sent.is_ok_and(|sent| sent.success()));
+}
+
+pub fn end(mut child: Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+impl Machine {
+    fn new(number: usize, server: Server, cluster: &Cluster) -> Self {
+        let Plan { name, tickets, capacity, deadline_ms, .. } = cluster.plan;
+        let mut site = Site::new(&format!("cluster-{name}-{number}"));
+        // All machines have the same certificate, and so the same session-id contexts.
+        for file in ["cert.pem", "key.pem", "both.pem"] {
+            if let Some(first) = cluster.machines.first() {
+                fs::copy(first.site.file(file), site.file(file)).expect("copied");
+            }
+        }
+        let caches = Path::new(Store::FOLDER).join(&site.cache);
+        let _ = fs::remove_dir_all(&caches);
+        DirBuilder::new().mode(0o700).create(&caches).expect("a folder");
+        let stateful = if tickets { "" } else { "stateful = yes" };
+        let folder = caches.display();
+        let one = format!("folder = {folder}\ncapacity = {capacity}\ncontext = shop\n{stateful}");
+        site.configure(&one);
+        let configuration =
+            server.configuration.replace("TICKETS", server.tickets[tickets as usize]);
+        site.write("server.conf", &configuration);
+        let valkey: Vec<_> =
+            cluster.agents_ask.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let settings = format!(
+            "name = \"web\"\nservers = {valkey:?}\nclustered = {}\nkey_file = {:?}\ncache = {:?}\n\
+             folder = {caches:?}\ncapacity = {capacity:?}\ndeadline_ms = {deadline_ms}\n{}\n\
+             [sessions]\nmost = 200000\nbytes = \"256MiB\"\nshards = {SHARDS}\n",
+            cluster.clustered,
+            cluster.key_file(),
+            site.cache,
+            cluster.more_settings,
+        );
+        fs::write(site.file("cluster.toml"), settings).expect("written");
+        site.running.clear();
+        Self { site, server, caches, agent_becomes: cluster.agents_become, agent: None }
+    }
+
+    pub fn rejoin(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(rejoin());
+        command.args(words).arg("--settings").arg(self.site.file("cluster.toml"));
+        command
+    }
+
+    pub fn start_agent(&mut self) {
+        let log = fs::File::options().create(true).append(true).open(self.site.file("agent"));
+        let mut command = self.rejoin(&["cluster", "run"]);
+        command.args(self.agent_becomes.map(|name| ["--user", name]).iter().flatten());
+        command.stdout(Stdio::null()).stderr(log.expect("a file"));
+        self.agent = Some(command.spawn().expect("rejoin is built"));
+        self.wait_until("the agent is linked", |facts| facts.is_linked);
+    }
+
+    pub fn stop_agent(&mut self) {
+        self.agent.take().into_iter().for_each(end);
+    }
+
+    /// Ends it, and starts another when the first is forgotten.
+    pub fn restart_agent(&mut self) {
+        self.stop_agent();
+        self.wait_until("it is forgotten", |facts| !facts.is_linked);
+        self.start_agent();
+    }
+
+    fn start_server(&mut self) -> Option<()> {
+        let configuration = self.site.shown("server.conf");
+        let Server { program, arguments, .. } = self.server;
+        self.site.start(program, &[arguments, &[&configuration]].concat())
+    }
+
+    pub fn store(&self) -> Option<Store> {
+        Store::open(&self.caches, &self.site.cache(), None).ok()
+    }
+
+    pub fn facts(&self) -> Option<MailboxFacts> {
+        Some(self.store()?.mailbox()?.facts())
+    }
+
+    pub fn wait_until(&self, what: &str, is_so: impl Fn(&MailboxFacts) -> bool) {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !self.facts().is_some_and(|facts| is_so(&facts)) {
+            let told = fs::read_to_string(self.site.file("agent")).unwrap_or_default();
+            assert!(Instant::now() < until, "{what}: {:?} {told}", self.facts());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.site.stop();
+        self.stop_agent();
+        let _ = Store::remove(&self.caches, &self.site.cache());
+        let _ = fs::remove_dir_all(&self.caches);
+    }
+}
+
+/// Of what Valkey has.
+pub const SHARDS: u16 = 4;

@@ -1,0 +1,101 @@
+//! A manager that tests start, and servers' certificates by an authority that it believes.
+
+#![expect(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "tests are its only users, and the names say it"
+)]
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rcgen::{CertificateParams, KeyPair};
+
+use crate::certificates::Authority;
+use crate::shipped::rejoin;
+
+/// A `rejoin manager`, its folder and its authority; killed when dropped.
+pub struct Managed {
+    /// Short: a socket's path has 107 characters at most.
+    folder: PathBuf,
+    authority: Authority,
+    pub child: Option<Child>,
+}
+
+impl Managed {
+    pub fn start(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("rejoin-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let mut managed = Self { folder, authority: Authority::new(), child: None };
+        std::fs::write(managed.file("ca.pem"), managed.authority.pem()).expect("a file");
+        managed.set("");
+        managed
+    }
+
+    /// Starts the manager, and waits until it serves.
+    pub fn run(&mut self) {
+        let mut command = Command::new(rejoin());
+        command.args(["manager", "--socket", &self.socket()]);
+        command.args(["--settings", &self.file("manager.toml")]).stdout(Stdio::piped());
+        self.child = Some(serving(&mut command));
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    pub fn socket(&self) -> String {
+        self.file("m.sock")
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// A certificate for these names and its key, as files.
+    pub fn certify(&self, names: &[&str]) -> (String, String) {
+        let pair = KeyPair::generate().expect("a key");
+        self.issue(&pair, (names, names[0]), |_| {})
+    }
+
+    /// For this key, in files of this name, and changed.
+    pub fn issue(
+        &self,
+        pair: &KeyPair,
+        (names, file): (&[&str], &str),
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (String, String) {
+        self.authority.issue_for(pair, names, change).write(&self.folder.join(file));
+        (self.file(&format!("{file}.pem")), self.file(&format!("{file}.key")))
+    }
+
+    /// Changes what its settings say, and starts it anew.
+    pub fn set(&mut self, settings: &str) {
+        let own = format!("system_bundle = {:?}\n{settings}\n", self.file("ca.pem"));
+        std::fs::write(self.file("manager.toml"), own).expect("a file");
+        self.kill();
+        self.run();
+    }
+}
+
+/// Starts a manager whose standard output is piped, and waits until it serves.
+pub fn serving(command: &mut Command) -> Child {
+    let mut child = command.spawn().expect("the program runs");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("serving"), "{line}");
+    child
+}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,96 @@
+//! What the manager's process hides: its memory from other processes of its user, and from core dumps.
+//! Another program shows that both would work else.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use crate::manager::serving;
+use crate::shipped::rejoin;
+use crate::stacks::Ended;
+
+/// What a process let others of its user do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exposed {
+    pub is_readable: bool,
+    pub leaves_core: bool,
+}
+
+/// The manager, and a program that hides nothing.
+#[derive(Debug)]
+pub struct Hidden {
+    pub manager: Exposed,
+    pub other: Exposed,
+}
+
+/// Root may read everything: as root, they run as `nobody`.
+pub fn look() -> Hidden {
+    let house = House::new();
+    let program = house.0.join("rejoin");
+    std::fs::copy(rejoin(), &program).expect("a copy that nobody may run");
+    let mut manager = house.command(&program);
+    manager.arg("manager").arg("--socket").arg(house.0.join("m.sock"));
+    let manager = Ended(serving(&mut manager));
+    let other = house.command(Path::new("cat")).stdin(Stdio::piped()).spawn();
+    let mut other = Ended(other.expect("it runs"));
+    // It has read what it was given: it has become what it is.
+    let stdin = other.0.stdin.as_mut().expect("piped");
+    std::io::Write::write_all(stdin, b"\n").expect("it reads");
+    std::io::Read::read_exact(&mut other.0.stdout.as_mut().expect("piped"), &mut [0])
+        .expect("it writes");
+    Hidden { manager: exposed(manager), other: exposed(other) }
+}
+
+/// A folder in which every user may write; removed when dropped.
+struct House(PathBuf);
+
+impl House {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("rejoin-hidden-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let all = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&folder, all).expect("ours");
+        Self(folder)
+    }
+
+    /// One that may leave a core of any size in the folder.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -c unlimited; exec \"$@\"", "sh"]);
+        command.args(unprivileged()).arg(program).current_dir(&self.0);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a command begins with that is not to be root's.
+fn unprivileged() -> &'static [&'static str] {
+    if geteuid().is_root() {
+        &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    } else {
+        &["env"]
+    }
+}
+
+fn exposed(mut process: Ended) -> Exposed {
+    let memory = format!("/proc/{}/mem", process.0.id());
+    let opened = Command::new(unprivileged()[0])
+        .args(&unprivileged()[1..])
+        .args(["sh", "-c", ": <\"$0\"", &memory])
+        .stderr(Stdio::null())
+        .status();
+    let is_readable = opened.expect("util-linux is installed").success();
+    kill_process(Pid::from_child(&process.0), Signal::ABORT).expect("our own child");
+    let leaves_core = process.0.wait().expect("our own child").core_dumped();
+    Exposed { is_readable, leaves_core }
+}

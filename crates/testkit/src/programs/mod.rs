@@ -1,0 +1,9 @@
+//! Many programs and one manager: what they share, and what nobody but the manager holds.
+
+#![expect(missing_docs, reason = "tests are its only users, and the names say it")]
+
+pub mod hidden;
+pub mod once;
+pub mod process_memory;
+pub mod secrets;
+pub mod twenty;

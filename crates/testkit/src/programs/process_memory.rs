@@ -1,0 +1,80 @@
+//! The memory of a process, searched for secrets.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+/// What it is, and its bytes.
+pub type Secret = (&'static str, Vec<u8>);
+
+/// Searched for at a time: what is there in part is found, too.
+const PART_BYTES: usize = 16;
+/// Read at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What was searched, and which of the secrets are there.
+#[derive(Debug)]
+pub struct Search {
+    pub bytes: usize,
+    pub found: HashSet<&'static str>,
+}
+
+/// Searches everything that the process may read itself.
+pub fn search(pid: u32, secrets: &[Secret]) -> Search {
+    let memory = File::open(format!("/proc/{pid}/mem")).expect("a process of ours");
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process of ours");
+    let parts = Parts::of(secrets);
+    let mut search = Search { bytes: 0, found: HashSet::new() };
+    let mut piece = vec![0; PIECE_BYTES + PART_BYTES - 1];
+    for (from, to) in maps.lines().filter_map(readable) {
+        let mut at = from;
+        while at < to {
+            let wanted = piece.len().min((to - at) as usize);
+            // Pages of the kernel's own cannot be read.
+            let Ok(read) = memory.read_at(&mut piece[..wanted], at) else { break };
+            parts.search(&piece[..read], &mut search.found);
+            search.bytes += read.min(PIECE_BYTES);
+            // Pieces overlap: what lies across their border is found, too.
+            if read <= PIECE_BYTES {
+                break;
+            }
+            at += PIECE_BYTES as u64;
+        }
+    }
+    search
+}
+
+/// A line of `/proc/PID/maps`.
+fn readable(line: &str) -> Option<(u64, u64)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (from, to) = range.split_once('-')?;
+    let address = |digits| u64::from_str_radix(digits, 16).ok();
+    rest.starts_with('r').then_some((address(from)?, address(to)?))
+}
+
+struct Parts<'s> {
+    parts: Vec<(&'static str, &'s [u8])>,
+    /// Whether one begins with this byte.
+    begins: [bool; 256],
+}
+
+impl<'s> Parts<'s> {
+    fn of(secrets: &'s [Secret]) -> Self {
+        let parts = secrets.iter();
+        let parts: Vec<_> = parts
+            .flat_map(|(what, secret)| secret.chunks_exact(PART_BYTES).map(|part| (*what, part)))
+            .collect();
+        let mut begins = [false; 256];
+        parts.iter().for_each(|(_, part)| begins[usize::from(part[0])] = true);
+        Self { parts, begins }
+    }
+
+    fn search(&self, memory: &[u8], found: &mut HashSet<&'static str>) {
+        for window in memory.windows(PART_BYTES) {
+            if self.begins[usize::from(window[0])] {
+                let there = self.parts.iter().filter(|(_, part)| *part == window);
+                found.extend(there.map(|(what, _)| *what));
+            }
+        }
+    }
+}

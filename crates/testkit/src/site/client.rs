@@ -1,0 +1,148 @@
+//! A client that comes back with the session of its last connection.
+
+use std::error::Error;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use openssl::ssl::{
+    ConnectConfiguration, SslConnector, SslConnectorBuilder, SslFiletype, SslMethod, SslSession,
+    SslSessionCacheMode, SslStream, SslVerifyMode, SslVersion,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    Tls12,
+    Tls13,
+}
+
+pub struct Client {
+    pub address: SocketAddr,
+    connector: SslConnector,
+    /// To be offered next.
+    pub session: Arc<Mutex<Option<SslSession>>>,
+    /// The server that is asked for.
+    pub name: &'static str,
+    /// What servers said, the last line of each answer.
+    pub answers: Vec<String>,
+}
+
+/// For one connection, or an end of it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Client {
+    pub fn new(address: SocketAddr, versions: Versions) -> Self {
+        Self::with(address, versions, |_| {})
+    }
+
+    /// With a file that holds its certificate, and its key.
+    pub fn presenting(address: SocketAddr, versions: Versions, certificate: Option<&Path>) -> Self {
+        Self::with(address, versions, |connector| {
+            if let Some(file) = certificate {
+                connector.set_certificate_chain_file(file).expect("a certificate");
+                connector.set_private_key_file(file, SslFiletype::PEM).expect("its key");
+            }
+        })
+    }
+
+    /// One whose context is made ready by the caller, too.
+    pub fn with(
+        address: SocketAddr,
+        versions: Versions,
+        more: impl FnOnce(&mut SslConnectorBuilder),
+    ) -> Self {
+        let version = match versions {
+            Versions::Tls12 => SslVersion::TLS1_2,
+            Versions::Tls13 => SslVersion::TLS1_3,
+        };
+        let mut connector = SslConnector::builder(SslMethod::tls_client()).expect("a context");
+        connector.set_verify(SslVerifyMode::NONE);
+        connector.set_min_proto_version(Some(version)).expect("a version");
+        connector.set_max_proto_version(Some(version)).expect("a version");
+        connector.set_session_cache_mode(SslSessionCacheMode::CLIENT);
+        let session = Arc::new(Mutex::new(None));
+        let newest = Arc::clone(&session);
+        connector.set_new_session_callback(move |_, session| {
+            *newest.lock().expect("no panic") = Some(session);
+        });
+        more(&mut connector);
+        let connector = connector.build();
+        Self { address, connector, session, name: "localhost", answers: Vec::new() }
+    }
+
+    /// Asks for a page; whether the session was resumed.
+    pub fn connect(&mut self) -> bool {
+        self.try_connect().expect("a handshake and a request")
+    }
+
+    /// As [`Self::connect`], where the server is not sure to answer.
+    pub fn try_connect(&mut self) -> Result<bool, Box<dyn Error>> {
+        let tls = self.shake_hands()?;
+        self.ask(tls)
+    }
+
+    /// Asks for a page on a connection.
+    pub fn ask(&mut self, mut tls: SslStream<Steady>) -> Result<bool, Box<dyn Error>> {
+        let request = format!("GET / HTTP/1.0\r\nHost: {}\r\n\r\n", self.name);
+        tls.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        // A server that ends without close_notify has said what it had to say.
+        let _ = tls.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        self.answers.push(answer.lines().last().unwrap_or_default().to_owned());
+        // A connection that ends without close_notify takes its session with it.
+        let _ = tls.shutdown();
+        Ok(tls.ssl().session_reused())
+    }
+
+    /// A connection on which nothing was said yet.
+    pub fn shake_hands(&self) -> Result<SslStream<Steady>, Box<dyn Error>> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(self.ssl()?.connect(self.name, Steady(stream))?)
+    }
+
+    /// What is to become a connection, with the session to offer.
+    pub fn ssl(&self) -> Result<ConnectConfiguration, Box<dyn Error>> {
+        let mut ssl = self.connector.configure()?;
+        ssl.set_verify_hostname(false);
+        if let Some(session) = &*self.session.lock().expect("no panic") {
+            // SAFETY: it came from a connection of this context.
+            unsafe { ssl.set_session(session) }?;
+        }
+        Ok(ssl)
+    }
+}
+
+/// Reads on after a signal. A socket with a timeout says that there was one, even if it only stopped the
+/// process for a while, and OpenSSL takes that for the connection's end.
+#[derive(Debug)]
+pub struct Steady(TcpStream);
+
+impl Read for Steady {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        uninterrupted(|| self.0.read(into))
+    }
+}
+
+impl Write for Steady {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        uninterrupted(|| self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn uninterrupted(mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
