@@ -4,18 +4,39 @@ SHELL := /bin/bash
 PACKAGES := build-essential pkg-config libssl-dev
 CARGO := cargo
 
-.PHONY: run test lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java bench-handshake bench-insert soak fuzz setup
+LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-preload
 
-## A minute of real TLS clients coming back to real TLS servers: a table, and two charts.
+# $(call step,NAME,COMMAND) runs a command and notes its time; $(TIMES) has the times of all steps.
+TIMES := target/times
+step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
+
+.PHONY: run test test-all lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java bench-handshake bench-insert soak fuzz setup
+
+## A minute of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also builds,
+## for about three minutes on two cores.
 run: setup
-	$(CARGO) run --release --locked --package rejoin-cli -- demo
+	@$(call step,build,$(CARGO) build --release --locked --package rejoin-cli)
+	@$(call step,demonstration,target/release/rejoin demo)
+	@cat $(TIMES)
 
-## Everything that is tested, in a few minutes, with the servers that people run.
-test: PACKAGES += openssl python3 python3-venv nginx-light haproxy apache2 chromium curl faketime \
-	iproute2 procps systemd util-linux redis-server redis-tools wget git default-jdk-headless valgrind
+# What tests in `make test` start, and what those start that `make test-all` has besides.
+TESTED := openssl python3 python3-venv nginx-light haproxy curl faketime iproute2 procps systemd util-linux \
+	redis-server redis-tools wget git
+TESTED_SLOWLY := apache2 chromium default-jdk-headless valgrind
+
+## The tests, with the servers and programs that people run: about a quarter of an hour on two cores, mostly of building.
+## The libraries that are loaded into other programs are tested as they ship, built for release and stripped.
+test: PACKAGES += $(TESTED)
 test: setup
-	$(CARGO) build --package rejoin-capi --package rejoin-gnutls --package rejoin-preload --locked
-	$(CARGO) test --workspace --locked
+	@$(call step,build of libraries,$(CARGO) build --release --locked $(LIBRARIES))
+	@$(call step,build of tests,$(CARGO) test --workspace --locked --no-run)
+	@$(call step,tests,$(CARGO) test --workspace --locked -- $(TESTS))
+	@cat $(TIMES)
+
+## The same, and the tests that need a JDK, valgrind, Chromium, Apache or newer releases of OpenSSL, or wait for minutes.
+test-all: PACKAGES += $(TESTED_SLOWLY)
+test-all: TESTS := --include-ignored
+test-all: target/openssl-3.5 target/openssl-3.6 test
 
 ## Formatting, warnings, and (with cargo-deny) licences and sources.
 lint: setup
@@ -32,39 +53,41 @@ lint: setup
 bench: setup
 	$(CARGO) bench --locked --package rejoin-cache
 
+CHECK := $(CARGO) run --release --locked --package rejoin-checks --
+CHECKS ?=
+
 ## What rejoin capture promises, a line for each; CAPTURES is a folder of captures with answers.
 CAPTURES ?= ../shared/captures
 check-capture: PACKAGES += tshark
 check-capture: setup
-	$(CARGO) bench --locked --package rejoin-cli --bench check_capture -- $(abspath $(CAPTURES))
+	$(CHECK) capture $(abspath $(CAPTURES)) $(CHECKS)
 
 ## What Rejoin promises inside servers, a line for each, in a quarter of an hour. CHECKS='--quick' for
 ## less, CHECKS='--only fleet' for some.
-CHECKS ?=
 check-servers: PACKAGES += openssl python3 python3-venv nginx-light haproxy valgrind testssl.sh
 check-servers: setup
-	$(CARGO) bench --locked --package rejoin-capi --bench check_servers -- $(CHECKS)
+	$(CHECK) servers $(CHECKS)
 
 ## What Rejoin promises to several machines, a line for each, in half an hour; CHECKS as above.
 check-cluster: PACKAGES += openssl nginx-light haproxy redis-server redis-tools
 check-cluster: setup
-	$(CARGO) bench --locked --package rejoin-capi --bench check_cluster -- $(CHECKS)
+	$(CHECK) cluster $(CHECKS)
 
 ## What Rejoin promises to programs, a line for each, in ten minutes; CHECKS as above.
 check-manager: PACKAGES += openssl nginx-light python3 util-linux default-jdk-headless
 check-manager: setup
-	$(CARGO) bench --locked --package rejoin-cli --bench check_manager -- $(CHECKS)
+	$(CHECK) manager $(CHECKS)
 
 ## What Rejoin promises to programs that are not changed, a line for each; CHECKS as above.
 check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget git default-jdk-headless valgrind
 check-clients: setup
-	$(CARGO) bench --locked --package rejoin-cli --bench check_clients -- $(CHECKS)
+	$(CHECK) clients $(CHECKS)
 
 ## What resumption saves a server and costs it, a line for each, in twenty minutes on a machine that does nothing
 ## else; CHECKS as above.
 check-cost: PACKAGES += openssl util-linux valgrind linux-perf
 check-cost: setup
-	$(CARGO) bench --locked --package rejoin-cli --bench check_cost -- $(CHECKS)
+	$(CHECK) cost $(CHECKS)
 
 ## What a connection costs Java programs, with the manager and without, in a quarter of an hour; CHECKS='--quick' for less.
 bench-java: PACKAGES += openssl nginx-light default-jdk-headless maven
@@ -92,7 +115,7 @@ bench-handshake: setup
 SOAK_SECONDS ?= 600
 soak: PACKAGES += openssl nginx-light
 soak: setup
-	$(CARGO) bench --locked --package rejoin-capi --bench check_servers -- --only kill --kill-s $(SOAK_SECONDS)
+	$(CHECK) servers --only kill --kill-s $(SOAK_SECONDS)
 
 ## Ten minutes of fuzzing for each target; FUZZ_SECONDS=30 for less.
 FUZZ_SECONDS ?= 600
@@ -106,7 +129,7 @@ fuzz: setup
 	done
 
 ## Newer releases of OpenSSL, and nginx on them, from newer Debians, for
-## `cargo test --package rejoin-capi --test servers newer_libssl -- --ignored`: nothing is installed.
+## `cargo test --package rejoin-capi --test all newer_libssl -- --ignored`: nothing is installed.
 target/openssl-3.5: SUITE := trixie
 target/openssl-3.6: SUITE := forky
 KEYRING := /usr/share/keyrings/debian-archive-keyring.gpg
@@ -120,9 +143,10 @@ target/openssl-3.5 target/openssl-3.6:
 	&& for package in *.deb; do dpkg-deb --extract $$package ../root || exit 1; done
 	@mv $@.part $@
 
-## Installs what is missing; without root it says what.
+## Installs what is missing; without root it says what. Another apt may hold a lock: it waits for that for ten minutes.
 setup:
-	@missing=""; for package in $(PACKAGES); do \
+	@mkdir -p target && rm -f $(TIMES)
+	@begin=$$(date +%s); missing=""; for package in $(PACKAGES); do \
 	  dpkg-query --show --showformat='$${Status}' $$package 2>/dev/null | grep -q "ok installed" \
 	    || missing="$$missing $$package"; \
 	done; \
@@ -130,9 +154,14 @@ setup:
 	  if ! command -v apt-get >/dev/null; then \
 	    echo "not a Debian or Ubuntu: install the equivalents of$$missing, then set PACKAGES="; exit 1; \
 	  elif [ "$$(id -u)" = 0 ]; then \
-	    (apt-get update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install --yes $$missing) >/dev/null; \
+	    for try in $$(seq 120); do \
+	      told=$$(apt-get update 2>&1) || { grep -q lists/lock <<<"$$told" && sleep 5 && continue; echo "$$told"; exit 1; }; \
+	      break; \
+	    done; \
+	    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install --yes $$missing >/dev/null \
+	      || exit; \
 	  else \
 	    echo "missing packages: run  sudo apt-get install$$missing"; exit 1; \
 	  fi; \
-	fi
+	fi; printf '%-20s %5d s\n' setup $$(($$(date +%s) - begin)) >>$(TIMES)
 	@command -v $(CARGO) >/dev/null || { echo "missing Rust: see https://rustup.rs"; exit 1; }
