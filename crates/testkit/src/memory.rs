@@ -2,7 +2,7 @@
 //!
 //! A test program installs [`Counting`]:
 //!
-//! ```ignore
+//! ```text
 //! #[global_allocator]
 //! static ALLOCATOR: rejoin_testkit::memory::Counting = rejoin_testkit::memory::Counting;
 //! ```

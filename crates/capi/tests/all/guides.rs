@@ -50,6 +50,7 @@ fn haproxy() {
 }
 
 #[test]
+#[ignore = "slow: needs Apache; make test-all"]
 fn apache() {
     follow("apache.md", "apachectl");
 }

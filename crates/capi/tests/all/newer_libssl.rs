@@ -58,7 +58,7 @@ http {
 ";
 
 #[test]
-#[ignore = "needs what `make target/openssl-3.5 target/openssl-3.6` gets from the network"]
+#[ignore = "slow: needs target/openssl-3.5 and target/openssl-3.6; make test-all"]
 fn newer_releases_keep_sessions_through_a_restart() {
     for name in ["3.5", "3.6"] {
         let release = Release::of(name).unwrap_or_else(|| panic!("run make target/openssl-{name}"));

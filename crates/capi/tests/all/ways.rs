@@ -112,6 +112,7 @@ SSLSessionCache none
 ";
 
 #[test]
+#[ignore = "slow: needs Apache; make test-all"]
 fn apache() {
     let mut site = Site::new("ways-apache");
     site.write("apache.conf", APACHE);

@@ -24,6 +24,7 @@ const LITTLE: [&str; 12] = [
 ];
 
 #[test]
+#[ignore = "slow: needs valgrind; make test-all"]
 fn transactions_do_and_miss_what_they_are() {
     if !valgrind() {
         return;
@@ -59,6 +60,7 @@ fn transactions_do_and_miss_what_they_are() {
 }
 
 #[test]
+#[ignore = "slow: needs valgrind; make test-all"]
 fn instructions_repeat() {
     if !valgrind() {
         return;
@@ -82,6 +84,7 @@ fn instructions_repeat() {
 }
 
 #[test]
+#[ignore = "slow: needs valgrind; make test-all"]
 fn interrupted_it_tells_what_there_is_and_ends_valgrind() {
     if valgrind() {
         interrupted("cachegrind", LITTLE);
@@ -89,6 +92,7 @@ fn interrupted_it_tells_what_there_is_and_ends_valgrind() {
 }
 
 #[test]
+#[ignore = "slow: needs valgrind; make test-all"]
 fn a_trace_is_interrupted_too() {
     if valgrind() {
         interrupted("lackey", LITTLE.map(|word| if word == "0" { "1" } else { word }));
@@ -140,6 +144,7 @@ fn servers(id: u32, tool: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "slow: needs valgrind; make test-all"]
 fn what_fails_leaves_the_rest() {
     if !valgrind() {
         return;

@@ -79,6 +79,7 @@ impl Pages {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_http_clients_share_sessions_with_all_others() {
     for tls in Tls::ALL {
         let name = format!("http-{}", tls.number());
@@ -98,6 +99,7 @@ fn java_http_clients_share_sessions_with_all_others() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn the_server_counts_the_sessions_of_java_http_clients_alike() {
     for tls in Tls::ALL {
         let name = format!("http-count-{}", tls.number());
@@ -115,6 +117,7 @@ fn the_server_counts_the_sessions_of_java_http_clients_alike() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_http_clients_decide_themselves_whom_they_believe() {
     let managed = start("http-trust");
     let Some(jvm) = Jvm::new(&managed, "http-trust") else { return };
@@ -140,6 +143,7 @@ fn java_http_clients_decide_themselves_whom_they_believe() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_http_clients_carry_large_bodies_and_many_at_once() {
     for tls in Tls::ALL {
         let name = format!("http-much-{}", tls.number());
@@ -169,6 +173,7 @@ fn java_http_clients_carry_large_bodies_and_many_at_once() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_engines_are_driven_like_the_jdks() {
     for tls in Tls::ALL {
         let name = format!("http-engine-{}", tls.number());
@@ -185,6 +190,7 @@ fn java_engines_are_driven_like_the_jdks() {
 
 /// The manager has nothing to offer there, and the server's own word counts.
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_http_clients_reach_servers_that_the_manager_does_not() {
     let managed = start("http-foreign");
     let Some(jvm) = Jvm::new(&managed, "http-foreign") else { return };
@@ -201,6 +207,7 @@ fn java_http_clients_reach_servers_that_the_manager_does_not() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_http_clients_do_without_a_manager() {
     let mut managed = start("http-gone");
     managed.kill();
@@ -213,6 +220,7 @@ fn java_http_clients_do_without_a_manager() {
 
 /// The first waits for it, and the others do not.
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_http_clients_ask_a_silent_manager_once() {
     let mut managed = start("http-silent");
     managed.kill();

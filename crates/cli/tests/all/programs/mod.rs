@@ -42,6 +42,7 @@ fn twenty_programs_and_rustls() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn twenty_programs_and_java() {
     twenty_need_one_full_handshake(Stack::Java);
 }
@@ -81,6 +82,7 @@ fn rule_15_a_manager_shows_its_memory_to_nobody() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn certificates_are_decoded_once_in_a_java_program() {
     let managed = start("jvm-intern");
     let Some(jvm) = Jvm::new(&managed, "jvm-intern") else { return };
@@ -89,6 +91,7 @@ fn certificates_are_decoded_once_in_a_java_program() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_programs_share_sessions_with_all_others() {
     for tls in Tls::ALL {
         let name = format!("jvm-{}", tls.number());
@@ -110,6 +113,7 @@ fn java_programs_share_sessions_with_all_others() {
 }
 
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_programs_decide_themselves_whom_they_believe() {
     let managed = start("jvm-trust");
     let Some(jvm) = Jvm::new(&managed, "jvm-trust") else { return };
@@ -132,6 +136,7 @@ fn java_programs_decide_themselves_whom_they_believe() {
 
 /// The connection is the program's own then.
 #[test]
+#[ignore = "slow: needs a JDK; make test-all"]
 fn java_programs_do_without_a_manager_that_talks_nonsense() {
     let mut managed = start("jvm-nonsense");
     managed.kill();
