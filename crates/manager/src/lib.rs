@@ -4,54 +4,40 @@
 //! the TLS connection, resumes a session if any program got one there, and relays plaintext.
 //! Sessions stay in the manager's memory, and end with it.
 //!
-//! A connection's way: `serve` admits a program and reads its request (`wire`), `connect` takes a
-//! session (`sessions`) whose certificates stand before what the program trusts (`trust`), calls
-//! the server (`dial`), does the handshake (`upstream`, `verifier`), and `relay` is the rest.
+//! Modules, from the top down:
+//! - `serve` accepts programs, bounds how many there are, and hands each request to its handler.
+//! - `hop` serves programs that do their own TLS: over a socket that they pass, or by records that
+//!   they carry.
+//! - `relay` moves plaintext between a program and its server until both ends are closed.
+//! - `upstream` resolves a name, connects, and does the handshake with the server.
+//! - `sessions` keeps sessions and chooses one whose certificates satisfy the program's trust.
+//! - `trust` verifies certificates by the authorities that the program names.
+//! - `downstream` is the program's side: its socket, requests and answers, and the limits per user.
 //!
 //! What is not here: what programs link to speak to a manager ([`client`], a crate of its own), and how a
 //! machine starts one.
 
 #![forbid(unsafe_code)]
 
-mod allotment;
-mod apart;
-mod calls;
-mod carrying;
-mod certificates;
 mod clock;
-mod closing;
-mod connect;
 mod counts;
-mod dial;
-mod endpoint;
-mod ends;
+mod downstream;
 mod error;
 mod failure;
 mod hop;
-mod hopping;
-mod identity;
-mod near;
-mod program;
 mod relay;
 mod serve;
 mod sessions;
 mod settings;
-mod shares;
-mod socket;
 mod state;
-mod tcp;
 mod trust;
-mod turns;
 mod upstream;
-mod verdicts;
-mod verifier;
-mod wire;
 
 pub use rejoin_client as client;
 pub use rejoin_client::protocol;
 
 pub use clock::Clock;
+pub use downstream::listener::{SYSTEM_SOCKET, default_socket, inherited, listen};
 pub use error::Error;
 pub use serve::{run, threads};
 pub use settings::{AcrossNames, HostPattern, Settings};
-pub use socket::{SYSTEM_SOCKET, default_socket, inherited, listen};

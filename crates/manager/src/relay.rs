@@ -6,28 +6,23 @@
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
-use std::time::Duration;
 
 use rustix::net::Shutdown;
 use tokio::io::Interest;
 use tokio::sync::watch;
 
-use crate::closing::Line;
-use crate::ends::Standing;
-use crate::near::{Near, Said, is_gone};
+use crate::downstream::connection::{ASK_WHETHER_GONE, stopping};
+use crate::downstream::endings::OpenConnection;
+use crate::downstream::stream::{Downstream, Received, is_gone};
 use crate::protocol::End;
-use crate::serve::stopping;
 use crate::state::State;
-use crate::tcp::Source;
-use crate::upstream::Upstream;
+use crate::upstream::connection::Upstream;
+use crate::upstream::tcp::Source;
 
 /// Read at once.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Rounds before other connections have a turn.
 const ROUNDS: usize = 16;
-/// A program from which nothing is read may be gone, of which the kernel says nothing while nobody
-/// asks.
-pub(crate) const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
 /// How long a server may take nothing of what a program left that is gone.
 const LEFT_BEHIND_MS: u64 = 60_000;
 
@@ -41,8 +36,8 @@ thread_local! {
 /// See the module's documentation.
 pub(crate) struct Relay<'a> {
     state: &'a State,
-    standing: &'a Standing<'a>,
-    program: Near<'a>,
+    standing: &'a OpenConnection<'a>,
+    program: Downstream<'a>,
     upstream: &'a mut Upstream,
     /// What the server said and the program does not take yet.
     undelivered: Vec<u8>,
@@ -58,15 +53,15 @@ pub(crate) struct Relay<'a> {
 enum Way {
     Open,
     /// It has ended so, and the other side is still to hear of it.
-    Ends(End),
+    Endings(End),
     Over,
 }
 
 impl<'a> Relay<'a> {
     pub(crate) fn new(
         state: &'a State,
-        standing: &'a Standing<'a>,
-        program: Near<'a>,
+        standing: &'a OpenConnection<'a>,
+        program: Downstream<'a>,
         upstream: &'a mut Upstream,
     ) -> Self {
         let (up, down) = (Way::Open, Way::Open);
@@ -154,7 +149,7 @@ impl<'a> Relay<'a> {
         }
         match self.down {
             Way::Open => {}
-            Way::Ends(End::Clean) => {
+            Way::Endings(End::Clean) => {
                 // Before the program reads it, and asks.
                 self.standing.server_ends(End::Clean);
                 if !self.program.finish() {
@@ -163,7 +158,7 @@ impl<'a> Relay<'a> {
                 self.down = Way::Over;
                 return Ok(true);
             }
-            Way::Ends(end) => return Err(end),
+            Way::Endings(end) => return Err(end),
             Way::Over => return Ok(moved),
         }
         PIECE.with_borrow_mut(|piece| match Source(&self.upstream.tcp).read(piece) {
@@ -188,7 +183,7 @@ impl<'a> Relay<'a> {
         PLAINTEXT.with_borrow_mut(|plaintext| {
             plaintext.clear();
             // What came before an error is the program's, too.
-            self.down = find(self, plaintext).map_or(Way::Open, Way::Ends);
+            self.down = find(self, plaintext).map_or(Way::Open, Way::Endings);
             let delivered = self.deliver(plaintext);
             self.upstream.store_issued(self.state);
             delivered.map(|_| ())
@@ -226,21 +221,21 @@ impl<'a> Relay<'a> {
         }
         let read = PIECE.with_borrow_mut(|piece| {
             let said = self.program.receive(piece)?;
-            if let Said::Bytes(bytes) = said {
+            if let Received::Bytes(bytes) = said {
                 // rustls takes all of it: it has nothing left to send.
                 self.upstream.tls.writer().write_all(&piece[..bytes])?;
             }
             io::Result::Ok(said)
         });
         match read {
-            Ok(Said::Bytes(_)) => Ok(true),
+            Ok(Received::Bytes(_)) => Ok(true),
             Ok(said) => {
                 self.up = Way::Over;
-                self.is_gone = said == Said::Gone;
+                self.is_gone = said == Received::Gone;
                 match said {
-                    Said::Done => self.upstream.tls.send_close_notify(),
+                    Received::Done => self.upstream.tls.send_close_notify(),
                     // All that it said has been sent.
-                    Said::Cut => {
+                    Received::Cut => {
                         let _ = rustix::net::shutdown(&*self.upstream.tcp, Shutdown::Write);
                     }
                     _ => {}
@@ -260,7 +255,7 @@ impl<'a> Relay<'a> {
         let server = interest(self.down == Way::Open && !is_blocked, sends);
         let reads = self.up == Way::Open && !sends;
         let is_stuck = reads && self.program.is_stuck();
-        let is_to_write = is_blocked || is_stuck || matches!(self.down, Way::Ends(_));
+        let is_to_write = is_blocked || is_stuck || matches!(self.down, Way::Endings(_));
         let client = interest(reads && !is_stuck, is_to_write);
         let until_ms = self.state.settings.clock.now_ms() + LEFT_BEHIND_MS;
         let gone = async {
@@ -303,12 +298,5 @@ fn interest(reads: bool, writes: bool) -> Option<Interest> {
         (true, false) => Some(Interest::READABLE),
         (false, true) => Some(Interest::WRITABLE),
         (false, false) => None,
-    }
-}
-
-/// Completes when the program is gone.
-pub(crate) async fn gone(program: &Line) {
-    while !is_gone(program) {
-        tokio::time::sleep(ASK_WHETHER_GONE).await;
     }
 }

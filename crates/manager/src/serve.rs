@@ -10,23 +10,22 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::allotment::Piece;
-use crate::carrying::serve_records;
-use crate::closing::{Brought, Line};
-use crate::connect::connect;
+use crate::Error;
+use crate::downstream::connection::{FAILED, ProgramConnection, counted, refuse, service};
+use crate::downstream::descriptors::{PassedDescriptor, ProgramSocket};
+use crate::downstream::messages;
+use crate::downstream::program::Program;
+use crate::downstream::quota::Permit;
+use crate::downstream::stream::Downstream;
 use crate::failure::Failure;
-use crate::hopping::serve_hop;
-use crate::near::Near;
-use crate::program::Program;
-use crate::protocol::{
-    self, Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Records, Request, Stats,
-    Why,
-};
-use crate::relay::{Relay, gone};
+use crate::hop::records::serve_records;
+use crate::hop::sockets::serve_hop;
+use crate::protocol::{self, Answer, Connect, Connected, ErrorKind, Records, Request, Stats};
+use crate::relay::Relay;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::upstream::Upstream;
-use crate::{Error, wire};
+use crate::upstream::connection::Upstream;
+use crate::upstream::handshake::connect;
 
 /// After a failure to accept, such as for want of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -60,7 +59,7 @@ pub async fn run(
     settings.connections = settings.connections.min(affordable());
     let state = Arc::new(State::new(settings)?);
     ready();
-    let guests = Arc::new(Guests::default());
+    let admissions = Arc::new(Admissions::default());
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
@@ -71,8 +70,8 @@ pub async fn run(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let (state, stopped) = (Arc::clone(&state), stopped.clone());
-                    let guests = Arc::clone(&guests);
-                    tasks.spawn(async move { admit(state, &guests, stream, stopped).await });
+                    let admissions = Arc::clone(&admissions);
+                    tasks.spawn(async move { admit(state, &admissions, stream, stopped).await });
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
             },
@@ -95,7 +94,7 @@ fn affordable() -> usize {
 
 /// The programs that are here.
 #[derive(Debug, Default)]
-struct Guests {
+struct Admissions {
     here: Mutex<Here>,
 }
 
@@ -108,14 +107,14 @@ struct Here {
 
 /// A program's place, which is free again when it is dropped.
 #[derive(Debug)]
-struct Guest<'a> {
-    guests: &'a Guests,
+struct Admission<'a> {
+    admissions: &'a Admissions,
     uid: Option<u32>,
 }
 
-impl Guests {
+impl Admissions {
     /// `None`: not even to be told that there is no room.
-    fn admit(&self, uid: u32, settings: &Settings) -> Option<(Guest<'_>, Result<(), Failure>)> {
+    fn admit(&self, uid: u32, settings: &Settings) -> Option<(Admission<'_>, Result<(), Failure>)> {
         let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = here.by_user.get(&uid).copied().unwrap_or_default();
         let refusal = if !settings.users.is_empty() && !settings.users.contains(&uid) {
@@ -130,17 +129,17 @@ impl Guests {
                 return None;
             }
             here.refusals += 1;
-            return Some((Guest { guests: self, uid: None }, Err(failure)));
+            return Some((Admission { admissions: self, uid: None }, Err(failure)));
         }
         here.all += 1;
         *here.by_user.entry(uid).or_default() += 1;
-        Some((Guest { guests: self, uid: Some(uid) }, Ok(())))
+        Some((Admission { admissions: self, uid: Some(uid) }, Ok(())))
     }
 }
 
-impl Drop for Guest<'_> {
+impl Drop for Admission<'_> {
     fn drop(&mut self) {
-        let mut here = self.guests.here.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut here = self.admissions.here.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(uid) = self.uid else {
             here.refusals -= 1;
             return;
@@ -157,72 +156,50 @@ impl Drop for Guest<'_> {
 
 async fn admit(
     state: Arc<State>,
-    guests: &Guests,
+    admissions: &Admissions,
     stream: UnixStream,
     stopped: watch::Receiver<bool>,
 ) {
     let Ok(program) = Program::of(&stream) else { return };
-    let stream = Line::new(stream, state.closers.of(program.uid));
+    let stream = ProgramSocket::new(stream, state.closers.of(program.uid));
     if !state.settings.unshared_programs.is_empty() {
         // As it is called now: it may become another program before it is served.
         program.name();
     }
-    let Some((_guest, let_in)) = guests.admit(program.uid, &state.settings) else { return };
-    let visit = Visit { state, program, stream, stopped };
+    let Some((_admission, let_in)) = admissions.admit(program.uid, &state.settings) else { return };
+    let program_connection = ProgramConnection { state, program, stream, stopped };
     // The request and the handshake take room that a connection does not need afterwards.
-    let asked = Box::pin(visit.while_awaited(visit.receive(let_in))).await;
+    let asked =
+        Box::pin(program_connection.while_awaited(program_connection.receive(let_in))).await;
     let Some(Some(order)) = asked else { return };
     if order.1.is_empty() {
-        return visit.serve(order).await;
+        return program_connection.serve(order).await;
     }
-    match visit.state.apart.of(visit.program.uid) {
-        Some(thread) => thread.run(visit.serve(order)).await,
+    match program_connection.state.user_threads.of(program_connection.program.uid) {
+        Some(thread) => thread.run(program_connection.serve(order)).await,
         None => {
             let failure = Failure::new(ErrorKind::Busy, "too many users pass sockets");
-            refuse(&visit.stream, failure).await;
+            refuse(&program_connection.stream, failure).await;
         }
     }
 }
 
 /// What a program asked for, the sockets that it brought, and the request's room.
-type Order = (Wish, Vec<Brought>, Option<Piece>);
+type AdmittedRequest = (ConnectionRequest, Vec<PassedDescriptor>, Option<Permit>);
 
 /// A connection.
-enum Wish {
+enum ConnectionRequest {
     Connect(Box<Connect>),
     Hop(Box<protocol::Hop>),
     Records(Box<Records>),
 }
 
-/// A program that was let in.
-pub(crate) struct Visit {
-    pub(crate) state: Arc<State>,
-    pub(crate) program: Program,
-    pub(crate) stream: Line,
-    pub(crate) stopped: watch::Receiver<bool>,
-}
-
-impl Visit {
-    /// Does it as long as the program waits and the manager runs.
-    pub(crate) async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
-        let mut stopped = self.stopped.clone();
-        tokio::select! {
-            biased;
-            done = what => Some(done),
-            () = gone(&self.stream) => None,
-            () = stopping(&mut stopped) => {
-                let failure = Failure::new(ErrorKind::ShuttingDown, "the manager ends");
-                refuse(&self.stream, failure).await;
-                None
-            }
-        }
-    }
-
+impl ProgramConnection {
     /// Reads a request and answers it, unless it is for a connection.
-    async fn receive(&self, let_in: Result<(), Failure>) -> Option<Order> {
+    async fn receive(&self, let_in: Result<(), Failure>) -> Option<AdmittedRequest> {
         let Self { state, program, stream, .. } = self;
         let read = match let_in {
-            Ok(()) => wire::read_request(stream, (&state.rooms, program.uid)).await?,
+            Ok(()) => messages::read_request(stream, (&state.rooms, program.uid)).await?,
             Err(failure) => Err(failure),
         };
         let (request, sockets, room) = match read {
@@ -234,15 +211,19 @@ impl Visit {
         };
         let now_ms = state.settings.clock.now_ms();
         let answer = match request {
-            Request::Connect(wish) => return Some((Wish::Connect(wish), sockets, room)),
-            Request::Hop(hop) => return Some((Wish::Hop(hop), sockets, room)),
-            Request::Records(wanted) => return Some((Wish::Records(wanted), sockets, room)),
+            Request::Connect(wish) => {
+                return Some((ConnectionRequest::Connect(wish), sockets, room));
+            }
+            Request::Hop(hop) => return Some((ConnectionRequest::Hop(hop), sockets, room)),
+            Request::Records(wanted) => {
+                return Some((ConnectionRequest::Records(wanted), sockets, room));
+            }
             Request::Verified {} | Request::Accepted {} => {
                 let detail = "it belongs behind the answer to a hop";
                 Answer::Error(Failure::new(ErrorKind::BadRequest, detail).into())
             }
             Request::End { connection } => {
-                Answer::End(state.ends.of(connection, program.uid, now_ms))
+                Answer::End(state.endings.of(connection, program.uid, now_ms))
             }
             Request::Directly { why, times } => {
                 state.counts.went_directly(program.uid, why, times.into());
@@ -254,21 +235,21 @@ impl Visit {
             }
         };
         // The program may be gone.
-        let _ = wire::write(stream, answer).await;
+        let _ = messages::write(stream, answer).await;
         None
     }
 
-    async fn serve(self, (wish, sockets, room): Order) {
+    async fn serve(self, (wish, sockets, room): AdmittedRequest) {
         match wish {
-            Wish::Connect(wish) => {
+            ConnectionRequest::Connect(wish) => {
                 let socket = sockets.into_iter().next();
                 self.connect((wish, socket, room)).await;
             }
-            Wish::Hop(hop) => serve_hop(self, hop, sockets).await,
-            Wish::Records(wanted) if sockets.is_empty() => {
+            ConnectionRequest::Hop(hop) => serve_hop(self, hop, sockets).await,
+            ConnectionRequest::Records(wanted) if sockets.is_empty() => {
                 serve_records(self, wanted, room).await;
             }
-            Wish::Records(_) => {
+            ConnectionRequest::Records(_) => {
                 let detail = "no socket comes with records: the program has it";
                 refuse(&self.stream, Failure::new(ErrorKind::BadRequest, detail)).await;
             }
@@ -276,27 +257,30 @@ impl Visit {
     }
 
     /// Makes a connection, and relays until it ends.
-    async fn connect(self, order: Plain) {
+    async fn connect(self, order: PlaintextRequest) {
         let made = Box::pin(self.while_awaited(self.make(order))).await;
         let Some(Some((mut upstream, connected, service))) = made else { return };
         let (state, stream, uid) = (&self.state, &self.stream, self.program.uid);
-        let standing = state.ends.open(connected.connection, uid, &state.settings.clock);
-        let mut relay = Relay::new(state, &standing, Near::Plain(stream), &mut upstream);
+        let standing = state.endings.open(connected.connection, uid, &state.settings.clock);
+        let mut relay = Relay::new(state, &standing, Downstream::Plain(stream), &mut upstream);
         // The server is at work while the program is counted, and told.
         relay.begin();
         self.record(&service, &counted(&connected));
         drop(service);
-        if wire::write(stream, Answer::Connected(connected)).await.is_err() {
+        if messages::write(stream, Answer::Connected(connected)).await.is_err() {
             return;
         }
         state.counts.opened();
         let ended = relay.run(self.stopped.clone()).await;
         state.counts.closed();
-        standing.ends(ended);
+        standing.ended(ended);
     }
 
     /// Makes a connection to a service, or says why there is none.
-    async fn make(&self, order: Plain) -> Option<(Box<Upstream>, Box<Connected>, String)> {
+    async fn make(
+        &self,
+        order: PlaintextRequest,
+    ) -> Option<(Box<Upstream>, Box<Connected>, String)> {
         let (wish, socket, _room) = order;
         let service = service(&wish);
         match connect(&self.state, &self.program, &wish, socket).await {
@@ -308,44 +292,7 @@ impl Visit {
             }
         }
     }
-
-    pub(crate) fn record(&self, service: &str, of: &Handshakes) {
-        let name = self.program.name().unwrap_or("unknown");
-        self.state.counts.record(self.program.uid, name, service, of);
-    }
 }
 
 /// A wish for plaintext.
-type Plain = (Box<Connect>, Option<Brought>, Option<Piece>);
-
-/// Completes when the manager ends.
-pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
-    // A sender that is gone ends it as well.
-    let _ = stopped.wait_for(|stop| *stop).await;
-}
-
-/// Under what a connection is counted.
-pub(crate) fn service(wish: &Connect) -> String {
-    format!("{}:{}", wish.host, wish.port)
-}
-
-/// The count of a connection that did not come to stand.
-pub(crate) const FAILED: Handshakes =
-    Handshakes { full: 0, resumed: 0, across_names: 0, refused: 0, failed: 1, early_data: 0 };
-
-pub(crate) fn counted(connected: &Connected) -> Handshakes {
-    let one = u64::from;
-    Handshakes {
-        full: one(!connected.resumed),
-        resumed: one(connected.resumed),
-        across_names: one(connected.session_of.is_some()),
-        refused: one(connected.why == Why::Refused),
-        failed: 0,
-        early_data: one(connected.early_data == EarlyData::Accepted),
-    }
-}
-
-pub(crate) async fn refuse(stream: &Line, failure: Failure) {
-    // The program may be gone.
-    let _ = wire::write(stream, Answer::Error(failure.into())).await;
-}
+type PlaintextRequest = (Box<Connect>, Option<PassedDescriptor>, Option<Permit>);

@@ -8,23 +8,23 @@ use rustls::crypto::aws_lc_rs::{self, kx_group};
 use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
 
 use crate::Error;
-use crate::apart::Apart;
-use crate::calls::Calls;
-use crate::certificates::Certificates;
-use crate::closing::Closers;
 use crate::counts::Counts;
-use crate::dial::Lookups;
-use crate::ends::Ends;
-use crate::hop::Hops;
-use crate::identity::Identities;
-use crate::program::overflow_uid;
+use crate::downstream::descriptors::Closers;
+use crate::downstream::endings::Endings;
+use crate::downstream::messages::Rooms;
+use crate::downstream::program::overflow_uid;
+use crate::downstream::user_threads::UserThreads;
+use crate::hop::tls::Hops;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
-use crate::shares::READY_MADE;
-use crate::trust::Judges;
-use crate::verdicts::Verdicts;
-use crate::verifier::Verifier;
-use crate::wire::Rooms;
+use crate::trust::certificates::Certificates;
+use crate::trust::identity::Identities;
+use crate::trust::judge::Judges;
+use crate::trust::verdicts::Verdicts;
+use crate::trust::verifier::Verifier;
+use crate::upstream::dial::Lookups;
+use crate::upstream::key_shares::READY_MADE;
+use crate::upstream::own_connections::OwnConnections;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ pub(crate) struct State {
     pub(crate) judges: Judges,
     pub(crate) identities: Identities,
     pub(crate) sessions: Sessions,
-    pub(crate) ends: Ends,
+    pub(crate) endings: Endings,
     pub(crate) closers: Closers,
-    pub(crate) apart: Apart,
+    pub(crate) user_threads: UserThreads,
     pub(crate) lookups: Lookups,
     pub(crate) rooms: Rooms,
     /// Servers that say nothing of a client's certificate.
@@ -45,7 +45,7 @@ pub(crate) struct State {
     pub(crate) foreign: Verdicts,
     /// Servers of which a connection of the manager's own got no session.
     pub(crate) barren: Verdicts,
-    pub(crate) calls: Calls,
+    pub(crate) own_connections: OwnConnections,
     pub(crate) hops: Hops,
     pub(crate) counts: Counts,
     /// Who comes as this may be anybody.
@@ -86,15 +86,15 @@ impl State {
             )?,
             identities: Identities::new(provider),
             sessions: Sessions::new(Arc::clone(&settings), random()?),
-            ends: Ends::default(),
+            endings: Endings::default(),
             closers: Closers::default(),
-            apart: Apart::default(),
+            user_threads: UserThreads::default(),
             lookups: Lookups::default(),
             rooms: Rooms::default(),
             silent: Verdicts::default(),
             foreign: Verdicts::default(),
             barren: Verdicts::default(),
-            calls: Calls::default(),
+            own_connections: OwnConnections::default(),
             hops: Hops::new().map_err(|error| Error::Process {
                 what: "make ready for programs that do their own TLS",
                 cause: error.into(),

@@ -7,12 +7,12 @@ use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
 
-use super::place::Secret;
 use super::seen::{self, Seen};
+use super::stored::Secret;
 
 /// The store of one connection.
 #[derive(Debug)]
-pub(crate) struct Slip {
+pub(crate) struct ConnectionStore {
     inner: Mutex<Inner>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Collected {
     pub(crate) bytes: u64,
 }
 
-impl Slip {
+impl ConnectionStore {
     /// Tickets that one connection may leave. A server that sends more talks to itself. Until they are looked at, each may
     /// take what a message holds, 64 KiB.
     pub(crate) const TICKETS: usize = 64;
@@ -92,7 +92,7 @@ impl Slip {
     }
 }
 
-impl ClientSessionStore for Slip {
+impl ClientSessionStore for ConnectionStore {
     fn set_kx_hint(&self, _name: ServerName<'static>, group: NamedGroup) {
         self.with(|inner| inner.group = Some(group));
     }

@@ -8,7 +8,7 @@
 
 use std::fmt::{self, Write};
 
-use super::place::Secret;
+use super::stored::Secret;
 
 /// What is known of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +72,8 @@ impl Write for Reader {
                 self.lifetime_s = number.parse().ok();
                 return Err(fmt::Error);
             }
-            (Some(Field::ExtendedMs), word) => {
-                self.extended_ms = word.parse().ok();
+            (Some(Field::ExtendedMs), verdict) => {
+                self.extended_ms = verdict.parse().ok();
                 self.field = None;
             }
             (None, _) => {}

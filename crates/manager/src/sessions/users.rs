@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 
-use super::place::{Place, PlaceName};
-use super::places::Places;
+use super::stored::{SessionKey, StoredSessions};
+use super::table::SessionTable;
 
 /// See the module's documentation.
 pub(super) struct Users {
-    places: HashMap<u32, Places>,
+    table: HashMap<u32, SessionTable>,
     key: [u8; 16],
     /// In units, of all.
     room: u64,
@@ -25,80 +25,80 @@ impl Users {
     const OTHERS: u32 = u32::MAX;
 
     pub(super) fn new(room: u64, key: [u8; 16]) -> Self {
-        Self { places: HashMap::new(), key, room: room.max(Self::LEAST) }
+        Self { table: HashMap::new(), key, room: room.max(Self::LEAST) }
     }
 
-    pub(super) fn places(&self, uid: u32) -> Option<&Places> {
-        self.places.get(&uid).or_else(|| self.places.get(&Self::OTHERS))
+    pub(super) fn table(&self, uid: u32) -> Option<&SessionTable> {
+        self.table.get(&uid).or_else(|| self.table.get(&Self::OTHERS))
     }
 
-    pub(super) fn places_mut(&mut self, uid: u32) -> Option<&mut Places> {
-        let uid = if self.places.contains_key(&uid) { uid } else { Self::OTHERS };
-        self.places.get_mut(&uid)
+    pub(super) fn places_mut(&mut self, uid: u32) -> Option<&mut SessionTable> {
+        let uid = if self.table.contains_key(&uid) { uid } else { Self::OTHERS };
+        self.table.get_mut(&uid)
     }
 
     /// Those of a user who is about to have some.
-    pub(super) fn made(&mut self, uid: u32, now_ms: u64) -> Option<&mut Places> {
-        if !self.places.contains_key(&uid) {
-            self.places.retain(|_, places| !places.is_empty());
+    pub(super) fn made(&mut self, uid: u32, now_ms: u64) -> Option<&mut SessionTable> {
+        if !self.table.contains_key(&uid) {
+            self.table.retain(|_, table| !table.is_empty());
         }
         let most = Self::MOST.min(self.room / Self::LEAST) as usize;
-        let is_known = self.places.contains_key(&uid) || self.places.len() + 1 < most;
+        let is_known = self.table.contains_key(&uid) || self.table.len() + 1 < most;
         let uid = if is_known { uid } else { Self::OTHERS };
-        if !self.places.contains_key(&uid) {
-            let part = self.room / (self.places.len() as u64 + 1);
+        if !self.table.contains_key(&uid) {
+            let part = self.room / (self.table.len() as u64 + 1);
             self.free(Self::LEAST.min(part), uid, now_ms);
-            let places = Places::new(self.left().max(1), self.key, now_ms).ok()?;
-            self.places.insert(uid, places);
+            let table = SessionTable::new(self.left().max(1), self.key, now_ms).ok()?;
+            self.table.insert(uid, table);
         }
-        self.places.get_mut(&uid)
+        self.table.get_mut(&uid)
     }
 
-    pub(super) fn get_mut(&mut self, place: &PlaceName) -> Option<&mut Place> {
-        self.places_mut(place.partition.uid)?.get_mut(place)
+    pub(super) fn get_mut(&mut self, session_key: &SessionKey) -> Option<&mut StoredSessions> {
+        self.places_mut(session_key.partition.uid)?.get_mut(session_key)
     }
 
     /// A place has another size than its user's engine was told.
-    pub(super) fn resize(&mut self, place: &PlaceName, now_ms: u64) {
-        let uid = place.partition.uid;
-        let uid = if self.places.contains_key(&uid) { uid } else { Self::OTHERS };
-        let Some(own) = self.places.get(&uid) else { return };
-        let (room, needed) = (own.room(), own.taken() + own.growth(place));
+    pub(super) fn resize(&mut self, session_key: &SessionKey, now_ms: u64) {
+        let uid = session_key.partition.uid;
+        let uid = if self.table.contains_key(&uid) { uid } else { Self::OTHERS };
+        let Some(own) = self.table.get(&uid) else { return };
+        let (room, needed) = (own.room(), own.taken() + own.growth(session_key));
         if needed > room {
             // Twice as much: moving takes as long as there are places.
             self.free((2 * room).max(needed) - room, uid, now_ms);
             let more = self.left();
-            if let Some(own) = self.places.get_mut(&uid).filter(|_| more > 0) {
+            if let Some(own) = self.table.get_mut(&uid).filter(|_| more > 0) {
                 // An engine that cannot be made leaves the old one.
                 let _ = own.move_to((2 * room).max(needed).min(room + more), now_ms);
             }
         }
-        if let Some(own) = self.places.get_mut(&uid) {
-            own.resize(place, now_ms);
+        if let Some(own) = self.table.get_mut(&uid) {
+            own.resize(session_key, now_ms);
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (&PlaceName, &Place)> {
-        self.places.values().flat_map(Places::iter)
+    pub(super) fn all(&self) -> impl Iterator<Item = (&SessionKey, &StoredSessions)> {
+        self.table.values().flat_map(SessionTable::iter)
     }
 
     /// What no engine has.
     fn left(&self) -> u64 {
-        let had: u64 = self.places.values().map(Places::room).sum();
+        let had: u64 = self.table.values().map(SessionTable::room).sum();
         self.room.saturating_sub(had)
     }
 
     /// Has so much left, if it is not more than is unused or others have beyond their part.
     fn free(&mut self, units: u64, uid: u32, now_ms: u64) {
-        let users = self.places.len() as u64 + u64::from(!self.places.contains_key(&uid));
+        let users = self.table.len() as u64 + u64::from(!self.table.contains_key(&uid));
         let part = self.room / users.max(1);
-        let own = self.places.get(&uid).map_or(0, Places::room);
+        let own = self.table.get(&uid).map_or(0, SessionTable::room);
         while self.left() < units {
             let missing = units - self.left();
-            let others = self.places.iter_mut().filter(|(of, _)| **of != uid).map(|(_, of)| of);
+            let others = self.table.iter_mut().filter(|(of, _)| **of != uid).map(|(_, of)| of);
             // Unused, a quarter of what is used being left to each.
-            let used = |of: &Places| (of.taken() + of.taken() / 4).max(Self::LEAST);
-            let spare = |of: &Places| match own < part {
+            let used = |of: &SessionTable| (of.taken() + of.taken() / 4).max(Self::LEAST);
+            let spare = |of: &SessionTable| match own < part {
                 true => of.room().saturating_sub(used(of).min(part)),
                 false => of.room().saturating_sub(used(of)),
             };

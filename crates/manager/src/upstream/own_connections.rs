@@ -5,22 +5,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Mutex as Waited, OwnedMutexGuard};
 
-use crate::sessions::PlaceName;
+use crate::sessions::SessionKey;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
-    places: Mutex<HashMap<PlaceName, Arc<Waited<()>>>>,
+pub(crate) struct OwnConnections {
+    table: Mutex<HashMap<SessionKey, Arc<Waited<()>>>>,
 }
 
-impl Calls {
+impl OwnConnections {
     /// Waits until nobody else calls this server. The turn is over when what this returns is dropped.
-    pub(crate) async fn turn(&self, place: &PlaceName) -> OwnedMutexGuard<()> {
+    pub(crate) async fn turn(&self, session_key: &SessionKey) -> OwnedMutexGuard<()> {
         let turn = {
-            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
             // Those that nobody calls.
-            places.retain(|_, turn| Arc::strong_count(turn) > 1);
-            Arc::clone(places.entry(place.clone()).or_default())
+            table.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(table.entry(session_key.clone()).or_default())
         };
         turn.lock_owned().await
     }

@@ -15,8 +15,8 @@ use rustix::net::{SendFlags, send};
 use tokio::io::Interest;
 use tokio::time::{Instant, timeout_at};
 
-use crate::closing::Line;
-use crate::near::{Said, is_gone, received};
+use crate::downstream::descriptors::ProgramSocket;
+use crate::downstream::stream::{Received, is_gone, received};
 use crate::protocol::{self, HopKey, Token};
 
 /// What every hop starts from.
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Hops {
 
 /// A program's socket, as OpenSSL reads and writes it.
 #[derive(Debug)]
-struct Records(Line);
+struct Records(ProgramSocket);
 
 impl Hops {
     pub(crate) fn new() -> Result<Self, openssl::error::ErrorStack> {
@@ -86,7 +86,7 @@ impl Hops {
     /// Does the handshake with a program, which is told this protocol.
     pub(crate) async fn accept(
         &self,
-        line: Line,
+        line: ProgramSocket,
         wanted: &protocol::Hop,
         alpn: Option<&[u8]>,
         deadline: Instant,
@@ -112,23 +112,23 @@ impl Hops {
 }
 
 impl Hop {
-    pub(crate) fn line(&self) -> &Line {
+    pub(crate) fn line(&self) -> &ProgramSocket {
         &self.tls.get_ref().0
     }
 
-    pub(crate) fn receive(&mut self, piece: &mut [u8]) -> io::Result<Said> {
+    pub(crate) fn receive(&mut self, piece: &mut [u8]) -> io::Result<Received> {
         let read = self.tls.ssl_read(piece);
         let why = read.as_ref().err().map(openssl::ssl::Error::code);
         // An answer to the program's own change of keys finds no room.
         self.is_stuck = why == Some(ErrorCode::WANT_WRITE);
         match (read, why) {
-            (Ok(bytes), _) => Ok(Said::Bytes(bytes)),
-            (_, Some(ErrorCode::ZERO_RETURN)) => Ok(Said::Done),
+            (Ok(bytes), _) => Ok(Received::Bytes(bytes)),
+            (_, Some(ErrorCode::ZERO_RETURN)) => Ok(Received::Done),
             (_, Some(ErrorCode::WANT_READ | ErrorCode::WANT_WRITE)) => {
                 Err(io::ErrorKind::WouldBlock.into())
             }
-            _ if is_gone(self.line()) => Ok(Said::Gone),
-            _ => Ok(Said::Cut),
+            _ if is_gone(self.line()) => Ok(Received::Gone),
+            _ => Ok(Received::Cut),
         }
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(crate) struct Allotment {
+pub(crate) struct Quota {
     all: Arc<Semaphore>,
     of_each: usize,
     users: Mutex<HashMap<u32, Arc<Semaphore>>>,
@@ -15,28 +15,28 @@ pub(crate) struct Allotment {
 
 /// A piece, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub(crate) struct Permit {
     _of_user: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
-impl Allotment {
+impl Quota {
     pub(crate) fn new(all: usize, of_each: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(all)), of_each, users: Mutex::default() }
     }
 
     /// Waits for one unit.
-    pub(crate) async fn wait(&self, uid: u32) -> Option<Piece> {
+    pub(crate) async fn wait(&self, uid: u32) -> Option<Permit> {
         let of_user = self.user(uid).acquire_owned().await.ok()?;
         let of_all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some(Piece { _of_user: of_user, _of_all: of_all })
+        Some(Permit { _of_user: of_user, _of_all: of_all })
     }
 
     /// So many units, if they are there.
-    pub(crate) fn take(&self, uid: u32, units: u32) -> Option<Piece> {
+    pub(crate) fn take(&self, uid: u32, units: u32) -> Option<Permit> {
         let of_user = self.user(uid).try_acquire_many_owned(units).ok()?;
         let of_all = Arc::clone(&self.all).try_acquire_many_owned(units).ok()?;
-        Some(Piece { _of_user: of_user, _of_all: of_all })
+        Some(Permit { _of_user: of_user, _of_all: of_all })
     }
 
     /// Users who have nothing are not remembered.
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_user_takes_its_part_and_no_more() {
-        let allotment = Allotment::new(10, 6);
+        let allotment = Quota::new(10, 6);
         let own = allotment.take(1, 6);
         assert!(own.is_some() && allotment.take(1, 1).is_none());
         let other = allotment.take(2, 4);

@@ -40,7 +40,7 @@ struct Inner {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    Brought,
+    PassedDescriptor,
     /// A program's own socket, of which there are as many as connections.
     Own,
 }
@@ -70,12 +70,12 @@ impl Closer {
 
     /// Closes a descriptor that was brought, some time.
     pub(crate) fn close(self: &Arc<Self>, descriptor: OwnedFd) {
-        self.close_whose(descriptor, Whose::Brought);
+        self.close_whose(descriptor, Whose::PassedDescriptor);
     }
 
     fn close_whose(self: &Arc<Self>, descriptor: OwnedFd, whose: Whose) {
         let mut inner = self.lock();
-        inner.pending += usize::from(whose == Whose::Brought);
+        inner.pending += usize::from(whose == Whose::PassedDescriptor);
         inner.waiting.push_back((descriptor, whose));
         if inner.works {
             self.more.notify_one();
@@ -90,7 +90,7 @@ impl Closer {
     fn work(&self) {
         while let Some((descriptor, whose)) = self.next() {
             drop(descriptor);
-            self.lock().pending -= usize::from(whose == Whose::Brought);
+            self.lock().pending -= usize::from(whose == Whose::PassedDescriptor);
         }
     }
 
@@ -111,18 +111,18 @@ impl Closer {
 
 /// A descriptor that a program brought.
 #[derive(Debug)]
-pub(crate) struct Brought {
+pub(crate) struct PassedDescriptor {
     descriptor: Option<OwnedFd>,
     closer: Arc<Closer>,
 }
 
-impl Brought {
+impl PassedDescriptor {
     pub(crate) fn new(descriptor: OwnedFd, closer: &Arc<Closer>) -> Self {
         Self { descriptor: Some(descriptor), closer: Arc::clone(closer) }
     }
 }
 
-impl AsFd for Brought {
+impl AsFd for PassedDescriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.descriptor {
             Some(descriptor) => descriptor.as_fd(),
@@ -131,7 +131,7 @@ impl AsFd for Brought {
     }
 }
 
-impl Drop for Brought {
+impl Drop for PassedDescriptor {
     fn drop(&mut self) {
         if let Some(descriptor) = self.descriptor.take() {
             self.closer.close(descriptor);
@@ -141,14 +141,14 @@ impl Drop for Brought {
 
 /// A program's own socket.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct ProgramSocket {
     stream: Option<UnixStream>,
     closer: Arc<Closer>,
     /// While it stands, closing the stream, a copy of it, waits for nobody.
-    brought: Option<Brought>,
+    brought: Option<PassedDescriptor>,
 }
 
-impl Line {
+impl ProgramSocket {
     pub(crate) fn new(stream: UnixStream, closer: Arc<Closer>) -> Self {
         // Else a byte sent out of band is thrown away while others are read, and with it, there,
         // the descriptors that came along. It is set in a Unix socket without fail.
@@ -165,7 +165,7 @@ impl Line {
     }
 
     /// Takes over a Unix socket that a program brought. `None`: it is none, or not connected.
-    pub(crate) fn take_over(brought: Brought) -> io::Result<Option<Self>> {
+    pub(crate) fn take_over(brought: PassedDescriptor) -> io::Result<Option<Self>> {
         let stream = std::os::unix::net::UnixStream::from(brought.as_fd().try_clone_to_owned()?);
         let is_stream = matches!(sockopt::socket_type(&stream), Ok(SocketType::STREAM));
         if !is_stream || stream.peer_addr().is_err() {
@@ -191,7 +191,7 @@ impl Line {
     }
 }
 
-impl Deref for Line {
+impl Deref for ProgramSocket {
     type Target = UnixStream;
 
     fn deref(&self) -> &UnixStream {
@@ -202,7 +202,7 @@ impl Deref for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for ProgramSocket {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
         // The program sees the end now, and nothing more arrives. Where nothing is left unread,
@@ -229,7 +229,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&closer, &closers.of(8)));
         for _ in 0..100 {
             let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
-            drop(Brought::new(one.into(), &closer));
+            drop(PassedDescriptor::new(one.into(), &closer));
             // The end of file says that it was closed.
             assert_eq!(io::Read::read(&mut other, &mut [0]).unwrap(), 0);
         }

@@ -15,8 +15,8 @@ use rustls::{CertificateError, RootCertStore};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::Error;
-use crate::certificates::Chain;
 use crate::protocol::{Fingerprint, Host, Trust};
+use crate::trust::certificates::Chain;
 
 /// What one program trusts.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 /// The threads of all users.
 #[derive(Debug, Default)]
-pub(crate) struct Apart {
+pub(crate) struct UserThreads {
     users: Mutex<HashMap<u32, Arc<Thread>>>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Thread {
     _stays: oneshot::Sender<Infallible>,
 }
 
-impl Apart {
+impl UserThreads {
     /// Threads at once.
     const MOST: usize = 64;
 
@@ -56,13 +56,13 @@ impl Thread {
     fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        let (stays, ends) = oneshot::channel();
+        let (stays, endings) = oneshot::channel();
         let (give, given) = std::sync::mpsc::channel::<Runtime>();
         let thread = std::thread::Builder::new().name("passed sockets".into());
         let started = thread.spawn(move || {
             if let Ok(runtime) = given.recv() {
                 // Nothing is ever sent.
-                let _ = runtime.block_on(ends);
+                let _ = runtime.block_on(endings);
             }
         });
         if let Err(error) = started {
@@ -88,12 +88,13 @@ mod tests {
 
     #[test]
     fn threads_are_few_and_make_room_for_each_other() {
-        let apart = Apart::default();
-        let busy: Vec<_> = (0..Apart::MOST as u32).map(|uid| apart.of(uid).unwrap()).collect();
-        assert!(apart.of(1_000).is_none());
-        assert!(Arc::ptr_eq(&busy[7], &apart.of(7).unwrap()));
+        let user_threads = UserThreads::default();
+        let busy: Vec<_> =
+            (0..UserThreads::MOST as u32).map(|uid| user_threads.of(uid).unwrap()).collect();
+        assert!(user_threads.of(1_000).is_none());
+        assert!(Arc::ptr_eq(&busy[7], &user_threads.of(7).unwrap()));
         drop(busy);
-        assert!(apart.of(1_000).is_some());
-        assert_eq!(apart.users.lock().unwrap().len(), 1);
+        assert!(user_threads.of(1_000).is_some());
+        assert_eq!(user_threads.users.lock().unwrap().len(), 1);
     }
 }

@@ -7,19 +7,19 @@ use rustix::net::Shutdown;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use crate::closing::Line;
-use crate::hop::Hop;
-use crate::wire;
+use crate::downstream::descriptors::ProgramSocket;
+use crate::downstream::messages;
+use crate::hop::tls::Hop;
 
 /// See the module's documentation.
-pub(crate) enum Near<'a> {
-    Plain(&'a Line),
+pub(crate) enum Downstream<'a> {
+    Plain(&'a ProgramSocket),
     Hop(&'a mut Hop),
 }
 
 /// What a program said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum Received {
     /// So many bytes.
     Bytes(usize),
     /// That this was all.
@@ -30,9 +30,9 @@ pub(crate) enum Said {
     Gone,
 }
 
-impl Near<'_> {
+impl Downstream<'_> {
     /// What is waited on.
-    pub(crate) fn line(&self) -> &Line {
+    pub(crate) fn line(&self) -> &ProgramSocket {
         match self {
             Self::Plain(line) => line,
             Self::Hop(hop) => hop.line(),
@@ -45,16 +45,16 @@ impl Near<'_> {
     }
 
     /// Reads what is there, into `piece`.
-    pub(crate) fn receive(&mut self, piece: &mut [u8]) -> io::Result<Said> {
+    pub(crate) fn receive(&mut self, piece: &mut [u8]) -> io::Result<Received> {
         let bytes = match self {
             Self::Plain(line) => received(line, piece)?,
             Self::Hop(hop) => return hop.receive(piece),
         };
         Ok(match bytes {
             // The end of file of a program that died looks like that of one that is done.
-            0 if is_gone(self.line()) => Said::Gone,
-            0 => Said::Done,
-            bytes => Said::Bytes(bytes),
+            0 if is_gone(self.line()) => Received::Gone,
+            0 => Received::Done,
+            bytes => Received::Bytes(bytes),
         })
     }
 
@@ -80,10 +80,10 @@ impl Near<'_> {
 }
 
 /// Reads from a program's socket. Descriptors have no business here.
-pub(crate) fn received(line: &Line, piece: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn received(line: &ProgramSocket, piece: &mut [u8]) -> io::Result<usize> {
     let closer = line.closer();
     let mut refuse = |descriptor| closer.close(descriptor);
-    line.try_io(Interest::READABLE, || wire::receive(line, piece, closer, &mut refuse))
+    line.try_io(Interest::READABLE, || messages::receive(line, piece, closer, &mut refuse))
 }
 
 /// Whether nobody holds the other end any more, or the server and the program have both ended.

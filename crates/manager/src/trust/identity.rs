@@ -18,7 +18,7 @@ use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
 
 use crate::protocol::{self, Fingerprint};
-use crate::verifier;
+use crate::trust::verifier;
 
 /// What one kind of client answers to a server that wants a certificate: with none, or with one.
 #[derive(Debug)]

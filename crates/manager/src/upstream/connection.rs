@@ -7,11 +7,11 @@ use rustls::ProtocolVersion;
 use tokio::io::Interest;
 use tokio::time::{Duration, Instant, timeout_at};
 
-use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::protocol::ErrorKind;
 use crate::state::State;
-use crate::tcp::{Sink, Source, Tcp};
+use crate::upstream::endpoint::Endpoint;
+use crate::upstream::tcp::{Sink, Source, Tcp};
 
 /// See the module's documentation.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::protocol::{End, Token};
 
 /// The connections that stand, and the last that ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct Endings {
     inner: Mutex<Inner>,
 }
 
@@ -21,14 +21,19 @@ struct Inner {
     all_ended: usize,
 }
 
-impl Ends {
+impl Endings {
     const MOST: usize = 4_096;
     const KEPT_MS: u64 = 10 * 60 * 1_000;
 
     /// A user's connection stands, until what this returns is dropped.
-    pub(crate) fn open<'a>(&'a self, token: Token, uid: u32, clock: &'a Clock) -> Standing<'a> {
+    pub(crate) fn open<'a>(
+        &'a self,
+        token: Token,
+        uid: u32,
+        clock: &'a Clock,
+    ) -> OpenConnection<'a> {
         self.with(|inner| inner.connections.insert(token, (uid, End::Open)));
-        Standing { ends: self, clock, token, end: End::Truncated }
+        OpenConnection { endings: self, clock, token, end: End::Truncated }
     }
 
     fn end(&self, token: Token, end: End, now_ms: u64) {
@@ -62,17 +67,17 @@ impl Ends {
 /// A connection that stands. When this is dropped it has ended: truncated, unless something else
 /// was said.
 #[derive(Debug)]
-pub(crate) struct Standing<'a> {
-    ends: &'a Ends,
+pub(crate) struct OpenConnection<'a> {
+    endings: &'a Endings,
     clock: &'a Clock,
     token: Token,
     end: End,
 }
 
-impl Standing<'_> {
+impl OpenConnection<'_> {
     /// The server's direction has ended so; the program may still send.
     pub(crate) fn server_ends(&self, end: End) {
-        self.ends.with(|inner| {
+        self.endings.with(|inner| {
             if let Some((_, known)) = inner.connections.get_mut(&self.token) {
                 *known = end;
             }
@@ -80,20 +85,20 @@ impl Standing<'_> {
     }
 
     /// The connection is over.
-    pub(crate) fn ends(mut self, end: End) {
+    pub(crate) fn ended(mut self, end: End) {
         self.end = end;
     }
 }
 
-impl Drop for Standing<'_> {
+impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
-        self.ends.end(self.token, self.end, self.clock.now_ms());
+        self.endings.end(self.token, self.end, self.clock.now_ms());
     }
 }
 
 impl Inner {
     fn forget_old(&mut self, uid: u32, now_ms: u64) {
-        let is_old = |(_, ended_ms): &(Token, u64)| now_ms >= ended_ms + Ends::KEPT_MS;
+        let is_old = |(_, ended_ms): &(Token, u64)| now_ms >= ended_ms + Endings::KEPT_MS;
         while self.ended.get(&uid).and_then(VecDeque::front).is_some_and(is_old) {
             self.forget_first(uid);
         }
@@ -125,35 +130,35 @@ mod tests {
 
     #[test]
     fn an_end_is_its_users_and_is_forgotten() {
-        let (ends, clock) = (Ends::default(), Clock::default());
+        let (endings, clock) = (Endings::default(), Clock::default());
         let token = |of: u16| Token([of.to_be_bytes(); 8].concat().try_into().unwrap());
-        let standing = ends.open(token(1), 7, &clock);
-        assert_eq!(ends.of(token(1), 7, 0), End::Open);
+        let standing = endings.open(token(1), 7, &clock);
+        assert_eq!(endings.of(token(1), 7, 0), End::Open);
         standing.server_ends(End::Clean);
-        assert_eq!(ends.of(token(1), 7, 0), End::Clean);
+        assert_eq!(endings.of(token(1), 7, 0), End::Clean);
         drop(standing);
-        assert_eq!(ends.of(token(1), 7, 0), End::Truncated);
-        assert_eq!(ends.of(token(1), 8, 0), End::Unknown);
-        let late_ms = clock.now_ms() + Ends::KEPT_MS;
-        assert_eq!(ends.of(token(1), 7, late_ms), End::Unknown);
-        for other in 2..Ends::MOST as u16 + 10 {
-            ends.open(token(other), 7, &clock).ends(End::Clean);
+        assert_eq!(endings.of(token(1), 7, 0), End::Truncated);
+        assert_eq!(endings.of(token(1), 8, 0), End::Unknown);
+        let late_ms = clock.now_ms() + Endings::KEPT_MS;
+        assert_eq!(endings.of(token(1), 7, late_ms), End::Unknown);
+        for other in 2..Endings::MOST as u16 + 10 {
+            endings.open(token(other), 7, &clock).ended(End::Clean);
         }
-        assert_eq!(ends.of(token(2), 7, 1), End::Unknown);
-        assert_eq!(ends.of(token(100), 7, 1), End::Clean);
-        ends.with(|inner| assert_eq!(inner.connections.len(), Ends::MOST));
+        assert_eq!(endings.of(token(2), 7, 1), End::Unknown);
+        assert_eq!(endings.of(token(100), 7, 1), End::Clean);
+        endings.with(|inner| assert_eq!(inner.connections.len(), Endings::MOST));
     }
 
     #[test]
     fn whoever_has_most_ends_makes_room() {
-        let (ends, clock) = (Ends::default(), Clock::default());
+        let (endings, clock) = (Endings::default(), Clock::default());
         let token = |of: u16| Token([of.to_be_bytes(); 8].concat().try_into().unwrap());
-        for number in 0..3 * Ends::MOST as u16 {
+        for number in 0..3 * Endings::MOST as u16 {
             let uid = if number < 10 { 7 } else { 8 };
-            ends.open(token(number), uid, &clock).ends(End::Clean);
+            endings.open(token(number), uid, &clock).ended(End::Clean);
         }
-        assert_eq!(ends.of(token(0), 7, 1), End::Clean);
-        assert_eq!(ends.of(token(10), 8, 1), End::Unknown);
-        ends.with(|inner| assert_eq!(inner.connections.len(), Ends::MOST));
+        assert_eq!(endings.of(token(0), 7, 1), End::Clean);
+        assert_eq!(endings.of(token(10), 8, 1), End::Unknown);
+        endings.with(|inner| assert_eq!(inner.connections.len(), Endings::MOST));
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::allotment::Allotment;
-use crate::closing::Brought;
+use crate::downstream::descriptors::PassedDescriptor;
+use crate::downstream::quota::Quota;
 use crate::failure::Failure;
 use crate::protocol::{Connect, ErrorKind};
-use crate::tcp::Tcp;
+use crate::upstream::tcp::Tcp;
 
 /// Names that are looked up at once, for all and for one user. A lookup cannot be broken off, and
 /// takes a thread for as long as a name server is silent.
@@ -22,12 +22,12 @@ const LEAST_TRY: Duration = Duration::from_millis(250);
 /// Who may look a name up now.
 #[derive(Debug)]
 pub(crate) struct Lookups {
-    turns: Allotment,
+    turns: Quota,
 }
 
 impl Default for Lookups {
     fn default() -> Self {
-        Self { turns: Allotment::new(LOOKUPS, LOOKUPS_PER_USER) }
+        Self { turns: Quota::new(LOOKUPS, LOOKUPS_PER_USER) }
     }
 }
 
@@ -66,7 +66,7 @@ impl Lookups {
 pub(crate) async fn dial(
     (lookups, uid): (&Lookups, u32),
     connect: &Connect,
-    socket: Option<Brought>,
+    socket: Option<PassedDescriptor>,
     deadline: Instant,
 ) -> Result<Tcp, Failure> {
     let stream = match (connect.socket, socket) {
@@ -92,7 +92,7 @@ fn bad(detail: &str) -> Failure {
 }
 
 /// A connected TCP socket that a program brought.
-pub(crate) fn taken_over(socket: Brought) -> Result<Tcp, Failure> {
+pub(crate) fn taken_over(socket: PassedDescriptor) -> Result<Tcp, Failure> {
     let taken = Tcp::take_over(socket).map_err(|error| Failure::of_io(&error))?;
     taken.map(prompt).ok_or_else(|| bad("socket: no connected TCP socket"))
 }

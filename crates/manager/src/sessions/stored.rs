@@ -11,9 +11,9 @@ use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
 
 use super::Offered;
 use super::addresses::Addresses;
-use crate::certificates::Chain;
-use crate::identity::Identity;
 use crate::protocol::{Fingerprint, Host, Label};
+use crate::trust::certificates::Chain;
+use crate::trust::identity::Identity;
 
 /// Sessions are shared within one of these only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,13 +26,13 @@ pub(crate) struct Partition {
 
 /// A server in a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PlaceName {
+pub(crate) struct SessionKey {
     pub(crate) host: Host,
     pub(crate) port: u16,
     pub(crate) partition: Partition,
 }
 
-impl PlaceName {
+impl SessionKey {
     /// Under what the engine knows it.
     pub(crate) fn id(&self) -> SessionId {
         let Self { host, port, partition: Partition { uid, label, identity } } = self;
@@ -158,7 +158,7 @@ pub(super) struct Choice<'a> {
 
 /// The sessions of one place.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct StoredSessions {
     /// The newest last.
     sessions: VecDeque<Session>,
     pub(super) addresses: Addresses,
@@ -171,13 +171,13 @@ pub(crate) struct Place {
     name_bytes: u64,
 }
 
-impl Place {
+impl StoredSessions {
     /// Addresses of which there are sessions.
     const ADDRESSES: usize = 16;
 
-    pub(super) fn new(name: &PlaceName, seen_ms: u64) -> Self {
+    pub(super) fn new(name: &SessionKey, seen_ms: u64) -> Self {
         let text = name.host.as_str().len() + name.partition.label.as_str().len();
-        let name_bytes = (2 * text + size_of::<PlaceName>() + size_of::<Self>()) as u64;
+        let name_bytes = (2 * text + size_of::<SessionKey>() + size_of::<Self>()) as u64;
         Self {
             sessions: VecDeque::new(),
             addresses: Addresses::default(),

@@ -13,8 +13,8 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-use crate::identity::Identity;
-use crate::trust::Judge;
+use crate::trust::identity::Identity;
+use crate::trust::judge::Judge;
 
 /// What rustls asks about belongs to a connection.
 #[derive(Debug, Clone)]

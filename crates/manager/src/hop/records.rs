@@ -5,7 +5,7 @@
 //! without the manager. So the manager takes only what it has a session for: it and the server have
 //! understood each other before. Where there is none, it may first call the server itself.
 //!
-//! Then the two take turns (`turns`). The program judges the server, as in a hop.
+//! Then the two take turns (`frames`). The program judges the server, as in a hop.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,18 +14,20 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::allotment::Piece;
-use crate::connect::{Errand, FOREIGN_MS, Resumes, connect};
-use crate::endpoint::Endpoint;
-use crate::ends::Standing;
+use crate::downstream::connection::{
+    FAILED, ProgramConnection, counted, refuse, service, stopping,
+};
+use crate::downstream::endings::OpenConnection;
+use crate::downstream::messages;
+use crate::downstream::quota::Permit;
 use crate::failure::Failure;
+use crate::hop::frames::{self, Frames, TurnMessage};
 use crate::protocol::{
     Answer, Connect, Connected, Directly, End, ErrorKind, FRAME_BYTES, Records, Trust, Turn,
 };
-use crate::serve::{FAILED, Visit, counted, refuse, service, stopping};
 use crate::state::State;
-use crate::turns::{self, Frames, Said};
-use crate::wire;
+use crate::upstream::endpoint::Endpoint;
+use crate::upstream::handshake::{FOREIGN_MS, OfferedSession, OriginHandshake, connect};
 
 /// For a connection of the manager's own, on which the program waits.
 const OWN_DEADLINE_MS: u32 = 3_000;
@@ -39,61 +41,75 @@ const LATE_WORD: Duration = Duration::from_secs(10);
 const WAITING_BYTES: usize = 2 * FRAME_BYTES;
 
 /// Serves it until it ends.
-pub(crate) async fn serve_records(visit: Visit, wanted: Box<Records>, room: Option<Piece>) {
+pub(crate) async fn serve_records(
+    program_connection: ProgramConnection,
+    wanted: Box<Records>,
+    room: Option<Permit>,
+) {
     let wish = wanted.wish();
     let peer = SocketAddr::new(wanted.address.to_canonical(), wanted.port.get());
-    let agreed = Box::pin(visit.while_awaited(agree(&visit, &wanted, &wish))).await;
+    let agreed =
+        Box::pin(program_connection.while_awaited(agree(&program_connection, &wanted, &wish)))
+            .await;
     drop((wanted, room));
-    let errand = match agreed {
-        Some(Ok(errand)) => errand,
+    let origin = match agreed {
+        Some(Ok(origin)) => origin,
         Some(Err(failure)) => {
-            visit.state.counts.went_directly(visit.program.uid, Directly::ManagerRefused, 1);
-            return refuse(&visit.stream, failure).await;
+            program_connection.state.counts.went_directly(
+                program_connection.program.uid,
+                Directly::ManagerRefused,
+                1,
+            );
+            return refuse(&program_connection.stream, failure).await;
         }
         None => return,
     };
-    let mut is_stopped = visit.stopped.clone();
+    let mut is_stopped = program_connection.stopped.clone();
     tokio::select! {
-        _ = carry(&visit, &errand, peer) => {}
+        _ = carry(&program_connection, &origin, peer) => {}
         () = stopping(&mut is_stopped) => {}
     }
 }
 
 /// Whether the connection is taken.
 async fn agree<'a>(
-    visit: &Visit,
+    program_connection: &ProgramConnection,
     wanted: &Records,
     wish: &'a Connect,
-) -> Result<Errand<'a>, Failure> {
-    let state = &visit.state;
-    let errand = Errand::of(state, &visit.program, wish, false)?;
-    if !errand.may_resume(state) && wanted.trust != Trust::None {
+) -> Result<OriginHandshake<'a>, Failure> {
+    let state = &program_connection.state;
+    let origin = OriginHandshake::of(state, &program_connection.program, wish, false)?;
+    if !origin.may_resume(state) && wanted.trust != Trust::None {
         // Of programs that come at once one has the server called.
-        let _turn = state.calls.turn(errand.place()).await;
-        let is_barren = || state.barren.holds(errand.place(), state.settings.clock.now_ms());
-        if !errand.may_resume(state) && !is_barren() {
-            call(visit, &errand, wanted).await?;
+        let _turn = state.own_connections.turn(origin.session_key()).await;
+        let is_barren = || state.barren.holds(origin.session_key(), state.settings.clock.now_ms());
+        if !origin.may_resume(state) && !is_barren() {
+            call(program_connection, &origin, wanted).await?;
         }
     }
-    match errand.may_resume(state) {
-        true => Ok(errand),
+    match origin.may_resume(state) {
+        true => Ok(origin),
         false => Err(Failure::new(ErrorKind::NoSession, "no session is known")),
     }
 }
 
 /// Has the server issue a session, by a connection of the manager's own. Where none comes of it, this one is
 /// not called again for a while.
-async fn call(visit: &Visit, errand: &Errand<'_>, wanted: &Records) -> Result<(), Failure> {
-    let state = &visit.state;
+async fn call(
+    program_connection: &ProgramConnection,
+    origin: &OriginHandshake<'_>,
+    wanted: &Records,
+) -> Result<(), Failure> {
+    let state = &program_connection.state;
     let trust = wanted.trust.clone();
-    let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..errand.wish().clone() };
-    let made = connect(state, &visit.program, &wish, None).await;
+    let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..origin.wish().clone() };
+    let made = connect(state, &program_connection.program, &wish, None).await;
     let count = made.as_ref().map_or(FAILED, |(_, connected)| counted(connected));
-    visit.record(&service(&wish), &count);
+    program_connection.record(&service(&wish), &count);
     let detail = match made {
         Ok((upstream, _)) => {
             upstream.leave_with_session(state).await;
-            if errand.may_resume(state) {
+            if origin.may_resume(state) {
                 return Ok(());
             }
             "the server issued no session".to_owned()
@@ -104,76 +120,100 @@ async fn call(visit: &Visit, errand: &Errand<'_>, wanted: &Records) -> Result<()
         }
         Err(failure) => {
             if failure.kind == ErrorKind::TlsFailed {
-                errand.failed(state, &failure);
+                origin.failed(state, &failure);
             }
             failure.detail
         }
     };
-    state.barren.note(errand.place(), state.settings.clock.now_ms() + FOREIGN_MS);
+    state.barren.note(origin.session_key(), state.settings.clock.now_ms() + FOREIGN_MS);
     Err(Failure::new(ErrorKind::NoSession, detail))
 }
 
 /// Takes turns with the program until one of the two ends it.
-async fn carry(visit: &Visit, errand: &Errand<'_>, peer: SocketAddr) -> Option<()> {
-    wire::write(&visit.stream, Answer::Ready {}).await.ok()?;
-    let state = &visit.state;
-    let (talk, connected, resumes, frames) = Box::pin(shaken(visit, errand, peer)).await?;
-    let standing = state.ends.open(connected.connection, visit.program.uid, &state.settings.clock);
-    let mut carried = Carried { visit, errand, talk, resumes, standing, word: Word::Awaited };
+async fn carry(
+    program_connection: &ProgramConnection,
+    origin: &OriginHandshake<'_>,
+    peer: SocketAddr,
+) -> Option<()> {
+    messages::write(&program_connection.stream, Answer::Ready {}).await.ok()?;
+    let state = &program_connection.state;
+    let (exchange, connected, resumes, frames) =
+        Box::pin(shaken(program_connection, origin, peer)).await?;
+    let standing = state.endings.open(
+        connected.connection,
+        program_connection.program.uid,
+        &state.settings.clock,
+    );
+    let mut carried = CarriedConnection {
+        program_connection,
+        origin,
+        exchange,
+        resumes,
+        standing,
+        verdict: Verdict::Awaited,
+    };
     if Box::pin(carried.introduce(connected, frames)).await.is_none() {
-        errand.refused(state, &carried.talk.endpoint, &carried.resumes);
+        origin.refused(state, &carried.exchange.endpoint, &carried.resumes);
         return None;
     }
     state.counts.opened();
     while carried.turn().await.is_some() {}
     state.counts.closed();
-    let Carried { talk, standing, .. } = carried;
-    standing.ends(talk.ended.unwrap_or(End::Truncated));
+    let CarriedConnection { exchange, standing, .. } = carried;
+    standing.ended(exchange.ended.unwrap_or(End::Truncated));
     Some(())
 }
 
 /// A connection that stands, how it is described, and what is to be said before.
-type Shaken<'a> = (Talk<'a>, Connected, Resumes, Frames);
+type Shaken<'a> = (RecordExchange<'a>, Connected, OfferedSession, Frames);
 
 /// Does the handshake. `None`: there is no connection, and the program knows or has gone. A session that its
 /// server has not answered by then is given up.
-async fn shaken<'a>(visit: &'a Visit, errand: &Errand<'_>, peer: SocketAddr) -> Option<Shaken<'a>> {
-    let (state, line) = (&*visit.state, &visit.stream);
+async fn shaken<'a>(
+    program_connection: &'a ProgramConnection,
+    origin: &OriginHandshake<'_>,
+    peer: SocketAddr,
+) -> Option<Shaken<'a>> {
+    let (state, line) = (&*program_connection.state, &program_connection.stream);
     // Until the program asks for the ClientHello no session is taken for it.
-    let first = timeout(SILENCE, turns::read(line)).await.ok()?.ok()?;
-    let (endpoint, attempt) = match errand.begin(state, peer) {
+    let first = timeout(SILENCE, frames::read(line)).await.ok()?.ok()?;
+    let (endpoint, attempt) = match origin.begin(state, peer) {
         Ok(begun) => begun,
-        Err(failure) => return fail(visit, Frames::default(), failure).await,
+        Err(failure) => return fail(program_connection, Frames::default(), failure).await,
     };
-    let mut talk = Talk::new(state, endpoint);
-    let unanswered = errand.offer(state, &attempt, peer);
-    let (shaken, frames) = talk.shake(visit, first.map_err(Failure::from)).await?;
-    let answered = unanswered.answered(shaken);
-    let service = service(errand.wish());
-    match answered.and_then(|()| errand.finish(state, &mut talk.endpoint, attempt)) {
+    let mut exchange = RecordExchange::new(state, endpoint);
+    let offer_guard = origin.offer(state, &attempt, peer);
+    let (shaken, frames) = exchange.shake(program_connection, first.map_err(Failure::from)).await?;
+    let answered = offer_guard.answered(shaken);
+    let service = service(origin.wish());
+    match answered.and_then(|()| origin.finish(state, &mut exchange.endpoint, attempt)) {
         Ok((connected, resumes)) => {
-            visit.record(&service, &counted(&connected));
-            Some((talk, connected, resumes, frames))
+            program_connection.record(&service, &counted(&connected));
+            Some((exchange, connected, resumes, frames))
         }
         Err(failure) => {
-            visit.record(&service, &FAILED);
+            program_connection.record(&service, &FAILED);
             // The program cannot try without the manager: the next one can.
-            errand.failed(state, &failure);
-            fail(visit, frames, failure).await
+            origin.failed(state, &failure);
+            fail(program_connection, frames, failure).await
         }
     }
 }
 
 /// Tells the program why there is no connection, or none any more.
-async fn fail<T>(visit: &Visit, mut frames: Frames, failure: Failure) -> Option<T> {
+async fn fail<T>(
+    program_connection: &ProgramConnection,
+    mut frames: Frames,
+    failure: Failure,
+) -> Option<T> {
     frames.failure(failure).ok()?;
     // The program may be gone.
-    let _ = timeout(SILENCE, frames.send(&visit.stream)).await;
+    let _ = timeout(SILENCE, frames.send(&program_connection.stream)).await;
     None
 }
 
 /// A connection between two turns: what was said, and what is to be.
-struct Talk<'a> {
+struct RecordExchange<'a> {
     state: &'a State,
     endpoint: Endpoint,
     /// What the server said, while the program does not go on.
@@ -188,7 +228,7 @@ struct Talk<'a> {
     goes_on: bool,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> RecordExchange<'a> {
     fn new(state: &'a State, endpoint: Endpoint) -> Self {
         let plaintext = Vec::new();
         let (is_told, is_done, goes_on) = (false, false, false);
@@ -199,8 +239,8 @@ impl<'a> Talk<'a> {
     /// program has gone, or says what it must not.
     async fn shake(
         &mut self,
-        visit: &Visit,
-        first: Result<Said, Failure>,
+        program_connection: &ProgramConnection,
+        first: Result<TurnMessage, Failure>,
     ) -> Option<(Result<(), Failure>, Frames)> {
         let mut said = first;
         loop {
@@ -209,19 +249,19 @@ impl<'a> Talk<'a> {
             self.answer(&mut frames);
             match worked {
                 Err(failure) if failure.kind == ErrorKind::BadRequest => {
-                    return fail(visit, frames, failure).await;
+                    return fail(program_connection, frames, failure).await;
                 }
                 Ok(()) if self.endpoint.tls.is_handshaking() => {}
                 shaken => return Some((shaken, frames)),
             }
-            timeout(SILENCE, frames.send(&visit.stream)).await.ok()?.ok()?;
-            let next = timeout(SLOW, turns::read(&visit.stream)).await.ok()?.ok()?;
+            timeout(SILENCE, frames.send(&program_connection.stream)).await.ok()?.ok()?;
+            let next = timeout(SLOW, frames::read(&program_connection.stream)).await.ok()?.ok()?;
             said = next.map_err(Failure::from);
         }
     }
 
     /// Works on what the program said.
-    fn work(&mut self, (turn, body): Said) -> Result<(), Failure> {
+    fn work(&mut self, (turn, body): TurnMessage) -> Result<(), Failure> {
         let bad = |detail| Err(Failure::new(ErrorKind::BadRequest, detail));
         match turn {
             // So it asks whether there is anything for the server.
@@ -283,31 +323,31 @@ impl<'a> Talk<'a> {
 }
 
 /// A connection whose handshake is over.
-struct Carried<'a> {
-    visit: &'a Visit,
-    errand: &'a Errand<'a>,
-    talk: Talk<'a>,
-    resumes: Resumes,
-    standing: Standing<'a>,
-    word: Word,
+struct CarriedConnection<'a> {
+    program_connection: &'a ProgramConnection,
+    origin: &'a OriginHandshake<'a>,
+    exchange: RecordExchange<'a>,
+    resumes: OfferedSession,
+    standing: OpenConnection<'a>,
+    verdict: Verdict,
 }
 
 /// What the program says of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum Verdict {
     Awaited,
     /// It goes on, and may say until then that it has verified the server.
     MayFollow(Instant),
     /// It has said all of it.
-    Said,
+    TurnMessage,
 }
 
-impl Carried<'_> {
+impl CarriedConnection<'_> {
     /// Describes the server to the program, and takes turns until it goes on.
     async fn introduce(&mut self, connected: Connected, mut frames: Frames) -> Option<()> {
         frames.message(Answer::Connected(connected.into())).ok()?;
-        timeout(SILENCE, frames.send(&self.visit.stream)).await.ok()?.ok()?;
-        while self.word == Word::Awaited {
+        timeout(SILENCE, frames.send(&self.program_connection.stream)).await.ok()?.ok()?;
+        while self.verdict == Verdict::Awaited {
             timeout(SILENCE, self.turn()).await.ok()??;
         }
         Some(())
@@ -319,46 +359,50 @@ impl Carried<'_> {
         let mut frames = Frames::default();
         let worked = said.and_then(|said| {
             let turn = said.0;
-            self.talk.work(said).map(|()| self.heed(turn))
+            self.exchange.work(said).map(|()| self.heed(turn))
         });
-        if let Some(end) = self.talk.ended {
+        if let Some(end) = self.exchange.ended {
             // Before the program hears it, and asks.
             self.standing.server_ends(end);
         }
-        self.talk.answer(&mut frames);
+        self.exchange.answer(&mut frames);
         match worked {
-            Ok(()) => timeout(SLOW, frames.send(&self.visit.stream)).await.ok()?.ok(),
-            Err(failure) => fail(self.visit, frames, failure).await,
+            Ok(()) => timeout(SLOW, frames.send(&self.program_connection.stream)).await.ok()?.ok(),
+            Err(failure) => fail(self.program_connection, frames, failure).await,
         }
     }
 
     /// Waits for the program's turn.
-    async fn next(&mut self) -> Option<Result<Said, Failure>> {
-        let mut said = pin!(turns::read(&self.visit.stream));
-        let said = match self.word {
-            Word::MayFollow(until) => match timeout_at(until, &mut said).await {
+    async fn next(&mut self) -> Option<Result<TurnMessage, Failure>> {
+        let mut said = pin!(frames::read(&self.program_connection.stream));
+        let said = match self.verdict {
+            Verdict::MayFollow(until) => match timeout_at(until, &mut said).await {
                 Ok(said) => said,
                 Err(_) => {
-                    self.word = Word::Said;
-                    self.talk.endpoint.keep_nothing();
+                    self.verdict = Verdict::TurnMessage;
+                    self.exchange.endpoint.keep_nothing();
                     said.await
                 }
             },
-            Word::Awaited | Word::Said => said.await,
+            Verdict::Awaited | Verdict::TurnMessage => said.await,
         };
         said.ok().map(|said| said.map_err(Failure::from))
     }
 
     /// What the server issues is kept if the program has verified it.
     fn heed(&mut self, turn: Turn) {
-        match (turn, self.word) {
-            (Turn::Verified, Word::MayFollow(until)) if Instant::now() >= until => {}
-            (Turn::Verified, Word::Awaited | Word::MayFollow(_)) => {
-                self.word = Word::Said;
-                self.errand.keep(&self.visit.state, &mut self.talk.endpoint, &self.resumes);
+        match (turn, self.verdict) {
+            (Turn::Verified, Verdict::MayFollow(until)) if Instant::now() >= until => {}
+            (Turn::Verified, Verdict::Awaited | Verdict::MayFollow(_)) => {
+                self.verdict = Verdict::TurnMessage;
+                self.origin.keep(
+                    &self.program_connection.state,
+                    &mut self.exchange.endpoint,
+                    &self.resumes,
+                );
             }
-            (Turn::Accepted, Word::Awaited) => {
-                self.word = Word::MayFollow(Instant::now() + LATE_WORD);
+            (Turn::Accepted, Verdict::Awaited) => {
+                self.verdict = Verdict::MayFollow(Instant::now() + LATE_WORD);
             }
             _ => {}
         }

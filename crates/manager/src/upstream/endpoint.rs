@@ -9,9 +9,9 @@ use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use crate::failure::Failure;
 use crate::protocol::End;
-use crate::sessions::{Collected, Family, Offered, PlaceName, Session, Slip};
+use crate::sessions::{Collected, ConnectionStore, Family, Offered, Session, SessionKey};
 use crate::state::State;
-use crate::verifier::{self, Asker};
+use crate::trust::verifier::{self, Asker};
 
 /// A connection, and what rustls needs to know while it works.
 #[derive(Debug)]
@@ -19,14 +19,14 @@ pub(crate) struct Endpoint {
     pub(crate) tls: ClientConnection,
     pub(crate) peer: SocketAddr,
     pub(crate) asker: Asker,
-    slip: Arc<Slip>,
+    connection_store: Arc<ConnectionStore>,
     keeper: Option<Keeper>,
 }
 
 /// Under what a connection's sessions are stored.
 #[derive(Debug)]
 struct Keeper {
-    place: PlaceName,
+    session_key: SessionKey,
     family: Arc<Family>,
     alpn: Option<Vec<u8>>,
     /// That of a session of TLS 1.2 which was resumed.
@@ -43,9 +43,9 @@ impl Endpoint {
         tls: ClientConnection,
         peer: SocketAddr,
         asker: Asker,
-        slip: Arc<Slip>,
+        connection_store: Arc<ConnectionStore>,
     ) -> Self {
-        Self { tls, peer, asker, slip, keeper: None }
+        Self { tls, peer, asker, connection_store, keeper: None }
     }
 
     /// Lets rustls work on what was read.
@@ -106,7 +106,7 @@ impl Endpoint {
 
     /// Whether the server has issued anything.
     pub(crate) fn was_issued(&self) -> bool {
-        self.slip.was_issued()
+        self.connection_store.was_issued()
     }
 
     pub(crate) fn version(&self) -> Option<ProtocolVersion> {
@@ -122,7 +122,7 @@ impl Endpoint {
     pub(crate) fn keep_sessions(
         &mut self,
         state: &State,
-        place: &PlaceName,
+        session_key: &SessionKey,
         offered: Option<&(Offered, u64)>,
     ) -> Option<()> {
         let resumed = offered.filter(|_| self.is_resumed());
@@ -138,22 +138,22 @@ impl Endpoint {
         let is_tls12 = self.version() == Some(ProtocolVersion::TLSv1_2);
         let expires_ms = resumed.filter(|_| is_tls12).map(|(_, expires_ms)| *expires_ms);
         let alpn = self.tls.alpn_protocol().map(<[u8]>::to_vec);
-        self.keeper = Some(Keeper { place: place.clone(), family, alpn, expires_ms });
-        if let Some(group) = self.slip.group() {
-            state.sessions.set_group(place, group);
+        self.keeper = Some(Keeper { session_key: session_key.clone(), family, alpn, expires_ms });
+        if let Some(group) = self.connection_store.group() {
+            state.sessions.set_group(session_key, group);
         }
         Some(())
     }
 
     /// Nothing of it is kept.
     pub(crate) fn keep_nothing(&self) {
-        self.slip.stop();
+        self.connection_store.stop();
     }
 
     /// Stores what the server issued since.
     pub(crate) fn store_issued(&self, state: &State) {
         let Some(keeper) = &self.keeper else { return };
-        for Collected { secret, lifetime_s, bytes } in self.slip.collected() {
+        for Collected { secret, lifetime_s, bytes } in self.connection_store.collected() {
             let now_ms = state.settings.clock.now_ms();
             let lifetime_s = match u64::from(lifetime_s) {
                 0 => TLS12_LIFETIME_S,
@@ -170,7 +170,7 @@ impl Endpoint {
                 // rustls keeps a copy of them with each session.
                 bytes: bytes + keeper.family.chain.bytes,
             };
-            state.sessions.keep(&keeper.place, session);
+            state.sessions.keep(&keeper.session_key, session);
         }
     }
 }

@@ -13,8 +13,8 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use crate::allotment::{Allotment, Piece};
-use crate::closing::{Brought, Closer, Line};
+use crate::downstream::descriptors::{Closer, PassedDescriptor, ProgramSocket};
+use crate::downstream::quota::{Permit, Quota};
 use crate::failure::Failure;
 use crate::protocol::{
     self, Answer, ErrorKind, LENGTH_BYTES, REQUEST_BYTES, Request, write_answer,
@@ -34,23 +34,23 @@ const LARGE_BYTES_PER_USER: usize = 32 * 1024 * 1024;
 
 /// The room for long requests.
 #[derive(Debug)]
-pub(crate) struct Rooms(Allotment);
+pub(crate) struct Rooms(Quota);
 
 impl Default for Rooms {
     fn default() -> Self {
-        Self(Allotment::new(LARGE_BYTES, LARGE_BYTES_PER_USER))
+        Self(Quota::new(LARGE_BYTES, LARGE_BYTES_PER_USER))
     }
 }
 
 /// A request, the sockets that may come with it, and its room, to be kept as long as it is.
-pub(crate) type Received = (Request, Vec<Brought>, Option<Piece>);
+pub(crate) type Received = (Request, Vec<PassedDescriptor>, Option<Permit>);
 
 /// Sockets of a request that are kept.
 const SOCKETS: usize = 3;
 
 /// Reads a program's request. `None`: it went away, or its socket broke.
 pub(crate) async fn read_request(
-    stream: &Line,
+    stream: &ProgramSocket,
     rooms: (&Rooms, u32),
 ) -> Option<Result<Received, Failure>> {
     match timeout(PATIENCE, read(stream, rooms)).await {
@@ -65,7 +65,7 @@ pub(crate) async fn read_request(
 }
 
 async fn read(
-    stream: &Line,
+    stream: &ProgramSocket,
     (Rooms(rooms), uid): (&Rooms, u32),
 ) -> io::Result<Result<Received, Failure>> {
     let (mut prefix, mut sockets) = ([0; LENGTH_BYTES], Vec::new());
@@ -95,14 +95,14 @@ async fn read(
 /// Fills the buffer, and not a byte more: what follows is not the request's. The first descriptors
 /// that come with it are kept, others are closed.
 pub(crate) async fn fill(
-    stream: &Line,
+    stream: &ProgramSocket,
     mut buffer: &mut [u8],
-    sockets: &mut Vec<Brought>,
+    sockets: &mut Vec<PassedDescriptor>,
 ) -> io::Result<()> {
     while !buffer.is_empty() {
         let closer = stream.closer();
         let mut keep = |descriptor| {
-            let brought = Brought::new(descriptor, closer);
+            let brought = PassedDescriptor::new(descriptor, closer);
             if sockets.len() < SOCKETS {
                 sockets.push(brought);
             }

@@ -9,32 +9,34 @@ use rustls::client::{Resumption, TicketRequest, Tls12Resumption};
 use rustls::{ClientConnection, ProtocolVersion};
 use tokio::time::Instant;
 
-use crate::closing::Brought;
-use crate::dial::dial;
-use crate::endpoint::Endpoint;
+use crate::downstream::descriptors::PassedDescriptor;
+use crate::downstream::program::Program;
 use crate::failure::Failure;
-use crate::identity::Identity;
-use crate::program::Program;
 use crate::protocol::{
     Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MOST_DEADLINE_MS, MinVersion,
     Token, Trust, Why,
 };
-use crate::sessions::{Family, Offer, Offered, Partition, PlaceName, Secret, Sessions, Slip, Wish};
+use crate::sessions::{
+    ConnectionStore, Family, Offer, Offered, Partition, Secret, SessionKey, SessionQuery, Sessions,
+};
 use crate::settings::Settings;
 use crate::state::{State, random};
-use crate::tcp::Tcp;
-use crate::trust::Judge;
-use crate::trust::valid_for;
-use crate::upstream::Upstream;
-use crate::verifier::{self, Asker};
+use crate::trust::identity::Identity;
+use crate::trust::judge::Judge;
+use crate::trust::judge::valid_for;
+use crate::trust::verifier::{self, Asker};
+use crate::upstream::connection::Upstream;
+use crate::upstream::dial::dial;
+use crate::upstream::endpoint::Endpoint;
+use crate::upstream::tcp::Tcp;
 
 /// Everything of a wish that is checked before anybody is called.
 #[derive(Debug)]
-struct Order<'a> {
+struct HandshakeRequest<'a> {
     connect: &'a Connect,
     judge: Arc<Judge>,
     identity: Arc<Identity>,
-    place: PlaceName,
+    session_key: SessionKey,
     /// `Err`: nothing is shared, and why.
     shares: Result<(), Why>,
 }
@@ -55,19 +57,19 @@ pub(crate) async fn connect(
     state: &State,
     program: &Program,
     connect: &Connect,
-    socket: Option<Brought>,
+    socket: Option<PassedDescriptor>,
 ) -> Result<(Upstream, Connected), Failure> {
     let deadline = deadline(connect);
     let judge = state.judges.of(&connect.trust);
     let judge = judge.map_err(|detail| Failure::new(ErrorKind::BadRequest, detail))?;
-    let order = Order::of(state, program, connect, judge)?;
+    let request = HandshakeRequest::of(state, program, connect, judge)?;
     let lookups = (&state.lookups, program.uid);
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;
-    let (mut upstream, attempt) = begin_over(state, &order, tcp, true)?;
+    let (mut upstream, attempt) = begin_over(state, &request, tcp, true)?;
     let sent_early = attempt.sent_early;
-    let made = match try_session(state, &order, (&mut upstream, &attempt), deadline).await {
-        Ok(()) => finish(state, &order, &upstream, attempt),
+    let made = match try_session(state, &request, (&mut upstream, &attempt), deadline).await {
+        Ok(()) => finish(state, &request, &upstream, attempt),
         Err(failure) if attempt.offered.is_none() => Err(failure),
         Err(failure) if sent_early || failure.kind != ErrorKind::TlsFailed => Err(failure),
         Err(_) if had_socket => {
@@ -76,17 +78,17 @@ pub(crate) async fn connect(
         }
         Err(_) => {
             let tcp = dial(lookups, connect, None, deadline).await?;
-            let (again, mut attempt) = begin_over(state, &order, tcp, false)?;
+            let (again, mut attempt) = begin_over(state, &request, tcp, false)?;
             upstream = again;
             attempt.why_not = Some(Why::Refused);
-            shake_hands(state, &order, &mut upstream, deadline).await?;
-            finish(state, &order, &upstream, attempt)
+            shake_hands(state, &request, &mut upstream, deadline).await?;
+            finish(state, &request, &upstream, attempt)
         }
     };
-    let (connected, Resumes(offered)) =
+    let (connected, OfferedSession(offered)) =
         made.map_err(|failure| Failure { sent_early, ..failure })?;
-    if order.shares.is_ok() {
-        upstream.keep_sessions(state, &order.place, offered.as_ref());
+    if request.shares.is_ok() {
+        upstream.keep_sessions(state, &request.session_key, offered.as_ref());
     }
     Ok((upstream, connected))
 }
@@ -102,21 +104,21 @@ pub(crate) const FOREIGN_MS: u64 = 10 * 60 * 1_000;
 pub(crate) struct Unverified {
     pub(crate) upstream: Upstream,
     pub(crate) connected: Connected,
-    pub(crate) resumes: Resumes,
+    pub(crate) resumes: OfferedSession,
 }
 
 /// The session that a connection was begun with, if it was.
 #[derive(Debug)]
-pub(crate) struct Resumes(Option<(Offered, u64)>);
+pub(crate) struct OfferedSession(Option<(Offered, u64)>);
 
 /// A connection that is wanted by a program that does its own TLS, and judges for itself.
 #[derive(Debug)]
-pub(crate) struct Errand<'a> {
-    order: Order<'a>,
+pub(crate) struct OriginHandshake<'a> {
+    request: HandshakeRequest<'a>,
     deadline: Instant,
 }
 
-impl<'a> Errand<'a> {
+impl<'a> OriginHandshake<'a> {
     /// Nothing is done for those who do not share, nor where the manager has failed lately; and if nothing but
     /// a session will do, only where there may be one.
     pub(crate) fn of(
@@ -125,28 +127,28 @@ impl<'a> Errand<'a> {
         connect: &'a Connect,
         needs_session: bool,
     ) -> Result<Self, Failure> {
-        let order = Order::of(state, program, connect, state.judges.of_program())?;
+        let request = HandshakeRequest::of(state, program, connect, state.judges.of_program())?;
         let none = |detail| Err(Failure::new(ErrorKind::NoSession, detail));
-        match order.shares {
+        match request.shares {
             Err(_) => none("the settings do not let this program or this host share"),
-            Ok(()) if state.foreign.holds(&order.place, state.settings.clock.now_ms()) => {
+            Ok(()) if state.foreign.holds(&request.session_key, state.settings.clock.now_ms()) => {
                 none("the server does not speak TLS as the manager does")
             }
-            Ok(()) if needs_session && !order.may_resume(state) => {
+            Ok(()) if needs_session && !request.may_resume(state) => {
                 none("no session is known, and the server cannot be called again")
             }
             // Where the program cannot go on without us, it has as long as it wants.
-            Ok(()) if needs_session => Ok(Self { order, deadline: Instant::now() + LONGEST }),
-            Ok(()) => Ok(Self { order, deadline: Instant::now() + PATIENCE }),
+            Ok(()) if needs_session => Ok(Self { request, deadline: Instant::now() + LONGEST }),
+            Ok(()) => Ok(Self { request, deadline: Instant::now() + PATIENCE }),
         }
     }
 
     pub(crate) fn wish(&self) -> &Connect {
-        self.order.connect
+        self.request.connect
     }
 
-    pub(crate) fn place(&self) -> &PlaceName {
-        &self.order.place
+    pub(crate) fn session_key(&self) -> &SessionKey {
+        &self.request.session_key
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -155,7 +157,7 @@ impl<'a> Errand<'a> {
 
     /// Whether there is a session that may do.
     pub(crate) fn may_resume(&self, state: &State) -> bool {
-        self.order.may_resume(state)
+        self.request.may_resume(state)
     }
 
     /// Makes the connection over the program's socket.
@@ -163,7 +165,7 @@ impl<'a> Errand<'a> {
         let (endpoint, attempt) = self.begin(state, peer(&tcp)?)?;
         let mut upstream = Upstream::new(endpoint, tcp);
         let tried = (&mut upstream, &attempt);
-        try_session(state, &self.order, tried, self.deadline).await?;
+        try_session(state, &self.request, tried, self.deadline).await?;
         let (connected, resumes) = self.finish(state, &mut upstream, attempt)?;
         Ok(Unverified { upstream, connected, resumes })
     }
@@ -174,7 +176,7 @@ impl<'a> Errand<'a> {
         state: &State,
         peer: SocketAddr,
     ) -> Result<(Endpoint, Attempt), Failure> {
-        let (mut endpoint, attempt) = begin(state, &self.order, peer, true)?;
+        let (mut endpoint, attempt) = begin(state, &self.request, peer, true)?;
         endpoint.asker.staple = Some(Vec::new());
         Ok((endpoint, attempt))
     }
@@ -185,8 +187,8 @@ impl<'a> Errand<'a> {
         state: &'s State,
         attempt: &'s Attempt,
         peer: SocketAddr,
-    ) -> Unanswered<'s> {
-        Unanswered::new(state, &self.order, attempt, peer)
+    ) -> OfferGuard<'s> {
+        OfferGuard::new(state, &self.request, attempt, peer)
     }
 
     /// The handshake is over.
@@ -195,8 +197,8 @@ impl<'a> Errand<'a> {
         state: &State,
         endpoint: &mut Endpoint,
         attempt: Attempt,
-    ) -> Result<(Connected, Resumes), Failure> {
-        let (connected, resumes) = finish(state, &self.order, endpoint, attempt)?;
+    ) -> Result<(Connected, OfferedSession), Failure> {
+        let (connected, resumes) = finish(state, &self.request, endpoint, attempt)?;
         let staple = endpoint.asker.staple.take().filter(|staple| !staple.is_empty());
         let staple = staple.map(|staple| Base64(staple.into()));
         Ok((Connected { staple, ..connected }, resumes))
@@ -205,21 +207,21 @@ impl<'a> Errand<'a> {
     /// The manager and the server have not come together, and are not brought together for a while.
     pub(crate) fn failed(&self, state: &State, failure: &Failure) {
         // With a program that takes less than the manager does it is no wonder.
-        if failure.kind != ErrorKind::TlsFailed || self.order.connect.min_version.is_none() {
-            state.foreign.note(self.place(), state.settings.clock.now_ms() + FOREIGN_MS);
+        if failure.kind != ErrorKind::TlsFailed || self.request.connect.min_version.is_none() {
+            state.foreign.note(self.session_key(), state.settings.clock.now_ms() + FOREIGN_MS);
         }
     }
 
     /// The program believes it. It may not have looked at the name yet, or never will.
-    pub(crate) fn keep(&self, state: &State, endpoint: &mut Endpoint, resumes: &Resumes) {
-        let Resumes(offered) = resumes;
-        let place = &self.order.place;
-        let (name, unix_s) = (place.host.server_name(), state.settings.clock.unix_s());
+    pub(crate) fn keep(&self, state: &State, endpoint: &mut Endpoint, resumes: &OfferedSession) {
+        let OfferedSession(offered) = resumes;
+        let session_key = &self.request.session_key;
+        let (name, unix_s) = (session_key.host.server_name(), state.settings.clock.unix_s());
         let own = endpoint.tls.peer_certificates().and_then(<[_]>::first);
         match own.is_some_and(|own| valid_for(own, &name, unix_s).is_ok()) {
             // Without certificates there is nothing to keep.
             true => {
-                let _ = endpoint.keep_sessions(state, place, offered.as_ref());
+                let _ = endpoint.keep_sessions(state, session_key, offered.as_ref());
                 endpoint.store_issued(state);
             }
             false => endpoint.keep_nothing(),
@@ -228,10 +230,10 @@ impl<'a> Errand<'a> {
 
     /// The program does not believe it, or has left. Of a session that was resumed it may be the chain of
     /// then that is not believed any more, and the server may have another now.
-    pub(crate) fn refused(&self, state: &State, endpoint: &Endpoint, resumes: &Resumes) {
-        let Resumes(offered) = resumes;
+    pub(crate) fn refused(&self, state: &State, endpoint: &Endpoint, resumes: &OfferedSession) {
+        let OfferedSession(offered) = resumes;
         if let Some((offered, _)) = offered.as_ref().filter(|_| endpoint.is_resumed()) {
-            state.sessions.refused(&self.order.place, endpoint.peer.ip(), offered);
+            state.sessions.refused(&self.request.session_key, endpoint.peer.ip(), offered);
         }
     }
 }
@@ -243,30 +245,35 @@ fn deadline(connect: &Connect) -> Instant {
 /// Does the first handshake of a connection; what a failure says of the session is noted.
 async fn try_session(
     state: &State,
-    order: &Order<'_>,
+    request: &HandshakeRequest<'_>,
     (upstream, attempt): (&mut Upstream, &Attempt),
     deadline: Instant,
 ) -> Result<(), Failure> {
-    let unanswered = Unanswered::new(state, order, attempt, upstream.peer);
-    let shaken = shake_hands(state, order, upstream, deadline).await;
-    unanswered.answered(shaken)
+    let offer_guard = OfferGuard::new(state, request, attempt, upstream.peer);
+    let shaken = shake_hands(state, request, upstream, deadline).await;
+    offer_guard.answered(shaken)
 }
 
 /// A session that is offered. Dropped before its server has answered, or had the time to, it is
 /// given up.
-pub(crate) struct Unanswered<'a> {
+pub(crate) struct OfferGuard<'a> {
     sessions: &'a Sessions,
-    place: &'a PlaceName,
+    session_key: &'a SessionKey,
     address: IpAddr,
     offered: Option<&'a Offered>,
     sent_early: bool,
 }
 
-impl<'a> Unanswered<'a> {
-    fn new(state: &'a State, order: &'a Order<'_>, attempt: &'a Attempt, peer: SocketAddr) -> Self {
+impl<'a> OfferGuard<'a> {
+    fn new(
+        state: &'a State,
+        request: &'a HandshakeRequest<'_>,
+        attempt: &'a Attempt,
+        peer: SocketAddr,
+    ) -> Self {
         Self {
             sessions: &state.sessions,
-            place: &order.place,
+            session_key: &request.session_key,
             address: peer.ip(),
             offered: attempt.offered.as_ref().map(|(offered, _)| offered),
             sent_early: attempt.sent_early,
@@ -280,24 +287,24 @@ impl<'a> Unanswered<'a> {
             let is_silent = matches!(failure.kind, ErrorKind::Timeout | ErrorKind::Unreachable);
             // A server that says nothing to a session may say something without: the next time.
             if failure.is_break || is_silent {
-                self.sessions.broken(self.place, self.address, offered);
+                self.sessions.broken(self.session_key, self.address, offered);
             } else if failure.kind == ErrorKind::TlsFailed {
-                self.sessions.refused(self.place, self.address, offered);
+                self.sessions.refused(self.session_key, self.address, offered);
             }
         }
         shaken.map_err(|failure| Failure { sent_early: self.sent_early, ..failure })
     }
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for OfferGuard<'_> {
     fn drop(&mut self) {
         if let Some(offered) = self.offered {
-            self.sessions.given_up(self.place, offered);
+            self.sessions.given_up(self.session_key, offered);
         }
     }
 }
 
-impl<'a> Order<'a> {
+impl<'a> HandshakeRequest<'a> {
     fn of(
         state: &State,
         program: &Program,
@@ -307,7 +314,7 @@ impl<'a> Order<'a> {
         let identity = state.identities.of(connect.identity.as_ref());
         let invalid = |detail| Failure::new(ErrorKind::ClientCertificateInvalid, detail);
         let identity = identity.map_err(invalid)?;
-        let place = PlaceName {
+        let session_key = SessionKey {
             host: connect.host.clone(),
             port: connect.port.get(),
             partition: Partition {
@@ -317,11 +324,11 @@ impl<'a> Order<'a> {
             },
         };
         let shares = shares(state, program, connect, &judge);
-        Ok(Self { connect, judge, identity, place, shares })
+        Ok(Self { connect, judge, identity, session_key, shares })
     }
 
     fn may_resume(&self, state: &State) -> bool {
-        state.sessions.may_have(&self.place, self.tls13_only())
+        state.sessions.may_have(&self.session_key, self.tls13_only())
     }
 
     fn tls13_only(&self) -> bool {
@@ -347,26 +354,26 @@ fn shares(
 
 async fn shake_hands(
     state: &State,
-    order: &Order<'_>,
+    request: &HandshakeRequest<'_>,
     upstream: &mut Upstream,
     deadline: Instant,
 ) -> Result<(), Failure> {
     upstream.handshake(deadline).await?;
-    let is_silent = || state.silent.holds(&order.place, state.settings.clock.now_ms());
+    let is_silent = || state.silent.holds(&request.session_key, state.settings.clock.now_ms());
     let waits = upstream.is_to_be_judged() && !is_silent();
     if waits && !upstream.await_verdict(deadline).await? {
-        state.silent.note(&order.place, u64::MAX);
+        state.silent.note(&request.session_key, u64::MAX);
     }
     Ok(())
 }
 
 fn begin_over(
     state: &State,
-    order: &Order<'_>,
+    request: &HandshakeRequest<'_>,
     tcp: Tcp,
     offers: bool,
 ) -> Result<(Upstream, Attempt), Failure> {
-    let (endpoint, attempt) = begin(state, order, peer(&tcp)?, offers)?;
+    let (endpoint, attempt) = begin(state, request, peer(&tcp)?, offers)?;
     Ok((Upstream::new(endpoint, tcp), attempt))
 }
 
@@ -374,14 +381,14 @@ fn begin_over(
 /// connection stands by now: no ticket is lost to a server that is not there.
 fn begin(
     state: &State,
-    order: &Order<'_>,
+    request: &HandshakeRequest<'_>,
     peer: SocketAddr,
     offers: bool,
 ) -> Result<(Endpoint, Attempt), Failure> {
-    let Order { connect, judge, identity, place, shares } = order;
+    let HandshakeRequest { connect, judge, identity, session_key, shares } = request;
     let unix_s = state.settings.clock.unix_s();
     let taken = shares.and_then(|()| match offers {
-        true => take(state, order, peer.ip(), unix_s),
+        true => take(state, request, peer.ip(), unix_s),
         false => Err(Why::Refused),
     });
     let (offer, why_not) = match taken {
@@ -392,13 +399,14 @@ fn begin(
     let early_data =
         early_data.filter(|data| offer.as_ref().is_some_and(|of| may_be_early(of, data, connect)));
     let offered = offer.as_ref().map(|offer| (offer.offered(), offer.expires_ms));
-    let group = shares.is_ok().then(|| state.sessions.group(place)).flatten();
-    let slip = Slip::new(offer.map(|offer| offer.secret), group, shares.is_ok());
-    let mut config = state.config(order.tls13_only());
+    let group = shares.is_ok().then(|| state.sessions.group(session_key)).flatten();
+    let connection_store =
+        ConnectionStore::new(offer.map(|offer| offer.secret), group, shares.is_ok());
+    let mut config = state.config(request.tls13_only());
     config.alpn_protocols = connect.alpn.iter().map(|name| name.as_str().into()).collect();
     config.client_auth_cert_resolver = identity.clone();
-    config.resumption =
-        Resumption::store(slip.clone()).tls12_resumption(Tls12Resumption::SessionIdOrTickets);
+    config.resumption = Resumption::store(connection_store.clone())
+        .tls12_resumption(Tls12Resumption::SessionIdOrTickets);
     config.enable_early_data = early_data.is_some();
     let wanted = || tickets_wanted(&state.settings, offered.is_some());
     config.send_ticket_request = shares.is_ok().then(wanted);
@@ -417,7 +425,7 @@ fn begin(
         sent_early = early.write_all(data).is_ok();
     }
     let attempt = Attempt { offered, why_not, sent_early };
-    Ok((Endpoint::new(tls, peer, asker, slip), attempt))
+    Ok((Endpoint::new(tls, peer, asker, connection_store), attempt))
 }
 
 /// Whom the socket leads to.
@@ -428,14 +436,25 @@ fn peer(tcp: &Tcp) -> Result<SocketAddr, Failure> {
     Ok(peer)
 }
 
-fn take(state: &State, order: &Order<'_>, address: IpAddr, unix_s: u64) -> Result<Offer, Why> {
+fn take(
+    state: &State,
+    request: &HandshakeRequest<'_>,
+    address: IpAddr,
+    unix_s: u64,
+) -> Result<Offer, Why> {
     let now_ms = state.settings.clock.now_ms();
-    let host = &order.place.host;
+    let host = &request.session_key.host;
     let stands = |family: &Family| {
-        state.judges.still_stands(&order.judge, &family.chain, host, now_ms, unix_s)
+        state.judges.still_stands(&request.judge, &family.chain, host, now_ms, unix_s)
     };
-    let tls13_only = order.tls13_only();
-    state.sessions.take(&Wish { place: &order.place, address, tls13_only, stands: &stands, unix_s })
+    let tls13_only = request.tls13_only();
+    state.sessions.take(&SessionQuery {
+        session_key: &request.session_key,
+        address,
+        tls13_only,
+        stands: &stands,
+        unix_s,
+    })
 }
 
 /// 0-RTT data goes with a session of the same name only, if it all fits, and if the protocol that
@@ -460,18 +479,18 @@ fn tickets_wanted(settings: &Settings, offers: bool) -> TicketRequest {
 /// The handshake is over: what it says of the session that was offered, and to the program.
 fn finish(
     state: &State,
-    order: &Order<'_>,
+    request: &HandshakeRequest<'_>,
     endpoint: &Endpoint,
     attempt: Attempt,
-) -> Result<(Connected, Resumes), Failure> {
+) -> Result<(Connected, OfferedSession), Failure> {
     let Attempt { offered, why_not, sent_early } = attempt;
     let resumed = endpoint.is_resumed();
     let early = sent_early && endpoint.tls.is_early_data_accepted();
     if let Some((offered, _)) = &offered {
         if resumed {
-            state.sessions.resumed(&order.place, endpoint.peer.ip(), offered);
+            state.sessions.resumed(&request.session_key, endpoint.peer.ip(), offered);
         } else {
-            state.sessions.refused(&order.place, endpoint.peer.ip(), offered);
+            state.sessions.refused(&request.session_key, endpoint.peer.ip(), offered);
         }
         let alpn = endpoint.tls.alpn_protocol();
         if early && alpn != offered.alpn.as_deref() {
@@ -493,11 +512,11 @@ fn finish(
         (true, false) => EarlyData::Rejected,
     };
     let session_of = session_of.map(|host| host.to_string());
-    let connected = Connected { why, session_of, early_data, ..described(order, endpoint)? };
-    Ok((connected, Resumes(offered)))
+    let connected = Connected { why, session_of, early_data, ..described(request, endpoint)? };
+    Ok((connected, OfferedSession(offered)))
 }
 
-fn described(order: &Order<'_>, endpoint: &Endpoint) -> Result<Connected, Failure> {
+fn described(request: &HandshakeRequest<'_>, endpoint: &Endpoint) -> Result<Connected, Failure> {
     let tls = &endpoint.tls;
     let version = match tls.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
@@ -505,7 +524,7 @@ fn described(order: &Order<'_>, endpoint: &Endpoint) -> Result<Connected, Failur
     };
     let certificate = |der: &rustls::pki_types::CertificateDer<'_>| {
         let sha256 = crate::protocol::Fingerprint::of(der);
-        let is_known = order.connect.known.contains(&sha256);
+        let is_known = request.connect.known.contains(&sha256);
         let der = (!is_known).then(|| Base64(der.to_vec().into()));
         Certificate { sha256, der }
     };

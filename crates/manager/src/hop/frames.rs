@@ -6,31 +6,31 @@ use std::time::Duration;
 use rustls::ClientConnection;
 use tokio::time::timeout;
 
-use crate::closing::Line;
+use crate::downstream::descriptors::ProgramSocket;
+use crate::downstream::messages;
 use crate::failure::Failure;
 use crate::protocol::{
     Answer, FRAME_BYTES, FRAME_HEAD_BYTES, LENGTH_BYTES, Malformed, Reply, Turn,
 };
-use crate::wire;
 
 /// What a program said, and the frame's body.
-pub(crate) type Said = (Turn, Vec<u8>);
+pub(crate) type TurnMessage = (Turn, Vec<u8>);
 
 /// The body of a frame comes in that time.
 const WHOLE: Duration = Duration::from_secs(30);
 
 /// Waits for the program's turn. Between turns nothing is held for it.
-pub(crate) async fn read(line: &Line) -> io::Result<Result<Said, Malformed>> {
+pub(crate) async fn read(line: &ProgramSocket) -> io::Result<Result<TurnMessage, Malformed>> {
     let mut head = [0; FRAME_HEAD_BYTES];
     // Descriptors have no business here.
-    wire::fill(line, &mut head, &mut Vec::new()).await?;
+    messages::fill(line, &mut head, &mut Vec::new()).await?;
     let (turn, bytes) = match Turn::read(head) {
         Ok(read) => read,
         Err(malformed) => return Ok(Err(malformed)),
     };
     let mut body = vec![0; bytes];
     // Who has begun goes on: meanwhile there is room for all of it.
-    let whole = timeout(WHOLE, wire::fill(line, &mut body, &mut Vec::new())).await;
+    let whole = timeout(WHOLE, messages::fill(line, &mut body, &mut Vec::new())).await;
     whole.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(Ok((turn, body)))
 }
@@ -59,7 +59,7 @@ impl Frames {
     }
 
     pub(crate) fn message(&mut self, answer: Answer) -> io::Result<()> {
-        let message = wire::message(answer)?;
+        let message = messages::message(answer)?;
         self.push(Reply::Message, &message[LENGTH_BYTES..]);
         Ok(())
     }
@@ -69,9 +69,9 @@ impl Frames {
     }
 
     /// Ends the manager's turn. Waits until the program has room for it.
-    pub(crate) async fn send(mut self, line: &Line) -> io::Result<()> {
+    pub(crate) async fn send(mut self, line: &ProgramSocket) -> io::Result<()> {
         self.push(Reply::Over, &[]);
-        wire::write_all(line, &self.0).await
+        messages::write_all(line, &self.0).await
     }
 
     fn push(&mut self, reply: Reply, body: &[u8]) {

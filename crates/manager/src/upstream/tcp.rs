@@ -16,14 +16,14 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::closing::Brought;
+use crate::downstream::descriptors::PassedDescriptor;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Tcp {
     // Dropped first: while what was brought stands, closing this copy of it waits for nobody.
     stream: TcpStream,
-    _brought: Option<Brought>,
+    _brought: Option<PassedDescriptor>,
 }
 
 impl Tcp {
@@ -50,7 +50,7 @@ impl Tcp {
     }
 
     /// Takes over what a program brought. `None`: it is no connected TCP socket.
-    pub(crate) fn take_over(brought: Brought) -> io::Result<Option<Self>> {
+    pub(crate) fn take_over(brought: PassedDescriptor) -> io::Result<Option<Self>> {
         let protocol = rustix::net::sockopt::socket_protocol(&brought).ok().flatten();
         if !matches!(protocol, Some(ipproto::TCP | ipproto::MPTCP)) {
             return Ok(None);

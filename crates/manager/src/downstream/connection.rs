@@ -1,0 +1,88 @@
+//! A program's connection to the manager, from its admission to its end.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::downstream::descriptors::ProgramSocket;
+use crate::downstream::messages;
+use crate::downstream::program::Program;
+use crate::downstream::stream::is_gone;
+use crate::failure::Failure;
+use crate::protocol::{Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Why};
+use crate::state::State;
+
+/// A program from which nothing is read may be gone, of which the kernel says nothing while nobody
+/// asks.
+pub(crate) const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
+
+/// A program that was let in.
+pub(crate) struct ProgramConnection {
+    pub(crate) state: Arc<State>,
+    pub(crate) program: Program,
+    pub(crate) stream: ProgramSocket,
+    pub(crate) stopped: watch::Receiver<bool>,
+}
+
+impl ProgramConnection {
+    /// Does it as long as the program waits and the manager runs.
+    pub(crate) async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            biased;
+            done = what => Some(done),
+            () = gone(&self.stream) => None,
+            () = stopping(&mut stopped) => {
+                let failure = Failure::new(ErrorKind::ShuttingDown, "the manager ends");
+                refuse(&self.stream, failure).await;
+                None
+            }
+        }
+    }
+
+    pub(crate) fn record(&self, service: &str, of: &Handshakes) {
+        let name = self.program.name().unwrap_or("unknown");
+        self.state.counts.record(self.program.uid, name, service, of);
+    }
+}
+
+/// Completes when the manager ends.
+pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
+    // A sender that is gone ends it as well.
+    let _ = stopped.wait_for(|stop| *stop).await;
+}
+
+/// Under what a connection is counted.
+pub(crate) fn service(wish: &Connect) -> String {
+    format!("{}:{}", wish.host, wish.port)
+}
+
+/// The count of a connection that did not come to stand.
+pub(crate) const FAILED: Handshakes =
+    Handshakes { full: 0, resumed: 0, across_names: 0, refused: 0, failed: 1, early_data: 0 };
+
+pub(crate) fn counted(connected: &Connected) -> Handshakes {
+    let one = u64::from;
+    Handshakes {
+        full: one(!connected.resumed),
+        resumed: one(connected.resumed),
+        across_names: one(connected.session_of.is_some()),
+        refused: one(connected.why == Why::Refused),
+        failed: 0,
+        early_data: one(connected.early_data == EarlyData::Accepted),
+    }
+}
+
+pub(crate) async fn refuse(stream: &ProgramSocket, failure: Failure) {
+    // The program may be gone.
+    let _ = messages::write(stream, Answer::Error(failure.into())).await;
+}
+
+/// Completes when the program is gone.
+pub(crate) async fn gone(program: &ProgramSocket) {
+    while !is_gone(program) {
+        tokio::time::sleep(ASK_WHETHER_GONE).await;
+    }
+}
