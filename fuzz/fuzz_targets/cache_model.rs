@@ -6,13 +6,10 @@ use libfuzzer_sys::fuzz_target;
 use rejoin_cache::{Layout, Line};
 
 mod input;
-#[expect(dead_code, reason = "the crate's own tests use the rest")]
-#[path = "../../crates/cache/tests/model/mod.rs"]
-mod model;
 
 use input::{Input, client_of, context_of};
-use model::operation::{New, Operation};
-use model::twins::Twins;
+use rejoin_testkit::cache_model::operation::{New, Operation};
+use rejoin_testkit::cache_model::twins::Twins;
 
 fuzz_target!(|input: Input| {
     let memory = |layout: &Layout| vec![Line::ZERO; layout.region_lines()];

@@ -136,18 +136,13 @@ fn count(count: &AtomicU64) {
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The naive model of the engine's own tests, on regions in a shared mapping.
-#[cfg(test)]
-#[path = "../../cache/tests/model/mod.rs"]
-#[expect(dead_code, reason = "the engine's tests use the rest")]
-mod model;
-
 #[cfg(test)]
 mod tests {
     use rejoin_cache::{Cache, Capacity, ContextTag, Layout, Policy, Prediction, Settings};
     use rejoin_cache::{History, NewSession, SecretBytes, SessionId};
+    use rejoin_testkit::cache_model::plan::Plan;
+    use rejoin_testkit::random::Random;
 
-    use super::model::plan::Plan;
     use super::*;
 
     /// An empty cache in a mapping of its own, and its regions.
@@ -282,7 +277,7 @@ mod tests {
         let (cache, regions) = mapped(&settings, [3; 16], 0);
         let layouts = Layout::for_cache(&settings).expect("settings");
         let (start, lines) = (Division::of(&layouts, false).ledger, size_of::<Ledger>() / 64);
-        let mut random = model::random::Random::new(1);
+        let mut random = Random::new(1);
         for round in 0..300 {
             // SAFETY: nobody else uses the ledger now.
             let words = unsafe { regions[0].mapping.lines(start, lines) };

@@ -5,6 +5,7 @@
 //! message, where a test could not go on; every wait ends after [`process::DEADLINE`].
 
 pub mod alone;
+pub mod cache_model;
 pub mod capture_answers;
 pub mod certificates;
 pub mod clients;

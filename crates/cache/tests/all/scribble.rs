@@ -13,10 +13,7 @@ use rejoin_cache::{
 };
 use rejoin_cache::{Prediction, SecretBytes, SessionId, Settings};
 
-#[path = "model/random.rs"]
-mod random;
-
-use random::Random;
+use rejoin_testkit::random::Random;
 
 const ROUNDS: u64 = 20_000;
 const CLIENTS: u64 = 60;

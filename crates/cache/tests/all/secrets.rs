@@ -11,11 +11,7 @@ use rejoin_cache::{
     NewSession, Policy, Prediction, Refusal, SecretBytes, SessionId, Settings, Visit,
 };
 
-#[expect(dead_code, reason = "the model uses the rest")]
-#[path = "model/random.rs"]
-mod random;
-
-use random::Random;
+use rejoin_testkit::random::Random;
 
 const CONTEXT: ContextTag = ContextTag(1);
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use rejoin_cache::{Cache, Capacity, ContextTag, Counters, NewSession, Policy, Prediction};
 use rejoin_cache::{SecretBytes, SessionId, Settings};
 
-static TRACE: &[u8] = include_bytes!("data/paper-000-sixteenth.bin");
+static TRACE: &[u8] = include_bytes!("../data/paper-000-sixteenth.bin");
 
 /// A device connects.
 #[derive(Clone, Copy)]

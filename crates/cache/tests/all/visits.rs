@@ -8,11 +8,7 @@ use rejoin_cache::{
     Prediction, REACHES_BACK_MS, Refusal, SecretBytes, SessionId, Settings, TICK_MS,
 };
 
-#[expect(dead_code, reason = "the model uses the rest")]
-#[path = "model/random.rs"]
-mod random;
-
-use random::Random;
+use rejoin_testkit::random::Random;
 
 const CONTEXT: ContextTag = ContextTag(7);
 const DAY_MS: u64 = 86_400_000;

@@ -9,11 +9,7 @@ use std::thread;
 use rejoin_cache::{Cache, Capacity, ContextTag, Counters, History, NewSession, Policy, Refusal};
 use rejoin_cache::{SecretBytes, SessionId, Settings};
 
-#[expect(dead_code, reason = "the model uses the rest")]
-#[path = "model/random.rs"]
-mod random;
-
-use random::Random;
+use rejoin_testkit::random::Random;
 
 /// Of each thread.
 const OPERATIONS: u64 = 150_000;

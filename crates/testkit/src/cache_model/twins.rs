@@ -10,7 +10,8 @@ use super::naive::{Answer, Naive, Weighed};
 use super::operation::{New, Operation, fill_value, id_of};
 
 /// A failing comparison panics; what was being done is then printed.
-pub(crate) struct Twins<R: Region> {
+#[expect(missing_debug_implementations, reason = "a failing comparison prints what it did")]
+pub struct Twins<R: Region> {
     cache: Cache<R>,
     naive: Naive,
     /// What each client's last lookup said of it, by the engine and by the naive cache.
@@ -27,7 +28,7 @@ pub(crate) struct Twins<R: Region> {
 
 impl<M: Memory> Twins<Mutex<M>> {
     /// Of `clients` clients.
-    pub(crate) fn new(
+    pub fn new(
         settings: &Settings,
         hash_key: [u8; 16],
         clients: u16,
@@ -42,7 +43,7 @@ impl<M: Memory> Twins<Mutex<M>> {
 
 impl<R: Region> Twins<R> {
     /// With a cache made just so.
-    pub(crate) fn with(
+    pub fn with(
         cache: Cache<R>,
         settings: &Settings,
         hash_key: [u8; 16],
@@ -64,7 +65,7 @@ impl<R: Region> Twins<R> {
     }
 
     /// Does it to both, and compares what they answer.
-    pub(crate) fn apply(&mut self, now_ms: u64, operation: Operation) {
+    pub fn apply(&mut self, now_ms: u64, operation: Operation) {
         self.step += 1;
         self.doing = Some((now_ms, operation));
         self.value.clear();
@@ -143,7 +144,7 @@ impl<R: Region> Twins<R> {
         assert!(*self.value == *expected.unwrap_or_default(), "another value");
     }
 
-    pub(crate) fn compare_counters(&self) {
+    pub fn compare_counters(&self) {
         let expected = Counters {
             forged: self.forged,
             rejected: self.rejected,
@@ -155,12 +156,12 @@ impl<R: Region> Twins<R> {
     }
 
     /// Both say the same of when clients come back, whatever the time is taken to be.
-    pub(crate) fn compare_occupancy(&self, now_ms: u64) {
+    pub fn compare_occupancy(&self, now_ms: u64) {
         assert_eq!(self.cache.occupancy(now_ms), self.naive.occupancy(now_ms), "at {now_ms} ms");
     }
 
     /// Looks at everything, leaving no trace.
-    pub(crate) fn compare_all(&mut self, now_ms: u64, contexts: &[ContextTag]) {
+    pub fn compare_all(&mut self, now_ms: u64, contexts: &[ContextTag]) {
         for client in 0..self.clients.len() as u16 {
             contexts.iter().for_each(|&context| {
                 self.apply(now_ms, Operation::Peek { client, context });
@@ -171,14 +172,14 @@ impl<R: Region> Twins<R> {
     }
 
     /// Everything in the cache fits together.
-    pub(crate) fn compare_parts(&self) {
+    pub fn compare_parts(&self) {
         let checked = self.cache.check().into_iter().map(|shard| shard.expect("makes sense"));
         let sessions: u64 = checked.map(|shard| shard.sessions).sum();
         assert_eq!(sessions, self.naive.counters().sessions);
         assert_eq!(self.cache.emptied(), 0);
     }
 
-    pub(crate) fn happened(&self) -> Happened {
+    pub fn happened(&self) -> Happened {
         Happened {
             counters: self.cache.counters(),
             epoch_moves: self.naive.epoch_moves(),
@@ -189,14 +190,14 @@ impl<R: Region> Twins<R> {
 
 /// What a run came across, so that a test can tell that it tested something.
 #[derive(Debug, Default)]
-pub(crate) struct Happened {
-    pub(crate) counters: Counters,
-    pub(crate) epoch_moves: u64,
-    pub(crate) weighed: Weighed,
+pub struct Happened {
+    pub counters: Counters,
+    pub epoch_moves: u64,
+    pub weighed: Weighed,
 }
 
 impl Happened {
-    pub(crate) fn plus(self, other: &Self) -> Self {
+    pub fn plus(self, other: &Self) -> Self {
         Self {
             counters: self.counters.plus(&other.counters),
             epoch_moves: self.epoch_moves + other.epoch_moves,

@@ -1,7 +1,7 @@
-//! The engine against a naive exact model of itself: twenty million seeded random operations, every
-//! answer, every value and every count compared.
+//! The engine against a naive exact model of itself: four million seeded random operations, every
+//! answer, every value and every count compared; twenty million more in `make test-all`.
 //!
-//! The model (`model/naive.rs`) is written from the documentation of the operations, with a `Vec`
+//! The model, `rejoin_testkit::cache_model`, is written from the documentation of the operations, with a `Vec`
 //! and linear scans. Ghosts of evicted clients are modelled exactly as well: the tests choose the
 //! hash key, so they know where a client is remembered. What a place is worth is calculated by the
 //! engine's own [`rejoin_cache::ReturnTimes`]; which places are compared, and what is learned, is
@@ -11,20 +11,19 @@
 //! size, longest value, ghosts, prior, pace of the clock, and whether the clock may step back
 //! follow from the seed. Each runs on the heap and in the middle of fenced memory.
 
-#[path = "model/mod.rs"]
-mod model;
-
-use model::fenced::Fenced;
-use model::naive::Weighed;
-use model::operation::{Operation, id_of};
-use model::plan::Plan;
-use model::random::Random;
-use model::twins::{Happened, Twins};
 use rejoin_cache::{Cache, Capacity, ContextTag, Layout, Line, Memory, Policy, Prediction};
 use rejoin_cache::{SecretBytes, Settings};
+use rejoin_testkit::cache_model::Weighed;
+use rejoin_testkit::cache_model::fenced::Fenced;
+use rejoin_testkit::cache_model::operation::{Operation, id_of};
+use rejoin_testkit::cache_model::plan::Plan;
+use rejoin_testkit::cache_model::twins::{Happened, Twins};
+use rejoin_testkit::random::Random;
 
-/// Of each of the two comparisons.
-const OPERATIONS: u64 = 10_000_000;
+/// The operations of one comparison.
+const OPERATIONS: u64 = 2_000_000;
+/// The operations of one comparison that takes its time.
+const MANY_OPERATIONS: u64 = 10_000_000;
 
 fn on_the_heap(layout: &Layout) -> Vec<Line> {
     vec![Line::ZERO; layout.region_lines()]
@@ -32,12 +31,24 @@ fn on_the_heap(layout: &Layout) -> Vec<Line> {
 
 #[test]
 fn agrees_with_the_model_on_the_heap() {
-    run(plans(1), on_the_heap);
+    run(OPERATIONS, plans(1), on_the_heap);
+}
+
+#[test]
+#[ignore = "slow: make test-all (half a minute of random operations)"]
+fn agrees_with_the_model_on_the_heap_at_length() {
+    run(MANY_OPERATIONS, plans(1), on_the_heap);
 }
 
 #[test]
 fn agrees_with_the_model_between_fences() {
-    run(plans(2), Fenced::new);
+    run(OPERATIONS, plans(2), Fenced::new);
+}
+
+#[test]
+#[ignore = "slow: make test-all (half a minute of random operations)"]
+fn agrees_with_the_model_between_fences_at_length() {
+    run(MANY_OPERATIONS, plans(2), Fenced::new);
 }
 
 #[test]
@@ -52,15 +63,15 @@ fn no_time_is_too_far() {
     cache.get(u64::MAX, &id_of(0), context, &mut SecretBytes::default());
 }
 
-fn run<M: Memory>(plans: Vec<Plan>, memory: fn(&Layout) -> M) {
-    let share = OPERATIONS.div_ceil(plans.len() as u64);
+fn run<M: Memory>(operations: u64, plans: Vec<Plan>, memory: fn(&Layout) -> M) {
+    let (share, enough) = (operations.div_ceil(plans.len() as u64), operations * 3 / 10_000);
     let runs = plans.into_iter().map(|plan| Plan { operations: share, ..plan }.run(memory));
     let all = runs.fold(Happened::default(), |all, one| all.plus(&one));
     let counts: &[u64] = bytemuck::cast_slice(std::slice::from_ref(&all.counters));
-    assert!(counts.iter().all(|count| *count > 3_000), "hardly exercised: {all:?}");
+    assert!(counts.iter().all(|count| *count > enough), "hardly exercised: {all:?}");
     let Weighed { overdue, in_time, swept, refused } = all.weighed;
     for count in [all.epoch_moves, overdue, in_time, swept, refused] {
-        assert!(count > 3_000, "hardly exercised: {all:?}");
+        assert!(count > enough, "hardly exercised: {all:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use rejoin_cache::{ContextTag, SessionId};
 
 /// One operation on the session of one of the test's clients.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Operation {
+pub enum Operation {
     Get { client: u16, context: ContextTag },
     Peek { client: u16, context: ContextTag },
     Take { client: u16, context: ContextTag },
@@ -19,20 +19,20 @@ pub(crate) enum Operation {
 
 /// A session to insert.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct New {
-    pub(crate) value_bytes: u16,
-    pub(crate) expires_ms: u64,
-    pub(crate) context: ContextTag,
-    pub(crate) hint_ms: Option<u64>,
-    pub(crate) sibling: bool,
-    pub(crate) seen_ms: Option<u64>,
+pub struct New {
+    pub value_bytes: u16,
+    pub expires_ms: u64,
+    pub context: ContextTag,
+    pub hint_ms: Option<u64>,
+    pub sibling: bool,
+    pub seen_ms: Option<u64>,
     /// Whether the client brings the history of its last arrival.
-    pub(crate) with_history: bool,
+    pub with_history: bool,
 }
 
 /// A client's id. They are of all lengths from 2 to 32 bytes, and come in pairs that differ by a
 /// zero at the end.
-pub(crate) fn id_of(client: u16) -> SessionId {
+pub fn id_of(client: u16) -> SessionId {
     let [low, high] = (client / 2).to_le_bytes();
     let mut bytes = [0xc1; SessionId::LONGEST];
     bytes[..2].copy_from_slice(&[low, high]);
@@ -42,7 +42,7 @@ pub(crate) fn id_of(client: u16) -> SessionId {
 }
 
 /// Bytes that no other session shares.
-pub(crate) fn fill_value(client: u16, serial: u64, value: &mut [u8]) {
+pub fn fill_value(client: u16, serial: u64, value: &mut [u8]) {
     let seed = (u64::from(client) << 48 | serial).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for (word, chunk) in (0_u64..).zip(value.chunks_mut(8)) {
         let bytes = seed.wrapping_add(word << 32).to_le_bytes();

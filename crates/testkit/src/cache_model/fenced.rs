@@ -6,12 +6,13 @@ use rejoin_cache::{Layout, Line, Memory};
 const FENCE_LINES: usize = 3;
 
 /// Fails the test when it is dropped with a fence damaged.
-pub(crate) struct Fenced {
+#[derive(Debug)]
+pub struct Fenced {
     lines: Vec<Line>,
 }
 
 impl Fenced {
-    pub(crate) fn new(layout: &Layout) -> Self {
+    pub fn new(layout: &Layout) -> Self {
         let region = vec![Line::ZERO; layout.region_lines()];
         Self { lines: [vec![fence(); FENCE_LINES], region, vec![fence(); FENCE_LINES]].concat() }
     }

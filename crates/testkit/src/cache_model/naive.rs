@@ -33,18 +33,18 @@ pub(crate) struct Answer {
 
 /// Decisions made by what places are worth.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Weighed {
+pub struct Weighed {
     /// Evictions of clients that should have been back.
-    pub(crate) overdue: u64,
+    pub overdue: u64,
     /// And of others.
-    pub(crate) in_time: u64,
+    pub in_time: u64,
     /// Evictions of sessions that were at no end of a list.
-    pub(crate) swept: u64,
-    pub(crate) refused: u64,
+    pub swept: u64,
+    pub refused: u64,
 }
 
 impl Weighed {
-    pub(crate) fn plus(self, other: &Self) -> Self {
+    pub fn plus(self, other: &Self) -> Self {
         Self {
             overdue: self.overdue + other.overdue,
             in_time: self.in_time + other.in_time,

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use rejoin_cache::{Cache, ContextTag, Layout, Memory, Region, Settings};
 
 use super::operation::{New, Operation};
-use super::random::Random;
 use super::twins::{Happened, Twins};
+use crate::random::Random;
 
 /// A second, a minute: sessions of the second are foreign to the first.
 const CONTEXTS: [ContextTag; 2] = [ContextTag(0), ContextTag(0x0c0f_fee0)];
@@ -14,17 +14,17 @@ const DAY_MS: u64 = 86_400_000;
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    pub(crate) settings: Settings,
-    pub(crate) seed: u64,
-    pub(crate) operations: u64,
-    pub(crate) clients: u16,
+pub struct Plan {
+    pub settings: Settings,
+    pub seed: u64,
+    pub operations: u64,
+    pub clients: u16,
     /// Bits of the usual step of the clock, in milliseconds.
-    pub(crate) pace_bits: u32,
+    pub pace_bits: u32,
     /// Whether the clock may step back, and a session's client have been heard of before.
-    pub(crate) back: bool,
+    pub back: bool,
     /// Operations from one comparison of the counters to the next.
-    pub(crate) counters_every: u64,
+    pub counters_every: u64,
 }
 
 impl Plan {
@@ -32,7 +32,7 @@ impl Plan {
     const PARTS_EVERY: u64 = 100;
 
     /// Runs it on memory made by `memory`, and says what happened.
-    pub(crate) fn run<M: Memory>(&self, mut memory: impl FnMut(&Layout) -> M) -> Happened {
+    pub fn run<M: Memory>(&self, mut memory: impl FnMut(&Layout) -> M) -> Happened {
         self.run_on(|settings, hash_key, now_ms| {
             let region = |layout: &Layout| Mutex::new(memory(layout));
             Cache::on(settings, hash_key, now_ms, region).expect("settings make a cache")
@@ -40,7 +40,7 @@ impl Plan {
     }
 
     /// Runs it on a cache made by `cache` of settings, a hash key, and the time.
-    pub(crate) fn run_on<R: Region>(
+    pub fn run_on<R: Region>(
         &self,
         cache: impl FnOnce(&Settings, [u8; 16], u64) -> Cache<R>,
     ) -> Happened {
