@@ -8,7 +8,7 @@ use rejoin_serve::Versions;
 use rejoin_trace::{Population, PopulationSettings, SpeedUp};
 use tokio::sync::watch;
 
-/// Of a thousand arrivals.
+/// Per thousand arrivals.
 const MOST_SKIPPED: u64 = 10;
 const ATTEMPTS: usize = 3;
 
@@ -21,7 +21,7 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    /// At most a minute.
+    /// A run of at most a minute.
     pub(crate) fn of(quick: bool) -> Self {
         let (devices, factor, warm_up_ms, end_ms) = match quick {
             true => (8_000, 75.0, 300_000, 600_000),
@@ -36,7 +36,7 @@ impl Play {
         }
     }
 
-    /// What the clients of one server, or of a balancer, see.
+    /// Plays the arrivals against one server, or a balancer, and returns what the clients saw.
     pub(crate) fn against(&self, target: SocketAddr, versions: Versions) -> Seen {
         let settings = fleet::Settings {
             target,
@@ -68,7 +68,7 @@ impl Play {
     }
 }
 
-/// What the clients saw.
+/// The clients' counts.
 pub(crate) struct Seen {
     /// Percent of their connections after the first of each run.
     pub(crate) resumed: f64,
@@ -85,7 +85,7 @@ impl fmt::Display for Seen {
     }
 }
 
-/// On a machine that has other things to do, devices are still connected when they should come again.
+/// Repeats a run that a busy machine disturbed: there, devices are still connected when they should come again.
 /// Fewer arrivals are another population: then once more.
 pub(crate) fn undisturbed(play: impl Fn() -> Option<Seen>) -> Option<Seen> {
     let mut best = play()?;

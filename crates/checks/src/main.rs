@@ -1,4 +1,4 @@
-//! What Rejoin promises, measured on the release build: a line for each promise, and exit code 1 if one is not kept.
+//! The promises of Rejoin, measured on the release build: a line for each, and exit code 1 if one is not kept.
 //!
 //! `rejoin-checks capture|servers|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]`; `make check-*` installs what
 //! each needs. `--help` after a group's name lists its checks. A check that cannot be made here is said to be skipped.

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 const KEY: [&str; 6] =
     ["file", "client_ip", "client_port", "server_ip", "server_port", "ch_random"];
-/// What is to be equal.
+/// The fields that must be equal.
 const COMPARED: [&str; 7] = ["cls", "version", "sni", "hrr", "direct", "method", "client_auth"];
-/// What is told, too.
+/// The fields that a difference shows, too.
 const TOLD: [&str; 9] = [
     "evidence",
     "completed",
@@ -31,7 +31,7 @@ const EXAMPLES: usize = 8;
 pub struct Comparison {
     pub wanted: usize,
     pub missing: usize,
-    /// Of the field, among those that are to be equal, that differs most often.
+    /// The field that differs most often, among those that must be equal, and how often.
     pub worst: (&'static str, usize),
     /// All of them, for a reader.
     pub report: String,

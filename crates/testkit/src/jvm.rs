@@ -16,7 +16,7 @@ use crate::shipped::target;
 const SOURCES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/java/src/main/java/rejoin");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java");
-/// On `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine` of its own; what two of them need.
+/// Programs on `HttpsURLConnection`, on `java.net.http`, on an `SSLEngine`, and a class that two of them need.
 const SOURCE_FILES: [&str; 4] = ["Fetch", "Ask", "Drive", "Doubter"];
 
 /// A machine with Java: the manager's authority and another one are in stores.
@@ -24,7 +24,7 @@ pub struct Jvm<'a> {
     managed: &'a Managed,
 }
 
-/// Whom a program believes.
+/// The authority that a program believes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Believes {
     TheAuthority,
@@ -54,23 +54,23 @@ impl<'a> Jvm<'a> {
         Some(Self { managed })
     }
 
-    /// What a program on `HttpsURLConnection` says of a URL, and whether it went well. `with` the provider or
+    /// Runs a program on `HttpsURLConnection`. Returns its output, and true if it succeeded. `with` the provider or
     /// without.
     pub fn fetch(&self, with: bool, believes: Believes, url: &str) -> (String, bool) {
         self.run(with, believes, &["Fetch", url])
     }
 
-    /// What a program on `java.net.http` says of it, which further words tell what to do.
+    /// Runs a program on `java.net.http`, which takes further words.
     pub fn ask(&self, with: bool, believes: Believes, words: &[&str]) -> (String, bool) {
         self.run(with, believes, &[&["Ask"], words].concat())
     }
 
-    /// What a program says that drives an `SSLEngine` itself.
+    /// Runs a program that drives an `SSLEngine` itself.
     pub fn drive(&self, with: bool, port: u16) -> (String, bool) {
         self.run(with, Believes::TheAuthority, &["Drive", &port.to_string()])
     }
 
-    /// What a program says that looks into the provider's memory of certificates, or sees that there is none.
+    /// Runs a program that looks into the provider's memory of certificates, or sees that there is none.
     pub fn intern(&self, interns: bool) -> (String, bool) {
         let mut command = Command::new("java");
         command.args(["-XX:TieredStopAtLevel=1", "-Xshare:auto"]);

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::serve::{Server, interrupt};
 use crate::shipped::rejoin;
 
-/// What was seen on the wire and what the server counted: full and resumed handshakes.
+/// Full and resumed handshakes: as seen on the wire, and as the server counted them.
 pub struct Watched {
     pub captured: [u64; 2],
     pub counted: [u64; 2],

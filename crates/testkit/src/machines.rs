@@ -24,14 +24,14 @@ use crate::site::{Client, Site, Versions};
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub name: &'static str,
-    /// What each machine runs, in turn.
+    /// The servers that machines run, in turn.
     pub servers: &'static [Server],
     pub machines: usize,
     /// Stateless tickets, and not sessions.
     pub tickets: bool,
-    /// Whether machines have agents. Without them each is alone.
+    /// True if machines have agents. Without them each is alone.
     pub agents: bool,
-    /// Of each machine's cache.
+    /// The capacity of each machine's cache.
     pub capacity: &'static str,
     pub deadline_ms: u64,
 }
@@ -43,7 +43,7 @@ pub struct Server {
     /// Before the file.
     pub arguments: &'static [&'static str],
     pub configuration: &'static str,
-    /// What stands for `TICKETS`: without them, and with them.
+    /// The replacement of `TICKETS`: without tickets, and with them.
     pub tickets: [&'static str; 2],
 }
 
@@ -85,11 +85,11 @@ pub struct Cluster {
     pub port: u16,
     /// Ports on which agents look for Valkey.
     pub agents_ask: Vec<u16>,
-    /// Whether behind them is a cluster of Valkey's.
+    /// True if a Valkey cluster is behind them.
     pub clustered: bool,
-    /// What else its settings say, in front of sections.
+    /// More lines of the settings, before all sections.
     pub more_settings: String,
-    /// Who agents become.
+    /// The user that agents become.
     pub agents_become: Option<&'static str>,
     pub machines: Vec<Machine>,
 }
@@ -216,7 +216,7 @@ pub fn valkey(port: u16, folder: &Path, more: &[&str]) -> Option<Child> {
     started.ok()
 }
 
-/// What it answers to a command.
+/// Sends a command to Valkey. Returns its answer.
 pub fn ask(port: u16, words: &[&str]) -> String {
     let asked = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output();
     String::from_utf8_lossy(&asked.expect("redis-cli").stdout).into_owned()
@@ -327,5 +327,5 @@ impl Drop for Machine {
     }
 }
 
-/// Of what Valkey has.
+/// The shards of Valkey's sessions.
 pub const SHARDS: u16 = 4;

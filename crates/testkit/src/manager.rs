@@ -63,7 +63,7 @@ impl Managed {
         self.issue(&pair, (names, names[0]), |_| {})
     }
 
-    /// For this key, in files of this name, and changed.
+    /// A certificate for this key, in files of this name, with its parameters changed.
     pub fn issue(
         &self,
         pair: &KeyPair,

@@ -70,7 +70,7 @@ impl Drop for Server {
     }
 }
 
-/// As Ctrl-C does.
+/// Sends SIGINT, as Ctrl-C does.
 pub fn interrupt(child: &Child) {
     let pid = Pid::from_raw(child.id() as i32).expect("a pid");
     kill_process(pid, Signal::INT).expect("our own child");

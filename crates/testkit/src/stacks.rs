@@ -67,7 +67,7 @@ pub struct Running {
 enum Process {
     /// Its summary counts.
     Rejoin(Server),
-    /// What it answers says the handshake's kind.
+    /// A server whose answer says the handshake's kind.
     Other { _child: Ended },
 }
 
@@ -105,7 +105,7 @@ impl Stack {
 }
 
 impl Running {
-    /// What the server saw, which gave these answers and no others.
+    /// Counts the handshakes of a server that gave these answers and no others.
     pub fn counted(self, answers: &[String]) -> Counted {
         match self.process {
             Process::Rejoin(server) => {
@@ -147,7 +147,7 @@ fn java(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ended
     started(&mut command, |line| line.parse().ok())
 }
 
-/// What it prints when it listens tells its port.
+/// Starts a server that prints its port when it listens.
 pub fn started(command: &mut Command, port: impl Fn(&str) -> Option<u16>) -> Option<(Ended, u16)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = Ended(command.spawn().ok()?);

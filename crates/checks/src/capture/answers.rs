@@ -1,4 +1,4 @@
-//! What `rejoin capture --list --json` finds against a second tool's answers.
+//! The handshakes that `rejoin capture --list --json` finds, compared with a second tool's answers.
 
 use std::path::Path;
 

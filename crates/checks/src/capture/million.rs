@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Found;
 
 const CONNECTIONS: u32 = 1_000_000;
-/// Of application data for each connection.
+/// Application data per connection.
 const DATA_BYTES: usize = 500;
 /// Connections that are open at once.
 const OPEN: u32 = 10_000;
@@ -65,7 +65,7 @@ fn write(mut to: impl Write) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-/// What is said at a stage: by whom, from which place of the stream on, and what.
+/// The bytes of a stage: true if the client sends them, their offset in the stream, and themselves.
 fn said(connection: u32, stage: usize) -> (bool, u32, Vec<u8>) {
     let hello = record(22, &message(1, &client_hello(connection)));
     let (hello_length, finish) = (hello.len() as u32, [record(20, &[1]), record(22, &[0x55; 40])]);

@@ -1,4 +1,4 @@
-//! What `rejoin capture` promises, checked one line after the other: `make check-capture`.
+//! The promises of `rejoin capture`, a line for each: `make check-capture`.
 //!
 //! `rejoin-checks capture FOLDER` with a folder of captures and a second
 //! tool's answers (`files/`, `oracle.jsonl`, `asn.csv`, `apps.tsv`); without them, what needs them is

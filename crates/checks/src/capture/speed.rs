@@ -1,4 +1,4 @@
-//! How fast captures are read, and how fast tshark reads the same.
+//! The speed of reading captures, and tshark's with the same captures.
 
 use rejoin_testkit::shipped::rejoin;
 use std::path::{Path, PathBuf};

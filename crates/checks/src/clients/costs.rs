@@ -1,4 +1,4 @@
-//! What Rejoin costs programs that are not changed, and saves them and their servers.
+//! The cost of Rejoin to programs that are not changed, and what it saves them and their servers.
 
 use rejoin_testkit::shipped::library;
 use std::process::{Command, Stdio};
@@ -13,9 +13,9 @@ use rejoin_testkit::stacks::Tls;
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 const SEQUENTIAL: f64 = 1.15;
 const SERVER_CPU: f64 = 0.6;
-/// Of a round trip.
+/// A part of a round trip.
 const SAVED: f64 = 0.95;
-/// Of a program's instructions.
+/// A part of a program's instructions.
 const MORE: f64 = 0.01;
 
 pub(crate) fn round_trip(effort: Effort) -> Option<Found> {
@@ -87,7 +87,7 @@ pub(crate) fn cpu_tls13(effort: Effort) -> Option<Found> {
     cpu(effort, Tls::V13)
 }
 
-/// Of nginx's only thread.
+/// Compares the CPU time of nginx's only thread.
 fn cpu(effort: Effort, tls: Tls) -> Option<Found> {
     let world = World::new("check-cpu");
     let site = nginx(&world, tls)?.site.as_ref()?;
@@ -143,7 +143,7 @@ pub(crate) fn without_tls(_: Effort) -> Option<Found> {
 
 const NOTHING: &str = "/usr/bin/true";
 
-/// How long a program takes that does nothing.
+/// The time of a program that does nothing.
 fn started(with: bool) -> Option<Duration> {
     let mut nothing = Command::new(NOTHING);
     if with {
@@ -154,7 +154,7 @@ fn started(with: bool) -> Option<Duration> {
     Some(since.elapsed())
 }
 
-/// As an operator puts it into a service.
+/// Sets the environment that an operator sets for a service.
 fn put_into(program: &mut Command) {
     program.env("LD_PRELOAD", library("librejoin_preload.so"));
     program.env("REJOIN_MANAGER", "yes");
@@ -164,7 +164,7 @@ fn nginx(world: &World, tls: Tls) -> Option<&Service> {
     world.servers.iter().find(|service| service.site.is_some() && service.tls == tls)
 }
 
-/// How long one takes for a page.
+/// The time that one curl takes for a page.
 fn curl(world: &World, port: u16, with: bool) -> Option<Duration> {
     let mut curl = Command::new("curl");
     curl.args(["-sS", "-o", "/dev/null", "--cacert", &world.managed.file("ca.pem")]);

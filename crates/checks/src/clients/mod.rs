@@ -1,4 +1,4 @@
-//! What Rejoin promises to programs that are not changed, checked one line after the other:
+//! The promises of Rejoin to programs that are not changed, a line for each:
 //! `make check-clients`.
 //!
 //! `rejoin-checks clients [--only NAME] [--quick]`; nginx, OpenSSL's command,
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::frame::{self, Check, Found, Words};
 
-/// How much is done.
+/// The size of each check.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
     quick: bool,

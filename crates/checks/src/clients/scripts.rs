@@ -1,4 +1,4 @@
-//! What programs do, and what they share.
+//! The programs' behaviour with Rejoin and without, and what they share.
 
 use super::{Effort, Found};
 use crate::frame::cargo;

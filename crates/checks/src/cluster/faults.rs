@@ -1,4 +1,4 @@
-//! What goes wrong with Valkey, under load: no connection fails, and no handshake waits longer than the
+//! Faults of Valkey under load: no connection fails, and no handshake waits longer than the
 //! deadline.
 //!
 //! A machine that has other things to do makes some handshakes slow by itself. So a second cluster, to
@@ -63,13 +63,13 @@ struct World {
     control: Cluster,
 }
 
-/// What is done, and what shows that it was.
+/// The fault, and what shows that it happened.
 type Fault = fn(&mut World, Effort) -> Result<String, String>;
 
 struct Outcome {
     before: Phase,
     during: Phase,
-    /// At the same time, where there was no fault.
+    /// The same, in a cluster without the fault.
     control: Phase,
     after: Phase,
     seen: Result<String, String>,
@@ -265,7 +265,7 @@ fn changed(world: &mut World, script: &str) -> Result<String, String> {
     if rejected > 0 { Ok(format!("{rejected} rejected")) } else { Err("none rejected".to_owned()) }
 }
 
-/// What the cluster's status says.
+/// The values that `rejoin cluster status` counts as rejected.
 fn rejected(machine: &Machine) -> Result<u64, String> {
     let told = machine.rejoin(&["cluster", "status", "--json"]).output();
     let told = told.map_err(|error| error.to_string())?;
@@ -366,7 +366,7 @@ fn open_each_others_tickets(cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-/// Of a cluster of Valkey's.
+/// The nodes of a Valkey cluster.
 #[derive(Default)]
 struct Nodes(Vec<Node>);
 
@@ -378,7 +378,7 @@ struct Node {
 
 impl Nodes {
     const NUMBER: usize = 6;
-    /// From here to where nodes speak to each other.
+    /// The distance from a node's port to its bus port.
     const BUS: u16 = 10_000;
 
     fn start(of: &Cluster) -> Option<Self> {

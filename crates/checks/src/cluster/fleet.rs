@@ -1,4 +1,4 @@
-//! How often the paper's devices resume when a balancer sends each connection to the next machine: paper
+//! The resumptions of the paper's devices where a balancer sends each connection to the next machine: paper
 //! 004's step from caches of each server to one for all.
 
 use rejoin_serve::Versions;
@@ -9,7 +9,7 @@ use crate::arrivals::{Play, Seen, undisturbed};
 use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, Server};
 
 const MACHINES: usize = 3;
-/// What they run, in turn.
+/// The servers that machines run, in turn.
 const SERVERS: &[Server] = &[NGINX, NGINX, HAPROXY];
 const MOST_POINTS_APART: f64 = 2.0;
 /// Room for all devices: nothing is lost to eviction.

@@ -11,7 +11,7 @@ use rejoin_testkit::site::{Client, Versions};
 
 const VERSIONS: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
 const THREADS: usize = 2;
-/// Of each thread, of both versions.
+/// Clients per thread and version.
 const CLIENTS: usize = 24;
 /// Between two connections of a thread: 125 a second of all.
 const EVERY: Duration = Duration::from_millis(16);
@@ -30,9 +30,9 @@ pub(crate) struct Load {
 struct Visit {
     versions: Versions,
     at: Instant,
-    /// From the first packet to the end of the handshake.
+    /// The time from the first packet to the end of the handshake.
     handshake: Duration,
-    /// Whether its session was resumed, or why there was no answer.
+    /// True if its session was resumed; or why there was no answer.
     resumed: Result<bool, String>,
 }
 
@@ -60,7 +60,7 @@ impl Load {
         Self { visits, is_over, threads }
     }
 
-    /// What came of connections since then.
+    /// The outcome of all connections since then.
     pub(crate) fn since(&self, from: Instant) -> Phase {
         let visits = self.visits.lock().expect("no panic");
         let visits: Vec<_> = visits.iter().filter(|visit| visit.at >= from).collect();

@@ -1,4 +1,4 @@
-//! What Rejoin promises to several machines, checked one line after the other: `make check-cluster`.
+//! The promises of Rejoin to several machines, a line for each: `make check-cluster`.
 //!
 //! `rejoin-checks cluster [--only NAME] [--quick]`; nginx and Redis (or
 //! Valkey) come from Debian's packages. Without one of them, what needs it is said to be
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use crate::frame::{self, Check, Found, Words};
 
-/// How much is done.
+/// The size of each check.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
     quick: bool,

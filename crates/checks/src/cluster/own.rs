@@ -1,4 +1,4 @@
-//! What the crate `cluster` shows by itself: its bench, and its test of a thousand rotations.
+//! The bench of the crate `cluster`, and its test of a thousand rotations.
 
 use std::process::Output;
 use std::sync::OnceLock;
@@ -58,7 +58,7 @@ pub(crate) fn rotations(_: Effort) -> Option<Found> {
     })
 }
 
-/// Those of the bench that begin so. It is run once.
+/// The lines of the bench that begin so. The bench runs once.
 fn lines(begin: &str) -> impl Iterator<Item = &'static str> {
     static SAID: OnceLock<String> = OnceLock::new();
     let bench = || {

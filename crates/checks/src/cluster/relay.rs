@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 /// Connections at a time; others wait.
 const MOST_AT_ONCE: usize = 1_024;
 const PART_BYTES: usize = 16 << 10;
-/// Of each way of each connection.
+/// The bytes of one direction of one connection.
 const MOST_RECORDED_BYTES: usize = 64 << 20;
 
 /// All ways of all connections, each as it passed.
@@ -30,7 +30,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// In turn to each of these.
+    /// Passes connections on to each of these in turn.
     pub(crate) fn round_robin(targets: Vec<SocketAddr>) -> Self {
         Self::start(targets, None)
     }
@@ -59,12 +59,12 @@ impl Relay {
         Self { address, record, is_cut, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Whether anything passes, from now on. What does not waits for it, as TCP does.
+    /// Cuts the relay, or opens it again. Bytes that do not pass wait, as in TCP.
     pub(crate) fn set_cut(&self, is_cut: bool) {
         self.is_cut.send_replace(is_cut);
     }
 
-    /// What passed so far, each way of each connection by itself.
+    /// The bytes that passed so far, one entry for each direction of each connection.
     pub(crate) fn recorded(&self) -> Vec<Vec<u8>> {
         let ways = self.record.iter().flat_map(|record| record.lock().expect("no panic").clone());
         ways.map(|way| way.lock().expect("no panic").clone()).collect()
@@ -105,7 +105,7 @@ async fn serve(
     }
 }
 
-/// Until nothing is cut.
+/// Waits until the relay is open.
 async fn whole(cut: &mut watch::Receiver<bool>) {
     let _ = cut.wait_for(|is_cut| !is_cut).await;
 }
@@ -124,7 +124,7 @@ async fn join(
     );
 }
 
-/// Until one end has no more to say, or does not listen.
+/// Copies until one end has no more to say, or does not listen.
 async fn carry(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,

@@ -1,4 +1,4 @@
-//! What a session, the ring and the key file must not show: searched for in all that passes between
+//! The secrets of sessions, the ring and the key file, searched for in all that passes between
 //! agents and Valkey, and in all that Valkey has.
 
 use std::collections::HashSet;
@@ -23,11 +23,11 @@ const PLAN: Plan = Plan {
     capacity: "1MiB",
     deadline_ms: 50,
 };
-/// On the wire and in Valkey in clear.
+/// A word that is in clear on the wire and in Valkey.
 const MARKER: &[u8] = b"rejoin:{web";
 /// Searched for at a time: what is in part there is found, too.
 const PART_BYTES: usize = 16;
-/// In a page: where the keys begin, how long each is, and where its secret is in it.
+/// The layout of a page: where the keys begin, the length of each, and the offset of its secret.
 const KEYS_AT: usize = 40;
 const KEY_BYTES: usize = 48;
 const SECRET_AT: usize = 16;
@@ -36,7 +36,7 @@ const DIGITS: &str = "its digits";
 /// Master secrets, ids, tickets, ticket keys, the wrapping key, its digits.
 const KINDS: usize = 6;
 
-/// What it is, and its bytes.
+/// A secret's kind and its bytes.
 type Secret = (&'static str, Vec<u8>);
 
 pub(crate) fn unseen(effort: Effort) -> Option<Found> {
@@ -100,7 +100,7 @@ fn found<'s>(secrets: &'s [Secret], texts: &[Vec<u8>]) -> Vec<&'s str> {
     secrets.iter().filter(|secret| is_there(secret)).map(|(what, _)| *what).collect()
 }
 
-/// Of clients that go from one machine to the other, and resume there.
+/// The secrets of clients that go from one machine to the other, and resume there.
 fn session_secrets(cluster: &Cluster, times: usize) -> Vec<Secret> {
     let mut secrets = Vec::new();
     for versions in [Versions::Tls12, Versions::Tls13] {

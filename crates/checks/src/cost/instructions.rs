@@ -1,4 +1,4 @@
-//! Whether instructions per transaction repeat, by `rejoin cost caches`: cachegrind counts them.
+//! The instructions per transaction of `rejoin cost caches`, counted by cachegrind, over several runs.
 
 use rejoin_testkit::shipped::rejoin;
 use std::collections::BTreeMap;

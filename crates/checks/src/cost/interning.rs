@@ -10,7 +10,7 @@ use super::{Effort, Found};
 /// Times as many resumptions a second.
 const TIMES: f64 = 1.1;
 
-/// Of TLS 1.2 and 1.3, with one certificate and with many, the least.
+/// The least gain of TLS 1.2 and 1.3, with one certificate and with many.
 pub(crate) fn interning(effort: Effort) -> Option<Found> {
     let mut bench = Command::new(rejoin());
     bench.args(["bench", "interning", "--json"]);

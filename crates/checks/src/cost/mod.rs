@@ -1,4 +1,4 @@
-//! What resumption costs and saves a server, checked one line after the other: `make check-cost`.
+//! The cost of resumption to a server and what it saves, a line for each promise: `make check-cost`.
 //!
 //! `rejoin-checks cost [--only NAME] [--quick]`. `--only` takes a part of a
 //! check's name; `--quick` makes everything smaller, and its figures coarser. A machine that does nothing
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::frame::{self, Check, Found, Words, median};
 
-/// How much is done.
+/// The size of each check.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
     quick: bool,

@@ -1,4 +1,4 @@
-//! What `rejoin cost` counts of a server, beside what `perf stat` counts of the same process meanwhile.
+//! The counts of `rejoin cost` for a server, beside those of `perf stat` for the same process meanwhile.
 
 use rejoin_testkit::serve::scratch;
 use rejoin_testkit::shipped::rejoin;
@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::{Effort, Found, median};
 
-/// How far one may be from the other: `perf` also sees how the server warms up and ends.
+/// The largest difference: `perf` also sees how the server warms up and ends.
 const APART: f64 = 0.05;
-/// For `rejoin cost` to start its server.
+/// The time that `rejoin cost` has to start its server.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Full and resumed, in turns; the median of each. Instructions where the processor counts them, and CPU time where it

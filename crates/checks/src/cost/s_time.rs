@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Effort, Found, median};
 
-/// How far one may be from the other.
+/// The largest difference.
 const APART: f64 = 0.15;
 /// `s_time` goes on to the end of the last second.
 const SECONDS: &str = "2";

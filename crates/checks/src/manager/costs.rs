@@ -10,7 +10,7 @@ use super::{Effort, Found};
 const OWN_RESUMED: f64 = 1.25;
 const IN_FULL: f64 = 0.7;
 const RELAY: f64 = 0.6;
-/// Of a round trip.
+/// A part of a round trip.
 const SAVED: f64 = 0.95;
 
 pub(crate) fn tls13(effort: Effort) -> Option<Found> {

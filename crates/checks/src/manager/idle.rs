@@ -10,7 +10,7 @@ use super::{Effort, Found, start};
 use rejoin_testkit::stacks::{Stack, Tls};
 
 const MOST_KIB: f64 = 64.0;
-/// Who connects at a time.
+/// Threads that connect at the same time.
 const THREADS: usize = 20;
 /// Before it is measured: what is allocated once is there.
 const WARM: usize = 50;

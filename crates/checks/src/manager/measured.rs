@@ -1,4 +1,4 @@
-//! What a connection through the manager costs and saves, against a program that does its own TLS
+//! The cost of a connection through the manager, and what it saves, against a program that does its own TLS
 //! with rustls. All of an object is measured in one run, in turns.
 
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use rustls::{
 use serde_json::{Value, json};
 
 const ROUNDS: u64 = 300;
-/// In which order three things are measured, round after round.
+/// The orders in which three things are measured, round after round.
 const ORDERS: [[u8; 3]; 6] = [[0, 1, 2], [2, 0, 1], [1, 0, 2], [2, 1, 0], [0, 2, 1], [1, 2, 0]];
 const WARM_ROUNDS: u64 = 20;
 const DELAYED_ROUNDS: usize = 9;

@@ -1,4 +1,4 @@
-//! What the manager promises, checked one line after the other: `make check-manager`.
+//! The promises of the manager, a line for each: `make check-manager`.
 //!
 //! `rejoin-checks manager [--only NAME] [--quick]`; nginx, OpenSSL's
 //! command, Python and a JDK come from Debian's packages. Without one of them, what needs it is said
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use crate::frame::{self, Check, Found, Words};
 use rejoin_testkit::manager::Managed;
 
-/// How much is done.
+/// The size of each check.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
     quick: bool,

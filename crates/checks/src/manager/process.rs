@@ -1,4 +1,4 @@
-//! What the manager's process takes.
+//! The memory and descriptors of the manager's process.
 
 use std::os::unix::net::UnixStream;
 use std::thread::sleep;
@@ -46,7 +46,7 @@ impl Taken {
     }
 }
 
-/// As many descriptors as this process, and those it starts, may have.
+/// Raises the limit of descriptors of this process, and those it starts, to the hard limit.
 pub(crate) fn raise_descriptor_limit() {
     let most = getrlimit(Resource::Nofile).maximum;
     // What is allowed at most is allowed.

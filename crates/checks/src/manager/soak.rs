@@ -25,7 +25,7 @@ const WARM_PERCENT: u64 = 10;
 const THREADS: usize = 8;
 /// Partitions that programs share sessions in.
 const LABELS: u64 = 8;
-/// What is more than this for each connection, and more than the allocator's own unrest, is growth.
+/// More than this per connection, and more than the allocator's own unrest, is growth.
 const GROWTH_BYTES: u64 = 16;
 const UNREST_KIB: u64 = 1_024;
 /// One of so many connections, each: a program that is killed, one that hangs up, one that does
@@ -35,7 +35,7 @@ const HANGS_UP: u64 = 11;
 const ALONE: u64 = 13;
 const BROUGHT: u64 = 7;
 
-/// Of failures, printed.
+/// Failures that are printed.
 const EXAMPLES: usize = 5;
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -157,7 +157,7 @@ impl Soak {
     }
 }
 
-/// To an end that the server announces.
+/// Reads a page to an end that the server announces.
 fn fetch(stream: &mut Stream) -> std::io::Result<()> {
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
     let mut page = Vec::new();

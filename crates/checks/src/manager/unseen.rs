@@ -1,4 +1,4 @@
-//! Who holds a secret: the manager, which shows it to nobody, and no program. What is asked is in
+//! The holders of secrets: the manager, which shows them to nobody, and no program. The search is in
 //! `tests/programs`.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! How often the paper's devices resume, with Rejoin and with the server's own cache of as many bytes.
+//! The resumptions of the paper's devices, with Rejoin and with the server's own cache of as many bytes.
 //!
 //! The cache is given the bytes in which whoever needs fewer of them, Rejoin or the server, keeps as many
 //! TLS 1.2 sessions as 0.6 of the devices that are running: Rejoin against nginx, HAProxy itself. (The
@@ -12,10 +12,10 @@ use super::{Effort, Found, without_rejoin};
 use crate::arrivals::{Play, Seen, undisturbed};
 use rejoin_testkit::site::Site;
 
-/// Of the devices that are running.
+/// A part of the devices that are running.
 const SHARE: f64 = 0.6;
 const TIMES: f64 = 2.5;
-/// Of nginx's memory: its zones are whole pages.
+/// A page of nginx's memory: its zones are whole pages.
 const PAGE_BYTES: u64 = 4_096;
 
 pub(crate) fn nginx_tls12(effort: Effort) -> Option<Found> {
@@ -39,9 +39,9 @@ struct Server {
     program: &'static str,
     arguments: &'static [&'static str],
     configuration: &'static str,
-    /// What its setting counts: bytes, or blocks of so many.
+    /// The unit of its setting: bytes, or blocks of so many.
     unit_bytes: u64,
-    /// Of a TLS 1.2 session.
+    /// The bytes of a TLS 1.2 session.
     session_bytes: u64,
     /// The setting of no more than the least cache, beside Rejoin's.
     least: u64,

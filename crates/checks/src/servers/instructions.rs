@@ -1,4 +1,4 @@
-//! What a resumed connection costs nginx, with Rejoin and with its own shared cache.
+//! The instructions that a resumed connection costs nginx, with Rejoin and with its own shared cache.
 //!
 //! Counted are the instructions of one worker outside the kernel, by valgrind, since processors in
 //! virtual machines seldom let theirs be counted. What starting takes is in a run with few connections

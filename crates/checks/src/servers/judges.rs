@@ -1,4 +1,4 @@
-//! What sslyze and testssl.sh say of nginx with Rejoin, and of the same nginx without.
+//! The verdicts of sslyze and testssl.sh on nginx with Rejoin, and on the same nginx without.
 //!
 //! Compared are what they find about resumption and vulnerabilities, word by word. What differs is
 //! printed; it holds if a session resumes where it did not, or a finding is less severe. Both talk to
@@ -56,7 +56,7 @@ pub(crate) fn testssl_without_tickets(effort: Effort) -> Option<Found> {
     compare("testssl", "off", testssl_rounds(effort), verdicts_of_testssl)
 }
 
-/// At the same time, with and without, the best of as many rounds for both.
+/// Judges both servers at the same time, and takes the best of as many rounds for each.
 fn compare(
     name: &str,
     tickets: &str,
@@ -187,7 +187,7 @@ fn verdicts_of_sslyze(program: &Path, site: &Site) -> Option<Verdicts> {
     Some(verdicts)
 }
 
-/// From the best on; also how testssl.sh says it.
+/// The words for resumption, best first; testssl.sh's, too.
 const RESUMPTION: [&str; 6] = [
     "FULLY_SUPPORTED",
     "supported",

@@ -4,7 +4,7 @@ use super::{Effort, Found};
 use rejoin_testkit::killing::{Outcome, kill_workers};
 use rejoin_testkit::site::Site;
 
-/// Of each kind, printed.
+/// Examples of each kind that are printed.
 const EXAMPLES: usize = 5;
 
 pub(crate) fn survived(Effort { kill_s, .. }: Effort) -> Option<Found> {

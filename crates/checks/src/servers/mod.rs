@@ -1,4 +1,4 @@
-//! What Rejoin promises inside servers, checked one line after the other: `make check-servers`.
+//! The promises of Rejoin inside servers, a line for each: `make check-servers`.
 //!
 //! `rejoin-checks servers [--only NAME] [--quick] [--kill-s SECONDS]`;
 //! nginx, HAProxy, valgrind, testssl.sh and OpenSSL's command come from Debian's packages, sslyze from
@@ -19,11 +19,11 @@ use std::process::ExitCode;
 use crate::frame::{self, Check, Found, Words, median};
 use rejoin_testkit::site::Site;
 
-/// How much is done.
+/// The size of each check.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
     quick: bool,
-    /// For how long workers are killed.
+    /// The time for which workers are killed.
     kill_s: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a lookup and a store cost with a real session, serialised and read again.
+//! The cost of a lookup and a store with a real session, serialised and read again.
 //!
 //! Rounds have a median each; the least disturbed one counts, for others may use the machine.
 
@@ -57,7 +57,7 @@ struct Round {
     get: f64,
     insert: f64,
     both: f64,
-    /// Of the same session, without a cache.
+    /// The time of OpenSSL's i2d and d2i of the same session, without a cache.
     openssl: f64,
 }
 
@@ -90,7 +90,7 @@ impl Round {
     }
 }
 
-/// As when a client presents its id.
+/// Does the work of a client that presents its id.
 fn get(store: &Store, seal: &IdSeal, client: u64) {
     let (id, mut value) = (id(client), SecretBytes::default());
     let arrival = store.cache().get(now_ms(), &id, CONTEXT, &mut value);
@@ -99,7 +99,7 @@ fn get(store: &Store, seal: &IdSeal, client: u64) {
     black_box(SslSession::from_der(value).expect("a session"));
 }
 
-/// As when a handshake has made a session.
+/// Does the work of a handshake that has made a session.
 fn insert(store: &Store, seal: &IdSeal, client: u64, session: &SslSession) {
     let (now_ms, id) = (now_ms(), id(client));
     let mut value = session_bytes(session).expect("serialised");
@@ -123,7 +123,7 @@ fn id(client: u64) -> SessionId {
     SessionId::new(&id).expect("32 bytes")
 }
 
-/// What a server of TLS 1.2 would keep.
+/// A session that a server of TLS 1.2 would keep.
 fn session(site: &Site) -> SslSession {
     let made = Arc::new(Mutex::new(None));
     let server = server(site, &made);

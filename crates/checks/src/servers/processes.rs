@@ -1,4 +1,4 @@
-//! What two processes do with one cache together: the store's own bench.
+//! The throughput of two processes with one cache, by the store's own bench.
 
 use super::{Effort, Found};
 use crate::frame::cargo;

@@ -1,6 +1,6 @@
 //! Programs, and what they are asked to do.
 
-/// What a server must have for it.
+/// The server's means that a case needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// A page.
@@ -11,12 +11,12 @@ pub enum Needs {
     Tls13,
 }
 
-/// How its connections go with Rejoin.
+/// The way of a case's connections with Rejoin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Through the manager.
     Manager,
-    /// As without: the words are in the reason that is given.
+    /// The same way as without Rejoin: the words are in the reason that Rejoin gives.
     Directly(&'static str),
 }
 
@@ -51,7 +51,7 @@ impl Case {
 
 const CURL: &str = "-sS";
 
-/// In the order of the document.
+/// All cases, in the order of the document.
 pub static CASES: &[Case] = &[
     case("curl", "a page", &[CURL, "--cacert", "CA", "URL/page"]),
     case(
@@ -232,7 +232,7 @@ pub static CASES: &[Case] = &[
     case("C", "wrong name", &["other.test", "PORT", "CA"]),
 ];
 
-/// What curl says of a connection.
+/// The words that curl prints of a connection.
 const TOLD: &str =
     "%{http_version} %{ssl_verify_result} %{remote_ip} %{remote_port} %{local_ip} %{num_connects}";
 const PIN: &str = "sha256//AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";

@@ -26,7 +26,7 @@ impl Tried {
     }
 }
 
-/// In the order of the cases, then of the servers.
+/// Tries all; sorted by the cases' order, then by server.
 pub fn run(world: &World) -> Vec<Tried> {
     let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {

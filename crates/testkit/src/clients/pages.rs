@@ -35,7 +35,7 @@ http {
 }
 ";
 
-/// Of what is downloaded and uploaded.
+/// The size of the file that is downloaded and uploaded.
 pub const BYTES: usize = 3_000_000;
 
 impl Pages {

@@ -1,4 +1,4 @@
-//! What the servers count when several programs come.
+//! The handshakes that servers count when several programs come.
 
 use rejoin_manager::client::Manager;
 
@@ -7,7 +7,7 @@ use crate::clients::pages::Pages;
 use crate::clients::world::{Service, World};
 use crate::stacks::Counted;
 
-/// By the manager's count, and by the server's own, if it tells.
+/// Handshakes by the manager's count, and by the server's own, if it tells.
 #[derive(Debug)]
 pub struct Shared {
     manager: Counted,

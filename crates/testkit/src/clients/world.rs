@@ -42,7 +42,7 @@ enum Runs {
     Other { _child: Ended },
 }
 
-/// What a program did.
+/// The output and the exit code of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
     pub stdout: String,
@@ -51,7 +51,7 @@ pub struct Done {
     pub code: Option<i32>,
 }
 
-/// What it did with Rejoin and without.
+/// A program's run with Rejoin and its run without.
 #[derive(Debug)]
 pub struct Seen {
     pub without: Done,
@@ -110,7 +110,7 @@ impl World {
         self.verify.as_ref().map(Command::new)
     }
 
-    /// What is uploaded is called so.
+    /// The name of the uploaded file.
     pub fn file(case: &Case, run: &str) -> String {
         format!("{run}-{}", case.what.replace([' ', '/'], "-"))
     }

@@ -26,7 +26,7 @@ pub struct House {
     pub folder: PathBuf,
     pub authority: Authority,
     pub clock: Clock,
-    /// Of the manager: several, that they may get in each other's way.
+    /// The manager's threads: several, so that races can happen.
     pub threads: usize,
     manager: Option<(oneshot::Sender<()>, JoinHandle<Stats>)>,
 }

@@ -69,7 +69,7 @@ impl Program {
         }
     }
 
-    /// As [`Self::connect`]; the kind of the error.
+    /// Fails where [`Self::connect`] connects. Returns the error's kind.
     pub fn kind(&self, host: &str, port: u16, wishes: Value) -> String {
         match self.connect(host, port, wishes) {
             Ok(Connection { facts, .. }) => format!("connected: {facts}"),

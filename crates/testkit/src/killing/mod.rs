@@ -23,7 +23,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::site::Site;
 use visitor::{Visit, load, visitors};
 
-/// What came of it.
+/// The outcome of killing workers.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub connections: u64,
@@ -39,9 +39,9 @@ pub struct Outcome {
     pub wrong: Vec<String>,
     /// Resident memory of the master, in KiB: after the first kills, and at the end.
     pub master_kib: (u64, u64),
-    /// What the cache's file takes, in bytes, and what it should.
+    /// The size of the cache's file in bytes, and the size it should have.
     pub file_bytes: (u64, u64),
-    /// What `rejoin store check` says.
+    /// The findings of `rejoin store check`.
     pub inconsistent: Vec<String>,
     pub facts: Option<Facts>,
 }

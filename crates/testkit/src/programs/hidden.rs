@@ -1,4 +1,4 @@
-//! What the manager's process hides: its memory from other processes of its user, and from core dumps.
+//! The manager's process hides its memory from other processes of its user, and from core dumps.
 //! Another program shows that both would work else.
 
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use crate::manager::serving;
 use crate::shipped::rejoin;
 use crate::stacks::Ended;
 
-/// What a process let others of its user do.
+/// The access to a process that others of its user have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exposed {
     pub is_readable: bool,
@@ -73,7 +73,7 @@ impl Drop for House {
     }
 }
 
-/// What a command begins with that is not to be root's.
+/// The first words of a command that must not run as root.
 fn unprivileged() -> &'static [&'static str] {
     if geteuid().is_root() {
         &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]

@@ -16,11 +16,11 @@ use crate::proxy::{tapped, ticket};
 use crate::stacks::{Stack, Tls};
 
 const PROGRAMS: usize = 200;
-/// Of each program before the manager is killed, and after.
+/// Visits of each program before the manager is killed, and as many after.
 const VISITS: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What was seen on the way to the server.
+/// The counts of a proxy on the way to the server.
 #[derive(Debug)]
 pub struct Once {
     pub programs: usize,
@@ -98,7 +98,7 @@ fn patiently(manager: &Manager, wanted: &Connect, until: Instant, broken: &Atomi
     }
 }
 
-/// Whether it resumed, and why not.
+/// Asks for a page. Returns why the connection was resumed, or was not.
 fn visit(manager: &Manager, wanted: &Connect) -> Result<Why, Error> {
     let mut stream = manager.connect(wanted)?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-/// What it is, and its bytes.
+/// A secret's kind and its bytes.
 pub type Secret = (&'static str, Vec<u8>);
 
 /// Searched for at a time: what is there in part is found, too.
@@ -12,7 +12,7 @@ const PART_BYTES: usize = 16;
 /// Read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What was searched, and which of the secrets are there.
+/// The bytes that were searched, and the kinds of secrets that were found.
 #[derive(Debug)]
 pub struct Search {
     pub bytes: usize,
@@ -54,7 +54,7 @@ fn readable(line: &str) -> Option<(u64, u64)> {
 
 struct Parts<'s> {
     parts: Vec<(&'static str, &'s [u8])>,
-    /// Whether one begins with this byte.
+    /// True where a secret begins with this byte.
     begins: [bool; 256],
 }
 

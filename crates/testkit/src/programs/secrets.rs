@@ -1,4 +1,4 @@
-//! What a program holds of a connection that the manager made, while it stands: none of the secrets
+//! The secrets that a program holds while a connection of the manager's stands: none of those
 //! that its server knows.
 
 use std::collections::HashSet;

@@ -14,16 +14,16 @@ use crate::stacks::{Counted, Running, Stack, Tls};
 pub const PROGRAMS: u64 = 20;
 const REQUEST: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 
-/// What the manager counted, and the server of both.
+/// The handshakes that the manager counted, and the server.
 #[derive(Debug)]
 pub struct Twenty {
     /// Twenty, one after the other.
     pub in_turn: Counted,
     /// One under another label, and then twenty at once: of these.
     pub at_once: Counted,
-    /// By the server's own count, of all.
+    /// All handshakes by the server's own count.
     pub server: Counted,
-    /// What the programs were told, of all.
+    /// All handshakes as the programs were told.
     pub told: Counted,
 }
 
@@ -89,7 +89,7 @@ pub fn begin(managed: &Managed, server: &Running, label: &str) -> Program {
 }
 
 impl Program {
-    /// Whether it resumed, and what the server answered.
+    /// Waits for its end. Returns true if it resumed, and the server's answer.
     pub fn finish(self) -> (bool, String) {
         let output = self.0.wait_with_output().expect("an end");
         let told = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -55,7 +55,7 @@ impl SlowWay {
         Self { port, answers }
     }
 
-    /// How often a server answered what a client had said, in all connections over TLS 1.2: their round trips, but for
+    /// The number of times that a server answered a client, in all connections over TLS 1.2: their round trips, but for
     /// TCP's own. How a connection ends is none.
     pub fn round_trips(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)

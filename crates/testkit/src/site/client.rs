@@ -21,15 +21,15 @@ pub enum Versions {
 pub struct Client {
     pub address: SocketAddr,
     connector: SslConnector,
-    /// To be offered next.
+    /// The session that is offered next.
     pub session: Arc<Mutex<Option<SslSession>>>,
     /// The server that is asked for.
     pub name: &'static str,
-    /// What servers said, the last line of each answer.
+    /// The last line of each answer.
     pub answers: Vec<String>,
 }
 
-/// For one connection, or an end of it.
+/// The longest wait for a read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Client {
@@ -77,7 +77,7 @@ impl Client {
         self.try_connect().expect("a handshake and a request")
     }
 
-    /// As [`Self::connect`], where the server is not sure to answer.
+    /// Asks for a page of a server that may not answer. Returns true if the session was resumed.
     pub fn try_connect(&mut self) -> Result<bool, Box<dyn Error>> {
         let tls = self.shake_hands()?;
         self.ask(tls)
@@ -105,7 +105,7 @@ impl Client {
         Ok(self.ssl()?.connect(self.name, Steady(stream))?)
     }
 
-    /// What is to become a connection, with the session to offer.
+    /// The settings of a new connection, with the session to offer.
     pub fn ssl(&self) -> Result<ConnectConfiguration, Box<dyn Error>> {
         let mut ssl = self.connector.configure()?;
         ssl.set_verify_hostname(false);

@@ -23,7 +23,7 @@ use rejoin_store::{CacheName, Store};
 
 use crate::shipped::{library, target};
 
-/// What every nginx has in its `http`, which includes it.
+/// The settings that every nginx includes in its `http`.
 const NGINX_HTTP: &str = "\
 access_log off;
 client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_path FOLDER/fastcgi;
@@ -31,7 +31,7 @@ uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
 ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
 ";
 
-/// What HAProxies have in common: `@DEFAULTS@` stands for it.
+/// The settings of every HAProxy, in the place of `@DEFAULTS@`.
 const HAPROXY_DEFAULTS: &str = "\
 global
   tune.ssl.default-dh-param 2048
@@ -46,7 +46,7 @@ pub struct Site {
     pub folder: PathBuf,
     pub cache: String,
     pub port: u16,
-    /// What servers find in theirs, beside the rest of ours.
+    /// Environment variables of servers, besides those of the test.
     pub environment: Vec<(&'static str, String)>,
     pub running: Vec<Child>,
 }
