@@ -44,10 +44,13 @@ pub fn library_with_symbols(name: &str) -> PathBuf {
 }
 
 /// The path of a `rejoin` that lies beside the libraries, as where both are installed.
-pub fn rejoin_beside_libraries() -> PathBuf {
-    let path = folder().join("rejoin");
-    replace(&path, |part| fs::copy(rejoin(), part).is_ok());
-    path
+pub fn rejoin_beside_libraries() -> &'static Path {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    COPY.get_or_init(|| {
+        let path = folder().join("rejoin");
+        replace(&path, |part| fs::copy(rejoin(), part).is_ok());
+        path
+    })
 }
 
 /// The folder of all builds: `target`, unless Cargo was told otherwise.

@@ -13,6 +13,7 @@ context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
 context.options |= @TICKETS@
 listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 listener.bind(('127.0.0.1', @PORT@))
 listener.listen(64)

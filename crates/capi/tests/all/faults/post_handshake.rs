@@ -13,6 +13,7 @@ context.load_verify_locations('FOLDER/client.pem')
 context.verify_mode = ssl.CERT_REQUIRED
 context.post_handshake_auth = True
 listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(('127.0.0.1', @PORT@))
 listener.listen(64)
 while True:
