@@ -26,5 +26,3 @@ mod clients;
 mod module;
 mod process;
 mod settings;
-
-use rejoin_unwinder as _;

@@ -1,11 +1,12 @@
-//! What is called in place of libgnutls' functions.
+//! The functions that are called in place of GnuTLS' own, each under the name that it replaces.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use libc::{size_t, time_t};
-use rejoin_hop::{Directly, Functions, Hooks, guarded};
+use rejoin_abi::{GNUTLS, Hooks, interposed, replacements};
+use rejoin_hop::{Directly, guarded};
 
 use crate::allowed;
 use crate::connection::{self, Connection, Wishes};
@@ -18,64 +19,12 @@ use crate::judge::{Flags, Own};
 use crate::priorities::{self, Priorities};
 use crate::shown::Shown;
 
-/// Those of this library.
-pub(crate) static HOOKS: Hooks = Hooks { sending, ..Hooks::of(&FUNCTIONS) };
-/// What they are without what is special here.
-static GENERAL: Hooks = Hooks::of(&FUNCTIONS);
+interposed!(gnutls => replacements { GNUTLS });
 
-static FUNCTIONS: Functions<51> = Functions([
-    init as *const c_void,
-    deinit as *const c_void,
-    priority_set_direct as *const c_void,
-    set_default_priority as *const c_void,
-    set_default_priority_append as *const c_void,
-    priority_init as *const c_void,
-    priority_init2 as *const c_void,
-    priority_deinit as *const c_void,
-    priority_set as *const c_void,
-    session_set_verify_cert as *const c_void,
-    session_set_verify_cert2 as *const c_void,
-    session_set_verify_function as *const c_void,
-    session_set_verify_output_function as *const c_void,
-    certificate_set_verify_function as *const c_void,
-    certificate_set_retrieve_function as *const c_void,
-    certificate_set_retrieve_function2 as *const c_void,
-    certificate_set_retrieve_function3 as *const c_void,
-    certificate_free_credentials as *const c_void,
-    session_set_data as *const c_void,
-    session_set_keylog_function as *const c_void,
-    handshake as *const c_void,
-    certificate_get_peers as *const c_void,
-    certificate_verify_peers as *const c_void,
-    certificate_verify_peers2 as *const c_void,
-    certificate_verify_peers3 as *const c_void,
-    certificate_type_get as *const c_void,
-    certificate_type_get2 as *const c_void,
-    certificate_expiration_time_peers as *const c_void,
-    certificate_activation_time_peers as *const c_void,
-    auth_get_type as *const c_void,
-    auth_server_get_type as *const c_void,
-    auth_client_get_type as *const c_void,
-    ocsp_status_request_get as *const c_void,
-    ocsp_status_request_get2 as *const c_void,
-    ocsp_status_request_is_checked as *const c_void,
-    session_ext_master_secret_status as *const c_void,
-    safe_renegotiation_status as *const c_void,
-    protocol_get_version as *const c_void,
-    kx_get as *const c_void,
-    cipher_get as *const c_void,
-    mac_get as *const c_void,
-    session_get_verify_cert_status as *const c_void,
-    session_get_desc as *const c_void,
-    session_is_resumed as *const c_void,
-    session_get_data as *const c_void,
-    session_get_data2 as *const c_void,
-    session_channel_binding as *const c_void,
-    prf as *const c_void,
-    prf_raw as *const c_void,
-    prf_rfc5705 as *const c_void,
-    session_enable_compatibility_mode as *const c_void,
-]);
+/// The hooks of this library.
+pub(crate) static HOOKS: Hooks = Hooks { sending, ..rejoin_hop::hooks(&REPLACEMENTS) };
+/// The same without what is special here.
+static GENERAL: Hooks = rejoin_hop::hooks(&REPLACEMENTS);
 
 unsafe extern "C" fn sending(
     descriptor: c_int,
@@ -108,7 +57,7 @@ fn standing(session: Session) -> Option<Arc<Connection>> {
     connection.shown().is_some().then_some(connection)
 }
 
-unsafe extern "C" fn init(session: *mut Session, flags: c_uint) -> c_int {
+unsafe extern "C" fn gnutls_init(session: *mut Session, flags: c_uint) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
     // SAFETY: the caller's own, here and in all that follows.
     let done = unsafe { (gnutls.gnutls_init)(session, flags) };
@@ -120,7 +69,7 @@ unsafe extern "C" fn init(session: *mut Session, flags: c_uint) -> c_int {
     done
 }
 
-unsafe extern "C" fn deinit(session: Session) {
+unsafe extern "C" fn gnutls_deinit(session: Session) {
     let Some(gnutls) = Gnutls::get() else { return };
     let connection = guarded(|| connection::ended(session)).flatten();
     // SAFETY: as above.
@@ -144,7 +93,7 @@ unsafe fn set_with_keys(gnutls: &Gnutls, session: Session, priorities: Prioritie
     .unwrap_or(false)
 }
 
-unsafe extern "C" fn priority_set_direct(
+unsafe extern "C" fn gnutls_priority_set_direct(
     session: Session,
     text: *const c_char,
     wrong: *mut *const c_char,
@@ -168,7 +117,7 @@ fn without_keys(session: Session) {
     note(session, |wishes| wishes.takes_keys = false);
 }
 
-unsafe extern "C" fn set_default_priority(session: Session) -> c_int {
+unsafe extern "C" fn gnutls_set_default_priority(session: Session) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
     // SAFETY: as above.
     if unsafe { set_with_keys(gnutls, session, Priorities::Default(None, 0)) } {
@@ -179,7 +128,7 @@ unsafe extern "C" fn set_default_priority(session: Session) -> c_int {
     unsafe { (gnutls.gnutls_set_default_priority)(session) }
 }
 
-unsafe extern "C" fn set_default_priority_append(
+unsafe extern "C" fn gnutls_set_default_priority_append(
     session: Session,
     text: *const c_char,
     wrong: *mut *const c_char,
@@ -199,7 +148,7 @@ unsafe extern "C" fn set_default_priority_append(
     unsafe { (gnutls.gnutls_set_default_priority_append)(session, text, wrong, flags) }
 }
 
-unsafe extern "C" fn priority_init(
+unsafe extern "C" fn gnutls_priority_init(
     cache: *mut Cache,
     text: *const c_char,
     wrong: *mut *const c_char,
@@ -211,7 +160,7 @@ unsafe extern "C" fn priority_init(
     unsafe { made(done, cache, text, 0) }
 }
 
-unsafe extern "C" fn priority_init2(
+unsafe extern "C" fn gnutls_priority_init2(
     cache: *mut Cache,
     text: *const c_char,
     wrong: *mut *const c_char,
@@ -239,14 +188,14 @@ unsafe fn made(done: c_int, cache: *mut Cache, text: *const c_char, flags: c_uin
     done
 }
 
-unsafe extern "C" fn priority_deinit(cache: Cache) {
+unsafe extern "C" fn gnutls_priority_deinit(cache: Cache) {
     let Some(gnutls) = Gnutls::get() else { return };
     guarded(|| priorities::freed(gnutls, cache));
     // SAFETY: as above.
     unsafe { (gnutls.gnutls_priority_deinit)(cache) };
 }
 
-unsafe extern "C" fn priority_set(session: Session, cache: Cache) -> c_int {
+unsafe extern "C" fn gnutls_priority_set(session: Session, cache: Cache) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
     let set = |connection: &Connection| {
         let (cache, said) = priorities::with_keys(gnutls, cache)?;
@@ -265,7 +214,11 @@ unsafe extern "C" fn priority_set(session: Session, cache: Cache) -> c_int {
     unsafe { (gnutls.gnutls_priority_set)(session, cache) }
 }
 
-unsafe extern "C" fn session_set_verify_cert(session: Session, name: *const c_char, flags: c_uint) {
+unsafe extern "C" fn gnutls_session_set_verify_cert(
+    session: Session,
+    name: *const c_char,
+    flags: c_uint,
+) {
     note(session, |wishes| {
         wishes.verifies = Own::Name(name);
         wishes.flags.push(Flags::One(flags));
@@ -276,7 +229,7 @@ unsafe extern "C" fn session_set_verify_cert(session: Session, name: *const c_ch
     }
 }
 
-unsafe extern "C" fn session_set_verify_cert2(
+unsafe extern "C" fn gnutls_session_set_verify_cert2(
     session: Session,
     data: *mut TypedData,
     count: c_uint,
@@ -292,7 +245,10 @@ unsafe extern "C" fn session_set_verify_cert2(
     }
 }
 
-unsafe extern "C" fn session_set_verify_function(session: Session, function: Option<Verify>) {
+unsafe extern "C" fn gnutls_session_set_verify_function(
+    session: Session,
+    function: Option<Verify>,
+) {
     note(session, |wishes| wishes.verifies = function.map_or(Own::Nothing, Own::Function));
     if let Some(gnutls) = Gnutls::get() {
         // SAFETY: as above.
@@ -300,7 +256,10 @@ unsafe extern "C" fn session_set_verify_function(session: Session, function: Opt
     }
 }
 
-unsafe extern "C" fn session_set_verify_output_function(session: Session, output: AnyCallback) {
+unsafe extern "C" fn gnutls_session_set_verify_output_function(
+    session: Session,
+    output: AnyCallback,
+) {
     note(session, |wishes| wishes.output = output);
     if let Some(gnutls) = Gnutls::get() {
         // SAFETY: as above.
@@ -308,7 +267,7 @@ unsafe extern "C" fn session_set_verify_output_function(session: Session, output
     }
 }
 
-unsafe extern "C" fn certificate_set_verify_function(
+unsafe extern "C" fn gnutls_certificate_set_verify_function(
     credentials: Credentials,
     function: Option<Verify>,
 ) {
@@ -320,7 +279,7 @@ unsafe extern "C" fn certificate_set_verify_function(
 }
 
 macro_rules! retrieves {
-    ($name:ident, $real:ident) => {
+    ($name:ident) => {
         unsafe extern "C" fn $name(credentials: Credentials, function: AnyCallback) {
             let may_have_certificate = function.is_some();
             let note = || {
@@ -329,17 +288,17 @@ macro_rules! retrieves {
             guarded(note);
             if let Some(gnutls) = Gnutls::get() {
                 // SAFETY: as above.
-                unsafe { (gnutls.$real)(credentials, function) };
+                unsafe { (gnutls.$name)(credentials, function) };
             }
         }
     };
 }
 
-retrieves!(certificate_set_retrieve_function, gnutls_certificate_set_retrieve_function);
-retrieves!(certificate_set_retrieve_function2, gnutls_certificate_set_retrieve_function2);
-retrieves!(certificate_set_retrieve_function3, gnutls_certificate_set_retrieve_function3);
+retrieves!(gnutls_certificate_set_retrieve_function);
+retrieves!(gnutls_certificate_set_retrieve_function2);
+retrieves!(gnutls_certificate_set_retrieve_function3);
 
-unsafe extern "C" fn certificate_free_credentials(credentials: Credentials) {
+unsafe extern "C" fn gnutls_certificate_free_credentials(credentials: Credentials) {
     guarded(|| allowed::forget(credentials));
     if let Some(gnutls) = Gnutls::get() {
         // SAFETY: as above.
@@ -350,7 +309,7 @@ unsafe extern "C" fn certificate_free_credentials(credentials: Credentials) {
 /// What libgnutls gives for a session that cannot be resumed, and takes for none.
 const NO_SESSION: [u8; 4] = [0; 4];
 
-unsafe extern "C" fn session_set_data(
+unsafe extern "C" fn gnutls_session_set_data(
     session: Session,
     data: *const c_void,
     length: size_t,
@@ -364,7 +323,7 @@ unsafe extern "C" fn session_set_data(
     done
 }
 
-unsafe extern "C" fn session_set_keylog_function(session: Session, function: AnyCallback) {
+unsafe extern "C" fn gnutls_session_set_keylog_function(session: Session, function: AnyCallback) {
     note(session, |wishes| {
         wishes.directly = function.map(|_| Directly::KeyLog).or(wishes.directly)
     });
@@ -374,7 +333,7 @@ unsafe extern "C" fn session_set_keylog_function(session: Session, function: Any
     }
 }
 
-unsafe extern "C" fn session_enable_compatibility_mode(session: Session) {
+unsafe extern "C" fn gnutls_session_enable_compatibility_mode(session: Session) {
     note(session, |wishes| wishes.is_lenient = true);
     if let Some(gnutls) = Gnutls::get() {
         // SAFETY: as above.
@@ -382,7 +341,7 @@ unsafe extern "C" fn session_enable_compatibility_mode(session: Session) {
     }
 }
 
-unsafe extern "C" fn handshake(session: Session) -> c_int {
+unsafe extern "C" fn gnutls_handshake(session: Session) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
     match guarded(|| connection::of(session)).flatten() {
         // SAFETY: as above.
@@ -394,33 +353,33 @@ unsafe extern "C" fn handshake(session: Session) -> c_int {
 
 /// A function that is called for the shadow where there is one.
 macro_rules! by_shadow {
-    ($name:ident, $real:ident, ($($argument:ident: $type:ty),*) -> $of:ty, $without:expr) => {
+    ($name:ident, ($($argument:ident: $type:ty),*) -> $of:ty, $without:expr) => {
         unsafe extern "C" fn $name(session: Session, $($argument: $type),*) -> $of {
             let Some(gnutls) = Gnutls::get() else { return $without };
             let connection = standing(session);
             let shown = connection.as_deref().and_then(Connection::shown);
             let session = shown.map_or(session, |shown| shown.shadow.session);
             // SAFETY: as above.
-            unsafe { (gnutls.$real)(session, $($argument),*) }
+            unsafe { (gnutls.$name)(session, $($argument),*) }
         }
     };
 }
 
-by_shadow!(certificate_get_peers, gnutls_certificate_get_peers, (count: *mut c_uint) -> *const Datum, null());
-by_shadow!(certificate_type_get, gnutls_certificate_type_get, () -> c_int, 0);
-by_shadow!(certificate_type_get2, gnutls_certificate_type_get2, (whose: c_int) -> c_int, 0);
-by_shadow!(certificate_expiration_time_peers, gnutls_certificate_expiration_time_peers, () -> time_t, -1);
-by_shadow!(certificate_activation_time_peers, gnutls_certificate_activation_time_peers, () -> time_t, -1);
-by_shadow!(auth_get_type, gnutls_auth_get_type, () -> c_int, 0);
-by_shadow!(auth_server_get_type, gnutls_auth_server_get_type, () -> c_int, 0);
-by_shadow!(auth_client_get_type, gnutls_auth_client_get_type, () -> c_int, 0);
-by_shadow!(ocsp_status_request_get, gnutls_ocsp_status_request_get, (answer: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR);
-by_shadow!(ocsp_status_request_get2, gnutls_ocsp_status_request_get2, (at: c_uint, answer: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR);
-by_shadow!(ocsp_status_request_is_checked, gnutls_ocsp_status_request_is_checked, (flags: c_uint) -> c_uint, 0);
+by_shadow!(gnutls_certificate_get_peers, (count: *mut c_uint) -> *const Datum, null());
+by_shadow!(gnutls_certificate_type_get, () -> c_int, 0);
+by_shadow!(gnutls_certificate_type_get2, (whose: c_int) -> c_int, 0);
+by_shadow!(gnutls_certificate_expiration_time_peers, () -> time_t, -1);
+by_shadow!(gnutls_certificate_activation_time_peers, () -> time_t, -1);
+by_shadow!(gnutls_auth_get_type, () -> c_int, 0);
+by_shadow!(gnutls_auth_server_get_type, () -> c_int, 0);
+by_shadow!(gnutls_auth_client_get_type, () -> c_int, 0);
+by_shadow!(gnutls_ocsp_status_request_get, (answer: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR);
+by_shadow!(gnutls_ocsp_status_request_get2, (at: c_uint, answer: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR);
+by_shadow!(gnutls_ocsp_status_request_is_checked, (flags: c_uint) -> c_uint, 0);
 
 /// As above, and the program verifies by it.
 macro_rules! verifying {
-    ($name:ident, $real:ident, ($($argument:ident: $type:ty),*)) => {
+    ($name:ident, ($($argument:ident: $type:ty),*)) => {
         unsafe extern "C" fn $name(
             session: Session,
             $($argument: $type,)*
@@ -431,7 +390,7 @@ macro_rules! verifying {
             let shown = connection.as_deref().and_then(Connection::shown);
             let session = shown.map_or(session, |shown| shown.shadow.session);
             // SAFETY: as above.
-            let done = unsafe { (gnutls.$real)(session, $($argument,)* status) };
+            let done = unsafe { (gnutls.$name)(session, $($argument,)* status) };
             if let Some(shown) = shown {
                 // SAFETY: as above; it was written.
                 let passed = done == 0 && unsafe { status.read() } == 0;
@@ -442,19 +401,19 @@ macro_rules! verifying {
     };
 }
 
-verifying!(certificate_verify_peers, gnutls_certificate_verify_peers, (data: *mut TypedData, count: c_uint));
-verifying!(certificate_verify_peers2, gnutls_certificate_verify_peers2, ());
-verifying!(certificate_verify_peers3, gnutls_certificate_verify_peers3, (name: *const c_char));
+verifying!(gnutls_certificate_verify_peers, (data: *mut TypedData, count: c_uint));
+verifying!(gnutls_certificate_verify_peers2, ());
+verifying!(gnutls_certificate_verify_peers3, (name: *const c_char));
 
 /// A function that is answered from what the manager said.
 macro_rules! reported {
-    ($name:ident, $real:ident, ($($argument:ident: $type:ty),*) -> $of:ty, $without:expr, $shown:expr) => {
+    ($name:ident, ($($argument:ident: $type:ty),*) -> $of:ty, $without:expr, $shown:expr) => {
         unsafe extern "C" fn $name(session: Session, $($argument: $type),*) -> $of {
             let Some(gnutls) = Gnutls::get() else { return $without };
             let connection = standing(session);
             match connection.as_deref().and_then(Connection::shown) {
                 // SAFETY: as above.
-                None => unsafe { (gnutls.$real)(session, $($argument),*) },
+                None => unsafe { (gnutls.$name)(session, $($argument),*) },
                 Some(shown) => {
                     let answer: fn(&Gnutls, &Shown, $($type),*) -> $of = $shown;
                     guarded(|| answer(gnutls, shown, $($argument),*)).unwrap_or($without)
@@ -464,19 +423,19 @@ macro_rules! reported {
     };
 }
 
-reported!(protocol_get_version, gnutls_protocol_get_version, () -> c_int, 0, |_, shown| shown.version);
-reported!(kx_get, gnutls_kx_get, () -> c_int, 0, |_, shown| shown.exchange);
-reported!(cipher_get, gnutls_cipher_get, () -> c_int, 0, |_, shown| shown.cipher);
-reported!(mac_get, gnutls_mac_get, () -> c_int, 0, |_, shown| shown.mac);
-reported!(session_get_verify_cert_status, gnutls_session_get_verify_cert_status, () -> c_uint, c_uint::MAX, |_, shown| shown.status());
-reported!(session_get_desc, gnutls_session_get_desc, () -> *mut c_char, null_mut(), |gnutls, shown| shown.description(gnutls));
+reported!(gnutls_protocol_get_version, () -> c_int, 0, |_, shown| shown.version);
+reported!(gnutls_kx_get, () -> c_int, 0, |_, shown| shown.exchange);
+reported!(gnutls_cipher_get, () -> c_int, 0, |_, shown| shown.cipher);
+reported!(gnutls_mac_get, () -> c_int, 0, |_, shown| shown.mac);
+reported!(gnutls_session_get_verify_cert_status, () -> c_uint, c_uint::MAX, |_, shown| shown.status());
+reported!(gnutls_session_get_desc, () -> *mut c_char, null_mut(), |gnutls, shown| shown.description(gnutls));
 // A program may spare itself the certificates of a session that was resumed.
-reported!(session_is_resumed, gnutls_session_is_resumed, () -> c_int, 0, |_, _| 0);
+reported!(gnutls_session_is_resumed, () -> c_int, 0, |_, _| 0);
 // Of TLS 1.3 the hop says the same as the server.
-reported!(session_ext_master_secret_status, gnutls_session_ext_master_secret_status, () -> c_uint, 0, |_, _| 1);
-reported!(safe_renegotiation_status, gnutls_safe_renegotiation_status, () -> c_uint, 0, |_, _| 1);
-reported!(session_channel_binding, gnutls_session_channel_binding, (kind: c_int, into: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _| GNUTLS_E_CHANNEL_BINDING_NOT_AVAILABLE);
-reported!(session_get_data, gnutls_session_get_data, (into: *mut c_void, room: *mut size_t) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, into, room| {
+reported!(gnutls_session_ext_master_secret_status, () -> c_uint, 0, |_, _| 1);
+reported!(gnutls_safe_renegotiation_status, () -> c_uint, 0, |_, _| 1);
+reported!(gnutls_session_channel_binding, (kind: c_int, into: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _| GNUTLS_E_CHANNEL_BINDING_NOT_AVAILABLE);
+reported!(gnutls_session_get_data, (into: *mut c_void, room: *mut size_t) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, into, room| {
     // SAFETY: as above, here and below.
     let had = unsafe { room.replace(NO_SESSION.len()) };
     if had < NO_SESSION.len() {
@@ -488,7 +447,7 @@ reported!(session_get_data, gnutls_session_get_data, (into: *mut c_void, room: *
     }
     GNUTLS_E_SUCCESS
 });
-reported!(session_get_data2, gnutls_session_get_data2, (into: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR, |gnutls, _, into| {
+reported!(gnutls_session_get_data2, (into: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR, |gnutls, _, into| {
     let data = gnutls.allocate(NO_SESSION.len());
     if into.is_null() || data.is_null() {
         return GNUTLS_E_INVALID_REQUEST;
@@ -500,6 +459,6 @@ reported!(session_get_data2, gnutls_session_get_data2, (into: *mut Datum) -> c_i
     GNUTLS_E_SUCCESS
 });
 // What both ends of a connection can derive, the two ends of a hop cannot.
-reported!(prf, gnutls_prf, (a: size_t, b: *const c_char, c: c_int, d: size_t, e: *const c_char, f: size_t, g: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
-reported!(prf_raw, gnutls_prf_raw, (a: size_t, b: *const c_char, c: size_t, d: *const c_char, e: size_t, f: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
-reported!(prf_rfc5705, gnutls_prf_rfc5705, (a: size_t, b: *const c_char, c: size_t, d: *const c_char, e: size_t, f: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
+reported!(gnutls_prf, (a: size_t, b: *const c_char, c: c_int, d: size_t, e: *const c_char, f: size_t, g: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
+reported!(gnutls_prf_raw, (a: size_t, b: *const c_char, c: size_t, d: *const c_char, e: size_t, f: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
+reported!(gnutls_prf_rfc5705, (a: size_t, b: *const c_char, c: size_t, d: *const c_char, e: size_t, f: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);

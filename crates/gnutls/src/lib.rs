@@ -25,11 +25,9 @@ mod records;
 mod shadow;
 mod shown;
 
-use rejoin_unwinder as _;
-
 /// Asked for by `librejoin_preload.so` of the same version alone. Null: this libgnutls lacks something.
 #[unsafe(no_mangle)]
-extern "C" fn rejoin_gnutls_hooks() -> *const rejoin_hop::Hooks {
+extern "C" fn rejoin_gnutls_hooks() -> *const rejoin_abi::Hooks {
     match ffi::Gnutls::get() {
         Some(_) => &raw const hooks::HOOKS,
         None => std::ptr::null(),

@@ -1,6 +1,5 @@
 //! Each decision, as a line where `REJOIN_DEBUG` is set, and counted by the manager.
 
-use std::io::Write;
 use std::sync::OnceLock;
 
 use rejoin_client::protocol::{Connected, Directly};
@@ -9,9 +8,7 @@ use crate::counted::count;
 
 fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| {
-        std::env::var_os("REJOIN_DEBUG").is_some_and(|said| !said.is_empty() && said != "0")
-    })
+    *ON.get_or_init(rejoin_abi::is_debugging)
 }
 
 /// A connection goes directly.
@@ -36,7 +33,6 @@ pub fn stands(found: &Connected, is_verified: bool) {
 
 fn tell(line: impl FnOnce() -> String) {
     if is_on() {
-        // Without standard error there is nobody to tell.
-        let _ = std::io::stderr().write_all(format!("rejoin: {}\n", line()).as_bytes());
+        rejoin_abi::report(&line());
     }
 }

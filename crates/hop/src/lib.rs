@@ -10,7 +10,7 @@
 //! program has the connection that it would have had.
 //!
 //! What is not here: any TLS library (`capi::clients` for libssl, `gnutls` for GnuTLS), how functions are interposed
-//! (`preload`), and what the manager does (`manager::hopping`).
+//! (`preload`), and what the manager does (`manager::hop`).
 
 mod counted;
 pub mod debug;
@@ -24,6 +24,6 @@ mod settings;
 mod sockets;
 
 pub use hello::{RECORD_SIZE_LIMIT, STATUS_REQUEST, SUITES};
-pub use hooks::{Functions, Hooks, LAYOUT, guarded};
+pub use hooks::{guarded, hooks};
 pub use offer::{Offer, Taken};
 pub use rejoin_client::protocol::Directly;

@@ -62,11 +62,8 @@ pub(crate) fn label() -> Option<&'static Label> {
     LABEL.get_or_init(parse).as_ref()
 }
 
-/// A program with more rights than whoever started it does not ask.
 fn variable(name: &str) -> Option<String> {
-    // SAFETY: it reads a number that the kernel gave the process.
-    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    std::env::var(name).ok().filter(|_| !has_more_rights)
+    rejoin_abi::variable(name)?.into_string().ok()
 }
 
 #[cfg(test)]

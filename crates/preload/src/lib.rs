@@ -18,22 +18,13 @@ mod rejoin;
 mod trampoline;
 mod tunnels;
 
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::c_void;
-use rejoin_unwinder as _;
 
+use client::ssl_new;
 use next::Function;
-use trampoline::trampoline;
-
-trampoline!(connection_wanted, "SSL_new", 0);
-
-fn ssl_new() -> Function {
-    let own = connection_wanted as *const c_void;
-    Function { name: c"SSL_new", library: c"libssl.so.3", number: 0, own }
-}
 
 /// Where a call goes that came here. `context` is its first argument, if it has one.
 unsafe extern "C" fn destination(
@@ -66,7 +57,7 @@ extern "C" fn nothing() -> usize {
 /// `context` is what `SSL_new` is called for.
 unsafe fn for_connection(caller: *const c_void, context: *mut c_void) -> Option<usize> {
     let next = ssl_new().next(caller)?.address;
-    if !is_known(&ssl_new(), next) {
+    if !is_known(ssl_new(), next) {
         complain("a libssl other than libssl.so.3 makes this program's connections");
         return Some(next);
     }
@@ -80,8 +71,7 @@ unsafe fn for_connection(caller: *const c_void, context: *mut c_void) -> Option<
 
 /// Whether it is that of the TLS library that `librejoin.so` or its kind has, too, which may yet be loaded.
 fn is_known(function: &Function, next: usize) -> bool {
-    static KNOWN: [AtomicUsize; client::NAMES + 1] =
-        [const { AtomicUsize::new(0) }; client::NAMES + 1];
+    static KNOWN: [AtomicUsize; client::NAMES] = [const { AtomicUsize::new(0) }; client::NAMES];
     let known = &KNOWN[function.number];
     if known.load(Ordering::Relaxed) == 0 {
         known.store(function.in_own_library().unwrap_or(0), Ordering::Relaxed);
@@ -93,7 +83,6 @@ fn is_known(function: &Function, next: usize) -> bool {
 fn complain(why: &str) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
-        // Without standard error there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "rejoin: {why}; going on without Rejoin");
+        rejoin_abi::report(&format!("{why}; going on without Rejoin"));
     }
 }

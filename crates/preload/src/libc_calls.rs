@@ -7,8 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{RTLD_NEXT, c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::client::{self, Hooks};
+use rejoin_abi::{Hooks, interposed};
+
+use crate::client;
 use crate::tunnels;
+
+/// Checks that each function here has the type that the table says.
+macro_rules! checked {
+    ({} $file:literal { $($name:ident: $type:ty;)* }) => {
+        $(const _: $type = $name;)*
+    };
+}
+
+interposed!(libc => checked {});
 
 /// The function of this name that comes after ours.
 fn real(known: &AtomicUsize, name: &CStr) -> usize {
@@ -166,7 +177,7 @@ unsafe fn name(
     let is_answerable = !address.is_null() && !bytes.is_null();
     for hooks in concerned(|hooks| hooks.taken).filter(|_| is_answerable) {
         // SAFETY: the program vouches for both.
-        if unsafe { (hooks.name)(descriptor, of_peer, address, bytes) } != 0 {
+        if unsafe { (hooks.name)(descriptor, of_peer, address.cast(), bytes) } != 0 {
             return 0;
         }
     }

@@ -1,7 +1,6 @@
 //! `librejoin.so`, and `librejoin_gnutls.so` beside it, each loaded when it is needed.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -99,7 +98,7 @@ impl Library {
 /// Where `librejoin.so` is: what `REJOIN_LIBRARY` says, or else beside this library.
 fn path() -> Option<PathBuf> {
     // Who starts a program that has more rights than they do does not say what it loads.
-    if let Some(said) = variable("REJOIN_LIBRARY") {
+    if let Some(said) = rejoin_abi::variable("REJOIN_LIBRARY") {
         return Some(said.into());
     }
     let own = next::library_of(path as *const c_void)?;
@@ -109,17 +108,9 @@ fn path() -> Option<PathBuf> {
 
 /// One line, where `REJOIN_DEBUG` is set.
 fn debug(line: &str) {
-    if variable("REJOIN_DEBUG").is_some_and(|said| !said.is_empty() && said != "0") {
-        // Without standard error there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "rejoin: {line}");
+    if rejoin_abi::is_debugging() {
+        rejoin_abi::report(line);
     }
-}
-
-/// What the environment says, to a program that has no more rights than who started it.
-pub(crate) fn variable(name: &str) -> Option<std::ffi::OsString> {
-    // SAFETY: it only reads a number.
-    let is_raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    std::env::var_os(name).filter(|_| !is_raised)
 }
 
 fn last_error() -> String {

@@ -3,13 +3,13 @@
 
 /// Makes one that is exported under a name of a TLS library's.
 macro_rules! trampoline {
-    ($own:ident, $name:literal, $number:expr) => {
+    ($name:ident, $number:expr) => {
         /// # Safety
         /// As the TLS library's own.
         #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
-        #[unsafe(export_name = $name)]
-        unsafe extern "C" fn $own() {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
                 "push rdi",
                 "push rsi",
@@ -40,8 +40,8 @@ macro_rules! trampoline {
         /// As the TLS library's own.
         #[cfg(target_arch = "aarch64")]
         #[unsafe(naked)]
-        #[unsafe(export_name = $name)]
-        unsafe extern "C" fn $own() {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
                 "stp x29, x30, [sp, #-96]!",
                 "mov x29, sp",

@@ -153,9 +153,6 @@ pub(super) unsafe fn control(ssl: *mut SSL, what: c_int) -> c_long {
 
 type OfSsl<T> = unsafe extern "C" fn(*mut SSL) -> T;
 type AnyCallback = Option<unsafe extern "C" fn()>;
-/// Of setters whose callbacks are not looked into.
-pub(super) type SetOfSsl = unsafe extern "C" fn(*mut SSL, AnyCallback, *mut c_void);
-pub(super) type SetOfContext = unsafe extern "C" fn(*mut SSL_CTX, AnyCallback, *mut c_void);
 
 pub(super) type Read = unsafe extern "C" fn(*mut SSL, *mut c_void, c_int) -> c_int;
 pub(super) type Write = unsafe extern "C" fn(*mut SSL, *const c_void, c_int) -> c_int;
@@ -180,11 +177,11 @@ rejoin_hop::functions_of! {
         SSL_get0_verified_chain: OfSsl<*mut OPENSSL_STACK>;
         SSL_CTX_set_cert_verify_callback: unsafe extern "C" fn(*mut SSL_CTX, Option<VerifyAll>, *mut c_void);
         SSL_set_psk_use_session_callback: unsafe extern "C" fn(*mut SSL, Option<UseSession>);
-        SSL_CTX_set_psk_use_session_callback: SetOfContext;
-        SSL_set_psk_client_callback: SetOfSsl;
-        SSL_CTX_set_psk_client_callback: SetOfContext;
-        SSL_set_cert_cb: SetOfSsl;
-        SSL_CTX_set_cert_cb: SetOfContext;
+        SSL_CTX_set_psk_use_session_callback: unsafe extern "C" fn(*mut SSL_CTX, AnyCallback);
+        SSL_set_psk_client_callback: unsafe extern "C" fn(*mut SSL, AnyCallback);
+        SSL_CTX_set_psk_client_callback: unsafe extern "C" fn(*mut SSL_CTX, AnyCallback);
+        SSL_set_cert_cb: unsafe extern "C" fn(*mut SSL, AnyCallback, *mut c_void);
+        SSL_CTX_set_cert_cb: unsafe extern "C" fn(*mut SSL_CTX, AnyCallback, *mut c_void);
         SSL_dane_enable: unsafe extern "C" fn(*mut SSL, *const c_char) -> c_int;
         SSL_read: Read;
         SSL_peek: Read;

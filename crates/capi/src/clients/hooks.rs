@@ -1,49 +1,29 @@
-//! What is called in place of libssl's functions.
+//! The functions that are called in place of libssl's, each under the name that it replaces.
+
+#![expect(non_snake_case, reason = "as libssl calls them")]
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
-use libc::size_t;
-use openssl_sys::{OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, X509};
+use libc::{c_uchar, size_t};
+use openssl_sys::{
+    EVP_MD, OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, SSL_SESSION, X509, X509_STORE_CTX,
+};
 
-use rejoin_hop::{Functions, Hooks, guarded};
+use rejoin_abi::{Hooks, LIBSSL, interposed, replacements};
+use rejoin_hop::guarded;
 
 use super::connection::{self, Connection};
 use super::ffi::{Libssl, UseSession, VerifyAll};
 use super::shown::Shown;
 use super::{allowed, judge};
 
-/// Those of this library.
-pub(super) static HOOKS: Hooks = Hooks::of(&FUNCTIONS);
+interposed!(libssl => replacements { LIBSSL });
 
-static FUNCTIONS: Functions<24> = Functions([
-    do_handshake as *const c_void,
-    connect as *const c_void,
-    get_version as *const c_void,
-    version as *const c_void,
-    get_current_cipher as *const c_void,
-    session_reused as *const c_void,
-    get0_peer_certificate as *const c_void,
-    get1_peer_certificate as *const c_void,
-    get_peer_cert_chain as *const c_void,
-    get0_verified_chain as *const c_void,
-    ctx_set_cert_verify_callback as *const c_void,
-    set_psk_use_session_callback as *const c_void,
-    ctx_set_psk_use_session_callback as *const c_void,
-    set_psk_client_callback as *const c_void,
-    ctx_set_psk_client_callback as *const c_void,
-    set_cert_cb as *const c_void,
-    ctx_set_cert_cb as *const c_void,
-    dane_enable as *const c_void,
-    read as *const c_void,
-    peek as *const c_void,
-    write as *const c_void,
-    read_ex as *const c_void,
-    peek_ex as *const c_void,
-    write_ex as *const c_void,
-]);
+/// The hooks of this library.
+pub(super) static HOOKS: Hooks = rejoin_hop::hooks(&REPLACEMENTS);
 
 thread_local! {
     static STEPPING: Cell<(*mut SSL, usize)> = const { Cell::new((null_mut(), 0)) };
@@ -103,7 +83,7 @@ unsafe fn finished(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Connection>)
     if stands == Some(true) { 1 } else { -1 }
 }
 
-unsafe extern "C-unwind" fn do_handshake(ssl: *mut SSL) -> c_int {
+unsafe extern "C-unwind" fn SSL_do_handshake(ssl: *mut SSL) -> c_int {
     let Some(libssl) = Libssl::get() else { return -1 };
     // SAFETY: the caller's own.
     if !ssl.is_null() && unsafe { openssl_sys::SSL_is_server(ssl) } != 0 {
@@ -114,7 +94,7 @@ unsafe extern "C-unwind" fn do_handshake(ssl: *mut SSL) -> c_int {
     unsafe { step(libssl, ssl, libssl.SSL_do_handshake) }
 }
 
-unsafe extern "C-unwind" fn connect(ssl: *mut SSL) -> c_int {
+unsafe extern "C-unwind" fn SSL_connect(ssl: *mut SSL) -> c_int {
     let Some(libssl) = Libssl::get() else { return -1 };
     // SAFETY: the caller's own.
     unsafe { step(libssl, ssl, libssl.SSL_connect) }
@@ -142,7 +122,7 @@ unsafe fn ready(libssl: &Libssl, ssl: *mut SSL) -> Result<(), c_int> {
 }
 
 macro_rules! bytes {
-    ($name:ident, $real:ident, $pointer:ty, $length:ty $(, $more:ident: $type:ty)?; $failed:expr) => {
+    ($name:ident, $pointer:ty, $length:ty $(, $more:ident: $type:ty)?; $failed:expr) => {
         unsafe extern "C-unwind" fn $name(
             ssl: *mut SSL,
             bytes: $pointer,
@@ -155,20 +135,20 @@ macro_rules! bytes {
                 return $failed(why);
             }
             // SAFETY: as above.
-            unsafe { (libssl.$real)(ssl, bytes, length $(, $more)?) }
+            unsafe { (libssl.$name)(ssl, bytes, length $(, $more)?) }
         }
     };
 }
 
-bytes!(read, SSL_read, *mut c_void, c_int; std::convert::identity);
-bytes!(peek, SSL_peek, *mut c_void, c_int; std::convert::identity);
-bytes!(write, SSL_write, *const c_void, c_int; std::convert::identity);
-bytes!(read_ex, SSL_read_ex, *mut c_void, size_t, done: *mut size_t; |_| 0);
-bytes!(peek_ex, SSL_peek_ex, *mut c_void, size_t, done: *mut size_t; |_| 0);
-bytes!(write_ex, SSL_write_ex, *const c_void, size_t, done: *mut size_t; |_| 0);
+bytes!(SSL_read, *mut c_void, c_int; std::convert::identity);
+bytes!(SSL_peek, *mut c_void, c_int; std::convert::identity);
+bytes!(SSL_write, *const c_void, c_int; std::convert::identity);
+bytes!(SSL_read_ex, *mut c_void, size_t, done: *mut size_t; |_| 0);
+bytes!(SSL_peek_ex, *mut c_void, size_t, done: *mut size_t; |_| 0);
+bytes!(SSL_write_ex, *const c_void, size_t, done: *mut size_t; |_| 0);
 
 macro_rules! getter {
-    ($name:ident, $real:ident, $type:ty, $none:expr, $shown:expr) => {
+    ($name:ident, $type:ty, $none:expr, $shown:expr) => {
         unsafe extern "C" fn $name(ssl: *mut SSL) -> $type {
             // SAFETY: the caller's own.
             if let Some(shown) = unsafe { connection::shown(ssl) } {
@@ -176,40 +156,29 @@ macro_rules! getter {
             }
             let Some(libssl) = Libssl::get() else { return $none };
             // SAFETY: the caller's own.
-            unsafe { (libssl.$real)(ssl) }
+            unsafe { (libssl.$name)(ssl) }
         }
     };
 }
 
-getter!(get_version, SSL_get_version, *const c_char, c"unknown".as_ptr(), |of: &Shown| {
+getter!(SSL_get_version, *const c_char, c"unknown".as_ptr(), |of: &Shown| {
     of.version.name().as_ptr()
 });
-getter!(version, SSL_version, c_int, 0, |of: &Shown| of.version.number());
-getter!(get_current_cipher, SSL_get_current_cipher, *const SSL_CIPHER, null(), |of: &Shown| of
-    .cipher);
-getter!(session_reused, SSL_session_reused, c_int, 0, |of: &Shown| c_int::from(of.resumed));
-getter!(get0_peer_certificate, SSL_get0_peer_certificate, *mut X509, null_mut(), Shown::own);
-getter!(get1_peer_certificate, SSL_get1_peer_certificate, *mut X509, null_mut(), |of: &Shown| {
+getter!(SSL_version, c_int, 0, |of: &Shown| of.version.number());
+getter!(SSL_get_current_cipher, *const SSL_CIPHER, null(), |of: &Shown| of.cipher);
+getter!(SSL_session_reused, c_int, 0, |of: &Shown| c_int::from(of.resumed));
+getter!(SSL_get0_peer_certificate, *mut X509, null_mut(), Shown::own);
+getter!(SSL_get1_peer_certificate, *mut X509, null_mut(), |of: &Shown| {
     // SAFETY: it is there, and the caller frees one more.
     unsafe { openssl_sys::X509_up_ref(of.own()) };
     of.own()
 });
-getter!(
-    get_peer_cert_chain,
-    SSL_get_peer_cert_chain,
-    *mut OPENSSL_STACK,
-    null_mut(),
-    |of: &Shown| { of.chain.list() }
-);
-getter!(
-    get0_verified_chain,
-    SSL_get0_verified_chain,
-    *mut OPENSSL_STACK,
-    null_mut(),
-    |of: &Shown| { of.verified.as_ref().map_or(null_mut(), |chain| chain.list()) }
-);
+getter!(SSL_get_peer_cert_chain, *mut OPENSSL_STACK, null_mut(), |of: &Shown| { of.chain.list() });
+getter!(SSL_get0_verified_chain, *mut OPENSSL_STACK, null_mut(), |of: &Shown| {
+    of.verified.as_ref().map_or(null_mut(), |chain| chain.list())
+});
 
-unsafe extern "C" fn ctx_set_cert_verify_callback(
+unsafe extern "C" fn SSL_CTX_set_cert_verify_callback(
     context: *mut SSL_CTX,
     all: Option<VerifyAll>,
     with: *mut c_void,
@@ -222,7 +191,7 @@ unsafe extern "C" fn ctx_set_cert_verify_callback(
     }
 }
 
-unsafe extern "C" fn set_psk_use_session_callback(ssl: *mut SSL, callback: Option<UseSession>) {
+unsafe extern "C" fn SSL_set_psk_use_session_callback(ssl: *mut SSL, callback: Option<UseSession>) {
     // SAFETY: the caller vouches for `ssl`.
     guarded(|| unsafe { allowed::mark(ssl) });
     if let Some(libssl) = Libssl::get() {
@@ -232,39 +201,29 @@ unsafe extern "C" fn set_psk_use_session_callback(ssl: *mut SSL, callback: Optio
 }
 
 macro_rules! setter {
-    ($name:ident, $real:ident, $of:ty, $mark:path) => {
+    ($name:ident, $of:ty, $mark:path $(, $with:ident: $type:ty)?) => {
         unsafe extern "C" fn $name(
             of: *mut $of,
             callback: Option<unsafe extern "C" fn()>,
-            with: *mut c_void,
+            $($with: $type,)?
         ) {
             // SAFETY: the caller vouches for `of`.
             guarded(|| unsafe { $mark(of) });
             if let Some(libssl) = Libssl::get() {
-                // SAFETY: the caller's own; a function that has fewer arguments does not look at more.
-                unsafe { (libssl.$real)(of, callback, with) };
+                // SAFETY: the arguments are the caller's own.
+                unsafe { (libssl.$name)(of, callback $(, $with)?) };
             }
         }
     };
 }
 
-setter!(
-    ctx_set_psk_use_session_callback,
-    SSL_CTX_set_psk_use_session_callback,
-    SSL_CTX,
-    allowed::mark_context
-);
-setter!(set_psk_client_callback, SSL_set_psk_client_callback, SSL, allowed::mark);
-setter!(
-    ctx_set_psk_client_callback,
-    SSL_CTX_set_psk_client_callback,
-    SSL_CTX,
-    allowed::mark_context
-);
-setter!(set_cert_cb, SSL_set_cert_cb, SSL, allowed::mark);
-setter!(ctx_set_cert_cb, SSL_CTX_set_cert_cb, SSL_CTX, allowed::mark_context);
+setter!(SSL_CTX_set_psk_use_session_callback, SSL_CTX, allowed::mark_context);
+setter!(SSL_set_psk_client_callback, SSL, allowed::mark);
+setter!(SSL_CTX_set_psk_client_callback, SSL_CTX, allowed::mark_context);
+setter!(SSL_set_cert_cb, SSL, allowed::mark, with: *mut c_void);
+setter!(SSL_CTX_set_cert_cb, SSL_CTX, allowed::mark_context, with: *mut c_void);
 
-unsafe extern "C" fn dane_enable(ssl: *mut SSL, base: *const c_char) -> c_int {
+unsafe extern "C" fn SSL_dane_enable(ssl: *mut SSL, base: *const c_char) -> c_int {
     // SAFETY: the caller vouches for `ssl`.
     guarded(|| unsafe { allowed::mark(ssl) });
     let Some(libssl) = Libssl::get() else { return 0 };

@@ -16,6 +16,6 @@ mod shown;
 
 /// Asked for by `librejoin_preload.so` of the same version alone, and in no header.
 #[unsafe(no_mangle)]
-extern "C" fn rejoin_client_hooks() -> *const rejoin_hop::Hooks {
+extern "C" fn rejoin_client_hooks() -> *const rejoin_abi::Hooks {
     &raw const hooks::HOOKS
 }

@@ -1,0 +1,22 @@
+//! The agreement between Rejoin's libraries inside a program: which functions they interpose, and how they call each
+//! other.
+//!
+//! `librejoin_preload.so` exports the functions of one table ([`interposed!`]) and forwards them to `librejoin.so` and
+//! `librejoin_gnutls.so`, which bring one function for each row ([`replacements!`]). All code that depends on the
+//! position, the name or the type of a function is generated from the table. [`Hooks`] carries the functions from one
+//! library to the other; its digest is of the whole table, so that libraries of two builds refuse each other.
+//!
+//! The crate also has what each of the libraries needs alone: [`variable`] reads the environment, [`report`] writes a
+//! line on standard error, and the build script links the unwinder.
+//!
+//! Nothing here depends on another crate, for `librejoin_preload.so` is loaded into every program of a machine.
+
+mod digest;
+mod environment;
+mod hooks;
+mod table;
+
+pub use digest::{Function, Library};
+pub use environment::{is_debugging, report, variable};
+pub use hooks::{Hooks, Replacements};
+pub use table::{GNUTLS, LIBC, LIBSSL, SERVERS, TABLE};
