@@ -1,9 +1,6 @@
 //! What clients do with sessions, and how many servers there are.
 
-#[path = "population/mod.rs"]
-mod population;
-
-use population::{DEVICES, after_first_of_run, plan, play, simulation};
+use crate::population::{DEVICES, after_first_of_run, plan, play, simulation};
 use rejoin_sim::policy::PolicyName;
 use rejoin_sim::{KeyedBy, Plan, Progress, Simulation, Subject};
 use rejoin_trace::Event;

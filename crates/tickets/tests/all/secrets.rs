@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rejoin_testkit::alone::alone;
 use rejoin_tickets::{KeyRing, Label, PAGE_BYTES, Schedule, ServerKeyFormat};
 
 const NOW_S: u64 = 1_800_000_000;
@@ -50,9 +51,15 @@ fn label() -> Label {
     Label::new(b"one").expect("a label")
 }
 
-/// One test, because what it looks at is the whole program's memory.
+/// Runs in a process of its own, because it looks at the whole program's memory.
 #[test]
 fn no_key_is_left_behind_or_printed() {
+    // A closure, not the function: `alone` reads the test's name from it.
+    #[expect(clippy::redundant_closure, reason = "the closure's type names the test")]
+    alone(|| look_for_keys());
+}
+
+fn look_for_keys() {
     let mut fresh = marked(1);
     let mut ring = KeyRing::new(Schedule::default());
     let first = ring.rotate(NOW_S, &mut fresh).expect("a key");

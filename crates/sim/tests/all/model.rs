@@ -1,15 +1,15 @@
 //! Each policy against one written down without any care for speed, over seeded operations:
 //! accesses, several sessions stored after one, sessions removed.
 
-#[path = "model/mod.rs"]
-mod model;
+mod naive;
+mod naive_ghosts;
 
 use std::num::NonZeroU32;
 
-use model::Random;
-use model::naive::{Ends, Frequency, Furthest, Hand};
-use model::naive_ghosts::{FourLists, ThreeQueues};
+use naive::{Ends, Frequency, Furthest, Hand};
+use naive_ghosts::{FourLists, ThreeQueues};
 use rejoin_sim::policy::{Access, Policy, PolicyName, SetAssociativeFifo, next_accesses};
+use rejoin_testkit::random::Random;
 
 /// Operations of a run.
 const STEPS: usize = 3_000;

@@ -7,11 +7,7 @@ use std::time::Duration;
 use rejoin_cache::{Capacity, SecretBytes, Settings};
 use rejoin_store::{CacheName, Error, Store, now_ms};
 
-mod folder;
-mod session;
-
-use folder::Folder;
-use session::{find, id, insert};
+use crate::session::{find, id, insert};
 
 /// Different ids of sessions in every test.
 const SESSIONS: u64 = 2_000;
@@ -31,7 +27,7 @@ fn open(folder: &Path) -> Result<Store, Error> {
 /// What another process is to do.
 fn role(role: &str, folder: &Path, number: u64) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "plays_a_role", "--ignored", "--nocapture", "--quiet"]);
+    command.args(["--exact", "processes::plays_a_role", "--nocapture", "--quiet"]);
     command.env(ROLE, role).env(FOLDER, folder).env(NUMBER, number.to_string());
     command.stdout(std::process::Stdio::null());
     command
@@ -59,8 +55,8 @@ fn ended_well(child: &mut Child) -> bool {
     child.wait().is_ok_and(|status: ExitStatus| status.success())
 }
 
+/// Plays the part that another process of this test gave it, if one did.
 #[test]
-#[ignore = "it is for the other tests to start"]
 fn plays_a_role() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
@@ -83,7 +79,7 @@ fn meet(folder: &Path, number: u64) {
 
 #[test]
 fn processes_find_each_others_sessions() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let store = open(folder.path()).expect("made");
     for number in [10, 20, 30] {
         assert!(insert(&store, number));
@@ -106,7 +102,7 @@ fn come_at_once(folder: &Path, number: u64) {
 #[test]
 fn of_those_who_come_at_once_one_makes_it() {
     for _ in 0..8 {
-        let folder = Folder::new();
+        let folder = crate::folder();
         let start = |number| start("come at once", folder.path(), number);
         let mut children: Vec<Child> = (0..16).map(start).collect();
         std::thread::sleep(Duration::from_millis(60));
@@ -129,7 +125,7 @@ fn come_again(folder: &Path, number: u64) {
 
 #[test]
 fn it_may_be_removed_while_others_come() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let start = |number| start("come again", folder.path(), number);
     let mut children: Vec<Child> = (0..4).map(start).collect();
     let name: CacheName = "test".parse().expect("a name");
@@ -157,7 +153,10 @@ fn work(folder: &Path, seed: u64) {
             0..6 => drop(find(&store, number)),
             6 => drop(store.cache().remove(&id(number))),
             7 => drop(store.cache().hint(now_ms(), &id(number), state >> 40)),
-            8 => drop(store.cache().take(now_ms(), &id(number), session::CONTEXT, &mut value)),
+            8 => {
+                let _ =
+                    store.cache().take(now_ms(), &id(number), crate::session::CONTEXT, &mut value);
+            }
             9 => store.cache().retire(&id(number)),
             _ => drop(insert(&store, number)),
         }
@@ -167,7 +166,7 @@ fn work(folder: &Path, seed: u64) {
 #[test]
 fn those_who_are_left_go_on_when_others_are_killed() {
     const KILLS: u64 = 300;
-    let folder = Folder::new();
+    let folder = crate::folder();
     let store = open(folder.path()).expect("made");
     let mut survivor = Killed(start("work", folder.path(), 1_000_003));
     let mut victims: Vec<Killed> = Vec::new();
@@ -204,7 +203,7 @@ fn those_who_are_left_go_on_when_others_are_killed() {
 
 #[test]
 fn a_child_goes_on_with_what_its_parent_opened() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let store = open(folder.path()).expect("made");
     assert!(insert(&store, 1));
     // SAFETY: the child uses shared memory and the heap, which the C library lets it, and ends.
@@ -231,7 +230,7 @@ fn find_no_room(folder: &Path) {
 
 #[test]
 fn a_full_folder_is_an_error_and_not_a_crash() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let script = r#"mount -t tmpfs -o size=128k tmpfs "$0" || exit 77; exec "$@""#;
     let player = role("find no room", folder.path(), 0);
     let mut command = Command::new("unshare");
@@ -255,7 +254,7 @@ fn find_it_closed(folder: &Path) {
 #[test]
 fn a_folder_that_may_not_be_written_is_an_error() {
     use std::os::unix::process::CommandExt;
-    let folder = Folder::new();
+    let folder = crate::folder();
     let mut command = role("find it closed", folder.path(), 0);
     // Root may write anywhere.
     match command.uid(65_534).gid(65_534).current_dir("/").status() {

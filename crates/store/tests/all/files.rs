@@ -8,11 +8,8 @@ use std::sync::{Arc, Mutex};
 use rejoin_cache::{Capacity, Policy, Settings};
 use rejoin_store::{CacheName, Error, Objection, Reset, Store, Trouble, now_ms};
 
-mod folder;
-mod session;
-
-use folder::Folder;
-use session::{find, insert};
+use crate::session::{find, insert};
+use rejoin_testkit::folder::Folder;
 
 fn settings() -> Settings {
     Settings::new(Capacity::Sessions(1_000))
@@ -28,7 +25,7 @@ fn open(folder: &Path) -> Result<Store, Error> {
 
 /// A folder with a cache that holds a session, the cache's file, and the cache.
 fn made() -> (Folder, PathBuf, Store) {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let store = open(folder.path()).expect("made");
     assert!(insert(&store, 1));
     let path = folder.path().join(name().file_name());
@@ -66,7 +63,7 @@ fn what_one_stores_another_finds() {
 
 #[test]
 fn what_there_is_not_is_not_made_without_settings() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let missing = Store::open(folder.path(), &name(), None).expect_err("there is none");
     assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
     assert_eq!(missing.cache(), Some(&name()));
@@ -240,7 +237,7 @@ fn those_who_have_it_go_on_when_it_is_removed() {
 }
 
 fn insert_marked(store: &Store) -> bool {
-    let new = rejoin_cache::NewSession { value: &[0xa7; 100], ..session::new(7) };
+    let new = rejoin_cache::NewSession { value: &[0xa7; 100], ..crate::session::new(7) };
     store.cache().insert(now_ms(), &new).is_ok()
 }
 

@@ -11,11 +11,8 @@ use rejoin_store::{CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says,
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
-mod folder;
-mod session;
-
-use folder::Folder;
-use session::{CONTEXT, find, id, insert};
+use crate::session::{CONTEXT, find, id, insert};
+use rejoin_testkit::folder::Folder;
 
 const ID_KEY: [u8; 16] = [7; 16];
 const SOON: Duration = Duration::from_millis(20);
@@ -64,7 +61,8 @@ fn with_agent<T>(folder: &Folder, after: Duration, run: impl FnOnce() -> T) -> T
                 for Letter { id, says, .. } in letters.drain(..) {
                     let (Says::Wanted(asker) | Says::Taken(asker)) = says else { continue };
                     thread::sleep(after);
-                    let number = (0..100).step_by(2).find(|number| session::id(*number) == id);
+                    let number =
+                        (0..100).step_by(2).find(|number| crate::session::id(*number) == id);
                     let there = number.is_some_and(|number| insert(&agent, number));
                     mailbox(&agent).answer(asker, there);
                 }
@@ -84,7 +82,7 @@ impl Drop for Over<'_> {
 
 #[test]
 fn a_cache_belongs_to_one_cluster_or_none() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     drop(agents(&folder));
     assert_eq!((servers(&folder).id_key(), folder.file_names().len()), (&ID_KEY, 1));
     let other = Store::open_for_cluster(folder.path(), &name(), None, &[8; 16]);
@@ -98,7 +96,7 @@ fn a_cache_belongs_to_one_cluster_or_none() {
 
 #[test]
 fn the_agent_is_told_what_becomes_of_sessions() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let agent = agents(&folder);
     let tiered = Tiered::new(servers(&folder));
     assert!(insert(&tiered, 1));
@@ -114,7 +112,7 @@ fn the_agent_is_told_what_becomes_of_sessions() {
 
 #[test]
 fn what_is_missed_is_fetched_and_what_is_nowhere_is_asked_for_once() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     with_agent(&folder, Duration::ZERO, || {
         let store = servers(&folder);
         mailbox(&store).set_deadline(Mailbox::MOST_WAIT);
@@ -136,7 +134,7 @@ fn what_is_missed_is_fetched_and_what_is_nowhere_is_asked_for_once() {
 
 #[test]
 fn who_is_not_answered_in_time_goes_on_and_soon_nobody_asks() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     drop(agents(&folder));
     with_agent(&folder, 30 * SOON, || {
         let store = servers(&folder);
@@ -155,7 +153,7 @@ fn who_is_not_answered_in_time_goes_on_and_soon_nobody_asks() {
 
 #[test]
 fn who_presents_many_that_are_gone_has_a_server_wait_for_a_part_of_its_time() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     with_agent(&folder, Duration::from_millis(2), || {
         let store = servers(&folder);
         let tiered = Tiered::new(Arc::clone(&store));
@@ -168,7 +166,7 @@ fn who_presents_many_that_are_gone_has_a_server_wait_for_a_part_of_its_time() {
 
 #[test]
 fn without_an_agent_or_without_valkey_nobody_asks() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let agent = agents(&folder);
     let store = servers(&folder);
     let tiered = Tiered::new(Arc::clone(&store));
@@ -180,7 +178,7 @@ fn without_an_agent_or_without_valkey_nobody_asks() {
 
 #[test]
 fn letters_that_find_no_room_are_counted_and_harm_nobody() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let agent = agents(&folder);
     received(&agent);
     let store = servers(&folder);
@@ -195,7 +193,7 @@ fn letters_that_find_no_room_are_counted_and_harm_nobody() {
 
 #[test]
 fn many_ask_at_once_and_each_has_its_own_answer() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     with_agent(&folder, Duration::ZERO, || {
         mailbox(&servers(&folder)).set_deadline(Mailbox::MOST_WAIT);
         thread::scope(|scope| {
@@ -213,7 +211,7 @@ fn many_ask_at_once_and_each_has_its_own_answer() {
 
 #[test]
 fn whatever_is_written_over_it_ends_in_time() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let agent = agents(&folder);
     received(&agent);
     let store = servers(&folder);
@@ -247,7 +245,7 @@ fn whatever_is_written_over_it_ends_in_time() {
 
 #[test]
 fn the_ring_is_the_agents_and_servers_follow() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let agent = agents(&folder);
     let complain = |error: &Error| panic!("{error}");
     let file = Some(Path::new("/nonexistent/of no matter"));

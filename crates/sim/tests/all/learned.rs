@@ -1,11 +1,7 @@
 //! What is learned without being told, and what it is worth against those who lie: the plans of this
 //! repository, with few seeds.
 
-#[expect(dead_code, reason = "others make populations of their own")]
-#[path = "population/mod.rs"]
-mod population;
-
-use population::{after_first_of_run, play, simulation};
+use crate::population::{after_first_of_run, play, simulation};
 use rejoin_sim::{Cell, HitRates, Plan};
 
 const SEEDS: u32 = 2;
@@ -22,7 +18,7 @@ fn after_first_of_device(rates: &HitRates) -> f64 {
 
 #[test]
 fn without_hints_most_of_what_hints_are_worth() {
-    let plan = include_str!("../../../plans/paper-000.toml");
+    let plan = include_str!("../../../../plans/paper-000.toml");
     let least = [(200, 35.0), (400, 58.0), (600, 73.5), (1_000, 96.0), (1_300, 99.5)];
     let capacities = least.map(|(capacity, _)| capacity);
     for (cell, (capacity, least)) in cells(plan, "learned", &capacities).iter().zip(least) {
@@ -33,9 +29,10 @@ fn without_hints_most_of_what_hints_are_worth() {
 
 #[test]
 fn the_tardy_are_waited_for_as_long_as_they_take() {
-    let five = cells(include_str!("../../../plans/paper-000-jitter-5s.toml"), "learned", &[1_000]);
+    let five =
+        cells(include_str!("../../../../plans/paper-000-jitter-5s.toml"), "learned", &[1_000]);
     assert!(after_first_of_run(&five[0]) >= 91.5, "{:?}", five[0].rates);
-    let plan = include_str!("../../../plans/paper-000-jitter-10s.toml");
+    let plan = include_str!("../../../../plans/paper-000-jitter-10s.toml");
     let capacities = [200, 400, 600, 800, 1_000, 1_300];
     let (learned, lru) = (cells(plan, "learned", &capacities), cells(plan, "lru", &capacities));
     for (learned, lru) in learned.iter().zip(&lru) {
@@ -47,7 +44,7 @@ fn the_tardy_are_waited_for_as_long_as_they_take() {
 
 #[test]
 fn browsers_and_devices_share_a_server() {
-    let plan = include_str!("../../../plans/mixed.toml");
+    let plan = include_str!("../../../../plans/mixed.toml");
     let rates: Vec<f64> =
         cells(plan, "both,learned,lru", &[500, 1_000]).iter().map(after_first_of_run).collect();
     let [both_500, both_1_000, learned_500, learned_1_000, lru_500, lru_1_000] = rates[..] else {
@@ -59,8 +56,8 @@ fn browsers_and_devices_share_a_server() {
 
 #[test]
 fn shading_a_hint_gains_little() {
-    let shading = include_str!("../../../plans/shading.toml");
-    let honest = include_str!("../../../plans/shading-none.toml");
+    let shading = include_str!("../../../../plans/shading.toml");
+    let honest = include_str!("../../../../plans/shading-none.toml");
     let groups = |plan| cells(plan, "both", &[600]).remove(0).groups;
     let (with, without) = (groups(shading), groups(honest));
     let rate = |group: &rejoin_sim::GroupCell| after_first_of_device(&group.rates);
@@ -71,9 +68,9 @@ fn shading_a_hint_gains_little() {
 #[test]
 fn a_flood_is_seen_through() {
     for (plan, least) in [
-        (include_str!("../../../plans/flood-1s.toml"), 82.0),
-        (include_str!("../../../plans/flood-14s.toml"), 79.0),
-        (include_str!("../../../plans/flood-55s.toml"), 52.0),
+        (include_str!("../../../../plans/flood-1s.toml"), 82.0),
+        (include_str!("../../../../plans/flood-14s.toml"), 79.0),
+        (include_str!("../../../../plans/flood-55s.toml"), 52.0),
     ] {
         let devices = cells(plan, "both", &[1_000]).remove(0).groups.remove(0);
         let rate = after_first_of_device(&devices.rates);

@@ -1,16 +1,14 @@
 //! Ticket keys that several servers follow, in memory and in a file.
 
-mod folder;
-
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use folder::Folder;
 use rejoin_cache::{Capacity, Settings};
 use rejoin_store::{CacheName, Error, Objection, SharedKeys, Store};
+use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyId, KeyRing, KeySource, Schedule, TicketEvent};
 
 const NOW_S: u64 = 1_800_000_000;
@@ -47,7 +45,7 @@ fn ids_in(folder: &Path) -> Vec<KeyId> {
 
 #[test]
 fn two_servers_follow_one_ring_and_one_of_them_rotates_it() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let [a, b] = [(); 2].map(|()| follow(folder.path(), None).expect("keys"));
     let first = [&a, &b].map(|keys| ids(&keys.newer(NOW_S).expect("the first is news")));
     assert_eq!((first[0].len(), &first[0]), (1, &first[1]));
@@ -65,7 +63,7 @@ fn two_servers_follow_one_ring_and_one_of_them_rotates_it() {
 
 #[test]
 fn the_last_schedule_that_is_given_holds() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let schedule = Schedule::new(2 * HOUR_S, HOUR_S, 60).expect("a schedule");
     let open = |schedule| {
         SharedKeys::open(store(folder.path()), schedule, None, NOW_S, |_| {}).expect("keys");
@@ -76,7 +74,7 @@ fn the_last_schedule_that_is_given_holds() {
 
 #[test]
 fn a_page_that_is_no_ring_costs_the_ring() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let keys = follow(folder.path(), None).expect("keys");
     let before = ids(&keys.newer(NOW_S).expect("a ring"));
     let file = File::options().write(true).open(folder.path().join("rejoin-test"));
@@ -89,7 +87,7 @@ fn a_page_that_is_no_ring_costs_the_ring() {
 #[test]
 fn without_a_file_keys_go_with_the_cache_and_with_one_they_come_back() {
     for with_file in [false, true] {
-        let folder = Folder::new();
+        let folder = crate::folder();
         let path = folder.path().join("keys");
         let path = with_file.then_some(path.as_path());
         let keys = follow(folder.path(), path).expect("keys");
@@ -103,7 +101,7 @@ fn without_a_file_keys_go_with_the_cache_and_with_one_they_come_back() {
 
 #[test]
 fn a_key_that_was_retired_does_not_come_back_from_the_file() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let path = folder.path().join("keys");
     let keys = follow(folder.path(), Some(&path)).expect("keys");
     store(folder.path()).rotate_keys(NOW_S).expect("another key");
@@ -121,7 +119,7 @@ fn a_key_that_was_retired_does_not_come_back_from_the_file() {
 
 #[test]
 fn a_file_that_others_can_read_or_that_holds_no_ring_is_refused() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let path = folder.path().join("keys");
     follow(folder.path(), Some(&path)).expect("keys");
     let open_to = |mode| {
@@ -145,7 +143,7 @@ fn a_file_that_others_can_read_or_that_holds_no_ring_is_refused() {
 
 #[test]
 fn a_folder_that_others_can_write_to_is_refused_before_there_is_a_file() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let inner = inner(&folder);
     for mode in [0o720, 0o702, 0o1777] {
         fs::set_permissions(&inner, fs::Permissions::from_mode(mode)).expect("ours");
@@ -162,7 +160,7 @@ fn a_folder_that_others_can_write_to_is_refused_before_there_is_a_file() {
 
 #[test]
 fn a_file_of_another_user_is_believed_in_that_users_folder_alone() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let inner = inner(&folder);
     let path = inner.join("keys");
     follow(folder.path(), Some(&path)).expect("keys");
@@ -183,7 +181,7 @@ fn a_file_of_another_user_is_believed_in_that_users_folder_alone() {
 
 #[test]
 fn a_folder_that_somebody_locked_keeps_nobody() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let inner = inner(&folder);
     let locked = File::open(&inner).expect("there");
     locked.lock().expect("free");
@@ -195,7 +193,7 @@ fn a_folder_that_somebody_locked_keeps_nobody() {
 
 #[test]
 fn rotating_by_hand_leaves_a_place_to_the_schedule() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let keys = follow(folder.path(), None).expect("keys");
     let store = store(folder.path());
     for _ in 1..Store::MOST_KEYS_BY_HAND {
@@ -210,7 +208,7 @@ fn rotating_by_hand_leaves_a_place_to_the_schedule() {
 #[test]
 fn a_file_that_cannot_be_written_at_first_is_complained_of_and_keys_are_there() {
     static COMPLAINTS: AtomicU32 = AtomicU32::new(0);
-    let folder = Folder::new();
+    let folder = crate::folder();
     let complain = |error: &Error| {
         assert!(error.to_string().contains("/nonexistent/keys"), "{error}");
         COMPLAINTS.fetch_add(1, Ordering::Relaxed);
@@ -225,7 +223,7 @@ fn a_file_that_cannot_be_written_at_first_is_complained_of_and_keys_are_there() 
 #[test]
 fn a_file_that_cannot_be_written_is_complained_of_once_and_keys_change_all_the_same() {
     static COMPLAINTS: AtomicU32 = AtomicU32::new(0);
-    let folder = Folder::new();
+    let folder = crate::folder();
     let inner = inner(&folder);
     let complain = |_: &Error| {
         COMPLAINTS.fetch_add(1, Ordering::Relaxed);
@@ -243,7 +241,7 @@ fn a_file_that_cannot_be_written_is_complained_of_once_and_keys_change_all_the_s
 
 #[test]
 fn what_becomes_of_tickets_is_counted_for_all() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let [a, b] = [(); 2].map(|()| follow(folder.path(), None).expect("keys"));
     a.record(TicketEvent::Issued);
     b.record(TicketEvent::Issued);
@@ -257,7 +255,7 @@ fn what_becomes_of_tickets_is_counted_for_all() {
 
 #[test]
 fn nothing_prints_a_key() {
-    let folder = Folder::new();
+    let folder = crate::folder();
     let keys = follow(folder.path(), Some(&folder.path().join("keys"))).expect("keys");
     assert_eq!(
         format!("{keys:?}"),

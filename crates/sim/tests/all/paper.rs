@@ -1,10 +1,7 @@
 //! Paper 000's population against an independent simulator of it (10 seeds): 20,000 devices for an
 //! hour. Policies that depend on hints only as announced, so that nothing learned moves them.
 
-#[path = "population/mod.rs"]
-mod population;
-
-use population::{after_first_of_run, plan, play, simulation};
+use crate::population::{after_first_of_run, plan, play, simulation};
 use rejoin_sim::{Cell, Outcome};
 
 const CAPACITIES: [u32; 4] = [200, 600, 1_000, 1_300];

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use rejoin_sim::policy::{Access, PolicyName, next_accesses};
 
-static TRACE: &[u8] = include_bytes!("data/paper-000.oracleGeneral.bin");
+static TRACE: &[u8] = include_bytes!("../data/paper-000.oracleGeneral.bin");
 
 const REQUESTS: u64 = 85_973;
 const CAPACITIES: [u32; 4] = [200, 600, 1_000, 1_300];

@@ -1,12 +1,9 @@
 //! Passes, threads, groups, stopping: what must not change a figure, and what must.
 
-#[path = "population/mod.rs"]
-mod population;
-
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use population::{DEVICES, after_first_of_run, plan, play, simulation};
+use crate::population::{DEVICES, after_first_of_run, plan, play, simulation};
 use rejoin_sim::{Error, Outcome, Pass, Plan, Progress, Simulation, Source};
 use rejoin_trace::{Event, Mixture};
 
