@@ -32,7 +32,7 @@ use clap::{Parser, Subcommand};
 
 /// Rejoin saves TLS handshakes: a session cache that knows which clients come back, and when.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, subcommand_required = true)]
+#[command(name = "rejoin", version, max_term_width = 100, subcommand_required = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -112,9 +112,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let ours = error.downcast_ref::<rejoin_serve::Error>();
-            // Our own errors end in their cause; others have it behind them.
-            let line = ours.map_or_else(|| format!("{error:#}"), ToString::to_string);
-            terminal::complain(&line);
+            terminal::complain(&terminal::chain(&error));
             let misuse = ours.is_some_and(rejoin_serve::Error::is_misuse);
             ExitCode::from(if misuse || error.is::<arguments::Misuse>() { 2 } else { 1 })
         }

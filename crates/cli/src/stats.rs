@@ -22,8 +22,8 @@ Examples:
   rejoin stats web --serve 127.0.0.1:9464
   rejoin stats --manager")]
 pub(crate) struct Arguments {
-    /// The cache that servers share
-    #[arg(value_name = "NAME", required_unless_present = "manager")]
+    /// The cache that servers share [default: default, as for `rejoin run`]
+    #[arg(value_name = "NAME")]
     name: Option<CacheName>,
     /// The TLS manager instead [default PATH: $XDG_RUNTIME_DIR/rejoin.sock, else
     /// /run/rejoin/manager.sock]
@@ -58,8 +58,9 @@ enum What {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { name, manager, .. } = arguments;
     match (name, manager) {
-        (Some(name), _) => cache::run(name, arguments),
-        (None, path) => manager::run(path.clone().flatten(), arguments),
+        (_, Some(path)) => manager::run(path.clone(), arguments),
+        (Some(name), None) => cache::run(name, arguments),
+        (None, None) => cache::run(&"default".parse()?, arguments),
     }
 }
 

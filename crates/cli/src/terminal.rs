@@ -30,6 +30,15 @@ pub(crate) fn complain(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "rejoin: {line}");
 }
 
+/// An error and its causes, in one line. A cause that the line already contains is left out.
+pub(crate) fn chain(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |line, cause| match cause.to_string() {
+        first if line.is_empty() => first,
+        cause if line.contains(&cause) => line,
+        cause => format!("{line}: {cause}"),
+    })
+}
+
 /// Completes at Ctrl-C or when the process is asked to end.
 pub(crate) async fn interrupted() {
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
@@ -96,4 +105,15 @@ pub(crate) fn raise_descriptor_limit() {
     limit.current = limit.maximum;
     // Refused, the limit stays what it was, and connections beyond it fail one by one.
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let error = anyhow!("refused").context("port 1: refused").context("cannot connect");
+        assert_eq!(super::chain(&error), "cannot connect: port 1: refused");
+    }
 }

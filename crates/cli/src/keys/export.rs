@@ -113,7 +113,7 @@ impl<'a> Exporter<'a> {
                 is_ready = true;
             }
             let trouble = followed.map_err(anyhow::Error::from).and(written).err();
-            let line = trouble.map(|error| format!("{error:#}"));
+            let line = trouble.map(|error| terminal::chain(&error));
             if let Some(line) = line.as_ref().filter(|_| told != line) {
                 terminal::complain(&format!("{line}; the server goes on with the keys it has"));
             }
@@ -139,7 +139,7 @@ impl<'a> Exporter<'a> {
         terminal::print(&format!("{}: new keys", into.display()));
         let Some(command) = then else { return Ok(()) };
         if let Err(error) = done(command).await {
-            terminal::complain(&format!("{error:#}; the files are there"));
+            terminal::complain(&format!("{}; the files are there", terminal::chain(&error)));
         }
         Ok(())
     }

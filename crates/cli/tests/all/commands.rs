@@ -223,3 +223,19 @@ fn a_fleet_behind_its_time_can_be_interrupted() {
     let _ = child.kill();
     assert!(ended, "ten seconds after Ctrl-C it still runs");
 }
+
+#[test]
+fn the_program_names_itself_rejoin() {
+    let said = text(&rejoin(&["--version"]).stdout);
+    assert!(said.starts_with("rejoin "), "{said}");
+    assert!(!said.contains("rejoin-cli"), "{said}");
+}
+
+/// `rejoin run` makes the cache `default` if none is named; `rejoin stats` looks at it.
+#[test]
+fn statistics_are_of_the_cache_default_if_none_is_named() {
+    let folder = scratch("stats-default");
+    let folder = folder.to_str().expect("UTF-8");
+    let (line, code) = complaint(&["stats", "--folder", folder]);
+    assert!(line.contains("no cache default") && code == 1, "{code}, {line}");
+}
