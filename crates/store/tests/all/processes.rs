@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rejoin_cache::{Capacity, SecretBytes, Settings};
 use rejoin_store::{CacheName, Error, Store, now_ms};
@@ -37,9 +37,18 @@ fn start(what: &str, folder: &Path, number: u64) -> Child {
     role(what, folder, number).spawn().expect("started")
 }
 
-/// Whether every shard makes sense; one that a process has which waits for a processor is looked at again.
+/// Returns true once every shard could be checked and is sound. A process that waits for a processor may hold a lock.
 fn is_sound(store: &Store) -> bool {
-    (0..50).any(|_| store.check().iter().all(Result::is_ok))
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if store.check().iter().all(Result::is_ok) {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Ends with the test, also if that fails.
