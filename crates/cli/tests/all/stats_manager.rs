@@ -250,7 +250,6 @@ fn each_second_has_a_line() {
 fn without_a_manager_one_line_says_so() {
     for (arguments, word, code) in [
         (&["--manager", "/nowhere/m.sock"][..], "`rejoin manager` is not running", 1),
-        (&[], "NAME", 2),
         (&["web", "--manager"], "cannot be used with", 2),
         (&["--manager", "--reset", "both"], "cannot be used with", 2),
     ] {
