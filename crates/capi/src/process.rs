@@ -1,10 +1,10 @@
 //! Attaching to all of a process, which the module and the preload library ask for.
 
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use rejoin_abi::report;
 use rejoin_cache::Hints;
 use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
@@ -26,17 +26,10 @@ pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'
     outcome.as_ref().copied().map_err(String::as_str)
 }
 
-/// What the environment says of a setting. A program with more rights than whoever started it does not ask.
+/// Returns what the environment says of a setting.
 pub(crate) fn variable(name: &str) -> Option<String> {
-    // SAFETY: it reads a number that the kernel gave the process.
-    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    let said = std::env::var_os(format!("REJOIN_{}", name.to_ascii_uppercase()));
-    said.filter(|_| !has_more_rights).map(|said| said.to_string_lossy().into_owned())
-}
-
-/// A line on standard error, in one piece. Where it cannot be written nobody wants it.
-pub(crate) fn say(line: &str) {
-    let _ = std::io::stderr().write_all(format!("rejoin: {line}\n").as_bytes());
+    let said = rejoin_abi::variable(&format!("REJOIN_{}", name.to_ascii_uppercase()))?;
+    Some(said.to_string_lossy().into_owned())
 }
 
 /// Who is root may not be later, and opens the cache now. Who is not opens it when the first client comes:
@@ -51,7 +44,7 @@ fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
         Everywhere::attach_later(move || {
             let tell = |why: &String| {
                 if told.replace(why.clone()).as_ref() != Some(why) {
-                    say(&format!("{why}; going on without Rejoin, and trying again"));
+                    report(&format!("{why}; going on without Rejoin, and trying again"));
                 }
             };
             open(&settings).inspect_err(tell).ok()
@@ -66,7 +59,7 @@ fn open(settings: &ModuleSettings) -> Result<Everywhere, String> {
     let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
     let store = Arc::new(store.map_err(failed)?);
     let name = settings.cache.clone();
-    store.on_trouble(move |trouble| say(&format!("cache {name}: {trouble}")));
+    store.on_trouble(move |trouble| report(&format!("cache {name}: {trouble}")));
     let tiered = Tiered::new(Arc::clone(&store));
     let sessions = ServerSessions::new(tiered, *store.id_key(), Hints::Never);
     let mut everywhere = Everywhere::default()
@@ -84,7 +77,7 @@ fn open(settings: &ModuleSettings) -> Result<Everywhere, String> {
 }
 
 fn give_up(why: &str) {
-    say(&format!("{why}; going on without Rejoin"));
+    report(&format!("{why}; going on without Rejoin"));
 }
 
 fn failed(error: &Error, cache: &CacheName) -> String {
@@ -96,7 +89,7 @@ fn failed(error: &Error, cache: &CacheName) -> String {
 }
 
 pub(crate) fn complain(error: &Error) {
-    say(&format!("{error}; ticket keys go on changing, in memory alone"));
+    report(&format!("{error}; ticket keys go on changing, in memory alone"));
 }
 
 /// Unix time.

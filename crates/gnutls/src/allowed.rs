@@ -65,7 +65,7 @@ pub(crate) unsafe fn through_the_manager(
 ) -> Result<(), Directly> {
     let is = |fact: bool, why: Directly| if fact { Err(why) } else { Ok(()) };
     wishes.directly.map_or(Ok(()), Err)?;
-    is(std::env::var_os("SSLKEYLOGFILE").is_some(), Directly::KeyLog)?;
+    is(rejoin_abi::variable("SSLKEYLOGFILE").is_some(), Directly::KeyLog)?;
     let priorities = wishes.priorities.as_ref().filter(|_| wishes.takes_keys);
     let priorities = priorities.ok_or(Directly::Callback)?;
     // SAFETY: the caller vouches for `session`, here and below.
