@@ -32,6 +32,16 @@ impl Words {
             .map(|(_, word)| word.as_str())
     }
 
+    /// The first option that no group of checks takes, or that lacks its value.
+    pub(crate) fn wrong(&self) -> Option<&str> {
+        let known = ["--help", "--quick", "--only", "--kill-s"];
+        let options = self.0.iter().map(String::as_str).filter(|word| word.starts_with('-'));
+        let is_wrong = |word: &&str| {
+            !known.contains(word) || known[2..].contains(word) && self.value(word).is_none()
+        };
+        options.into_iter().find(is_wrong)
+    }
+
     pub(crate) fn has(&self, flag: &str) -> bool {
         self.0.iter().any(|word| word == flag)
     }
@@ -41,6 +51,10 @@ impl Words {
         self.0.get(at + 1).map(String::as_str)
     }
 }
+
+/// The packages that most checks need.
+pub(crate) const SHIPPED: &[&str] =
+    &["rejoin-cli", "rejoin-capi", "rejoin-gnutls", "rejoin-preload"];
 
 /// Runs those whose names hold what `--only` says, after building the packages they need.
 pub(crate) fn run<E: Copy>(

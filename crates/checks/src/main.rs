@@ -23,6 +23,10 @@ const USAGE: &str =
 
 fn main() -> ExitCode {
     let (group, words) = Words::given();
+    if let Some(word) = words.wrong() {
+        eprintln!("rejoin-checks: {word} is unknown, or lacks its value: {USAGE}");
+        return ExitCode::from(2);
+    }
     match group.as_str() {
         "capture" => capture::run(&words),
         "servers" => servers::run(&words),

@@ -51,12 +51,7 @@ make check-manager CHECKS='[--quick] [--only PART_OF_A_NAME]'
 
 pub(crate) fn run(words: &Words) -> ExitCode {
     let effort = Effort { quick: words.has("--quick") };
-    frame::run(
-        &CHECKS,
-        words,
-        effort,
-        (USAGE, &["rejoin-cli", "rejoin-capi", "rejoin-gnutls", "rejoin-preload"]),
-    )
+    frame::run(&CHECKS, words, effort, (USAGE, frame::SHIPPED))
 }
 
 fn start(name: &str) -> Managed {

@@ -3,7 +3,7 @@
 //! `rejoin-checks servers [--only NAME] [--quick] [--kill-s SECONDS]`;
 //! nginx, HAProxy, valgrind, testssl.sh and OpenSSL's command come from Debian's packages, sslyze from
 //! PyPI into the target folder. Without one of them, what needs it is said to be skipped. `--only`
-//! takes the start of a check's name; `--quick` makes everything smaller, and its figures coarser.
+//! takes a part of a check's name; `--quick` makes everything smaller, and its figures coarser.
 //!
 //! Which servers share sessions, and through what, is a matter of `tests/servers`.
 
