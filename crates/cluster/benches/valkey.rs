@@ -7,11 +7,6 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints figures")]
 
-#[path = "../tests/replay/mod.rs"]
-mod replay;
-#[path = "../tests/valkey/mod.rs"]
-mod valkey;
-
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,10 +17,10 @@ use hdrhistogram::Histogram;
 use rejoin_cache::{ContextTag, SecretBytes, SessionId};
 use rejoin_cluster::Sessions;
 use rejoin_cluster::sessions::{Bounds, Entry, Past, Put};
+use rejoin_testkit::cluster::{link, replay};
+use rejoin_testkit::valkey::Valkey;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
-
-use valkey::Valkey;
 
 const MOST_POINTS_APART: f64 = 0.5;
 const LEAST_OPERATIONS_A_SECOND: f64 = 25_000.0;
@@ -51,8 +46,8 @@ fn main() -> ExitCode {
 }
 
 async fn hit_rates() -> bool {
-    let valkey = Valkey::start(&[]).await;
-    let link = valkey.link().await;
+    let valkey = Valkey::start(&[]);
+    let link = link(&valkey).await;
     let mut apart = 0.0_f64;
     for (devices, seconds) in [(5_000, 3_600), (20_000, 1_800)] {
         let (events, capacity) = replay::devices(devices, seconds);
@@ -71,12 +66,12 @@ async fn hit_rates() -> bool {
 async fn round_trips() -> bool {
     let load = Load::new().await;
     load.fill().await;
-    let _: () = load.valkey.say("CONFIG RESETSTAT").await;
+    load.valkey.say("CONFIG RESETSTAT");
     let (puts, mut evicting) = (10_000, 0);
     for number in 0..puts {
         evicting += u64::from(load.put_at(Load::FILL + number).await > 0);
     }
-    let scripts = load.valkey.calls("evalsha").await;
+    let scripts = load.valkey.calls("evalsha");
     println!("commands for {puts} puts, of which {} evicted: {scripts}", evicting);
     scripts == puts && evicting > puts / 2
 }
@@ -148,8 +143,8 @@ impl Load {
     const FILL: u64 = 2 * BOUNDS.sessions;
 
     async fn new() -> Arc<Self> {
-        let valkey = Valkey::start(&[]).await;
-        let link = valkey.link().await;
+        let valkey = Valkey::start(&[]);
+        let link = link(&valkey).await;
         let sessions = Sessions::new(link, "bench", &[3; 32], BOUNDS, &replay::ring(1));
         let value = SecretBytes::from(vec![7; VALUE_BYTES]);
         Arc::new(Self { valkey, sessions: sessions.expect("in range"), value })

@@ -2,8 +2,6 @@
 //! then, over a real Valkey: no ticket is refused within its lifetime, there is one key per turn,
 //! none in clear in Valkey, and none that was revoked comes back.
 
-mod valkey;
-
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 use std::fs;
@@ -12,8 +10,9 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rejoin_cluster::{ClusterKeys, Link, WrappingKey};
+use rejoin_testkit::cluster::link;
+use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing, Label, PAGE_BYTES, Schedule, TicketSealer};
-use valkey::Valkey;
 
 const START_S: u64 = 1_800_000_000;
 const STEP_S: u64 = 5;
@@ -109,7 +108,7 @@ impl World {
             let name = "four.servers".parse().expect("a name");
             servers.push(Server {
                 keys: ClusterKeys::new(name, key, Some(schedule)).expect("long enough"),
-                link: valkey.link().await,
+                link: link(valkey).await,
                 ahead_s,
                 ring: None,
                 sealer: None,
@@ -262,11 +261,11 @@ async fn search(world: &World, valkey: &Valkey, link: &mut Link, key_digits: &st
 
 #[tokio::test]
 async fn a_thousand_rotations() {
-    let valkey = Valkey::start(&[]).await;
+    let valkey = Valkey::start(&[]);
     let path = valkey.folder.join("key");
     let key = WrappingKey::create(&path).expect("a key");
     let key_digits = fs::read_to_string(&path).expect("the key");
-    let mut link = valkey.link().await;
+    let mut link = link(&valkey).await;
     let mut world = World::new(&valkey, &key).await;
     let (mut true_s, mut searched) = (START_S, 0);
     let latest_s = START_S + 2 * ROTATIONS as u64 * TURN_S;

@@ -1,10 +1,9 @@
 //! Ticket keys over a real Valkey, when something is not as it should be.
 
-mod valkey;
-
-use rejoin_cluster::{ClusterKeys, Error, Link, Servers, WrappingKey};
+use rejoin_cluster::{ClusterKeys, Error, Link, WrappingKey};
+use rejoin_testkit::cluster::{ValkeyCluster, link};
+use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing, Schedule};
-use valkey::Valkey;
 
 const NOW_S: u64 = 1_800_000_000;
 const HOUR_S: u64 = 3_600;
@@ -23,7 +22,7 @@ struct Server {
 
 impl Cluster {
     async fn new() -> Self {
-        let valkey = Valkey::start(&[]).await;
+        let valkey = Valkey::start(&[]);
         let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
         Self { valkey, key }
     }
@@ -34,7 +33,7 @@ impl Cluster {
 
     async fn server_of(&self, name: &str, key: &WrappingKey, by: Option<Schedule>) -> Server {
         let keys = ClusterKeys::new(name.parse().expect("a name"), key, by).expect("a lead");
-        Server { keys, link: self.valkey.link().await }
+        Server { keys, link: link(&self.valkey).await }
     }
 }
 
@@ -252,7 +251,7 @@ async fn an_empty_valkey_gets_the_newest_ring_back() {
     let (mut a, mut b) = (cluster.server().await, cluster.server().await);
     b.follow(NOW_S).await.expect("the first");
     let newest = a.rotate(NOW_S).await.expect("a key that b has not seen");
-    cluster.valkey.restart_empty().await;
+    cluster.valkey.restart_empty();
     // The connections were lost; whoever has the older ring comes first.
     until_connected(&mut b).await.expect("put back");
     assert_eq!(get(&mut b.link).await.0, 2, "b put its own back");
@@ -306,23 +305,13 @@ async fn flushed_scripts_are_loaded_again() {
 
 #[tokio::test]
 async fn a_cluster_of_valkey_keeps_the_ring_too() {
-    let valkey = Valkey::start_clustered().await;
-    let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
-    let cluster = Cluster { valkey, key };
-    let servers = Servers { clustered: true, ..cluster.valkey.servers() };
-    let mut links = Vec::new();
-    for _ in 0..200 {
-        // It says that it is down, until it has counted its slots.
-        match Link::connect(&servers).await {
-            Ok(link) => links.push(link),
-            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
-        }
-        if links.len() == 2 {
-            break;
-        }
-    }
-    let (mut a, mut b) = (cluster.server().await, cluster.server().await);
-    (a.link, b.link) = (links.pop().expect("a link"), links.pop().expect("another"));
+    let valkey = ValkeyCluster::of_one();
+    let key = WrappingKey::create(&valkey.nodes[0].folder.join("key")).expect("a key");
+    let server = async || {
+        let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");
+        Server { keys, link: valkey.link().await }
+    };
+    let (mut a, mut b) = (server().await, server().await);
     until_connected(&mut a).await.expect("the first");
     let id = b.rotate(NOW_S).await.expect("a key");
     assert!(a.ids().await.contains(&id));

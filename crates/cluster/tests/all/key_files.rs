@@ -1,11 +1,9 @@
 //! Which keys stand in files for servers without Rejoin, in what order.
 
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rejoin_cluster::KeyFiles;
+use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyRing, Schedule, ServerKeyFormat};
 
 const NOW_S: u64 = 1_800_000_000;
@@ -21,16 +19,9 @@ fn ring(keys: u8) -> KeyRing {
     ring
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::DirBuilder::new().mode(0o700).create(&folder).expect("a folder");
-    folder
-}
-
 /// Which of the ring's keys the files hold, in order.
 fn written(format: ServerKeyFormat, ring: &KeyRing, now_s: u64) -> Vec<usize> {
-    let folder = folder(&format!("key-files-{format:?}"));
+    let folder = Folder::new();
     let into = folder.join("keys");
     let mut files = KeyFiles::new(format, &into, "shop").expect("a context");
     assert!(files.write(ring, now_s).expect("written"));
