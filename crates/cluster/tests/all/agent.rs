@@ -1,4 +1,4 @@
-//! Agents of two machines and a real Valkey or Redis, and servers that ask them.
+//! The agents of two machines with a real Valkey or Redis, and servers that use them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use rejoin_testkit::valkey::Valkey;
 use tokio::sync::oneshot;
 
 const CONTEXT: ContextTag = ContextTag(5);
-/// From where clients are not expected back.
+/// The score from which on clients are not expected back.
 const NEVER: &str = "4503599627370496";
 
 fn id(number: u8) -> SessionId {
     SessionId::new(&[number; 32]).expect("32 bytes")
 }
 
-/// A cache, its agent in a thread, and a server. Ends when it is dropped.
+/// A machine: a cache, its agent on a thread, and a server. It stops when dropped.
 struct Machine {
     server: Tiered,
     stop: Option<oneshot::Sender<()>>,
@@ -98,7 +98,7 @@ fn until_counted(valkey: &Valkey, command: &str, expected: u32) {
     wait_until(&format!("{command} to be {expected}"), || valkey.say(command) == expected);
 }
 
-/// In another context it is not for this server, and still for the one that made it.
+/// A server with another context must not use a session; the server that made it still can.
 #[test]
 fn a_session_that_finds_no_place_is_put_back() {
     let valkey = Valkey::start(&[]);

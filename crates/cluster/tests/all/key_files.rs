@@ -1,4 +1,4 @@
-//! Which keys stand in files for servers without Rejoin, in what order.
+//! The keys in files for servers without Rejoin, and their order.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use rejoin_tickets::{KeyRing, Schedule, ServerKeyFormat};
 const NOW_S: u64 = 1_800_000_000;
 const HOUR_S: u64 = 3_600;
 
-/// Keys made every twelve hours.
+/// A ring of keys created every twelve hours.
 fn ring(keys: u8) -> KeyRing {
     let mut ring = KeyRing::new(Schedule::default());
     for key in 0..keys {
@@ -19,7 +19,7 @@ fn ring(keys: u8) -> KeyRing {
     ring
 }
 
-/// Which of the ring's keys the files hold, in order.
+/// Writes the files. Returns the positions of their keys in the ring.
 fn written(format: ServerKeyFormat, ring: &KeyRing, now_s: u64) -> Vec<usize> {
     let folder = Folder::new();
     let into = folder.join("keys");
@@ -47,7 +47,8 @@ fn written(format: ServerKeyFormat, ring: &KeyRing, now_s: u64) -> Vec<usize> {
 
 #[test]
 fn the_one_that_encrypts_stands_where_servers_look() {
-    // Turns begin an hour after their keys are made, and the first is over a day and two minutes after the second began.
+    // A turn begins an hour after its key is created. The first key expires a day and two minutes after the second
+    // one's turn began.
     let [before, after, late] = [36, 37, 38].map(|hour| NOW_S + hour * HOUR_S);
     let ring = ring(4);
     let nginx = |now_s| written(ServerKeyFormat::Nginx, &ring, now_s);

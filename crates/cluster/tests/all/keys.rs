@@ -1,7 +1,8 @@
-//! Ticket keys over a real Valkey, when something is not as it should be.
+//! Ticket keys in a real Valkey, and their behaviour when something fails.
 
 use rejoin_cluster::{ClusterKeys, Error, Link, WrappingKey};
 use rejoin_testkit::cluster::{ValkeyCluster, link};
+use rejoin_testkit::process::{DEADLINE, STEP};
 use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing, Schedule};
 
@@ -50,7 +51,7 @@ impl Server {
         self.keys.revoke(&mut self.link, &id, NOW_S).await.expect("Valkey is there")
     }
 
-    /// Of the keys that it has once it has followed.
+    /// Follows the ring. Returns the ids of its keys.
     async fn ids(&mut self) -> Vec<KeyId> {
         self.follow(NOW_S).await.expect("Valkey is there");
         self.known()
@@ -61,7 +62,7 @@ impl Server {
     }
 }
 
-/// What Valkey has for the ring.
+/// Reads the ring's version and page from Valkey.
 async fn get(link: &mut Link) -> (u64, Vec<u8>) {
     redis::cmd("HMGET")
         .arg(RING)
@@ -267,15 +268,17 @@ async fn an_empty_valkey_gets_the_newest_ring_back() {
     assert_eq!(get(&mut b.link).await.0, 3);
 }
 
-/// What the first answer after a lost connection is.
+/// Follows the ring until the lost connection is back. Returns the first answer.
 async fn until_connected(server: &mut Server) -> Result<Option<KeyRing>, Error> {
-    for _ in 0..200 {
-        match server.follow(NOW_S).await {
-            Err(Error::Valkey(_)) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
-            answered => return answered,
+    let answered = async {
+        loop {
+            match server.follow(NOW_S).await {
+                Err(Error::Valkey(_)) => tokio::time::sleep(STEP).await,
+                answered => return answered,
+            }
         }
-    }
-    panic!("no answer in ten seconds");
+    };
+    tokio::time::timeout(DEADLINE, answered).await.expect("an answer in time")
 }
 
 #[tokio::test]

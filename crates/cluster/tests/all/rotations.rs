@@ -1,6 +1,6 @@
-//! A thousand rotations by four servers whose clocks are up to a minute off, one of them paused now and
-//! then, over a real Valkey: no ticket is refused within its lifetime, there is one key per turn,
-//! none in clear in Valkey, and none that was revoked comes back.
+//! A thousand rotations in a real Valkey by four servers whose clocks are off by up to a minute, and one of which
+//! pauses from time to time: no ticket is refused within its lifetime, each turn has one key,
+//! no key is in clear in Valkey, and no revoked key returns.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -19,10 +19,10 @@ const STEP_S: u64 = 5;
 const TURN_S: u64 = 200;
 const LIFETIME_S: u64 = 600;
 const LEAD_S: u64 = ClusterKeys::LEAST_LEAD_S;
-/// Between two looks of a server that is not paused.
+/// The longest time between two looks of a server that is not paused.
 const LOOK_S: u64 = 25;
 const ROTATIONS: usize = 1_000;
-/// In a page: where the keys begin, how long each is, and where its secret is in it.
+/// The layout of a page: the offset of the keys, the length of each, and the offset of its secret in it.
 const KEYS_AT: usize = 40;
 const KEY_BYTES: usize = 48;
 const SECRET_AT: usize = 16;
@@ -43,7 +43,7 @@ impl Server {
         true_s.saturating_add_signed(self.ahead_s)
     }
 
-    /// Whether it looked.
+    /// Follows the ring if it is time. Returns true if it did.
     async fn look(&mut self, true_s: u64, next_s: u64) -> bool {
         if true_s < self.look_s {
             return false;
@@ -58,7 +58,7 @@ impl Server {
         true
     }
 
-    /// Whether its tickets are to open everywhere: whoever does not look for longer may not know the
+    /// Returns true if every server must open its tickets: a server that has not looked for longer may not know the
     /// key whose turn it is.
     fn is_current(&self, true_s: u64) -> bool {
         true_s - self.looked_s <= LEAD_S - STEP_S
@@ -87,7 +87,7 @@ struct Ticket {
 struct World {
     random: ChaCha8Rng,
     servers: Vec<Server>,
-    /// By when they are to be opened next.
+    /// The tickets, by the time at which they are opened next.
     tickets: BinaryHeap<Reverse<(u64, Ticket)>>,
     keys: HashSet<KeyId>,
     secrets: HashSet<Vec<u8>>,
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Those whose time it is to look, in any order, and often several at once.
+    /// Has the servers look whose time it is, in any order, and often several at once.
     async fn look(&mut self, true_s: u64) {
         self.servers.shuffle(&mut self.random);
         let next_s = [(); 4].map(|()| self.random.random_range(STEP_S..=LOOK_S));
@@ -171,7 +171,7 @@ impl World {
         self.pauses += 1;
     }
 
-    /// By their own clocks, paused or not.
+    /// Seals a ticket at each server, by its own clock, paused or not.
     fn seal(&mut self, true_s: u64) {
         for server in &self.servers {
             let nonce = self.random.random();
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// At random ages, and at the end of their lifetimes.
+    /// Opens tickets at random ages and at the end of their lifetimes.
     fn open(&mut self, true_s: u64) {
         while self.tickets.peek().is_some_and(|Reverse((at_s, _))| *at_s <= true_s) {
             let Some(Reverse((_, ticket))) = self.tickets.pop() else { return };
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// Any key, by any server. All tickets are forgotten: some are void now.
+    /// Revokes a random key at a random server. Forgets all tickets, because some are void now.
     async fn revoke(&mut self, true_s: u64) {
         let at = self.random.random_range(0..4);
         let server = &mut self.servers[at];
@@ -225,7 +225,7 @@ impl World {
     }
 }
 
-/// Everything that Valkey has, as it writes it to a disk.
+/// Returns all of Valkey's data, as written to disk.
 async fn dump(valkey: &Valkey, link: &mut Link) -> Vec<u8> {
     let saved: String = redis::cmd("SAVE").query_async(link).await.expect("saved");
     assert_eq!(saved, "OK");

@@ -12,11 +12,12 @@ use rejoin_tickets::{KeyRing, Schedule};
 
 const NOW_MS: u64 = replay::BEGAN_MS;
 const HOUR_MS: u64 = 3_600_000;
+
 fn past(history: [u8; History::BYTES]) -> Past {
     Past { history: History::from_bytes(history), seen_ms: NOW_MS - 5 }
 }
 
-/// A value of 150 bytes as Valkey holds it: version and past, seal, context and lifetime.
+/// The length of a value of 150 bytes in Valkey: with version and past visits, seal, context and expiry.
 const HELD_BYTES: u64 = 150 + 13 + 44 + 12;
 
 const ROOMY: Bounds = Bounds { shards: 16, sessions: 16_000, bytes: 16_000_000, grace_ms: 2_000 };
@@ -264,7 +265,7 @@ async fn what_is_not_as_it_was_stored_is_a_miss() {
     assert!(matches!(put(&sessions, 3, NOW_MS + 1).await, Err(Error::NoKey)));
 }
 
-/// The keys of these seeds, each of which encrypts from an hour after the last on.
+/// A ring with the keys of these seeds, each of which starts to encrypt an hour after the one before.
 fn ring_of(seeds: &[u8]) -> KeyRing {
     let mut ring = KeyRing::new(Schedule::default());
     for (hour, seed) in seeds.iter().enumerate() {

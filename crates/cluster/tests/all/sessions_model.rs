@@ -1,4 +1,4 @@
-//! Random operations on one shard, against a list that is searched.
+//! Random operations on one shard, compared with a model that is a sorted list.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -28,7 +28,7 @@ impl Held {
         self.is_expected() && self.returns_ms + BOUNDS.grace_ms < now_ms
     }
 
-    /// In the order of their return; of those that do not, the one over first is last.
+    /// Returns the sort key: by return time; clients not expected back come last, the first to expire at the very end.
     fn place(&self) -> (bool, u64) {
         if self.is_expected() {
             (false, self.returns_ms)
@@ -38,7 +38,7 @@ impl Held {
     }
 }
 
-/// In order of their return.
+/// The sessions of the shard, in eviction order.
 #[derive(Default)]
 struct Model(Vec<Held>);
 

@@ -1,4 +1,4 @@
-//! Valkey over TLS, which asks for a certificate and a password.
+//! TLS with a Valkey that requires a client certificate and a password.
 
 use rcgen::{DistinguishedName, DnType};
 use rejoin_cluster::{Link, Servers, TlsFiles};
@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 const PASSWORD: &str = "correct horse battery staple";
 
-/// Writes an authority's certificate, and a pair that it signed, as files that begin with `name`. All authorities have the same
-/// subject.
+/// Writes an authority's certificate, and a pair that it signed, as files that begin with `name`. All authorities have
+/// the same subject.
 fn write_files(folder: &Folder, name: &str) {
     let authority = Authority::with(|params| {
         params.distinguished_name = DistinguishedName::new();
