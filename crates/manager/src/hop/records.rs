@@ -81,8 +81,8 @@ async fn agree<'a>(
     let origin = OriginHandshake::of(state, &program_connection.program, wish, false)?;
     if !origin.may_resume(state) && wanted.trust != Trust::None {
         // Of programs that come at once one has the server called.
-        let _turn = state.own_connections.turn(origin.session_key()).await;
-        let is_barren = || state.barren.holds(origin.session_key(), state.settings.clock.now_ms());
+        let _turn = state.own_connections.turn(origin.cache_key()).await;
+        let is_barren = || state.barren.holds(origin.cache_key(), state.settings.clock.now_ms());
         if !origin.may_resume(state) && !is_barren() {
             call(program_connection, &origin, wanted).await?;
         }
@@ -125,7 +125,7 @@ async fn call(
             failure.detail
         }
     };
-    state.barren.note(origin.session_key(), state.settings.clock.now_ms() + FOREIGN_MS);
+    state.barren.note(origin.cache_key(), state.settings.clock.now_ms() + FOREIGN_MS);
     Err(Failure::new(ErrorKind::NoSession, detail))
 }
 

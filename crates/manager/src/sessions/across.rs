@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Family, Partition, SessionKey};
+use super::{CacheKey, Family, Partition};
 use crate::protocol::{Fingerprint, Host};
 
 /// The outcomes of trials. Each partition has its own: a program may have led the trial to a server
@@ -26,11 +26,11 @@ impl Trials {
 
     /// Whether a session of the name `from` was resumed at the place `to`. `None`: not tried
     /// with these certificates.
-    pub(super) fn outcome(&self, from: &Host, to: &SessionKey, family: &Family) -> Option<bool> {
+    pub(super) fn outcome(&self, from: &Host, to: &CacheKey, family: &Family) -> Option<bool> {
         self.users.get(&to.partition.uid)?.get(&key(from, to, family)).copied()
     }
 
-    pub(super) fn record(&mut self, from: &Host, to: &SessionKey, family: &Family, resumed: bool) {
+    pub(super) fn record(&mut self, from: &Host, to: &CacheKey, family: &Family, resumed: bool) {
         let uid = to.partition.uid;
         if self.users.len() >= Self::USERS && !self.users.contains_key(&uid) {
             self.users.clear();
@@ -43,6 +43,6 @@ impl Trials {
     }
 }
 
-fn key(from: &Host, to: &SessionKey, family: &Family) -> (Partition, Host, Host, Fingerprint) {
+fn key(from: &Host, to: &CacheKey, family: &Family) -> (Partition, Host, Host, Fingerprint) {
     (to.partition.clone(), from.clone(), to.host.clone(), family.chain.sha256)
 }

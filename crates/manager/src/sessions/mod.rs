@@ -1,6 +1,6 @@
 //! The sessions that programs share.
 //!
-//! A *session key* ([`SessionKey`]) names one server (host and port) in one partition (user, label, client certificate). It
+//! A *cache key* ([`CacheKey`]) names one server (host and port) in one partition (user, label, client certificate). It
 //! holds the tickets that the manager's own handshakes got there, and nothing else puts any in.
 //! Tickets that descend from one full handshake are a *family*: what was verified then is what
 //! every resumption of it rests on.
@@ -9,7 +9,7 @@
 //! what is known to be taken there, or may be tried ([`addresses`]).
 //!
 //! Which places stay when there is no room decides the engine that servers use ([`rejoin_cache`]), for
-//! each user's by themselves: it keeps one entry for each session key, as long as the tickets of that key are big, and
+//! each user's by themselves: it keeps one entry for each cache key, as long as the tickets of that key are big, and
 //! those whose programs come back soonest. Secrets are not in it.
 
 mod across;
@@ -29,7 +29,7 @@ use rustls::NamedGroup;
 
 pub(crate) use across::Trials;
 pub(crate) use connection::{Collected, ConnectionStore};
-pub(crate) use stored::{Family, Offer, Partition, Secret, Session, SessionKey};
+pub(crate) use stored::{CacheKey, Family, Offer, Partition, Secret, Session};
 
 use crate::protocol::{Host, Why};
 use crate::settings::{AcrossNames, Settings};
@@ -51,7 +51,7 @@ struct Inner {
 /// What a connection asks the store for.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionQuery<'a> {
-    pub(crate) session_key: &'a SessionKey,
+    pub(crate) cache_key: &'a CacheKey,
     /// Where the server is called.
     pub(crate) address: IpAddr,
     pub(crate) tls13_only: bool,
@@ -70,21 +70,21 @@ impl Sessions {
     }
 
     /// Whether there is a session that may do.
-    pub(crate) fn may_have(&self, session_key: &SessionKey, tls13_only: bool) -> bool {
-        self.lock().users.get_mut(session_key).is_some_and(|kept| kept.has_any(tls13_only))
+    pub(crate) fn may_have(&self, cache_key: &CacheKey, tls13_only: bool) -> bool {
+        self.lock().users.get_mut(cache_key).is_some_and(|kept| kept.has_any(tls13_only))
     }
 
     /// At most one session for this connection, or why there is none. A TLS 1.3 ticket that is
     /// handed out is gone from here; what it came from is in the offer.
     pub(crate) fn take(&self, wish: &SessionQuery<'_>) -> Result<Offer, Why> {
         let now_ms = self.settings.clock.now_ms();
-        let uid = wish.session_key.partition.uid;
+        let uid = wish.cache_key.partition.uid;
         let found = {
             let mut inner = self.lock();
-            inner.users.places_mut(uid).and_then(|table| table.arrive(wish.session_key, now_ms))
+            inner.users.places_mut(uid).and_then(|table| table.arrive(wish.cache_key, now_ms))
         };
         let own = match found {
-            Some(families) => self.take_at(wish, wish.session_key, families, now_ms, 1),
+            Some(families) => self.take_at(wish, wish.cache_key, families, now_ms, 1),
             None => Err(Why::NoSession),
         };
         own.or_else(|why| self.take_across(wish, now_ms).ok_or(why))
@@ -95,7 +95,7 @@ impl Sessions {
     fn take_at(
         &self,
         wish: &SessionQuery<'_>,
-        session_key: &SessionKey,
+        cache_key: &CacheKey,
         families: Vec<Arc<Family>>,
         now_ms: u64,
         least: usize,
@@ -106,13 +106,13 @@ impl Sessions {
         let (standing, fallen): (Vec<_>, Vec<_>) =
             young.into_iter().partition(|family| (wish.stands)(family));
         let mut inner = self.lock();
-        let Some(kept) = inner.users.get_mut(session_key) else { return Err(Why::NoSession) };
+        let Some(kept) = inner.users.get_mut(cache_key) else { return Err(Why::NoSession) };
         kept.drop_old(now_ms);
-        let tls13_only = wish.tls13_only || session_key != wish.session_key;
+        let tls13_only = wish.tls13_only || cache_key != wish.cache_key;
         let choice = Choice { families: &standing, address: wish.address, tls13_only };
         let taken = (kept.tickets() >= least).then(|| kept.take(&choice)).flatten();
         let (has_tls12, is_empty) = (kept.has_tls12(), kept.tickets() == 0);
-        inner.users.resize(session_key, now_ms);
+        inner.users.resize(cache_key, now_ms);
         taken.ok_or(match () {
             () if !fallen.is_empty() => Why::NotTrusted,
             () if !old.is_empty() => Why::TooOld,
@@ -124,14 +124,14 @@ impl Sessions {
 
     /// A session of another name that this server may have, if the settings let it be tried.
     fn take_across(&self, wish: &SessionQuery<'_>, now_ms: u64) -> Option<Offer> {
-        if self.settings.across_names == AcrossNames::Never || !wish.session_key.may_cross_names() {
+        if self.settings.across_names == AcrossNames::Never || !wish.cache_key.may_cross_names() {
             return None;
         }
-        let candidates = self.lock().candidates(wish.session_key, &self.settings);
-        let take = |(session_key, families): (SessionKey, _)| {
+        let candidates = self.lock().candidates(wish.cache_key, &self.settings);
+        let take = |(cache_key, families): (CacheKey, _)| {
             // A trial never takes a name's last ticket.
-            let offer = self.take_at(wish, &session_key, families, now_ms, 2).ok()?;
-            Some(Offer { session_of: Some(session_key.host), ..offer })
+            let offer = self.take_at(wish, &cache_key, families, now_ms, 2).ok()?;
+            Some(Offer { session_of: Some(cache_key.host), ..offer })
         };
         candidates.into_iter().find_map(take)
     }
@@ -144,24 +144,24 @@ impl Sessions {
     }
 
     /// Stores what a connection of the manager's own was given by its server.
-    pub(crate) fn keep(&self, session_key: &SessionKey, session: Session) {
+    pub(crate) fn keep(&self, cache_key: &CacheKey, session: Session) {
         let now_ms = self.settings.clock.now_ms();
         let mut inner = self.lock();
-        let Some(table) = inner.users.made(session_key.partition.uid, now_ms) else { return };
-        table.keep(session_key, session, self.settings.tickets, now_ms);
-        inner.users.resize(session_key, now_ms);
+        let Some(table) = inner.users.made(cache_key.partition.uid, now_ms) else { return };
+        table.keep(cache_key, session, self.settings.tickets, now_ms);
+        inner.users.resize(cache_key, now_ms);
     }
 
     /// An offered session was answered by a full handshake. Its family is dropped; but if it was
     /// another name's or another address's, that is no news of the family, and is remembered of the
     /// two names, or the two addresses.
-    pub(crate) fn refused(&self, session_key: &SessionKey, address: IpAddr, offer: &Offered) {
+    pub(crate) fn refused(&self, cache_key: &CacheKey, address: IpAddr, offer: &Offered) {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
-            inner.trials.record(from, session_key, &offer.family, false);
+            inner.trials.record(from, cache_key, &offer.family, false);
             return;
         }
-        let is_of_family = match inner.users.get_mut(session_key) {
+        let is_of_family = match inner.users.get_mut(cache_key) {
             Some(kept) => kept.addresses.refused(offer.address, address),
             None => offer.address == address,
         };
@@ -169,55 +169,55 @@ impl Sessions {
             return;
         }
         offer.family.refuse();
-        if let Some(kept) = inner.users.get_mut(session_key) {
+        if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.drop_refused();
         }
-        inner.users.resize(session_key, self.settings.clock.now_ms());
+        inner.users.resize(cache_key, self.settings.clock.now_ms());
     }
 
     /// A connection broke over an offered session: that is no news of its family, and may be the
     /// network's doing. The session itself is not offered again.
-    pub(crate) fn broken(&self, session_key: &SessionKey, address: IpAddr, offer: &Offered) {
+    pub(crate) fn broken(&self, cache_key: &CacheKey, address: IpAddr, offer: &Offered) {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
-            inner.trials.record(from, session_key, &offer.family, false);
-        } else if let Some(kept) = inner.users.get_mut(session_key) {
+            inner.trials.record(from, cache_key, &offer.family, false);
+        } else if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.addresses.refused(offer.address, address);
         }
         drop(inner);
-        self.given_up(session_key, offer);
+        self.given_up(cache_key, offer);
     }
 
     /// The server has said nothing of an offered session when the program gave up. Perhaps it never
     /// would: the session itself is not offered again.
-    pub(crate) fn given_up(&self, session_key: &SessionKey, offer: &Offered) {
+    pub(crate) fn given_up(&self, cache_key: &CacheKey, offer: &Offered) {
         let mut inner = self.lock();
         if offer.session_of.is_some() {
             return;
         }
-        if let Some(kept) = inner.users.get_mut(session_key) {
+        if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.drop_tls12(offer);
-            inner.users.resize(session_key, self.settings.clock.now_ms());
+            inner.users.resize(cache_key, self.settings.clock.now_ms());
         }
     }
 
     /// An offered session was resumed.
-    pub(crate) fn resumed(&self, session_key: &SessionKey, address: IpAddr, offer: &Offered) {
+    pub(crate) fn resumed(&self, cache_key: &CacheKey, address: IpAddr, offer: &Offered) {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
-            inner.trials.record(from, session_key, &offer.family, true);
-        } else if let Some(kept) = inner.users.get_mut(session_key) {
+            inner.trials.record(from, cache_key, &offer.family, true);
+        } else if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.addresses.resumed(offer.address, address);
         }
     }
 
     /// The key-exchange group that this server chose last.
-    pub(crate) fn group(&self, session_key: &SessionKey) -> Option<NamedGroup> {
-        self.lock().users.table(session_key.partition.uid)?.get(session_key)?.group
+    pub(crate) fn group(&self, cache_key: &CacheKey) -> Option<NamedGroup> {
+        self.lock().users.table(cache_key.partition.uid)?.get(cache_key)?.group
     }
 
-    pub(crate) fn set_group(&self, session_key: &SessionKey, group: NamedGroup) {
-        if let Some(kept) = self.lock().users.get_mut(session_key) {
+    pub(crate) fn set_group(&self, cache_key: &CacheKey, group: NamedGroup) {
+        if let Some(kept) = self.lock().users.get_mut(cache_key) {
             kept.group = Some(group);
         }
     }
@@ -225,8 +225,8 @@ impl Sessions {
     /// How many sessions there are, and their bytes.
     pub(crate) fn count(&self) -> (u64, u64) {
         let inner = self.lock();
-        let of = |(sessions, bytes), (_, session_key): (&SessionKey, &StoredSessions)| {
-            (sessions + session_key.tickets() as u64, bytes + session_key.bytes())
+        let of = |(sessions, bytes), (_, cache_key): (&CacheKey, &StoredSessions)| {
+            (sessions + cache_key.tickets() as u64, bytes + cache_key.bytes())
         };
         inner.users.all().fold((0, 0), of)
     }
@@ -249,17 +249,17 @@ pub(crate) struct Offered {
 impl Inner {
     /// Other names' places whose certificates may cover this one, and their families: what worked
     /// before sooner than what was never tried, and one place for each chain of certificates.
-    fn candidates(&self, session_key: &SessionKey, settings: &Settings) -> Vec<Candidate> {
-        let Some(own) = self.users.table(session_key.partition.uid) else { return Vec::new() };
+    fn candidates(&self, cache_key: &CacheKey, settings: &Settings) -> Vec<Candidate> {
+        let Some(own) = self.users.table(cache_key.partition.uid) else { return Vec::new() };
         let (mut known, mut new) = (Vec::new(), Vec::new());
-        for (name, kept) in own.beside(session_key).filter(|(_, kept)| kept.tickets() >= 2) {
-            let listed = settings.lists_together(&name.host, &session_key.host);
+        for (name, kept) in own.beside(cache_key).filter(|(_, kept)| kept.tickets() >= 2) {
+            let listed = settings.lists_together(&name.host, &cache_key.host);
             if settings.across_names == AcrossNames::Listed && !listed {
                 continue;
             }
             for family in kept.families() {
-                match self.trials.outcome(&name.host, session_key, &family) {
-                    _ if !family.chain.may_cover(&session_key.host) => {}
+                match self.trials.outcome(&name.host, cache_key, &family) {
+                    _ if !family.chain.may_cover(&cache_key.host) => {}
                     Some(true) => known.push((name, family)),
                     Some(false) => {}
                     None => new.push((name, family)),
@@ -269,13 +269,13 @@ impl Inner {
         let mut chains = HashSet::new();
         known.extend(new);
         known.retain(|(_, family)| chains.insert(family.chain.sha256));
-        let candidate = |(name, family): (&SessionKey, _)| (name.clone(), vec![family]);
+        let candidate = |(name, family): (&CacheKey, _)| (name.clone(), vec![family]);
         known.into_iter().take(Trials::AT_ONCE).map(candidate).collect()
     }
 }
 
 /// A place of another name, and its families that may do.
-type Candidate = (SessionKey, Vec<Arc<Family>>);
+type Candidate = (CacheKey, Vec<Arc<Family>>);
 
 impl std::fmt::Debug for Sessions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -26,13 +26,13 @@ pub(crate) struct Partition {
 
 /// A server in a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct SessionKey {
+pub(crate) struct CacheKey {
     pub(crate) host: Host,
     pub(crate) port: u16,
     pub(crate) partition: Partition,
 }
 
-impl SessionKey {
+impl CacheKey {
     /// Under what the engine knows it.
     pub(crate) fn id(&self) -> SessionId {
         let Self { host, port, partition: Partition { uid, label, identity } } = self;
@@ -175,9 +175,9 @@ impl StoredSessions {
     /// Addresses of which there are sessions.
     const ADDRESSES: usize = 16;
 
-    pub(super) fn new(name: &SessionKey, seen_ms: u64) -> Self {
+    pub(super) fn new(name: &CacheKey, seen_ms: u64) -> Self {
         let text = name.host.as_str().len() + name.partition.label.as_str().len();
-        let name_bytes = (2 * text + size_of::<SessionKey>() + size_of::<Self>()) as u64;
+        let name_bytes = (2 * text + size_of::<CacheKey>() + size_of::<Self>()) as u64;
         Self {
             sessions: VecDeque::new(),
             addresses: Addresses::default(),

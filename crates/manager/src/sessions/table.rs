@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rejoin_cache::{Cache, Capacity, ContextTag, HeapMemory, NewSession, SecretBytes};
 
 use super::covers::Covers;
-use super::stored::{Family, Session, SessionKey, StoredSessions};
+use super::stored::{CacheKey, Family, Session, StoredSessions};
 use crate::settings::MOST_LIFETIME_S;
 
 /// The engine's entries stand for so many bytes a block.
@@ -26,7 +26,7 @@ const UNITS_PER_NOTE: usize = 4;
 
 /// See the module's documentation.
 pub(super) struct SessionTable {
-    named: HashMap<SessionKey, StoredSessions>,
+    named: HashMap<CacheKey, StoredSessions>,
     covers: Covers,
     engine: Cache<RefCell<HeapMemory>>,
     key: [u8; 16],
@@ -64,29 +64,29 @@ impl SessionTable {
         self.named.is_empty()
     }
 
-    pub(super) fn get(&self, name: &SessionKey) -> Option<&StoredSessions> {
+    pub(super) fn get(&self, name: &CacheKey) -> Option<&StoredSessions> {
         self.named.get(name)
     }
 
-    pub(super) fn get_mut(&mut self, name: &SessionKey) -> Option<&mut StoredSessions> {
+    pub(super) fn get_mut(&mut self, name: &CacheKey) -> Option<&mut StoredSessions> {
         self.named.get_mut(name)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&SessionKey, &StoredSessions)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&CacheKey, &StoredSessions)> {
         self.named.iter()
     }
 
     /// Other names' places whose certificates may be for this one's.
     pub(super) fn beside(
         &self,
-        name: &SessionKey,
-    ) -> impl Iterator<Item = (&SessionKey, &StoredSessions)> {
+        name: &CacheKey,
+    ) -> impl Iterator<Item = (&CacheKey, &StoredSessions)> {
         self.covers.of(name).filter_map(|other| self.named.get_key_value(other))
     }
 
     /// A program comes to this place. The families that have sessions there; `None` if it is not
     /// known, or has to go.
-    pub(super) fn arrive(&mut self, name: &SessionKey, now_ms: u64) -> Option<Vec<Arc<Family>>> {
+    pub(super) fn arrive(&mut self, name: &CacheKey, now_ms: u64) -> Option<Vec<Arc<Family>>> {
         let (id, mut value) = (name.id(), SecretBytes::default());
         let arrival = self.engine.get(now_ms, &id, ContextTag::default(), &mut value);
         if !arrival.found {
@@ -101,7 +101,7 @@ impl SessionTable {
     }
 
     /// Stores a session. It is to be resized afterwards.
-    pub(super) fn keep(&mut self, name: &SessionKey, session: Session, most: usize, now_ms: u64) {
+    pub(super) fn keep(&mut self, name: &CacheKey, session: Session, most: usize, now_ms: u64) {
         self.covers.note(name, &session.family, self.room as usize / UNITS_PER_NOTE);
         let kept =
             self.named.entry(name.clone()).or_insert_with(|| StoredSessions::new(name, now_ms));
@@ -109,12 +109,12 @@ impl SessionTable {
     }
 
     /// The units by which a place has grown since the engine was told.
-    pub(super) fn growth(&self, name: &SessionKey) -> u64 {
+    pub(super) fn growth(&self, name: &CacheKey) -> u64 {
         self.named.get(name).map_or(0, |kept| units(kept).saturating_sub(kept.units))
     }
 
     /// Tells the engine how big a place is now; those that have to go for it are wiped.
-    pub(super) fn resize(&mut self, name: &SessionKey, now_ms: u64) {
+    pub(super) fn resize(&mut self, name: &CacheKey, now_ms: u64) {
         let Some(kept) = self.named.get_mut(name) else { return };
         let units = units(kept);
         if units == kept.units {
@@ -138,28 +138,28 @@ impl SessionTable {
         let engine = engine(room, self.key, now_ms)?;
         let mut named: Vec<_> = self.named.iter().collect();
         // As they came: who was heard of last is inserted last.
-        named.sort_by_key(|(_, session_key)| session_key.seen_ms);
-        for (name, session_key) in named {
+        named.sort_by_key(|(_, cache_key)| cache_key.seen_ms);
+        for (name, cache_key) in named {
             // Wiped below if it is not there.
-            let _ = insert(&engine, name, session_key, now_ms);
+            let _ = insert(&engine, name, cache_key, now_ms);
         }
         (self.engine, self.room) = (engine, room);
         self.sweep(now_ms);
         Ok(())
     }
 
-    fn remove(&mut self, name: &SessionKey) {
-        self.taken -= self.named.remove(name).map_or(0, |session_key| session_key.units);
+    fn remove(&mut self, name: &CacheKey) {
+        self.taken -= self.named.remove(name).map_or(0, |cache_key| cache_key.units);
     }
 
     /// Wipes the places that are gone from the engine.
     fn sweep(&mut self, now_ms: u64) {
         let (engine, mut value) = (&self.engine, SecretBytes::default());
         let mut stays =
-            |name: &SessionKey| engine.peek(now_ms, &name.id(), ContextTag::default(), &mut value);
+            |name: &CacheKey| engine.peek(now_ms, &name.id(), ContextTag::default(), &mut value);
         self.named.retain(|name, _| stays(name));
         self.covers.retain(|name| self.named.contains_key(name));
-        self.taken = self.named.values().map(|session_key| session_key.units).sum();
+        self.taken = self.named.values().map(|cache_key| cache_key.units).sum();
         self.evicted = 0;
     }
 }
@@ -176,27 +176,27 @@ fn engine(room: u64, key: [u8; 16], now_ms: u64) -> Result<Engine, rejoin_cache:
     Cache::unshared(&settings, key, now_ms)
 }
 
-fn units(session_key: &StoredSessions) -> u64 {
-    session_key.bytes().div_ceil(UNIT_BYTES).max(1)
+fn units(cache_key: &StoredSessions) -> u64 {
+    cache_key.bytes().div_ceil(UNIT_BYTES).max(1)
 }
 
 /// Returns how many others had to go.
 fn insert(
     engine: &Engine,
-    name: &SessionKey,
-    session_key: &StoredSessions,
+    name: &CacheKey,
+    cache_key: &StoredSessions,
     now_ms: u64,
 ) -> Result<usize, rejoin_cache::Refusal> {
-    let value = vec![0; session_key.units as usize * BLOCK_BYTES as usize];
+    let value = vec![0; cache_key.units as usize * BLOCK_BYTES as usize];
     let new = NewSession {
         id: name.id(),
         value: &value,
         expires_ms: now_ms + MOST_LIFETIME_S * 1_000,
         context: ContextTag::default(),
-        history: session_key.history,
+        history: cache_key.history,
         hint_ms: None,
         sibling: false,
-        seen_ms: Some(session_key.seen_ms),
+        seen_ms: Some(cache_key.seen_ms),
     };
     engine.insert(now_ms, &new).map(|inserted| inserted.evicted as usize)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::stored::{SessionKey, StoredSessions};
+use super::stored::{CacheKey, StoredSessions};
 use super::table::SessionTable;
 
 /// See the module's documentation.
@@ -54,16 +54,16 @@ impl Users {
         self.table.get_mut(&uid)
     }
 
-    pub(super) fn get_mut(&mut self, session_key: &SessionKey) -> Option<&mut StoredSessions> {
-        self.places_mut(session_key.partition.uid)?.get_mut(session_key)
+    pub(super) fn get_mut(&mut self, cache_key: &CacheKey) -> Option<&mut StoredSessions> {
+        self.places_mut(cache_key.partition.uid)?.get_mut(cache_key)
     }
 
     /// A place has another size than its user's engine was told.
-    pub(super) fn resize(&mut self, session_key: &SessionKey, now_ms: u64) {
-        let uid = session_key.partition.uid;
+    pub(super) fn resize(&mut self, cache_key: &CacheKey, now_ms: u64) {
+        let uid = cache_key.partition.uid;
         let uid = if self.table.contains_key(&uid) { uid } else { Self::OTHERS };
         let Some(own) = self.table.get(&uid) else { return };
-        let (room, needed) = (own.room(), own.taken() + own.growth(session_key));
+        let (room, needed) = (own.room(), own.taken() + own.growth(cache_key));
         if needed > room {
             // Twice as much: moving takes as long as there are places.
             self.free((2 * room).max(needed) - room, uid, now_ms);
@@ -74,11 +74,11 @@ impl Users {
             }
         }
         if let Some(own) = self.table.get_mut(&uid) {
-            own.resize(session_key, now_ms);
+            own.resize(cache_key, now_ms);
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (&SessionKey, &StoredSessions)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&CacheKey, &StoredSessions)> {
         self.table.values().flat_map(SessionTable::iter)
     }
 

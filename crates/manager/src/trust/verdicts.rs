@@ -8,13 +8,13 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::sessions::SessionKey;
+use crate::sessions::CacheKey;
 
 /// Servers of which one thing was found out.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
     /// Each user's, and until when.
-    users: Mutex<HashMap<u32, HashMap<SessionKey, u64>>>,
+    users: Mutex<HashMap<u32, HashMap<CacheKey, u64>>>,
 }
 
 impl Verdicts {
@@ -22,16 +22,15 @@ impl Verdicts {
     /// once more.
     const MOST: usize = 4_096;
 
-    pub(crate) fn holds(&self, session_key: &SessionKey, now_ms: u64) -> bool {
+    pub(crate) fn holds(&self, cache_key: &CacheKey, now_ms: u64) -> bool {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let until_ms =
-            users.get(&session_key.partition.uid).and_then(|table| table.get(session_key));
+        let until_ms = users.get(&cache_key.partition.uid).and_then(|table| table.get(cache_key));
         until_ms.is_some_and(|until_ms| now_ms < *until_ms)
     }
 
-    pub(crate) fn note(&self, session_key: &SessionKey, until_ms: u64) {
+    pub(crate) fn note(&self, cache_key: &CacheKey, until_ms: u64) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        users.entry(session_key.partition.uid).or_default().insert(session_key.clone(), until_ms);
+        users.entry(cache_key.partition.uid).or_default().insert(cache_key.clone(), until_ms);
         if users.values().map(HashMap::len).sum::<usize>() > Self::MOST {
             let most = users.iter().max_by_key(|(_, table)| table.len()).map(|(uid, _)| *uid);
             most.and_then(|uid| users.remove(&uid));
@@ -44,25 +43,23 @@ mod tests {
     use super::*;
     use crate::sessions::Partition;
 
-    fn session_key(uid: u32, port: u16) -> SessionKey {
+    fn cache_key(uid: u32, port: u16) -> CacheKey {
         let partition = Partition { uid, label: Default::default(), identity: None };
-        SessionKey { host: "server.test".parse().unwrap(), port, partition }
+        CacheKey { host: "server.test".parse().unwrap(), port, partition }
     }
 
     #[test]
     fn who_finds_out_too_much_forgets_its_own() {
         let verdicts = Verdicts::default();
-        verdicts.note(&session_key(7, 443), 1_000);
+        verdicts.note(&cache_key(7, 443), 1_000);
         for port in 1..=Verdicts::MOST as u16 {
-            verdicts.note(&session_key(8, port), 1_000);
+            verdicts.note(&cache_key(8, port), 1_000);
         }
         assert!(
-            verdicts.holds(&session_key(7, 443), 999)
-                && !verdicts.holds(&session_key(7, 443), 1_000)
+            verdicts.holds(&cache_key(7, 443), 999) && !verdicts.holds(&cache_key(7, 443), 1_000)
         );
         assert!(
-            !verdicts.holds(&session_key(8, 1), 999)
-                && !verdicts.holds(&session_key(8, 4_096), 999)
+            !verdicts.holds(&cache_key(8, 1), 999) && !verdicts.holds(&cache_key(8, 4_096), 999)
         );
     }
 }

@@ -9,7 +9,7 @@ use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use crate::failure::Failure;
 use crate::protocol::End;
-use crate::sessions::{Collected, ConnectionStore, Family, Offered, Session, SessionKey};
+use crate::sessions::{CacheKey, Collected, ConnectionStore, Family, Offered, Session};
 use crate::state::State;
 use crate::trust::verifier::{self, Asker};
 
@@ -26,7 +26,7 @@ pub(crate) struct Endpoint {
 /// Under what a connection's sessions are stored.
 #[derive(Debug)]
 struct Keeper {
-    session_key: SessionKey,
+    cache_key: CacheKey,
     family: Arc<Family>,
     alpn: Option<Vec<u8>>,
     /// That of a session of TLS 1.2 which was resumed.
@@ -122,7 +122,7 @@ impl Endpoint {
     pub(crate) fn keep_sessions(
         &mut self,
         state: &State,
-        session_key: &SessionKey,
+        cache_key: &CacheKey,
         offered: Option<&(Offered, u64)>,
     ) -> Option<()> {
         let resumed = offered.filter(|_| self.is_resumed());
@@ -138,9 +138,9 @@ impl Endpoint {
         let is_tls12 = self.version() == Some(ProtocolVersion::TLSv1_2);
         let expires_ms = resumed.filter(|_| is_tls12).map(|(_, expires_ms)| *expires_ms);
         let alpn = self.tls.alpn_protocol().map(<[u8]>::to_vec);
-        self.keeper = Some(Keeper { session_key: session_key.clone(), family, alpn, expires_ms });
+        self.keeper = Some(Keeper { cache_key: cache_key.clone(), family, alpn, expires_ms });
         if let Some(group) = self.connection_store.group() {
-            state.sessions.set_group(session_key, group);
+            state.sessions.set_group(cache_key, group);
         }
         Some(())
     }
@@ -170,7 +170,7 @@ impl Endpoint {
                 // rustls keeps a copy of them with each session.
                 bytes: bytes + keeper.family.chain.bytes,
             };
-            state.sessions.keep(&keeper.session_key, session);
+            state.sessions.keep(&keeper.cache_key, session);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::protocol::{
     Token, Trust, Why,
 };
 use crate::sessions::{
-    ConnectionStore, Family, Offer, Offered, Partition, Secret, SessionKey, SessionQuery, Sessions,
+    CacheKey, ConnectionStore, Family, Offer, Offered, Partition, Secret, SessionQuery, Sessions,
 };
 use crate::settings::Settings;
 use crate::state::{State, random};
@@ -36,7 +36,7 @@ struct HandshakeRequest<'a> {
     connect: &'a Connect,
     judge: Arc<Judge>,
     identity: Arc<Identity>,
-    session_key: SessionKey,
+    cache_key: CacheKey,
     /// `Err`: nothing is shared, and why.
     shares: Result<(), Why>,
 }
@@ -88,7 +88,7 @@ pub(crate) async fn connect(
     let (connected, OfferedSession(offered)) =
         made.map_err(|failure| Failure { sent_early, ..failure })?;
     if request.shares.is_ok() {
-        upstream.keep_sessions(state, &request.session_key, offered.as_ref());
+        upstream.keep_sessions(state, &request.cache_key, offered.as_ref());
     }
     Ok((upstream, connected))
 }
@@ -131,7 +131,7 @@ impl<'a> OriginHandshake<'a> {
         let none = |detail| Err(Failure::new(ErrorKind::NoSession, detail));
         match request.shares {
             Err(_) => none("the settings do not let this program or this host share"),
-            Ok(()) if state.foreign.holds(&request.session_key, state.settings.clock.now_ms()) => {
+            Ok(()) if state.foreign.holds(&request.cache_key, state.settings.clock.now_ms()) => {
                 none("the server does not speak TLS as the manager does")
             }
             Ok(()) if needs_session && !request.may_resume(state) => {
@@ -147,8 +147,8 @@ impl<'a> OriginHandshake<'a> {
         self.request.connect
     }
 
-    pub(crate) fn session_key(&self) -> &SessionKey {
-        &self.request.session_key
+    pub(crate) fn cache_key(&self) -> &CacheKey {
+        &self.request.cache_key
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -208,20 +208,20 @@ impl<'a> OriginHandshake<'a> {
     pub(crate) fn failed(&self, state: &State, failure: &Failure) {
         // With a program that takes less than the manager does it is no wonder.
         if failure.kind != ErrorKind::TlsFailed || self.request.connect.min_version.is_none() {
-            state.foreign.note(self.session_key(), state.settings.clock.now_ms() + FOREIGN_MS);
+            state.foreign.note(self.cache_key(), state.settings.clock.now_ms() + FOREIGN_MS);
         }
     }
 
     /// The program believes it. It may not have looked at the name yet, or never will.
     pub(crate) fn keep(&self, state: &State, endpoint: &mut Endpoint, resumes: &OfferedSession) {
         let OfferedSession(offered) = resumes;
-        let session_key = &self.request.session_key;
-        let (name, unix_s) = (session_key.host.server_name(), state.settings.clock.unix_s());
+        let cache_key = &self.request.cache_key;
+        let (name, unix_s) = (cache_key.host.server_name(), state.settings.clock.unix_s());
         let own = endpoint.tls.peer_certificates().and_then(<[_]>::first);
         match own.is_some_and(|own| valid_for(own, &name, unix_s).is_ok()) {
             // Without certificates there is nothing to keep.
             true => {
-                let _ = endpoint.keep_sessions(state, session_key, offered.as_ref());
+                let _ = endpoint.keep_sessions(state, cache_key, offered.as_ref());
                 endpoint.store_issued(state);
             }
             false => endpoint.keep_nothing(),
@@ -233,7 +233,7 @@ impl<'a> OriginHandshake<'a> {
     pub(crate) fn refused(&self, state: &State, endpoint: &Endpoint, resumes: &OfferedSession) {
         let OfferedSession(offered) = resumes;
         if let Some((offered, _)) = offered.as_ref().filter(|_| endpoint.is_resumed()) {
-            state.sessions.refused(&self.request.session_key, endpoint.peer.ip(), offered);
+            state.sessions.refused(&self.request.cache_key, endpoint.peer.ip(), offered);
         }
     }
 }
@@ -258,7 +258,7 @@ async fn try_session(
 /// given up.
 pub(crate) struct OfferGuard<'a> {
     sessions: &'a Sessions,
-    session_key: &'a SessionKey,
+    cache_key: &'a CacheKey,
     address: IpAddr,
     offered: Option<&'a Offered>,
     sent_early: bool,
@@ -273,7 +273,7 @@ impl<'a> OfferGuard<'a> {
     ) -> Self {
         Self {
             sessions: &state.sessions,
-            session_key: &request.session_key,
+            cache_key: &request.cache_key,
             address: peer.ip(),
             offered: attempt.offered.as_ref().map(|(offered, _)| offered),
             sent_early: attempt.sent_early,
@@ -287,9 +287,9 @@ impl<'a> OfferGuard<'a> {
             let is_silent = matches!(failure.kind, ErrorKind::Timeout | ErrorKind::Unreachable);
             // A server that says nothing to a session may say something without: the next time.
             if failure.is_break || is_silent {
-                self.sessions.broken(self.session_key, self.address, offered);
+                self.sessions.broken(self.cache_key, self.address, offered);
             } else if failure.kind == ErrorKind::TlsFailed {
-                self.sessions.refused(self.session_key, self.address, offered);
+                self.sessions.refused(self.cache_key, self.address, offered);
             }
         }
         shaken.map_err(|failure| Failure { sent_early: self.sent_early, ..failure })
@@ -299,7 +299,7 @@ impl<'a> OfferGuard<'a> {
 impl Drop for OfferGuard<'_> {
     fn drop(&mut self) {
         if let Some(offered) = self.offered {
-            self.sessions.given_up(self.session_key, offered);
+            self.sessions.given_up(self.cache_key, offered);
         }
     }
 }
@@ -314,7 +314,7 @@ impl<'a> HandshakeRequest<'a> {
         let identity = state.identities.of(connect.identity.as_ref());
         let invalid = |detail| Failure::new(ErrorKind::ClientCertificateInvalid, detail);
         let identity = identity.map_err(invalid)?;
-        let session_key = SessionKey {
+        let cache_key = CacheKey {
             host: connect.host.clone(),
             port: connect.port.get(),
             partition: Partition {
@@ -324,11 +324,11 @@ impl<'a> HandshakeRequest<'a> {
             },
         };
         let shares = shares(state, program, connect, &judge);
-        Ok(Self { connect, judge, identity, session_key, shares })
+        Ok(Self { connect, judge, identity, cache_key, shares })
     }
 
     fn may_resume(&self, state: &State) -> bool {
-        state.sessions.may_have(&self.session_key, self.tls13_only())
+        state.sessions.may_have(&self.cache_key, self.tls13_only())
     }
 
     fn tls13_only(&self) -> bool {
@@ -359,10 +359,10 @@ async fn shake_hands(
     deadline: Instant,
 ) -> Result<(), Failure> {
     upstream.handshake(deadline).await?;
-    let is_silent = || state.silent.holds(&request.session_key, state.settings.clock.now_ms());
+    let is_silent = || state.silent.holds(&request.cache_key, state.settings.clock.now_ms());
     let waits = upstream.is_to_be_judged() && !is_silent();
     if waits && !upstream.await_verdict(deadline).await? {
-        state.silent.note(&request.session_key, u64::MAX);
+        state.silent.note(&request.cache_key, u64::MAX);
     }
     Ok(())
 }
@@ -385,7 +385,7 @@ fn begin(
     peer: SocketAddr,
     offers: bool,
 ) -> Result<(Endpoint, Attempt), Failure> {
-    let HandshakeRequest { connect, judge, identity, session_key, shares } = request;
+    let HandshakeRequest { connect, judge, identity, cache_key, shares } = request;
     let unix_s = state.settings.clock.unix_s();
     let taken = shares.and_then(|()| match offers {
         true => take(state, request, peer.ip(), unix_s),
@@ -399,7 +399,7 @@ fn begin(
     let early_data =
         early_data.filter(|data| offer.as_ref().is_some_and(|of| may_be_early(of, data, connect)));
     let offered = offer.as_ref().map(|offer| (offer.offered(), offer.expires_ms));
-    let group = shares.is_ok().then(|| state.sessions.group(session_key)).flatten();
+    let group = shares.is_ok().then(|| state.sessions.group(cache_key)).flatten();
     let connection_store =
         ConnectionStore::new(offer.map(|offer| offer.secret), group, shares.is_ok());
     let mut config = state.config(request.tls13_only());
@@ -443,13 +443,13 @@ fn take(
     unix_s: u64,
 ) -> Result<Offer, Why> {
     let now_ms = state.settings.clock.now_ms();
-    let host = &request.session_key.host;
+    let host = &request.cache_key.host;
     let stands = |family: &Family| {
         state.judges.still_stands(&request.judge, &family.chain, host, now_ms, unix_s)
     };
     let tls13_only = request.tls13_only();
     state.sessions.take(&SessionQuery {
-        session_key: &request.session_key,
+        cache_key: &request.cache_key,
         address,
         tls13_only,
         stands: &stands,
@@ -488,9 +488,9 @@ fn finish(
     let early = sent_early && endpoint.tls.is_early_data_accepted();
     if let Some((offered, _)) = &offered {
         if resumed {
-            state.sessions.resumed(&request.session_key, endpoint.peer.ip(), offered);
+            state.sessions.resumed(&request.cache_key, endpoint.peer.ip(), offered);
         } else {
-            state.sessions.refused(&request.session_key, endpoint.peer.ip(), offered);
+            state.sessions.refused(&request.cache_key, endpoint.peer.ip(), offered);
         }
         let alpn = endpoint.tls.alpn_protocol();
         if early && alpn != offered.alpn.as_deref() {
