@@ -1,25 +1,25 @@
-//! What was learned of servers, and spares them and programs a trial.
+//! Facts learned about servers, which save a wait or a failed attempt the next time.
 //!
-//! Over TLS 1.3 a server says after the handshake only that it does not take a certificate, or
-//! wants one. Who issues tickets says at once that all is well; who does not is silent, and each
-//! connection would wait for nothing. And a server that does not speak TLS as the manager does would be
-//! called twice for every program that has a TLS of its own.
+//! In TLS 1.3 a server rejects or demands a client certificate only after the handshake. A server that issues tickets
+//! shows at once that it accepted the client. A server that issues none is silent, and every connection would wait
+//! in vain. And a server with which the manager cannot complete a handshake would be called twice for every program
+//! that has a TLS library of its own.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::sessions::CacheKey;
 
-/// Servers of which one thing was found out.
+/// The servers for which one fact holds.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
-    /// Each user's, and until when.
+    /// Each user's servers, and the time until which the fact holds.
     users: Mutex<HashMap<u32, HashMap<CacheKey, u64>>>,
 }
 
 impl Verdicts {
-    /// So many are remembered; then whoever has most has all of its own forgotten, and each of them is tried
-    /// once more.
+    /// The servers remembered. When there are more, those of the user with the most are forgotten, and each of them is
+    /// tried again.
     const MOST: usize = 4_096;
 
     pub(crate) fn holds(&self, cache_key: &CacheKey, now_ms: u64) -> bool {
