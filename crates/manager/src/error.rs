@@ -27,7 +27,7 @@ pub enum Error {
     },
 
     /// Another manager listens on the socket.
-    #[error("another manager is listening on {}: stop it first", path.display())]
+    #[error("another manager serves {}: stop it first", path.display())]
     Taken {
         /// The socket.
         path: PathBuf,
