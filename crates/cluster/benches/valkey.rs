@@ -1,16 +1,11 @@
-//! Eviction inside Valkey against eviction in a machine, and how fast one client gets its answers: one
-//! line for each figure, and exit code 1 if one falls short.
+//! Eviction inside Valkey compared with a machine's cache, and the speed of one client's operations. Prints one
+//! line for each figure. The exit code is 1 if a figure misses its bound.
 //!
 //! ```sh
 //! cargo bench --package rejoin-cluster
 //! ```
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints figures")]
-
-#[path = "../tests/replay/mod.rs"]
-mod replay;
-#[path = "../tests/valkey/mod.rs"]
-mod valkey;
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
@@ -22,10 +17,10 @@ use hdrhistogram::Histogram;
 use rejoin_cache::{ContextTag, SecretBytes, SessionId};
 use rejoin_cluster::Sessions;
 use rejoin_cluster::sessions::{Bounds, Entry, Past, Put};
+use rejoin_testkit::cluster::{link, replay};
+use rejoin_testkit::valkey::Valkey;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
-
-use valkey::Valkey;
 
 const MOST_POINTS_APART: f64 = 0.5;
 const LEAST_OPERATIONS_A_SECOND: f64 = 25_000.0;
@@ -34,12 +29,12 @@ const MOST_P99_MS: f64 = 2.0;
 /// Lookups and stores under way at once.
 const TASKS: u64 = 64;
 const OPERATIONS: u64 = 300_000;
-/// Half of what is wanted.
+/// Half of [`LEAST_OPERATIONS_A_SECOND`].
 const PACED_A_SECOND: u64 = 12_500;
 const PACED_FOR: Duration = Duration::from_secs(10);
 const BOUNDS: Bounds =
     Bounds { shards: Bounds::SHARDS, sessions: 65_536, bytes: 1 << 30, grace_ms: 2_000 };
-/// Of an OpenSSL session without client certificate.
+/// The length of an OpenSSL session without a client certificate.
 const VALUE_BYTES: usize = 150;
 
 fn main() -> ExitCode {
@@ -51,8 +46,8 @@ fn main() -> ExitCode {
 }
 
 async fn hit_rates() -> bool {
-    let valkey = Valkey::start(&[]).await;
-    let link = valkey.link().await;
+    let valkey = Valkey::start(&[]);
+    let link = link(&valkey).await;
     let mut apart = 0.0_f64;
     for (devices, seconds) in [(5_000, 3_600), (20_000, 1_800)] {
         let (events, capacity) = replay::devices(devices, seconds);
@@ -67,16 +62,16 @@ async fn hit_rates() -> bool {
     apart <= MOST_POINTS_APART
 }
 
-/// What Valkey counts while sessions are stored and others go for them.
+/// Counts Valkey's commands while sessions are stored and others are evicted.
 async fn round_trips() -> bool {
     let load = Load::new().await;
     load.fill().await;
-    let _: () = load.valkey.say("CONFIG RESETSTAT").await;
+    load.valkey.say("CONFIG RESETSTAT");
     let (puts, mut evicting) = (10_000, 0);
     for number in 0..puts {
         evicting += u64::from(load.put_at(Load::FILL + number).await > 0);
     }
-    let scripts = load.valkey.calls("evalsha").await;
+    let scripts = load.valkey.calls("evalsha");
     println!("commands for {puts} puts, of which {} evicted: {scripts}", evicting);
     scripts == puts && evicting > puts / 2
 }
@@ -98,7 +93,7 @@ async fn latency() -> bool {
     let (mut due, mut tasks) = (paced(), JoinSet::new());
     while let Some((number, due)) = due.recv().await {
         let (load, gets) = (load.clone(), gets.clone());
-        // However many are under way.
+        // Started on time, even if earlier ones are still running.
         tasks.spawn(async move {
             load.operate(number).await;
             if number.is_multiple_of(2) {
@@ -121,7 +116,7 @@ async fn latency() -> bool {
     ms(0.99) < MOST_P99_MS
 }
 
-/// Operations, each when it is due: from a thread, since timers of the runtime are too coarse.
+/// Sends each operation when it is due, from a thread, because the runtime's timers are too coarse.
 fn paced() -> UnboundedReceiver<(u64, Instant)> {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -137,7 +132,8 @@ fn paced() -> UnboundedReceiver<(u64, Instant)> {
     receiver
 }
 
-/// Clients that come once each, and are expected within 400 seconds; a millisecond passes with each.
+/// Sessions of clients that visit once each and are expected back within 400 seconds. Each operation advances the
+/// time by a millisecond.
 struct Load {
     valkey: Valkey,
     sessions: Sessions,
@@ -148,8 +144,8 @@ impl Load {
     const FILL: u64 = 2 * BOUNDS.sessions;
 
     async fn new() -> Arc<Self> {
-        let valkey = Valkey::start(&[]).await;
-        let link = valkey.link().await;
+        let valkey = Valkey::start(&[]);
+        let link = link(&valkey).await;
         let sessions = Sessions::new(link, "bench", &[3; 32], BOUNDS, &replay::ring(1));
         let value = SecretBytes::from(vec![7; VALUE_BYTES]);
         Arc::new(Self { valkey, sessions: sessions.expect("in range"), value })
@@ -162,7 +158,7 @@ impl Load {
         self.repeat(Self::FILL, put).await;
     }
 
-    /// Some at a time.
+    /// Runs an operation this many times, [`TASKS`] at a time.
     async fn repeat<O>(self: &Arc<Self>, times: u64, operation: fn(Arc<Self>, u64) -> O)
     where
         O: Future<Output = ()> + Send + 'static,
@@ -180,7 +176,7 @@ impl Load {
         tasks.join_all().await;
     }
 
-    /// Even ones look up what was stored a moment ago.
+    /// Stores a session if the number is odd; looks up a recently stored one if it is even.
     async fn operate(&self, number: u64) {
         let number = Self::FILL + number;
         if !number.is_multiple_of(2) {

@@ -1,7 +1,7 @@
-//! What runs on each machine, between the servers' shared memory and Valkey.
+//! The agent of each machine, between the servers' shared memory and Valkey.
 //!
-//! One task follows the ring of ticket keys, and others carry sessions as servers ask in the cache's
-//! mailbox. What Valkey does not take in time is dropped: a session lost is a full handshake.
+//! One task follows the ring of ticket keys. Others carry sessions, as servers request in the cache's
+//! mailbox. Requests that Valkey does not handle in time are dropped: a lost session costs a full handshake.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use crate::sessions::{Entry, Found, NEVER_MS, Past, Sessions, returns_ms};
 use crate::{ClusterKeys, Error, Link, Servers, Settings, WrappingKey};
 
-/// One machine's part in a cluster.
+/// The agent of one machine.
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
@@ -26,34 +26,35 @@ pub struct Agent {
     store: Arc<Store>,
 }
 
-/// What an operator is told, once each time it changes.
+/// A change to report to the operator.
 #[derive(Debug)]
 pub enum News<'a> {
     /// Valkey answers.
     Linked,
-    /// It does not, and servers go on with what the machine has.
+    /// Valkey does not answer. Servers continue with the keys and sessions of their machine.
     Cut(&'a Error),
 }
 
 impl Agent {
-    /// How often the ring is looked at.
+    /// The interval at which the ring is read.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
-    /// Valkey is away that does not answer for so long.
+    /// The time after which Valkey counts as unreachable.
     const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
-    /// Operations under way at a time; more letters wait, and then are dropped.
+    /// The concurrent operations. Further letters wait.
     const MOST_AT_ONCE: usize = 512;
+    /// The letters that wait. Further ones are dropped.
     const MOST_WAITING: usize = 16_384;
     const HOUSEKEEPING_EVERY: Duration = Duration::from_secs(1);
     const MOST_EVICTED: u32 = 100;
-    /// Whose client is a day late: most tickets are over by then.
+    /// The time after which an overdue session is removed: a day, by which most tickets have expired.
     const OVERDUE_FOR_MS: u64 = 24 * 3_600 * 1_000;
 
-    /// Reads all files that the settings name, and opens the machine's cache, or makes it. Afterwards
-    /// neither is opened again: the process may become another user. To be called before the servers start:
-    /// they find the cache then.
+    /// Reads all files that the settings name, and opens or creates the machine's cache. Neither is opened again
+    /// later, so the process may change to another user. Must be called before the servers start, so that they find
+    /// the cache.
     ///
     /// # Errors
-    /// A file that cannot be read, a cache that is not the cluster's, settings out of range.
+    /// A file cannot be read, the cache belongs to a different cluster, or a setting is out of range.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let key = WrappingKey::read(&settings.key_file)?;
         let servers = settings.valkey()?;
@@ -68,7 +69,7 @@ impl Agent {
         Ok(Self { settings, key, servers, store })
     }
 
-    /// One that was killed is forgotten a second later.
+    /// Waits until no other agent serves the cache. An agent that was killed is forgotten after a second.
     fn be_the_only_one(store: &Store) -> Result<(), Error> {
         const STEPS: u32 = 15;
         const STEP: Duration = Duration::from_millis(100);
@@ -86,10 +87,10 @@ impl Agent {
         &self.store
     }
 
-    /// Works until `shutdown` is done.
+    /// Runs until `shutdown` completes.
     ///
     /// # Errors
-    /// Settings out of range, and a cache that was removed. Not that Valkey is away.
+    /// A setting is out of range, or the cache was removed. An unreachable Valkey is not an error.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()>,
@@ -110,7 +111,7 @@ impl Agent {
             () = shutdown => Ok(()),
         };
         is_over.store(true, Ordering::Relaxed);
-        // It ends within a quarter of a second.
+        // The thread ends within a quarter of a second.
         let _ = postman.join();
         mailbox(&self.store).leave();
         done
@@ -166,9 +167,9 @@ impl Agent {
                             to_adopt = Some(ring);
                         }
                         let told = carrier.sessions.report_rejected();
-                        // What could not be told is told the next time.
+                        // A failed report is repeated the next time.
                         let _ = timeout(Self::ANSWERS_WITHIN, told).await;
-                        // Locked: the next time.
+                        // If the shared memory is locked, the ring is adopted the next time.
                         to_adopt = to_adopt.filter(|ring| self.store.adopt_ring(ring).is_err());
                         if was_linked.replace(true) != Some(true) {
                             tell(News::Linked);
@@ -189,7 +190,7 @@ impl Agent {
         }
     }
 
-    /// What is over takes no room from others in the meantime. Never ends.
+    /// Evicts expired and overdue sessions, so that they take no room from others. Never ends.
     async fn keep_house(&self, sessions: &Sessions) {
         let mut turn = interval(Self::HOUSEKEEPING_EVERY);
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -201,7 +202,7 @@ impl Agent {
     }
 }
 
-/// Waits for as long as it takes.
+/// Connects to Valkey, retrying until it succeeds.
 async fn connected(servers: &Servers, tell: &mut impl FnMut(News<'_>)) -> Link {
     const AGAIN_AFTER: Duration = Duration::from_millis(500);
     let mut told = false;
@@ -220,7 +221,7 @@ fn mailbox(store: &Store) -> &Mailbox {
     store.mailbox().expect("opened for a cluster")
 }
 
-/// Takes letters out of shared memory: a thread, since it sleeps there.
+/// Takes letters out of shared memory. It runs on a thread, because it sleeps there.
 struct Postman {
     store: Arc<Store>,
     is_linked: Arc<AtomicBool>,
@@ -235,7 +236,7 @@ impl Postman {
             let is_linked = self.is_linked.load(Ordering::Relaxed);
             mailbox(&self.store).receive(&mut letters, SLEEP, is_linked);
             for letter in letters.drain(..) {
-                // Who waits is served first by there being little before it: the rest may be lost.
+                // A short queue keeps the wait of a handshake short. Letters that do not fit are dropped.
                 let _ = to.try_send(letter);
             }
         }
@@ -247,12 +248,12 @@ struct Carrier {
     store: Arc<Store>,
     sessions: Sessions,
     deadline: Duration,
-    /// How the machine's cache expects clients.
+    /// The prediction settings of the machine's cache.
     usual: CacheSettings,
 }
 
 impl Carrier {
-    /// Errors are Valkey's: what was to be carried is lost.
+    /// Handles a letter. If Valkey fails, its session is lost.
     async fn carry(&self, letter: Letter) {
         match letter.says {
             Says::Stored => drop(self.store_remotely(&letter).await),
@@ -267,7 +268,7 @@ impl Carrier {
     async fn store_remotely(&self, letter: &Letter) -> Result<(), Error> {
         let mut value = SecretBytes::default();
         let Letter { id, context, .. } = letter;
-        // It may be gone by now.
+        // The session may be gone by now.
         let Some(kept) = self.store.cache().look(now_ms(), id, *context, &mut value) else {
             return Ok(());
         };
@@ -282,8 +283,8 @@ impl Carrier {
         self.sessions.put(unix_ms(), &entry).await.map(|_| ())
     }
 
-    /// A client was here: Valkey is to know. Where it has no such session it gets none: another machine may
-    /// have removed it.
+    /// Updates a session's return time in Valkey after its client's visit. Does not store a session that Valkey does
+    /// not have: another machine may have removed it.
     async fn expect(&self, letter: &Letter) -> Result<(), Error> {
         let mut value = SecretBytes::default();
         let Letter { id, context, .. } = letter;
@@ -295,7 +296,7 @@ impl Carrier {
         self.sessions.expect(id, past(&kept), returns_ms, expires_ms).await.map(|_| ())
     }
 
-    /// Nobody is expected for it: it goes when there is no room to spare.
+    /// Marks a session whose client is not expected back, so that it is evicted first.
     async fn retire(&self, id: &SessionId) -> Result<(), Error> {
         let Some(Found { expires_ms, past, .. }) = self.sessions.get(unix_ms(), id).await? else {
             return Ok(());
@@ -312,7 +313,7 @@ impl Carrier {
                 self.sessions.get(unix_ms(), &letter.id).await
             }
         });
-        // Without an answer the asker goes on by itself.
+        // Without an answer the server continues with a full handshake.
         let Ok(Ok(found)) = found.await else { return };
         let is_there = found.as_ref().is_some_and(|found| self.admit(letter, found));
         mailbox(&self.store).answer(asker, is_there);
@@ -321,7 +322,7 @@ impl Carrier {
         }
     }
 
-    /// A session that was taken and found no place here.
+    /// Puts a session back into Valkey that was taken and did not fit into the machine's cache.
     async fn put_back(&self, id: &SessionId, found: &Found) -> Result<(), Error> {
         let Found { context, ref value, expires_ms, past } = *found;
         let usual = &self.usual;
@@ -331,7 +332,7 @@ impl Carrier {
         self.sessions.put(unix_ms(), &entry).await.map(|_| ())
     }
 
-    /// Puts a session into the machine's cache, where its client is about to come for it.
+    /// Puts a session into the machine's cache, where its client is about to resume it.
     fn admit(&self, letter: &Letter, found: &Found) -> bool {
         let now_ms = now_ms();
         let away_ms = unix_ms().saturating_sub(found.past.seen_ms);
@@ -357,11 +358,12 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// A time of the cache's clock, as Unix time; and back.
+/// Converts a time of the cache's clock to Unix time.
 fn unix_of(boot_ms: u64) -> u64 {
     unix_ms().saturating_sub(now_ms()).saturating_add(boot_ms)
 }
 
+/// Converts Unix time to a time of the cache's clock.
 fn boot_of(unix: u64) -> u64 {
     unix.saturating_sub(unix_ms().saturating_sub(now_ms()))
 }

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 use std::fmt;
 use std::io;
@@ -6,51 +6,51 @@ use std::path::PathBuf;
 
 use crate::ClusterName;
 
-/// Each names the cause; nothing here fails a handshake.
+/// An error of a cluster. None of them fails a handshake.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Valkey does not answer, or says no.
+    /// Valkey is unreachable, or returned an error.
     #[error("Valkey: {0}")]
     Valkey(#[from] redis::RedisError),
 
     /// Valkey did not answer in time.
-    #[error("Valkey does not answer")]
+    #[error("Valkey did not answer in time")]
     NoAnswer,
 
     /// Another agent serves the machine's cache.
-    #[error("another agent serves cache {name}: end it first")]
+    #[error("another agent serves cache {name}: stop it first")]
     OtherAgent {
         /// The cache's name.
         name: rejoin_store::CacheName,
     },
 
     /// The machine's cache was removed.
-    #[error("cache {name} was removed: start the agent again, and then the servers")]
+    #[error("cache {name} was removed: restart the agent, then the servers")]
     CacheRemoved {
         /// The cache's name.
         name: rejoin_store::CacheName,
     },
 
-    /// Settings that make no sense.
+    /// Invalid settings.
     #[error("{}: {what}", path.display())]
     BadSettings {
-        /// The file they are in.
+        /// The settings file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
 
-    /// The machine's cache cannot be had.
+    /// The machine's cache cannot be used.
     #[error("{0}")]
     Store(#[from] rejoin_store::Error),
 
     /// A file cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         cause: io::Error,
     },
 
@@ -71,90 +71,89 @@ pub enum Error {
     #[error("the ring has no ticket key yet")]
     NoKey,
 
-    /// Not the name of a cluster.
-    #[error("{name:?} is no name of a cluster: give 1 to 64 of A-Z a-z 0-9 . _ -")]
+    /// A name that no cluster can have.
+    #[error("{name:?} is not a cluster's name: give 1 to 64 of A-Z a-z 0-9 . _ -")]
     BadName {
-        /// What was given.
+        /// The name.
         name: String,
     },
 
     /// A file cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
     Unwritable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         cause: io::Error,
     },
 
-    /// A file that does not keep the cluster's key.
+    /// A file that is not a safe or valid key file.
     #[error("{} {fault}: {}", path.display(), fault.remedy())]
     BadKeyFile {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         fault: KeyFileFault,
     },
 
-    /// The system gives no random numbers.
-    #[error("no random numbers: {cause}")]
+    /// The system provides no random numbers.
+    #[error("cannot obtain random numbers: {cause}")]
     NoRandomNumbers {
-        /// Why not.
+        /// The reason.
         cause: io::Error,
     },
 
-    /// Servers could use a key before all others have it.
+    /// A schedule in which a server could use a key before all others have it.
     #[error(
-        "keys are made {lead_s} s before they are used, and servers of a cluster need {least_s} s, as \
-         their clocks may differ by two minutes: rotate less often"
+        "keys are created {lead_s} s before use, but a cluster needs {least_s} s, because its servers' \
+         clocks may differ by two minutes: rotate less often"
     )]
     ShortLead {
-        /// As it was given.
+        /// The schedule's lead.
         lead_s: u64,
-        /// The shortest.
+        /// The shortest lead allowed.
         least_s: u64,
     },
 
-    /// What is in Valkey as the ring of ticket keys was not wrapped for it.
+    /// The ring of ticket keys in Valkey was not encrypted with this cluster's key.
     #[error(
-        "{key} in Valkey does not open with this cluster's key: give all machines the same key file; \
-         if they have it, remove {key}, and they put it back"
+        "{key} in Valkey cannot be decrypted with this cluster's key: use the same key file on all machines; \
+         if they have it, delete {key}, and they will restore it"
     )]
     Unopened {
-        /// What it is called there.
+        /// Its key in Valkey.
         key: String,
     },
 
-    /// A ring of ticket keys that is not newer than the last one seen, and another. The last one seen
-    /// stays, and is put in its place.
+    /// The ring of ticket keys in Valkey differs from the last one seen, and is not newer. The last one seen
+    /// stays in use, and replaces it.
     #[error(
-        "{key} in Valkey is another one, of version {found}, after version {seen} was seen: Valkey lost \
-         writes, or somebody put an old one back; it is replaced"
+        "{key} in Valkey has version {found}, although version {seen} was seen before: Valkey lost \
+         writes, or an old ring was restored; it is replaced"
     )]
     RolledBack {
-        /// What it is called there.
+        /// Its key in Valkey.
         key: String,
-        /// Its version.
+        /// The version found.
         found: u64,
-        /// Ours.
+        /// The version seen last.
         seen: u64,
     },
 
-    /// Others change the ring of ticket keys at the same time, again and again, or it was put back
-    /// just now.
-    #[error("the ticket keys of cluster {name} are being changed by others: try again in a minute")]
+    /// Other servers keep changing the ring of ticket keys, or it was restored a moment ago.
+    #[error("other servers are changing the ticket keys of cluster {name}: try again in a minute")]
     Busy {
-        /// The cluster's.
+        /// The cluster's name.
         name: ClusterName,
     },
 
-    /// What the ring of ticket keys does not allow.
+    /// A change that the ring of ticket keys does not allow.
     #[error("{0}")]
     Ring(#[from] rejoin_tickets::Error),
 }
 
 impl Error {
-    /// Whether Valkey cannot be reached, rather than says no.
+    /// Returns true if Valkey is unreachable, as opposed to returning an error.
     pub(crate) fn is_away(&self) -> bool {
         match self {
             Self::NoAnswer => true,
@@ -164,38 +163,38 @@ impl Error {
     }
 }
 
-/// Why a file is not taken as the one of the cluster's key.
+/// A reason for refusing a key file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyFileFault {
-    /// A symbolic link, or no file.
+    /// It is a symbolic link, or not a regular file.
     NotRegular,
-    /// It is somebody else's.
+    /// It belongs to another user.
     Owner {
-        /// Whose.
+        /// Its owner.
         uid: u32,
     },
-    /// Others may read or write it.
+    /// Other users may read or write it.
     Mode {
-        /// As it is.
+        /// Its mode.
         mode: u32,
     },
-    /// Others may replace it.
+    /// Other users may replace it.
     Folder {
-        /// Its folder's mode.
+        /// The mode of its folder.
         mode: u32,
     },
-    /// It holds something else.
+    /// It does not contain a key.
     NoKey,
 }
 
 impl KeyFileFault {
     fn remedy(self) -> &'static str {
         match self {
-            Self::NotRegular => "name the file itself",
-            Self::Owner { .. } => "let it belong to root, or to who runs this",
+            Self::NotRegular => "give the path of the file itself",
+            Self::Owner { .. } => "change its owner to root, or to the user that runs this",
             Self::Mode { .. } => "give it mode 600",
-            Self::Folder { .. } => "put it in a folder that only its owner writes to",
+            Self::Folder { .. } => "move it to a folder that only its owner can write to",
             Self::NoKey => "copy it again from another machine of the cluster",
         }
     }
@@ -206,11 +205,11 @@ impl fmt::Display for KeyFileFault {
         match self {
             Self::NotRegular => f.write_str("is no regular file"),
             Self::Owner { uid } => write!(f, "belongs to user {uid}"),
-            Self::Mode { mode } => write!(f, "has mode {mode:o}: others may read or write it"),
+            Self::Mode { mode } => write!(f, "has mode {mode:o}: other users may read or write it"),
             Self::Folder { mode } => {
-                write!(f, "is in a folder of mode {mode:o}: others may replace it")
+                write!(f, "is in a folder of mode {mode:o}: other users may replace it")
             }
-            Self::NoKey => f.write_str("does not hold 64 hexadecimal digits"),
+            Self::NoKey => f.write_str("does not contain 64 hexadecimal digits"),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Ticket keys in files, for servers that know nothing of Rejoin.
+//! Ticket keys in files, for servers without Rejoin.
 //!
 //! ```text
-//! nginx    FOLDER/NAME.key   one key; NAME is what its tickets begin with
-//!          FOLDER/keys.conf  `ssl_session_ticket_key` for each, first the one that encrypts
-//! HAProxy  FILE              three keys in base64, a line for each; the second encrypts
+//! nginx    FOLDER/NAME.key   one key; NAME is the start of its tickets
+//!          FOLDER/keys.conf  `ssl_session_ticket_key` for each key, first the one that encrypts
+//! HAProxy  FILE              three keys in base64, one per line; the second encrypts
 //! ```
-//! HAProxy has room for three unless it was built otherwise, and reads no fewer. Beside the one that encrypts
-//! these are the next, if there is one, and those whose turns were last.
+//! HAProxy has room for three keys unless it was built otherwise, and accepts no fewer. Besides the one that encrypts,
+//! these are the next one, if there is one, and those that encrypted last.
 //!
-//! Each file is replaced in one step, and nginx's list when all that it names are there. What is
-//! no longer named is removed.
+//! Each file is replaced atomically, and nginx's list only after all key files that it names. Key files that
+//! are no longer named are removed.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -31,28 +31,31 @@ use crate::Error;
 use crate::error::KeyFileFault;
 use crate::wrapping_key::{file_name, folder};
 
-/// Where one server reads its ticket keys.
+/// The files from which one server reads its ticket keys.
 #[derive(Debug)]
 pub struct KeyFiles {
     format: ServerKeyFormat,
     into: PathBuf,
     label: Label,
-    /// The names of what is there, in order.
+    /// The names of the keys that were written, in order.
     written: Vec<[u8; NAME_BYTES]>,
 }
 
 impl KeyFiles {
-    /// A folder for nginx, a file for HAProxy. Servers that are to open each other's tickets give the same
-    /// context. None that Rejoin is attached to opens them.
+    /// The files in a folder for nginx, or one file for HAProxy. Servers that must open each other's tickets need the
+    /// same context. Servers with Rejoin cannot open them.
     ///
     /// # Errors
-    /// No name of a context; a path that nginx's configuration cannot say.
+    /// The context is not valid, or nginx's configuration cannot express the path.
     pub fn new(format: ServerKeyFormat, into: &Path, context: &str) -> Result<Self, Error> {
         let unwritable = |cause| Error::Unwritable { path: into.into(), cause };
         let absolute = std::path::absolute(into).map_err(unwritable)?;
         let is_plain = |text: &str| !text.contains(['"', '\\', '\n']);
         if !absolute.to_str().is_some_and(is_plain) {
-            let cause = io::Error::new(ErrorKind::InvalidInput, "give a path without quotes");
+            let cause = io::Error::new(
+                ErrorKind::InvalidInput,
+                "give a path without quotes, backslashes or line feeds",
+            );
             return Err(unwritable(cause));
         }
         // Labels of servers with Rejoin begin with a length, of 32 at most.
@@ -61,10 +64,10 @@ impl KeyFiles {
         Ok(Self { format, into: absolute, label, written: Vec::new() })
     }
 
-    /// Writes the keys as they are to be at this time. Whether files are others now than before.
+    /// Writes the keys for this time. Returns true if any file changed.
     ///
     /// # Errors
-    /// [`Error::NoKey`]; files that cannot be written, or that others could replace.
+    /// [`Error::NoKey`]; a file cannot be written, or other users could replace it.
     pub fn write(&mut self, ring: &KeyRing, now_s: u64) -> Result<bool, Error> {
         let keys = ring.for_context(&self.label);
         let keys = match self.format {
@@ -105,7 +108,7 @@ impl KeyFiles {
         Ok(changed)
     }
 
-    /// Keys that are over, or retired, and what was left unfinished.
+    /// Removes the files of expired and retired keys, and unfinished files.
     fn remove_others(&self, keys: &[&ContextKey]) -> io::Result<()> {
         for entry in fs::read_dir(&self.into)? {
             let name = entry?.file_name();
@@ -119,7 +122,8 @@ impl KeyFiles {
     }
 }
 
-/// All of them: first the one that encrypts, then those to come, then from the newest to the oldest.
+/// Returns all keys that have not expired: first the one that encrypts, then upcoming ones, then the rest from the
+/// newest to the oldest.
 fn alive(keys: &ContextKeys, now_s: u64) -> Vec<(&ContextKey, KeyState)> {
     let is_alive = |(_, state): &(_, KeyState)| *state != KeyState::Expired;
     let mut alive: Vec<_> = keys.list(now_s).filter(is_alive).collect();
@@ -138,7 +142,7 @@ fn of_nginx(keys: &ContextKeys, now_s: u64) -> Vec<&ContextKey> {
 
 fn of_haproxy(keys: &ContextKeys, now_s: u64) -> Vec<&ContextKey> {
     let alive = alive(keys, now_s);
-    // Several may be to come: the last of them is the next.
+    // Of several upcoming keys the last one in this order is the next.
     let next = alive.iter().rposition(|(_, state)| *state == KeyState::Upcoming).unwrap_or(1);
     let Some((encrypting, _)) = alive.first() else { return Vec::new() };
     let others = alive.iter().skip(next).map(|(key, _)| *key);
@@ -147,7 +151,7 @@ fn of_haproxy(keys: &ContextKeys, now_s: u64) -> Vec<&ContextKey> {
     vec![last, *encrypting, next]
 }
 
-/// Three lines of base64.
+/// Encodes keys in base64, one per line.
 fn lines(keys: &[&ContextKey]) -> Zeroizing<Vec<u8>> {
     const LINE_BYTES: usize = SERVER_KEY_BYTES.div_ceil(3) * 4 + 1;
     let mut lines = Zeroizing::new(vec![b'\n'; keys.len() * LINE_BYTES]);
@@ -163,7 +167,7 @@ fn key_file(name: &[u8; NAME_BYTES]) -> String {
     format!("{digits}.key")
 }
 
-/// Whether a file is one of ours, complete or not.
+/// Returns true if a file of this name is a key file, complete or unfinished.
 fn is_key_file(name: &str) -> bool {
     let finished = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new"));
     let digits = finished.unwrap_or(name).strip_suffix(".key");
@@ -172,7 +176,7 @@ fn is_key_file(name: &str) -> bool {
     })
 }
 
-/// Whether there was something else.
+/// Replaces a file atomically. Returns false if it had this content already.
 fn replace(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     let (folder, name) = (folder(path)?, file_name(path)?);
     if holds(path, bytes)? {
@@ -182,7 +186,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     unfinished.push(name);
     unfinished.push(".new");
     let unwritable = |cause| Error::Unwritable { path: path.into(), cause };
-    // Of one that was killed.
+    // A process that was killed may have left it.
     let _ = unlinkat(&folder, &unfinished, AtFlags::empty());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let made = openat(&folder, &unfinished, flags, Mode::RUSR | Mode::WUSR);
@@ -198,7 +202,7 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Whether a file is as it is to be, and nobody else's to read.
+/// Returns true if a file has this content, and only its owner, this user, can read it.
 fn holds(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     let refused = |cause| Error::Unreadable { path: path.into(), cause };
     let not_regular = || Error::BadKeyFile { path: path.into(), fault: KeyFileFault::NotRegular };
@@ -213,7 +217,7 @@ fn holds(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(not_regular());
     }
-    // One byte more would show that it is longer. It must not grow: that would leave a copy.
+    // One byte more shows that the file is longer. The buffer must not grow, because that would leave a copy.
     let mut there = Zeroizing::new(Vec::with_capacity(bytes.len() + 1));
     file.take(bytes.len() as u64 + 1).read_to_end(&mut there).map_err(refused)?;
     let mode = Mode::from_raw_mode(stat.st_mode);

@@ -1,21 +1,20 @@
-//! The ring of ticket keys that the servers of a cluster have in common.
+//! The ring of ticket keys that the servers of a cluster share.
 //!
-//! Every server follows the ring in Valkey, and whoever first finds that the next key is due makes it:
-//! versions are compared before one is replaced, so that of several only one does. Nothing is lost with
-//! what Valkey loses, or while it is away:
+//! Every server follows the ring in Valkey. The first one to find that the next key is due creates it:
+//! a ring is replaced only if its version is still the expected one, so only one of several servers succeeds.
+//! Data loss or an outage of Valkey loses no keys:
 //!
-//! - What cannot be read, does not open or is older than what was seen changes nothing: the last ring
-//!   goes on. No key is made without Valkey, so the newest one's turn lasts until it is back.
-//! - Whoever finds none, or an older one than it has seen, puts its own there with the version after that
-//!   of its own. Of several who do, one does, and whoever knows a later version than that does it
-//!   again: the newest ring that any of them knows is there in the end. Until all have looked, nobody
-//!   adds a key.
-//! - Rings are never merged: a key that one of two does not have may have been revoked. What is lost is
-//!   a key that only servers have seen which did not look for half a minute after the ring was put back.
+//! - A ring that cannot be read or decrypted, or is older than the last one seen, changes nothing: the last ring
+//!   stays in use. Without Valkey no key is created, so the newest one encrypts until Valkey is back.
+//! - A server that finds no ring, or an older one than it has seen, writes its own ring with the next version.
+//!   If several servers do, one succeeds, and any server that knows a later version writes again: in the end
+//!   the newest ring that any of them knows is in place. No server adds a key until all have read the ring.
+//! - Rings are never merged: a key that is missing in one of two rings may have been revoked. A key can be lost only
+//!   if none of the servers that have seen it read the ring within half a minute after it was restored.
 //!
-//! A server that is cut off for longer than the schedule's lead seals with a key whose turn is over for the others:
-//! they refuse the tickets so much earlier. It refuses the others' new ones until it is back, and
-//! revoked keys are its until then.
+//! A server that is cut off for longer than the schedule's lead encrypts with a key whose turn is over for the others:
+//! they refuse its tickets earlier by the difference. It refuses tickets under the others' new keys until it is back,
+//! and uses revoked keys until then.
 
 use std::time::Duration;
 
@@ -31,31 +30,31 @@ pub struct ClusterKeys {
     name: ClusterName,
     place: RingPlace,
     known: Option<Known>,
-    /// Whether [`Self::follow`] has yet to tell of it.
+    /// True if [`Self::follow`] has not returned the current ring yet.
     changed: bool,
-    /// Whether it makes keys by the schedule: whoever only looks does not.
+    /// True if this server creates keys by the schedule.
     makes_keys: bool,
-    /// To be applied yet.
+    /// A schedule that remains to be applied.
     schedule: Option<Schedule>,
-    /// What this machine had before: it is put into Valkey where that has none.
+    /// The ring that this machine had before, for a Valkey without one.
     last: Option<KeyRing>,
     refused: u64,
 }
 
 impl ClusterKeys {
-    /// The shortest lead of a cluster's schedule, in seconds: clocks may be two minutes apart, and
-    /// servers have half a minute to look.
+    /// The shortest lead of a cluster's schedule, in seconds: clocks may differ by two minutes, and
+    /// servers have half a minute to read the ring.
     pub const LEAST_LEAD_S: u64 = CLOCKS_APART_S + 30;
 
-    /// Keys in a ring at most after [`Self::rotate`]: one place is left to the schedule.
+    /// The most keys in a ring after [`Self::rotate`]: one place is reserved for the schedule.
     pub const MOST_KEYS_BY_HAND: usize = KeyRing::MOST_KEYS - 1;
 
-    /// Of two who change the ring, one does it again.
+    /// The attempts to change the ring. Of two servers that change it at once, one has to try again.
     const MOST_ATTEMPTS: u32 = 20;
     const ATTEMPT_AFTER: Duration = Duration::from_millis(50);
 
-    /// The cluster of this name, whose servers all have this key. Its keys change by `schedule` from
-    /// the first [`Self::follow`] on, or by the one that they have.
+    /// The ring of the cluster of this name, whose servers all have this key. From the first [`Self::follow`] on the
+    /// ring has this schedule; `None` leaves the ring's own.
     ///
     /// # Errors
     /// [`Error::ShortLead`].
@@ -73,37 +72,37 @@ impl ClusterKeys {
         Ok(Self { name, place, known, changed: false, makes_keys, schedule, last, refused: 0 })
     }
 
-    /// [`Self::follow`] is to make no key: for a look at them, and [`Self::rotate`].
+    /// Keeps [`Self::follow`] from creating keys: for showing them, and for [`Self::rotate`].
     #[must_use]
     pub fn only_followed(mut self) -> Self {
         self.makes_keys = false;
         self
     }
 
-    /// Where Valkey has no ring at first, it gets this one, which the machine had before. (A key that was
-    /// revoked meanwhile is back then.)
+    /// Sets the ring that the machine had before, which is written to Valkey if that has none at first. (A key that was
+    /// revoked in the meantime returns then.)
     #[must_use]
     pub fn after(mut self, last: Option<KeyRing>) -> Self {
         self.last = last;
         self
     }
 
-    /// The ring, if it is another than at the last call, or there was none. Makes the next key first, if that
-    /// is due. One round trip, unless something is to be written. To be called at least twice in
-    /// half a minute; every few seconds, that a revoked key is soon gone.
+    /// Reads the ring. Returns it if it changed since the last call. Creates the next key first, if it
+    /// is due. Takes one round trip, unless there is something to write. Must be called at least twice in
+    /// half a minute, and should be called every few seconds, so that revoked keys disappear soon.
     ///
     /// # Errors
-    /// [`Error::Unopened`], [`Error::RolledBack`], and Valkey's. The last ring goes on.
+    /// [`Error::Unopened`], [`Error::RolledBack`], and those of Valkey. The last ring stays in use.
     pub async fn follow(&mut self, link: &mut Link, now_s: u64) -> Result<Option<KeyRing>, Error> {
         self.look(link, now_s).await?;
         let changed = std::mem::take(&mut self.changed);
         Ok(self.ring().filter(|_| changed).cloned())
     }
 
-    /// Makes a key, whose turn begins after the schedule's lead.
+    /// Creates a key, whose turn begins after the schedule's lead.
     ///
     /// # Errors
-    /// [`Error::Busy`], those of [`Self::follow`], and a ring that has [`Self::MOST_KEYS_BY_HAND`].
+    /// [`Error::Busy`], those of [`Self::follow`], and an error if the ring has [`Self::MOST_KEYS_BY_HAND`].
     pub async fn rotate(&mut self, link: &mut Link, now_s: u64) -> Result<KeyId, Error> {
         let token = Token::new()?;
         for _ in 0..Self::MOST_ATTEMPTS {
@@ -125,7 +124,7 @@ impl ClusterKeys {
         Err(Error::Busy { name: self.name.clone() })
     }
 
-    /// Takes a key away, from each server when it next follows. Whether it was there.
+    /// Removes a key; each server drops it when it next follows. Returns true if it was there.
     ///
     /// # Errors
     /// [`Error::Busy`], and those of [`Self::follow`].
@@ -145,12 +144,12 @@ impl ClusterKeys {
         Err(Error::Busy { name: self.name.clone() })
     }
 
-    /// The last one seen.
+    /// Returns the last ring seen.
     pub fn ring(&self) -> Option<&KeyRing> {
         self.known.as_ref().map(|known| &known.ring)
     }
 
-    /// How often something in the ring's place was not taken for it.
+    /// Returns the number of rings in Valkey that were refused.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -173,7 +172,7 @@ impl ClusterKeys {
         self.reschedule(link).await
     }
 
-    /// Another server may have done it by now: then there is nothing to do.
+    /// Creates the key that is due. Does nothing if another server has created it in the meantime.
     async fn make_due_key(
         &mut self,
         link: &mut Link,
@@ -189,7 +188,7 @@ impl ClusterKeys {
         self.replace(link, ring, Change::AddKey(token)).await.map(|_| ())
     }
 
-    /// Takes what was found over, if it is newer.
+    /// Takes over the ring that was found, if it is newer.
     async fn take(&mut self, link: &mut Link, found: Known) -> Result<(), Error> {
         let seen = self.version();
         if found.version > seen {
@@ -202,8 +201,8 @@ impl ClusterKeys {
         Err(Error::RolledBack { key, found: found.version, seen })
     }
 
-    /// Puts the last ring seen in the place of what was found. That somebody else does is seen when
-    /// it is next followed.
+    /// Replaces the ring that was found by the last one seen. If another server does so first, the next call of
+    /// [`Self::follow`] shows it.
     async fn put_back(&mut self, link: &mut Link, found: Option<&Known>) -> Result<(), Error> {
         let Some(known) = &self.known else { return Ok(()) };
         let next = (known.version + 1, known.ring.clone());
@@ -214,7 +213,7 @@ impl ClusterKeys {
         Ok(())
     }
 
-    /// Applies the schedule that was given, once.
+    /// Applies the given schedule, once.
     async fn reschedule(&mut self, link: &mut Link) -> Result<(), Error> {
         let (Some(schedule), Some(ring)) = (self.schedule, self.ring()) else { return Ok(()) };
         let mut ring = ring.clone();
@@ -226,7 +225,7 @@ impl ClusterKeys {
         Ok(())
     }
 
-    /// Whether the ring that is known was still there, and this one is in its place now.
+    /// Replaces the known ring by this one. Returns false if another ring is there.
     async fn replace(
         &mut self,
         link: &mut Link,

@@ -1,11 +1,11 @@
 //! Sessions and ticket keys that the servers of several machines share, over Valkey or Redis.
 //!
-//! Servers never speak to Valkey. On each machine an *agent* does: it keeps the ring of ticket keys in the
-//! machine's shared memory ([`rejoin_store::Store`]) the same as everywhere, stores the sessions that
-//! servers make, and fetches those that they miss. Without it, or without Valkey, servers go on with what
-//! the machine has.
+//! Servers never connect to Valkey. An *agent* on each machine does: it keeps the ring of ticket keys in the
+//! machine's shared memory ([`rejoin_store::Store`]) in step with the cluster, stores the sessions that
+//! servers make, and fetches those that they miss. Without an agent, or without Valkey, servers continue with
+//! the keys and sessions of their machine.
 //!
-//! Whatever leaves a machine is encrypted and authenticated before; Valkey holds no key and no id in clear.
+//! All data is encrypted and authenticated before it leaves a machine. Valkey holds no key and no session id in clear.
 
 #![forbid(unsafe_code)]
 

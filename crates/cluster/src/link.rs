@@ -1,4 +1,4 @@
-//! A connection to Valkey or Redis, one server or a cluster of them, which mends itself.
+//! A connection to one Valkey or Redis server, or to a cluster of them, that reconnects by itself.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 
-/// Where Valkey is, and how to speak to it.
+/// The addresses of Valkey, and the settings of the connection.
 #[derive(Clone)]
 pub struct Servers {
-    /// Host and port of each; of a cluster, some of its nodes.
+    /// The host and port of each server, or of some nodes of a cluster.
     pub addresses: Vec<(String, u16)>,
-    /// Whether they are one cluster; otherwise the first is the one.
+    /// True if they are one Valkey cluster. Otherwise only the first is used.
     pub clustered: bool,
     /// The ACL user, if it is not the default one.
     pub user: Option<String>,
     /// The user's password.
     pub password: Option<Zeroizing<String>>,
-    /// Without it they are spoken to in clear.
+    /// The TLS files. Without them the connection is not encrypted.
     pub tls: Option<Tls>,
 }
 
-/// What [`TlsFiles`](crate::TlsFiles) hold, in PEM.
+/// The contents of [`TlsFiles`](crate::TlsFiles), in PEM.
 #[derive(Clone)]
 pub struct Tls {
     pub(crate) ca: Option<Vec<u8>>,
@@ -47,21 +47,21 @@ enum Kind {
     Many(ClusterConnection),
 }
 
-/// For a connection to be made.
+/// The time limit for connecting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// For an answer, where the caller has no deadline of its own.
+/// The time limit for an answer, if the caller has no deadline of its own.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// Between two attempts, with jitter.
+/// The shortest and the longest pause between two attempts, with jitter.
 const RECONNECT_AFTER: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
-/// For one command; the next begins again.
+/// The attempts for one command.
 const RECONNECT_TIMES: usize = 1;
 
 impl Link {
-    /// Connects. Reads no file but the system's authorities, neither now nor when it mends itself.
+    /// Connects. Reads no files except the system's authorities, neither now nor when it reconnects.
     ///
     /// # Errors
-    /// Valkey's.
+    /// Those of Valkey.
     pub async fn connect(servers: &Servers) -> Result<Self, Error> {
         let certificates = servers.tls.as_ref().map(Tls::certificates);
         let addresses = servers.addresses.iter();
@@ -141,7 +141,7 @@ impl Servers {
 
 impl Tls {
     fn certificates(&self) -> TlsCertificates {
-        // The client asks for the process's, and has none of its own. Another's choice stays.
+        // The client uses the process's default provider. One that is already installed stays.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client_tls = self.identity.as_ref().map(|(certificate, key)| ClientTlsConfig {
             client_cert: certificate.clone(),
@@ -151,14 +151,14 @@ impl Tls {
     }
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls").finish_non_exhaustive()
     }
 }
 
-/// Without the password.
+/// Omits the password.
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Servers")

@@ -5,21 +5,21 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// 1 to 64 letters, digits, `.`, `_` and `-`. It begins the names of all that the cluster keeps in
-/// Valkey, in braces: all of it is in one slot.
+/// A cluster's name: 1 to 64 letters, digits, `.`, `_` and `-`. All of the cluster's keys in Valkey contain it in
+/// braces, as their hash tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClusterName(Box<str>);
 
 impl ClusterName {
-    /// Of one byte each.
+    /// The longest name, in bytes.
     pub const LONGEST: usize = 64;
 
-    /// As it was given.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What something of this cluster is called in Valkey.
+    /// Returns the name of a key of this cluster in Valkey.
     pub(crate) fn valkey_key(&self, what: &str) -> String {
         format!("rejoin:{{{self}}}:{what}")
     }

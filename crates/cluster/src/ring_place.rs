@@ -1,7 +1,7 @@
-//! Where the ring of ticket keys is in Valkey: a hash of a version and a page, and a lease beside it.
+//! The ring of ticket keys in Valkey: a hash with a version and a page, and a lease.
 //!
-//! The page is wrapped together with the cluster's name and the version: no other passes as it. Its
-//! nonce tells it from every other, even of the same version.
+//! The page is encrypted, and authenticated with the cluster's name and the version, so no other page can replace it.
+//! Its nonce distinguishes it from every other page, even of the same version.
 
 use redis::Script;
 use rejoin_tickets::{KeyRing, PAGE_BYTES};
@@ -10,18 +10,18 @@ use zeroize::Zeroizing;
 use crate::wrapping_key::{Wrapping, WrappingKey, fill_at_random};
 use crate::{ClusterName, Error, Link};
 
-/// A cluster's place, as whoever has its key sees it.
+/// The place of a cluster's ring in Valkey, for holders of the cluster's key.
 pub(crate) struct RingPlace {
     ring: String,
     lease: String,
-    /// What pages are bound to, besides their version.
+    /// The context that pages are authenticated with, besides their version.
     purpose: Vec<u8>,
     wrapping: Wrapping,
     read: Script,
     replace: Script,
 }
 
-/// A ring that is in Valkey, or was.
+/// A ring that was read from Valkey or written to it.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) version: u64,
@@ -29,36 +29,36 @@ pub(crate) struct Known {
     pub(crate) ring: KeyRing,
 }
 
-/// What is there.
+/// The result of reading the ring.
 pub(crate) enum Found {
-    /// The one that is known, or still none. Whether the lease to add a key is ours now.
+    /// The known ring, or still none. `leased`: the lease to add a key was granted.
     Same { leased: bool },
-    /// None, and one was known.
+    /// No ring, although one was known.
     Nothing,
-    /// Another.
+    /// A different ring.
     Other(Known),
 }
 
-/// What becomes of the lease when a ring is replaced.
+/// The kind of a replacement, which decides what happens to the lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change<'t> {
-    /// A key is added, by who has this lease, or takes it; then it is free.
+    /// Adds a key. The server must hold the lease with this token, or be able to take it; it is released.
     AddKey(&'t Token),
-    /// No key is added.
+    /// Adds no key.
     Other,
-    /// No key is added, and nobody adds one for a while: a server that has a newer ring sees this one
-    /// before, and puts its own back.
+    /// Adds no key, and keeps all servers from adding one for a while, so that a server with a newer ring can put that
+    /// back first.
     PutBack,
 }
 
-/// Random bytes: who holds the lease.
+/// The random token of a lease's holder.
 #[derive(Debug)]
 pub(crate) struct Token([u8; 16]);
 
 const PURPOSE: &[u8] = b"rejoin cluster ring";
-/// A key is made and sent much faster; and a server that died while it held it is not missed for long.
+/// The duration of a lease: much longer than it takes to create a key, and short enough if its holder dies.
 const LEASE_MS: u32 = 5_000;
-/// All servers look more often.
+/// The time without new keys after a ring was put back: all servers read the ring more often.
 const REST_MS: u32 = 30_000;
 
 impl RingPlace {
@@ -73,12 +73,12 @@ impl RingPlace {
         }
     }
 
-    /// What it is called in Valkey.
+    /// Returns the name of the ring's key in Valkey.
     pub(crate) fn valkey_key(&self) -> &str {
         &self.ring
     }
 
-    /// What is there. Given a token, asks for the lease, too.
+    /// Reads the ring. With a token, also requests the lease.
     pub(crate) async fn read(
         &self,
         link: &mut Link,
@@ -97,8 +97,8 @@ impl RingPlace {
         }
     }
 
-    /// Puts a ring in the place of the one that is `known`, with the given version. `None`: another
-    /// is there, or somebody else has the lease.
+    /// Replaces the `known` ring by this one, with the given version. `None`: a different ring is there, or another
+    /// server holds the lease.
     pub(crate) async fn replace(
         &self,
         link: &mut Link,
@@ -148,7 +148,7 @@ impl Token {
     }
 }
 
-/// As the scripts compare it.
+/// Returns the version and nonce by which the scripts identify a ring.
 fn identity(known: Option<&Known>) -> (u64, &[u8]) {
     known.map_or((0, &[]), |known| (known.version, &known.nonce))
 }

@@ -1,19 +1,19 @@
-//! Sessions in Valkey, with predictive eviction inside it.
+//! Sessions in Valkey, with predictive eviction inside Valkey.
 //!
-//! They are divided among shards by their hashed ids. A shard is three keys of one slot:
+//! Sessions are divided among shards by their hashed ids. A shard is three keys of one slot:
 //!
 //! ```text
-//! rejoin:{NAME.shard}:order   sorted set: hashed id -> when its client is expected back (`score`)
+//! rejoin:{NAME.shard}:order   sorted set: hashed id -> the client's expected return time (`score`)
 //! rejoin:{NAME.shard}:values  hash: hashed id -> value (`value`)
-//! rejoin:{NAME.shard}:counts  hash: bytes now; stored, refused, rejected, and those that had to go, ever
+//! rejoin:{NAME.shard}:counts  hash: current bytes; totals of stored, refused, rejected and evicted sessions
 //! ```
 //!
-//! Each operation is one script, or one command, and so one round trip and atomic. `put` follows paper
-//! 000's Algorithm 1 as the cache of a machine does where hints alone count. Nothing in Valkey expires by
-//! itself, nor may Valkey evict (`maxmemory-policy noeviction`): it would take whole shards.
+//! Each operation is one script or one command, and therefore atomic and one round trip. `put` follows paper
+//! 000's Algorithm 1 like a machine's cache with hints alone. Nothing in Valkey expires by
+//! itself, and Valkey must not evict (`maxmemory-policy noeviction`): it would evict whole shards.
 //!
-//! What is not here: deadlines, queues, and the cache in front. Every `now_ms` is an argument, in Unix
-//! time; clocks of machines may differ, which moves what is overdue by as much.
+//! Not here: deadlines, queues, and the cache in front. Every `now_ms` is an argument, in Unix
+//! time. If the machines' clocks differ, sessions become overdue earlier or later by the difference.
 
 mod address;
 mod bounds;
@@ -40,7 +40,7 @@ pub use bounds::{Bounds, ENTRY_OVERHEAD_BYTES};
 pub use misses::Misses;
 pub use score::{NEVER_MS, returns_ms};
 
-/// The sessions of a cluster. Used by any number of tasks at once.
+/// The sessions of a cluster, for any number of concurrent tasks.
 pub struct Sessions {
     link: Link,
     addresses: Addresses,
@@ -48,24 +48,24 @@ pub struct Sessions {
     scripts: Scripts,
     keys: RwLock<Arc<Keys>>,
     misses: misses::Counters,
-    /// Of what was found and rejected, what the cluster's count has.
+    /// The number of rejected values that the cluster's counter includes already.
     reported: AtomicU64,
 }
 
 /// A session to be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// Under what it will be looked up.
+    /// The id under which it will be looked up.
     pub id: &'a SessionId,
     /// The session-id context it was made in.
     pub context: ContextTag,
     /// The serialised session.
     pub value: &'a SecretBytes,
-    /// When its lifetime is over, in Unix time.
+    /// The time of its expiry, in Unix time.
     pub expires_ms: u64,
-    /// What is known of its client.
+    /// The past visits of its client.
     pub past: Past,
-    /// When its client is expected back, in Unix time: [`returns_ms`] or [`NEVER_MS`].
+    /// The time at which its client is expected back, in Unix time: [`returns_ms`] or [`NEVER_MS`].
     pub returns_ms: u64,
 }
 
@@ -76,34 +76,34 @@ pub struct Found {
     pub context: ContextTag,
     /// The serialised session.
     pub value: SecretBytes,
-    /// When its lifetime is over, in Unix time.
+    /// The time of its expiry, in Unix time.
     pub expires_ms: u64,
-    /// What is known of its client. Whoever can write to Valkey can change it.
+    /// The past visits of its client. Anyone who can write to Valkey can change them.
     pub past: Past,
 }
 
-/// What is known of a client's visits.
+/// The past visits of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Past {
     /// The last gaps between them.
     pub history: History,
-    /// The last one, in Unix time.
+    /// The last visit, in Unix time.
     pub seen_ms: u64,
 }
 
-/// What became of a session to be stored.
+/// The outcome of storing a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
-    /// It is there.
+    /// The session is stored.
     Stored {
-        /// How many others had to go.
+        /// The number of sessions evicted for it.
         evicted: u32,
     },
-    /// It is not; nor is an older one of the same id, unless it was too large.
+    /// The session is not stored. An older one of the same id is removed, unless the new one was too large.
     Refused(Refusal),
 }
 
-/// What a shard, or all of them, hold and did.
+/// The contents and totals of one shard, or of all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Sessions held.
@@ -112,15 +112,15 @@ pub struct Counts {
     pub bytes: u64,
     /// Sessions stored.
     pub stored: u64,
-    /// Evicted since their clients were overdue.
+    /// Sessions evicted because their clients were overdue.
     pub overdue: u64,
-    /// Evicted since their clients would have returned last.
+    /// Sessions evicted because their clients would have returned last.
     pub latest: u64,
-    /// Removed by [`Sessions::evict`] since they were over.
+    /// Sessions removed by [`Sessions::evict`] because they had expired.
     pub expired: u64,
-    /// Not stored since all others return sooner.
+    /// Sessions not stored because all others return sooner.
     pub refused: u64,
-    /// Found, and not as they were sealed or under another id, as far as machines told it
+    /// Values that were altered or moved to another id, as reported by the machines
     /// ([`Sessions::report_rejected`]).
     pub rejected: u64,
 }
@@ -129,10 +129,10 @@ impl Sessions {
     /// The most shards.
     pub const MOST_SHARDS: u16 = 1_024;
 
-    /// The sessions of the cluster `name`; all its machines give the same bounds and the same hash key.
+    /// The sessions of the cluster `name`. All its machines must use the same bounds and the same hash key.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for bounds that are.
+    /// [`Error::OutOfRange`] if a bound is out of range.
     pub fn new(
         link: Link,
         name: &str,
@@ -152,10 +152,10 @@ impl Sessions {
         })
     }
 
-    /// As [`Self::new`], as a cluster's settings say.
+    /// The sessions of the cluster of these settings.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Self::new`].
     pub fn of_cluster(
         link: Link,
         settings: &Settings,
@@ -166,19 +166,19 @@ impl Sessions {
         Self::new(link, settings.name.as_str(), &hash_key, settings.bounds(), ring)
     }
 
-    /// From now on, values are sealed and opened with these keys, of a newer ring: what the last one had
-    /// besides is over. For one task.
+    /// Uses the keys of a newer ring from now on. Keys that only the last ring had count as gone.
+    /// Must be called from one task only.
     pub fn set_ring(&self, ring: &KeyRing) {
         let keys = Arc::new(self.keys().followed_by(ring));
-        // The lock is held for the exchange only.
+        // The lock is held only for the exchange.
         let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         drop(mem::replace(&mut *current, keys));
     }
 
-    /// Stores a session; one of the same id is replaced.
+    /// Stores a session. Replaces one of the same id.
     ///
     /// # Errors
-    /// [`Error::NoKey`]; Valkey's, also when it is full.
+    /// [`Error::NoKey`], and those of Valkey, including a full memory.
     pub async fn put(&self, now_ms: u64, entry: &Entry<'_>) -> Result<Put, Error> {
         if entry.expires_ms <= now_ms {
             return Ok(Put::Refused(Refusal::Expired));
@@ -199,19 +199,21 @@ impl Sessions {
         Ok(evicted.map_or(Put::Refused(Refusal::ReturnsLater), |evicted| Put::Stored { evicted }))
     }
 
-    /// Looks a session up, and leaves it where it is.
+    /// Looks up a session, and leaves it in place.
+    ///
+    /// A value that cannot be opened is a miss, and counted ([`Self::misses`]). It is removed if no other machine can
+    /// open it either: it was altered, or its key is gone. A value under an unknown key stays, because the key may be
+    /// newer than this machine's ring.
     ///
     /// # Errors
-    /// Valkey's. What cannot be opened is a miss, and counted ([`Self::misses`]). It is removed if nobody
-    /// else can open it either: it was altered, or its key is over. A key that is not known may be newer than
-    /// this machine's ring.
+    /// Those of Valkey.
     pub async fn get(&self, now_ms: u64, id: &SessionId) -> Result<Option<Found>, Error> {
         let Address { shard, member } = self.addresses.of(id);
         let mut get = redis::cmd("HGET");
         get.arg(&shard.values).arg(&member);
         let value: Option<Vec<u8>> = get.query_async(&mut self.link.clone()).await?;
         let found = self.open(&self.keys(), now_ms, id, value.as_deref());
-        // What is over may not be by another's clock.
+        // An expired session stays: it may not have expired by another machine's clock.
         if let Err(Miss::KeyOver | Miss::Altered) = found {
             let mut discard = self.scripts.discard.prepare_invoke();
             discard.key(&shard.order).key(&shard.values).key(&shard.counts);
@@ -221,11 +223,10 @@ impl Sessions {
         Ok(found.ok())
     }
 
-    /// As [`Self::get`], and the session is gone afterwards: no machine gets it twice. Under a key that is not
-    /// known it stays.
+    /// Looks up a session and removes it, so that no machine gets it twice. A value under an unknown key stays.
     ///
     /// # Errors
-    /// As [`Self::get`]; whether it is gone is not known then.
+    /// Those of [`Self::get`]. The session may or may not have been removed then.
     pub async fn take(&self, now_ms: u64, id: &SessionId) -> Result<Option<Found>, Error> {
         let Address { shard, member } = self.addresses.of(id);
         let mut take = self.scripts.take.prepare_invoke();
@@ -239,11 +240,11 @@ impl Sessions {
         Ok(self.open(&keys, now_ms, id, value.as_deref()).ok())
     }
 
-    /// The client of a session was seen: when it is expected next, and what is known of it now.
-    /// `expires_ms` is the session's. Whether it is there.
+    /// Updates a session after a visit of its client: the past visits, and the next expected one.
+    /// `expires_ms` is the session's expiry. Returns true if the session is there.
     ///
     /// # Errors
-    /// Valkey's.
+    /// Those of Valkey.
     pub async fn expect(
         &self,
         id: &SessionId,
@@ -258,10 +259,10 @@ impl Sessions {
         Ok(expect.invoke_async(&mut self.link.clone()).await?)
     }
 
-    /// Forgets a session. Whether it was there.
+    /// Removes a session. Returns true if it was there.
     ///
     /// # Errors
-    /// Valkey's.
+    /// Those of Valkey.
     pub async fn remove(&self, id: &SessionId) -> Result<bool, Error> {
         let Address { shard, member } = self.addresses.of(id);
         let mut remove = self.scripts.remove.prepare_invoke();
@@ -270,11 +271,11 @@ impl Sessions {
         Ok(remove.invoke_async(&mut self.link.clone()).await?)
     }
 
-    /// Removes up to `most` sessions of a shard that are over, or overdue for so long, and returns how many
-    /// there were.
+    /// Removes up to `most` sessions of a shard that have expired, or have been overdue for this long. Returns the
+    /// number removed.
     ///
     /// # Errors
-    /// Valkey's.
+    /// Those of Valkey.
     pub async fn evict(
         &self,
         now_ms: u64,
@@ -291,10 +292,10 @@ impl Sessions {
         Ok(evict.invoke_async(&mut self.link.clone()).await?)
     }
 
-    /// What a shard holds and did.
+    /// Returns the counts of a shard.
     ///
     /// # Errors
-    /// Valkey's.
+    /// Those of Valkey.
     pub async fn counts(&self, shard: u16) -> Result<Counts, Error> {
         let shard = self.shard(shard)?;
         let mut link = self.link.clone();
@@ -309,10 +310,10 @@ impl Sessions {
         Ok(Counts { sessions, bytes, stored, overdue, latest, expired, refused, rejected })
     }
 
-    /// What all shards hold and did: two round trips for each.
+    /// Returns the counts of all shards, in two round trips for each.
     ///
     /// # Errors
-    /// Valkey's.
+    /// Those of Valkey.
     pub async fn total(&self) -> Result<Counts, Error> {
         let mut total = Counts::default();
         for shard in 0..self.bounds.shards {
@@ -321,16 +322,16 @@ impl Sessions {
         Ok(total)
     }
 
-    /// What this machine looked up in vain, by kind.
+    /// Returns this machine's misses, by kind.
     pub fn misses(&self) -> Misses {
         self.misses.read()
     }
 
-    /// Adds what this machine rejected since the last time to the cluster's count, which the first
-    /// shard keeps. For one task.
+    /// Adds the values that this machine rejected since the last call to the cluster's counter in the first
+    /// shard. Must be called from one task only.
     ///
     /// # Errors
-    /// Valkey's; what was rejected is told the next time, then.
+    /// Those of Valkey. The next call reports the rest then.
     pub async fn report_rejected(&self) -> Result<(), Error> {
         let Misses { altered, malformed, .. } = self.misses();
         let new = altered + malformed - self.reported.load(Relaxed);
@@ -343,7 +344,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Its bounds.
+    /// Returns the bounds.
     pub fn bounds(&self) -> &Bounds {
         &self.bounds
     }

@@ -1,4 +1,4 @@
-//! What an operator writes: one file, the same on all machines of a cluster but for their own paths.
+//! The operator's settings: one file, equal on all machines of a cluster except for local paths.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,65 +13,65 @@ use crate::link::{Servers, Tls};
 use crate::sessions::Bounds;
 use crate::{ClusterName, Error};
 
-/// See the module's documentation.
+/// The settings of a cluster.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// The cluster's name.
     #[serde(deserialize_with = "parsed")]
     pub name: ClusterName,
-    /// Host and port of Valkey; of a cluster, of some of its nodes.
+    /// The host and port of Valkey, or of some nodes of a Valkey cluster.
     pub servers: Vec<String>,
-    /// Whether they are one Valkey cluster.
+    /// True if they are one Valkey cluster.
     #[serde(default)]
     pub clustered: bool,
     /// The ACL user, if it is not the default one.
     pub user: Option<String>,
     /// A file with the user's password.
     pub password_file: Option<PathBuf>,
-    /// Without it they are spoken to in clear.
+    /// The TLS files. Without them the connection to Valkey is not encrypted.
     pub tls: Option<TlsFiles>,
-    /// The key that encrypts all that leaves a machine, as `rejoin cluster key` makes it.
+    /// The file with the key that encrypts all data that leaves a machine, as created by `rejoin cluster key`.
     pub key_file: PathBuf,
-    /// The machine's cache: of the cluster's name unless said otherwise.
+    /// The name of the machine's cache. The default is the cluster's name.
     pub cache: Option<String>,
-    /// Where caches lie.
+    /// The folder of caches.
     #[serde(default = "folder")]
     pub folder: PathBuf,
-    /// The bytes of the machine's cache.
+    /// The capacity of the machine's cache.
     #[serde(deserialize_with = "parsed")]
     pub capacity: Capacity,
-    /// How long a handshake waits for a session at most, in milliseconds.
+    /// The longest wait of a handshake for a session, in milliseconds.
     #[serde(default = "deadline_ms")]
     pub deadline_ms: u64,
-    /// How long a ticket key encrypts.
+    /// The time for which a ticket key encrypts.
     #[serde(default, deserialize_with = "time")]
     pub rotate_every: Option<Seconds>,
-    /// How long after its turn a key opens tickets.
+    /// The time after its turn for which a key opens tickets.
     #[serde(default, deserialize_with = "time")]
     pub ticket_lifetime: Option<Seconds>,
-    /// What Valkey is to keep at most, of all machines.
+    /// The bounds of the sessions of all machines in Valkey.
     #[serde(default)]
     pub sessions: SessionBounds,
 }
 
-/// Files in PEM.
+/// The files for TLS with Valkey, in PEM.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
-    /// Who may have signed Valkey's certificate; otherwise the system's authorities.
+    /// The authorities for Valkey's certificate. The default is the system's authorities.
     pub ca: Option<PathBuf>,
-    /// Our own certificate, where Valkey asks for one.
+    /// The client certificate, if Valkey requests one.
     pub certificate: Option<PathBuf>,
     /// Its key.
     pub key: Option<PathBuf>,
 }
 
 impl TlsFiles {
-    /// What is in them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// A file cannot be read.
     pub fn read(&self) -> Result<Tls, Error> {
         let identity = self.certificate.as_deref().zip(self.key.as_deref());
         let identity = identity
@@ -84,16 +84,16 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(|cause| Error::Unreadable { path: path.into(), cause })
 }
 
-/// The bounds of what Valkey keeps.
+/// The bounds of the sessions in Valkey.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionBounds {
-    /// Sessions.
+    /// The number of sessions, at most.
     pub most: u64,
-    /// Their bytes, with what Valkey takes for each.
+    /// The bytes of sessions, including Valkey's overhead for each.
     #[serde(deserialize_with = "parsed")]
     pub bytes: Capacity,
-    /// Into how many parts they are divided, each on one node.
+    /// The number of shards, each of which is on one node.
     pub shards: u16,
 }
 
@@ -107,14 +107,15 @@ impl Settings {
     /// Reads a file of TOML.
     ///
     /// # Errors
-    /// One that cannot be read, or that says what makes no sense.
+    /// The file cannot be read, or its settings are invalid.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let unreadable = |cause| Error::Unreadable { path: path.into(), cause };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let wrong = |what: String| Error::BadSettings { path: path.into(), what };
-        // Where, and then what, in one line.
+        // The line number and the message, in one line.
         let parsed = toml::from_str(&text).map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+            let before = error.span().map_or("", |span| &text[..span.start]);
+            let line = 1 + before.matches('\n').count();
             wrong(format!("line {line}: {}", error.message().replace('\n', " ")))
         });
         let settings: Self = parsed?;
@@ -125,26 +126,26 @@ impl Settings {
             return Err(wrong(format!("deadline_ms: give 1 to {most}")));
         }
         if !settings.clustered && settings.servers.len() > 1 {
-            return Err(wrong("servers: give one, or say clustered = true".to_owned()));
+            return Err(wrong("servers: give only one, or set clustered = true".to_owned()));
         }
         settings.cache().map_err(|error| wrong(error.to_string()))?;
         settings.schedule().map_err(|error| wrong(error.to_string()))?;
         let tls = settings.tls.as_ref();
         if tls.is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
-            return Err(wrong("tls: give certificate and key, or neither".to_owned()));
+            return Err(wrong("tls: give both certificate and key, or neither".to_owned()));
         }
         Ok(settings)
     }
 
-    /// The machine's cache.
+    /// Returns the name of the machine's cache.
     ///
     /// # Errors
-    /// No name of a cache.
+    /// It is not a valid name of a cache.
     pub fn cache(&self) -> Result<CacheName, rejoin_store::Error> {
         self.cache.as_deref().unwrap_or(self.name.as_str()).parse()
     }
 
-    /// When ticket keys change.
+    /// Returns the schedule of ticket keys.
     ///
     /// # Errors
     /// Those of [`Schedule::new`].
@@ -157,12 +158,12 @@ impl Settings {
         Schedule::new(rotate_every_s, lifetime_s, lead_s)
     }
 
-    /// What a handshake waits at most.
+    /// Returns the longest wait of a handshake.
     pub fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms)
     }
 
-    /// The bounds of what Valkey keeps.
+    /// Returns the bounds of the sessions in Valkey.
     pub fn bounds(&self) -> Bounds {
         let SessionBounds { most, bytes, shards } = self.sessions;
         let (Capacity::Bytes(bytes) | Capacity::Sessions(bytes)) = bytes;
@@ -170,13 +171,13 @@ impl Settings {
     }
 
     const MOST_DEADLINE_MS: u64 = rejoin_store::Mailbox::MOST_WAIT.as_millis() as u64;
-    /// As the cache of a machine has it.
+    /// The grace period, as in a machine's cache.
     const GRACE_MS: u64 = 5_000;
 
-    /// Where Valkey is, and what it asks for; reads the files of the password and of TLS.
+    /// Returns the connection settings. Reads the files of the password and of TLS.
     ///
     /// # Errors
-    /// A file that cannot be read.
+    /// A file cannot be read.
     pub fn valkey(&self) -> Result<Servers, Error> {
         let addresses = self.addresses();
         let bad = |what| Error::BadSettings { path: PathBuf::new(), what };
@@ -196,7 +197,7 @@ impl Settings {
 
     fn addresses(&self) -> Result<Vec<(String, u16)>, String> {
         let address = |text: &String| {
-            let wrong = || format!("servers: {text:?} is no host:port");
+            let wrong = || format!("servers: {text:?} is not host:port");
             let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
             let host = host.trim_start_matches('[').trim_end_matches(']');
             Ok((host.to_owned(), port.parse().map_err(|_| wrong())?))

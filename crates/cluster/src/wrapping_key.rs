@@ -1,4 +1,4 @@
-//! The cluster's secret: what wraps all that leaves a machine for Valkey. It is in a file on every
+//! The cluster's secret key, which encrypts all data that leaves a machine for Valkey. It is in a file on every
 //! machine, and never in Valkey.
 
 use std::fmt;
@@ -17,22 +17,22 @@ use crate::Error;
 use crate::error::KeyFileFault;
 
 const KEY_BYTES: usize = 32;
-/// Hexadecimal digits, and the end of the line.
+/// The length of the key file: hexadecimal digits and a line feed.
 const FILE_BYTES: usize = 2 * KEY_BYTES + 1;
 
-/// 32 random bytes. Nothing is encrypted with them, but with what is derived from them.
+/// The cluster's key: 32 random bytes. It encrypts nothing itself; other keys are derived from it.
 pub struct WrappingKey(Box<[u8; KEY_BYTES]>);
 
-/// AES-256-GCM under one derived key, with random nonces: good for 2³² values (NIST SP 800-38D,
+/// AES-256-GCM under one derived key, with random nonces: safe for 2³² values (NIST SP 800-38D,
 /// section 8.3).
 pub(crate) struct Wrapping(LessSafeKey);
 
 impl WrappingKey {
-    /// Writes a new one to a file that is not there yet, which nobody but its owner can read: 64
-    /// hexadecimal digits, and the end of the line. Copy it to every machine of the cluster.
+    /// Writes a new key to a new file that only its owner can read: 64
+    /// hexadecimal digits and a line feed. Copy it to every machine of the cluster.
     ///
     /// # Errors
-    /// There is a file, it cannot be written, or others may write to its folder; no random numbers.
+    /// The file exists or cannot be written, other users may write to its folder, or there are no random numbers.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let mut key = Self(Box::new([0; KEY_BYTES]));
         fill_at_random(&mut *key.0)?;
@@ -50,11 +50,11 @@ impl WrappingKey {
         Ok(key)
     }
 
-    /// The one in a file.
+    /// Reads the key from a file.
     ///
     /// # Errors
-    /// The file cannot be read; others than its owner may read or write it, or write to its folder;
-    /// its owner is neither root nor us; or it holds something else.
+    /// The file cannot be read; other users may read or write it, or write to its folder;
+    /// its owner is neither root nor this user; or it does not contain a key.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bad = |fault| Error::BadKeyFile { path: path.into(), fault };
         let refused = |cause| Error::Unreadable { path: path.into(), cause };
@@ -66,13 +66,13 @@ impl WrappingKey {
         };
         let stat = fstat(&file).map_err(|cause| refused(cause.into()))?;
         fault(&stat).map_or(Ok(()), |fault| Err(bad(fault)))?;
-        // One byte more would show that it is too long. It must not grow: that would leave a copy.
+        // One byte more shows that the file is too long. The buffer must not grow, because that would leave a copy.
         let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES + 1));
         file.take(FILE_BYTES as u64 + 1).read_to_end(&mut text).map_err(refused)?;
         Self::parse(&text).ok_or_else(|| bad(KeyFileFault::NoKey))
     }
 
-    /// HKDF-SHA-256 (RFC 5869) without salt: for each purpose a key of its own.
+    /// Derives the key of one purpose: HKDF-SHA-256 (RFC 5869) without salt.
     pub fn derive(&self, purpose: &[u8]) -> Zeroizing<[u8; KEY_BYTES]> {
         let mut derived = Zeroizing::new([0; KEY_BYTES]);
         let key = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&*self.0);
@@ -83,7 +83,7 @@ impl WrappingKey {
         derived
     }
 
-    /// For values of one purpose.
+    /// Returns the encryption for values of one purpose.
     pub(crate) fn wrapping(&self, purpose: &[u8]) -> Wrapping {
         let unbound = UnboundKey::new(&AES_256_GCM, &*self.derive(purpose));
         Wrapping(LessSafeKey::new(unbound.expect("AES-256 keys have 32 bytes")))
@@ -103,10 +103,10 @@ impl WrappingKey {
 }
 
 impl Wrapping {
-    /// What a wrapped value begins with, and differs in from every other.
+    /// The length of the nonce at the start of a wrapped value, which distinguishes it from every other.
     pub(crate) const NONCE_BYTES: usize = NONCE_LEN;
 
-    /// `context` is authenticated with the value, and not in it.
+    /// Encrypts a value. The context is authenticated with it, but not contained in it.
     pub(crate) fn wrap(&self, context: &[u8], value: &[u8]) -> Result<Vec<u8>, Error> {
         let mut nonce = [0; Self::NONCE_BYTES];
         fill_at_random(&mut nonce)?;
@@ -123,7 +123,7 @@ impl Wrapping {
         Ok(wrapped)
     }
 
-    /// `None`: it was not wrapped under this key, with this context.
+    /// Decrypts a value. `None`: it was not wrapped under this key with this context.
     pub(crate) fn unwrap(&self, context: &[u8], wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (nonce, sealed) = wrapped.split_first_chunk()?;
         let mut value = Zeroizing::new(sealed.to_vec());
@@ -134,7 +134,7 @@ impl Wrapping {
     }
 }
 
-/// The folder of a key file, to which nobody but its owner writes.
+/// Opens the folder of a key file, which only its owner may write to.
 pub(crate) fn folder(path: &Path) -> Result<OwnedFd, Error> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -179,7 +179,7 @@ fn value(digit: u8) -> Option<u8> {
 }
 
 pub(crate) fn fill_at_random(bytes: &mut [u8]) -> Result<(), Error> {
-    // So few are never cut short (getrandom(2)).
+    // Requests this short are never truncated (getrandom(2)).
     let filled = rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty());
     filled.map(|_| ()).map_err(|cause| Error::NoRandomNumbers { cause: cause.into() })
 }

@@ -1,4 +1,4 @@
-//! What the manager did, by program and by service.
+//! Counters of handshakes, by program and by service.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::protocol::{Directly, Handshakes, Share, Stats, Went};
 
-/// The counts of all users.
+/// The counters of all users.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     open: AtomicU64,
@@ -18,16 +18,17 @@ struct User {
     all: Handshakes,
     programs: HashMap<String, Handshakes>,
     services: HashMap<String, Handshakes>,
-    /// Connections that went without the manager.
+    /// Connections that bypassed the manager, by reason.
     directly: HashMap<Directly, u64>,
 }
 
-/// Users counted each by themselves; the programs and the services of each. What comes beyond is
-/// counted together.
+/// The number of users that have counters of their own. All further users share one set.
 const USERS: usize = 256;
+/// The number of programs, and of services, that a user has counters for. All further ones are counted as
+/// [`OTHERS`].
 const NAMES: usize = 512;
 const OTHERS: &str = "others";
-/// Under what users beyond [`USERS`] are counted: nobody's (`chown(2)`).
+/// The uid under which users beyond [`USERS`] are counted: no user has it (`chown(2)`).
 const OTHER_USERS: u32 = u32::MAX;
 
 impl Counts {
@@ -44,7 +45,7 @@ impl Counts {
         });
     }
 
-    /// Adds connections that went without the manager.
+    /// Adds connections that bypassed the manager.
     pub(crate) fn went_directly(&self, uid: u32, why: Directly, times: u64) {
         self.of_user(uid, |user| {
             let counted = user.directly.entry(why).or_default();
@@ -66,7 +67,7 @@ impl Counts {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What a user may see: root all, others their own.
+    /// Returns the counters that a user may see: root sees all, other users their own.
     pub(crate) fn of(&self, uid: u32, (sessions, session_bytes): (u64, u64)) -> Stats {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = users.iter().filter(|(of, _)| uid == 0 || **of == uid);

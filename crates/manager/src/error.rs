@@ -1,70 +1,71 @@
-//! What keeps a manager from starting.
+//! Errors that keep a manager from starting.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Each names the cause. What befalls a single connection is a [`crate::protocol::Problem`].
+/// An error that keeps a manager from starting. A connection that fails is reported as a
+/// [`crate::protocol::Problem`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Settings that make no sense.
+    /// Invalid settings.
     #[error("{}: {what}", path.display())]
     BadSettings {
-        /// The file they are in.
+        /// The settings file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
 
     /// A file cannot be read.
     #[error("cannot read {}: {cause}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         cause: io::Error,
     },
 
-    /// Another manager answers there.
-    #[error("another manager serves {}: end it first", path.display())]
+    /// Another manager listens on the socket.
+    #[error("another manager serves {}: stop it first", path.display())]
     Taken {
         /// The socket.
         path: PathBuf,
     },
 
-    /// Something that is no socket is in the way.
-    #[error("{} is no socket: remove it, or name another", path.display())]
+    /// The path exists and is not a socket.
+    #[error("{} is not a socket: remove it, or choose another path", path.display())]
     NoSocket {
-        /// What is there.
+        /// The path.
         path: PathBuf,
     },
 
-    /// The socket cannot be made.
-    #[error("cannot listen at {}: {cause}", path.display())]
+    /// The socket cannot be created.
+    #[error("cannot listen on {}: {cause}", path.display())]
     Listen {
-        /// Where.
+        /// The socket.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         cause: io::Error,
     },
 
-    /// The system's authorities cannot be had.
+    /// The system's certificate authorities are not available.
     #[error("{what}: install ca-certificates, or name a file as system_bundle")]
     NoAuthorities {
-        /// Why not.
+        /// The reason.
         what: String,
     },
 
-    /// The process cannot be made what it should be.
+    /// A step of the process's start failed.
     #[error("cannot {what}: {cause}")]
     Process {
-        /// What was tried.
+        /// The step.
         what: &'static str,
-        /// Why it failed.
+        /// The reason.
         cause: io::Error,
     },
 
-    /// The cache that decides which sessions stay cannot be made.
+    /// The cache that decides which sessions stay cannot be created.
     #[error("session_bytes: {0}")]
     Cache(#[from] rejoin_cache::Error),
 }

@@ -1,4 +1,4 @@
-//! Why there is no connection, and what helps.
+//! Reasons for a failed connection, and their remedies.
 
 use std::io;
 
@@ -7,14 +7,14 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 use crate::protocol::{EarlyData, ErrorKind, Malformed, Problem};
 
-/// A kind, and what happened.
+/// The reason for a failed connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
     pub(crate) detail: String,
-    /// Whether the connection broke, and nobody said why.
+    /// True if the connection broke without an alert.
     pub(crate) is_break: bool,
-    /// Whether 0-RTT data left before.
+    /// True if 0-RTT data was sent before.
     pub(crate) sent_early: bool,
 }
 
@@ -23,12 +23,12 @@ impl Failure {
         Self { kind, detail: detail.into(), is_break: false, sent_early: false }
     }
 
-    /// A server that ended the connection without a word.
+    /// The failure of a server that ended the connection without an alert.
     pub(crate) fn broken(detail: impl Into<String>) -> Self {
         Self { is_break: true, ..Self::new(ErrorKind::TlsFailed, detail) }
     }
 
-    /// Of a socket towards a server.
+    /// The failure of a socket towards a server.
     pub(crate) fn of_io(error: &io::Error) -> Self {
         let kind = match error.kind() {
             _ if Self::is_want(error) => ErrorKind::Busy,
@@ -43,16 +43,15 @@ impl Failure {
         Self::new(kind, error.to_string())
     }
 
-    /// Whether the manager itself lacks something, memory or descriptors: without it the program
-    /// would have been connected.
+    /// Returns true if the manager itself lacks memory or descriptors: without the manager, the program would have
+    /// connected.
     pub(crate) fn is_want(error: &io::Error) -> bool {
         let number = error.raw_os_error().map(Errno::from_raw_os_error);
         let wants = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
         number.is_some_and(|number| wants.contains(&number))
     }
 
-    /// Of a handshake. `wanted` says whether the server wanted a client's certificate, `had`
-    /// whether there was one.
+    /// The failure of a handshake. `wanted`: the server requested a client certificate. `had`: the client had one.
     pub(crate) fn of_tls(error: &Error, wanted: bool, had: bool) -> Self {
         let kind = match error {
             Error::InvalidCertificate(error) => kind_of_certificate(error),
@@ -126,12 +125,16 @@ impl From<Failure> for Problem {
 
 fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
-        ErrorKind::BadRequest | ErrorKind::TooLarge => "ask as docs/manager-protocol.md says",
+        ErrorKind::BadRequest | ErrorKind::TooLarge => {
+            "send a request that docs/manager-protocol.md allows"
+        }
         ErrorKind::UnsupportedVersion => "connect directly, or install a newer manager",
         ErrorKind::Busy => "connect directly, or try again later",
-        ErrorKind::NotPermitted => "connect directly, or be named under users in its settings",
+        ErrorKind::NotPermitted => {
+            "connect directly, or have your user listed under users in the manager's settings"
+        }
         ErrorKind::NoSession | ErrorKind::ShuttingDown => "connect directly",
-        ErrorKind::NameNotFound => "check the name, and the machine's resolver",
+        ErrorKind::NameNotFound => "check the name and the machine's resolver",
         ErrorKind::Refused => "check the port, and whether the server runs",
         ErrorKind::Unreachable => "check the network",
         ErrorKind::Timeout => "try again, or allow more time with deadline_ms",
@@ -139,12 +142,14 @@ fn remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::CertificateExpired => "the server needs a new certificate; check the clock",
         ErrorKind::CertificateNotYetValid => "check the clock",
         ErrorKind::CertificateWrongName => "use a name that the certificate is valid for",
-        ErrorKind::CertificateUnknownIssuer => "trust the authority: give it as a bundle",
+        ErrorKind::CertificateUnknownIssuer => "trust the authority: pass it as a bundle",
         ErrorKind::CertificateRevoked => "the server needs a new certificate",
         ErrorKind::CertificatePinMismatch => "pin the certificate that the server has now",
-        ErrorKind::CertificateInvalid | ErrorKind::Other => "the server needs another certificate",
-        ErrorKind::ClientCertificateRequired => "give an identity",
-        ErrorKind::ClientCertificateInvalid => "give an identity that the server accepts",
+        ErrorKind::CertificateInvalid | ErrorKind::Other => {
+            "the server needs a different certificate"
+        }
+        ErrorKind::ClientCertificateRequired => "pass an identity",
+        ErrorKind::ClientCertificateInvalid => "pass an identity that the server accepts",
         ErrorKind::NoCommonAlpn => "offer a protocol that the server speaks",
     }
 }

@@ -1,8 +1,8 @@
-//! The client's TLS manager: the programs of one machine share sessions, and none holds a secret.
+//! The client's TLS manager: the programs of one machine share TLS sessions, and no program holds their secrets.
 //!
-//! A program asks over a Unix socket for a connection to a name ([`protocol`]). The manager makes
-//! the TLS connection, resumes a session if any program got one there, and relays plaintext.
-//! Sessions stay in the manager's memory, and end with it.
+//! A program asks for a connection to a name over a Unix socket ([`protocol`]). The manager opens
+//! the TLS connection, resumes a session if any program obtained one there, and relays plaintext.
+//! Sessions exist only in the manager's memory.
 //!
 //! Modules, from the top down:
 //! - `serve` accepts programs, bounds how many there are, and hands each request to its handler.
@@ -14,8 +14,8 @@
 //! - `trust` verifies certificates by the authorities that the program names.
 //! - `downstream` is the program's side: its socket, requests and answers, and the limits per user.
 //!
-//! What is not here: what programs link to speak to a manager ([`client`], a crate of its own), and how a
-//! machine starts one.
+//! Not here: the library with which programs speak to a manager ([`client`], a crate of its own), and the start of
+//! a manager by the machine.
 
 #![forbid(unsafe_code)]
 

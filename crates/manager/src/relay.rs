@@ -1,8 +1,7 @@
-//! Plaintext between a program and its server, both ways, until both have ended.
+//! The relay: moves plaintext between a program and its server, both ways, until both have ended.
 //!
-//! Nothing is read from one side before the other has taken what was read last: a connection has
-//! no buffers of its own but those of rustls, which hold one record or so, and what its program
-//! does not take yet.
+//! The relay reads from one side only after the other side has taken all that was read before. A connection has
+//! only rustls's buffers, of about one record, and the plaintext that its program does not take yet.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -13,23 +12,24 @@ use tokio::sync::watch;
 
 use crate::downstream::connection::{ASK_WHETHER_GONE, stopping};
 use crate::downstream::endings::OpenConnection;
-use crate::downstream::stream::{Downstream, Received, is_gone};
+use crate::downstream::input::{Received, is_gone};
+use crate::downstream::stream::Downstream;
 use crate::protocol::End;
 use crate::state::State;
 use crate::upstream::connection::Upstream;
 use crate::upstream::tcp::Source;
 
-/// Read at once.
+/// The size of one read.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Rounds before other connections have a turn.
+/// The rounds of one connection before others have a turn.
 const ROUNDS: usize = 16;
-/// How long a server may take nothing of what a program left that is gone.
+/// The time for which a server may accept no data of a program that is gone.
 const LEFT_BEHIND_MS: u64 = 60_000;
 
 thread_local! {
-    /// What is read and at once worked on: one for all connections of a thread.
+    /// The buffer for reads that are processed at once, shared by all connections of a thread.
     static PIECE: RefCell<Box<[u8]>> = RefCell::new(vec![0; PIECE_BYTES].into());
-    /// What was in it for the program.
+    /// The plaintext decrypted from it.
     static PLAINTEXT: RefCell<Vec<u8>> = RefCell::default();
 }
 
@@ -39,20 +39,20 @@ pub(crate) struct Relay<'a> {
     standing: &'a OpenConnection<'a>,
     program: Downstream<'a>,
     upstream: &'a mut Upstream,
-    /// What the server said and the program does not take yet.
+    /// Plaintext from the server that the program does not take yet.
     undelivered: Vec<u8>,
-    /// From the program to the server.
+    /// The direction from the program to the server.
     up: Way,
-    /// From the server to the program.
+    /// The direction from the server to the program.
     down: Way,
-    /// Nobody holds the program's end any more.
+    /// True if no process holds the program's end any more.
     is_gone: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
-    /// It has ended so, and the other side is still to hear of it.
+    /// Ended like this; the other side has not been told yet.
     Endings(End),
     Over,
 }
@@ -77,25 +77,25 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// The server's side, between [`run`](Self::run) and the next.
+    /// Returns the server's side, between two calls of [`run`](Self::run).
     pub(crate) fn upstream(&mut self) -> &mut Upstream {
         self.upstream
     }
 
-    /// Sends what the program wrote right behind its request, if it still waits for the answer: who
-    /// has gone may have asked elsewhere. Then the server is at work, and the session it may have issued is stored.
+    /// Sends the plaintext that the program wrote directly after its request, if the program is still there: one that
+    /// is gone may have connected elsewhere. Then stores the sessions that the server has issued.
     pub(crate) fn begin(&mut self) {
-        if !is_gone(self.program.line()) && self.work_up().is_ok() {
-            // What is wrong shows again, when it has been read what the server said.
+        if !is_gone(self.program.socket()) && self.work_up().is_ok() {
+            // An error shows again after the server's data has been read.
             let _ = self.upstream.send();
         }
         self.upstream.store_issued(self.state);
     }
 
-    /// Relays until the connection has ended, and says how. Dropped before that, it has lost nothing, and may
-    /// be called again.
+    /// Relays until the connection has ended. Returns how it ended. Cancel-safe: if the future is dropped, no data is
+    /// lost, and `run` may be called again.
     pub(crate) async fn run(&mut self, mut stop: watch::Receiver<bool>) -> End {
-        // A server that speaks first may have spoken in the handshake's last flight.
+        // A server that speaks first may have sent data in the handshake's last flight.
         let is_open = self.down == Way::Open;
         let take = |relay: &mut Self, plaintext: &mut _| relay.upstream.take_decrypted(plaintext);
         let spoken = if is_open { self.pass_on(take) } else { Ok(()) };
@@ -114,13 +114,13 @@ impl<'a> Relay<'a> {
                 }
             }
         };
-        // An alert, where something is wrong. No close_notify: the server would take what was cut
-        // off for all that the program had to say. Whether it hears of it is its own affair now.
+        // Sends an alert if there was an error, and no close_notify: the server would take truncated data for all that
+        // the program had to send. Whether the alert arrives no longer matters.
         let _ = self.upstream.send();
         ended
     }
 
-    /// Does what can be done without waiting. Returns whether there is more of it.
+    /// Does the work that needs no waiting. Returns true if there is more of it.
     fn work(&mut self) -> Result<bool, End> {
         for _ in 0..ROUNDS {
             let moved = self.work_down()? | self.work_up()?;
@@ -135,12 +135,12 @@ impl<'a> Relay<'a> {
         Ok(true)
     }
 
-    /// How the connection ends when the server's direction is as it is.
+    /// Returns how the connection ends, given the state of the server's direction.
     fn stopped(&self) -> End {
         if self.down == Way::Over { End::Clean } else { End::Truncated }
     }
 
-    /// Server to program. Returns whether anything moved.
+    /// Relays from the server to the program. Returns true if anything moved.
     fn work_down(&mut self) -> Result<bool, End> {
         let undelivered = std::mem::take(&mut self.undelivered);
         let moved = self.deliver(&undelivered)?;
@@ -150,7 +150,7 @@ impl<'a> Relay<'a> {
         match self.down {
             Way::Open => {}
             Way::Endings(End::Clean) => {
-                // Before the program reads it, and asks.
+                // Recorded before the program can read the end and ask.
                 self.standing.server_ends(End::Clean);
                 if !self.program.finish() {
                     return Ok(moved);
@@ -168,21 +168,20 @@ impl<'a> Relay<'a> {
         })
     }
 
-    /// Works on what came from the server: nothing, at the end of file, of which rustls says
-    /// whether it was announced.
+    /// Processes bytes from the server. An empty slice is the end of file; rustls knows whether it was announced.
     fn work_on(&mut self, heard: &[u8]) -> Result<(), End> {
         self.pass_on(|relay, plaintext| relay.upstream.work_on(heard, plaintext))
     }
 
-    /// Gives the program what is found for it, and notes whether the server's direction has ended. What the server
-    /// issued is stored then: the program does not wait for that.
+    /// Delivers the plaintext that `find` returns, and notes whether the server's direction has ended. Stores the
+    /// sessions that the server issued afterwards, so that the program does not wait for it.
     fn pass_on(
         &mut self,
         find: impl FnOnce(&mut Self, &mut Vec<u8>) -> Option<End>,
     ) -> Result<(), End> {
         PLAINTEXT.with_borrow_mut(|plaintext| {
             plaintext.clear();
-            // What came before an error is the program's, too.
+            // Plaintext that came before an error is delivered, too.
             self.down = find(self, plaintext).map_or(Way::Open, Way::Endings);
             let delivered = self.deliver(plaintext);
             self.upstream.store_issued(self.state);
@@ -190,8 +189,7 @@ impl<'a> Relay<'a> {
         })
     }
 
-    /// Gives the program what is there for it; what it does not take yet waits. Returns whether it
-    /// took anything.
+    /// Writes plaintext to the program, and keeps what it does not take. Returns true if it took anything.
     fn deliver(&mut self, mut plaintext: &[u8]) -> Result<bool, End> {
         let mut moved = false;
         while !plaintext.is_empty() {
@@ -209,7 +207,7 @@ impl<'a> Relay<'a> {
         Ok(moved)
     }
 
-    /// Program to server. Returns whether anything moved.
+    /// Relays from the program to the server. Returns true if anything moved.
     fn work_up(&mut self) -> Result<bool, End> {
         let had = self.upstream.tls.wants_write();
         if self.upstream.send().is_err() {
@@ -222,7 +220,7 @@ impl<'a> Relay<'a> {
         let read = PIECE.with_borrow_mut(|piece| {
             let said = self.program.receive(piece)?;
             if let Received::Bytes(bytes) = said {
-                // rustls takes all of it: it has nothing left to send.
+                // rustls takes all of it, because it has nothing left to send.
                 self.upstream.tls.writer().write_all(&piece[..bytes])?;
             }
             io::Result::Ok(said)
@@ -234,7 +232,7 @@ impl<'a> Relay<'a> {
                 self.is_gone = said == Received::Gone;
                 match said {
                     Received::Done => self.upstream.tls.send_close_notify(),
-                    // All that it said has been sent.
+                    // All that it wrote has been sent.
                     Received::Cut => {
                         let _ = rustix::net::shutdown(&*self.upstream.tcp, Shutdown::Write);
                     }
@@ -247,9 +245,9 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Waits until there is something to do. Returns whether the program was found to be gone.
+    /// Waits until there is something to do. Returns true if the program was found to be gone.
     async fn wait(&self) -> io::Result<bool> {
-        let (tcp, program) = (&self.upstream.tcp, self.program.line());
+        let (tcp, program) = (&self.upstream.tcp, self.program.socket());
         let sends = self.upstream.tls.wants_write();
         let is_blocked = !self.undelivered.is_empty();
         let server = interest(self.down == Way::Open && !is_blocked, sends);

@@ -1,4 +1,4 @@
-//! The programs that come: who is let in, and what becomes of each.
+//! The listener: accepts programs within the limits, and hands each request to its handler.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -27,28 +27,29 @@ use crate::state::State;
 use crate::upstream::connection::Upstream;
 use crate::upstream::handshake::connect;
 
-/// After a failure to accept, such as for want of descriptors.
+/// The pause after a failure to accept, such as a lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// How long connections have to say goodbye at the end.
+/// The time that connections have to close when the manager shuts down.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// The most that a connection has: a program's socket, and of three that it passed a copy, too.
+/// The descriptors of a connection, at most: a program's socket, three sockets that it passed, and copies of two of
+/// them.
 const DESCRIPTORS: u64 = 6;
-/// Kept for the rest: refusals, lookups, and what programs brought and is being closed.
+/// The descriptors reserved for refusals, lookups, and passed sockets that are being closed.
 const OTHER_DESCRIPTORS: u64 = 512;
-/// Answers of "busy" under way at once; more programs than that are hung up on.
+/// The refusals being answered at once. Programs beyond that are disconnected without an answer.
 const REFUSALS: usize = 256;
 
-/// How many threads best serve programs: one for every two processors, and one at least. A connection
-/// is one thread's work at a time, and the programs want the processors, too.
+/// Returns the recommended number of threads: one for every two processors, and at least one. A connection
+/// uses one thread at a time, and the programs need processors, too.
 pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).max(1))
 }
 
-/// Serves programs until `shutdown` completes; then every connection is ended. Returns what was
-/// done. `ready` is called when the manager answers.
+/// Serves programs until `shutdown` completes, then ends every connection. Returns the counters. Calls `ready` when
+/// the manager accepts connections.
 ///
 /// # Errors
-/// What keeps the manager from starting.
+/// The manager cannot start.
 pub async fn run(
     listener: UnixListener,
     settings: Settings,
@@ -78,21 +79,21 @@ pub async fn run(
         }
     }
     drop(listener);
-    // Nobody listens: then there are no connections.
+    // If no connection listens, there are none.
     let _ = stop.send(true);
     let all_gone = async { while tasks.join_next().await.is_some() {} };
-    // Those who have not ended by then are ended.
+    // Connections that are open after that are dropped.
     let _ = tokio::time::timeout(GOODBYE, all_gone).await;
     Ok(state.counts.of(0, state.sessions.count()))
 }
 
-/// Connections for which there are descriptors.
+/// Returns the number of connections for which there are descriptors.
 fn affordable() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     (limit.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS).max(1) as usize
 }
 
-/// The programs that are here.
+/// The programs that are connected.
 #[derive(Debug, Default)]
 struct Admissions {
     here: Mutex<Here>,
@@ -105,7 +106,7 @@ struct Here {
     by_user: HashMap<u32, usize>,
 }
 
-/// A program's place, which is free again when it is dropped.
+/// One program's share of the limits, returned when it is dropped.
 #[derive(Debug)]
 struct Admission<'a> {
     admissions: &'a Admissions,
@@ -113,14 +114,17 @@ struct Admission<'a> {
 }
 
 impl Admissions {
-    /// `None`: not even to be told that there is no room.
+    /// Admits or refuses a program. `None`: too many refusals are being answered already.
     fn admit(&self, uid: u32, settings: &Settings) -> Option<(Admission<'_>, Result<(), Failure>)> {
         let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let of_user = here.by_user.get(&uid).copied().unwrap_or_default();
         let refusal = if !settings.users.is_empty() && !settings.users.contains(&uid) {
-            Some(Failure::new(ErrorKind::NotPermitted, format!("user {uid} is not let in")))
+            Some(Failure::new(
+                ErrorKind::NotPermitted,
+                format!("user {uid} may not use this manager"),
+            ))
         } else if here.all >= settings.connections || of_user >= settings.connections_per_user {
-            Some(Failure::new(ErrorKind::Busy, "there are as many connections as are allowed"))
+            Some(Failure::new(ErrorKind::Busy, "the limit of connections is reached"))
         } else {
             None
         };
@@ -163,12 +167,12 @@ async fn admit(
     let Ok(program) = Program::of(&stream) else { return };
     let stream = ProgramSocket::new(stream, state.closers.of(program.uid));
     if !state.settings.unshared_programs.is_empty() {
-        // As it is called now: it may become another program before it is served.
+        // Read now: the process may execute another program before it is served.
         program.name();
     }
     let Some((_admission, let_in)) = admissions.admit(program.uid, &state.settings) else { return };
     let program_connection = ProgramConnection { state, program, stream, stopped };
-    // The request and the handshake take room that a connection does not need afterwards.
+    // Boxed: the request and the handshake take memory that the connection does not need afterwards.
     let asked =
         Box::pin(program_connection.while_awaited(program_connection.receive(let_in))).await;
     let Some(Some(order)) = asked else { return };
@@ -178,16 +182,16 @@ async fn admit(
     match program_connection.state.user_threads.of(program_connection.program.uid) {
         Some(thread) => thread.run(program_connection.serve(order)).await,
         None => {
-            let failure = Failure::new(ErrorKind::Busy, "too many users pass sockets");
+            let failure = Failure::new(ErrorKind::Busy, "too many users pass sockets at once");
             refuse(&program_connection.stream, failure).await;
         }
     }
 }
 
-/// What a program asked for, the sockets that it brought, and the request's room.
+/// A program's request for a connection, the sockets that it passed, and the permit for a long request.
 type AdmittedRequest = (ConnectionRequest, Vec<PassedDescriptor>, Option<Permit>);
 
-/// A connection.
+/// The kinds of connections that a program can request.
 enum ConnectionRequest {
     Connect(Box<Connect>),
     Hop(Box<protocol::Hop>),
@@ -195,7 +199,7 @@ enum ConnectionRequest {
 }
 
 impl ProgramConnection {
-    /// Reads a request and answers it, unless it is for a connection.
+    /// Reads a request. Returns it if it is for a connection, otherwise answers it.
     async fn receive(&self, let_in: Result<(), Failure>) -> Option<AdmittedRequest> {
         let Self { state, program, stream, .. } = self;
         let read = match let_in {
@@ -219,7 +223,7 @@ impl ProgramConnection {
                 return Some((ConnectionRequest::Records(wanted), sockets, room));
             }
             Request::Verified {} | Request::Accepted {} => {
-                let detail = "it belongs behind the answer to a hop";
+                let detail = "this request is valid only after the answer to a hop";
                 Answer::Error(Failure::new(ErrorKind::BadRequest, detail).into())
             }
             Request::End { connection } => {
@@ -250,20 +254,20 @@ impl ProgramConnection {
                 serve_records(self, wanted, room).await;
             }
             ConnectionRequest::Records(_) => {
-                let detail = "no socket comes with records: the program has it";
+                let detail = "a request for records must not pass a socket";
                 refuse(&self.stream, Failure::new(ErrorKind::BadRequest, detail)).await;
             }
         }
     }
 
-    /// Makes a connection, and relays until it ends.
+    /// Makes a connection, and relays plaintext until it ends.
     async fn connect(self, order: PlaintextRequest) {
         let made = Box::pin(self.while_awaited(self.make(order))).await;
         let Some(Some((mut upstream, connected, service))) = made else { return };
         let (state, stream, uid) = (&self.state, &self.stream, self.program.uid);
         let standing = state.endings.open(connected.connection, uid, &state.settings.clock);
         let mut relay = Relay::new(state, &standing, Downstream::Plain(stream), &mut upstream);
-        // The server is at work while the program is counted, and told.
+        // The server works while the manager counts the connection and answers the program.
         relay.begin();
         self.record(&service, &counted(&connected));
         drop(service);
@@ -276,7 +280,7 @@ impl ProgramConnection {
         standing.ended(ended);
     }
 
-    /// Makes a connection to a service, or says why there is none.
+    /// Connects to the server. On failure, answers the program and returns `None`.
     async fn make(
         &self,
         order: PlaintextRequest,
@@ -294,5 +298,5 @@ impl ProgramConnection {
     }
 }
 
-/// A wish for plaintext.
+/// A request for a plaintext connection, the socket that the program passed, and the permit for a long request.
 type PlaintextRequest = (Box<Connect>, Option<PassedDescriptor>, Option<Permit>);

@@ -1,4 +1,4 @@
-//! What an operator says: a TOML file.
+//! The operator's settings: a TOML file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,44 +11,43 @@ use crate::Error;
 use crate::clock::Clock;
 use crate::protocol::{Fingerprint, Host};
 
-/// See the module's documentation. Bounds are on a whole manager unless they say otherwise.
+/// The settings of a manager. Bounds apply to the whole manager unless they say otherwise.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Bytes of stored sessions.
+    /// The bytes of stored sessions, at most.
     #[serde(deserialize_with = "bytes")]
     pub session_bytes: u64,
-    /// Tickets kept for one server, user, label and client certificate.
+    /// The tickets kept for one server, user, label and client certificate, at most.
     pub tickets: usize,
-    /// How long a session is used at most, whatever its server says, in seconds; never more than
-    /// seven days.
+    /// The longest use of a session in seconds, even if its server allows more; seven days at most.
     pub session_lifetime_s: u64,
-    /// How long after its certificate was verified a session is used at most, in seconds.
+    /// The longest use of a session after its certificate was verified, in seconds.
     pub verified_within_s: u64,
-    /// When a session of one name is offered to a server of another.
+    /// The rule for offering a session of one name to a server of another name.
     pub across_names: AcrossNames,
-    /// Names that one server answers for, each list by itself: for `across_names = "listed"`.
+    /// Lists of names, each served by one server: for `across_names = "listed"`.
     pub names: Vec<BTreeSet<Host>>,
     /// Hosts whose sessions are not shared.
     pub unshared_hosts: Vec<HostPattern>,
     /// Programs whose sessions are not shared, as `/proc/PID/comm` names them.
     pub unshared_programs: Vec<String>,
-    /// Certificates and public keys that are not believed any more, whoever signed them.
+    /// Certificates and public keys that are rejected, whoever signed them.
     pub revoked: Vec<Fingerprint>,
-    /// The authorities that `"system"` means, if not the system's.
+    /// A file of authorities that replaces the system's for programs that trust `"system"`.
     pub system_bundle: Option<PathBuf>,
-    /// The users that may ask; if empty, those who may open the socket.
+    /// The users that may connect. If empty, all users that can open the socket.
     pub users: Vec<u32>,
-    /// Connections at once.
+    /// The concurrent connections, at most.
     pub connections: usize,
-    /// Connections of one user at once.
+    /// The concurrent connections of one user, at most.
     pub connections_per_user: usize,
-    /// The time.
+    /// The clock.
     #[serde(skip)]
     pub clock: Clock,
 }
 
-/// A name; or `*.` and a name, for all below it.
+/// A host name, or `*.` and a name for all names below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPattern {
     host: Host,
@@ -70,7 +69,8 @@ impl FromStr for HostPattern {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parent = text.strip_prefix("*.");
-        let host = parent.unwrap_or(text).parse().map_err(|_| format!("{text:?} is no name"))?;
+        let host =
+            parent.unwrap_or(text).parse().map_err(|_| format!("{text:?} is not a host name"))?;
         Ok(Self { host, is_parent: parent.is_some() })
     }
 }
@@ -81,27 +81,27 @@ impl<'de> Deserialize<'de> for HostPattern {
     }
 }
 
-/// When a session of one name is offered to a server of another: always only with TLS 1.3, where
-/// its certificate is valid for the new name, and a ticket is to spare.
+/// The rule for offering a session of one name to a server of another name. In every case only with TLS 1.3, only
+/// if the session's certificate is valid for the new name, and only if a ticket is to spare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AcrossNames {
-    /// Not at all.
+    /// Never.
     Never,
     /// Between names of one list in the settings.
     Listed,
-    /// Once on trial; then as the trial went.
+    /// Once as a trial, afterwards according to its outcome.
     Learned,
 }
 
-/// Seven days: no ticket is used for longer (RFC 9846, section 4.6.1).
+/// The longest use of a ticket: seven days (RFC 9846, section 4.6.1).
 pub(crate) const MOST_LIFETIME_S: u64 = 7 * 24 * 3_600;
-/// The least room for sessions: the engine divides it into units.
+/// The least memory for sessions: the engine divides it into units.
 const LEAST_SESSION_BYTES: u64 = 64 * 1024;
 const MOST_SESSION_BYTES: u64 = 16 << 30;
-/// A file of settings longer than this is none.
+/// The longest settings file.
 const FILE_BYTES: u64 = 1024 * 1024;
-/// Linux cuts programs' names after so many (`proc_pid_comm(5)`).
+/// The length to which Linux truncates programs' names (`proc_pid_comm(5)`).
 const PROGRAM_BYTES: u64 = 15;
 
 impl Default for Settings {
@@ -129,12 +129,12 @@ impl Settings {
     /// Reads a file.
     ///
     /// # Errors
-    /// One that cannot be read, or that says what makes no sense.
+    /// The file cannot be read, or its settings are invalid.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let unreadable = |cause| Error::Unreadable { path: path.into(), cause };
         let wrong = |what: String| Error::BadSettings { path: path.into(), what };
         if std::fs::metadata(path).map_err(unreadable)?.len() > FILE_BYTES {
-            return Err(wrong("too long for settings".to_owned()));
+            return Err(wrong("the file is longer than 1 MiB".to_owned()));
         }
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         Self::parse(&text).map_err(wrong)
@@ -142,7 +142,8 @@ impl Settings {
 
     fn parse(text: &str) -> Result<Self, String> {
         let settings: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+            let before = error.span().map_or("", |span| &text[..span.start]);
+            let line = 1 + before.matches('\n').count();
             format!("line {line}: {}", error.message().replace('\n', " "))
         })?;
         settings.check()?;
@@ -167,20 +168,20 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether sessions of this host are shared.
+    /// Returns true if sessions of this host are shared.
     pub(crate) fn shares_host(&self, host: &Host) -> bool {
         !self.unshared_hosts.iter().any(|pattern| pattern.matches(host))
     }
 
-    /// Whether sessions of this program are shared. Of one whose name cannot be read nobody knows
-    /// whether it is on the list.
+    /// Returns true if sessions of this program are shared. Without a list of unshared programs all are; with one, a
+    /// program whose name cannot be read is not, because it might be on the list.
     pub(crate) fn shares_program<'a>(&self, name: impl FnOnce() -> Option<&'a str>) -> bool {
         let unshared = &self.unshared_programs;
         let is_shared = |name| !unshared.iter().any(|unshared| unshared == name);
         unshared.is_empty() || name().is_some_and(is_shared)
     }
 
-    /// Whether the operator lists both as names of one server.
+    /// Returns true if the operator lists both as names of one server.
     pub(crate) fn lists_together(&self, one: &Host, other: &Host) -> bool {
         self.names.iter().any(|names| names.contains(one) && names.contains(other))
     }
@@ -247,6 +248,8 @@ mod tests {
         ] {
             let refused = Settings::parse(text).unwrap_err();
             assert!(!refused.contains('\n') && !refused.is_empty(), "{text}: {refused}");
+            let below = Settings::parse(&format!("\n# A comment.\n{text}")).unwrap_err();
+            assert_eq!(below, refused.replace("line 1: ", "line 3: "), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What all connections of a manager share.
+//! The state that all connections of a manager share.
 
 use std::sync::Arc;
 
@@ -39,16 +39,16 @@ pub(crate) struct State {
     pub(crate) user_threads: UserThreads,
     pub(crate) lookups: Lookups,
     pub(crate) rooms: Rooms,
-    /// Servers that say nothing of a client's certificate.
+    /// Servers that do not comment on a client's certificate after the handshake.
     pub(crate) silent: Verdicts,
-    /// Servers with which the manager has no TLS in common.
+    /// Servers with which the manager failed to complete a handshake.
     pub(crate) foreign: Verdicts,
-    /// Servers of which a connection of the manager's own got no session.
+    /// Servers that issued no session to a connection of the manager's own.
     pub(crate) barren: Verdicts,
     pub(crate) own_connections: OwnConnections,
     pub(crate) hops: Hops,
     pub(crate) counts: Counts,
-    /// Who comes as this may be anybody.
+    /// The uid of users that this namespace does not map: it may stand for any of them.
     pub(crate) overflow_uid: u32,
     any_version: ClientConfig,
     tls13_only: ClientConfig,
@@ -58,7 +58,7 @@ impl State {
     pub(crate) fn new(settings: Settings) -> Result<Self, Error> {
         let settings = Arc::new(settings);
         let provider = Arc::new(provider());
-        // One verifier for all that is ever stored: rustls compares the objects.
+        // One verifier for all sessions that are ever stored: rustls compares the objects.
         let verifier = Arc::new(Verifier::new(Arc::clone(&provider)));
         let config = |versions: &[&'static SupportedProtocolVersion]| {
             let (provider, clock) = (Arc::clone(&provider), Arc::new(settings.clock.clone()));
@@ -71,7 +71,7 @@ impl State {
                 .with_custom_certificate_verifier(verifier.clone())
                 .with_no_client_auth();
             config.resumption = Resumption::disabled();
-            // Whatever the environment says: no key leaves through a log.
+            // No secret is logged, even if SSLKEYLOGFILE is set.
             config.key_log = Arc::new(NoKeyLog);
             Ok::<_, Error>(config)
         };
@@ -96,7 +96,7 @@ impl State {
             barren: Verdicts::default(),
             own_connections: OwnConnections::default(),
             hops: Hops::new().map_err(|error| Error::Process {
-                what: "make ready for programs that do their own TLS",
+                what: "prepare TLS for programs with a TLS library of their own",
                 cause: error.into(),
             })?,
             counts: Counts::default(),
@@ -105,14 +105,14 @@ impl State {
         })
     }
 
-    /// What every connection starts from.
+    /// Returns a copy of the configuration that every connection starts from.
     pub(crate) fn config(&self, tls13_only: bool) -> ClientConfig {
         if tls13_only { self.tls13_only.clone() } else { self.any_version.clone() }
     }
 }
 
-/// With a key exchange that will withstand quantum computers first. Of the ciphers AES-256 is, as OpenSSL and GnuTLS have it,
-/// too: programs that are not changed see, and print, the one that they got.
+/// Returns the cryptography of upstream connections. A post-quantum key exchange comes first. AES-256 is the first
+/// cipher, as in OpenSSL and GnuTLS: unmodified programs see, and print, the one that was negotiated.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         kx_groups: vec![&READY_MADE, kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],
@@ -120,11 +120,11 @@ fn provider() -> CryptoProvider {
     }
 }
 
-/// Random bytes.
+/// Returns random bytes.
 pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], Error> {
     let mut bytes = [0; BYTES];
     aws_lc_rs::default_provider().secure_random.fill(&mut bytes).map_err(|_| Error::Process {
-        what: "get random bytes",
+        what: "obtain random bytes",
         cause: std::io::Error::other("the source of randomness failed"),
     })?;
     Ok(bytes)

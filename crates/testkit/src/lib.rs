@@ -9,6 +9,7 @@ pub mod cache_model;
 pub mod capture_answers;
 pub mod certificates;
 pub mod clients;
+pub mod cluster;
 pub mod folder;
 pub mod house;
 pub mod jvm;

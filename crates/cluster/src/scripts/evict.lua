@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Removes the sessions of clients that are overdue, and those that are expired.
+-- Removes sessions whose clients are overdue, and expired sessions.
 --
 -- KEYS  order, values, counts of one shard
--- ARGV  1 whoever was expected before this is overdue  2 from this score on they are expired
---       3 at most so many  4 bytes of an entry beside its value
--- Returns how many.
+-- ARGV  1 the return time before which a client is overdue  2 the score from which on sessions have expired
+--       3 the most to remove  4 bytes of an entry besides its value
+-- Returns the number removed.
 local order, values, counts = KEYS[1], KEYS[2], KEYS[3]
 local overdue = redis.call('ZRANGEBYSCORE', order, '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[3])
 local expired = redis.call('ZREVRANGEBYSCORE', order, '+inf', ARGV[2], 'LIMIT', 0, ARGV[3] - #overdue)

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- The client of a session was seen: when it is expected next, and what is known of it.
+-- Updates a session after a visit of its client: its next expected return, and its past visits.
 --
 -- KEYS  order, values of one shard
 -- ARGV  1 hashed id  2 score  3 past, as long as the one in the value
--- Returns whether the session is there.
+-- Returns 1 if the session is there, else 0.
 local value = redis.call('HGET', KEYS[2], ARGV[1])
 if not value then return 0 end
 local past = string.sub(value, 2, 1 + #ARGV[3])

@@ -1,17 +1,17 @@
 #!lua
--- Stores a session. Others go until it fits, as paper 000's Algorithm 1 has it, read with "else": the one
+-- Stores a session. Evicts others until it fits, by paper 000's Algorithm 1, read with "else": the one
 -- that is overdue, or else the one that returns last, if the new one returns sooner.
 --
 -- KEYS  order, values, counts of one shard
--- ARGV  1 hashed id  2 value  3 score  4 whoever was expected before this is overdue
---       5 most sessions  6 most bytes  7 bytes of an entry beside its value
--- Returns how many had to go; -1 if it was refused, since all return sooner.
+-- ARGV  1 hashed id  2 value  3 score  4 the return time before which a client is overdue
+--       5 most sessions  6 most bytes  7 bytes of an entry besides its value
+-- Returns the number evicted; -1 if the session was refused, because all others return sooner.
 local order, values, counts = KEYS[1], KEYS[2], KEYS[3]
 local id, value, score = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local overdue_before, most_sessions, most_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local overhead = tonumber(ARGV[7])
 local size = #value + overhead
--- From this score on a client is not expected back.
+-- The score from which on clients are not expected back.
 local NEVER = 4503599627370496
 
 local sessions = redis.call('ZCARD', order)
@@ -48,7 +48,7 @@ while sessions >= most_sessions or bytes + size > most_bytes do
   remove(victim[1])
 end
 redis.call('HSET', values, id, value)
--- As it came: to print a number takes time.
+-- The score as it was passed, because formatting a number takes time.
 redis.call('ZADD', order, ARGV[3], id)
 bytes = bytes + size
 count(1, 0)

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- What the ring of ticket keys is, for a server that knows one of them; and the lease to make the next
--- key, if the server wants it, has the ring that is there, and nobody else holds it.
+-- Reads the ring of ticket keys. Grants the lease for creating the next key, if the server requests it, knows
+-- the current ring, and no other server holds the lease.
 --
 -- KEYS: ring (a hash: version, page), lease
--- ARGV: the version known, or 0; the first 12 bytes of its page;
---       a random token, or nothing if no key is to be made; how long the lease is, in ms
--- Returns the version, or 0 if there is none; its page, if it is another; 1 if the lease is held.
+-- ARGV: the version that the server knows, or 0; the first 12 bytes of its page;
+--       a random token, or nothing if no lease is requested; the lease's duration in ms
+-- Returns the version, or 0 if there is no ring; the page, if it is a different one; 1 if the lease was granted.
 local there = redis.call('HMGET', KEYS[1], 'version', 'page')
 local version, page = there[1] or '0', there[2] or ''
 if version ~= ARGV[1] or string.sub(page, 1, 12) ~= ARGV[2] then

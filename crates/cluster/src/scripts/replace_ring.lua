@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Puts a ring of ticket keys in the place of the one that the server knows, if that is still there.
--- Who adds a key must hold the lease, or be able to take it, and gives it up.
+-- Replaces the ring of ticket keys, if it is still the one that the server knows.
+-- A server that adds a key must hold the lease, or be able to take it. The lease is released.
 --
 -- KEYS: ring (a hash: version, page), lease
--- ARGV: the version known, or 0; the first 12 bytes of its page; the new version; the new page;
+-- ARGV: the version that the server knows, or 0; the first 12 bytes of its page; the new version; the new page;
 --       the token of the lease, or nothing if no key is added;
---       for how long nobody shall add a key from now on, in ms
+--       the time in ms for which no key may be added from now on, or 0
 -- Returns 1 if it was replaced, otherwise 0.
 local there = redis.call('HMGET', KEYS[1], 'version', 'page')
 if (there[1] or '0') ~= ARGV[1] or string.sub(there[2] or '', 1, 12) ~= ARGV[2] then

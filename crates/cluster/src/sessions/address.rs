@@ -1,9 +1,9 @@
-//! Where a session is: its shard's keys, and its name in them.
+//! The address of a session in Valkey: its shard's keys, and its hashed id.
 
 use aws_lc_rs::hmac;
 use rejoin_cache::SessionId;
 
-/// Bytes of a hashed id: HMAC-SHA-256, cut short.
+/// The length of a hashed id: HMAC-SHA-256, truncated.
 const MEMBER_BYTES: usize = 16;
 
 pub(super) struct Addresses {

@@ -1,30 +1,30 @@
-//! How much there may be.
+//! The bounds of the sessions in Valkey.
 
 use super::Sessions;
 use crate::Error;
 
-/// What an entry takes in Valkey beside its value, about: its name and its place in a sorted set and in a
-/// hash, and what the allocator rounds up.
+/// The approximate memory of an entry in Valkey besides its value: its hashed id, its entries in a sorted set and in a
+/// hash, and the allocator's rounding.
 pub const ENTRY_OVERHEAD_BYTES: u64 = 256;
 
-/// How many sessions there may be, in how many bytes. Each shard holds its share exactly.
+/// The bounds of the sessions of all shards. Each shard enforces its share exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// In how many parts they are divided, each in one slot: 1 to [`Sessions::MOST_SHARDS`].
+    /// The number of shards, each in one slot: 1 to [`Sessions::MOST_SHARDS`].
     pub shards: u16,
     /// The most sessions of all shards, at least one for each.
     pub sessions: u64,
     /// The most bytes of all shards: of values, and [`ENTRY_OVERHEAD_BYTES`] for each.
     pub bytes: u64,
-    /// How long after its return time a client still counts as on its way, in milliseconds.
+    /// The time after its expected return before a client counts as overdue, in milliseconds.
     pub grace_ms: u64,
 }
 
 impl Bounds {
-    /// Enough for a cluster of some nodes.
+    /// The default number of shards, enough for a cluster of several nodes.
     pub const SHARDS: u16 = 64;
 
-    /// Scripts count in floating point, and print 14 digits.
+    /// The upper bound: scripts count in floating point, and print 14 digits.
     const MOST: u64 = 1 << 46;
 
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -43,7 +43,7 @@ impl Bounds {
         self.bytes / u64::from(self.shards)
     }
 
-    /// Whether a shard has room for such a value, once all others are gone.
+    /// Returns true if an empty shard has room for a value of this length.
     pub(super) fn can_hold(&self, value_bytes: usize) -> bool {
         value_bytes as u64 + ENTRY_OVERHEAD_BYTES <= self.bytes_of_shard()
     }

@@ -1,6 +1,6 @@
 //! The keys of values: those of the ring, and the names of those that were in it.
 //!
-//! A value under a key that is in neither may be of a newer ring than this machine has seen: others can
+//! A value under any other key may come from a newer ring than this machine has seen: other machines can
 //! open it.
 
 use rejoin_tickets::{KeyRing, Label, NAME_BYTES, TicketSealer};
@@ -9,12 +9,12 @@ type KeyName = [u8; NAME_BYTES];
 
 pub(super) struct Keys {
     pub(super) sealer: TicketSealer,
-    /// Retired, or wiped when their time was over: the newest ones.
+    /// The newest keys that were retired, or expired and were wiped.
     gone: Vec<KeyName>,
 }
 
 impl Keys {
-    /// Names kept of keys that are gone: more than were there while any of their sessions lives.
+    /// The names of gone keys that are kept: more than the number of keys within the lifetime of a session.
     const MOST_GONE: usize = 4 * KeyRing::MOST_KEYS;
 
     pub(super) fn new(ring: &KeyRing) -> Self {
@@ -22,7 +22,7 @@ impl Keys {
         Self { sealer: ring.sealer(&label), gone: Vec::new() }
     }
 
-    /// Those of a newer ring.
+    /// Returns the keys of a newer ring, and notes those that are gone.
     pub(super) fn followed_by(&self, ring: &KeyRing) -> Self {
         let Self { sealer, .. } = Self::new(ring);
         let is_gone = |name: &&KeyName| sealer.names().all(|there| there != *name);
@@ -35,7 +35,7 @@ impl Keys {
         self.gone.contains(name)
     }
 
-    /// The names of all keys of which it is known what has become of them.
+    /// Returns the names of all keys that are in the ring, or were.
     pub(super) fn known(&self) -> impl Iterator<Item = &KeyName> {
         self.gone.iter().chain(self.sealer.names())
     }

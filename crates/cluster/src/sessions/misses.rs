@@ -1,32 +1,32 @@
-//! What was looked up in vain.
+//! Misses, by kind.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Look-ups in vain, by kind.
+/// The number of misses, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Misses {
     /// Nothing was there.
     pub absent: u64,
-    /// The session's lifetime is over.
+    /// The session has expired.
     pub expired: u64,
-    /// What was there is no value of this version.
+    /// The value is not of this version's format.
     pub malformed: u64,
-    /// Sealed with a key that is not, or no longer, in the ring.
+    /// The value is sealed with a key that is not, or no longer, in the ring.
     pub unknown_key: u64,
-    /// Not as it was sealed, or moved there from another id.
+    /// The value was altered, or moved from another id.
     pub altered: u64,
 }
 
-/// Why a value is a miss.
+/// The reason for a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Miss {
     Absent,
     Expired,
     Malformed,
-    /// This machine may not have heard of it yet.
+    /// The key is unknown; this machine may not have read the ring that has it.
     UnknownKey,
-    /// The key was in the ring, and its time is over.
+    /// The key was in the ring, and has expired or been retired.
     KeyOver,
     Altered,
 }

@@ -1,23 +1,24 @@
-//! The order in which clients are expected back, as a number in a sorted set.
+//! The order in which clients are expected back, as a score in a sorted set.
 //!
-//! Valkey's numbers are floating point: whole ones up to 2⁵³ are exact. Below 2⁵² a score is a return
-//! time. From there on clients are not expected, and whose session expires first comes last:
+//! Valkey's scores are floating point: integers up to 2⁵³ are exact. Below 2⁵² a score is a return
+//! time. From there on clients are not expected back, and the session that expires first comes last:
 //!
 //! ```text
 //! 0 … returns_ms … 2⁵² | 2⁵³ − expires_ms … 2⁵³
 //! ```
-//! so that the one to go is last, and expired ones are found from the end. A client expected after its
-//! session is over is not expected: other sessions expire after they are overdue.
+//! So the next victim is last, and expired sessions are found from the end. A client that is expected only after its
+//! session's expiry counts as not expected. All other sessions become overdue before they expire.
 
 use rejoin_cache::{Expectation, History, Interval, Prediction};
 
-/// The client of this session is not expected back: it is the unused sibling of another (TLS 1.3).
+/// The return time of a client that is not expected back, because the session is the unused sibling of another one
+/// (TLS 1.3).
 pub const NEVER_MS: u64 = u64::MAX;
 
 const NEVER: u64 = 1 << 52;
 
-/// When a client heard of at `now_ms` is expected back, in Unix time, by the rules of a machine's own
-/// cache. Without a hint or a history that counts it is `prior_ms` from now.
+/// Returns the time at which a client seen at `now_ms` is expected back, in Unix time, by the rules of a machine's
+/// cache. Without a hint or a usable history it is `prior_ms` from now.
 pub fn returns_ms(
     prediction: Prediction,
     now_ms: u64,
@@ -38,7 +39,7 @@ pub(super) fn score(returns_ms: u64, expires_ms: u64) -> u64 {
     if returns_ms <= expires_ms { returns_ms } else { 2 * NEVER - expires_ms }
 }
 
-/// Sessions not expected and with this score, or a higher one, are over.
+/// Returns the score from which on sessions have expired.
 pub(super) fn expired_from(now_ms: u64) -> u64 {
     2 * NEVER - now_ms.min(NEVER - 1)
 }

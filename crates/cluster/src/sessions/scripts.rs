@@ -1,4 +1,4 @@
-//! What runs inside Valkey: a file for each operation.
+//! The scripts that run inside Valkey: one file for each operation.
 
 use redis::Script;
 

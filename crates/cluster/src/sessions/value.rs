@@ -1,10 +1,11 @@
-//! A session as Valkey holds it.
+//! The format of a session in Valkey.
 //!
 //! ```text
 //! version, 1 byte | history, 4 | seen_ms, 8 | sealed: context, 4 | expires_ms, 8 | the serialised session
 //! ```
-//! numbers little-endian. What is known of the client's visits is outside the seal, for a script to replace; it
-//! says nothing of a session. `scripts/take.lua` reads the key's name, the seal's first 16 bytes. The seal is that of [`TicketSealer`] under keys of its own, bound to the session's id.
+//! Numbers are little-endian. The client's past visits are outside the seal, so that a script can replace them; they
+//! reveal nothing of a session. `scripts/take.lua` reads the key's name, the first 16 bytes of the seal. The seal is
+//! that of [`TicketSealer`] under separate keys, bound to the session's id.
 
 use rejoin_cache::{ContextTag, History, SecretBytes, SessionId};
 use rejoin_tickets::{LONGEST_TICKET_BYTES, NONCE_BYTES, TicketSealer, Unopened};
@@ -37,7 +38,7 @@ impl Past {
     }
 }
 
-/// The length of a value around a session of `length` bytes, unless that is too long.
+/// Returns the length of the value for a session of `length` bytes. `None`: it is too long.
 pub(super) fn sealed_bytes(length: usize) -> Option<usize> {
     let sealed = length.checked_add(HEAD_BYTES + TicketSealer::OVERHEAD_BYTES)?;
     (sealed <= LONGEST_TICKET_BYTES).then_some(PLAIN_BYTES + sealed)

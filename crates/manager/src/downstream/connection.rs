@@ -7,18 +7,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::downstream::descriptors::ProgramSocket;
+use crate::downstream::input::is_gone;
 use crate::downstream::messages;
 use crate::downstream::program::Program;
-use crate::downstream::stream::is_gone;
 use crate::failure::Failure;
 use crate::protocol::{Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Why};
 use crate::state::State;
 
-/// A program from which nothing is read may be gone, of which the kernel says nothing while nobody
-/// asks.
+/// The interval at which the manager checks whether a program is gone from whose socket it does not read: the kernel
+/// does not report that unasked.
 pub(crate) const ASK_WHETHER_GONE: Duration = Duration::from_secs(1);
 
-/// A program that was let in.
+/// A connected program.
 pub(crate) struct ProgramConnection {
     pub(crate) state: Arc<State>,
     pub(crate) program: Program,
@@ -27,7 +27,7 @@ pub(crate) struct ProgramConnection {
 }
 
 impl ProgramConnection {
-    /// Does it as long as the program waits and the manager runs.
+    /// Runs `what` for as long as the program waits and the manager runs.
     pub(crate) async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
         let mut stopped = self.stopped.clone();
         tokio::select! {
@@ -35,7 +35,7 @@ impl ProgramConnection {
             done = what => Some(done),
             () = gone(&self.stream) => None,
             () = stopping(&mut stopped) => {
-                let failure = Failure::new(ErrorKind::ShuttingDown, "the manager ends");
+                let failure = Failure::new(ErrorKind::ShuttingDown, "the manager is shutting down");
                 refuse(&self.stream, failure).await;
                 None
             }
@@ -48,18 +48,18 @@ impl ProgramConnection {
     }
 }
 
-/// Completes when the manager ends.
+/// Completes when the manager shuts down.
 pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
-    // A sender that is gone ends it as well.
+    // A sender that is gone counts as a shutdown, too.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// Under what a connection is counted.
+/// Returns the name under which a connection is counted.
 pub(crate) fn service(wish: &Connect) -> String {
     format!("{}:{}", wish.host, wish.port)
 }
 
-/// The count of a connection that did not come to stand.
+/// The count of a connection that failed.
 pub(crate) const FAILED: Handshakes =
     Handshakes { full: 0, resumed: 0, across_names: 0, refused: 0, failed: 1, early_data: 0 };
 

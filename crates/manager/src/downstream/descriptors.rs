@@ -1,10 +1,9 @@
-//! What programs bring is closed by threads of its own.
+//! Descriptors that programs pass, closed by separate threads.
 //!
-//! The last close of a file can wait, whatever `O_NONBLOCK` says: for a socket's linger time, for
-//! the daemon of a file system in user space. The program decides how long. So descriptors that
-//! came from a user are closed by a thread of this user, and no thread that serves others waits
-//! for them. That goes for whatever arrives, wanted or not, and for a program's own socket: it may
-//! have descriptors in it that nobody has read.
+//! The last close of a file can block, even with `O_NONBLOCK`: for a socket's linger time, or for
+//! the daemon of a file system in user space. The program decides for how long. So a thread per user closes the
+//! descriptors that came from this user, and no thread that serves others waits for them. This holds for every
+//! descriptor that arrives, wanted or not, and for a program's own socket, which may contain unread descriptors.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,7 +15,7 @@ use std::time::Duration;
 use rustix::net::{Shutdown, SocketType, sockopt};
 use tokio::net::UnixStream;
 
-/// Closes descriptors, each user's by themselves.
+/// The closers of all users.
 #[derive(Debug, Default)]
 pub(crate) struct Closers {
     users: Mutex<HashMap<u32, Arc<Closer>>>,
@@ -32,23 +31,23 @@ pub(crate) struct Closer {
 #[derive(Debug, Default)]
 struct Inner {
     waiting: VecDeque<(OwnedFd, Whose)>,
-    /// Those brought that wait, and the one that is being closed.
+    /// The number of passed descriptors that wait or are being closed.
     pending: usize,
-    /// Whether a thread is at it, or waits for more.
+    /// True while a thread closes descriptors or waits for more.
     works: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     PassedDescriptor,
-    /// A program's own socket, of which there are as many as connections.
+    /// A program's own socket. There are as many as connections.
     Own,
 }
 
 impl Closers {
     pub(crate) fn of(&self, uid: u32) -> Arc<Closer> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        // One with something to close is not dropped: that would close it here.
+        // A closer with descriptors is not dropped, because that would close them here.
         users
             .retain(|_, closer| Arc::strong_count(closer) > 1 || !closer.lock().waiting.is_empty());
         Arc::clone(users.entry(uid).or_default())
@@ -56,19 +55,19 @@ impl Closers {
 }
 
 impl Closer {
-    /// Descriptors of a user that wait to be closed before no more are received. A message
-    /// brings 253 at most, all of which are.
+    /// The number of waiting descriptors from which on a user's messages are no longer read. One message can add
+    /// up to 253.
     const MOST: usize = 64;
     const STACK_BYTES: usize = 64 * 1024;
-    /// For so long a thread waits for more: to make one takes longer than what it does.
+    /// The time for which a thread waits for more descriptors: starting a thread takes longer than closing one.
     const STAYS: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-    /// Whether the user may bring more.
+    /// Returns true if the user may pass more descriptors.
     pub(crate) fn has_room(&self) -> bool {
         self.lock().pending < Self::MOST
     }
 
-    /// Closes a descriptor that was brought, some time.
+    /// Queues a passed descriptor for closing.
     pub(crate) fn close(self: &Arc<Self>, descriptor: OwnedFd) {
         self.close_whose(descriptor, Whose::PassedDescriptor);
     }
@@ -83,7 +82,7 @@ impl Closer {
         }
         let closer = Arc::clone(self);
         let thread = std::thread::Builder::new().stack_size(Self::STACK_BYTES);
-        // Where there is no thread to be had, the next descriptor's will do it.
+        // If no thread can be started, the one started for the next descriptor closes this one, too.
         inner.works = thread.spawn(move || closer.work()).is_ok();
     }
 
@@ -94,7 +93,7 @@ impl Closer {
         }
     }
 
-    /// What is to be closed. `None`: nothing has come for a while, and who brings more starts a thread.
+    /// Waits for the next descriptor to close. `None`: none came for a while; the next one starts a new thread.
     fn next(&self) -> Option<(OwnedFd, Whose)> {
         let nothing = |inner: &mut Inner| inner.waiting.is_empty();
         let waited = self.more.wait_timeout_while(self.lock(), Self::STAYS, nothing);
@@ -109,7 +108,7 @@ impl Closer {
     }
 }
 
-/// A descriptor that a program brought.
+/// A descriptor that a program passed.
 #[derive(Debug)]
 pub(crate) struct PassedDescriptor {
     descriptor: Option<OwnedFd>,
@@ -144,19 +143,19 @@ impl Drop for PassedDescriptor {
 pub(crate) struct ProgramSocket {
     stream: Option<UnixStream>,
     closer: Arc<Closer>,
-    /// While it stands, closing the stream, a copy of it, waits for nobody.
+    /// The passed descriptor of which the stream is a copy. While it is open, closing the stream does not block.
     brought: Option<PassedDescriptor>,
 }
 
 impl ProgramSocket {
     pub(crate) fn new(stream: UnixStream, closer: Arc<Closer>) -> Self {
-        // Else a byte sent out of band is thrown away while others are read, and with it, there,
-        // the descriptors that came along. It is set in a Unix socket without fail.
+        // Otherwise the kernel drops an out-of-band byte while others are read, and closes, on this thread, the
+        // descriptors that came with it. Setting it on a Unix socket never fails.
         let _ = sockopt::set_socket_oobinline(&stream, true);
         Self { stream: Some(stream), closer, brought: None }
     }
 
-    /// Has the thread that calls wake for it from now on.
+    /// Registers the socket with the calling thread's runtime.
     pub(crate) fn move_here(mut self) -> io::Result<Self> {
         let Some(stream) = self.stream.take() else { unreachable!("only drop takes it") };
         let stream = UnixStream::from_std(stream.into_std()?)?;
@@ -164,14 +163,14 @@ impl ProgramSocket {
         Ok(Self { stream: Some(stream), closer, brought })
     }
 
-    /// Takes over a Unix socket that a program brought. `None`: it is none, or not connected.
+    /// Takes over a Unix socket that a program passed. `None`: it is not a connected Unix socket.
     pub(crate) fn take_over(brought: PassedDescriptor) -> io::Result<Option<Self>> {
         let stream = std::os::unix::net::UnixStream::from(brought.as_fd().try_clone_to_owned()?);
         let is_stream = matches!(sockopt::socket_type(&stream), Ok(SocketType::STREAM));
         if !is_stream || stream.peer_addr().is_err() {
             return Ok(None);
         }
-        // For tokio's own sake.
+        // tokio requires it.
         stream.set_nonblocking(true)?;
         let closer = Arc::clone(&brought.closer);
         let mut own = Self::new(UnixStream::from_std(stream)?, closer);
@@ -205,8 +204,8 @@ impl Deref for ProgramSocket {
 impl Drop for ProgramSocket {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
-        // The program sees the end now, and nothing more arrives. Where nothing is left unread,
-        // no descriptor is, and closing it waits for nobody.
+        // The program sees the end now, and nothing more arrives. If no bytes are unread, no descriptors are,
+        // and closing the socket does not block.
         let _ = rustix::net::shutdown(&stream, Shutdown::Both);
         if rustix::io::ioctl_fionread(&stream).is_ok_and(|unread| unread == 0) {
             return;
@@ -230,7 +229,7 @@ mod tests {
         for _ in 0..100 {
             let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
             drop(PassedDescriptor::new(one.into(), &closer));
-            // The end of file says that it was closed.
+            // The end of file shows that it was closed.
             assert_eq!(io::Read::read(&mut other, &mut [0]).unwrap(), 0);
         }
         while closer.lock().works {

@@ -1,4 +1,5 @@
-//! How connections ended: a program reads an end of file either way, and asks here.
+//! The ends of connections, clean or truncated: a program reads an end of file in both cases, and asks here which
+//! it was.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::clock::Clock;
 use crate::protocol::{End, Token};
 
-/// The connections that stand, and the last that ended.
+/// The open connections, and those that ended last.
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
     inner: Mutex<Inner>,
@@ -14,9 +15,9 @@ pub(crate) struct Endings {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Whose each is, and how it ended.
+    /// Each connection's user, and how it ended.
     connections: HashMap<Token, (u32, End)>,
-    /// Each user's that ended, and when, the oldest first.
+    /// Each user's ended connections and when they ended, the oldest first.
     ended: HashMap<u32, VecDeque<(Token, u64)>>,
     all_ended: usize,
 }
@@ -25,7 +26,7 @@ impl Endings {
     const MOST: usize = 4_096;
     const KEPT_MS: u64 = 10 * 60 * 1_000;
 
-    /// A user's connection stands, until what this returns is dropped.
+    /// Registers a user's connection, which is open until the returned value is dropped.
     pub(crate) fn open<'a>(
         &'a self,
         token: Token,
@@ -50,7 +51,7 @@ impl Endings {
         });
     }
 
-    /// Of the same user's connections only.
+    /// Returns how a connection ended. Connections of other users are unknown.
     pub(crate) fn of(&self, token: Token, uid: u32, now_ms: u64) -> End {
         self.with(|inner| {
             inner.forget_old(uid, now_ms);
@@ -64,8 +65,7 @@ impl Endings {
     }
 }
 
-/// A connection that stands. When this is dropped it has ended: truncated, unless something else
-/// was said.
+/// An open connection. Dropping it records the end: truncated, unless [`ended`](Self::ended) said otherwise.
 #[derive(Debug)]
 pub(crate) struct OpenConnection<'a> {
     endings: &'a Endings,
@@ -75,7 +75,7 @@ pub(crate) struct OpenConnection<'a> {
 }
 
 impl OpenConnection<'_> {
-    /// The server's direction has ended so; the program may still send.
+    /// Records how the server's direction ended. The program may still send.
     pub(crate) fn server_ends(&self, end: End) {
         self.endings.with(|inner| {
             if let Some((_, known)) = inner.connections.get_mut(&self.token) {
@@ -84,7 +84,7 @@ impl OpenConnection<'_> {
         });
     }
 
-    /// The connection is over.
+    /// Ends the connection.
     pub(crate) fn ended(mut self, end: End) {
         self.end = end;
     }
@@ -104,7 +104,7 @@ impl Inner {
         }
     }
 
-    /// Whoever has most makes room.
+    /// Forgets the oldest entry of the user with the most entries.
     fn forget_of_the_most(&mut self) {
         let most = self.ended.iter().max_by_key(|(_, ended)| ended.len());
         if let Some(uid) = most.map(|(uid, _)| *uid) {

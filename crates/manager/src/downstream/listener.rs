@@ -1,4 +1,4 @@
-//! Where programs find the manager.
+//! The manager's listening socket.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ pub const SYSTEM_SOCKET: &str = "/run/rejoin/manager.sock";
 /// The first descriptor that a service manager hands over (`sd_listen_fds(3)`).
 const FIRST_INHERITED: i32 = 3;
 
-/// The user's own manager where there is a runtime directory, else the system's.
+/// Returns the socket of the user's own manager if there is a runtime directory, otherwise the system's.
 pub fn default_socket() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(folder) if !folder.is_empty() => Path::new(&folder).join("rejoin.sock"),
@@ -24,10 +24,10 @@ pub fn default_socket() -> PathBuf {
     }
 }
 
-/// The socket that the service manager opened for this process, if it did.
+/// Returns the socket that the service manager opened for this process, if it did.
 ///
 /// # Errors
-/// What it handed over is no listening Unix socket.
+/// The descriptor is not a listening Unix socket.
 pub fn inherited() -> Result<Option<UnixListener>, Error> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<i32>().ok();
     let for_us = number("LISTEN_PID").and_then(Pid::from_raw) == Some(getpid());
@@ -35,24 +35,24 @@ pub fn inherited() -> Result<Option<UnixListener>, Error> {
         return Ok(None);
     }
     let failed = |cause| Error::Process { what: "take over the service manager's socket", cause };
-    // A copy: taking the descriptor itself on trust would be unsafe.
+    // A copy, because taking the descriptor itself would need unsafe code.
     let own = pidfd_open(getpid(), PidfdFlags::empty());
     let own = own.map_err(|error| failed(error.into()))?;
     let socket = pidfd_getfd(own, FIRST_INHERITED, PidfdGetfdFlags::empty());
     let listener = UnixListener::from(socket.map_err(|error| failed(error.into()))?);
     let is_listening = rustix::net::sockopt::socket_acceptconn(&listener).unwrap_or_default();
     if listener.local_addr().is_err() || !is_listening {
-        return Err(failed(io::Error::other("descriptor 3 is no listening Unix socket")));
+        return Err(failed(io::Error::other("descriptor 3 is not a listening Unix socket")));
     }
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(Some(listener))
 }
 
-/// Makes a socket of this mode. One that a manager left behind is replaced; one that a manager
-/// serves is not. The file beside it, `….lock`, stays locked for as long as the second value lives.
+/// Creates a socket of this mode. Replaces a socket that a manager left behind, but not one that a manager listens
+/// on. The file `….lock` next to it stays locked for as long as the second value lives.
 ///
 /// # Errors
-/// Another manager is there, or something else is in the way.
+/// Another manager is listening, or the path is not a socket.
 pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, File), Error> {
     let failed = |cause| Error::Listen { path: path.into(), cause };
     let taken = || Error::Taken { path: path.into() };
@@ -64,12 +64,12 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, File), Error> {
         Ok(there) if !there.file_type().is_socket() => {
             return Err(Error::NoSocket { path: path.into() });
         }
-        // A socket that systemd holds open, or of a manager of another make.
+        // A socket that systemd holds open, or of a different manager.
         Ok(_) if UnixStream::connect(path).is_ok() => return Err(taken()),
         Ok(_) => std::fs::remove_file(path).map_err(failed)?,
         Err(_) => {}
     }
-    // Nobody gets in between making it and saying who may.
+    // No other user can connect between the creation of the socket and the setting of its mode.
     let listener = {
         let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(path);
@@ -81,15 +81,14 @@ pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, File), Error> {
     Ok((listener, lock))
 }
 
-/// A file that nobody else may open, and so lock; nothing that another put there is opened in its
-/// place.
+/// Opens a file that no other user can open, and so lock. Never opens a file that another user put in its place.
 fn open_lock(path: &Path) -> io::Result<File> {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let lock = File::from(open(path, flags, Mode::from_raw_mode(0o600))?);
     let found = lock.metadata()?;
     if !found.is_file() || found.uid() != geteuid().as_raw() {
-        return Err(io::Error::other(format!("{} is no file of ours", path.display())));
+        return Err(io::Error::other(format!("{} does not belong to this user", path.display())));
     }
     lock.set_permissions(std::fs::Permissions::from_mode(0o600))?;
     Ok(lock)

@@ -20,19 +20,19 @@ use crate::protocol::{
     self, Answer, ErrorKind, LENGTH_BYTES, REQUEST_BYTES, Request, write_answer,
 };
 
-/// A program that has not said what it wants after this long is not waited for.
+/// The time that a program has for sending its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Descriptors that one message can bring (`SCM_MAX_FD` of Linux). There is room for all: those
-/// for which there is none the kernel closes on the spot.
+/// The descriptors that one message can carry (`SCM_MAX_FD` of Linux). The buffer has room for all of them, because
+/// the kernel closes on this thread those that do not fit.
 const MOST_DESCRIPTORS: usize = 253;
 
-/// Requests no longer than this are read at once; there are as many of them as connections.
+/// The length up to which requests need no permit: there are at most as many of them as connections.
 const SMALL_BYTES: usize = 4 * 1024;
-/// What longer ones take at once, for all and for one user.
+/// The memory of all longer requests together, and of one user's.
 const LARGE_BYTES: usize = 128 * 1024 * 1024;
 const LARGE_BYTES_PER_USER: usize = 32 * 1024 * 1024;
 
-/// The room for long requests.
+/// The memory quota for long requests.
 #[derive(Debug)]
 pub(crate) struct Rooms(Quota);
 
@@ -42,13 +42,13 @@ impl Default for Rooms {
     }
 }
 
-/// A request, the sockets that may come with it, and its room, to be kept as long as it is.
+/// A request, the sockets that came with it, and its permit, which must live as long as the request.
 pub(crate) type Received = (Request, Vec<PassedDescriptor>, Option<Permit>);
 
-/// Sockets of a request that are kept.
+/// The sockets of a request that are kept.
 const SOCKETS: usize = 3;
 
-/// Reads a program's request. `None`: it went away, or its socket broke.
+/// Reads a program's request. `None`: the program is gone, or its socket broke.
 pub(crate) async fn read_request(
     stream: &ProgramSocket,
     rooms: (&Rooms, u32),
@@ -84,16 +84,16 @@ async fn read(
             }
         },
     };
-    // It may hold a private key: wiped, and never moved. Zeroed memory takes no room before it is
-    // written to.
+    // The request may contain a private key: the buffer is wiped, and never moved. Zeroed memory takes no
+    // pages before it is written to.
     let mut message = Zeroizing::new(vec![0; bytes]);
     fill(stream, &mut message, &mut sockets).await?;
     let request = protocol::read_request(&message).map_err(Into::into);
     Ok(request.map(|request| (request, sockets, room)))
 }
 
-/// Fills the buffer, and not a byte more: what follows is not the request's. The first descriptors
-/// that come with it are kept, others are closed.
+/// Fills the buffer and reads no byte more, because what follows is not part of the request. Keeps the first
+/// descriptors that come with it, and closes the others.
 pub(crate) async fn fill(
     stream: &ProgramSocket,
     mut buffer: &mut [u8],
@@ -117,11 +117,11 @@ pub(crate) async fn fill(
     Ok(())
 }
 
-/// Reads what a program sends, as far as the buffer goes.
+/// Reads from a program's socket into the buffer, and gives each descriptor that came along to `keep`.
 ///
 /// # Errors
-/// The socket's; and that of a manager that cannot take more descriptors, or does not from this
-/// user ([`Failure::is_want`]).
+/// Those of the socket. The manager cannot take more descriptors, or takes no more from this user
+/// ([`Failure::is_want`]).
 pub(crate) fn receive(
     stream: &UnixStream,
     buffer: &mut [u8],
@@ -141,14 +141,14 @@ pub(crate) fn receive(
             descriptors.for_each(&mut *keep);
         }
     }
-    // The manager has no number left for one.
+    // The process has reached its limit of descriptors.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(Errno::MFILE.into());
     }
     Ok(received.bytes)
 }
 
-/// Writes an answer. A program that does not take it in time has gone.
+/// Writes an answer. Fails if the program does not take it in time.
 pub(crate) async fn write(stream: &UnixStream, answer: Answer) -> io::Result<()> {
     let message = message(answer)?;
     match timeout(PATIENCE, write_all(stream, &message)).await {
@@ -157,7 +157,7 @@ pub(crate) async fn write(stream: &UnixStream, answer: Answer) -> io::Result<()>
     }
 }
 
-/// An answer with its length; of one that is too long, that it is.
+/// Encodes an answer with its length. An answer that is too long becomes an error that says so.
 pub(crate) fn message(answer: Answer) -> io::Result<Vec<u8>> {
     let message = write_answer(&answer);
     drop(answer);

@@ -3,6 +3,7 @@
 pub(crate) mod connection;
 pub(crate) mod descriptors;
 pub(crate) mod endings;
+pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod messages;
 pub(crate) mod program;

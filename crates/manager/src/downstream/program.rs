@@ -1,4 +1,4 @@
-//! Who asks: the process at the other end of a socket, as the kernel knows it.
+//! The process at the other end of a socket, as reported by the kernel.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,15 +10,15 @@ use tokio::net::UnixStream;
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) uid: u32,
-    /// Its process. What that is called is read when somebody wants to know.
+    /// The process id. The program's name is read on demand.
     pid: Option<i32>,
     name: OnceLock<Option<String>>,
 }
 
-/// Linux gives 15 bytes and a line's end, of its own threads 63 (`proc_pid_comm(5)`): one read.
+/// The longest name: Linux returns 15 bytes and a line feed, and 63 bytes for kernel threads (`proc_pid_comm(5)`).
 const LONGEST_NAME: usize = 64;
 
-/// Under what users of other namespaces come that are none of this one: all of them, as one.
+/// Returns the uid that the kernel reports for all users of other namespaces that are not mapped into this one.
 pub(crate) fn overflow_uid() -> u32 {
     let told = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
     told.ok().and_then(|uid| uid.trim().parse().ok()).unwrap_or(65_534)
@@ -30,8 +30,8 @@ impl Program {
         Ok(Self { uid: peer.uid(), pid: peer.pid(), name: OnceLock::new() })
     }
 
-    /// `/proc/PID/comm`. The program may have written it itself: it names counts, and lets a
-    /// program not share; it never lets one share.
+    /// Returns `/proc/PID/comm`. The program can write it itself, so the name serves only for counters and for
+    /// excluding a program from sharing; it never grants sharing.
     pub(crate) fn name(&self) -> Option<&str> {
         let name = self.name.get_or_init(|| {
             let mut file = File::open(format!("/proc/{}/comm", self.pid?)).ok()?;

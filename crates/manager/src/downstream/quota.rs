@@ -1,4 +1,4 @@
-//! What all users have so much of together, and each at most a part.
+//! A quota for all users together, of which each user can take a part.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ pub(crate) struct Quota {
     users: Mutex<HashMap<u32, Arc<Semaphore>>>,
 }
 
-/// A piece, until it is dropped.
+/// A part of the quota, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     _of_user: OwnedSemaphorePermit,
@@ -32,14 +32,14 @@ impl Quota {
         Some(Permit { _of_user: of_user, _of_all: of_all })
     }
 
-    /// So many units, if they are there.
+    /// Takes this many units, if they are free.
     pub(crate) fn take(&self, uid: u32, units: u32) -> Option<Permit> {
         let of_user = self.user(uid).try_acquire_many_owned(units).ok()?;
         let of_all = Arc::clone(&self.all).try_acquire_many_owned(units).ok()?;
         Some(Permit { _of_user: of_user, _of_all: of_all })
     }
 
-    /// Users who have nothing are not remembered.
+    /// Returns a user's part. Users that hold nothing are forgotten.
     fn user(&self, uid: u32) -> Arc<Semaphore> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.retain(|_, has| Arc::strong_count(has) > 1);
@@ -54,15 +54,15 @@ mod tests {
 
     #[test]
     fn a_user_takes_its_part_and_no_more() {
-        let allotment = Quota::new(10, 6);
-        let own = allotment.take(1, 6);
-        assert!(own.is_some() && allotment.take(1, 1).is_none());
-        let other = allotment.take(2, 4);
-        assert!(other.is_some() && allotment.take(2, 1).is_none());
+        let quota = Quota::new(10, 6);
+        let own = quota.take(1, 6);
+        assert!(own.is_some() && quota.take(1, 1).is_none());
+        let other = quota.take(2, 4);
+        assert!(other.is_some() && quota.take(2, 1).is_none());
         drop(own);
-        assert!(allotment.take(1, 7).is_none() && allotment.take(1, 6).is_some());
+        assert!(quota.take(1, 7).is_none() && quota.take(1, 6).is_some());
         drop(other);
-        assert!(allotment.take(3, 6).is_some());
-        assert_eq!(allotment.users.lock().unwrap().len(), 1);
+        assert!(quota.take(3, 6).is_some());
+        assert_eq!(quota.users.lock().unwrap().len(), 1);
     }
 }

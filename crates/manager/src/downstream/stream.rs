@@ -1,14 +1,11 @@
-//! A program's end of a connection: plaintext, or TLS that the program does with the manager.
+//! The downstream end of a connection: plaintext, or TLS between the program and the manager.
 
 use std::io;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::Shutdown;
-use tokio::io::Interest;
-use tokio::net::UnixStream;
 
 use crate::downstream::descriptors::ProgramSocket;
-use crate::downstream::messages;
+use crate::downstream::input::{Received, is_gone, received};
 use crate::hop::tls::Hop;
 
 /// See the module's documentation.
@@ -17,56 +14,43 @@ pub(crate) enum Downstream<'a> {
     Hop(&'a mut Hop),
 }
 
-/// What a program said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Received {
-    /// So many bytes.
-    Bytes(usize),
-    /// That this was all.
-    Done,
-    /// Nothing more, and not that this was all; it may still listen.
-    Cut,
-    /// Nothing, and it will not say more.
-    Gone,
-}
-
 impl Downstream<'_> {
-    /// What is waited on.
-    pub(crate) fn line(&self) -> &ProgramSocket {
+    /// Returns the program's socket, to wait for.
+    pub(crate) fn socket(&self) -> &ProgramSocket {
         match self {
-            Self::Plain(line) => line,
-            Self::Hop(hop) => hop.line(),
+            Self::Plain(socket) => socket,
+            Self::Hop(hop) => hop.socket(),
         }
     }
 
-    /// Whether it reads no more before it has written.
+    /// Returns true if nothing can be read before something has been written.
     pub(crate) fn is_stuck(&self) -> bool {
         matches!(self, Self::Hop(hop) if hop.is_stuck())
     }
 
-    /// Reads what is there, into `piece`.
+    /// Reads available plaintext into `piece`.
     pub(crate) fn receive(&mut self, piece: &mut [u8]) -> io::Result<Received> {
         let bytes = match self {
-            Self::Plain(line) => received(line, piece)?,
+            Self::Plain(socket) => received(socket, piece)?,
             Self::Hop(hop) => return hop.receive(piece),
         };
         Ok(match bytes {
-            // The end of file of a program that died looks like that of one that is done.
-            0 if is_gone(self.line()) => Received::Gone,
+            // A program that died and a program that is done cause the same end of file.
+            0 if is_gone(self.socket()) => Received::Gone,
             0 => Received::Done,
             bytes => Received::Bytes(bytes),
         })
     }
 
-    /// Writes as much as is taken; what is left comes again, beginning where this ended.
+    /// Writes as much plaintext as the program takes. The caller passes the rest again.
     pub(crate) fn send(&mut self, plaintext: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(line) => line.try_write(plaintext),
+            Self::Plain(socket) => socket.try_write(plaintext),
             Self::Hop(hop) => hop.send(plaintext),
         }
     }
 
-    /// Says that this was all. Returns whether it could, for now. The program may be gone; then
+    /// Announces the end of the plaintext. Returns false if that has to be tried again. If the program is gone,
     /// writing fails soon.
     pub(crate) fn finish(&mut self) -> bool {
         if let Self::Hop(hop) = self
@@ -74,21 +58,7 @@ impl Downstream<'_> {
         {
             return false;
         }
-        let _ = rustix::net::shutdown(&**self.line(), Shutdown::Write);
+        let _ = rustix::net::shutdown(&**self.socket(), Shutdown::Write);
         true
     }
-}
-
-/// Reads from a program's socket. Descriptors have no business here.
-pub(crate) fn received(line: &ProgramSocket, piece: &mut [u8]) -> io::Result<usize> {
-    let closer = line.closer();
-    let mut refuse = |descriptor| closer.close(descriptor);
-    line.try_io(Interest::READABLE, || messages::receive(line, piece, closer, &mut refuse))
-}
-
-/// Whether nobody holds the other end any more, or the server and the program have both ended.
-pub(crate) fn is_gone(program: &UnixStream) -> bool {
-    let mut asked = [PollFd::new(program, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::HUP)
 }

@@ -1,9 +1,9 @@
-//! Connections over sockets that programs brought, each user's on a thread of its own.
+//! Threads for connections over sockets that programs passed, one thread per user.
 //!
-//! A program keeps a copy of such a socket, and can hold the kernel's lock on it for as long as it
-//! likes: by sending from memory whose pages it supplies itself (userfaultfd, a file system of its
-//! own). Whoever calls the kernel about this socket then waits, whatever it says of not waiting.
-//! It shall be the thread that serves this user's programs and nobody else's.
+//! A program keeps a copy of such a socket, and can hold the kernel's lock on it for any length of
+//! time by sending from memory whose pages it supplies itself (userfaultfd, a file system of its
+//! own). Every system call on this socket then blocks, even a non-blocking one. So only the thread that serves
+//! this user's programs makes such calls.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -30,17 +30,17 @@ pub(crate) struct Thread {
 }
 
 impl UserThreads {
-    /// Threads at once.
+    /// The number of threads, at most.
     const MOST: usize = 64;
 
-    /// A user's thread. `None`: there are as many as there may be, or the system has none.
+    /// Returns a user's thread. `None`: the limit is reached, or the system cannot start one.
     pub(crate) fn of(&self, uid: u32) -> Option<Arc<Thread>> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = users.get(&uid) {
             return Some(Arc::clone(thread));
         }
         if users.len() >= Self::MOST {
-            // Those that serve nobody.
+            // Threads that serve no connection end.
             users.retain(|_, thread| Arc::strong_count(thread) > 1);
         }
         if users.len() >= Self::MOST {
@@ -56,25 +56,25 @@ impl Thread {
     fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        let (stays, endings) = oneshot::channel();
+        let (stays, ended) = oneshot::channel();
         let (give, given) = std::sync::mpsc::channel::<Runtime>();
         let thread = std::thread::Builder::new().name("passed sockets".into());
         let started = thread.spawn(move || {
             if let Ok(runtime) = given.recv() {
                 // Nothing is ever sent.
-                let _ = runtime.block_on(endings);
+                let _ = runtime.block_on(ended);
             }
         });
         if let Err(error) = started {
             runtime.shutdown_background();
             return Err(error);
         }
-        // It waits for it.
+        // The thread waits for its runtime.
         let _ = give.send(runtime);
         Ok(Self { handle, _stays: stays })
     }
 
-    /// Does it there, and waits for it; when nobody waits any more, it is broken off.
+    /// Runs a future on this thread, and waits for it. Dropping the wait cancels the future.
     pub(crate) async fn run(self: Arc<Self>, what: impl Future<Output = ()> + Send + 'static) {
         let mut one = JoinSet::new();
         one.spawn_on(what, &self.handle);

@@ -1,4 +1,4 @@
-//! What a program that carries records says at its turn, and what it is answered: frames on its socket.
+//! The frames between the manager and a program that carries records: the program's turns, and the answers.
 
 use std::io;
 use std::time::Duration;
@@ -13,47 +13,47 @@ use crate::protocol::{
     Answer, FRAME_BYTES, FRAME_HEAD_BYTES, LENGTH_BYTES, Malformed, Reply, Turn,
 };
 
-/// What a program said, and the frame's body.
+/// The kind of a program's turn, and the frame's body.
 pub(crate) type TurnMessage = (Turn, Vec<u8>);
 
-/// The body of a frame comes in that time.
+/// The time in which the body of a frame must arrive.
 const WHOLE: Duration = Duration::from_secs(30);
 
-/// Waits for the program's turn. Between turns nothing is held for it.
-pub(crate) async fn read(line: &ProgramSocket) -> io::Result<Result<TurnMessage, Malformed>> {
+/// Waits for the program's turn. Uses no buffer while it waits.
+pub(crate) async fn read(socket: &ProgramSocket) -> io::Result<Result<TurnMessage, Malformed>> {
     let mut head = [0; FRAME_HEAD_BYTES];
-    // Descriptors have no business here.
-    messages::fill(line, &mut head, &mut Vec::new()).await?;
+    // Descriptors that come along are closed.
+    messages::fill(socket, &mut head, &mut Vec::new()).await?;
     let (turn, bytes) = match Turn::read(head) {
         Ok(read) => read,
         Err(malformed) => return Ok(Err(malformed)),
     };
     let mut body = vec![0; bytes];
-    // Who has begun goes on: meanwhile there is room for all of it.
-    let whole = timeout(WHOLE, messages::fill(line, &mut body, &mut Vec::new())).await;
+    // The buffer for the body is held only while the body arrives.
+    let whole = timeout(WHOLE, messages::fill(socket, &mut body, &mut Vec::new())).await;
     whole.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(Ok((turn, body)))
 }
 
-/// What the manager answers at one turn.
+/// The manager's answer to one turn.
 #[derive(Default)]
 pub(crate) struct Frames(Vec<u8>);
 
 impl Frames {
-    /// What there is for the server.
+    /// Adds the TLS records that are ready for the server.
     pub(crate) fn records(&mut self, tls: &mut ClientConnection) {
-        // Memory takes all of it.
+        // Writing to memory never fails.
         while tls.wants_write() && tls.write_tls(self).is_ok() {}
     }
 
-    /// What there is of the server's.
+    /// Adds plaintext from the server.
     pub(crate) fn plaintext(&mut self, plaintext: &[u8]) {
         for piece in plaintext.chunks(FRAME_BYTES) {
             self.push(Reply::Plaintext, piece);
         }
     }
 
-    /// That there will be no more of it.
+    /// Announces the end of the plaintext.
     pub(crate) fn done(&mut self) {
         self.push(Reply::Done, &[]);
     }
@@ -68,10 +68,10 @@ impl Frames {
         self.message(Answer::Error(failure.into()))
     }
 
-    /// Ends the manager's turn. Waits until the program has room for it.
-    pub(crate) async fn send(mut self, line: &ProgramSocket) -> io::Result<()> {
+    /// Ends the manager's turn. Waits until the program has taken all frames.
+    pub(crate) async fn send(mut self, socket: &ProgramSocket) -> io::Result<()> {
         self.push(Reply::Over, &[]);
-        messages::write_all(line, &self.0).await
+        messages::write_all(socket, &self.0).await
     }
 
     fn push(&mut self, reply: Reply, body: &[u8]) {
@@ -80,7 +80,7 @@ impl Frames {
     }
 }
 
-/// As rustls writes records.
+/// Receives the records that rustls writes.
 impl io::Write for Frames {
     fn write(&mut self, records: &[u8]) -> io::Result<usize> {
         let piece = &records[..records.len().min(FRAME_BYTES)];

@@ -1,5 +1,5 @@
-//! Programs that do their own TLS: the manager is the server of the program's handshake, and the
-//! client of the real server.
+//! Programs with a TLS library of their own: the manager is the server of the program's handshake, and the
+//! client of the origin server.
 
 pub(crate) mod frames;
 pub(crate) mod records;

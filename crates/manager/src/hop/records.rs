@@ -1,11 +1,11 @@
-//! Programs that carry the records of TLS themselves, between the manager and a server: they have a socket that
-//! they cannot pass, as Java's programs have.
+//! Programs that carry TLS records between the manager and a server themselves, because they cannot pass their
+//! socket, as in Java.
 //!
-//! Such a socket serves one handshake, and as long as nothing was said over it the program can do that
-//! without the manager. So the manager takes only what it has a session for: it and the server have
-//! understood each other before. Where there is none, it may first call the server itself.
+//! Such a socket serves one handshake. Until a byte has been sent over it, the program can do that handshake
+//! without the manager. So the manager accepts only connections for which it has a session: it has completed a
+//! handshake with this server before. Without a session, it may first connect to the server itself.
 //!
-//! Then the two take turns (`frames`). The program judges the server, as in a hop.
+//! Then program and manager take turns ([`frames`]). The program verifies the server, as in a hop.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -29,18 +29,18 @@ use crate::state::State;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::handshake::{FOREIGN_MS, OfferedSession, OriginHandshake, connect};
 
-/// For a connection of the manager's own, on which the program waits.
+/// The deadline of a connection of the manager's own, on which the program waits.
 const OWN_DEADLINE_MS: u32 = 3_000;
-/// A program that does not say for so long whether it goes on is gone.
+/// The time in which a program must say whether it goes on.
 const SILENCE: Duration = Duration::from_secs(30);
-/// A server may take so long for its part of the handshake, and a program for hearing what it asked for.
+/// The time in which a server must do its part of the handshake, and a program must read an answer.
 const SLOW: Duration = Duration::from_secs(120);
-/// A program that goes on may still say for so long that it has verified the server.
+/// The time after going on in which a program may still report that it has verified the server.
 const LATE_WORD: Duration = Duration::from_secs(10);
-/// What a server may say before the program goes on.
+/// The plaintext that a server may send before the program goes on.
 const WAITING_BYTES: usize = 2 * FRAME_BYTES;
 
-/// Serves it until it ends.
+/// Serves a connection by records until it ends.
 pub(crate) async fn serve_records(
     program_connection: ProgramConnection,
     wanted: Box<Records>,
@@ -71,30 +71,30 @@ pub(crate) async fn serve_records(
     }
 }
 
-/// Whether the connection is taken.
+/// Decides whether the manager accepts the connection.
 async fn agree<'a>(
-    program_connection: &ProgramConnection,
+    program_connection: &'a ProgramConnection,
     wanted: &Records,
     wish: &'a Connect,
 ) -> Result<OriginHandshake<'a>, Failure> {
     let state = &program_connection.state;
     let origin = OriginHandshake::of(state, &program_connection.program, wish, false)?;
-    if !origin.may_resume(state) && wanted.trust != Trust::None {
-        // Of programs that come at once one has the server called.
-        let _turn = state.own_connections.turn(origin.session_key()).await;
-        let is_barren = || state.barren.holds(origin.session_key(), state.settings.clock.now_ms());
-        if !origin.may_resume(state) && !is_barren() {
+    if !origin.may_resume() && wanted.trust != Trust::None {
+        // If several programs ask at once, one connection is made for all of them.
+        let _turn = state.own_connections.turn(origin.cache_key()).await;
+        let is_barren = || state.barren.holds(origin.cache_key(), state.settings.clock.now_ms());
+        if !origin.may_resume() && !is_barren() {
             call(program_connection, &origin, wanted).await?;
         }
     }
-    match origin.may_resume(state) {
+    match origin.may_resume() {
         true => Ok(origin),
-        false => Err(Failure::new(ErrorKind::NoSession, "no session is known")),
+        false => Err(Failure::new(ErrorKind::NoSession, "no session is stored")),
     }
 }
 
-/// Has the server issue a session, by a connection of the manager's own. Where none comes of it, this one is
-/// not called again for a while.
+/// Obtains a session by a connection of the manager's own. If the server issues none, it is not called again for a
+/// while.
 async fn call(
     program_connection: &ProgramConnection,
     origin: &OriginHandshake<'_>,
@@ -109,27 +109,27 @@ async fn call(
     let detail = match made {
         Ok((upstream, _)) => {
             upstream.leave_with_session(state).await;
-            if origin.may_resume(state) {
+            if origin.may_resume() {
                 return Ok(());
             }
             "the server issued no session".to_owned()
         }
-        // Not the server's doing.
+        // The server is not the cause.
         Err(failure) if matches!(failure.kind, ErrorKind::BadRequest | ErrorKind::Busy) => {
             return Err(failure);
         }
         Err(failure) => {
             if failure.kind == ErrorKind::TlsFailed {
-                origin.failed(state, &failure);
+                origin.failed(&failure);
             }
             failure.detail
         }
     };
-    state.barren.note(origin.session_key(), state.settings.clock.now_ms() + FOREIGN_MS);
+    state.barren.note(origin.cache_key(), state.settings.clock.now_ms() + FOREIGN_MS);
     Err(Failure::new(ErrorKind::NoSession, detail))
 }
 
-/// Takes turns with the program until one of the two ends it.
+/// Takes turns with the program until either side ends the connection.
 async fn carry(
     program_connection: &ProgramConnection,
     origin: &OriginHandshake<'_>,
@@ -153,7 +153,7 @@ async fn carry(
         verdict: Verdict::Awaited,
     };
     if Box::pin(carried.introduce(connected, frames)).await.is_none() {
-        origin.refused(state, &carried.exchange.endpoint, &carried.resumes);
+        origin.refused(&carried.exchange.endpoint, &carried.resumes);
         return None;
     }
     state.counts.opened();
@@ -164,43 +164,43 @@ async fn carry(
     Some(())
 }
 
-/// A connection that stands, how it is described, and what is to be said before.
+/// A connection after its handshake, its description, the session it resumed, and frames to send first.
 type Shaken<'a> = (RecordExchange<'a>, Connected, OfferedSession, Frames);
 
-/// Does the handshake. `None`: there is no connection, and the program knows or has gone. A session that its
-/// server has not answered by then is given up.
+/// Performs the handshake. `None`: it failed, and the program has been told or is gone. An offered session that the
+/// server did not answer is given up.
 async fn shaken<'a>(
     program_connection: &'a ProgramConnection,
     origin: &OriginHandshake<'_>,
     peer: SocketAddr,
 ) -> Option<Shaken<'a>> {
-    let (state, line) = (&*program_connection.state, &program_connection.stream);
-    // Until the program asks for the ClientHello no session is taken for it.
-    let first = timeout(SILENCE, frames::read(line)).await.ok()?.ok()?;
-    let (endpoint, attempt) = match origin.begin(state, peer) {
+    let (state, socket) = (&*program_connection.state, &program_connection.stream);
+    // No session is taken from the store before the program asks for the ClientHello.
+    let first = timeout(SILENCE, frames::read(socket)).await.ok()?.ok()?;
+    let (endpoint, attempt) = match origin.begin(peer) {
         Ok(begun) => begun,
         Err(failure) => return fail(program_connection, Frames::default(), failure).await,
     };
     let mut exchange = RecordExchange::new(state, endpoint);
-    let offer_guard = origin.offer(state, &attempt, peer);
+    let offer_guard = origin.offer(&attempt, peer);
     let (shaken, frames) = exchange.shake(program_connection, first.map_err(Failure::from)).await?;
     let answered = offer_guard.answered(shaken);
     let service = service(origin.wish());
-    match answered.and_then(|()| origin.finish(state, &mut exchange.endpoint, attempt)) {
+    match answered.and_then(|()| origin.finish(&mut exchange.endpoint, attempt)) {
         Ok((connected, resumes)) => {
             program_connection.record(&service, &counted(&connected));
             Some((exchange, connected, resumes, frames))
         }
         Err(failure) => {
             program_connection.record(&service, &FAILED);
-            // The program cannot try without the manager: the next one can.
-            origin.failed(state, &failure);
+            // This program cannot fall back to its own TLS; the next one can.
+            origin.failed(&failure);
             fail(program_connection, frames, failure).await
         }
     }
 }
 
-/// Tells the program why there is no connection, or none any more.
+/// Tells the program why the connection failed.
 async fn fail<T>(
     program_connection: &ProgramConnection,
     mut frames: Frames,
@@ -212,19 +212,19 @@ async fn fail<T>(
     None
 }
 
-/// A connection between two turns: what was said, and what is to be.
+/// The state of a connection between two turns.
 struct RecordExchange<'a> {
     state: &'a State,
     endpoint: Endpoint,
-    /// What the server said, while the program does not go on.
+    /// Plaintext from the server that arrived before the program went on.
     plaintext: Vec<u8>,
     /// How the server's direction has ended, if it has.
     ended: Option<End>,
-    /// The program knows that the server has said that this was all.
+    /// True if the program has been told of the server's close_notify.
     is_told: bool,
-    /// The program has said that this was all.
+    /// True if the program has announced its end.
     is_done: bool,
-    /// The program goes on.
+    /// True if the program went on.
     goes_on: bool,
 }
 
@@ -235,8 +235,8 @@ impl<'a> RecordExchange<'a> {
         Self { state, endpoint, plaintext, ended: None, is_told, is_done, goes_on }
     }
 
-    /// Takes turns until the handshake is over or has failed; the last one is still to be answered. `None`: the
-    /// program has gone, or says what it must not.
+    /// Takes turns until the handshake is complete or has failed; the last turn remains to be answered. `None`: the
+    /// program is gone, or violated the protocol.
     async fn shake(
         &mut self,
         program_connection: &ProgramConnection,
@@ -260,17 +260,19 @@ impl<'a> RecordExchange<'a> {
         }
     }
 
-    /// Works on what the program said.
+    /// Processes a program's turn.
     fn work(&mut self, (turn, body): TurnMessage) -> Result<(), Failure> {
         let bad = |detail| Err(Failure::new(ErrorKind::BadRequest, detail));
         match turn {
-            // So it asks whether there is anything for the server.
+            // The program asks whether there are records for the server.
             Turn::Records if body.is_empty() => {}
             Turn::Records | Turn::Ended => return self.hear(&body),
             Turn::Plaintext if !self.goes_on => {
-                return bad("plaintext came before the program went on");
+                return bad("plaintext is not allowed before the program goes on");
             }
-            Turn::Plaintext if self.is_done => return bad("plaintext came after its end"),
+            Turn::Plaintext if self.is_done => {
+                return bad("plaintext is not allowed after its end");
+            }
             Turn::Plaintext => {
                 let written = self.endpoint.tls.writer().write_all(&body);
                 return written.map_err(|error| Failure::of_io(&error));
@@ -280,36 +282,36 @@ impl<'a> RecordExchange<'a> {
                 self.endpoint.tls.send_close_notify();
             }
             Turn::Verified | Turn::Accepted if self.endpoint.tls.is_handshaking() => {
-                return bad("there is nothing to be verified yet");
+                return bad("the handshake is not complete, so there is nothing to verify");
             }
             Turn::Verified | Turn::Accepted => self.goes_on = true,
         }
         Ok(())
     }
 
-    /// Works on what the server said: nothing, if its stream has ended.
+    /// Processes records from the server. An empty slice is the end of its stream.
     fn hear(&mut self, records: &[u8]) -> Result<(), Failure> {
-        // What comes after the end is nobody's.
+        // Records after the end are ignored.
         if self.ended.is_some() {
             return Ok(());
         }
         self.ended = self.endpoint.work_on(records, &mut self.plaintext);
         self.endpoint.store_issued(self.state);
         if self.ended == Some(End::Truncated) {
-            // It says again what was wrong, if anything was.
+            // Returns the error again, if there was one.
             self.endpoint.process().map_err(|error| self.endpoint.failure(&error))?;
         }
         if self.ended.is_some() && self.endpoint.tls.is_handshaking() {
-            return Err(Failure::broken("the server broke off the handshake"));
+            return Err(Failure::broken("the server closed the connection during the handshake"));
         }
         if !self.goes_on && self.plaintext.len() > WAITING_BYTES {
-            let detail = "more came from the server than waits for a program that does not go on";
+            let detail = "the server sent too much before the program went on";
             return Err(Failure::new(ErrorKind::BadRequest, detail));
         }
         Ok(())
     }
 
-    /// Says what is to be said, to the program and to the server.
+    /// Adds the frames for the program and the records for the server.
     fn answer(&mut self, frames: &mut Frames) {
         if self.goes_on {
             frames.plaintext(&std::mem::take(&mut self.plaintext));
@@ -322,7 +324,7 @@ impl<'a> RecordExchange<'a> {
     }
 }
 
-/// A connection whose handshake is over.
+/// A connection by records after its handshake.
 struct CarriedConnection<'a> {
     program_connection: &'a ProgramConnection,
     origin: &'a OriginHandshake<'a>,
@@ -332,18 +334,21 @@ struct CarriedConnection<'a> {
     verdict: Verdict,
 }
 
-/// What the program says of the server.
+/// The program's verdict on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Awaited,
-    /// It goes on, and may say until then that it has verified the server.
-    MayFollow(Instant),
-    /// It has said all of it.
-    TurnMessage,
+    /// The program went on, and may report until then that it has verified the server.
+    MayFollow {
+        until: Instant,
+        until_ms: u64,
+    },
+    /// No report is expected any more.
+    Final,
 }
 
 impl CarriedConnection<'_> {
-    /// Describes the server to the program, and takes turns until it goes on.
+    /// Describes the server to the program, and takes turns until the program goes on.
     async fn introduce(&mut self, connected: Connected, mut frames: Frames) -> Option<()> {
         frames.message(Answer::Connected(connected.into())).ok()?;
         timeout(SILENCE, frames.send(&self.program_connection.stream)).await.ok()?.ok()?;
@@ -353,7 +358,7 @@ impl CarriedConnection<'_> {
         Some(())
     }
 
-    /// One turn of either. `None`: it was the last.
+    /// Takes one turn of each side. `None`: it was the last.
     async fn turn(&mut self) -> Option<()> {
         let said = self.next().await?;
         let mut frames = Frames::default();
@@ -362,7 +367,7 @@ impl CarriedConnection<'_> {
             self.exchange.work(said).map(|()| self.heed(turn))
         });
         if let Some(end) = self.exchange.ended {
-            // Before the program hears it, and asks.
+            // Recorded before the program can read the end and ask.
             self.standing.server_ends(end);
         }
         self.exchange.answer(&mut frames);
@@ -376,33 +381,31 @@ impl CarriedConnection<'_> {
     async fn next(&mut self) -> Option<Result<TurnMessage, Failure>> {
         let mut said = pin!(frames::read(&self.program_connection.stream));
         let said = match self.verdict {
-            Verdict::MayFollow(until) => match timeout_at(until, &mut said).await {
+            Verdict::MayFollow { until, .. } => match timeout_at(until, &mut said).await {
                 Ok(said) => said,
                 Err(_) => {
-                    self.verdict = Verdict::TurnMessage;
+                    self.verdict = Verdict::Final;
                     self.exchange.endpoint.keep_nothing();
                     said.await
                 }
             },
-            Verdict::Awaited | Verdict::TurnMessage => said.await,
+            Verdict::Awaited | Verdict::Final => said.await,
         };
         said.ok().map(|said| said.map_err(Failure::from))
     }
 
-    /// What the server issues is kept if the program has verified it.
+    /// Notes a verdict. Sessions that the server issues are kept only if the program has verified the server.
     fn heed(&mut self, turn: Turn) {
+        let now_ms = self.program_connection.state.settings.clock.now_ms();
         match (turn, self.verdict) {
-            (Turn::Verified, Verdict::MayFollow(until)) if Instant::now() >= until => {}
-            (Turn::Verified, Verdict::Awaited | Verdict::MayFollow(_)) => {
-                self.verdict = Verdict::TurnMessage;
-                self.origin.keep(
-                    &self.program_connection.state,
-                    &mut self.exchange.endpoint,
-                    &self.resumes,
-                );
+            (Turn::Verified, Verdict::MayFollow { until_ms, .. }) if now_ms >= until_ms => {}
+            (Turn::Verified, Verdict::Awaited | Verdict::MayFollow { .. }) => {
+                self.verdict = Verdict::Final;
+                self.origin.keep(&mut self.exchange.endpoint, &self.resumes);
             }
             (Turn::Accepted, Verdict::Awaited) => {
-                self.verdict = Verdict::MayFollow(Instant::now() + LATE_WORD);
+                let until_ms = now_ms + LATE_WORD.as_millis() as u64;
+                self.verdict = Verdict::MayFollow { until: Instant::now() + LATE_WORD, until_ms };
             }
             _ => {}
         }

@@ -1,9 +1,10 @@
-//! Programs that do their own TLS: the manager is their server, and their client towards the real one.
+//! Programs with a TLS library of their own that pass their socket: the manager is the program's server, and the
+//! client of the origin server.
 //!
-//! Whatever the manager cannot do for them is done without it. Before the program's ClientHello has
-//! come, by refusing: its socket is as it was. After that, where there is a second socket, by
-//! calling the server anew and passing on what either says: the program's ClientHello offers all that
-//! the server needs, and a key of which the server knows nothing.
+//! If the manager cannot serve such a program, the program connects without it. Before the program's ClientHello has
+//! arrived, the manager refuses, and the program's socket is unused. After that, if the program passed a spare socket,
+//! the manager connects it to the server and passes bytes between the two: the program's ClientHello offers
+//! everything that the server needs, and a PSK that the server does not know.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,8 +20,9 @@ use crate::downstream::connection::{
     ASK_WHETHER_GONE, FAILED, ProgramConnection, counted, gone, refuse, service, stopping,
 };
 use crate::downstream::descriptors::{PassedDescriptor, ProgramSocket};
+use crate::downstream::input::{is_gone, received};
 use crate::downstream::messages;
-use crate::downstream::stream::{Downstream, is_gone, received};
+use crate::downstream::stream::Downstream;
 use crate::failure::Failure;
 use crate::hop::tls::Hop;
 use crate::protocol::{self, Answer, Directly, ErrorKind, Request};
@@ -28,25 +30,26 @@ use crate::relay::Relay;
 use crate::upstream::dial::taken_over;
 use crate::upstream::handshake::{OriginHandshake, Unverified};
 
-/// A program that was told that all is ready says its ClientHello at once.
+/// The time that a program has for its ClientHello after the answer "ready".
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a program may hold a connection of which the server's side has ended.
+/// The time for which a program may hold a connection after the server's side has ended.
 const LINGER: Duration = Duration::from_secs(120);
-/// To call a server a second time.
+/// The deadline for connecting to a server a second time.
 const CALL: Duration = Duration::from_secs(60);
-/// A word that was said is there.
+/// The time in which a message that a program has sent must arrive.
 const LAST_WORD: Duration = Duration::from_millis(100);
 
-/// The sockets that come with a hop.
+/// The sockets that a program passes for a hop.
 struct Sockets {
-    line: ProgramSocket,
-    /// Not touched before the program's ClientHello comes: until then it may go on alone.
+    socket: ProgramSocket,
+    /// The connection to the server. Not used before the program's ClientHello arrives, because until then the program
+    /// may connect without the manager.
     tcp: PassedDescriptor,
     spare: Option<PassedDescriptor>,
 }
 
-/// Serves it until it ends.
+/// Serves a hop until it ends.
 pub(crate) async fn serve_hop(
     program_connection: ProgramConnection,
     hop: Box<protocol::Hop>,
@@ -80,19 +83,19 @@ async fn serve(
             return refuse(&program_connection.stream, failure).await;
         }
     };
-    let Sockets { line, tcp, spare } = sockets;
+    let Sockets { socket, tcp, spare } = sockets;
     let is_told = messages::write(&program_connection.stream, Answer::Ready {}).await.is_ok();
-    if !is_told || !matches!(timeout(PATIENCE, speaks(&line)).await, Ok(Ok(true))) {
+    if !is_told || !matches!(timeout(PATIENCE, speaks(&socket)).await, Ok(Ok(true))) {
         return;
     }
     let service = service(&wish);
     let made = match taken_over(tcp) {
         Ok(tcp) => {
             let peer = tcp.peer_addr().ok();
-            let run = Box::pin(origin.run(state, tcp));
+            let run = Box::pin(origin.run(tcp));
             let made = tokio::select! {
                 made = run => made,
-                () = gone(&line) => return,
+                () = gone(&socket) => return,
             };
             made.map_err(|failure| (failure, peer))
         }
@@ -104,43 +107,43 @@ async fn serve(
             program_connection.record(&service, &FAILED);
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
             state.counts.went_directly(program.uid, Directly::ManagerFailed, 1);
-            origin.failed(state, &failure);
-            // How it ends is between the program and the server.
-            let _ = pass_on(line, spare, peer).await;
+            origin.failed(&failure);
+            // The outcome concerns only the program and the server.
+            let _ = pass_on(socket, spare, peer).await;
             return;
         }
     };
     program_connection.record(&service, &counted(&made.connected));
-    let introduced = Box::pin(introduce(program_connection, &hop, &origin, line, &made)).await;
-    // Only now: the program does not wait for it to be closed.
+    let introduced = Box::pin(introduce(program_connection, &hop, &origin, socket, &made)).await;
+    // Dropped here, so that the program does not wait for the close.
     drop((hop, spare));
     let Some((near, is_verified)) = introduced else {
-        return origin.refused(state, &made.upstream, &made.resumes);
+        return origin.refused(&made.upstream, &made.resumes);
     };
     relay(program_connection, &origin, (near, is_verified), made).await;
 }
 
-/// Tells the program of the server, and does the handshake with it. Nothing goes either way before the program
-/// says that it goes on, and whether it has verified the server.
+/// Describes the server to the program, and performs the handshake with the program. No plaintext moves before the
+/// program goes on. Returns the hop, and true if the program has verified the server.
 async fn introduce(
     program_connection: &ProgramConnection,
     hop: &protocol::Hop,
     origin: &OriginHandshake<'_>,
-    line: ProgramSocket,
+    socket: ProgramSocket,
     made: &Unverified,
 ) -> Option<(Hop, bool)> {
     let state = &program_connection.state;
-    // Before the program's handshake is over, and it asks.
+    // Sent before the program's handshake is complete, because the program may ask then.
     messages::write(&program_connection.stream, Answer::Connected(made.connected.clone().into()))
         .await
         .ok()?;
     let alpn = made.upstream.tls.alpn_protocol();
-    let near = state.hops.accept(line, hop, alpn, origin.deadline() + PATIENCE).await.ok()?;
+    let near = state.hops.accept(socket, hop, alpn, origin.deadline() + PATIENCE).await.ok()?;
     let is_verified = says(program_connection).await?;
     Some((near, is_verified))
 }
 
-/// What the program says of the server: that it has verified it, or that it goes on.
+/// Reads the program's verdict on the server: true if it has verified the server, false if it only goes on.
 async fn says(program_connection: &ProgramConnection) -> Option<bool> {
     let said = messages::read_request(
         &program_connection.stream,
@@ -154,8 +157,8 @@ async fn says(program_connection: &ProgramConnection) -> Option<bool> {
     }
 }
 
-/// What the server issued is kept if the program has verified the server, or says within seconds that it has:
-/// some programs go on first.
+/// Relays until the connection ends. Sessions that the server issues are kept if the program has verified the server,
+/// or reports so shortly after going on, as some programs do.
 async fn relay(
     program_connection: &ProgramConnection,
     origin: &OriginHandshake<'_>,
@@ -167,7 +170,7 @@ async fn relay(
     let standing = state.endings.open(connected.connection, uid, &state.settings.clock);
     drop(connected);
     if is_verified {
-        origin.keep(state, &mut upstream, &resumes);
+        origin.keep(&mut upstream, &resumes);
     }
     let mut relay = Relay::new(state, &standing, Downstream::Hop(&mut near), &mut upstream);
     state.counts.opened();
@@ -180,13 +183,13 @@ async fn relay(
             verdict = &mut verdict => Err(verdict),
             ended = relay.run(program_connection.stopped.clone()) => Ok(ended),
         };
-        // What a program says before its end has been said when that is seen.
+        // A verdict sent before the program's end has arrived by the time the end is seen.
         let verdict = match early {
             Err(verdict) => verdict,
             Ok(_) => timeout(LAST_WORD, &mut verdict).await.ok().flatten(),
         };
         match verdict {
-            Some(true) => origin.keep(state, relay.upstream(), &resumes),
+            Some(true) => origin.keep(relay.upstream(), &resumes),
             _ => relay.upstream().keep_nothing(),
         }
         early.ok()
@@ -199,17 +202,17 @@ async fn relay(
     state.counts.closed();
     standing.ended(ended);
     drop(upstream);
-    let _ = timeout(LINGER, drain(near.line())).await;
+    let _ = timeout(LINGER, drain(near.socket())).await;
 }
 
-/// Ends the program's socket as TCP would have: its last words are taken, and are no error to it. One
-/// that writes to a Unix socket whose other end is closed gets a signal at once.
-async fn drain(line: &ProgramSocket) -> io::Result<()> {
-    rustix::net::shutdown(&**line, Shutdown::Write)?;
+/// Closes the program's socket as TCP would: reads and drops what the program still sends, without an error for the
+/// program. A program that writes to a Unix socket whose other end is closed gets SIGPIPE at once.
+async fn drain(socket: &ProgramSocket) -> io::Result<()> {
+    rustix::net::shutdown(&**socket, Shutdown::Write)?;
     let mut unheard = [0; 1_024];
     loop {
-        line.readable().await?;
-        match received(line, &mut unheard) {
+        socket.readable().await?;
+        match received(socket, &mut unheard) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -222,16 +225,17 @@ impl Sockets {
     fn of(brought: Vec<PassedDescriptor>) -> Result<Self, Failure> {
         let bad = |detail| Failure::new(ErrorKind::BadRequest, detail);
         let mut brought = brought.into_iter();
-        let (Some(line), Some(tcp)) = (brought.next(), brought.next()) else {
-            return Err(bad("two sockets or three come with a hop"));
+        let (Some(socket), Some(tcp)) = (brought.next(), brought.next()) else {
+            return Err(bad("a hop needs two or three sockets"));
         };
         let spare = brought.next();
         if spare.as_ref().is_some_and(|spare| !is_unconnected(spare)) {
-            return Err(bad("the third socket is no TCP socket that is not connected"));
+            return Err(bad("the third socket must be an unconnected TCP socket"));
         }
-        let line = ProgramSocket::take_over(line).map_err(|error| Failure::of_io(&error))?;
-        let line = line.ok_or_else(|| bad("the first socket is no end of a pair"))?;
-        Ok(Self { line, tcp, spare })
+        let socket = ProgramSocket::take_over(socket).map_err(|error| Failure::of_io(&error))?;
+        let socket = socket
+            .ok_or_else(|| bad("the first socket must be one end of a pair of Unix sockets"))?;
+        Ok(Self { socket, tcp, spare })
     }
 }
 
@@ -240,17 +244,19 @@ fn is_unconnected(spare: &PassedDescriptor) -> bool {
     is_tcp && rustix::net::getpeername(spare).is_err()
 }
 
-/// Whether the program says anything.
-async fn speaks(line: &ProgramSocket) -> io::Result<bool> {
+/// Waits for the program's first byte. Returns false at the end of file.
+async fn speaks(socket: &ProgramSocket) -> io::Result<bool> {
     let mut first = [0_u8];
     let peek = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    let read = line.async_io(Interest::READABLE, || Ok(recv(&**line, &mut first, peek)?.0)).await?;
+    let read =
+        socket.async_io(Interest::READABLE, || Ok(recv(&**socket, &mut first, peek)?.0)).await?;
     Ok(read > 0)
 }
 
-/// Calls the server anew, and passes on what either side says, until both have ended or the program is gone.
+/// Connects the spare socket to the server, and passes bytes both ways until both sides have ended or the program is
+/// gone.
 async fn pass_on(
-    mut line: ProgramSocket,
+    mut socket: ProgramSocket,
     spare: PassedDescriptor,
     peer: SocketAddr,
 ) -> io::Result<()> {
@@ -259,13 +265,13 @@ async fn pass_on(
     let called = timeout(CALL, TcpSocket::from_std_stream(stream).connect(peer)).await;
     let mut tcp: TcpStream = called.map_err(|_| io::ErrorKind::TimedOut)??;
     let _ = tcp.set_nodelay(true);
-    // The program may clear O_NONBLOCK, and so keep waiting the thread that serves its own user alone.
+    // The program may clear O_NONBLOCK, which blocks only the thread that serves its own user.
     let (mut from_server, mut to_server) = tcp.split();
-    let (mut from_program, mut to_program) = line.stream_mut().split();
+    let (mut from_program, mut to_program) = socket.stream_mut().split();
     let up = async {
         tokio::io::copy(&mut from_program, &mut to_server).await?;
         to_server.shutdown().await?;
-        // A server that says nothing would keep what nobody waits for.
+        // A silent server must not hold the connection of a program that is gone.
         while !is_gone(from_program.as_ref()) {
             tokio::time::sleep(ASK_WHETHER_GONE).await;
         }

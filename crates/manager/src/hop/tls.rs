@@ -1,7 +1,7 @@
-//! TLS towards a program that does its own, over a Unix socket: its library offers a key that was
-//! made for this connection, and runs as it would with the server.
+//! TLS with a program over a Unix socket: the program's TLS library offers an external PSK that was made for this
+//! connection, and otherwise behaves as with the origin server.
 //!
-//! It is OpenSSL's server, since rustls takes no key that it did not make itself.
+//! The server side is OpenSSL, because rustls accepts no external PSKs.
 
 use std::io::{self, Read, Write};
 
@@ -16,27 +16,27 @@ use tokio::io::Interest;
 use tokio::time::{Instant, timeout_at};
 
 use crate::downstream::descriptors::ProgramSocket;
-use crate::downstream::stream::{Received, is_gone, received};
+use crate::downstream::input::{Received, is_gone, received};
 use crate::protocol::{self, HopKey, Token};
 
-/// What every hop starts from.
+/// The configuration of all hops.
 pub(crate) struct Hops {
     context: SslContext,
     terms: Index<Ssl, Terms>,
 }
 
-/// What a program may come with, and what it is told.
+/// One hop's PSK identity, its key, and the ALPN protocol to select.
 struct Terms {
     identity: Token,
     key: HopKey,
     alpn: Option<Vec<u8>>,
 }
 
-/// A connection to a program whose handshake is over.
+/// A TLS connection with a program after its handshake.
 #[derive(Debug)]
 pub(crate) struct Hop {
     tls: SslStream<Records>,
-    /// It reads no more before it has written.
+    /// True if nothing can be read before something has been written.
     is_stuck: bool,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Hops {
     }
 }
 
-/// A program's socket, as OpenSSL reads and writes it.
+/// The program's socket, as OpenSSL reads and writes it.
 #[derive(Debug)]
 struct Records(ProgramSocket);
 
@@ -56,14 +56,14 @@ impl Hops {
         let mut context = SslContext::builder(SslMethod::tls_server())?;
         context.set_min_proto_version(Some(SslVersion::TLS1_3))?;
         context.set_ciphersuites("TLS_AES_128_GCM_SHA256")?;
-        // Whatever the system's configuration says: programs without one of these do not come.
+        // Overrides the system's configuration: every program that hops supports one of these.
         context.set_groups_list("X25519:P-256")?;
         context.set_verify(SslVerifyMode::NONE);
-        // Nothing is to be resumed here.
+        // Hops are never resumed.
         context.set_options(SslOptions::NO_TICKET);
         context.set_num_tickets(0)?;
         context.set_session_cache_mode(SslSessionCacheMode::OFF);
-        // As the relay writes.
+        // Required by the way the relay writes.
         context.set_mode(SslMode::ENABLE_PARTIAL_WRITE | SslMode::ACCEPT_MOVING_WRITE_BUFFER);
         context.set_psk_server_callback(move |tls, identity, room| {
             let Some(terms) = tls.ex_data(terms) else { return Ok(0) };
@@ -83,10 +83,10 @@ impl Hops {
         Ok(Self { context: context.build(), terms })
     }
 
-    /// Does the handshake with a program, which is told this protocol.
+    /// Performs the handshake with a program, selecting this ALPN protocol.
     pub(crate) async fn accept(
         &self,
-        line: ProgramSocket,
+        socket: ProgramSocket,
         wanted: &protocol::Hop,
         alpn: Option<&[u8]>,
         deadline: Instant,
@@ -94,7 +94,7 @@ impl Hops {
         let mut tls = Ssl::new(&self.context)?;
         let (identity, key) = (wanted.identity, wanted.key.clone());
         tls.set_ex_data(self.terms, Terms { identity, key, alpn: alpn.map(<[u8]>::to_vec) });
-        let mut tls = SslStream::new(tls, Records(line))?;
+        let mut tls = SslStream::new(tls, Records(socket))?;
         let shaken = async {
             while let Err(error) = tls.accept() {
                 let interest = match error.code() {
@@ -112,14 +112,14 @@ impl Hops {
 }
 
 impl Hop {
-    pub(crate) fn line(&self) -> &ProgramSocket {
+    pub(crate) fn socket(&self) -> &ProgramSocket {
         &self.tls.get_ref().0
     }
 
     pub(crate) fn receive(&mut self, piece: &mut [u8]) -> io::Result<Received> {
         let read = self.tls.ssl_read(piece);
         let why = read.as_ref().err().map(openssl::ssl::Error::code);
-        // An answer to the program's own change of keys finds no room.
+        // The socket has no room for an answer to the program's KeyUpdate.
         self.is_stuck = why == Some(ErrorCode::WANT_WRITE);
         match (read, why) {
             (Ok(bytes), _) => Ok(Received::Bytes(bytes)),
@@ -127,12 +127,12 @@ impl Hop {
             (_, Some(ErrorCode::WANT_READ | ErrorCode::WANT_WRITE)) => {
                 Err(io::ErrorKind::WouldBlock.into())
             }
-            _ if is_gone(self.line()) => Ok(Received::Gone),
+            _ if is_gone(self.socket()) => Ok(Received::Gone),
             _ => Ok(Received::Cut),
         }
     }
 
-    /// Whether it is to be written to before anything is read.
+    /// Returns true if nothing can be read before something has been written.
     pub(crate) fn is_stuck(&self) -> bool {
         self.is_stuck
     }
@@ -144,7 +144,7 @@ impl Hop {
         })
     }
 
-    /// Says that this was all. Returns whether there was room for it, or nobody to hear it.
+    /// Sends close_notify. Returns false if the socket had no room for it; a program that is gone counts as told.
     pub(crate) fn finish(&mut self) -> bool {
         !self.tls.shutdown().is_err_and(|error| is_blocked(&error))
     }
@@ -154,7 +154,7 @@ fn is_blocked(error: &openssl::ssl::Error) -> bool {
     matches!(error.code(), ErrorCode::WANT_READ | ErrorCode::WANT_WRITE)
 }
 
-/// The protocol, where it stands in a client's list.
+/// Finds the protocol in a client's list.
 fn among<'a>(mut offered: &'a [u8], chosen: &[u8]) -> Option<&'a [u8]> {
     while let [length, rest @ ..] = offered {
         let (name, more) = rest.split_at_checked(usize::from(*length))?;

@@ -1,36 +1,36 @@
-//! Which servers took a session of another name.
+//! Trials of sessions across names: which servers accepted a session of another name.
 
 use std::collections::HashMap;
 
-use super::{Family, Partition, SessionKey};
+use super::{CacheKey, Family, Partition};
 use crate::protocol::{Fingerprint, Host};
 
-/// The outcomes of trials. Each partition has its own: a program may have led the trial to a server
+/// The outcomes of trials. Each partition has its own, because a program may have directed the trial to a server
 /// of its choice.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     users: HashMap<u32, Outcomes>,
 }
 
-/// From which name to which, with which certificates.
+/// The outcome by partition, issuing name, receiving name, and certificate chain.
 type Outcomes = HashMap<(Partition, Host, Host, Fingerprint), bool>;
 
 impl Trials {
-    /// So many of a user are remembered; then all of them are forgotten, and each pair is tried
-    /// once more.
+    /// The outcomes remembered for a user. When there are more, all of them are forgotten, and each pair is tried
+    /// again.
     const MOST: usize = 4_096;
-    /// Users of whom any are; with one more, all are forgotten.
+    /// The users with outcomes. When there are more, all outcomes are forgotten.
     const USERS: usize = 256;
-    /// Chains of certificates judged for one connection until one stands.
+    /// The certificate chains that are judged for one connection, at most.
     pub(super) const AT_ONCE: usize = 4;
 
-    /// Whether a session of the name `from` was resumed at the place `to`. `None`: not tried
+    /// Returns true if a session of the name `from` was resumed at the origin `to`. `None`: not tried
     /// with these certificates.
-    pub(super) fn outcome(&self, from: &Host, to: &SessionKey, family: &Family) -> Option<bool> {
+    pub(super) fn outcome(&self, from: &Host, to: &CacheKey, family: &Family) -> Option<bool> {
         self.users.get(&to.partition.uid)?.get(&key(from, to, family)).copied()
     }
 
-    pub(super) fn record(&mut self, from: &Host, to: &SessionKey, family: &Family, resumed: bool) {
+    pub(super) fn record(&mut self, from: &Host, to: &CacheKey, family: &Family, resumed: bool) {
         let uid = to.partition.uid;
         if self.users.len() >= Self::USERS && !self.users.contains_key(&uid) {
             self.users.clear();
@@ -43,6 +43,6 @@ impl Trials {
     }
 }
 
-fn key(from: &Host, to: &SessionKey, family: &Family) -> (Partition, Host, Host, Fingerprint) {
+fn key(from: &Host, to: &CacheKey, family: &Family) -> (Partition, Host, Host, Fingerprint) {
     (to.partition.clone(), from.clone(), to.host.clone(), family.chain.sha256)
 }

@@ -1,14 +1,13 @@
-//! Which addresses of a server take each other's sessions. Behind one name there may be several
-//! hosts, and each may have ticket keys of its own: what one of them issued is nothing to the
-//! others. It costs a ticket to find out, so little is tried.
+//! The addresses of an origin that accept each other's sessions. One name may stand for several hosts, each with
+//! ticket keys of its own, which cannot open the others' tickets. Each trial costs a ticket, so there are few.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// What is known of one place's addresses.
+/// The trials between one origin's addresses.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// The last that was learned last.
+    /// The newest last.
     tried: VecDeque<Trial>,
 }
 
@@ -19,7 +18,7 @@ struct Trial {
     was_taken: bool,
 }
 
-/// Why a session is offered to an address, the best reason last.
+/// A reason to offer a session to an address, the best reason last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
     Trial,
@@ -28,10 +27,10 @@ pub(super) enum Reason {
 }
 
 impl Addresses {
-    /// So many are remembered.
+    /// The trials remembered.
     const MOST: usize = 64;
 
-    /// `None`: it is not to be offered there.
+    /// Returns the reason to offer a session there. `None`: it must not be offered there.
     pub(super) fn reason(&self, issued_by: IpAddr, offered_to: IpAddr) -> Option<Reason> {
         if issued_by == offered_to {
             return Some(Reason::IssuedIt);
@@ -43,7 +42,8 @@ impl Addresses {
         }
     }
 
-    /// An address that refused is not tried again, and none is where more refused than not.
+    /// Returns true if another trial is worth a ticket. An address that refused is not tried again, and no address is
+    /// tried where more refused than accepted.
     fn may_try(&self, offered_to: IpAddr) -> bool {
         let (taken, refused): (Vec<_>, Vec<_>) =
             self.tried.iter().partition(|trial| trial.was_taken);
@@ -57,8 +57,8 @@ impl Addresses {
         }
     }
 
-    /// Returns whether this is news of the session, and not of the address alone. Where they had
-    /// keys in common these are gone; whether they have others in common shows the next trial.
+    /// Notes that an address refused a session. Returns true if this concerns the session's family, and not only the
+    /// pair of addresses. Addresses that shared keys no longer share those; the next trial shows if they share others.
     pub(super) fn refused(&mut self, issued_by: IpAddr, offered_to: IpAddr) -> bool {
         if issued_by == offered_to || self.forget(issued_by, offered_to) {
             return true;
@@ -67,7 +67,7 @@ impl Addresses {
         false
     }
 
-    /// Returns whether it had been taken.
+    /// Forgets a trial. Returns true if the session had been accepted.
     fn forget(&mut self, issued_by: IpAddr, offered_to: IpAddr) -> bool {
         let at = self.tried.iter().position(|trial| trial.is(issued_by, offered_to));
         at.and_then(|at| self.tried.remove(at)).is_some_and(|trial| trial.was_taken)

@@ -1,5 +1,5 @@
-//! The store as one connection's rustls sees it: one session at most goes out, and what the server
-//! issues is collected.
+//! The session store that rustls sees for one connection: it yields one session at most, and collects those that the
+//! server issues.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,11 +22,11 @@ struct Inner {
     group: Option<NamedGroup>,
     collected: Vec<Secret>,
     issued: usize,
-    /// Whether anything is collected.
+    /// True if issued sessions are collected.
     shares: bool,
 }
 
-/// What a server issued.
+/// A session that a server issued.
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) secret: Secret,
@@ -35,10 +35,10 @@ pub(crate) struct Collected {
 }
 
 impl ConnectionStore {
-    /// Tickets that one connection may leave. A server that sends more talks to itself. Until they are looked at, each may
-    /// take what a message holds, 64 KiB.
+    /// The tickets collected from one connection, at most; further ones are dropped. Until they are examined, each
+    /// may take up to the size of a handshake message, 64 KiB.
     pub(crate) const TICKETS: usize = 64;
-    /// Longer ones are not stored.
+    /// The longest session that is stored.
     const LONGEST_BYTES: u64 = 32 * 1024;
 
     pub(crate) fn new(
@@ -50,7 +50,7 @@ impl ConnectionStore {
         Arc::new(Self { inner: Mutex::new(inner) })
     }
 
-    /// Nothing is collected any more, and what was is dropped.
+    /// Stops collecting, and drops what was collected.
     pub(crate) fn stop(&self) {
         self.with(|inner| {
             inner.shares = false;
@@ -58,8 +58,8 @@ impl ConnectionStore {
         });
     }
 
-    /// What the server issued since this was asked last. Only now is it looked at, which takes reading all of it:
-    /// a handshake does not wait for that.
+    /// Takes the sessions that the server issued since the last call. They are examined here, because that means
+    /// reading all of them, and a handshake should not wait for it.
     pub(crate) fn collected(&self) -> impl Iterator<Item = Collected> {
         let secrets = self.with(|inner| std::mem::take(&mut inner.collected));
         secrets.into_iter().filter_map(|secret| {
@@ -68,12 +68,12 @@ impl ConnectionStore {
         })
     }
 
-    /// The group that the server chose.
+    /// Returns the key-exchange group that the server chose.
     pub(crate) fn group(&self) -> Option<NamedGroup> {
         self.with(|inner| inner.group)
     }
 
-    /// Whether the server issued anything, shared or not.
+    /// Returns true if the server issued a session, shared or not.
     pub(crate) fn was_issued(&self) -> bool {
         self.with(|inner| inner.issued > 0)
     }

@@ -1,16 +1,16 @@
 //! The sessions that programs share.
 //!
-//! A *session key* ([`SessionKey`]) names one server (host and port) in one partition (user, label, client certificate). It
-//! holds the tickets that the manager's own handshakes got there, and nothing else puts any in.
-//! Tickets that descend from one full handshake are a *family*: what was verified then is what
-//! every resumption of it rests on.
+//! A [`CacheKey`] names one origin (host and port) in one partition (user, label, client certificate). The
+//! sessions stored under it come only from the manager's own handshakes with that origin.
+//! Tickets that descend from one full handshake are a *family*: every resumption rests on what was verified
+//! in that handshake.
 //!
-//! Behind a place there may be several addresses: an address is offered what it issued itself, or
-//! what is known to be taken there, or may be tried ([`addresses`]).
+//! An origin may have several addresses. An address is offered sessions that it issued itself, sessions that it is
+//! known to accept, and some as a trial ([`addresses`]).
 //!
-//! Which places stay when there is no room decides the engine that servers use ([`rejoin_cache`]), for
-//! each user's by themselves: it keeps one entry for each session key, as long as the tickets of that key are big, and
-//! those whose programs come back soonest. Secrets are not in it.
+//! When memory is full, the cache that servers use ([`rejoin_cache`]) chooses the origins to drop, for each user
+//! separately. It has one entry for each cache key, as long as the sessions under that key, and keeps those whose
+//! programs return soonest. It holds no secrets.
 
 mod across;
 mod addresses;
@@ -29,7 +29,7 @@ use rustls::NamedGroup;
 
 pub(crate) use across::Trials;
 pub(crate) use connection::{Collected, ConnectionStore};
-pub(crate) use stored::{Family, Offer, Partition, Secret, Session, SessionKey};
+pub(crate) use stored::{CacheKey, Family, Offer, Partition, Secret, Session};
 
 use crate::protocol::{Host, Why};
 use crate::settings::{AcrossNames, Settings};
@@ -37,7 +37,7 @@ use stored::{Choice, StoredSessions};
 use table::{LATE, UNIT_BYTES};
 use users::Users;
 
-/// See the module's documentation.
+/// The sessions of all users.
 pub(crate) struct Sessions {
     inner: Mutex<Inner>,
     settings: Arc<Settings>,
@@ -48,14 +48,14 @@ struct Inner {
     trials: Trials,
 }
 
-/// What a connection asks the store for.
+/// A connection's query for a session.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionQuery<'a> {
-    pub(crate) session_key: &'a SessionKey,
-    /// Where the server is called.
+    pub(crate) cache_key: &'a CacheKey,
+    /// The server's address.
     pub(crate) address: IpAddr,
     pub(crate) tls13_only: bool,
-    /// Whether these certificates stand before the program's trust, for the place's name, now.
+    /// Returns true if the program's trust accepts the family's certificates for the origin's name now.
     pub(crate) stands: &'a dyn Fn(&Family) -> bool,
     pub(crate) unix_s: u64,
 }
@@ -63,56 +63,56 @@ pub(crate) struct SessionQuery<'a> {
 impl Sessions {
     pub(crate) fn new(settings: Arc<Settings>, key: [u8; 16]) -> Self {
         let units = settings.session_bytes / UNIT_BYTES;
-        // What is gone from an engine and not yet from here counts, too.
+        // Sessions that are gone from an engine and not yet from here count, too.
         let users = Users::new(units - units / LATE as u64, key);
         let inner = Inner { users, trials: Trials::default() };
         Self { inner: Mutex::new(inner), settings }
     }
 
-    /// Whether there is a session that may do.
-    pub(crate) fn may_have(&self, session_key: &SessionKey, tls13_only: bool) -> bool {
-        self.lock().users.get_mut(session_key).is_some_and(|kept| kept.has_any(tls13_only))
+    /// Returns true if there is a session that may be usable.
+    pub(crate) fn may_have(&self, cache_key: &CacheKey, tls13_only: bool) -> bool {
+        self.lock().users.get_mut(cache_key).is_some_and(|kept| kept.has_any(tls13_only))
     }
 
-    /// At most one session for this connection, or why there is none. A TLS 1.3 ticket that is
-    /// handed out is gone from here; what it came from is in the offer.
+    /// Takes one session for this connection, or returns why there is none. A TLS 1.3 ticket is removed from the
+    /// store; the offer names its family.
     pub(crate) fn take(&self, wish: &SessionQuery<'_>) -> Result<Offer, Why> {
         let now_ms = self.settings.clock.now_ms();
-        let uid = wish.session_key.partition.uid;
+        let uid = wish.cache_key.partition.uid;
         let found = {
             let mut inner = self.lock();
-            inner.users.places_mut(uid).and_then(|table| table.arrive(wish.session_key, now_ms))
+            inner.users.table_mut(uid).and_then(|table| table.arrive(wish.cache_key, now_ms))
         };
         let own = match found {
-            Some(families) => self.take_at(wish, wish.session_key, families, now_ms, 1),
+            Some(families) => self.take_at(wish, wish.cache_key, families, now_ms, 1),
             None => Err(Why::NoSession),
         };
         own.or_else(|why| self.take_across(wish, now_ms).ok_or(why))
     }
 
-    /// A session of a place, of a family whose certificates stand; none of a place that has fewer
-    /// than `least`.
+    /// Takes a session of this origin from a family whose certificates are accepted, if the origin has at least `least`
+    /// sessions.
     fn take_at(
         &self,
         wish: &SessionQuery<'_>,
-        session_key: &SessionKey,
+        cache_key: &CacheKey,
         families: Vec<Arc<Family>>,
         now_ms: u64,
         least: usize,
     ) -> Result<Offer, Why> {
         let young = |family: &Arc<Family>| self.is_young(family, now_ms, wish.unix_s);
         let (young, old): (Vec<_>, Vec<_>) = families.into_iter().partition(young);
-        // Verified with no lock held: it takes as long as a signature or two.
+        // Verified without the lock: it takes as long as a signature or two.
         let (standing, fallen): (Vec<_>, Vec<_>) =
             young.into_iter().partition(|family| (wish.stands)(family));
         let mut inner = self.lock();
-        let Some(kept) = inner.users.get_mut(session_key) else { return Err(Why::NoSession) };
+        let Some(kept) = inner.users.get_mut(cache_key) else { return Err(Why::NoSession) };
         kept.drop_old(now_ms);
-        let tls13_only = wish.tls13_only || session_key != wish.session_key;
+        let tls13_only = wish.tls13_only || cache_key != wish.cache_key;
         let choice = Choice { families: &standing, address: wish.address, tls13_only };
         let taken = (kept.tickets() >= least).then(|| kept.take(&choice)).flatten();
         let (has_tls12, is_empty) = (kept.has_tls12(), kept.tickets() == 0);
-        inner.users.resize(session_key, now_ms);
+        inner.users.resize(cache_key, now_ms);
         taken.ok_or(match () {
             () if !fallen.is_empty() => Why::NotTrusted,
             () if !old.is_empty() => Why::TooOld,
@@ -122,46 +122,45 @@ impl Sessions {
         })
     }
 
-    /// A session of another name that this server may have, if the settings let it be tried.
+    /// Takes a session of another name that this server may accept, if the settings allow it.
     fn take_across(&self, wish: &SessionQuery<'_>, now_ms: u64) -> Option<Offer> {
-        if self.settings.across_names == AcrossNames::Never || !wish.session_key.may_cross_names() {
+        if self.settings.across_names == AcrossNames::Never || !wish.cache_key.may_cross_names() {
             return None;
         }
-        let candidates = self.lock().candidates(wish.session_key, &self.settings);
-        let take = |(session_key, families): (SessionKey, _)| {
-            // A trial never takes a name's last ticket.
-            let offer = self.take_at(wish, &session_key, families, now_ms, 2).ok()?;
-            Some(Offer { session_of: Some(session_key.host), ..offer })
+        let candidates = self.lock().candidates(wish.cache_key, &self.settings);
+        let take = |(cache_key, families): (CacheKey, _)| {
+            // A trial never takes the last ticket of a name.
+            let offer = self.take_at(wish, &cache_key, families, now_ms, 2).ok()?;
+            Some(Offer { session_of: Some(cache_key.host), ..offer })
         };
         candidates.into_iter().find_map(take)
     }
 
-    /// Whether a family may be used at all: its certificates were verified lately enough, and are
-    /// not over.
+    /// Returns true if the family's certificates were verified recently enough and have not expired.
     fn is_young(&self, family: &Family, now_ms: u64, unix_s: u64) -> bool {
         let age_ms = now_ms.saturating_sub(family.verified_ms);
         age_ms <= self.settings.verified_within_s * 1_000 && unix_s <= family.chain.not_after_s
     }
 
-    /// Stores what a connection of the manager's own was given by its server.
-    pub(crate) fn keep(&self, session_key: &SessionKey, session: Session) {
+    /// Stores a session that a server issued to a handshake of the manager's own.
+    pub(crate) fn keep(&self, cache_key: &CacheKey, session: Session) {
         let now_ms = self.settings.clock.now_ms();
         let mut inner = self.lock();
-        let Some(table) = inner.users.made(session_key.partition.uid, now_ms) else { return };
-        table.keep(session_key, session, self.settings.tickets, now_ms);
-        inner.users.resize(session_key, now_ms);
+        let Some(table) = inner.users.made(cache_key.partition.uid, now_ms) else { return };
+        table.keep(cache_key, session, self.settings.tickets, now_ms);
+        inner.users.resize(cache_key, now_ms);
     }
 
-    /// An offered session was answered by a full handshake. Its family is dropped; but if it was
-    /// another name's or another address's, that is no news of the family, and is remembered of the
-    /// two names, or the two addresses.
-    pub(crate) fn refused(&self, session_key: &SessionKey, address: IpAddr, offer: &Offered) {
+    /// Notes that an offered session was answered by a full handshake. Drops its family, unless the session came from
+    /// another name or another address: that says nothing about the family, and is remembered for the two names
+    /// or the two addresses.
+    pub(crate) fn refused(&self, cache_key: &CacheKey, address: IpAddr, offer: &Offered) {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
-            inner.trials.record(from, session_key, &offer.family, false);
+            inner.trials.record(from, cache_key, &offer.family, false);
             return;
         }
-        let is_of_family = match inner.users.get_mut(session_key) {
+        let is_of_family = match inner.users.get_mut(cache_key) {
             Some(kept) => kept.addresses.refused(offer.address, address),
             None => offer.address == address,
         };
@@ -169,64 +168,64 @@ impl Sessions {
             return;
         }
         offer.family.refuse();
-        if let Some(kept) = inner.users.get_mut(session_key) {
+        if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.drop_refused();
         }
-        inner.users.resize(session_key, self.settings.clock.now_ms());
+        inner.users.resize(cache_key, self.settings.clock.now_ms());
     }
 
-    /// A connection broke over an offered session: that is no news of its family, and may be the
-    /// network's doing. The session itself is not offered again.
-    pub(crate) fn broken(&self, session_key: &SessionKey, address: IpAddr, offer: &Offered) {
+    /// Notes that a connection broke after a session was offered. That says nothing about its family, because the
+    /// network may be the cause. The session itself is not offered again.
+    pub(crate) fn broken(&self, cache_key: &CacheKey, address: IpAddr, offer: &Offered) {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
-            inner.trials.record(from, session_key, &offer.family, false);
-        } else if let Some(kept) = inner.users.get_mut(session_key) {
+            inner.trials.record(from, cache_key, &offer.family, false);
+        } else if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.addresses.refused(offer.address, address);
         }
         drop(inner);
-        self.given_up(session_key, offer);
+        self.given_up(cache_key, offer);
     }
 
-    /// The server has said nothing of an offered session when the program gave up. Perhaps it never
-    /// would: the session itself is not offered again.
-    pub(crate) fn given_up(&self, session_key: &SessionKey, offer: &Offered) {
+    /// Notes that the program gave up before the server answered an offered session. The session itself is not offered
+    /// again, because the server may never answer it.
+    pub(crate) fn given_up(&self, cache_key: &CacheKey, offer: &Offered) {
         let mut inner = self.lock();
         if offer.session_of.is_some() {
             return;
         }
-        if let Some(kept) = inner.users.get_mut(session_key) {
+        if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.drop_tls12(offer);
-            inner.users.resize(session_key, self.settings.clock.now_ms());
+            inner.users.resize(cache_key, self.settings.clock.now_ms());
         }
     }
 
-    /// An offered session was resumed.
-    pub(crate) fn resumed(&self, session_key: &SessionKey, address: IpAddr, offer: &Offered) {
+    /// Notes that an offered session was resumed.
+    pub(crate) fn resumed(&self, cache_key: &CacheKey, address: IpAddr, offer: &Offered) {
         let mut inner = self.lock();
         if let Some(from) = &offer.session_of {
-            inner.trials.record(from, session_key, &offer.family, true);
-        } else if let Some(kept) = inner.users.get_mut(session_key) {
+            inner.trials.record(from, cache_key, &offer.family, true);
+        } else if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.addresses.resumed(offer.address, address);
         }
     }
 
-    /// The key-exchange group that this server chose last.
-    pub(crate) fn group(&self, session_key: &SessionKey) -> Option<NamedGroup> {
-        self.lock().users.table(session_key.partition.uid)?.get(session_key)?.group
+    /// Returns the key-exchange group that this server chose last.
+    pub(crate) fn group(&self, cache_key: &CacheKey) -> Option<NamedGroup> {
+        self.lock().users.table(cache_key.partition.uid)?.get(cache_key)?.group
     }
 
-    pub(crate) fn set_group(&self, session_key: &SessionKey, group: NamedGroup) {
-        if let Some(kept) = self.lock().users.get_mut(session_key) {
+    pub(crate) fn set_group(&self, cache_key: &CacheKey, group: NamedGroup) {
+        if let Some(kept) = self.lock().users.get_mut(cache_key) {
             kept.group = Some(group);
         }
     }
 
-    /// How many sessions there are, and their bytes.
+    /// Returns the number of sessions, and their bytes.
     pub(crate) fn count(&self) -> (u64, u64) {
         let inner = self.lock();
-        let of = |(sessions, bytes), (_, session_key): (&SessionKey, &StoredSessions)| {
-            (sessions + session_key.tickets() as u64, bytes + session_key.bytes())
+        let of = |(sessions, bytes), (_, stored): (&CacheKey, &StoredSessions)| {
+            (sessions + stored.tickets() as u64, bytes + stored.bytes())
         };
         inner.users.all().fold((0, 0), of)
     }
@@ -236,30 +235,30 @@ impl Sessions {
     }
 }
 
-/// What remains known of a session that was handed out.
+/// The facts about a session that was offered, without its secret.
 #[derive(Debug, Clone)]
 pub(crate) struct Offered {
     pub(crate) family: Arc<Family>,
-    /// The server's, which issued it.
+    /// The address of the server that issued it.
     pub(crate) address: IpAddr,
     pub(crate) session_of: Option<Host>,
     pub(crate) alpn: Option<Vec<u8>>,
 }
 
 impl Inner {
-    /// Other names' places whose certificates may cover this one, and their families: what worked
-    /// before sooner than what was never tried, and one place for each chain of certificates.
-    fn candidates(&self, session_key: &SessionKey, settings: &Settings) -> Vec<Candidate> {
-        let Some(own) = self.users.table(session_key.partition.uid) else { return Vec::new() };
+    /// Returns origins of other names whose certificates may cover this one, and their families: first those that
+    /// worked before, then untried ones, and one origin for each certificate chain.
+    fn candidates(&self, cache_key: &CacheKey, settings: &Settings) -> Vec<Candidate> {
+        let Some(own) = self.users.table(cache_key.partition.uid) else { return Vec::new() };
         let (mut known, mut new) = (Vec::new(), Vec::new());
-        for (name, kept) in own.beside(session_key).filter(|(_, kept)| kept.tickets() >= 2) {
-            let listed = settings.lists_together(&name.host, &session_key.host);
+        for (name, kept) in own.beside(cache_key).filter(|(_, kept)| kept.tickets() >= 2) {
+            let listed = settings.lists_together(&name.host, &cache_key.host);
             if settings.across_names == AcrossNames::Listed && !listed {
                 continue;
             }
             for family in kept.families() {
-                match self.trials.outcome(&name.host, session_key, &family) {
-                    _ if !family.chain.may_cover(&session_key.host) => {}
+                match self.trials.outcome(&name.host, cache_key, &family) {
+                    _ if !family.chain.may_cover(&cache_key.host) => {}
                     Some(true) => known.push((name, family)),
                     Some(false) => {}
                     None => new.push((name, family)),
@@ -269,13 +268,13 @@ impl Inner {
         let mut chains = HashSet::new();
         known.extend(new);
         known.retain(|(_, family)| chains.insert(family.chain.sha256));
-        let candidate = |(name, family): (&SessionKey, _)| (name.clone(), vec![family]);
+        let candidate = |(name, family): (&CacheKey, _)| (name.clone(), vec![family]);
         known.into_iter().take(Trials::AT_ONCE).map(candidate).collect()
     }
 }
 
-/// A place of another name, and its families that may do.
-type Candidate = (SessionKey, Vec<Arc<Family>>);
+/// An origin of another name, and its families that may be usable.
+type Candidate = (CacheKey, Vec<Arc<Family>>);
 
 impl std::fmt::Debug for Sessions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

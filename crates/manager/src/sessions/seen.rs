@@ -1,27 +1,26 @@
-//! What rustls shows of a session.
+//! Facts about a session that rustls shows only in `Debug` form.
 //!
-//! A ticket's lifetime, its length, and whether a session of TLS 1.2 has an extended master secret
-//! are in rustls' session values and not in its interface, but in their `Debug` form, which leaves
-//! the secret out. It is counted here while it is written, two of its fields are read, and no
-//! text of it is kept. The lifetime comes after the ticket and before the certificates: there the
-//! writing is broken off. What is not found is not known, and such a session is not stored.
+//! rustls' session values contain a ticket's lifetime, its length, and the use of an extended master secret in
+//! TLS 1.2, but the interface does not expose them. Their `Debug` form does, without the secret. This module counts
+//! that text as it is written, reads two of its fields, and keeps none of it. The lifetime comes after the ticket
+//! and before the certificates, where the writing is cut short. A session of which a field is missing is not stored.
 
 use std::fmt::{self, Write};
 
 use super::stored::Secret;
 
-/// What is known of a session.
+/// The facts about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// As its server said, seven days at most; 0 for "use it no more", of TLS 1.2 for "I do not
-    /// say".
+    /// The lifetime that the server gave, seven days at most. 0 means "do not use" in TLS 1.3, and "unspecified" in
+    /// TLS 1.2.
     pub(super) lifetime_s: u32,
-    /// About what it takes, without the certificates.
+    /// The approximate memory of the session, without the certificates.
     pub(super) bytes: u64,
 }
 
-/// `None` also for a ticket that is not to be used (`RFC 8446, section 4.6.1`), and for a session of TLS 1.2 without
-/// an extended master secret.
+/// Reads the facts. `None`: a field is missing, the ticket must not be used (`RFC 8446, section 4.6.1`), or a TLS 1.2
+/// session has no extended master secret.
 pub(super) fn of(secret: &Secret) -> Option<Seen> {
     let (reader, is_usable): (_, fn(&Reader) -> bool) = match secret {
         Secret::Tls13(value) => (Reader::of(value)?, |reader| reader.lifetime_s > Some(0)),

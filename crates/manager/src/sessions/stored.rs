@@ -1,4 +1,4 @@
-//! One server in one partition, and its sessions.
+//! The sessions of one origin in one partition.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
@@ -15,32 +15,32 @@ use crate::protocol::{Fingerprint, Host, Label};
 use crate::trust::certificates::Chain;
 use crate::trust::identity::Identity;
 
-/// Sessions are shared within one of these only.
+/// A partition. Sessions are shared only within one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Partition {
     pub(crate) uid: u32,
     pub(crate) label: Label,
-    /// Of the client's own certificate, whose key it has shown.
+    /// The digest of the client's certificate, whose private key it has proved to have.
     pub(crate) identity: Option<Fingerprint>,
 }
 
-/// A server in a partition.
+/// The key under which sessions are cached: an origin (host and port) within a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct SessionKey {
+pub(crate) struct CacheKey {
     pub(crate) host: Host,
     pub(crate) port: u16,
     pub(crate) partition: Partition,
 }
 
-impl SessionKey {
-    /// Under what the engine knows it.
+impl CacheKey {
+    /// Returns the id under which the engine stores this key.
     pub(crate) fn id(&self) -> SessionId {
         let Self { host, port, partition: Partition { uid, label, identity } } = self;
         let mut name = format!("{port} {uid} {host} ").into_bytes();
         if let Some(identity) = identity {
             name.extend_from_slice(&identity.0);
         }
-        // Last: of all that has no fixed length it is the only one that may contain anything.
+        // Last, because it is the only part of variable length that may contain any bytes.
         name.push(u8::from(identity.is_some()));
         name.extend_from_slice(label.as_str().as_bytes());
         match SessionId::new(&Fingerprint::of(&name).0) {
@@ -49,25 +49,25 @@ impl SessionKey {
         }
     }
 
-    /// Sessions with a client's certificate stay with the name that it was shown to.
+    /// Returns true if sessions may be used for other names: not if a client certificate was presented to this name.
     pub(crate) fn may_cross_names(&self) -> bool {
         self.partition.identity.is_none()
     }
 
-    /// Whether the other is the same but for the name.
+    /// Returns true if the other key differs only in the name.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         self.port == other.port && self.partition == other.partition && self.host != other.host
     }
 }
 
-/// What one full handshake established.
+/// The result of one full handshake, from which its tickets descend.
 #[derive(Debug)]
 pub(crate) struct Family {
     /// The certificates that were verified.
     pub(crate) chain: Arc<Chain>,
-    /// When, by the clock of ages.
+    /// The time of the verification, by [`Clock::now_ms`](crate::Clock::now_ms).
     pub(crate) verified_ms: u64,
-    /// rustls resumes only while this object exists.
+    /// Kept because rustls resumes only while this object exists.
     _identity: Arc<Identity>,
     refused: AtomicBool,
 }
@@ -77,7 +77,7 @@ impl Family {
         Self { chain, verified_ms, _identity: identity, refused: AtomicBool::new(false) }
     }
 
-    /// A server did not know one of its tickets any more.
+    /// Notes that a server no longer accepts one of its tickets.
     pub(crate) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
@@ -87,25 +87,25 @@ impl Family {
     }
 }
 
-/// A secret that rustls keeps, and wipes.
+/// A session's secret, which rustls stores and wipes.
 #[derive(Debug)]
 pub(crate) enum Secret {
     Tls13(Box<Tls13ClientSessionValue>),
-    /// Resumed as often as it is wanted: no ticket of TLS 1.2 is used up.
+    /// A TLS 1.2 session, which can be resumed any number of times.
     Tls12(Box<Tls12ClientSessionValue>),
 }
 
-/// A session, and what is known of it.
+/// A stored session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) secret: Secret,
     pub(crate) family: Arc<Family>,
-    /// The server's, which issued it.
+    /// The address of the server that issued it.
     pub(crate) address: IpAddr,
-    /// By the clock of ages.
+    /// The time of its expiry, by [`Clock::now_ms`](crate::Clock::now_ms).
     pub(crate) expires_ms: u64,
     pub(crate) alpn: Option<Vec<u8>>,
-    /// About what it takes.
+    /// The approximate memory that it takes.
     pub(crate) bytes: u64,
 }
 
@@ -115,17 +115,17 @@ impl Session {
     }
 }
 
-/// A session that was handed out.
+/// A session taken from the store, to be offered.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) secret: Secret,
     pub(crate) family: Arc<Family>,
-    /// The server's, which issued it.
+    /// The address of the server that issued it.
     pub(crate) address: IpAddr,
     pub(crate) alpn: Option<Vec<u8>>,
-    /// When it ends at the latest: a session of TLS 1.2 that comes back does not live longer.
+    /// The time of its expiry. A TLS 1.2 session that is issued again does not live longer.
     pub(crate) expires_ms: u64,
-    /// Whose it was, if another name's.
+    /// The name that it was issued to, if it is a different one.
     pub(crate) session_of: Option<Host>,
 }
 
@@ -147,16 +147,16 @@ impl Offer {
     }
 }
 
-/// Which of a place's sessions will do.
+/// A filter for an origin's sessions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choice<'a> {
     pub(super) families: &'a [Arc<Family>],
-    /// Where it is to be offered.
+    /// The address to which the session is offered.
     pub(super) address: IpAddr,
     pub(super) tls13_only: bool,
 }
 
-/// The sessions of one place.
+/// The sessions of one cache key.
 #[derive(Debug)]
 pub(crate) struct StoredSessions {
     /// The newest last.
@@ -164,20 +164,20 @@ pub(crate) struct StoredSessions {
     pub(super) addresses: Addresses,
     pub(super) group: Option<NamedGroup>,
     pub(super) history: History,
-    /// When a program came for it last.
+    /// The time of the last query.
     pub(super) seen_ms: u64,
-    /// As the engine knows it.
+    /// The size that the engine was told.
     pub(super) units: u64,
     name_bytes: u64,
 }
 
 impl StoredSessions {
-    /// Addresses of which there are sessions.
+    /// The addresses with sessions, at most.
     const ADDRESSES: usize = 16;
 
-    pub(super) fn new(name: &SessionKey, seen_ms: u64) -> Self {
+    pub(super) fn new(name: &CacheKey, seen_ms: u64) -> Self {
         let text = name.host.as_str().len() + name.partition.label.as_str().len();
-        let name_bytes = (2 * text + size_of::<SessionKey>() + size_of::<Self>()) as u64;
+        let name_bytes = (2 * text + size_of::<CacheKey>() + size_of::<Self>()) as u64;
         Self {
             sessions: VecDeque::new(),
             addresses: Addresses::default(),
@@ -189,7 +189,7 @@ impl StoredSessions {
         }
     }
 
-    /// `most` are kept of an address, and one of TLS 1.2.
+    /// Stores a session. Keeps at most `most` TLS 1.3 sessions and one TLS 1.2 session of each address.
     pub(super) fn keep(&mut self, session: Session, most: usize) {
         if session.family.is_refused() {
             return;
@@ -209,8 +209,8 @@ impl StoredSessions {
         }
     }
 
-    /// The session most likely to be taken, and the newest of these. Of TLS 1.3 it is gone from
-    /// here.
+    /// Takes the session that the server is most likely to accept, the newest if there are several. A TLS 1.3 session
+    /// is removed.
     pub(super) fn take(&mut self, choice: &Choice<'_>) -> Option<Offer> {
         let worth = |(at, session): (usize, &Session)| {
             let of = |family: &Arc<Family>| Arc::ptr_eq(family, &session.family);
@@ -245,7 +245,7 @@ impl StoredSessions {
         self.sessions.retain(|session| !session.family.is_refused());
     }
 
-    /// What is offered of TLS 1.3 is gone from here already.
+    /// Removes a TLS 1.2 session that was offered. TLS 1.3 sessions were removed when they were taken.
     pub(super) fn drop_tls12(&mut self, offer: &Offered) {
         let is_it = |of: &Session| {
             of.is_tls12() && of.address == offer.address && Arc::ptr_eq(&of.family, &offer.family)
@@ -253,7 +253,7 @@ impl StoredSessions {
         self.sessions.retain(|session| !is_it(session));
     }
 
-    /// The families that have sessions here, each once.
+    /// Returns the families of the sessions, each once.
     pub(super) fn families(&self) -> Vec<Arc<Family>> {
         let mut families: Vec<Arc<Family>> = Vec::new();
         for Session { family, .. } in &self.sessions {

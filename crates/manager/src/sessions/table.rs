@@ -1,7 +1,7 @@
-//! The places of one user, and which of them stay.
+//! The sessions of one user, and the choice of those that stay.
 //!
-//! All that are kept are in the engine, one entry each, as long as the place's sessions are big. What it
-//! drops is wiped here. Its room is a part of all users' room, and may grow and shrink.
+//! The engine has one entry for each cache key, as long as the sessions under that key. Sessions whose entry it
+//! evicts are wiped here. The engine's capacity is a part of all users' capacity, and may grow and shrink.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,31 +10,31 @@ use std::sync::Arc;
 use rejoin_cache::{Cache, Capacity, ContextTag, HeapMemory, NewSession, SecretBytes};
 
 use super::covers::Covers;
-use super::stored::{Family, Session, SessionKey, StoredSessions};
+use super::stored::{CacheKey, Family, Session, StoredSessions};
 use crate::settings::MOST_LIFETIME_S;
 
-/// The engine's entries stand for so many bytes a block.
+/// The bytes that one block of an engine's entry stands for.
 pub(super) const UNIT_BYTES: u64 = 512;
-/// The engine's own block: as small as it allows.
+/// The size of the engine's blocks: the smallest allowed.
 const BLOCK_BYTES: u32 = 8;
-/// One place in so many may be gone from the engine before it is wiped here: looking for them
-/// takes as long as there are places.
+/// The fraction of cache keys, one in this many, that may be gone from the engine before their sessions are wiped here.
+/// The sweep visits all cache keys.
 pub(super) const LATE: usize = 16;
 
-/// Units of room for each note of what a certificate covers.
+/// The units of capacity for each entry in the index of certificate names.
 const UNITS_PER_NOTE: usize = 4;
 
-/// See the module's documentation.
+/// The sessions of one user.
 pub(super) struct SessionTable {
-    named: HashMap<SessionKey, StoredSessions>,
+    named: HashMap<CacheKey, StoredSessions>,
     covers: Covers,
     engine: Cache<RefCell<HeapMemory>>,
     key: [u8; 16],
-    /// The engine's room, in units.
+    /// The engine's capacity, in units.
     room: u64,
-    /// What the places take, those included that are gone from the engine and not yet from here.
+    /// The units in use, including those of sessions that are gone from the engine and not yet from here.
     taken: u64,
-    /// Entries that the engine dropped since places were last compared with it.
+    /// The entries that the engine evicted since the last sweep.
     evicted: usize,
 }
 
@@ -64,29 +64,29 @@ impl SessionTable {
         self.named.is_empty()
     }
 
-    pub(super) fn get(&self, name: &SessionKey) -> Option<&StoredSessions> {
+    pub(super) fn get(&self, name: &CacheKey) -> Option<&StoredSessions> {
         self.named.get(name)
     }
 
-    pub(super) fn get_mut(&mut self, name: &SessionKey) -> Option<&mut StoredSessions> {
+    pub(super) fn get_mut(&mut self, name: &CacheKey) -> Option<&mut StoredSessions> {
         self.named.get_mut(name)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&SessionKey, &StoredSessions)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&CacheKey, &StoredSessions)> {
         self.named.iter()
     }
 
-    /// Other names' places whose certificates may be for this one's.
+    /// Returns the sessions of other names whose certificates may cover this one's.
     pub(super) fn beside(
         &self,
-        name: &SessionKey,
-    ) -> impl Iterator<Item = (&SessionKey, &StoredSessions)> {
+        name: &CacheKey,
+    ) -> impl Iterator<Item = (&CacheKey, &StoredSessions)> {
         self.covers.of(name).filter_map(|other| self.named.get_key_value(other))
     }
 
-    /// A program comes to this place. The families that have sessions there; `None` if it is not
-    /// known, or has to go.
-    pub(super) fn arrive(&mut self, name: &SessionKey, now_ms: u64) -> Option<Vec<Arc<Family>>> {
+    /// Notes that a program connects to this origin. Returns the families that have sessions there. `None`: it is
+    /// unknown, or was evicted.
+    pub(super) fn arrive(&mut self, name: &CacheKey, now_ms: u64) -> Option<Vec<Arc<Family>>> {
         let (id, mut value) = (name.id(), SecretBytes::default());
         let arrival = self.engine.get(now_ms, &id, ContextTag::default(), &mut value);
         if !arrival.found {
@@ -100,21 +100,21 @@ impl SessionTable {
         Some(kept.families())
     }
 
-    /// Stores a session. It is to be resized afterwards.
-    pub(super) fn keep(&mut self, name: &SessionKey, session: Session, most: usize, now_ms: u64) {
+    /// Stores a session. The caller must call [`resize`](Self::resize) afterwards.
+    pub(super) fn keep(&mut self, name: &CacheKey, session: Session, most: usize, now_ms: u64) {
         self.covers.note(name, &session.family, self.room as usize / UNITS_PER_NOTE);
         let kept =
             self.named.entry(name.clone()).or_insert_with(|| StoredSessions::new(name, now_ms));
         kept.keep(session, most);
     }
 
-    /// The units by which a place has grown since the engine was told.
-    pub(super) fn growth(&self, name: &SessionKey) -> u64 {
+    /// Returns the units by which the entry of this key must grow.
+    pub(super) fn growth(&self, name: &CacheKey) -> u64 {
         self.named.get(name).map_or(0, |kept| units(kept).saturating_sub(kept.units))
     }
 
-    /// Tells the engine how big a place is now; those that have to go for it are wiped.
-    pub(super) fn resize(&mut self, name: &SessionKey, now_ms: u64) {
+    /// Updates the size of this key's entry in the engine, and wipes the sessions that are evicted for it.
+    pub(super) fn resize(&mut self, name: &CacheKey, now_ms: u64) {
         let Some(kept) = self.named.get_mut(name) else { return };
         let units = units(kept);
         if units == kept.units {
@@ -131,35 +131,35 @@ impl SessionTable {
         }
     }
 
-    /// Moves to an engine of another size. Those for which there is no room are wiped: of one smaller
-    /// than what is taken, it decides which.
+    /// Moves to an engine of another size. If the new one is smaller than the entries, it evicts some, and their
+    /// sessions are wiped.
     pub(super) fn move_to(&mut self, room: u64, now_ms: u64) -> Result<(), rejoin_cache::Error> {
         self.sweep(now_ms);
         let engine = engine(room, self.key, now_ms)?;
         let mut named: Vec<_> = self.named.iter().collect();
-        // As they came: who was heard of last is inserted last.
-        named.sort_by_key(|(_, session_key)| session_key.seen_ms);
-        for (name, session_key) in named {
-            // Wiped below if it is not there.
-            let _ = insert(&engine, name, session_key, now_ms);
+        // In the order of use, the newest last.
+        named.sort_by_key(|(_, stored)| stored.seen_ms);
+        for (name, stored) in named {
+            // The sweep below wipes it if it was refused.
+            let _ = insert(&engine, name, stored, now_ms);
         }
         (self.engine, self.room) = (engine, room);
         self.sweep(now_ms);
         Ok(())
     }
 
-    fn remove(&mut self, name: &SessionKey) {
-        self.taken -= self.named.remove(name).map_or(0, |session_key| session_key.units);
+    fn remove(&mut self, name: &CacheKey) {
+        self.taken -= self.named.remove(name).map_or(0, |stored| stored.units);
     }
 
-    /// Wipes the places that are gone from the engine.
+    /// Wipes the sessions whose entries are gone from the engine.
     fn sweep(&mut self, now_ms: u64) {
         let (engine, mut value) = (&self.engine, SecretBytes::default());
         let mut stays =
-            |name: &SessionKey| engine.peek(now_ms, &name.id(), ContextTag::default(), &mut value);
+            |name: &CacheKey| engine.peek(now_ms, &name.id(), ContextTag::default(), &mut value);
         self.named.retain(|name, _| stays(name));
         self.covers.retain(|name| self.named.contains_key(name));
-        self.taken = self.named.values().map(|session_key| session_key.units).sum();
+        self.taken = self.named.values().map(|stored| stored.units).sum();
         self.evicted = 0;
     }
 }
@@ -176,27 +176,27 @@ fn engine(room: u64, key: [u8; 16], now_ms: u64) -> Result<Engine, rejoin_cache:
     Cache::unshared(&settings, key, now_ms)
 }
 
-fn units(session_key: &StoredSessions) -> u64 {
-    session_key.bytes().div_ceil(UNIT_BYTES).max(1)
+fn units(stored: &StoredSessions) -> u64 {
+    stored.bytes().div_ceil(UNIT_BYTES).max(1)
 }
 
-/// Returns how many others had to go.
+/// Inserts a key's entry. Returns the number of entries evicted for it.
 fn insert(
     engine: &Engine,
-    name: &SessionKey,
-    session_key: &StoredSessions,
+    name: &CacheKey,
+    stored: &StoredSessions,
     now_ms: u64,
 ) -> Result<usize, rejoin_cache::Refusal> {
-    let value = vec![0; session_key.units as usize * BLOCK_BYTES as usize];
+    let value = vec![0; stored.units as usize * BLOCK_BYTES as usize];
     let new = NewSession {
         id: name.id(),
         value: &value,
         expires_ms: now_ms + MOST_LIFETIME_S * 1_000,
         context: ContextTag::default(),
-        history: session_key.history,
+        history: stored.history,
         hint_ms: None,
         sibling: false,
-        seen_ms: Some(session_key.seen_ms),
+        seen_ms: Some(stored.seen_ms),
     };
     engine.insert(now_ms, &new).map(|inserted| inserted.evicted as usize)
 }

@@ -1,27 +1,27 @@
-//! The room for sessions, and who has how much of it.
+//! The capacity for sessions, and its division among users.
 //!
-//! A user takes what is there. When nothing is left, what others do not use goes first, then what
-//! somebody has beyond an equal part; who has that much makes room among its own places.
+//! A user takes free capacity. When none is left, it takes capacity that other users do not use, then capacity that
+//! another user has beyond an equal share. A user that has its share evicts its own sessions.
 
 use std::collections::HashMap;
 
-use super::stored::{SessionKey, StoredSessions};
+use super::stored::{CacheKey, StoredSessions};
 use super::table::SessionTable;
 
-/// See the module's documentation.
+/// The sessions of all users.
 pub(super) struct Users {
     table: HashMap<u32, SessionTable>,
     key: [u8; 16],
-    /// In units, of all.
+    /// The capacity of all users together, in units.
     room: u64,
 }
 
 impl Users {
-    /// Users with a part of their own; those beyond share one. An engine takes 100 KB of its own.
+    /// The users with a table of their own; further users share one. Each engine takes 100 KB.
     const MOST: u64 = 64;
-    /// The least part: a few places.
+    /// The least capacity of a user: a few origins.
     const LEAST: u64 = 60;
-    /// Under what those beyond are known: nobody's number (`chown(2)`).
+    /// The uid of the shared table: no user has it (`chown(2)`).
     const OTHERS: u32 = u32::MAX;
 
     pub(super) fn new(room: u64, key: [u8; 16]) -> Self {
@@ -32,12 +32,12 @@ impl Users {
         self.table.get(&uid).or_else(|| self.table.get(&Self::OTHERS))
     }
 
-    pub(super) fn places_mut(&mut self, uid: u32) -> Option<&mut SessionTable> {
+    pub(super) fn table_mut(&mut self, uid: u32) -> Option<&mut SessionTable> {
         let uid = if self.table.contains_key(&uid) { uid } else { Self::OTHERS };
         self.table.get_mut(&uid)
     }
 
-    /// Those of a user who is about to have some.
+    /// Returns the table of a user that is about to store a session, creating it if needed.
     pub(super) fn made(&mut self, uid: u32, now_ms: u64) -> Option<&mut SessionTable> {
         if !self.table.contains_key(&uid) {
             self.table.retain(|_, table| !table.is_empty());
@@ -54,41 +54,41 @@ impl Users {
         self.table.get_mut(&uid)
     }
 
-    pub(super) fn get_mut(&mut self, session_key: &SessionKey) -> Option<&mut StoredSessions> {
-        self.places_mut(session_key.partition.uid)?.get_mut(session_key)
+    pub(super) fn get_mut(&mut self, cache_key: &CacheKey) -> Option<&mut StoredSessions> {
+        self.table_mut(cache_key.partition.uid)?.get_mut(cache_key)
     }
 
-    /// A place has another size than its user's engine was told.
-    pub(super) fn resize(&mut self, session_key: &SessionKey, now_ms: u64) {
-        let uid = session_key.partition.uid;
+    /// Updates the size of a key's entry in its user's engine.
+    pub(super) fn resize(&mut self, cache_key: &CacheKey, now_ms: u64) {
+        let uid = cache_key.partition.uid;
         let uid = if self.table.contains_key(&uid) { uid } else { Self::OTHERS };
         let Some(own) = self.table.get(&uid) else { return };
-        let (room, needed) = (own.room(), own.taken() + own.growth(session_key));
+        let (room, needed) = (own.room(), own.taken() + own.growth(cache_key));
         if needed > room {
-            // Twice as much: moving takes as long as there are places.
+            // Doubled, because moving visits all cache keys.
             self.free((2 * room).max(needed) - room, uid, now_ms);
             let more = self.left();
             if let Some(own) = self.table.get_mut(&uid).filter(|_| more > 0) {
-                // An engine that cannot be made leaves the old one.
+                // If a new engine cannot be created, the old one stays.
                 let _ = own.move_to((2 * room).max(needed).min(room + more), now_ms);
             }
         }
         if let Some(own) = self.table.get_mut(&uid) {
-            own.resize(session_key, now_ms);
+            own.resize(cache_key, now_ms);
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (&SessionKey, &StoredSessions)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&CacheKey, &StoredSessions)> {
         self.table.values().flat_map(SessionTable::iter)
     }
 
-    /// What no engine has.
+    /// Returns the capacity that no engine has.
     fn left(&self) -> u64 {
         let had: u64 = self.table.values().map(SessionTable::room).sum();
         self.room.saturating_sub(had)
     }
 
-    /// Has so much left, if it is not more than is unused or others have beyond their part.
+    /// Frees this many units, as far as other users do not use them or have them beyond their share.
     fn free(&mut self, units: u64, uid: u32, now_ms: u64) {
         let users = self.table.len() as u64 + u64::from(!self.table.contains_key(&uid));
         let part = self.room / users.max(1);
@@ -96,7 +96,7 @@ impl Users {
         while self.left() < units {
             let missing = units - self.left();
             let others = self.table.iter_mut().filter(|(of, _)| **of != uid).map(|(_, of)| of);
-            // Unused, a quarter of what is used being left to each.
+            // Each user keeps what it uses and a quarter more.
             let used = |of: &SessionTable| (of.taken() + of.taken() / 4).max(Self::LEAST);
             let spare = |of: &SessionTable| match own < part {
                 true => of.room().saturating_sub(used(of).min(part)),

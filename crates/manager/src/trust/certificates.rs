@@ -1,4 +1,4 @@
-//! The servers' certificates, one copy of each however many sessions have it.
+//! Servers' certificates, interned: one copy of each, shared by all sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,27 +9,27 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::protocol::{Fingerprint, Host};
 
-/// A server's certificates as it presented them, its own first; there is at least that one.
+/// A server's certificate chain as presented, its own certificate first. It is never empty.
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) certificates: Vec<Arc<CertificateDer<'static>>>,
-    /// The digest of all digests.
+    /// The digest of all certificates' digests.
     pub(crate) sha256: Fingerprint,
-    /// The first second at which one of them is over.
+    /// The time at which the first of them expires.
     pub(crate) not_after_s: u64,
-    /// What the certificates take.
+    /// The memory of the certificates.
     pub(crate) bytes: u64,
     /// The DNS names of the server's own certificate.
     names: Vec<String>,
 }
 
 impl Chain {
-    /// The DNS names of the server's own certificate, perhaps with `*.`.
+    /// Returns the DNS names of the server's own certificate, which may begin with `*.`.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// A first look whether the server's own certificate is for this name too. It is no
+    /// Returns true if the server's own certificate lists a name that matches this host. This is a filter, not a
     /// verification.
     pub(crate) fn may_cover(&self, host: &Host) -> bool {
         let host = host.as_str();
@@ -51,7 +51,7 @@ pub(crate) struct Certificates {
 struct Known {
     certificates: HashMap<Fingerprint, Weak<CertificateDer<'static>>>,
     chains: HashMap<Fingerprint, Weak<Chain>>,
-    /// So many entries before those that nobody uses any more are looked for.
+    /// The number of entries at which unused ones are removed.
     sweep_at: usize,
 }
 
@@ -69,7 +69,7 @@ impl Known {
 }
 
 impl Certificates {
-    /// The one copy of this chain. `None` if it is empty, or no certificates.
+    /// Returns the one copy of this chain. `None`: it is empty, or does not parse.
     pub(crate) fn intern(&self, presented: &[CertificateDer<'_>]) -> Option<Arc<Chain>> {
         let digests: Vec<_> = presented.iter().map(|der| Fingerprint::of(der)).collect();
         let all: Vec<u8> = digests.iter().flat_map(|digest| digest.0).collect();

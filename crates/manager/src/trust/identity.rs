@@ -1,5 +1,5 @@
-//! Clients' own certificates. Who sends one proves that it has the key; sessions made with it are
-//! found by those alone who prove it again.
+//! Client certificates. A program that presents one proves that it has the private key. Only a program that proves
+//! it again finds the sessions made with that certificate.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,16 +14,15 @@ use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
 use rustls::sign::CertifiedKey;
-
 use zeroize::Zeroizing;
 
 use crate::protocol::{self, Fingerprint};
-use crate::trust::verifier;
+use crate::trust::context;
 
-/// What one kind of client answers to a server that wants a certificate: with none, or with one.
+/// A client certificate with its key, or the absence of one.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// The digest of its certificates. `None`: it has none.
+    /// The digest of the certificates. `None`: there are none.
     pub(crate) sha256: Option<Fingerprint>,
     key: Option<Arc<CertifiedKey>>,
 }
@@ -34,7 +33,7 @@ impl ResolvesClientCert for Identity {
         _issuers: &[&[u8]],
         schemes: &[SignatureScheme],
     ) -> Option<Arc<CertifiedKey>> {
-        verifier::note_certificate_wanted();
+        context::note_certificate_requested();
         let key = self.key.as_ref()?;
         key.key.choose_scheme(schemes).is_some().then(|| Arc::clone(key))
     }
@@ -44,47 +43,49 @@ impl ResolvesClientCert for Identity {
     }
 }
 
-/// The identities in use. rustls resumes a session only under the object that it began with, so
-/// each is one object for as long as somebody uses it: a connection, or a session.
+/// The identities in use. rustls resumes a session only under the resolver object that made it, so each identity
+/// is one object for as long as a connection or a session uses it.
 #[derive(Debug)]
 pub(crate) struct Identities {
     provider: Arc<CryptoProvider>,
-    nobody: Arc<Identity>,
+    anonymous: Arc<Identity>,
     known: Mutex<HashMap<Fingerprint, Weak<Identity>>>,
 }
 
 impl Identities {
-    /// So many are remembered before those that nobody uses any more are looked for.
+    /// The number of identities at which unused ones are removed.
     const SWEEP_AT: usize = 256;
 
     pub(crate) fn new(provider: Arc<CryptoProvider>) -> Self {
-        let nobody = Arc::new(Identity { sha256: None, key: None });
-        Self { provider, nobody, known: Mutex::default() }
+        let anonymous = Arc::new(Identity { sha256: None, key: None });
+        Self { provider, anonymous, known: Mutex::default() }
     }
 
-    /// The identity that a program presents.
+    /// Returns the identity that a program presents.
     ///
     /// # Errors
-    /// What is wrong with it; also if the key is not known to be the certificate's.
+    /// The identity is malformed, or the key does not match the certificate.
     pub(crate) fn of(
         &self,
         presented: Option<&protocol::Identity>,
     ) -> Result<Arc<Identity>, String> {
         let Some(protocol::Identity { chain, key }) = presented else {
-            return Ok(Arc::clone(&self.nobody));
+            return Ok(Arc::clone(&self.anonymous));
         };
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| format!("identity: chain: {error}"))?;
         let key = private_key(key.expose());
-        let key = key.ok_or_else(|| "identity: key: no private key in PEM".to_owned())?;
+        let key = key.ok_or_else(|| "identity: key: no private key in the PEM".to_owned())?;
         let key = self.provider.key_provider.load_private_key(key);
-        let key = key.map_err(|_| "identity: key: of no kind that is known".to_owned())?;
+        let key = key.map_err(|_| "identity: key: unsupported key type".to_owned())?;
         let certified = CertifiedKey::new(chain, key);
         if certified.cert.is_empty() {
-            return Err("identity: chain: no certificate in PEM".to_owned());
+            return Err("identity: chain: no certificate in the PEM".to_owned());
         }
         // The proof of possession.
-        certified.keys_match().map_err(|_| "identity: not the certificate's key".to_owned())?;
+        certified
+            .keys_match()
+            .map_err(|_| "identity: the key does not match the certificate".to_owned())?;
         let digests: Vec<u8> =
             certified.cert.iter().flat_map(|der| Fingerprint::of(der).0).collect();
         let sha256 = Fingerprint::of(&digests);
@@ -101,7 +102,7 @@ impl Identities {
     }
 }
 
-/// The first private key in PEM. Parsers of PEM leave its lines behind in memory, this one does not.
+/// Reads the first private key in the PEM. Other PEM parsers leave copies of the lines in memory; this one does not.
 fn private_key(pem: &str) -> Option<PrivateKeyDer<'static>> {
     let mut parts = pem.split("-----BEGIN ").skip(1);
     parts.find_map(|part| {

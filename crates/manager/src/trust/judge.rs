@@ -1,4 +1,4 @@
-//! Whether a server's certificates are believed: what programs trust, made ready once.
+//! Verification of servers' certificates: the trust of programs, prepared once and cached.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::Error;
 use crate::protocol::{Fingerprint, Host, Trust};
 use crate::trust::certificates::Chain;
 
-/// What one program trusts.
+/// One program's trust.
 #[derive(Debug)]
 pub(crate) struct Judge {
-    /// Equal for those who judge alike.
+    /// A digest that is equal for judges with equal rules.
     sha256: Fingerprint,
     rule: Rule,
     revoked: Arc<HashSet<Fingerprint>>,
@@ -32,18 +32,18 @@ pub(crate) struct Judge {
 enum Rule {
     Authorities(Arc<WebPkiServerVerifier>),
     Pins(Vec<Fingerprint>),
-    /// The program's own, which it applies when the manager has done its part.
+    /// The program's own rule, which it applies after the manager's handshake.
     Program,
     Nothing,
 }
 
 impl Judge {
-    /// Whether anything is verified at all.
+    /// Returns true if the judge verifies anything at all.
     pub(crate) fn verifies(&self) -> bool {
         !matches!(self.rule, Rule::Nothing)
     }
 
-    /// Whether these are a server's certificates for this name at this time.
+    /// Verifies a server's certificates for this name at this time.
     pub(crate) fn judge(
         &self,
         own: &CertificateDer<'_>,
@@ -62,7 +62,7 @@ impl Judge {
         }
     }
 
-    /// As [`Self::judge`], of certificates that are kept.
+    /// Verifies stored certificates like [`Self::judge`].
     pub(crate) fn judge_kept(
         &self,
         chain: &Chain,
@@ -73,7 +73,7 @@ impl Judge {
             chain.certificates.iter().map(|certificate| CertificateDer::clone(certificate));
         let own = ders.next().ok_or(CertificateError::BadEncoding)?;
         if let Rule::Program = self.rule {
-            // What nobody should believe is not offered; the rest the program finds.
+            // Checks revocation, name and validity; the program verifies the rest.
             self.none_revoked(&own, &ders.collect::<Vec<_>>())?;
             return valid_for(&own, &host.server_name(), unix_s);
         }
@@ -149,10 +149,10 @@ struct Verdict {
 }
 
 impl Judges {
-    /// Bundles kept ready: each is up to a request's length.
+    /// The bundles that are cached: each may be as long as a request.
     const BUNDLES: usize = 32;
     const VERDICTS: usize = 8_192;
-    /// How long a judgement is remembered: a list of revocations may be over meanwhile.
+    /// The time for which a verdict is remembered. It is short because a revocation list may expire.
     const VERDICT_MS: u64 = 10 * 60 * 1_000;
 
     pub(crate) fn new(
@@ -179,20 +179,22 @@ impl Judges {
         })
     }
 
-    /// The judge of a program that verifies for itself, last.
+    /// Returns the judge of programs that verify the server themselves afterwards.
     pub(crate) fn of_program(&self) -> Arc<Judge> {
         Arc::clone(&self.program)
     }
 
-    /// The judge for what a program trusts.
+    /// Returns the judge for a program's trust.
     ///
     /// # Errors
-    /// What is wrong with its bundle or pins.
+    /// The bundle or the pins are invalid.
     pub(crate) fn of(&self, trust: &Trust) -> Result<Arc<Judge>, String> {
         let (sha256, rule) = match trust {
             Trust::System => return Ok(Arc::clone(&self.system)),
             Trust::None => return Ok(Arc::clone(&self.nothing)),
-            Trust::Pins(pins) if pins.is_empty() => return Err("pins: give one".to_owned()),
+            Trust::Pins(pins) if pins.is_empty() => {
+                return Err("pins: give at least one".to_owned());
+            }
             Trust::Pins(pins) => {
                 let mut pins = pins.clone();
                 pins.sort_unstable();
@@ -231,8 +233,8 @@ impl Judges {
         Ok(judge)
     }
 
-    /// Whether a stored session's certificates stand before this judge, for this name and now:
-    /// asked before every resumption. What was found lately is remembered.
+    /// Returns true if this judge accepts a stored session's certificates for this name now. Called before every
+    /// resumption; recent verdicts are cached.
     pub(crate) fn still_stands(
         &self,
         judge: &Judge,
@@ -264,7 +266,7 @@ impl Judges {
     }
 }
 
-/// The digests under which a certificate may be pinned or revoked: its own, and its key's.
+/// Returns the digests under which a certificate may be pinned or revoked: its own, and its public key's.
 fn prints(der: &[u8]) -> [Fingerprint; 2] {
     let own = Fingerprint::of(der);
     let parsed = X509Certificate::from_der(der);
@@ -272,7 +274,7 @@ fn prints(der: &[u8]) -> [Fingerprint; 2] {
     [own, key]
 }
 
-/// Whether it is of this name, and in its time.
+/// Checks that a certificate covers this name and is within its validity.
 pub(crate) fn valid_for(
     own: &CertificateDer<'_>,
     name: &ServerName<'_>,
@@ -341,7 +343,7 @@ fn system_roots(bundle: Option<&Path>) -> Result<RootCertStore, Error> {
         roots.add_parsable_certificates(found.certs);
     }
     if roots.is_empty() {
-        return Err(Error::NoAuthorities { what: "there are no authorities".to_owned() });
+        return Err(Error::NoAuthorities { what: "no certificate authorities found".to_owned() });
     }
     Ok(roots)
 }

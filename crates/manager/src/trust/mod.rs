@@ -1,6 +1,7 @@
-//! Trust: the authorities that a program believes, and the certificates that it shows itself.
+//! Trust: the verification of servers' certificates, and the client certificates of programs.
 
 pub(crate) mod certificates;
+pub(crate) mod context;
 pub(crate) mod identity;
 pub(crate) mod judge;
 pub(crate) mod verdicts;

@@ -1,4 +1,4 @@
-//! A TLS connection to a server over a socket of the manager's: its handshake.
+//! A TLS connection to a server over a socket that the manager reads and writes, and its handshake.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -13,15 +13,15 @@ use crate::state::State;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::tcp::{Sink, Source, Tcp};
 
-/// See the module's documentation.
+/// A TLS connection to a server.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     endpoint: Endpoint,
     pub(crate) tcp: Tcp,
 }
 
-/// What a server says right after the handshake is waited for, this long at most: that it does not take the
-/// client's certificate, which it wanted, or a session.
+/// The longest wait for a server's first message after the handshake: a rejection of the client certificate that it
+/// requested, or a ticket.
 const VERDICT: Duration = Duration::from_millis(300);
 
 impl Upstream {
@@ -29,7 +29,7 @@ impl Upstream {
         Self { endpoint, tcp }
     }
 
-    /// Does the handshake.
+    /// Performs the handshake.
     pub(crate) async fn handshake(&mut self, deadline: Instant) -> Result<(), Failure> {
         let late = || Failure::new(ErrorKind::Timeout, "the handshake took too long");
         match timeout_at(deadline, self.until_connected()).await {
@@ -57,32 +57,31 @@ impl Upstream {
         Ok(())
     }
 
-    /// Whether the server may still say that it does not take the client's certificate, or wants
-    /// one.
+    /// Returns true if the server may still reject the client's certificate, or demand one.
     pub(crate) fn is_to_be_judged(&self) -> bool {
-        self.asker.wanted_certificate && self.version() == Some(ProtocolVersion::TLSv1_3)
+        self.context.certificate_requested && self.version() == Some(ProtocolVersion::TLSv1_3)
     }
 
-    /// Waits until the server says something, whatever it is. Returns whether it may yet.
+    /// Waits for the server's first message. Returns false if the server remained silent for the whole wait.
     pub(crate) async fn await_verdict(&mut self, deadline: Instant) -> Result<bool, Failure> {
         let whole = Instant::now() + VERDICT;
         let speaks = |upstream: &mut Self| upstream.tls.reader().into_first_chunk().is_ok();
         let is_heard = self.until_issued(deadline.min(whole), speaks).await?;
-        // A program that has no more time learns nothing of the server.
+        // A wait that the program's deadline cut short says nothing about the server.
         Ok(is_heard || deadline < whole)
     }
 
     /// Waits for a session to store, and ends the connection.
     pub(crate) async fn leave_with_session(mut self, state: &State) {
-        // Whatever fails, there is one or there is none.
+        // After a failure there may still be a session to store.
         let _ = self.until_issued(Instant::now() + VERDICT, |_| false).await;
         self.store_issued(state);
         self.tls.send_close_notify();
         let _ = self.send();
     }
 
-    /// Waits until the server has issued a session, or what it says is enough. Returns whether either came
-    /// in time.
+    /// Waits until the server has issued a session, or `is_enough` returns true. Returns true if either happened in
+    /// time.
     async fn until_issued(
         &mut self,
         until: Instant,
@@ -93,7 +92,7 @@ impl Upstream {
                 if is_enough(self) {
                     break;
                 }
-                // A server that never stops says nothing, and others have their turn.
+                // A server that never stops sending counts as silent, and other connections get their turn.
                 if Instant::now() >= until {
                     return Ok(false);
                 }
@@ -108,12 +107,12 @@ impl Upstream {
         Ok(true)
     }
 
-    /// Reads what is there. Returns whether there was anything.
+    /// Reads available bytes. Returns true if there were any.
     fn receive(&mut self) -> Result<bool, Failure> {
         match self.endpoint.tls.read_tls(&mut Source(&self.tcp)) {
-            Ok(0) => Err(Failure::broken("the server broke off the handshake")),
+            Ok(0) => Err(Failure::broken("the server closed the connection during the handshake")),
             Ok(_) => self.process().map(|()| true).map_err(|error| {
-                // The alert that says why. If it cannot be sent, it is not.
+                // Sends the alert, if the socket takes it.
                 let _ = self.send();
                 self.failure(&error)
             }),
@@ -122,7 +121,7 @@ impl Upstream {
         }
     }
 
-    /// Sends what is to be sent, as far as the socket takes it.
+    /// Sends pending records, as far as the socket takes them.
     pub(crate) fn send(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.endpoint.tls.write_tls(&mut Sink(&self.tcp)) {

@@ -1,4 +1,4 @@
-//! From a name to a TCP connection.
+//! Name resolution and TCP connections.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +12,14 @@ use crate::failure::Failure;
 use crate::protocol::{Connect, ErrorKind};
 use crate::upstream::tcp::Tcp;
 
-/// Names that are looked up at once, for all and for one user. A lookup cannot be broken off, and
-/// takes a thread for as long as a name server is silent.
+/// The concurrent name lookups, of all users and of one user. A lookup cannot be cancelled, and
+/// occupies a thread while a name server is silent.
 const LOOKUPS: usize = 256;
 const LOOKUPS_PER_USER: usize = 32;
-/// The least time for one address of several.
+/// The least time for connecting to one of several addresses.
 const LEAST_TRY: Duration = Duration::from_millis(250);
 
-/// Who may look a name up now.
+/// The quota of concurrent name lookups.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     turns: Quota,
@@ -44,7 +44,7 @@ impl Lookups {
         let turn = timeout_at(deadline, self.turns.wait(uid)).await.ok().flatten();
         let turn = turn.ok_or_else(busy)?;
         let name = host.clone();
-        // The turn is over when the lookup is, whether or not somebody still waits for it.
+        // The permit is held until the lookup ends, even if the caller no longer waits for it.
         let lookup = tokio::spawn(async move {
             let found = tokio::net::lookup_host((name, port)).await;
             drop(turn);
@@ -56,13 +56,13 @@ impl Lookups {
             Ok(Err(error)) => {
                 Err(Failure::new(ErrorKind::NameNotFound, format!("{host}: {error}")))
             }
-            // The manager ends.
+            // The runtime is shutting down.
             Err(_) => Err(busy()),
         }
     }
 }
 
-/// Connects to where a program wants to, or takes over the socket that it brought.
+/// Connects to the server that a program asked for, or takes over the socket that it passed.
 pub(crate) async fn dial(
     (lookups, uid): (&Lookups, u32),
     connect: &Connect,
@@ -71,8 +71,10 @@ pub(crate) async fn dial(
 ) -> Result<Tcp, Failure> {
     let stream = match (connect.socket, socket) {
         (true, Some(socket)) => return taken_over(socket),
-        (true, None) => return Err(bad("socket: none came with the first byte")),
-        (false, Some(_)) => return Err(bad("a socket came, and the request does not say so")),
+        (true, None) => return Err(bad("socket: none was passed with the request's first byte")),
+        (false, Some(_)) => {
+            return Err(bad("socket: one was passed, but the request does not say so"));
+        }
         (false, None) => {
             let addresses = addresses((lookups, uid), connect, deadline).await?;
             first_of(&addresses, deadline).await?
@@ -81,7 +83,7 @@ pub(crate) async fn dial(
     Ok(prompt(stream))
 }
 
-/// Handshake messages wait for nobody; without it the connection works just as well.
+/// Sets TCP_NODELAY, so that handshake messages are sent at once. A failure is harmless.
 fn prompt(stream: Tcp) -> Tcp {
     let _ = stream.set_nodelay(true);
     stream
@@ -91,10 +93,12 @@ fn bad(detail: &str) -> Failure {
     Failure::new(ErrorKind::BadRequest, detail)
 }
 
-/// A connected TCP socket that a program brought.
+/// Takes over a connected TCP socket that a program passed.
 pub(crate) fn taken_over(socket: PassedDescriptor) -> Result<Tcp, Failure> {
     let taken = Tcp::take_over(socket).map_err(|error| Failure::of_io(&error))?;
-    taken.map(prompt).ok_or_else(|| bad("socket: no connected TCP socket"))
+    taken
+        .map(prompt)
+        .ok_or_else(|| bad("socket: the passed descriptor is not a connected TCP socket"))
 }
 
 async fn addresses(
@@ -117,7 +121,7 @@ async fn addresses(
     Ok(found)
 }
 
-/// Tries the addresses in their order, each for its part of the time that is left.
+/// Connects to the first address that answers, trying each in order for its share of the remaining time.
 async fn first_of(addresses: &[SocketAddr], deadline: Instant) -> Result<Tcp, Failure> {
     let mut last = io::Error::from(io::ErrorKind::TimedOut);
     for (at, address) in addresses.iter().enumerate() {
@@ -133,7 +137,7 @@ async fn first_of(addresses: &[SocketAddr], deadline: Instant) -> Result<Tcp, Fa
         }
     }
     let Failure { kind, detail, .. } = Failure::of_io(&last);
-    // Whoever resets a connection before there is one refuses it.
+    // A reset before the connection is established is a refusal.
     let kind = if kind == ErrorKind::TlsFailed { ErrorKind::Refused } else { kind };
     let tried: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     Err(Failure::new(kind, format!("{}: {detail}", tried.join(", "))))

@@ -1,5 +1,5 @@
-//! The client's side of a TLS connection, wherever its bytes come from: what it decrypts, and what is stored of
-//! what its server issues.
+//! The client side of a TLS connection, independent of its transport: decryption, and the storing of issued
+//! sessions.
 
 use std::io::{self, BufRead};
 use std::net::SocketAddr;
@@ -9,61 +9,62 @@ use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 
 use crate::failure::Failure;
 use crate::protocol::End;
-use crate::sessions::{Collected, ConnectionStore, Family, Offered, Session, SessionKey};
+use crate::sessions::{CacheKey, Collected, ConnectionStore, Family, Offered, Session};
 use crate::state::State;
-use crate::trust::verifier::{self, Asker};
+use crate::trust::context::{self, HandshakeContext};
+use crate::trust::identity::Identity;
 
-/// A connection, and what rustls needs to know while it works.
+/// A TLS connection, and the context that rustls's callbacks need.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) tls: ClientConnection,
     pub(crate) peer: SocketAddr,
-    pub(crate) asker: Asker,
+    pub(crate) context: HandshakeContext,
+    identity: Arc<Identity>,
     connection_store: Arc<ConnectionStore>,
     keeper: Option<Keeper>,
 }
 
-/// Under what a connection's sessions are stored.
+/// The destination of the sessions that a connection's server issues.
 #[derive(Debug)]
 struct Keeper {
-    session_key: SessionKey,
+    cache_key: CacheKey,
     family: Arc<Family>,
     alpn: Option<Vec<u8>>,
-    /// That of a session of TLS 1.2 which was resumed.
+    /// The expiry of the TLS 1.2 session that was resumed.
     expires_ms: Option<u64>,
 }
 
-/// `RFC 5246, section F.1.4`: an upper limit of 24 hours is suggested where the server gives none.
+/// The lifetime of a session whose server gives none: `RFC 5246, section F.1.4` suggests at most 24 hours.
 const TLS12_LIFETIME_S: u64 = 24 * 3_600;
-/// rustls reads 4 KiB at once; a record has four times as much.
+/// The reads for one record: rustls reads 4 KiB at once, and a record has up to 16 KiB.
 const RECORD_READS: usize = 4;
 
 impl Endpoint {
     pub(crate) fn new(
         tls: ClientConnection,
         peer: SocketAddr,
-        asker: Asker,
+        (context, identity): (HandshakeContext, Arc<Identity>),
         connection_store: Arc<ConnectionStore>,
     ) -> Self {
-        Self { tls, peer, asker, connection_store, keeper: None }
+        Self { tls, peer, context, identity, connection_store, keeper: None }
     }
 
-    /// Lets rustls work on what was read.
+    /// Processes the records that were read.
     pub(crate) fn process(&mut self) -> Result<(), rustls::Error> {
         let tls = &mut self.tls;
-        verifier::scope(&mut self.asker, || tls.process_new_packets()).map(|_| ())
+        context::scope(&mut self.context, || tls.process_new_packets()).map(|_| ())
     }
 
-    /// What a failure of [`process`](Self::process) means.
+    /// Translates an error of [`process`](Self::process).
     pub(crate) fn failure(&self, error: &rustls::Error) -> Failure {
-        let had = self.asker.identity.sha256.is_some();
-        Failure::of_tls(error, self.asker.wanted_certificate, had)
+        let had = self.identity.sha256.is_some();
+        Failure::of_tls(error, self.context.certificate_requested, had)
     }
 
-    /// Works on what came from the server: nothing, at the end of file, of which rustls says whether it was
-    /// announced. What was in it for the program is added to `plaintext`. Returns how the server's direction
-    /// has ended, if it has. What the server issued in it is the caller's to [store](Self::store_issued), best when
-    /// the program has its plaintext.
+    /// Processes bytes from the server and appends the decrypted plaintext. An empty slice is the end of file; rustls
+    /// knows whether it was announced. Returns how the server's direction ended, if it did. The caller
+    /// [stores](Self::store_issued) the sessions that the server issued, preferably after delivering the plaintext.
     pub(crate) fn work_on(&mut self, mut rest: &[u8], plaintext: &mut Vec<u8>) -> Option<End> {
         loop {
             let ended = self.decrypt(&mut rest, plaintext);
@@ -73,12 +74,12 @@ impl Endpoint {
         }
     }
 
-    /// Decrypts a record or so. Returns how the server's direction has ended, if it has.
+    /// Decrypts about one record. Returns how the server's direction ended, if it did.
     fn decrypt(&mut self, rest: &mut &[u8], plaintext: &mut Vec<u8>) -> Option<End> {
         let tls = &mut self.tls;
         let mut taken = tls.read_tls(rest).map(|_| ());
         for _ in 1..RECORD_READS {
-            // An error says that there is enough for now.
+            // An error means that rustls's buffer is full for now.
             if taken.is_err() || rest.is_empty() || tls.read_tls(rest).is_err() {
                 break;
             }
@@ -87,7 +88,7 @@ impl Endpoint {
         self.take_decrypted(plaintext).or_else(|| taken.is_err().then_some(End::Truncated))
     }
 
-    /// Takes what is decrypted. Returns how the server's direction has ended, if it has.
+    /// Takes the decrypted plaintext. Returns how the server's direction ended, if it did.
     pub(crate) fn take_decrypted(&mut self, plaintext: &mut Vec<u8>) -> Option<End> {
         let mut reader = self.tls.reader();
         loop {
@@ -104,7 +105,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether the server has issued anything.
+    /// Returns true if the server has issued a session.
     pub(crate) fn was_issued(&self) -> bool {
         self.connection_store.was_issued()
     }
@@ -117,12 +118,12 @@ impl Endpoint {
         self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// From here on what the server issues is [stored](Self::store_issued), under the family that was resumed, or
-    /// a new one. `None` if there are no certificates to speak of.
+    /// Enables [storing](Self::store_issued) of issued sessions, in the family that was resumed or in a new one.
+    /// `None`: the server presented no usable certificates.
     pub(crate) fn keep_sessions(
         &mut self,
         state: &State,
-        session_key: &SessionKey,
+        cache_key: &CacheKey,
         offered: Option<&(Offered, u64)>,
     ) -> Option<()> {
         let resumed = offered.filter(|_| self.is_resumed());
@@ -131,26 +132,25 @@ impl Endpoint {
             None => {
                 let chain = state.certificates.intern(self.tls.peer_certificates()?)?;
                 let now_ms = state.settings.clock.now_ms();
-                let identity = Arc::clone(&self.asker.identity);
-                Arc::new(Family::new(chain, now_ms, identity))
+                Arc::new(Family::new(chain, now_ms, Arc::clone(&self.identity)))
             }
         };
         let is_tls12 = self.version() == Some(ProtocolVersion::TLSv1_2);
         let expires_ms = resumed.filter(|_| is_tls12).map(|(_, expires_ms)| *expires_ms);
         let alpn = self.tls.alpn_protocol().map(<[u8]>::to_vec);
-        self.keeper = Some(Keeper { session_key: session_key.clone(), family, alpn, expires_ms });
+        self.keeper = Some(Keeper { cache_key: cache_key.clone(), family, alpn, expires_ms });
         if let Some(group) = self.connection_store.group() {
-            state.sessions.set_group(session_key, group);
+            state.sessions.set_group(cache_key, group);
         }
         Some(())
     }
 
-    /// Nothing of it is kept.
+    /// Drops the sessions that the server issues.
     pub(crate) fn keep_nothing(&self) {
         self.connection_store.stop();
     }
 
-    /// Stores what the server issued since.
+    /// Stores the sessions that the server issued since the last call.
     pub(crate) fn store_issued(&self, state: &State) {
         let Some(keeper) = &self.keeper else { return };
         for Collected { secret, lifetime_s, bytes } in self.connection_store.collected() {
@@ -167,10 +167,10 @@ impl Endpoint {
                 address: self.peer.ip(),
                 expires_ms: keeper.expires_ms.map_or(until_ms, |old| old.min(until_ms)),
                 alpn: keeper.alpn.clone(),
-                // rustls keeps a copy of them with each session.
+                // rustls stores a copy of the certificates with each session.
                 bytes: bytes + keeper.family.chain.bytes,
             };
-            state.sessions.keep(&keeper.session_key, session);
+            state.sessions.keep(&keeper.cache_key, session);
         }
     }
 }

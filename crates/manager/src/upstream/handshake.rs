@@ -1,5 +1,4 @@
-//! From a program's wish to a TLS connection: which session is offered, and what is said of it
-//! afterwards.
+//! The handshake with a server for a program's request: the session that is offered, and the report on its outcome.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,31 +16,30 @@ use crate::protocol::{
     Token, Trust, Why,
 };
 use crate::sessions::{
-    ConnectionStore, Family, Offer, Offered, Partition, Secret, SessionKey, SessionQuery, Sessions,
+    CacheKey, ConnectionStore, Family, Offer, Offered, Partition, Secret, SessionQuery, Sessions,
 };
 use crate::settings::Settings;
 use crate::state::{State, random};
+use crate::trust::context::{self, HandshakeContext};
 use crate::trust::identity::Identity;
-use crate::trust::judge::Judge;
-use crate::trust::judge::valid_for;
-use crate::trust::verifier::{self, Asker};
+use crate::trust::judge::{Judge, valid_for};
 use crate::upstream::connection::Upstream;
 use crate::upstream::dial::dial;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::tcp::Tcp;
 
-/// Everything of a wish that is checked before anybody is called.
+/// A program's request after the checks that need no connection.
 #[derive(Debug)]
 struct HandshakeRequest<'a> {
     connect: &'a Connect,
     judge: Arc<Judge>,
     identity: Arc<Identity>,
-    session_key: SessionKey,
-    /// `Err`: nothing is shared, and why.
+    cache_key: CacheKey,
+    /// `Err`: the reason why no sessions are shared.
     shares: Result<(), Why>,
 }
 
-/// One handshake's course.
+/// The parameters of one handshake.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     offered: Option<(Offered, u64)>,
@@ -51,8 +49,8 @@ pub(crate) struct Attempt {
 
 /// Makes a connection.
 ///
-/// A server that fails over a session it was offered is called again without: the program would
-/// have been connected without Rejoin.
+/// If a server fails the handshake when offered a session, tries again without one, because the program would have
+/// connected without Rejoin.
 pub(crate) async fn connect(
     state: &State,
     program: &Program,
@@ -73,7 +71,7 @@ pub(crate) async fn connect(
         Err(failure) if attempt.offered.is_none() => Err(failure),
         Err(failure) if sent_early || failure.kind != ErrorKind::TlsFailed => Err(failure),
         Err(_) if had_socket => {
-            let detail = "the server broke off over a session, and a socket serves once";
+            let detail = "the handshake failed when a session was offered, and a passed socket cannot be used again";
             Err(Failure::new(ErrorKind::Busy, detail))
         }
         Err(_) => {
@@ -88,18 +86,18 @@ pub(crate) async fn connect(
     let (connected, OfferedSession(offered)) =
         made.map_err(|failure| Failure { sent_early, ..failure })?;
     if request.shares.is_ok() {
-        upstream.keep_sessions(state, &request.session_key, offered.as_ref());
+        upstream.keep_sessions(state, &request.cache_key, offered.as_ref());
     }
     Ok((upstream, connected))
 }
 
-/// A server that is called by a program's own TLS is given so long, and then called by it alone.
+/// The deadline of a handshake for a program that can fall back to its own TLS.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_millis(MOST_DEADLINE_MS as u64);
-/// How long a server with which the manager failed is not tried again.
+/// The time for which a server is not tried again after a failed handshake.
 pub(crate) const FOREIGN_MS: u64 = 10 * 60 * 1_000;
 
-/// A connection that a program does not believe yet, and of which nothing is stored before it does.
+/// A connection that its program has not verified yet. No sessions are stored before it has.
 #[derive(Debug)]
 pub(crate) struct Unverified {
     pub(crate) upstream: Upstream,
@@ -107,22 +105,23 @@ pub(crate) struct Unverified {
     pub(crate) resumes: OfferedSession,
 }
 
-/// The session that a connection was begun with, if it was.
+/// The session that a connection offered, if any, and its expiry.
 #[derive(Debug)]
 pub(crate) struct OfferedSession(Option<(Offered, u64)>);
 
-/// A connection that is wanted by a program that does its own TLS, and judges for itself.
+/// The handshake with an origin for a program that has a TLS library of its own and verifies the server itself.
 #[derive(Debug)]
 pub(crate) struct OriginHandshake<'a> {
+    state: &'a State,
     request: HandshakeRequest<'a>,
     deadline: Instant,
 }
 
 impl<'a> OriginHandshake<'a> {
-    /// Nothing is done for those who do not share, nor where the manager has failed lately; and if nothing but
-    /// a session will do, only where there may be one.
+    /// Checks a request. Refuses programs and hosts that do not share, servers with which the manager failed recently,
+    /// and, if the caller needs a session, servers without one.
     pub(crate) fn of(
-        state: &State,
+        state: &'a State,
         program: &Program,
         connect: &'a Connect,
         needs_session: bool,
@@ -130,16 +129,18 @@ impl<'a> OriginHandshake<'a> {
         let request = HandshakeRequest::of(state, program, connect, state.judges.of_program())?;
         let none = |detail| Err(Failure::new(ErrorKind::NoSession, detail));
         match request.shares {
-            Err(_) => none("the settings do not let this program or this host share"),
-            Ok(()) if state.foreign.holds(&request.session_key, state.settings.clock.now_ms()) => {
-                none("the server does not speak TLS as the manager does")
+            Err(_) => none("the settings do not allow this program or this host to share sessions"),
+            Ok(()) if state.foreign.holds(&request.cache_key, state.settings.clock.now_ms()) => {
+                none("the manager's last handshake with this server failed")
             }
             Ok(()) if needs_session && !request.may_resume(state) => {
-                none("no session is known, and the server cannot be called again")
+                none("no session is stored, and the program passed no spare socket")
             }
-            // Where the program cannot go on without us, it has as long as it wants.
-            Ok(()) if needs_session => Ok(Self { request, deadline: Instant::now() + LONGEST }),
-            Ok(()) => Ok(Self { request, deadline: Instant::now() + PATIENCE }),
+            // A program that cannot fall back has the longest deadline.
+            Ok(()) if needs_session => {
+                Ok(Self { state, request, deadline: Instant::now() + LONGEST })
+            }
+            Ok(()) => Ok(Self { state, request, deadline: Instant::now() + PATIENCE }),
         }
     }
 
@@ -147,93 +148,85 @@ impl<'a> OriginHandshake<'a> {
         self.request.connect
     }
 
-    pub(crate) fn session_key(&self) -> &SessionKey {
-        &self.request.session_key
+    pub(crate) fn cache_key(&self) -> &CacheKey {
+        &self.request.cache_key
     }
 
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Whether there is a session that may do.
-    pub(crate) fn may_resume(&self, state: &State) -> bool {
-        self.request.may_resume(state)
+    /// Returns true if there is a session that may be usable.
+    pub(crate) fn may_resume(&self) -> bool {
+        self.request.may_resume(self.state)
     }
 
     /// Makes the connection over the program's socket.
-    pub(crate) async fn run(&self, state: &State, tcp: Tcp) -> Result<Unverified, Failure> {
-        let (endpoint, attempt) = self.begin(state, peer(&tcp)?)?;
+    pub(crate) async fn run(&self, tcp: Tcp) -> Result<Unverified, Failure> {
+        let (endpoint, attempt) = self.begin(peer(&tcp)?)?;
         let mut upstream = Upstream::new(endpoint, tcp);
         let tried = (&mut upstream, &attempt);
-        try_session(state, &self.request, tried, self.deadline).await?;
-        let (connected, resumes) = self.finish(state, &mut upstream, attempt)?;
+        try_session(self.state, &self.request, tried, self.deadline).await?;
+        let (connected, resumes) = self.finish(&mut upstream, attempt)?;
         Ok(Unverified { upstream, connected, resumes })
     }
 
-    /// Begins a handshake with this server, of which the rest is the caller's.
-    pub(crate) fn begin(
-        &self,
-        state: &State,
-        peer: SocketAddr,
-    ) -> Result<(Endpoint, Attempt), Failure> {
-        let (mut endpoint, attempt) = begin(state, &self.request, peer, true)?;
-        endpoint.asker.staple = Some(Vec::new());
+    /// Begins a handshake with this server, which the caller completes.
+    pub(crate) fn begin(&self, peer: SocketAddr) -> Result<(Endpoint, Attempt), Failure> {
+        let (mut endpoint, attempt) = begin(self.state, &self.request, peer, true)?;
+        endpoint.context.staple = Some(Vec::new());
         Ok((endpoint, attempt))
     }
 
-    /// Waits for what the server says of the session that was offered.
-    pub(crate) fn offer<'s>(
-        &'s self,
-        state: &'s State,
-        attempt: &'s Attempt,
-        peer: SocketAddr,
-    ) -> OfferGuard<'s> {
-        OfferGuard::new(state, &self.request, attempt, peer)
+    /// Returns a guard for the session that was offered.
+    pub(crate) fn offer<'s>(&'s self, attempt: &'s Attempt, peer: SocketAddr) -> OfferGuard<'s> {
+        OfferGuard::new(self.state, &self.request, attempt, peer)
     }
 
-    /// The handshake is over.
+    /// Completes the handshake: reports the outcome, with the stapled OCSP response.
     pub(crate) fn finish(
         &self,
-        state: &State,
         endpoint: &mut Endpoint,
         attempt: Attempt,
     ) -> Result<(Connected, OfferedSession), Failure> {
-        let (connected, resumes) = finish(state, &self.request, endpoint, attempt)?;
-        let staple = endpoint.asker.staple.take().filter(|staple| !staple.is_empty());
+        let (connected, resumes) = finish(self.state, &self.request, endpoint, attempt)?;
+        let staple = endpoint.context.staple.take().filter(|staple| !staple.is_empty());
         let staple = staple.map(|staple| Base64(staple.into()));
         Ok((Connected { staple, ..connected }, resumes))
     }
 
-    /// The manager and the server have not come together, and are not brought together for a while.
-    pub(crate) fn failed(&self, state: &State, failure: &Failure) {
-        // With a program that takes less than the manager does it is no wonder.
+    /// Notes that the handshake failed, so that this server is not tried again for a while.
+    pub(crate) fn failed(&self, failure: &Failure) {
+        // A program's own minimum version may be the cause.
         if failure.kind != ErrorKind::TlsFailed || self.request.connect.min_version.is_none() {
-            state.foreign.note(self.session_key(), state.settings.clock.now_ms() + FOREIGN_MS);
+            let now_ms = self.state.settings.clock.now_ms();
+            self.state.foreign.note(self.cache_key(), now_ms + FOREIGN_MS);
         }
     }
 
-    /// The program believes it. It may not have looked at the name yet, or never will.
-    pub(crate) fn keep(&self, state: &State, endpoint: &mut Endpoint, resumes: &OfferedSession) {
-        let OfferedSession(offered) = resumes;
-        let session_key = &self.request.session_key;
-        let (name, unix_s) = (session_key.host.server_name(), state.settings.clock.unix_s());
+    /// Stores issued sessions: the program has verified the server. Checks the name and the validity here, because the
+    /// program may not check the name.
+    pub(crate) fn keep(&self, endpoint: &mut Endpoint, resumes: &OfferedSession) {
+        let (state, OfferedSession(offered)) = (self.state, resumes);
+        let cache_key = &self.request.cache_key;
+        let (name, unix_s) = (cache_key.host.server_name(), state.settings.clock.unix_s());
         let own = endpoint.tls.peer_certificates().and_then(<[_]>::first);
         match own.is_some_and(|own| valid_for(own, &name, unix_s).is_ok()) {
-            // Without certificates there is nothing to keep.
+            // Without certificates there is nothing to store.
             true => {
-                let _ = endpoint.keep_sessions(state, session_key, offered.as_ref());
+                let _ = endpoint.keep_sessions(state, cache_key, offered.as_ref());
                 endpoint.store_issued(state);
             }
             false => endpoint.keep_nothing(),
         }
     }
 
-    /// The program does not believe it, or has left. Of a session that was resumed it may be the chain of
-    /// then that is not believed any more, and the server may have another now.
-    pub(crate) fn refused(&self, state: &State, endpoint: &Endpoint, resumes: &OfferedSession) {
+    /// Notes that the program rejected the server, or left. If a session was resumed, drops it: the program may have
+    /// rejected the chain stored with it, and the server may have a new one.
+    pub(crate) fn refused(&self, endpoint: &Endpoint, resumes: &OfferedSession) {
         let OfferedSession(offered) = resumes;
         if let Some((offered, _)) = offered.as_ref().filter(|_| endpoint.is_resumed()) {
-            state.sessions.refused(&self.request.session_key, endpoint.peer.ip(), offered);
+            self.state.sessions.refused(&self.request.cache_key, endpoint.peer.ip(), offered);
         }
     }
 }
@@ -242,7 +235,7 @@ fn deadline(connect: &Connect) -> Instant {
     Instant::now() + Duration::from_millis(connect.deadline_ms.into())
 }
 
-/// Does the first handshake of a connection; what a failure says of the session is noted.
+/// Performs the first handshake of a connection, and notes what a failure says about the offered session.
 async fn try_session(
     state: &State,
     request: &HandshakeRequest<'_>,
@@ -254,11 +247,10 @@ async fn try_session(
     offer_guard.answered(shaken)
 }
 
-/// A session that is offered. Dropped before its server has answered, or had the time to, it is
-/// given up.
+/// A guard for an offered session. If it is dropped before the server has answered, the session is given up.
 pub(crate) struct OfferGuard<'a> {
     sessions: &'a Sessions,
-    session_key: &'a SessionKey,
+    cache_key: &'a CacheKey,
     address: IpAddr,
     offered: Option<&'a Offered>,
     sent_early: bool,
@@ -273,23 +265,23 @@ impl<'a> OfferGuard<'a> {
     ) -> Self {
         Self {
             sessions: &state.sessions,
-            session_key: &request.session_key,
+            cache_key: &request.cache_key,
             address: peer.ip(),
             offered: attempt.offered.as_ref().map(|(offered, _)| offered),
             sent_early: attempt.sent_early,
         }
     }
 
-    /// So the handshake went; what a failure says of the session is noted.
+    /// Notes what the handshake's outcome says about the session.
     pub(crate) fn answered(mut self, shaken: Result<(), Failure>) -> Result<(), Failure> {
         let offered = self.offered.take();
         if let (Err(failure), Some(offered)) = (&shaken, offered) {
             let is_silent = matches!(failure.kind, ErrorKind::Timeout | ErrorKind::Unreachable);
-            // A server that says nothing to a session may say something without: the next time.
+            // A server that is silent when offered a session may answer without one the next time.
             if failure.is_break || is_silent {
-                self.sessions.broken(self.session_key, self.address, offered);
+                self.sessions.broken(self.cache_key, self.address, offered);
             } else if failure.kind == ErrorKind::TlsFailed {
-                self.sessions.refused(self.session_key, self.address, offered);
+                self.sessions.refused(self.cache_key, self.address, offered);
             }
         }
         shaken.map_err(|failure| Failure { sent_early: self.sent_early, ..failure })
@@ -299,7 +291,7 @@ impl<'a> OfferGuard<'a> {
 impl Drop for OfferGuard<'_> {
     fn drop(&mut self) {
         if let Some(offered) = self.offered {
-            self.sessions.given_up(self.session_key, offered);
+            self.sessions.given_up(self.cache_key, offered);
         }
     }
 }
@@ -314,7 +306,7 @@ impl<'a> HandshakeRequest<'a> {
         let identity = state.identities.of(connect.identity.as_ref());
         let invalid = |detail| Failure::new(ErrorKind::ClientCertificateInvalid, detail);
         let identity = identity.map_err(invalid)?;
-        let session_key = SessionKey {
+        let cache_key = CacheKey {
             host: connect.host.clone(),
             port: connect.port.get(),
             partition: Partition {
@@ -324,11 +316,11 @@ impl<'a> HandshakeRequest<'a> {
             },
         };
         let shares = shares(state, program, connect, &judge);
-        Ok(Self { connect, judge, identity, session_key, shares })
+        Ok(Self { connect, judge, identity, cache_key, shares })
     }
 
     fn may_resume(&self, state: &State) -> bool {
-        state.sessions.may_have(&self.session_key, self.tls13_only())
+        state.sessions.may_have(&self.cache_key, self.tls13_only())
     }
 
     fn tls13_only(&self) -> bool {
@@ -359,10 +351,10 @@ async fn shake_hands(
     deadline: Instant,
 ) -> Result<(), Failure> {
     upstream.handshake(deadline).await?;
-    let is_silent = || state.silent.holds(&request.session_key, state.settings.clock.now_ms());
+    let is_silent = || state.silent.holds(&request.cache_key, state.settings.clock.now_ms());
     let waits = upstream.is_to_be_judged() && !is_silent();
     if waits && !upstream.await_verdict(deadline).await? {
-        state.silent.note(&request.session_key, u64::MAX);
+        state.silent.note(&request.cache_key, u64::MAX);
     }
     Ok(())
 }
@@ -377,15 +369,15 @@ fn begin_over(
     Ok((Upstream::new(endpoint, tcp), attempt))
 }
 
-/// Takes a session if there is one and it may be offered, and begins a handshake with it. The TCP
-/// connection stands by now: no ticket is lost to a server that is not there.
+/// Takes a session, if there is one that may be offered, and begins a handshake with it. The TCP
+/// connection is established by then, so no ticket is lost to an unreachable server.
 fn begin(
     state: &State,
     request: &HandshakeRequest<'_>,
     peer: SocketAddr,
     offers: bool,
 ) -> Result<(Endpoint, Attempt), Failure> {
-    let HandshakeRequest { connect, judge, identity, session_key, shares } = request;
+    let HandshakeRequest { connect, judge, identity, cache_key, shares } = request;
     let unix_s = state.settings.clock.unix_s();
     let taken = shares.and_then(|()| match offers {
         true => take(state, request, peer.ip(), unix_s),
@@ -399,7 +391,7 @@ fn begin(
     let early_data =
         early_data.filter(|data| offer.as_ref().is_some_and(|of| may_be_early(of, data, connect)));
     let offered = offer.as_ref().map(|offer| (offer.offered(), offer.expires_ms));
-    let group = shares.is_ok().then(|| state.sessions.group(session_key)).flatten();
+    let group = shares.is_ok().then(|| state.sessions.group(cache_key)).flatten();
     let connection_store =
         ConnectionStore::new(offer.map(|offer| offer.secret), group, shares.is_ok());
     let mut config = state.config(request.tls13_only());
@@ -411,8 +403,9 @@ fn begin(
     let wanted = || tickets_wanted(&state.settings, offered.is_some());
     config.send_ticket_request = shares.is_ok().then(wanted);
     let (judge, identity) = (Arc::clone(judge), Arc::clone(identity));
-    let mut asker = Asker { judge, identity, unix_s, wanted_certificate: false, staple: None };
-    let tls = verifier::scope(&mut asker, || {
+    let mut context =
+        HandshakeContext { judge, unix_s, certificate_requested: false, staple: None };
+    let tls = context::scope(&mut context, || {
         ClientConnection::new(Arc::new(config), connect.host.server_name())
     });
     let wrong = |error: rustls::Error| Failure::of_tls(&error, false, false);
@@ -421,16 +414,16 @@ fn begin(
     let mut sent_early = false;
     if let (Some(data), Some(mut early)) = (early_data, tls.early_data()) {
         use std::io::Write;
-        // There is room for all of it, or it is not offered.
+        // The data fits; otherwise it would not be offered.
         sent_early = early.write_all(data).is_ok();
     }
     let attempt = Attempt { offered, why_not, sent_early };
-    Ok((Endpoint::new(tls, peer, asker, connection_store), attempt))
+    Ok((Endpoint::new(tls, peer, (context, identity), connection_store), attempt))
 }
 
-/// Whom the socket leads to.
+/// Returns the server's address.
 fn peer(tcp: &Tcp) -> Result<SocketAddr, Failure> {
-    let gone = |_| Failure::broken("the server broke off before the handshake");
+    let gone = |_| Failure::broken("the server closed the connection before the handshake");
     let mut peer = tcp.peer_addr().map_err(gone)?;
     peer.set_ip(peer.ip().to_canonical());
     Ok(peer)
@@ -443,13 +436,13 @@ fn take(
     unix_s: u64,
 ) -> Result<Offer, Why> {
     let now_ms = state.settings.clock.now_ms();
-    let host = &request.session_key.host;
+    let host = &request.cache_key.host;
     let stands = |family: &Family| {
         state.judges.still_stands(&request.judge, &family.chain, host, now_ms, unix_s)
     };
     let tls13_only = request.tls13_only();
     state.sessions.take(&SessionQuery {
-        session_key: &request.session_key,
+        cache_key: &request.cache_key,
         address,
         tls13_only,
         stands: &stands,
@@ -457,8 +450,8 @@ fn take(
     })
 }
 
-/// 0-RTT data goes with a session of the same name only, if it all fits, and if the protocol that
-/// the session was made under is offered again (RFC 9846, section 4.2.10).
+/// Returns true if 0-RTT data may be sent: with a session of the same name only, if all of it fits, and if the ALPN
+/// protocol of the session is offered again (RFC 9846, section 4.2.10).
 fn may_be_early(offer: &Offer, data: &[u8], connect: &Connect) -> bool {
     let Secret::Tls13(value) = &offer.secret else { return false };
     let fits = !data.is_empty() && data.len() <= value.max_early_data_size() as usize;
@@ -469,14 +462,14 @@ fn may_be_early(offer: &Offer, data: &[u8], connect: &Connect) -> bool {
     fits && same_protocol && offer.session_of.is_none()
 }
 
-/// RFC 9149: as many tickets as are kept, and one for one that is used. Section 3 has none for
-/// a full handshake where a session is offered; but a server that refuses it drops its family, and
-/// the next programs need others.
+/// Returns the ticket request of RFC 9149: as many tickets as are kept, and one for a resumed session. Section 3
+/// suggests none for a full handshake when a session is offered. But a refused session drops its family, and the next
+/// programs need new tickets.
 fn tickets_wanted(settings: &Settings, offers: bool) -> TicketRequest {
     TicketRequest { new_session_count: settings.tickets as u8, resumption_count: u8::from(offers) }
 }
 
-/// The handshake is over: what it says of the session that was offered, and to the program.
+/// Reports the outcome of a handshake to the session store and to the program.
 fn finish(
     state: &State,
     request: &HandshakeRequest<'_>,
@@ -488,13 +481,13 @@ fn finish(
     let early = sent_early && endpoint.tls.is_early_data_accepted();
     if let Some((offered, _)) = &offered {
         if resumed {
-            state.sessions.resumed(&request.session_key, endpoint.peer.ip(), offered);
+            state.sessions.resumed(&request.cache_key, endpoint.peer.ip(), offered);
         } else {
-            state.sessions.refused(&request.session_key, endpoint.peer.ip(), offered);
+            state.sessions.refused(&request.cache_key, endpoint.peer.ip(), offered);
         }
         let alpn = endpoint.tls.alpn_protocol();
         if early && alpn != offered.alpn.as_deref() {
-            let detail = "the server took 0-RTT data for another protocol";
+            let detail = "the server accepted 0-RTT data for a different ALPN protocol";
             return Err(Failure::new(ErrorKind::TlsFailed, detail));
         }
     }

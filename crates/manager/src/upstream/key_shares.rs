@@ -1,8 +1,8 @@
-//! Key shares made before somebody waits for them.
+//! Key shares that are generated in advance.
 //!
-//! A ClientHello of TLS 1.3 carries a fresh public key, and making one for X25519MLKEM768 takes
-//! about as long as all else the manager does before it can send. Each is used once, as if it had
-//! been made then (RFC 8446, section 4.2.8).
+//! A TLS 1.3 ClientHello carries a fresh public key. Generating one for X25519MLKEM768 takes about as long as all other
+//! work of the manager before it can send. Each key share is used once, as if it had been generated on demand
+//! (RFC 8446, section 4.2.8).
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -14,26 +14,26 @@ use rustls::crypto::{ActiveKeyExchange, CompletedKeyExchange, SupportedKxGroup};
 use rustls::ffdhe_groups::FfdheGroup;
 use rustls::{Error, NamedGroup, ProtocolVersion};
 
-/// X25519MLKEM768, of which some shares are ready.
+/// X25519MLKEM768 with key shares generated in advance.
 pub(crate) static READY_MADE: ReadyMade =
     ReadyMade { ready: Mutex::new(VecDeque::new()), wanted: Condvar::new(), begin: Once::new() };
 
-/// See the module's documentation.
+/// A key-exchange group with a stock of key shares.
 pub(crate) struct ReadyMade {
     ready: Mutex<VecDeque<Box<dyn ActiveKeyExchange>>>,
     wanted: Condvar,
     begin: Once,
 }
 
-/// Shares that are kept ready, of some 8 KiB each.
+/// The size of the stock. A share takes about 8 KiB.
 const READY: usize = 32;
-/// When as few are left, others are made.
+/// The number of shares left at which the stock is filled up.
 const FEW: usize = 16;
-/// The handshakes that took them go first.
+/// The pause before the stock is filled up: the handshakes that took the shares go first.
 const AFTER: Duration = Duration::from_millis(2);
 
 impl ReadyMade {
-    /// Makes shares for as long as the process lives.
+    /// Generates shares for as long as the process lives.
     fn make(&self) {
         loop {
             let ready = self.ready();
@@ -41,7 +41,7 @@ impl ReadyMade {
             drop(few.unwrap_or_else(PoisonError::into_inner));
             thread::sleep(AFTER);
             while self.ready().len() < READY {
-                // Whoever makes one in a handshake will hear why.
+                // A handshake that generates its own share reports the error.
                 let Ok(share) = X25519MLKEM768.start() else { break };
                 self.ready().push_back(share);
             }
@@ -62,7 +62,7 @@ impl std::fmt::Debug for ReadyMade {
 impl SupportedKxGroup for ReadyMade {
     fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
         self.begin.call_once(|| {
-            // Without a thread each is made when it is needed.
+            // Without this thread, shares are generated on demand.
             let _ = thread::Builder::new().name("key shares".into()).spawn(|| READY_MADE.make());
         });
         let mut ready = self.ready();

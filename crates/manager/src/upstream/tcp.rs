@@ -1,7 +1,7 @@
-//! A TCP connection to a server: the manager's own, or one that a program brought.
+//! A TCP connection to a server: the manager's own, or one that a program passed.
 //!
-//! Of one that was brought the program may have a copy, and so may clear `O_NONBLOCK` at any time.
-//! So each call says itself that it does not wait, and no `read` or `write` is used.
+//! A program may keep a copy of a socket that it passed, and so may clear `O_NONBLOCK` at any time.
+//! So every call carries `MSG_DONTWAIT`, and `read` and `write` are not used.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,17 +18,17 @@ use tokio::net::TcpStream;
 
 use crate::downstream::descriptors::PassedDescriptor;
 
-/// See the module's documentation.
+/// A TCP connection to a server.
 #[derive(Debug)]
 pub(crate) struct Tcp {
-    // Dropped first: while what was brought stands, closing this copy of it waits for nobody.
+    // Dropped first: while the passed descriptor is open, closing this copy does not block.
     stream: TcpStream,
     _brought: Option<PassedDescriptor>,
 }
 
 impl Tcp {
-    /// Connects. A server on this machine is connected to when the kernel returns, and then nobody
-    /// waits.
+    /// Connects. A connection to a server on this machine is established when the system call returns, and needs no
+    /// wait.
     pub(crate) async fn connect(address: &SocketAddr) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -49,18 +49,18 @@ impl Tcp {
         Ok(Self { stream, _brought: None })
     }
 
-    /// Takes over what a program brought. `None`: it is no connected TCP socket.
+    /// Takes over a socket that a program passed. `None`: it is not a connected TCP socket.
     pub(crate) fn take_over(brought: PassedDescriptor) -> io::Result<Option<Self>> {
         let protocol = rustix::net::sockopt::socket_protocol(&brought).ok().flatten();
         if !matches!(protocol, Some(ipproto::TCP | ipproto::MPTCP)) {
             return Ok(None);
         }
         let stream = std::net::TcpStream::from(brought.as_fd().try_clone_to_owned()?);
-        // The address of a socket that is no internet socket, or not connected, is none.
+        // Fails for a socket that is not connected or not an internet socket.
         if stream.peer_addr().is_err() {
             return Ok(None);
         }
-        // For tokio's own sake.
+        // tokio requires it.
         stream.set_nonblocking(true)?;
         Ok(Some(Self { stream: TcpStream::from_std(stream)?, _brought: Some(brought) }))
     }
@@ -93,7 +93,7 @@ pub(crate) struct Sink<'a>(pub(crate) &'a Tcp);
 impl Sink<'_> {
     const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
-    /// There is nearly always room: the kernel is asked first, and tokio where there is none.
+    /// Tries the system call first, because there is nearly always room, and registers with tokio otherwise.
     fn send(&self, send: impl Fn() -> rustix::io::Result<usize>) -> io::Result<usize> {
         match send() {
             Err(Errno::AGAIN) => {

@@ -1,4 +1,4 @@
-//! A program that carries the records itself, by hand: its own TCP socket, and the manager beside it.
+//! A program that carries records between its own TCP socket and the manager.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -15,7 +15,7 @@ pub(crate) struct Carrier {
     tcp: TcpStream,
 }
 
-/// What a turn brought the program; records have gone to the server by then.
+/// The frames of one turn of the manager. Records among them have been sent to the server.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// The words of its frames.
@@ -31,7 +31,7 @@ pub(crate) fn frame(word: u8, body: &[u8]) -> Vec<u8> {
 }
 
 impl Carrier {
-    /// Asks the manager; the error that it says.
+    /// Offers a connection to the manager. Returns the manager's error if it refuses.
     pub(crate) fn offer(house: &House, port: u16, wishes: Value) -> Result<Self, Value> {
         let mut wish = json!({"host": "server.test", "port": port, "address": "127.0.0.1"});
         for (field, value) in wishes.as_object().expect("an object") {
@@ -49,12 +49,12 @@ impl Carrier {
         Ok(Self { stream, tcp })
     }
 
-    /// As [`Self::offer`], with a server that the manager may call.
+    /// Offers a connection to a server that the manager may call itself.
     pub(crate) fn trusting(house: &House, port: u16) -> Result<Self, Value> {
         Self::offer(house, port, json!({"trust": {"bundle": house.authority.pem()}}))
     }
 
-    /// The kind of the error.
+    /// Offers a connection. Returns the kind of the error, or `ready`.
     pub(crate) fn kind(house: &House, port: u16, wishes: Value) -> String {
         match Self::offer(house, port, wishes) {
             Ok(_) => "ready".to_owned(),
@@ -62,7 +62,7 @@ impl Carrier {
         }
     }
 
-    /// One turn of either. `None`: the manager has hung up.
+    /// Takes one turn of each side. `None`: the manager has closed the connection.
     pub(crate) fn turn(&mut self, word: u8, body: &[u8]) -> Option<Heard> {
         self.stream.write_all(&frame(word, body)).ok()?;
         self.replies()
@@ -92,7 +92,7 @@ impl Carrier {
         }
     }
 
-    /// A turn with what the server sends, or that it has ended.
+    /// Takes a turn with the server's next bytes, or with its end.
     pub(crate) fn carry(&mut self) -> Option<Heard> {
         let mut piece = vec![0; 64 * 1024];
         match self.tcp.read(&mut piece) {
@@ -101,7 +101,7 @@ impl Carrier {
         }
     }
 
-    /// Carries what the server sends until this word comes: all that was heard.
+    /// Carries the server's bytes until a frame of this kind comes. Returns everything up to it.
     pub(crate) fn carry_until(&mut self, word: char) -> Heard {
         let mut all = Heard::default();
         for _ in 0..10 {
@@ -115,7 +115,7 @@ impl Carrier {
         panic!("no {word}: {all:?}");
     }
 
-    /// Does the handshake. What the manager says at its end.
+    /// Performs the handshake. Returns the manager's message at its end.
     pub(crate) fn shake(&mut self) -> Option<Value> {
         let mut heard = self.turn(b'r', &[])?;
         while heard.message.is_null() {
@@ -125,7 +125,7 @@ impl Carrier {
         Some(heard.message)
     }
 
-    /// Does the handshake, and goes on. How the connection is described.
+    /// Performs the handshake, and goes on. Returns the description of the connection.
     pub(crate) fn connect(&mut self, word: u8) -> Value {
         let mut said = self.shake().expect("a handshake");
         assert_eq!(said["rejoin"], 1);
@@ -133,7 +133,7 @@ impl Carrier {
         said["connected"].take()
     }
 
-    /// Reads so many bytes.
+    /// Reads at least this many bytes of plaintext.
     pub(crate) fn read(&mut self, bytes: usize) -> Vec<u8> {
         let mut read = Vec::new();
         while read.len() < bytes {
@@ -142,14 +142,14 @@ impl Carrier {
         read
     }
 
-    /// Has a word with a server that sends lines back reversed.
+    /// Exchanges a line with a server that sends lines back reversed.
     pub(crate) fn talk(&mut self) {
         assert_eq!(self.turn(b'p', b"hello\n").expect("a turn").words, "r");
         assert_eq!(self.read(6), b"olleh\n");
     }
 }
 
-/// The whole of it: the handshake, verified, and a word. Why it was resumed, or not.
+/// Makes a connection, verifies the server, and exchanges a line. Returns the reason why it was resumed or not.
 pub(crate) fn carried(house: &House, port: u16, wishes: Value) -> String {
     let mut carrier = Carrier::offer(house, port, wishes).expect("taken");
     let facts = carrier.connect(b'v');

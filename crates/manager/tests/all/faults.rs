@@ -3,7 +3,6 @@
 mod memory;
 mod process;
 
-use rejoin_testkit::port::reserve;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::Receiver;
@@ -16,6 +15,8 @@ use crate::server::Server;
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::program::answer;
 use rejoin_testkit::house::rustls_server::RustlsServer;
+use rejoin_testkit::port::reserve;
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::proxy::{extension, rogue, silent_to};
 
 /// The manager still does what it is for.
@@ -246,9 +247,5 @@ fn programs_that_die_leave_no_connection_behind() {
     drop(one);
     two.stream.shutdown(Shutdown::Write).unwrap();
     drop(two);
-    let until = Instant::now() + Duration::from_secs(20);
-    while house.program().stats()["open"] != 0 {
-        assert!(Instant::now() < until, "{}", house.program().stats());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("no open connection", || house.program().stats()["open"] == 0);
 }

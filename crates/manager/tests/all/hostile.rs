@@ -13,6 +13,7 @@ use rejoin_testkit::certificates::Pair;
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::program::{answer, pass, pass_with};
 use rejoin_testkit::house::rustls_server::{RustlsServer, provider};
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::proxy::rogue;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -28,7 +29,7 @@ fn lingering(listener: &TcpListener, held: &mut Vec<TcpStream>) -> TcpStream {
     tcp
 }
 
-/// Whether the manager answers others before long.
+/// Returns true if the manager answers another program within 20 seconds.
 fn answers(house: &House) -> bool {
     let program = house.program();
     let (tell, told) = channel();
@@ -152,7 +153,7 @@ print('held', flush=True)
 sys.stdin.read()
 ";
 
-/// Whoever calls the kernel about such a socket waits, even to learn its address.
+/// Every system call on such a socket blocks, even one for its address.
 #[test]
 fn a_passed_socket_that_is_held_holds_nobody_up() {
     let house = House::new();
@@ -170,7 +171,7 @@ fn a_passed_socket_that_is_held_holds_nobody_up() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     if said.is_empty() {
-        eprintln!("userfaultfd is not to be had: not tested");
+        eprintln!("userfaultfd is not available: not tested");
     }
     assert!(is_up, "a program holds the manager up");
 }
@@ -194,7 +195,7 @@ fn watching(pair: &Pair) -> (u16, std::sync::mpsc::Receiver<std::io::Result<usiz
     (port, told)
 }
 
-/// What the manager's end cut off is not all that the program had to say.
+/// A shutdown of the manager truncates the program's data: the server must not take it for complete.
 #[test]
 fn a_manager_that_ends_does_not_say_that_its_programs_were_done() {
     let mut house = House::new();
@@ -240,22 +241,19 @@ fn a_program_that_dies_before_a_server_that_takes_nothing_is_noticed() {
             }
             server.write_all(&piece[..read]).unwrap();
         }
-        std::thread::sleep(Duration::from_secs(60));
+        // Holds the connection until the test's process ends.
+        loop {
+            std::thread::park();
+        }
     });
     let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
     connection.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
     while connection.stream.write(&[b'x'; 65_536]).is_ok() {}
     drop(connection);
-    let mut open = json!(1);
-    for _ in 0..40 {
+    wait_until("the end of a connection whose program is gone", || {
         house.clock.pass(Duration::from_secs(10));
-        std::thread::sleep(Duration::from_millis(500));
-        open = house.program().stats()["open"].clone();
-        if open == 0 {
-            break;
-        }
-    }
-    assert_eq!(open, 0, "of a program that is gone");
+        house.program().stats()["open"] == 0
+    });
 }
 
 #[test]
@@ -295,19 +293,14 @@ fn programs_that_give_up_during_the_handshake_leave_their_place() {
         rejoin_testkit::house::program::send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
         open.push(silent.accept().unwrap());
     }
-    let until = std::time::Instant::now() + Duration::from_secs(20);
-    loop {
+    wait_until("room for another program", || {
         let mut stream = house.program().dial();
         let _ = stream.write_all(&[0; 4]);
-        if answer(&mut stream)["error"]["kind"] == "bad_request" {
-            break;
-        }
-        assert!(std::time::Instant::now() < until);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+        answer(&mut stream)["error"]["kind"] == "bad_request"
+    });
 }
 
-/// As many as there is room for; the next is told so, and short requests go on.
+/// Long requests beyond the quota are refused with "busy"; short requests are still served.
 #[test]
 fn long_requests_that_are_withheld_take_so_much_and_no_more() {
     let house = House::new();
@@ -323,6 +316,7 @@ fn long_requests_that_are_withheld_take_so_much_and_no_more() {
         rustix::net::recv(stream, &mut [0; 1][..], rustix::net::RecvFlags::PEEK).is_ok()
     };
     let refused = || held.iter().filter(is_told).count();
+    // Sooner than the requests time out, after ten seconds.
     let until = std::time::Instant::now() + Duration::from_secs(8);
     while refused() < 72 {
         assert!(std::time::Instant::now() < until, "{} were told", refused());
@@ -334,8 +328,7 @@ fn long_requests_that_are_withheld_take_so_much_and_no_more() {
     assert_eq!(house.program().stats()["open"], 0);
     drop(held);
     let long = json!({"trust": {"bundle": " ".repeat(200_000)}});
-    let until = std::time::Instant::now() + Duration::from_secs(20);
-    while house.program().kind("server.test", 1, long.clone()) == "busy" {
-        assert!(std::time::Instant::now() < until);
-    }
+    wait_until("room for a long request", || {
+        house.program().kind("server.test", 1, long.clone()) != "busy"
+    });
 }

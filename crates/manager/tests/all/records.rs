@@ -1,4 +1,4 @@
-//! Programs that carry the records themselves.
+//! Programs that carry TLS records themselves.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -15,10 +15,12 @@ use crate::server::Server;
 use rejoin_testkit::certificates::Authority;
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::rustls_server::{self, RustlsServer};
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::proxy::delayed::SlowWay;
 use rejoin_testkit::proxy::{rogue, tapped};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
+const HELLO: &[u8] = b"hello\n";
 
 /// A manager, and a server whose sessions it may get for itself.
 fn house_and_server(arguments: &[&str]) -> (House, Server) {
@@ -60,7 +62,7 @@ fn the_manager_gets_a_session_for_itself_and_the_program_resumes_it() {
     }
 }
 
-/// Of TLS 1.2 there is a session, which is no use to a program that takes TLS 1.3 alone, and stays that of others.
+/// The stored TLS 1.2 session is of no use to a program that accepts only TLS 1.3, and stays for others.
 #[test]
 fn a_session_of_a_version_that_a_program_does_not_take_is_none() {
     let (house, server) = house_and_server(&["-tls1_2"]);
@@ -127,7 +129,19 @@ fn much_goes_both_ways() {
     assert_eq!(house.program().end(&facts["connection"]), "clean");
 }
 
-/// A server that does this when its handshake is over.
+/// A server that acts after its handshake, once it has read the program's "hello".
+fn answering(
+    house: &House,
+    act: impl Fn(StreamOwned<ServerConnection, std::net::TcpStream>) + Send + Sync + 'static,
+) -> u16 {
+    saying(house, move |mut stream| {
+        if stream.read_exact(&mut [0; HELLO.len()]).is_ok() {
+            act(stream);
+        }
+    })
+}
+
+/// A server that acts after its handshake.
 fn saying(
     house: &House,
     act: impl Fn(StreamOwned<ServerConnection, std::net::TcpStream>) + Send + Sync + 'static,
@@ -135,7 +149,7 @@ fn saying(
     let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
     let act = Arc::new(act);
     rogue(move |mut tcp| {
-        // What it writes is there, whatever stands before.
+        // Small writes are sent at once.
         tcp.set_nodelay(true).unwrap();
         let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
         while tls.is_handshaking() {
@@ -151,11 +165,7 @@ fn saying(
 fn the_servers_end_is_told_and_the_program_goes_on() {
     let house = House::new();
     let (tell, told) = channel();
-    let port = saying(&house, move |mut stream| {
-        let mut word = [0; 6];
-        if stream.read_exact(&mut word).is_err() {
-            return;
-        }
+    let port = answering(&house, move |mut stream| {
         stream.write_all(b"bye\n").unwrap();
         stream.conn.send_close_notify();
         stream.flush().unwrap();
@@ -166,7 +176,7 @@ fn the_servers_end_is_told_and_the_program_goes_on() {
     let mut carrier = Carrier::trusting(&house, port).unwrap();
     let facts = carrier.connect(b'v');
     assert_eq!(house.program().end(&facts["connection"]), "open");
-    carrier.turn(b'p', b"hello\n").unwrap();
+    carrier.turn(b'p', HELLO).unwrap();
     assert_eq!(carrier.carry_until('c').plaintext, b"bye\n");
     assert_eq!(house.program().end(&facts["connection"]), "clean");
     carrier.turn(b'p', b"and more").unwrap();
@@ -181,15 +191,10 @@ fn the_servers_end_is_told_and_the_program_goes_on() {
 #[test]
 fn an_end_without_a_word_is_truncated() {
     let house = House::new();
-    let port = saying(&house, |mut stream| {
-        let mut word = [0; 6];
-        if stream.read_exact(&mut word).is_ok() {
-            stream.write_all(b"part").unwrap();
-        }
-    });
+    let port = answering(&house, |mut stream| stream.write_all(b"part").unwrap());
     let mut carrier = Carrier::trusting(&house, port).unwrap();
     let facts = carrier.connect(b'v');
-    carrier.turn(b'p', b"hello\n").unwrap();
+    carrier.turn(b'p', HELLO).unwrap();
     assert_eq!(carrier.read(4), b"part");
     assert_eq!(carrier.turn(b'e', &[]).unwrap().words, "");
     assert_eq!(house.program().end(&facts["connection"]), "truncated");
@@ -199,21 +204,15 @@ fn an_end_without_a_word_is_truncated() {
     let mut carrier = Carrier::trusting(&house, port).unwrap();
     let facts = carrier.connect(b'v');
     drop(carrier);
-    let until = Instant::now() + Duration::from_secs(20);
-    while house.program().end(&facts["connection"]) != "truncated" {
-        assert!(Instant::now() < until);
-    }
+    let is_cut = || house.program().end(&facts["connection"]) == "truncated";
+    wait_until("the truncated end", is_cut);
 }
 
 #[test]
 fn what_came_before_a_bad_record_arrives_and_the_server_is_told() {
     let house = House::new();
     let (tell, told) = channel();
-    let port = saying(&house, move |mut stream| {
-        let mut word = [0; 6];
-        if stream.read_exact(&mut word).is_err() {
-            return;
-        }
+    let port = answering(&house, move |mut stream| {
         stream.write_all(b"good\n").unwrap();
         stream.flush().unwrap();
         // Application data that nobody can decrypt.
@@ -222,7 +221,7 @@ fn what_came_before_a_bad_record_arrives_and_the_server_is_told() {
     });
     let mut carrier = Carrier::trusting(&house, port).unwrap();
     let facts = carrier.connect(b'v');
-    carrier.turn(b'p', b"hello\n").unwrap();
+    carrier.turn(b'p', HELLO).unwrap();
     let heard = carrier.carry_until('j');
     assert!(heard.plaintext == b"good\n" && heard.words.ends_with("rj"), "{heard:?}");
     assert_eq!(heard.message["error"]["kind"], "tls_failed");
@@ -314,7 +313,7 @@ fn a_word_that_follows_too_late_keeps_nothing() {
     let mut carrier = Carrier::trusting(&house, server.port).unwrap();
     carrier.connect(b'a');
     carrier.talk();
-    std::thread::sleep(Duration::from_secs(11));
+    house.clock.pass(Duration::from_secs(11));
     carrier.turn(b'v', &[]).unwrap();
     carrier.talk();
     assert_eq!(sessions(&house), 0);
@@ -434,10 +433,7 @@ fn a_program_that_leaves_first_gives_its_session_up() {
         let mut carrier = Carrier::offer(&house, port, json!({})).unwrap();
         assert_eq!(carrier.turn(b'r', &[]).unwrap().words, "r");
         drop(carrier);
-        let until = Instant::now() + Duration::from_secs(20);
-        while sessions(&house) != before - 1 {
-            assert!(Instant::now() < until, "{version}");
-        }
+        wait_until("the session to be given up", || sessions(&house) == before - 1);
         assert_eq!(house.program().stats()["handshakes"]["failed"], 0);
     }
 }
@@ -451,10 +447,7 @@ fn a_program_that_does_not_believe_a_resumption_takes_its_family_along() {
         assert_eq!(carrier.shake().unwrap()["connected"]["resumed"], true);
         assert!(sessions(&house) > 0);
         drop(carrier);
-        let until = Instant::now() + Duration::from_secs(20);
-        while sessions(&house) != 0 {
-            assert!(Instant::now() < until, "{version}");
-        }
+        wait_until("the family to be dropped", || sessions(&house) == 0);
         let stats = house.program().stats();
         assert_eq!((&stats["handshakes"]["resumed"], &stats["open"]), (&json!(1), &json!(0)));
     }
@@ -528,7 +521,7 @@ fn requests_that_are_none_are_refused() {
     assert_eq!(rejoin_testkit::house::program::answer(&mut stream)["error"]["kind"], "bad_request");
 }
 
-/// Who has gone on may be silent; who has not is dropped.
+/// A program that went on may be silent. One that did not is dropped.
 #[test]
 fn a_program_that_is_silent_before_it_goes_on_is_dropped() {
     let house = House::new();

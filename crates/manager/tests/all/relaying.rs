@@ -1,10 +1,9 @@
 //! Plaintext, both ways, and how it ends.
 
-use rejoin_testkit::port::reserve;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use rustls::{ServerConnection, StreamOwned};
@@ -13,6 +12,7 @@ use serde_json::json;
 use crate::server::Server;
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::rustls_server::{self, RustlsServer};
+use rejoin_testkit::port::reserve;
 use rejoin_testkit::proxy::delayed::SlowWay;
 use rejoin_testkit::proxy::rogue;
 
@@ -238,8 +238,11 @@ fn what_a_program_wrote_that_has_gone_is_not_sent() {
     let house = House::new();
     let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
     let (tell, told) = std::sync::mpsc::channel();
+    let called_and_gone = Arc::new(Barrier::new(2));
+    let ours = Arc::clone(&called_and_gone);
     let port = rogue(move |mut tcp| {
-        std::thread::sleep(Duration::from_millis(300));
+        called_and_gone.wait();
+        called_and_gone.wait();
         let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
         while tls.is_handshaking() {
             if tls.complete_io(&mut tcp).is_err() {
@@ -254,7 +257,8 @@ fn what_a_program_wrote_that_has_gone_is_not_sent() {
     let wish = json!({"host": "server.test", "port": port, "addresses": ["127.0.0.1"]});
     rejoin_testkit::house::program::send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
     stream.write_all(b"once\n").unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    ours.wait();
     drop(stream);
+    ours.wait();
     assert_eq!(String::from_utf8(told.recv().unwrap()).unwrap(), "");
 }

@@ -1,12 +1,12 @@
 //! Servers of Debian's packages.
 
-use rejoin_testkit::port::reserve;
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+
+use rejoin_testkit::port::reserve;
+use rejoin_testkit::process::wait_until;
 
 /// A process of the test's own, ended when it is dropped.
 pub(crate) struct Server {
@@ -15,7 +15,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// OpenSSL's, which sends lines back reversed, with `NAME.pem` of a folder.
+    /// Starts OpenSSL's server, which sends lines back reversed, with `NAME.pem` of a folder.
     pub(crate) fn openssl(folder: &Path, name: &str, arguments: &[&str]) -> Self {
         Self::openssl_at(reserve(), folder, name, arguments)
     }
@@ -24,7 +24,7 @@ impl Server {
         Self::openssl_on(Ipv4Addr::LOCALHOST, port, folder, name, arguments)
     }
 
-    /// On another address of this machine.
+    /// Starts OpenSSL's server on another address of this machine.
     pub(crate) fn openssl_on(
         address: Ipv4Addr,
         port: u16,
@@ -36,7 +36,7 @@ impl Server {
         Self::start(&mut Self::command(at, folder, name, arguments), at)
     }
 
-    /// With this in its environment.
+    /// Starts OpenSSL's server with these environment variables.
     pub(crate) fn openssl_with(
         folder: &Path,
         name: &str,
@@ -61,7 +61,7 @@ impl Server {
         command
     }
 
-    /// nginx, with this inside its `server`.
+    /// Starts nginx with these lines in its `server` block.
     pub(crate) fn nginx(port: u16, folder: &Path, name: &str, inside: &str) -> Self {
         let folder_text = folder.display();
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -85,12 +85,11 @@ impl Server {
     fn start(command: &mut Command, at: SocketAddrV4) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("make test installs it");
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(at).is_err() {
+        wait_until("the server's port", || {
             let ended = child.try_wait().expect("our own child");
-            assert!(ended.is_none() && Instant::now() < until, "{command:?}: {ended:?}");
-            sleep(Duration::from_millis(20));
-        }
+            assert!(ended.is_none(), "{command:?}: {ended:?}");
+            TcpStream::connect(at).is_ok()
+        });
         Self { child, port: at.port() }
     }
 }

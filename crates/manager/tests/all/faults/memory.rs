@@ -1,4 +1,4 @@
-//! What connections take, and that it comes back.
+//! The memory and descriptors of connections, and their release.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::process::Process;
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::rustls_server::RustlsServer;
 
-/// Bytes of a process that are in memory.
+/// Returns the resident memory of a process, in bytes.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -26,7 +26,7 @@ fn two_thousand_connections_at_once_take_64_kib_each_at_most() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = getrlimit(Resource::Nofile).maximum;
     if most.is_some_and(|most| most < 10_000) {
-        eprintln!("{most:?} descriptors are allowed: nothing is tested");
+        eprintln!("only {most:?} descriptors are allowed: not tested");
         return;
     }
     // The process inherits it.

@@ -3,16 +3,16 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rejoin_manager::Settings;
 use serde_json::json;
 
 use crate::server::Server;
 use rejoin_testkit::house::House;
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::proxy::{extension, tapped};
 
-/// Where the process listens, in its environment.
+/// The environment variable with the process's socket.
 const SOCKET: &str = "REJOIN_TEST_SOCKET";
 
 /// Not a test: the process. It does nothing where no other test started it.
@@ -42,11 +42,10 @@ pub(super) struct Process(pub(super) Child);
 impl Process {
     pub(super) fn start(house: &House) -> Self {
         let mut process = Self(Self::command(house).spawn().unwrap());
-        let until = Instant::now() + Duration::from_secs(20);
-        while std::os::unix::net::UnixStream::connect(house.socket()).is_err() {
-            assert!(process.0.try_wait().unwrap().is_none() && Instant::now() < until);
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("the manager's socket", || {
+            assert!(process.0.try_wait().unwrap().is_none());
+            std::os::unix::net::UnixStream::connect(house.socket()).is_ok()
+        });
         process
     }
 
@@ -119,7 +118,7 @@ fn rule_15_the_process_logs_no_keys() {
     assert_eq!(house.socket().metadata().unwrap().mode() & 0o777, 0o600);
 }
 
-/// What the process has in memory; for root alone.
+/// Returns the process's writable memory; only root can read it.
 fn memory(process: &Process) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
     let folder = format!("/proc/{}", process.0.id());
@@ -153,10 +152,7 @@ fn rule_15_a_clients_key_and_early_data_do_not_stay() {
     let wish = json!({"share": false, "early_data": early,
         "identity": {"chain": own.certificate, "key": own.key}});
     house.program().visit("server.test", server.port, wish);
-    let until = Instant::now() + Duration::from_secs(20);
-    while house.program().stats()["open"] != 0 {
-        assert!(Instant::now() < until);
-    }
+    wait_until("no open connection", || house.program().stats()["open"] == 0);
     let all = memory(&process);
     let found = |text: &str| all.windows(text.len()).filter(|at| *at == text.as_bytes()).count();
     assert!(found("server.test") > 0, "the memory was read");

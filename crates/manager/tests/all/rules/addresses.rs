@@ -1,4 +1,4 @@
-//! Rule 7 where one name has several hosts: what one of them refuses, another may have issued.
+//! Rule 7 for a name with several hosts: one may refuse a ticket that another issued.
 
 use rejoin_testkit::port::reserve;
 use std::net::Ipv4Addr;

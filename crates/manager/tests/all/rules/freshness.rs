@@ -1,4 +1,4 @@
-//! How old what is used may be.
+//! The age limits of sessions.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who shares with whom, and what is sent before the handshake is over.
+//! The partitions within which sessions are shared, and the data that is sent before the handshake is complete.
 
 use rejoin_testkit::port::reserve;
 use std::io::{Read, Write};
@@ -110,7 +110,8 @@ connect = {"host": "server.test", "port": int(sys.argv[2]), "addresses": ["127.0
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&asked.stderr)))
 }
 
-/// What another user's program is told: of a connection, of this connection's end, and of counts.
+/// Returns the manager's answers to another user's program: on a new connection, on this connection's end, and on
+/// counters.
 fn told_to(uid: u32, house: &House, port: u16, token: &Value) -> Value {
     let script = format!(
         r#"
@@ -122,7 +123,7 @@ print(json.dumps([ask(connect=connect)[1]["connected"]["why"],
     run_as(uid, house, port, &script)
 }
 
-/// What fills the room is one user's, and what goes is that user's.
+/// A user that fills the memory evicts only its own sessions.
 #[test]
 fn rule_12_another_user_pushes_nothing_out() {
     if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Which tickets are used, how often, and what becomes of their families.
+//! The choice and use of tickets, and the end of their families.
 
 use rejoin_testkit::port::reserve;
 use std::collections::HashSet;

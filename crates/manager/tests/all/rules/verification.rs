@@ -1,4 +1,4 @@
-//! Whose certificates are believed, each time.
+//! The verification of certificates before each resumption.
 
 use serde_json::json;
 

@@ -1,8 +1,6 @@
-//! A thousand rotations by four servers whose clocks are up to a minute off, one of them paused now and
-//! then, over a real Valkey: no ticket is refused within its lifetime, there is one key per turn,
-//! none in clear in Valkey, and none that was revoked comes back.
-
-mod valkey;
+//! A thousand rotations in a real Valkey by four servers whose clocks are off by up to a minute, and one of which
+//! pauses from time to time: no ticket is refused within its lifetime, each turn has one key,
+//! no key is in clear in Valkey, and no revoked key returns.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -12,18 +10,19 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rejoin_cluster::{ClusterKeys, Link, WrappingKey};
+use rejoin_testkit::cluster::link;
+use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing, Label, PAGE_BYTES, Schedule, TicketSealer};
-use valkey::Valkey;
 
 const START_S: u64 = 1_800_000_000;
 const STEP_S: u64 = 5;
 const TURN_S: u64 = 200;
 const LIFETIME_S: u64 = 600;
 const LEAD_S: u64 = ClusterKeys::LEAST_LEAD_S;
-/// Between two looks of a server that is not paused.
+/// The longest time between two looks of a server that is not paused.
 const LOOK_S: u64 = 25;
 const ROTATIONS: usize = 1_000;
-/// In a page: where the keys begin, how long each is, and where its secret is in it.
+/// The layout of a page: the offset of the keys, the length of each, and the offset of its secret in it.
 const KEYS_AT: usize = 40;
 const KEY_BYTES: usize = 48;
 const SECRET_AT: usize = 16;
@@ -44,7 +43,7 @@ impl Server {
         true_s.saturating_add_signed(self.ahead_s)
     }
 
-    /// Whether it looked.
+    /// Follows the ring if it is time. Returns true if it did.
     async fn look(&mut self, true_s: u64, next_s: u64) -> bool {
         if true_s < self.look_s {
             return false;
@@ -59,7 +58,7 @@ impl Server {
         true
     }
 
-    /// Whether its tickets are to open everywhere: whoever does not look for longer may not know the
+    /// Returns true if every server must open its tickets: a server that has not looked for longer may not know the
     /// key whose turn it is.
     fn is_current(&self, true_s: u64) -> bool {
         true_s - self.looked_s <= LEAD_S - STEP_S
@@ -88,7 +87,7 @@ struct Ticket {
 struct World {
     random: ChaCha8Rng,
     servers: Vec<Server>,
-    /// By when they are to be opened next.
+    /// The tickets, by the time at which they are opened next.
     tickets: BinaryHeap<Reverse<(u64, Ticket)>>,
     keys: HashSet<KeyId>,
     secrets: HashSet<Vec<u8>>,
@@ -109,7 +108,7 @@ impl World {
             let name = "four.servers".parse().expect("a name");
             servers.push(Server {
                 keys: ClusterKeys::new(name, key, Some(schedule)).expect("long enough"),
-                link: valkey.link().await,
+                link: link(valkey).await,
                 ahead_s,
                 ring: None,
                 sealer: None,
@@ -130,7 +129,7 @@ impl World {
         }
     }
 
-    /// Those whose time it is to look, in any order, and often several at once.
+    /// Has the servers look whose time it is, in any order, and often several at once.
     async fn look(&mut self, true_s: u64) {
         self.servers.shuffle(&mut self.random);
         let next_s = [(); 4].map(|()| self.random.random_range(STEP_S..=LOOK_S));
@@ -172,7 +171,7 @@ impl World {
         self.pauses += 1;
     }
 
-    /// By their own clocks, paused or not.
+    /// Seals a ticket at each server, by its own clock, paused or not.
     fn seal(&mut self, true_s: u64) {
         for server in &self.servers {
             let nonce = self.random.random();
@@ -189,7 +188,7 @@ impl World {
         }
     }
 
-    /// At random ages, and at the end of their lifetimes.
+    /// Opens tickets at random ages and at the end of their lifetimes.
     fn open(&mut self, true_s: u64) {
         while self.tickets.peek().is_some_and(|Reverse((at_s, _))| *at_s <= true_s) {
             let Some(Reverse((_, ticket))) = self.tickets.pop() else { return };
@@ -207,7 +206,7 @@ impl World {
         }
     }
 
-    /// Any key, by any server. All tickets are forgotten: some are void now.
+    /// Revokes a random key at a random server. Forgets all tickets, because some are void now.
     async fn revoke(&mut self, true_s: u64) {
         let at = self.random.random_range(0..4);
         let server = &mut self.servers[at];
@@ -226,7 +225,7 @@ impl World {
     }
 }
 
-/// Everything that Valkey has, as it writes it to a disk.
+/// Returns all of Valkey's data, as written to disk.
 async fn dump(valkey: &Valkey, link: &mut Link) -> Vec<u8> {
     let saved: String = redis::cmd("SAVE").query_async(link).await.expect("saved");
     assert_eq!(saved, "OK");
@@ -262,11 +261,11 @@ async fn search(world: &World, valkey: &Valkey, link: &mut Link, key_digits: &st
 
 #[tokio::test]
 async fn a_thousand_rotations() {
-    let valkey = Valkey::start(&[]).await;
+    let valkey = Valkey::start(&[]);
     let path = valkey.folder.join("key");
     let key = WrappingKey::create(&path).expect("a key");
     let key_digits = fs::read_to_string(&path).expect("the key");
-    let mut link = valkey.link().await;
+    let mut link = link(&valkey).await;
     let mut world = World::new(&valkey, &key).await;
     let (mut true_s, mut searched) = (START_S, 0);
     let latest_s = START_S + 2 * ROTATIONS as u64 * TURN_S;

@@ -1,15 +1,12 @@
-//! Random operations on one shard, against a list that is searched.
-
-mod replay;
-mod valkey;
+//! Random operations on one shard, compared with a model that is a sorted list.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rejoin_cache::{ContextTag, Refusal, SecretBytes, SessionId};
 use rejoin_cluster::Sessions;
 use rejoin_cluster::sessions::{Bounds, ENTRY_OVERHEAD_BYTES, Entry, NEVER_MS, Past, Put};
-
-use valkey::Valkey;
+use rejoin_testkit::cluster::{link, replay};
+use rejoin_testkit::valkey::Valkey;
 
 const OPERATIONS: u64 = 6_000;
 const BOUNDS: Bounds = Bounds { shards: 1, sessions: 20, bytes: 20 * 700, grace_ms: 2_000 };
@@ -31,7 +28,7 @@ impl Held {
         self.is_expected() && self.returns_ms + BOUNDS.grace_ms < now_ms
     }
 
-    /// In the order of their return; of those that do not, the one over first is last.
+    /// Returns the sort key: by return time; clients not expected back come last, the first to expire at the very end.
     fn place(&self) -> (bool, u64) {
         if self.is_expected() {
             (false, self.returns_ms)
@@ -41,7 +38,7 @@ impl Held {
     }
 }
 
-/// In order of their return.
+/// The sessions of the shard, in eviction order.
 #[derive(Default)]
 struct Model(Vec<Held>);
 
@@ -99,10 +96,10 @@ impl Model {
 
 #[tokio::test]
 async fn bounds_hold_exactly_and_the_right_ones_go() {
-    let valkey = Valkey::start(&[]).await;
+    let valkey = Valkey::start(&[]);
     let ring = replay::ring(1);
     let sessions =
-        Sessions::new(valkey.link().await, "shop", &[3; 32], BOUNDS, &ring).expect("in range");
+        Sessions::new(link(&valkey).await, "shop", &[3; 32], BOUNDS, &ring).expect("in range");
     let mut random = ChaCha8Rng::seed_from_u64(9);
     let mut model = Model::default();
     let mut now_ms = replay::BEGAN_MS;
@@ -169,7 +166,7 @@ async fn bounds_hold_exactly_and_the_right_ones_go() {
     let counts = sessions.counts(0).await.expect("counts");
     let kinds = [counts.overdue, counts.latest, counts.expired, counts.refused];
     assert!(kinds.into_iter().all(|count| count > 20), "{counts:?}");
-    assert_eq!(valkey.say::<u64>("HLEN rejoin:{shop.0}:values").await, counts.sessions);
+    assert_eq!(valkey.say("HLEN rejoin:{shop.0}:values"), counts.sessions.to_string());
 }
 
 fn id(number: u64) -> SessionId {

@@ -1,62 +1,52 @@
-//! Valkey over TLS, which asks for a certificate and a password.
+//! TLS with a Valkey that requires a client certificate and a password.
 
-use std::fs;
-use std::path::Path;
-
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{DistinguishedName, DnType};
 use rejoin_cluster::{Link, Servers, TlsFiles};
+use rejoin_testkit::certificates::Authority;
+use rejoin_testkit::folder::Folder;
+use rejoin_testkit::port;
+use rejoin_testkit::valkey::Valkey;
 use zeroize::Zeroizing;
-
-mod valkey;
-
-use valkey::{Valkey, free_port};
 
 const PASSWORD: &str = "correct horse battery staple";
 
-/// An authority's certificate, and a pair that it signed, as files that begin with `name`.
-fn write_files(folder: &Path, name: &str) {
-    let mut params = CertificateParams::new([]).expect("names");
-    params.distinguished_name.push(DnType::CommonName, "authority");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key");
-    let authority = CertifiedIssuer::self_signed(params, key).expect("signed");
-    let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
-    let certificate = params.signed_by(&key, &authority).expect("signed");
-    let write = |what, text: &str| fs::write(folder.join(format!("{name}-{what}")), text);
-    write("ca.pem", &authority.pem()).expect("written");
-    write("cert.pem", &certificate.pem()).expect("written");
-    write("key.pem", &key.serialize_pem()).expect("written");
+/// Writes an authority's certificate, and a pair that it signed, as files that begin with `name`. All authorities have
+/// the same subject.
+fn write_files(folder: &Folder, name: &str) {
+    let authority = Authority::with(|params| {
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "authority");
+    });
+    folder.write(&format!("{name}-ca.pem"), authority.pem());
+    authority.issue(&["localhost"]).write(&folder.join(name));
 }
 
 #[tokio::test]
 async fn who_has_certificate_and_password_is_let_in_and_nobody_else() {
-    let folder = std::env::temp_dir().join(format!("test-of-rejoin-tls-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new();
     write_files(&folder, "ours");
     write_files(&folder, "theirs");
     let file = |name: &str| folder.join(name);
-    let shown = |name: &str| file(name).display().to_string();
-    let port = free_port();
+    let port = port::reserve();
     let user =
         format!("on >{} ~rejoin:* resetchannels -@all +@connection", PASSWORD.replace(' ', "-"));
     let mut arguments: Vec<String> =
         ["--tls-port", &port.to_string(), "--tls-auth-clients", "yes"].map(str::to_owned).into();
     for (option, name) in [
-        ("--tls-cert-file", "ours-cert.pem"),
-        ("--tls-key-file", "ours-key.pem"),
+        ("--tls-cert-file", "ours.pem"),
+        ("--tls-key-file", "ours.key"),
         ("--tls-ca-cert-file", "ours-ca.pem"),
     ] {
-        arguments.extend([option.to_owned(), shown(name)]);
+        arguments.extend([option.to_owned(), folder.file(name)]);
     }
     arguments.extend(["--user".to_owned(), "agent".to_owned()]);
     arguments.extend(user.split(' ').map(str::to_owned));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let _valkey = Valkey::start(&arguments).await;
+    let _valkey = Valkey::start(&arguments);
 
     let tls = |ca: &str, whose: Option<&str>| {
         let [certificate, key] =
-            ["cert", "key"].map(|what| Some(file(&format!("{}-{what}.pem", whose?))));
+            ["pem", "key"].map(|ending| Some(file(&format!("{}.{ending}", whose?))));
         TlsFiles { ca: Some(file(ca)), certificate, key }.read().expect("files")
     };
     let right = Servers {
@@ -88,5 +78,4 @@ async fn who_has_certificate_and_password_is_let_in_and_nobody_else() {
         let told = format!("{error} {error:?} {servers:?}");
         assert!(!told.contains("wrong-password") && !told.contains("battery"), "{told}");
     }
-    fs::remove_dir_all(&folder).expect("ours");
 }

@@ -1,29 +1,13 @@
 //! The file of the cluster's key.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
 
 use rejoin_cluster::{Error, KeyFileFault, WrappingKey};
+use rejoin_testkit::folder::Folder;
 
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let name = format!("test-of-rejoin-wrapping-key-{}-{test}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::DirBuilder::new().mode(0o700).create(&path).expect("a new folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn fault(path: &std::path::Path) -> KeyFileFault {
+fn fault(path: &Path) -> KeyFileFault {
     match WrappingKey::read(path) {
         Err(Error::BadKeyFile { fault, .. }) => fault,
         other => panic!("{other:?}"),
@@ -32,8 +16,8 @@ fn fault(path: &std::path::Path) -> KeyFileFault {
 
 #[test]
 fn what_is_created_is_read() {
-    let folder = Folder::new("created");
-    let path = folder.0.join("key");
+    let folder = Folder::new();
+    let path = folder.join("key");
     let key = WrappingKey::create(&path).expect("a key");
     let file = fs::metadata(&path).expect("a file");
     assert_eq!((file.mode() & 0o7777, file.len()), (0o600, 65));
@@ -44,14 +28,14 @@ fn what_is_created_is_read() {
     assert!(!format!("{read:?}").contains(&digits[..8]));
     assert!(matches!(WrappingKey::create(&path), Err(Error::Unwritable { .. })), "it is there");
     assert_eq!(fs::read_to_string(&path).expect("text"), digits, "and stays");
-    let other = WrappingKey::create(&folder.0.join("other")).expect("another key");
+    let other = WrappingKey::create(&folder.join("other")).expect("another key");
     assert_ne!(other.derive(b"one"), key.derive(b"one"));
 }
 
 #[test]
 fn what_others_may_read_or_write_is_refused() {
-    let folder = Folder::new("modes");
-    let path = folder.0.join("key");
+    let folder = Folder::new();
+    let path = folder.join("key");
     WrappingKey::create(&path).expect("a key");
     for mode in [0o640, 0o604, 0o620, 0o602, 0o666] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
@@ -60,15 +44,15 @@ fn what_others_may_read_or_write_is_refused() {
     fs::set_permissions(&path, Permissions::from_mode(0o400)).expect("ours");
     WrappingKey::read(&path).expect("its owner alone may read it");
     for mode in [0o770, 0o707, 0o777] {
-        fs::set_permissions(&folder.0, Permissions::from_mode(mode)).expect("ours");
+        fs::set_permissions(&*folder, Permissions::from_mode(mode)).expect("ours");
         assert_eq!(fault(&path), KeyFileFault::Folder { mode });
     }
-    fs::set_permissions(&folder.0, Permissions::from_mode(0o700)).expect("ours");
-    symlink(&path, folder.0.join("link")).expect("a link");
-    assert_eq!(fault(&folder.0.join("link")), KeyFileFault::NotRegular);
-    fs::create_dir(folder.0.join("folder")).expect("a folder");
-    assert_eq!(fault(&folder.0.join("folder")), KeyFileFault::NotRegular);
-    let missing = WrappingKey::read(&folder.0.join("missing"));
+    fs::set_permissions(&*folder, Permissions::from_mode(0o700)).expect("ours");
+    symlink(&path, folder.join("link")).expect("a link");
+    assert_eq!(fault(&folder.join("link")), KeyFileFault::NotRegular);
+    fs::create_dir(folder.join("folder")).expect("a folder");
+    assert_eq!(fault(&folder.join("folder")), KeyFileFault::NotRegular);
+    let missing = WrappingKey::read(&folder.join("missing"));
     assert!(matches!(missing, Err(Error::Unreadable { .. })));
     let owned = std::os::unix::fs::chown(&path, Some(12_345), None);
     if owned.is_ok() {
@@ -78,8 +62,8 @@ fn what_others_may_read_or_write_is_refused() {
 
 #[test]
 fn what_is_no_key_is_refused() {
-    let folder = Folder::new("malformed");
-    let path = folder.0.join("key");
+    let folder = Folder::new();
+    let path = folder.join("key");
     WrappingKey::create(&path).expect("a key");
     let good = "0123456789abcdef".repeat(4);
     let bad = [

@@ -1,28 +1,26 @@
-//! Agents of two machines and a real Valkey or Redis, and servers that ask them.
-
-mod valkey;
+//! The agents of two machines with a real Valkey or Redis, and servers that use them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{Agent, Settings, WrappingKey};
 use rejoin_store::{Store, Tiered, now_ms};
+use rejoin_testkit::cluster::link;
+use rejoin_testkit::process::wait_until;
+use rejoin_testkit::valkey::Valkey;
 use tokio::sync::oneshot;
 
-use valkey::Valkey;
-
 const CONTEXT: ContextTag = ContextTag(5);
-/// From where clients are not expected back.
+/// The score from which on clients are not expected back.
 const NEVER: &str = "4503599627370496";
 
 fn id(number: u8) -> SessionId {
     SessionId::new(&[number; 32]).expect("32 bytes")
 }
 
-/// A cache, its agent in a thread, and a server. Ends when it is dropped.
+/// A machine: a cache, its agent on a thread, and a server. It stops when dropped.
 struct Machine {
     server: Tiered,
     stop: Option<oneshot::Sender<()>>,
@@ -46,7 +44,7 @@ impl Machine {
             let is_linked = store.mailbox().is_some_and(|mailbox| mailbox.facts().is_linked);
             is_linked && store.ring().ok().flatten().is_some()
         };
-        until("the agent has a ring", is_ready);
+        wait_until("the agent's ring", is_ready);
         let server = Tiered::new(store);
         Self { server, stop: Some(stop), agent: Some(agent) }
     }
@@ -95,51 +93,36 @@ fn settings(valkey: &Valkey, folder: &Path) -> Settings {
     Settings::read(&file).expect("settings")
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
+fn until_counted(valkey: &Valkey, command: &str, expected: u32) {
+    let expected = expected.to_string();
+    wait_until(&format!("{command} to be {expected}"), || valkey.say(command) == expected);
 }
 
-async fn count(valkey: &Valkey, command: &str) -> u32 {
-    valkey.say(command).await
-}
-
-async fn until_counted(valkey: &Valkey, command: &str, expected: u32) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while count(valkey, command).await != expected {
-        assert!(Instant::now() < until, "{command} is not {expected}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// In another context it is not for this server, and still for the one that made it.
-#[tokio::test]
-async fn a_session_that_finds_no_place_is_put_back() {
-    let valkey = Valkey::start(&[]).await;
+/// A server with another context must not use a session; the server that made it still can.
+#[test]
+fn a_session_that_finds_no_place_is_put_back() {
+    let valkey = Valkey::start(&[]);
     let [one, other] = [1, 2].map(|number| Machine::start(&valkey, number));
     one.insert(7);
-    until_counted(&valkey, "ZCARD rejoin:{web.0}:order", 1).await;
+    until_counted(&valkey, "ZCARD rejoin:{web.0}:order", 1);
     assert!(!other.takes(7, ContextTag(6)));
-    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 1).await;
+    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 1);
     assert!(one.takes(7, CONTEXT));
-    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 0).await;
+    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 0);
     assert!(!one.takes(7, CONTEXT), "it is had once");
 }
 
-#[tokio::test]
-async fn whoever_has_a_newer_session_is_not_expected_for_the_older_one() {
-    let valkey = Valkey::start(&[]).await;
+#[test]
+fn whoever_has_a_newer_session_is_not_expected_for_the_older_one() {
+    let valkey = Valkey::start(&[]);
     let machine = Machine::start(&valkey, 1);
     machine.insert(7);
     machine.insert(8);
-    until_counted(&valkey, "ZCARD rejoin:{web.0}:order", 2).await;
+    until_counted(&valkey, "ZCARD rejoin:{web.0}:order", 2);
     let unexpected = format!("ZCOUNT rejoin:{{web.0}}:order {NEVER} +inf");
-    assert_eq!(count(&valkey, &unexpected).await, 0);
+    assert_eq!(valkey.say(&unexpected), "0");
     machine.server.retire(&id(7));
-    until_counted(&valkey, &unexpected, 1).await;
+    until_counted(&valkey, &unexpected, 1);
 }
 
 #[tokio::test]
@@ -150,13 +133,13 @@ async fn the_cluster_is_told_of_what_was_altered() {
           local other = string.char((value:byte(-1) + 1) % 256) \
           redis.call('HSET', KEYS[1], id, value:sub(1, -2) .. other) \
         end";
-    let valkey = Valkey::start(&[]).await;
+    let valkey = Valkey::start(&[]);
     let [one, other] = [1, 2].map(|number| Machine::start(&valkey, number));
     one.insert(7);
-    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 1).await;
+    until_counted(&valkey, "HLEN rejoin:{web.0}:values", 1);
     let mut alter = redis::cmd("EVAL");
     alter.arg(ALTER).arg(1).arg("rejoin:{web.0}:values");
-    let () = alter.query_async(&mut valkey.link().await).await.expect("altered");
+    let () = alter.query_async(&mut link(&valkey).await).await.expect("altered");
     assert!(!other.takes(7, CONTEXT));
-    until_counted(&valkey, "HINCRBY rejoin:{web.0}:counts rejected 0", 1).await;
+    until_counted(&valkey, "HINCRBY rejoin:{web.0}:counts rejected 0", 1);
 }

@@ -1,17 +1,15 @@
-//! Which keys stand in files for servers without Rejoin, in what order.
-
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+//! The keys in files for servers without Rejoin, and their order.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rejoin_cluster::KeyFiles;
+use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyRing, Schedule, ServerKeyFormat};
 
 const NOW_S: u64 = 1_800_000_000;
 const HOUR_S: u64 = 3_600;
 
-/// Keys made every twelve hours.
+/// A ring of keys created every twelve hours.
 fn ring(keys: u8) -> KeyRing {
     let mut ring = KeyRing::new(Schedule::default());
     for key in 0..keys {
@@ -21,16 +19,9 @@ fn ring(keys: u8) -> KeyRing {
     ring
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::DirBuilder::new().mode(0o700).create(&folder).expect("a folder");
-    folder
-}
-
-/// Which of the ring's keys the files hold, in order.
+/// Writes the files. Returns the positions of their keys in the ring.
 fn written(format: ServerKeyFormat, ring: &KeyRing, now_s: u64) -> Vec<usize> {
-    let folder = folder(&format!("key-files-{format:?}"));
+    let folder = Folder::new();
     let into = folder.join("keys");
     let mut files = KeyFiles::new(format, &into, "shop").expect("a context");
     assert!(files.write(ring, now_s).expect("written"));
@@ -56,7 +47,8 @@ fn written(format: ServerKeyFormat, ring: &KeyRing, now_s: u64) -> Vec<usize> {
 
 #[test]
 fn the_one_that_encrypts_stands_where_servers_look() {
-    // Turns begin an hour after their keys are made, and the first is over a day and two minutes after the second began.
+    // A turn begins an hour after its key is created. The first key expires a day and two minutes after the second
+    // one's turn began.
     let [before, after, late] = [36, 37, 38].map(|hour| NOW_S + hour * HOUR_S);
     let ring = ring(4);
     let nginx = |now_s| written(ServerKeyFormat::Nginx, &ring, now_s);

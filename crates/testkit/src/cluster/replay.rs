@@ -1,6 +1,4 @@
-//! A trace, through the cache of a machine and through Valkey.
-
-#![allow(dead_code, reason = "each test uses some of it")]
+//! A trace replayed through a machine's own cache and through Valkey.
 
 use std::cell::RefCell;
 
@@ -13,20 +11,20 @@ use rejoin_cluster::{Link, Sessions};
 use rejoin_tickets::{KeyRing, Schedule};
 use rejoin_trace::{Event, Population, PopulationSettings};
 
-/// Where the traces begin, in Unix time.
-pub(crate) const BEGAN_MS: u64 = 1_800_000_000_000;
+/// The start of every trace, in Unix time.
+pub const BEGAN_MS: u64 = 1_800_000_000_000;
 const DAY_MS: u64 = 86_400_000;
 
-/// The arrivals of paper 000's devices, and six sessions for ten that run.
-pub(crate) fn devices(devices: u64, seconds: u64) -> (Vec<Event>, u64) {
+/// Returns the arrivals of paper 000's devices, and a capacity of six sessions for ten devices that run.
+pub fn devices(devices: u64, seconds: u64) -> (Vec<Event>, u64) {
     let population = Population::new(PopulationSettings::paper(devices)).expect("in range");
     let sessions = (population.expected_running() * 0.6) as u64;
     let events = population.arrivals(1).take_while(|event| event.time_ms < 1_000 * seconds);
     (events.collect(), sessions)
 }
 
-/// Hits among arrivals that do not begin a run.
-pub(crate) fn in_process(events: &[Event], sessions: u64) -> f64 {
+/// Replays the arrivals in a machine's cache. Returns the hits in per cent of the arrivals that do not begin a run.
+pub fn in_process(events: &[Event], sessions: u64) -> f64 {
     let settings = Settings {
         policy: Policy::Predictive,
         prediction: Prediction::Hint,
@@ -60,8 +58,9 @@ pub(crate) fn in_process(events: &[Event], sessions: u64) -> f64 {
     rate(hits, events)
 }
 
-/// As [`in_process`], and how many sessions were stored or refused.
-pub(crate) async fn in_valkey(sessions: &Sessions, events: &[Event]) -> (f64, u64) {
+/// Replays the arrivals in Valkey. Returns the hits as [`in_process`] does, and how many sessions were offered to
+/// Valkey, whether it stored or refused them.
+pub async fn in_valkey(sessions: &Sessions, events: &[Event]) -> (f64, u64) {
     let value = SecretBytes::from(vec![7; 150]);
     let (mut hits, mut puts) = (0, 0);
     for event in events {
@@ -83,15 +82,15 @@ pub(crate) async fn in_valkey(sessions: &Sessions, events: &[Event]) -> (f64, u6
     (rate(hits, events), puts)
 }
 
-/// One shard for so many sessions.
-pub(crate) fn one_shard(link: Link, name: &str, sessions: u64) -> Sessions {
+/// The sessions of a cluster with one shard, for this many.
+pub fn one_shard(link: Link, name: &str, sessions: u64) -> Sessions {
     let bytes = sessions * (ENTRY_OVERHEAD_BYTES + 1_024);
     let bounds = Bounds { shards: 1, sessions, bytes, grace_ms: Settings::GRACE_MS };
     Sessions::new(link, name, &[3; 32], bounds, &ring(1)).expect("in range")
 }
 
-/// One key, which seals now.
-pub(crate) fn ring(secret: u8) -> KeyRing {
+/// A ring of one key, which seals at [`BEGAN_MS`].
+pub fn ring(secret: u8) -> KeyRing {
     let mut ring = KeyRing::new(Schedule::default());
     ring.rotate(BEGAN_MS / 1_000, &mut [secret; 32]).expect("a key");
     ring

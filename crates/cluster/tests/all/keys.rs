@@ -1,10 +1,10 @@
-//! Ticket keys over a real Valkey, when something is not as it should be.
+//! Ticket keys in a real Valkey, and their behaviour when something fails.
 
-mod valkey;
-
-use rejoin_cluster::{ClusterKeys, Error, Link, Servers, WrappingKey};
+use rejoin_cluster::{ClusterKeys, Error, Link, WrappingKey};
+use rejoin_testkit::cluster::{ValkeyCluster, link};
+use rejoin_testkit::process::{DEADLINE, STEP};
+use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing, Schedule};
-use valkey::Valkey;
 
 const NOW_S: u64 = 1_800_000_000;
 const HOUR_S: u64 = 3_600;
@@ -23,7 +23,7 @@ struct Server {
 
 impl Cluster {
     async fn new() -> Self {
-        let valkey = Valkey::start(&[]).await;
+        let valkey = Valkey::start(&[]);
         let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
         Self { valkey, key }
     }
@@ -34,7 +34,7 @@ impl Cluster {
 
     async fn server_of(&self, name: &str, key: &WrappingKey, by: Option<Schedule>) -> Server {
         let keys = ClusterKeys::new(name.parse().expect("a name"), key, by).expect("a lead");
-        Server { keys, link: self.valkey.link().await }
+        Server { keys, link: link(&self.valkey).await }
     }
 }
 
@@ -51,7 +51,7 @@ impl Server {
         self.keys.revoke(&mut self.link, &id, NOW_S).await.expect("Valkey is there")
     }
 
-    /// Of the keys that it has once it has followed.
+    /// Follows the ring. Returns the ids of its keys.
     async fn ids(&mut self) -> Vec<KeyId> {
         self.follow(NOW_S).await.expect("Valkey is there");
         self.known()
@@ -62,7 +62,7 @@ impl Server {
     }
 }
 
-/// What Valkey has for the ring.
+/// Reads the ring's version and page from Valkey.
 async fn get(link: &mut Link) -> (u64, Vec<u8>) {
     redis::cmd("HMGET")
         .arg(RING)
@@ -252,7 +252,7 @@ async fn an_empty_valkey_gets_the_newest_ring_back() {
     let (mut a, mut b) = (cluster.server().await, cluster.server().await);
     b.follow(NOW_S).await.expect("the first");
     let newest = a.rotate(NOW_S).await.expect("a key that b has not seen");
-    cluster.valkey.restart_empty().await;
+    cluster.valkey.restart_empty();
     // The connections were lost; whoever has the older ring comes first.
     until_connected(&mut b).await.expect("put back");
     assert_eq!(get(&mut b.link).await.0, 2, "b put its own back");
@@ -268,15 +268,17 @@ async fn an_empty_valkey_gets_the_newest_ring_back() {
     assert_eq!(get(&mut b.link).await.0, 3);
 }
 
-/// What the first answer after a lost connection is.
+/// Follows the ring until the lost connection is back. Returns the first answer.
 async fn until_connected(server: &mut Server) -> Result<Option<KeyRing>, Error> {
-    for _ in 0..200 {
-        match server.follow(NOW_S).await {
-            Err(Error::Valkey(_)) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
-            answered => return answered,
+    let answered = async {
+        loop {
+            match server.follow(NOW_S).await {
+                Err(Error::Valkey(_)) => tokio::time::sleep(STEP).await,
+                answered => return answered,
+            }
         }
-    }
-    panic!("no answer in ten seconds");
+    };
+    tokio::time::timeout(DEADLINE, answered).await.expect("an answer in time")
 }
 
 #[tokio::test]
@@ -306,23 +308,13 @@ async fn flushed_scripts_are_loaded_again() {
 
 #[tokio::test]
 async fn a_cluster_of_valkey_keeps_the_ring_too() {
-    let valkey = Valkey::start_clustered().await;
-    let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
-    let cluster = Cluster { valkey, key };
-    let servers = Servers { clustered: true, ..cluster.valkey.servers() };
-    let mut links = Vec::new();
-    for _ in 0..200 {
-        // It says that it is down, until it has counted its slots.
-        match Link::connect(&servers).await {
-            Ok(link) => links.push(link),
-            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
-        }
-        if links.len() == 2 {
-            break;
-        }
-    }
-    let (mut a, mut b) = (cluster.server().await, cluster.server().await);
-    (a.link, b.link) = (links.pop().expect("a link"), links.pop().expect("another"));
+    let valkey = ValkeyCluster::of_one();
+    let key = WrappingKey::create(&valkey.nodes[0].folder.join("key")).expect("a key");
+    let server = async || {
+        let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");
+        Server { keys, link: valkey.link().await }
+    };
+    let (mut a, mut b) = (server().await, server().await);
     until_connected(&mut a).await.expect("the first");
     let id = b.rotate(NOW_S).await.expect("a key");
     assert!(a.ids().await.contains(&id));

@@ -1,25 +1,23 @@
 //! Sessions in a real Valkey or Redis, alone and clustered.
 
-mod replay;
-mod valkey;
-
 use rejoin_cache::{ContextTag, History, Refusal, SecretBytes, SessionId};
 use rejoin_cluster::sessions::{
     Bounds, ENTRY_OVERHEAD_BYTES, Entry, Found, Misses, NEVER_MS, Past, Put, Sessions,
 };
 use rejoin_cluster::{Error, Link};
+use rejoin_testkit::cluster::replay::{self, ring};
+use rejoin_testkit::cluster::{ValkeyCluster, link};
+use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyRing, Schedule};
-
-use replay::ring;
-use valkey::{Cluster, Valkey};
 
 const NOW_MS: u64 = replay::BEGAN_MS;
 const HOUR_MS: u64 = 3_600_000;
+
 fn past(history: [u8; History::BYTES]) -> Past {
     Past { history: History::from_bytes(history), seen_ms: NOW_MS - 5 }
 }
 
-/// A value of 150 bytes as Valkey holds it: version and past, seal, context and lifetime.
+/// The length of a value of 150 bytes in Valkey: with version and past visits, seal, context and expiry.
 const HELD_BYTES: u64 = 150 + 13 + 44 + 12;
 
 const ROOMY: Bounds = Bounds { shards: 16, sessions: 16_000, bytes: 16_000_000, grace_ms: 2_000 };
@@ -70,6 +68,11 @@ fn stored(evicted: u32) -> Put {
     Put::Stored { evicted }
 }
 
+/// The hashed ids of the sessions in the only shard.
+async fn members(link: &mut Link) -> Vec<Vec<u8>> {
+    redis::cmd("HKEYS").arg("rejoin:{shop.0}:values").query_async(link).await.expect("members")
+}
+
 async fn each_operation_does_what_it_says(link: Link) {
     let sessions = sessions(link, ROOMY);
     for number in 0..100 {
@@ -111,12 +114,12 @@ async fn scripts_flushed_are_mended(link: Link, nodes: &[Valkey]) {
     let sessions = sessions(link, ROOMY);
     for number in 0..20 {
         for node in nodes {
-            let _: () = node.say("SCRIPT FLUSH").await;
+            node.say("SCRIPT FLUSH");
         }
         assert_eq!(put(&sessions, number, NOW_MS + 60_000).await.expect("mended"), stored(0));
     }
     for node in nodes {
-        let _: () = node.say("SCRIPT FLUSH").await;
+        node.say("SCRIPT FLUSH");
     }
     assert!(sessions.take(NOW_MS, &id(3)).await.expect("mended").is_some());
 }
@@ -134,28 +137,28 @@ async fn a_session_is_taken_once(one: Link, other: Link) {
 
 #[tokio::test]
 async fn with_one_server() {
-    let valkey = Valkey::start(&[]).await;
-    each_operation_does_what_it_says(valkey.link().await).await;
-    let _: () = valkey.say("FLUSHALL").await;
-    a_session_is_taken_once(valkey.link().await, valkey.link().await).await;
-    scripts_flushed_are_mended(valkey.link().await, std::slice::from_ref(&valkey)).await;
+    let valkey = Valkey::start(&[]);
+    each_operation_does_what_it_says(link(&valkey).await).await;
+    valkey.say("FLUSHALL");
+    a_session_is_taken_once(link(&valkey).await, link(&valkey).await).await;
+    scripts_flushed_are_mended(link(&valkey).await, std::slice::from_ref(&valkey)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_cluster() {
-    let cluster = Cluster::start().await;
+    let cluster = ValkeyCluster::of_three();
     each_operation_does_what_it_says(cluster.link().await).await;
     a_session_is_taken_once(cluster.link().await, cluster.link().await).await;
     scripts_flushed_are_mended(cluster.link().await, &cluster.nodes).await;
     for node in &cluster.nodes {
-        assert!(node.say::<u64>("DBSIZE").await > 0, "every node has some of the shards");
+        assert!(node.say("DBSIZE") != "0", "every node has some of the shards");
     }
 }
 
 #[tokio::test]
 async fn the_one_overdue_goes_and_else_the_one_that_returns_last() {
-    let valkey = Valkey::start(&[]).await;
-    let sessions = one_shard(valkey.link().await, 3);
+    let valkey = Valkey::start(&[]);
+    let sessions = one_shard(link(&valkey).await, 3);
     for (number, returns_s) in [(1, 10), (2, 20), (3, 30)] {
         put(&sessions, number, NOW_MS + 1_000 * returns_s).await.expect("room");
     }
@@ -188,8 +191,8 @@ async fn the_one_overdue_goes_and_else_the_one_that_returns_last() {
 
 #[tokio::test]
 async fn those_overdue_or_over_are_removed_a_few_at_a_time() {
-    let valkey = Valkey::start(&[]).await;
-    let sessions = one_shard(valkey.link().await, 100);
+    let valkey = Valkey::start(&[]);
+    let sessions = one_shard(link(&valkey).await, 100);
     for number in 0..10 {
         put(&sessions, number, NOW_MS + number).await.expect("room");
         put_until(&sessions, 10 + number, NEVER_MS, NOW_MS + 10 + number).await.expect("room");
@@ -208,13 +211,13 @@ async fn those_overdue_or_over_are_removed_a_few_at_a_time() {
 
 #[tokio::test]
 async fn what_is_not_as_it_was_stored_is_a_miss() {
-    let valkey = Valkey::start(&[]).await;
-    let sessions = one_shard(valkey.link().await, 100);
+    let valkey = Valkey::start(&[]);
+    let sessions = one_shard(link(&valkey).await, 100);
     put(&sessions, 1, NOW_MS + 1).await.expect("room");
-    let mut link = valkey.link().await;
-    let [one]: [Vec<u8>; 1] = valkey.say("HKEYS rejoin:{shop.0}:values").await;
+    let mut link = link(&valkey).await;
+    let [one]: [Vec<u8>; 1] = members(&mut link).await.try_into().expect("one member");
     put(&sessions, 2, NOW_MS + 1).await.expect("room");
-    let both: Vec<Vec<u8>> = valkey.say("HKEYS rejoin:{shop.0}:values").await;
+    let both = members(&mut link).await;
     let two = both.iter().find(|member| **member != one).expect("another");
     let mut hget = redis::cmd("HGET");
     let held: Vec<u8> =
@@ -262,7 +265,7 @@ async fn what_is_not_as_it_was_stored_is_a_miss() {
     assert!(matches!(put(&sessions, 3, NOW_MS + 1).await, Err(Error::NoKey)));
 }
 
-/// The keys of these seeds, each of which encrypts from an hour after the last on.
+/// A ring with the keys of these seeds, each of which starts to encrypt an hour after the one before.
 fn ring_of(seeds: &[u8]) -> KeyRing {
     let mut ring = KeyRing::new(Schedule::default());
     for (hour, seed) in seeds.iter().enumerate() {
@@ -274,11 +277,11 @@ fn ring_of(seeds: &[u8]) -> KeyRing {
 #[tokio::test]
 async fn what_only_others_can_open_yet_is_left_to_them() {
     const LATER_MS: u64 = NOW_MS + 3 * HOUR_MS;
-    let valkey = Valkey::start(&[]).await;
+    let valkey = Valkey::start(&[]);
     let [ahead, behind] = [&[1, 2][..], &[1]].map(ring_of);
     let bounds = Bounds { shards: 1, ..ROOMY };
     let with = async |ring| {
-        Sessions::new(valkey.link().await, "shop", &[3; 32], bounds, ring).expect("in range")
+        Sessions::new(link(&valkey).await, "shop", &[3; 32], bounds, ring).expect("in range")
     };
     let (ahead, behind) = (with(&ahead).await, with(&behind).await);
     let store = async |number| {
@@ -321,17 +324,17 @@ async fn what_only_others_can_open_yet_is_left_to_them() {
 
 #[tokio::test]
 async fn what_cannot_be_kept_is_refused() {
-    let valkey = Valkey::start(&[]).await;
+    let valkey = Valkey::start(&[]);
     let least = ENTRY_OVERHEAD_BYTES + HELD_BYTES;
     let bounds = Bounds { shards: 1, sessions: 9, bytes: least, grace_ms: 0 };
-    let sessions = sessions(valkey.link().await, bounds);
+    let sessions = sessions(link(&valkey).await, bounds);
     assert_eq!(put(&sessions, 1, NOW_MS + 2).await.expect("an answer"), stored(0));
     assert_eq!(put(&sessions, 1, NOW_MS + 2).await.expect("an answer"), stored(0));
     assert_eq!(put(&sessions, 2, NOW_MS + 1).await.expect("an answer"), stored(1));
     let over = put_until(&sessions, 3, NOW_MS, NOW_MS).await.expect("an answer");
     assert_eq!(over, Put::Refused(Refusal::Expired));
     let bounds = Bounds { bytes: least - 1, ..bounds };
-    let tighter = self::sessions(valkey.link().await, bounds);
+    let tighter = self::sessions(link(&valkey).await, bounds);
     let too_large = put(&tighter, 3, NOW_MS).await.expect("an answer");
     assert_eq!(too_large, Put::Refused(Refusal::TooLarge));
     assert!(is_there(&sessions, 2).await);
@@ -339,12 +342,12 @@ async fn what_cannot_be_kept_is_refused() {
 
 #[tokio::test]
 async fn a_full_valkey_is_an_error_of_put_only() {
-    let valkey = Valkey::start(&[]).await;
-    let sessions = one_shard(valkey.link().await, 2);
+    let valkey = Valkey::start(&[]);
+    let sessions = one_shard(link(&valkey).await, 2);
     for number in 1..=2 {
         put(&sessions, number, NOW_MS + 10 * number).await.expect("room");
     }
-    let _: () = valkey.say("CONFIG SET maxmemory 1").await;
+    valkey.say("CONFIG SET maxmemory 1");
     let refused = put(&sessions, 3, NOW_MS).await.expect_err("no memory");
     assert!(matches!(&refused, Error::Valkey(cause) if cause.code() == Some("OOM")), "{refused}");
     // Nobody went for it.
@@ -354,21 +357,21 @@ async fn a_full_valkey_is_an_error_of_put_only() {
     assert!(sessions.take(NOW_MS, &id(1)).await.expect("an answer").is_some());
     assert!(sessions.remove(&id(2)).await.expect("an answer"));
     assert_eq!(sessions.evict(NOW_MS, 0, 0, 9).await.expect("an answer"), 0);
-    let _: () = valkey.say("CONFIG SET maxmemory 0").await;
+    valkey.say("CONFIG SET maxmemory 0");
     assert_eq!(put(&sessions, 3, NOW_MS).await.expect("room"), stored(0));
 }
 
 #[tokio::test]
 async fn a_dump_holds_no_id_and_no_value_in_clear() {
-    let valkey = Valkey::start(&["--rdbcompression", "no"]).await;
-    let sessions = one_shard(valkey.link().await, 100);
+    let valkey = Valkey::start(&["--rdbcompression", "no"]);
+    let sessions = one_shard(link(&valkey).await, 100);
     for number in 0..50 {
         put(&sessions, number, NOW_MS + 1).await.expect("room");
     }
-    let _: () = valkey.say("SAVE").await;
+    valkey.say("SAVE");
     let dump = std::fs::read(valkey.folder.join("dump.rdb")).expect("a dump");
     let holds = |bytes: &[u8]| dump.windows(bytes.len()).any(|window| window == bytes);
-    let members: Vec<Vec<u8>> = valkey.say("HKEYS rejoin:{shop.0}:values").await;
+    let members = members(&mut link(&valkey).await).await;
     assert!(members.iter().all(|member| member.len() == 16 && holds(member)));
     assert!(holds(b"rejoin:{shop.0}:values"));
     for number in 0..50 {
@@ -379,9 +382,9 @@ async fn a_dump_holds_no_id_and_no_value_in_clear() {
 
 #[tokio::test]
 async fn a_trace_hits_as_often_as_in_a_machine_and_each_put_is_one_round_trip() {
-    let valkey = Valkey::start(&[]).await;
+    let valkey = Valkey::start(&[]);
     let (events, capacity) = replay::devices(3_000, 1_200);
-    let sessions = replay::one_shard(valkey.link().await, "shop", capacity);
+    let sessions = replay::one_shard(link(&valkey).await, "shop", capacity);
     let (hits, puts) = replay::in_valkey(&sessions, &events).await;
     let there = replay::in_process(&events, capacity);
     assert!((hits - there).abs() <= 0.5, "{hits:.2} % in Valkey, {there:.2} % in a machine");
@@ -391,6 +394,6 @@ async fn a_trace_hits_as_often_as_in_a_machine_and_each_put_is_one_round_trip() 
     assert_eq!(counts.stored + counts.refused, puts);
     let renewed = events.len() as u64 - puts;
     // Either script was loaded once.
-    assert_eq!(valkey.calls("evalsha").await, puts + renewed + 2);
-    assert_eq!(valkey.calls("script|load").await, 2);
+    assert_eq!(valkey.calls("evalsha"), puts + renewed + 2);
+    assert_eq!(valkey.calls("script|load"), 2);
 }

@@ -1,0 +1,10 @@
+//! The tests of sessions and ticket keys in Valkey, each thing in a module.
+
+mod agent;
+mod key_files;
+mod keys;
+mod rotations;
+mod sessions;
+mod sessions_model;
+mod tls;
+mod wrapping_key;

@@ -1,0 +1,60 @@
+//! The connection that rustls works on at the moment, for the callbacks that rustls gives no connection.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::trust::judge::Judge;
+
+/// One connection's judge, and what its server said in the handshake.
+#[derive(Debug, Clone)]
+pub(crate) struct HandshakeContext {
+    pub(crate) judge: Arc<Judge>,
+    /// The time of day by which certificates are judged.
+    pub(crate) unix_s: u64,
+    /// True if the server requested a client certificate.
+    pub(crate) certificate_requested: bool,
+    /// The stapled OCSP response, unverified and empty if the server sent none. `None`: the caller does not want it.
+    pub(crate) staple: Option<Vec<u8>>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<HandshakeContext>> = const { RefCell::new(None) };
+}
+
+/// Runs `work` with this context as the thread's current one.
+pub(crate) fn scope<T>(context: &mut HandshakeContext, work: impl FnOnce() -> T) -> T {
+    struct Outer<'a>(&'a mut HandshakeContext, Option<HandshakeContext>);
+    impl Drop for Outer<'_> {
+        fn drop(&mut self) {
+            if let Some(context) = CURRENT.replace(self.1.take()) {
+                *self.0 = context;
+            }
+        }
+    }
+    let inner = context.clone();
+    let _outer = Outer(context, CURRENT.replace(Some(inner)));
+    work()
+}
+
+/// Returns the thread's current context.
+pub(crate) fn current() -> Option<HandshakeContext> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Notes that the current connection's server requested a client certificate.
+pub(crate) fn note_certificate_requested() {
+    CURRENT.with_borrow_mut(|context| {
+        if let Some(context) = context {
+            context.certificate_requested = true;
+        }
+    });
+}
+
+/// Notes the OCSP response that the current connection's server stapled.
+pub(crate) fn note_staple(staple: &[u8]) {
+    CURRENT.with_borrow_mut(|context| {
+        if let Some(wanted) = context.as_mut().and_then(|context| context.staple.as_mut()) {
+            *wanted = staple.to_vec();
+        }
+    });
+}
