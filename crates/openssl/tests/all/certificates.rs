@@ -11,14 +11,15 @@ use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{
-    AlpnError, NameType, Ssl, SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode,
-    SslVersion, select_next_proto,
+    AlpnError, NameType, Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion,
+    select_next_proto,
 };
 use openssl::x509::{X509, X509Builder, X509NameBuilder, X509VerifyResult};
 use rejoin_cache::{Cache, Capacity, Hints, Settings};
 use rejoin_openssl::{CERTIFICATES_BYTES, Client, ClientSession, ServerSessions, now_ms};
 
-const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
+use crate::{VERSIONS, builder};
+
 const PROTOCOLS: &[u8] = b"\x02h2\x08http/1.1";
 const REMEMBERED: (Option<&str>, Option<&[u8]>) = (Some("localhost"), Some(b"h2"));
 
@@ -84,7 +85,7 @@ impl Site {
         Self { each_time, once, client: Client::new(client), clients }
     }
 
-    /// What the server sees of a client, and the client's newest session.
+    /// Returns the server's view of a client, and the client's newest session.
     fn connect(
         &self,
         server: &SslContext,
@@ -109,13 +110,6 @@ impl Site {
             (served.join().expect("the server"), newest)
         })
     }
-}
-
-fn builder(method: SslMethod, version: SslVersion) -> SslContextBuilder {
-    let mut builder = SslContextBuilder::new(method).expect("a context");
-    builder.set_min_proto_version(Some(version)).expect("a version");
-    builder.set_max_proto_version(Some(version)).expect("a version");
-    builder
 }
 
 /// All that a server can ask OpenSSL about a client that a session may have brought.

@@ -1,7 +1,5 @@
 //! Handshakes between an attached server and OpenSSL's own client, over sockets, in both versions.
 
-mod self_signed;
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -9,14 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use openssl::ssl::{
-    ShutdownState, SniError, Ssl, SslContext, SslContextBuilder, SslMethod, SslStream,
-    SslVerifyMode, SslVersion,
+    ShutdownState, SniError, Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion,
 };
 use rejoin_cache::{Cache, Capacity, Counters, Hints, Settings};
 use rejoin_openssl::{Client, ClientSession, ServerSessions, now_ms};
-use self_signed::certify;
 
-const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
+use crate::self_signed::certify;
+use crate::{VERSIONS, builder};
 
 /// A server and a client of one version.
 struct Pair {
@@ -106,13 +103,6 @@ fn serve(ssl: Ssl, socket: UnixStream, end: End) -> bool {
         let _ = stream.shutdown();
     }
     stream.ssl().session_reused()
-}
-
-fn builder(method: SslMethod, version: SslVersion) -> SslContextBuilder {
-    let mut builder = SslContextBuilder::new(method).expect("a context");
-    builder.set_min_proto_version(Some(version)).expect("a version");
-    builder.set_max_proto_version(Some(version)).expect("a version");
-    builder
 }
 
 #[test]

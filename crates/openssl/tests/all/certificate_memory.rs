@@ -1,4 +1,5 @@
-//! What the decoded certificates of clients take, counted as OpenSSL takes it: in a test program of its own.
+//! The memory of decoded client certificates, as OpenSSL allocates it. The test runs alone, because it counts for the
+//! whole process.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,6 +18,7 @@ use rejoin_cache::{Cache, Capacity, Hints, Settings};
 use rejoin_openssl::{
     CERTIFICATES_BYTES, Client, ClientSession, Memory, ServerSessions, count_memory, now_ms,
 };
+use rejoin_testkit::alone::alone;
 
 struct Site {
     server: SslContext,
@@ -82,7 +84,7 @@ impl Site {
     }
 }
 
-/// With so many extensions, as small as they can be.
+/// Returns a certificate with so many extensions, as small as they can be.
 fn certificate(key: &PKey<Private>, name: &str, extensions: usize) -> X509 {
     let mut subject = X509NameBuilder::new().expect("a name");
     subject.append_entry_by_text("CN", name).expect("a name");
@@ -105,29 +107,31 @@ fn certificate(key: &PKey<Private>, name: &str, extensions: usize) -> X509 {
 
 #[test]
 fn memory_is_bounded_when_certificates_never_repeat() {
-    const MOST_BYTES: usize = 512 * 1_024;
-    const CLIENTS: usize = 150;
-    const DENSE_MOST_BYTES: usize = 8 * 1_024 * 1_024;
-    assert!(count_memory(), "nothing of OpenSSL's was used yet");
-    // What is made once is not to be counted.
-    Site::new(CERTIFICATES_BYTES).new_clients(0..3, 0);
+    alone(|| {
+        const MOST_BYTES: usize = 512 * 1_024;
+        const CLIENTS: usize = 150;
+        const DENSE_MOST_BYTES: usize = 8 * 1_024 * 1_024;
+        assert!(count_memory(), "nothing of OpenSSL's was used yet");
+        // What is made once is not to be counted.
+        Site::new(CERTIFICATES_BYTES).new_clients(0..3, 0);
 
-    let roomy = Site::new(CERTIFICATES_BYTES);
-    let kept = roomy.new_clients(0..CLIENTS, 0);
-    // As many sessions and certificates, 1 and 3 KB each at the least.
-    assert!(kept > 4_000 * CLIENTS as i64, "{kept}: nothing is kept");
+        let roomy = Site::new(CERTIFICATES_BYTES);
+        let kept = roomy.new_clients(0..CLIENTS, 0);
+        // As many sessions and certificates, 1 and 3 KB each at the least.
+        assert!(kept > 4_000 * CLIENTS as i64, "{kept}: nothing is kept");
 
-    let bounded = Site::new(MOST_BYTES);
-    let first = bounded.new_clients(0..CLIENTS, 0);
-    assert!(first < MOST_BYTES as i64, "{first} bytes");
-    let more = bounded.new_clients(CLIENTS..2 * CLIENTS, 0);
-    assert!(first + more < MOST_BYTES as i64, "{first} and {more} bytes");
+        let bounded = Site::new(MOST_BYTES);
+        let first = bounded.new_clients(0..CLIENTS, 0);
+        assert!(first < MOST_BYTES as i64, "{first} bytes");
+        let more = bounded.new_clients(CLIENTS..2 * CLIENTS, 0);
+        assert!(first + more < MOST_BYTES as i64, "{first} and {more} bytes");
 
-    let none = Site::new(0).new_clients(0..CLIENTS, 0);
-    assert!(none < 64 * 1_024, "{none} bytes without any room");
+        let none = Site::new(0).new_clients(0..CLIENTS, 0);
+        assert!(none < 64 * 1_024, "{none} bytes without any room");
 
-    // The most that so many bytes can be decoded to, as far as is known.
-    let dense = Site::new(DENSE_MOST_BYTES);
-    let kept = dense.new_clients(0..60, 1_000);
-    assert!((1_000_000..DENSE_MOST_BYTES as i64).contains(&kept), "{kept} bytes of dense ones");
+        // The most that so many bytes can be decoded to, as far as is known.
+        let dense = Site::new(DENSE_MOST_BYTES);
+        let kept = dense.new_clients(0..60, 1_000);
+        assert!((1_000_000..DENSE_MOST_BYTES as i64).contains(&kept), "{kept} bytes of dense ones");
+    });
 }
