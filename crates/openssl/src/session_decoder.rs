@@ -11,9 +11,9 @@
 //! The one number that is not set (`tick_age_add`) bears on early data only, and sessions that allow some have no
 //! template.
 //!
-//! A session gets the certificate of its own bytes and no other's, for those are compared whole. A template
-//! is kept only if OpenSSL writes its copy exactly as the session that it comes from. And whatever goes wrong, the session
-//! is decoded as it always was.
+//! A session gets the certificate of its own bytes and no other, because all of the bytes are compared. A template
+//! is kept only if OpenSSL writes its copy exactly as the session that it comes from. If anything fails, OpenSSL decodes
+//! the session as it would without templates.
 
 use std::ffi::c_uint;
 

@@ -95,10 +95,10 @@ impl KeySource for SharedKeys {
 
     /// Writes the ring to the file, if there is one. Reports a failure once, until a later write succeeds.
     ///
-    /// The thread that saw the change waits for the disk here, once per key. Nothing else can write the file: a server
-    /// that forks has no thread of ours, and nobody else runs on its machine. The write is not shortened either:
-    /// without `fsync` a power failure could leave an empty file, which is refused at the next start. Keys are on the
-    /// page for the schedule's lead before they are used, so no ticket depends on a write that is under way.
+    /// The thread that saw the change waits for the disk here, once for each key, when all other threads have the
+    /// ring. No other thread can write the file: servers start none of ours, and none would survive a fork. Nor can
+    /// another process: only a cluster has an agent. And without `fsync` a power failure could leave an empty file,
+    /// which the next start refuses. A slow disk loses no ticket: a key is made the schedule's lead before its turn.
     fn keep(&self) {
         let Some(file) = &self.file else { return };
         match file.write(|| self.store.page()) {

@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -223,6 +223,43 @@ fn a_ring_that_changes_elsewhere_is_followed() {
         let events = elsewhere.events.lock().expect("no panic");
         assert_eq!(events.first(), Some(&TicketEvent::Issued), "{events:?}");
         assert!(events.ends_with(&[TicketEvent::Known, TicketEvent::Renewed, TicketEvent::Issued]));
+    }
+}
+
+/// A ring, and a disk that is done when the test is.
+struct OnSlowDisk(Mutex<Option<KeyRing>>, Arc<Barrier>);
+
+impl KeySource for OnSlowDisk {
+    fn newer(&self, _now_s: u64) -> Option<KeyRing> {
+        self.0.lock().expect("no panic").take()
+    }
+
+    fn keep(&self) {
+        self.1.wait();
+        self.1.wait();
+    }
+
+    fn record(&self, _event: TicketEvent) {}
+}
+
+#[test]
+fn while_one_handshake_waits_for_the_disk_the_others_have_its_ring() {
+    for version in VERSIONS {
+        let at_disk = Arc::new(Barrier::new(2));
+        let source = OnSlowDisk(Mutex::new(Some(ring(&[(5, 1)]))), Arc::clone(&at_disk));
+        let keys = TicketKeys::following(Box::new(source));
+        let server = plain(version, &keys, b"one");
+        let client = client(version);
+        let (first, second) = thread::scope(|scope| {
+            scope.spawn(|| connect(&client, &server, None));
+            at_disk.wait();
+            let first = connect(&client, &server, None);
+            let second = connect(&client, &server, Some(&first.session));
+            at_disk.wait();
+            (first, second)
+        });
+        assert!(!first.resumed && second.resumed, "{version:?}");
+        assert_eq!(keys.counters().keyless, 0, "{version:?}");
     }
 }
 
