@@ -1,17 +1,15 @@
 //! The memory of decoded client certificates, as OpenSSL allocates it. The test runs alone, because it counts for the
 //! whole process.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Read;
 use std::sync::Arc;
-use std::thread;
 
 use openssl::asn1::{Asn1Object, Asn1OctetString, Asn1Time};
 use openssl::hash::MessageDigest;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
 use openssl::ssl::{
-    Ssl, SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion,
+    SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion,
 };
 use openssl::x509::{X509, X509Builder, X509Extension, X509NameBuilder};
 use rejoin_cache::{Cache, Capacity, Hints, Settings};
@@ -19,6 +17,8 @@ use rejoin_openssl::{
     CERTIFICATES_BYTES, Client, ClientSession, Memory, ServerSessions, count_memory, now_ms,
 };
 use rejoin_testkit::alone::alone;
+
+use crate::{meet, say};
 
 struct Site {
     server: SslContext,
@@ -49,26 +49,17 @@ impl Site {
     }
 
     fn connect(&self, shown: &X509, session: Option<&ClientSession>) -> ClientSession {
-        let (ours, theirs) = UnixStream::pair().expect("sockets");
-        let server = Ssl::new(&self.server).expect("a server connection");
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                let mut stream = SslStream::new(server, theirs).expect("a stream");
-                stream.accept().expect("a handshake");
-                stream.write_all(b"!").expect("a word");
-                let _ = stream.read(&mut [0]);
-            });
-            let mut ssl = self.client.connection(session).expect("a client connection");
-            ssl.set_certificate(shown).expect("a certificate");
-            ssl.set_private_key(&self.key).expect("a key");
-            let mut stream = SslStream::new(ssl, ours).expect("a stream");
-            stream.connect().expect("a handshake");
+        let mut ssl = self.client.connection(session).expect("a client connection");
+        ssl.set_certificate(shown).expect("a certificate");
+        ssl.set_private_key(&self.key).expect("a key");
+        let call = |stream: &mut SslStream<_>| {
             stream.read_exact(&mut [0]).expect("a word");
             assert_eq!(stream.ssl().session_reused(), session.is_some());
             let newest = ClientSession::newest(stream.ssl()).expect("a session");
             let _ = stream.shutdown();
             newest
-        })
+        };
+        meet(&self.server, ssl, say, call).1
     }
 
     /// Clients of these numbers, each of which comes twice. Returns the bytes that stay.

@@ -11,14 +11,14 @@ use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{
-    AlpnError, NameType, Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion,
+    AlpnError, NameType, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion,
     select_next_proto,
 };
 use openssl::x509::{X509, X509Builder, X509NameBuilder, X509VerifyResult};
 use rejoin_cache::{Cache, Capacity, Hints, Settings};
 use rejoin_openssl::{CERTIFICATES_BYTES, Client, ClientSession, ServerSessions, now_ms};
 
-use crate::{VERSIONS, builder};
+use crate::{VERSIONS, builder, meet};
 
 const PROTOCOLS: &[u8] = b"\x02h2\x08http/1.1";
 const REMEMBERED: (Option<&str>, Option<&[u8]>) = (Some("localhost"), Some(b"h2"));
@@ -92,22 +92,16 @@ impl Site {
         who: usize,
         session: Option<&ClientSession>,
     ) -> (Seen, ClientSession) {
-        let (ours, theirs) = UnixStream::pair().expect("sockets");
-        let server = Ssl::new(server).expect("a server connection");
-        thread::scope(|scope| {
-            let served = scope.spawn(move || serve(server, theirs));
-            let mut ssl = self.client.connection(session).expect("a client connection");
-            ssl.set_certificate(&self.clients.certificates[who]).expect("a certificate");
-            ssl.set_private_key(&self.clients.key).expect("a key");
-            ssl.set_hostname("localhost").expect("a name");
-            let mut stream = SslStream::new(ssl, ours).expect("a stream");
-            stream.connect().expect("a handshake");
+        let mut ssl = self.client.connection(session).expect("a client connection");
+        ssl.set_certificate(&self.clients.certificates[who]).expect("a certificate");
+        ssl.set_private_key(&self.clients.key).expect("a key");
+        ssl.set_hostname("localhost").expect("a name");
+        meet(server, ssl, serve, |stream| {
             stream.write_all(b"?").expect("a question");
             stream.read_exact(&mut [0]).expect("an answer");
             let newest = ClientSession::newest(stream.ssl()).expect("a session");
             let _ = stream.shutdown();
-            drop(stream);
-            (served.join().expect("the server"), newest)
+            newest
         })
     }
 }
@@ -125,9 +119,7 @@ struct Seen {
     timeout_s: i64,
 }
 
-fn serve(ssl: Ssl, socket: UnixStream) -> Seen {
-    let mut stream = SslStream::new(ssl, socket).expect("a stream");
-    stream.accept().expect("a handshake");
+fn serve(stream: &mut SslStream<UnixStream>) -> Seen {
     stream.read_exact(&mut [0]).expect("a question");
     let ssl = stream.ssl();
     let session = ssl.session().expect("a session");

@@ -3,19 +3,18 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_long, c_void};
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
-use openssl::ssl::{Ssl, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion};
+use openssl::ssl::{SslContextBuilder, SslMethod, SslVerifyMode, SslVersion};
 use openssl_sys::{CRYPTO_EX_DATA, CRYPTO_get_ex_new_index};
 use rejoin_cache::{Cache, Capacity, Hints, Settings};
 use rejoin_openssl::{CERTIFICATES_BYTES, Client, ClientSession, ServerSessions, now_ms};
 use rejoin_testkit::alone::alone;
 
 use crate::self_signed::certify;
+use crate::{meet, say};
 
 unsafe extern "C" {
     fn CRYPTO_set_ex_data(data: *mut CRYPTO_EX_DATA, index: c_int, value: *mut c_void) -> c_int;
@@ -85,18 +84,8 @@ fn what_a_program_has_in_a_session_is_freed_once() {
 
         let mut session: Option<ClientSession> = None;
         for visit in 0..6 {
-            let (ours, theirs) = UnixStream::pair().expect("sockets");
-            let connection = Ssl::new(&server).expect("a server connection");
-            let newest = thread::scope(|scope| {
-                scope.spawn(move || {
-                    let mut stream = SslStream::new(connection, theirs).expect("a stream");
-                    stream.accept().expect("a handshake");
-                    stream.write_all(b"!").expect("a word");
-                    let _ = stream.read(&mut [0]);
-                });
-                let connection = client.connection(session.as_ref()).expect("a client connection");
-                let mut stream = SslStream::new(connection, ours).expect("a stream");
-                stream.connect().expect("a handshake");
+            let connection = client.connection(session.as_ref()).expect("a client connection");
+            let ((), newest) = meet(&server, connection, say, |stream| {
                 stream.read_exact(&mut [0]).expect("a word");
                 assert_eq!(stream.ssl().session_reused(), visit > 0);
                 let newest = ClientSession::newest(stream.ssl()).expect("a session");

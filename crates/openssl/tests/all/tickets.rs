@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use openssl::ssl::{
-    SniError, Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslStream, SslVerifyMode,
+    SniError, SslContext, SslContextBuilder, SslMethod, SslOptions, SslStream, SslVerifyMode,
     SslVersion,
 };
 use rejoin_cache::{Cache, Capacity, Hints, History, Settings};
@@ -18,7 +18,7 @@ use rejoin_openssl::{
 use rejoin_tickets::{KeyRing, KeySource, Schedule, TicketEvent};
 
 use crate::self_signed::certify;
-use crate::{VERSIONS, builder};
+use crate::{VERSIONS, builder, meet};
 
 const HOUR_S: u64 = 3_600;
 
@@ -83,30 +83,22 @@ fn connect_to(
     session: Option<&ClientSession>,
     host: Option<&str>,
 ) -> Met {
-    let (ours, theirs) = UnixStream::pair().expect("sockets");
-    let server = Ssl::new(server).expect("a server connection");
-    thread::scope(|scope| {
-        let served = scope.spawn(move || serve(server, theirs));
-        let mut ssl = client.connection(session).expect("a client connection");
-        host.map_or(Ok(()), |host| ssl.set_hostname(host)).expect("a name");
-        let mut stream = SslStream::new(ssl, ours).expect("a stream");
-        stream.connect().expect("a handshake");
+    let mut ssl = client.connection(session).expect("a client connection");
+    host.map_or(Ok(()), |host| ssl.set_hostname(host)).expect("a name");
+    let ((by_server, history), met) = meet(server, ssl, serve, |stream| {
         stream.write_all(b"?").expect("a question");
         stream.read_exact(&mut [0]).expect("an answer");
         let session = ClientSession::newest(stream.ssl()).expect("a session");
         let serialised = stream.ssl().session().expect("a session").to_der().expect("its bytes");
         let resumed = stream.ssl().session_reused();
         drop(stream.shutdown());
-        drop(stream);
-        let (by_server, history) = served.join().expect("the server");
-        assert_eq!(by_server, resumed);
-        Met { resumed, session, ticket: ticket_of(&serialised), history }
-    })
+        Met { resumed, session, ticket: ticket_of(&serialised), history: None }
+    });
+    assert_eq!(by_server, met.resumed);
+    Met { history, ..met }
 }
 
-fn serve(ssl: Ssl, socket: UnixStream) -> (bool, Option<History>) {
-    let mut stream = SslStream::new(ssl, socket).expect("a stream");
-    stream.accept().expect("a handshake");
+fn serve(stream: &mut SslStream<UnixStream>) -> (bool, Option<History>) {
     stream.read_exact(&mut [0]).expect("a question");
     stream.write_all(b"!").expect("an answer");
     let _ = stream.read(&mut [0]);

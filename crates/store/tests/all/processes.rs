@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_cache::{Capacity, SecretBytes, Settings};
 use rejoin_store::{CacheName, Error, Store, now_ms};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::session::{find, id, insert};
 
@@ -107,7 +108,7 @@ fn processes_find_each_others_sessions() {
 fn come_at_once(folder: &Path, number: u64) {
     std::fs::write(folder.join("ready").join(number.to_string()), "").expect("written");
     let start = File::open(folder.join("start")).expect("there");
-    start.lock_shared().expect("free at last");
+    flock(&start, FlockOperation::LockShared).expect("free at last");
     let store = open(folder).expect("made by somebody");
     assert!(soon(|| insert(&store, number)));
     assert!(store.facts().is_named);
@@ -119,12 +120,12 @@ fn of_those_who_come_at_once_one_makes_it() {
         let folder = crate::folder();
         std::fs::create_dir(folder.path().join("ready")).expect("a new folder");
         let gate = File::create(folder.path().join("start")).expect("a new file");
-        gate.lock().expect("free");
+        flock(&gate, FlockOperation::LockExclusive).expect("free");
         let start = |number| start("come at once", folder.path(), number);
         let mut children: Vec<Child> = (0..16).map(start).collect();
         let ready = folder.path().join("ready");
         assert!(soon(|| std::fs::read_dir(&ready).expect("a folder").count() == children.len()));
-        gate.unlock().expect("locked");
+        flock(&gate, FlockOperation::Unlock).expect("locked");
         assert!(children.iter_mut().all(ended_well));
         let store = open(folder.path()).expect("there");
         assert!((0..16).all(|number| find(&store, number)), "two made one");
