@@ -28,7 +28,7 @@ pub(crate) type AnySessions = ServerSessions<dyn SessionStore + Send + Sync>;
 
 impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
     /// `id_key` must be random, and the same on all servers that share sessions. The store's clock
-    /// must be [`now_ms`].
+    /// must be [`crate::now_ms`].
     pub fn new(store: S, id_key: [u8; 16], hints: Hints) -> Arc<Self> {
         Self::with_certificates(store, id_key, hints, CERTIFICATES_BYTES)
     }
