@@ -1,33 +1,64 @@
-//! The callbacks that OpenSSL makes, in the order of a connection's life.
+//! The callbacks that OpenSSL makes for sessions, in the order of a connection's life.
 //!
-//! None of them can fail a handshake: what goes wrong here is a session not found or not stored.
+//! None of them can fail a handshake: an error here is a session that is not found, or not stored.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use foreign_types::ForeignTypeRef;
+use foreign_types::ForeignType;
 use libc::{c_int, c_uchar, c_uint};
 use openssl::error::ErrorStack;
-use openssl::ssl::SslContextBuilder;
+use openssl::ssl::{SslContextBuilder, SslOptions, SslSessionCacheMode};
 use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
-use rejoin_cache::{Hints, Issued, SecretBytes, SessionId};
+use rejoin_cache::{Hints, Issued, SecretBytes, SessionId, SessionStore};
+use rejoin_store::now_ms;
 
-use crate::connection::{self, Connection, State, of_ssl, of_ssl_or_new};
-use crate::policy::{self, Policy};
-use crate::sessions::{Cached, now_ms, raw};
-use crate::{ffi, session_bytes, ticket_history};
+use crate::attachment::attachment_of;
+use crate::connection::{Connection, fits};
+use crate::context_name::ContextName;
+use crate::guard::guard;
+use crate::info::{attach, of_ssl_or_new};
+use crate::policy::Policy;
+use crate::sessions::{AnySessions, Cached, ServerSessions};
+use crate::{ffi, past, session_bytes};
 
-/// Makes the context call what is below.
-pub(crate) fn install(context: &mut SslContextBuilder, cached: Cached) -> Result<(), ErrorStack> {
-    let context = raw(context);
-    // SAFETY: the builder owns the context, and nobody else uses it yet.
-    if !unsafe { connection::attach(context, |attachment| attachment.cached = Some(cached)) } {
-        return Err(ErrorStack::get());
+impl<S: SessionStore + Send + Sync + 'static> ServerSessions<S> {
+    /// Makes a server context keep its sessions here, under the session-id context `id_context`
+    /// (at most 32 bytes; an empty one stands for `rejoin`). A session made in one context never resumes
+    /// in another. TLS 1.3 tickets become stateful, unless [`crate::TicketKeys`] are attached too:
+    /// then only TLS 1.2 clients that know no tickets have their sessions here.
+    ///
+    /// The context is the one that a connection *begins* in: sessions are looked up before the servername
+    /// callback runs. Virtual servers that this callback switches to still share no sessions, because a session
+    /// resumes only under the name that it was made under (RFC 6066, section 3). Early data is not supported:
+    /// OpenSSL then resumes only sessions of its own cache.
+    ///
+    /// # Errors
+    /// OpenSSL's, when it is out of memory or `id_context` is too long.
+    pub fn attach(
+        self: &Arc<Self>,
+        context: &mut SslContextBuilder,
+        id_context: &[u8],
+    ) -> Result<(), ErrorStack> {
+        let id_context = if id_context.is_empty() { b"rejoin" } else { id_context };
+        context.set_session_id_context(id_context)?;
+        context
+            .set_session_cache_mode(SslSessionCacheMode::SERVER | SslSessionCacheMode::NO_INTERNAL);
+        // SAFETY: the builder owns the context, which outlives what is looked at.
+        let attachment = unsafe { attachment_of(context.as_ptr()) };
+        if attachment.is_none_or(|found| found.tickets.is_none()) {
+            context.set_options(SslOptions::NO_TICKET);
+        }
+        let sessions: Arc<AnySessions> = Arc::<Self>::clone(self);
+        let cached = Cached { sessions, context: ContextName::new(id_context) };
+        let context = context.as_ptr();
+        // SAFETY: the builder owns the context, and nobody else uses it yet.
+        let attached = unsafe { attach(context, |attachment| attachment.cached = Some(cached)) };
+        // SAFETY: the builder owns the context.
+        if attached && unsafe { keep_sessions(context) } { Ok(()) } else { Err(ErrorStack::get()) }
     }
-    // SAFETY: the context is valid.
-    if unsafe { keep_sessions(context) } { Ok(()) } else { Err(ErrorStack::get()) }
 }
 
-/// Has a context keep its sessions with us, and none itself.
+/// Makes a context keep its sessions here, and none in OpenSSL's own cache.
 ///
 /// # Safety
 /// `context` is valid.
@@ -36,29 +67,18 @@ pub(crate) unsafe fn keep_sessions(context: *mut SSL_CTX) -> bool {
     // SAFETY: the caller vouches for `context`.
     let mode = unsafe { ffi::session_cache_mode(context) };
     let mode = mode | SSL_SESS_CACHE_SERVER | SSL_SESS_CACHE_NO_INTERNAL;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `context`; the call sets a number.
     unsafe { openssl_sys::SSL_CTX_set_session_cache_mode(context, mode) };
-    // SAFETY: as above; the callbacks live as long as the program.
+    // SAFETY: the caller vouches for `context`; the callback lives as long as the program.
     unsafe { openssl_sys::SSL_CTX_sess_set_new_cb(context, Some(session_made)) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `context`; the callback lives as long as the program.
     unsafe { openssl_sys::SSL_CTX_sess_set_get_cb(context, Some(session_wanted)) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `context`; the callback lives as long as the program.
     unsafe { ffi::SSL_CTX_set_generate_session_id(context, Some(id_wanted)) == 1 }
 }
 
-/// Whether stateless tickets are attached to the context.
-pub(crate) fn has_tickets(context: &SslContextBuilder) -> bool {
-    // SAFETY: the builder owns the context, and lives as long as what is looked at.
-    unsafe { connection::attachment_of(raw(context)) }.is_some_and(|found| found.tickets.is_some())
-}
-
-/// Keeps a panic from reaching OpenSSL, which could not unwind.
-pub(crate) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)
-}
-
-/// A session id is to be made, for `ServerHello` (TLS 1.2) or a ticket (TLS 1.3). OpenSSL fails the
-/// handshake if there is none, so whatever goes wrong here leaves at least a random one.
+/// Makes a session id, for `ServerHello` (TLS 1.2) or a ticket (TLS 1.3). OpenSSL fails the handshake if there is
+/// none, so an error here leaves at least a random one.
 unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_uint) -> c_int {
     // SAFETY: `length` is OpenSSL's own variable, and says how large its buffer is: 32 bytes.
     let room = unsafe { *length } as usize;
@@ -75,23 +95,24 @@ unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_u
         if let (Some(Cached { sessions, context }), Some(connection), Some(random)) =
             (cached, connection, id.first_chunk())
         {
-            // SAFETY: as above.
-            // What will be asked of the client is not known yet.
-            let label = context.label(&unsafe { connection.host(ssl) }, Policy::ASKS_NOBODY);
+            // SAFETY: `ssl` is valid, and this connection's.
+            let host = unsafe { connection.host(ssl) };
+            // The connection's policy is not known yet.
+            let label = context.label(&host, Policy::ASKS_NOBODY);
             let made = sessions.seal().seal(&label, random);
             let bytes = made.as_bytes();
             if let Some(id) = id.get_mut(..bytes.len()) {
                 id.copy_from_slice(bytes);
             }
-            // SAFETY: as above.
+            // SAFETY: OpenSSL passes a valid SSL.
             unsafe { have_it_told(ssl) };
         }
     });
     1
 }
 
-/// Over TLS 1.2 a client is told its id only if the context that the server has switched to by name keeps
-/// sessions, and in Apache and HAProxy none does when their own cache is off.
+/// Makes OpenSSL send the id to a TLS 1.2 client. It does so only if the context that the server switched to by name
+/// keeps sessions, and in Apache and HAProxy none does when their own cache is off.
 ///
 /// # Safety
 /// `ssl` is valid.
@@ -103,12 +124,12 @@ unsafe fn have_it_told(ssl: *mut SSL) {
     let mode = unsafe { ffi::session_cache_mode(context) };
     if mode & SSL_SESS_CACHE_SERVER == 0 {
         let mode = mode | SSL_SESS_CACHE_SERVER | SSL_SESS_CACHE_NO_INTERNAL;
-        // SAFETY: as above.
+        // SAFETY: the connection holds the context; the call sets a number.
         unsafe { openssl_sys::SSL_CTX_set_session_cache_mode(context, mode) };
     }
 }
 
-/// A client presents a session id. The reference returned is OpenSSL's.
+/// Looks up the session id that a client presents. The returned reference belongs to OpenSSL.
 unsafe extern "C" fn session_wanted(
     ssl: *mut SSL,
     id: *const c_uchar,
@@ -127,7 +148,7 @@ unsafe extern "C" fn session_wanted(
         let found = SessionId::new(bytes).map_or(std::ptr::null_mut(), |id| {
             // SAFETY: OpenSSL passes a valid SSL.
             let name = unsafe { connection.host_in_hello(ssl) };
-            // SAFETY: as above.
+            // SAFETY: OpenSSL passes a valid SSL; `find` gives a session of ours, or null.
             unsafe { fitting(ssl, connection, find(connection, &id, name)) }
         });
         match connection.own().and_then(|own| own.wanted) {
@@ -138,6 +159,8 @@ unsafe extern "C" fn session_wanted(
     })
 }
 
+/// Returns the session if OpenSSL can resume it on this connection, or null.
+///
 /// # Safety
 /// `ssl` is valid; `session` is too, or null.
 unsafe fn fitting(
@@ -150,27 +173,13 @@ unsafe fn fitting(
     }
     // SAFETY: the caller vouches for both.
     if unsafe { fits(ssl, session) } {
-        // SAFETY: as above.
-        unsafe { adopt_context(ssl, connection, session) };
+        // SAFETY: the caller vouches for both.
+        unsafe { connection.adopt_context(ssl, session) };
         return session;
     }
     // SAFETY: the reference is ours to drop.
     unsafe { openssl_sys::SSL_SESSION_free(session) };
     std::ptr::null_mut()
-}
-
-/// Without a session-id context OpenSSL refuses, by a fatal error, to resume where clients are asked
-/// for certificates: then there is no session.
-///
-/// # Safety
-/// Both are valid.
-pub(crate) unsafe fn fits(ssl: *mut SSL, session: *mut SSL_SESSION) -> bool {
-    let mut length = 0;
-    // SAFETY: the session is valid.
-    unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
-    // SAFETY: the caller vouches for `ssl`.
-    let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
-    length > 0 || !asks
 }
 
 fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSION {
@@ -198,7 +207,7 @@ fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSIO
     drop(state);
     let Some(session) = sessions.decoder().decode(value) else { return std::ptr::null_mut() };
     // SAFETY: the session is valid, and nobody else has it.
-    if !connection.resumes(unsafe { ticket_history::authenticated_s(session.as_ptr()) }) {
+    if !connection.resumes(unsafe { past::authenticated_s(session.as_ptr()) }) {
         return std::ptr::null_mut();
     }
     // OpenSSL gets the one reference.
@@ -207,36 +216,17 @@ fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSIO
     given
 }
 
-/// OpenSSL resumes no session of another session-id context. Where the operator says that programs are of one
-/// context, the connection takes the session's, which it has not used for anything yet.
-///
-/// # Safety
-/// `ssl` and `session` are valid.
-pub(crate) unsafe fn adopt_context(
-    ssl: *mut SSL,
-    connection: &Connection,
-    session: *const SSL_SESSION,
-) {
-    if connection.attachment.is_named {
-        let mut length = 0;
-        // SAFETY: the caller vouches for `session`.
-        let start = unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
-        // SAFETY: the session's own bytes, as many as it says, and a valid SSL, which copies them.
-        unsafe { ffi::SSL_set_session_id_context(ssl, start, length) };
-    }
-}
-
-/// A handshake made a session. Returns 0, for no reference is kept, or what the program's own
-/// callback says.
+/// Stores the session that a handshake made. Returns 0, because no reference is kept, or the result of the program's
+/// own callback.
 unsafe extern "C" fn session_made(ssl: *mut SSL, session: *mut SSL_SESSION) -> c_int {
     guard(0, || {
         // SAFETY: OpenSSL passes a valid SSL.
         let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else {
             return 0;
         };
-        // SAFETY: as above, and a valid session.
+        // SAFETY: OpenSSL passes a valid SSL.
         if !unsafe { is_in_ticket(ssl, connection) } {
-            // SAFETY: as above.
+            // SAFETY: OpenSSL passes a valid SSL and the session that it just made.
             unsafe { store(connection, ssl, session) };
         }
         match connection.own().and_then(|own| own.made) {
@@ -247,14 +237,14 @@ unsafe extern "C" fn session_made(ssl: *mut SSL, session: *mut SSL_SESSION) -> c
     })
 }
 
-/// Over TLS 1.3 OpenSSL also shows the sessions that are wholly in their ticket.
+/// Returns true for a session that is wholly in its ticket. Over TLS 1.3 OpenSSL calls back for these, too.
 ///
 /// # Safety
 /// `ssl` is valid.
 unsafe fn is_in_ticket(ssl: *mut SSL, connection: &Connection) -> bool {
     // SAFETY: the caller vouches for `ssl`.
-    let is_single_use = unsafe { ticket_history::is_single_use(ssl) };
-    // SAFETY: as above.
+    let is_single_use = unsafe { past::is_single_use(ssl) };
+    // SAFETY: the caller vouches for `ssl`; the call only reads a number.
     let options = unsafe { ffi::SSL_get_options(ssl) };
     let is_stateless =
         connection.attachment.tickets.is_some() || connection.attachment.own.is_some();
@@ -266,18 +256,18 @@ unsafe fn is_in_ticket(ssl: *mut SSL, connection: &Connection) -> bool {
 unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSION) {
     let Some(Cached { sessions, context }) = &connection.attachment.cached else { return };
     // SAFETY: the caller vouches for `ssl`.
-    let is_single_use = unsafe { ticket_history::is_single_use(ssl) };
-    // SAFETY: as above.
+    let is_single_use = unsafe { past::is_single_use(ssl) };
+    // SAFETY: `ssl` is valid, and this connection's.
     let authenticated_s = unsafe { connection.resumed_since_s(ssl) };
     if let Some(authenticated_s) = authenticated_s.filter(|_| is_single_use) {
         // SAFETY: the caller vouches for `session`, which was just made.
-        unsafe { ticket_history::inherit(session, authenticated_s) };
+        unsafe { past::inherit(session, authenticated_s) };
     }
     // SAFETY: the caller vouches for `session`.
     let Some((id, mut value, lifetime_ms)) = (unsafe { serialised(session) }) else { return };
     // SAFETY: the caller vouches for `ssl`.
     let name = unsafe { connection.host(ssl) };
-    // SAFETY: as above.
+    // SAFETY: `ssl` is valid, and this connection's.
     let label = context.label(&name, unsafe { connection.policy(ssl, &name) });
     let mut state = connection.state();
     state.established = true;
@@ -291,7 +281,7 @@ unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSIO
     }
 }
 
-/// A session's id, its bytes, and its lifetime in milliseconds.
+/// Returns a session's id, its bytes, and its lifetime in milliseconds.
 ///
 /// # Safety
 /// `session` is valid.
@@ -306,127 +296,4 @@ unsafe fn serialised(session: *mut SSL_SESSION) -> Option<(SessionId, SecretByte
     // SAFETY: the caller vouches for `session`.
     let lifetime_s = unsafe { openssl_sys::SSL_SESSION_get_timeout(session) };
     Some((id, value, u64::try_from(lifetime_s).ok()?.saturating_mul(1_000)))
-}
-
-/// Something happened on a connection: a fatal alert forgets its sessions, and so does the program.
-///
-/// Only once the handshake is done: before, an alert is not authenticated, and whoever saw a
-/// session id could have it forgotten. A connection that ends without `close_notify` says nothing
-/// about its session.
-pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int) {
-    if what & ffi::SSL_CB_HANDSHAKE_START != 0 {
-        // SAFETY: OpenSSL passes a valid SSL.
-        guard((), || unsafe { handshake_starts(ssl.cast_mut()) });
-    }
-    // SAFETY: OpenSSL passes a valid SSL.
-    let Some(connection) = (unsafe { of_ssl(ssl) }) else {
-        return;
-    };
-    let server_info = connection.server_info;
-    // SAFETY: `ssl` is valid.
-    guard((), || unsafe { happened(ssl.cast_mut(), connection, what, value) });
-    if let Some(server_info) = server_info {
-        // SAFETY: the server's own callback, with the arguments meant for it.
-        unsafe { server_info(ssl, what, value) };
-    }
-}
-
-/// Most of what happens is of no interest, and there are dozens of it in a handshake.
-///
-/// # Safety
-/// `ssl` is valid.
-unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c_int) {
-    // SAFETY: the caller vouches for `ssl`.
-    unsafe { keep_stateful(ssl, connection) };
-    let cached = connection.attachment.cached.as_ref();
-    if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
-        // SAFETY: as above.
-        let resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
-        // SAFETY: as above.
-        unsafe { learn(ssl, connection) };
-        done(cached, &mut connection.state(), resumed);
-    }
-    if what & ffi::SSL_CB_ALERT == 0 {
-        return;
-    }
-    let is_over = value >> 8 == ffi::SSL3_AL_FATAL
-        // SAFETY: as above.
-        || (what & ffi::SSL_CB_WRITE != 0 && unsafe { is_removed(ssl) });
-    let Some(Cached { sessions, .. }) = cached.filter(|_| is_over) else { return };
-    let mut state = connection.state();
-    if state.established {
-        state.visit.forget(sessions.sessions());
-    }
-}
-
-/// Whether the program removed the connection's session (`SSL_CTX_remove_session`): nginx does with that of a
-/// client that it refuses. OpenSSL marks it so; at the end of a connection that ends without
-/// `close_notify`, too, but then no alert is written.
-///
-/// # Safety
-/// `ssl` is valid.
-unsafe fn is_removed(ssl: *const SSL) -> bool {
-    // SAFETY: the caller vouches for `ssl`.
-    let session = unsafe { openssl_sys::SSL_get_session(ssl) };
-    // SAFETY: the connection's own.
-    !session.is_null() && unsafe { ffi::SSL_SESSION_is_resumable(session) } == 0
-}
-
-/// What clients have to show under this host is known for the next.
-///
-/// # Safety
-/// `ssl` is valid.
-unsafe fn learn(ssl: *mut SSL, connection: &Connection) {
-    // SAFETY: the caller vouches for `ssl`.
-    policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
-    if policy::is_anybody_asked() {
-        // SAFETY: as above.
-        let host = unsafe { connection.host(ssl) };
-        // SAFETY: as above.
-        unsafe { connection.policy(ssl, &host) };
-    }
-}
-
-/// A renegotiation is not counted again.
-fn done(cached: Option<&Cached>, state: &mut State, resumed: bool) {
-    let rejected = std::mem::take(&mut state.offered) && !resumed;
-    let counted = std::mem::replace(&mut state.counted, true);
-    state.established = true;
-    let Some(Cached { sessions, .. }) = cached else { return };
-    if rejected {
-        sessions.sessions().record_rejected();
-    }
-    if !counted {
-        sessions.sessions().record_handshake(resumed);
-    }
-}
-
-/// A server that switches contexts by name may give the connection the options of the new one, as nginx
-/// does.
-///
-/// # Safety
-/// `ssl` is valid.
-unsafe fn keep_stateful(ssl: *mut SSL, connection: &Connection) {
-    if connection.attachment.is_stateful {
-        // SAFETY: the caller vouches for `ssl`.
-        unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
-    }
-}
-
-/// The connection's state is made before the client has said anything: the server may yet switch
-/// contexts by the name the client asks for, but keeps calling the callbacks of this one. An SSL
-/// that is used again after `SSL_clear` begins anew.
-///
-/// # Safety
-/// `ssl` is valid.
-unsafe fn handshake_starts(ssl: *mut SSL) {
-    // SAFETY: without a buffer it only measures: zero before the first handshake is done, and not
-    // in a renegotiation.
-    let first = unsafe { openssl_sys::SSL_get_finished(ssl, std::ptr::null_mut(), 0) } == 0;
-    if first {
-        // SAFETY: the caller vouches for `ssl`.
-        unsafe { connection::renew(ssl) };
-    }
-    // SAFETY: as above.
-    let _made = unsafe { of_ssl_or_new(ssl) };
 }

@@ -1,4 +1,4 @@
-//! Where sessions and tickets belong, and are resumed alone.
+//! The context that sessions and tickets belong to, outside of which they never resume.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use zeroize::Zeroizing;
 
 use crate::policy::Policy;
 
-/// A context: its session-id context, or what it offers.
+/// The name of a context: its session-id context, or a hash of the ciphers that it offers.
 #[derive(Debug, Clone)]
 pub(crate) struct ContextName(Arc<[u8]>);
 
 impl ContextName {
-    /// At most 255 bytes.
+    /// Makes a name of at most 255 bytes.
     pub(crate) fn new(id_context: &[u8]) -> Self {
         Self(id_context.into())
     }
 
-    /// A context and the host that a client asks for there (RFC 6066, section 3: under another name a
-    /// session must not be resumed), and what clients have to show. `host` is empty if it asked for
+    /// Returns the label of a context, of the host that a client asks for there (RFC 6066, section 3: under another
+    /// name a session must not be resumed), and of the certificate policy. `host` is empty if the client asked for
     /// none.
     pub(crate) fn label(&self, host: &[u8], policy: Policy) -> Vec<u8> {
         let Self(id_context) = self;
@@ -31,8 +31,8 @@ impl ContextName {
         label
     }
 
-    /// What the cache keeps of a label. Clients choose hosts, and the key keeps them from finding two
-    /// that have one tag.
+    /// Returns the tag that the cache keeps of a label. Clients choose hosts; the key prevents them from finding two
+    /// hosts with the same tag.
     pub(crate) fn tag(label: &[u8], id_key: &[u8; 16]) -> ContextTag {
         const FOR_TAGS: u8 = 0x5c;
         let key = Zeroizing::new(id_key.map(|byte| byte ^ FOR_TAGS));

@@ -1,4 +1,4 @@
-//! What `openssl-sys` does not declare.
+//! Functions and constants that `openssl-sys` does not declare.
 
 use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void, size_t};
 use openssl_sys::{
@@ -69,7 +69,7 @@ pub(crate) const SSL_TICKET_RETURN_IGNORE_RENEW: c_int = 2;
 pub(crate) const SSL_TICKET_RETURN_USE: c_int = 3;
 pub(crate) const SSL_TICKET_RETURN_USE_RENEW: c_int = 4;
 
-/// As the macro of `ssl.h`.
+/// Returns a context's cache mode (`SSL_CTX_get_session_cache_mode` of `ssl.h`).
 ///
 /// # Safety
 /// `context` is valid.
@@ -79,17 +79,17 @@ pub(crate) unsafe fn session_cache_mode(context: *mut SSL_CTX) -> c_long {
     unsafe { openssl_sys::SSL_CTX_ctrl(context, what, 0, none) }
 }
 
-/// As the macro of `ssl.h`: -1 when out of memory.
+/// Registers an index of connections (`SSL_get_ex_new_index` of `ssl.h`). Returns -1 when out of memory.
 pub(crate) fn ssl_index(made: Option<ExData>, freed: Option<ExData>) -> c_int {
-    // SAFETY: the callbacks have the types that OpenSSL wants, and it copies nothing.
+    // SAFETY: the callbacks have the types that OpenSSL expects, and it copies nothing.
     unsafe {
         CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, std::ptr::null_mut(), made, None, freed)
     }
 }
 
-/// As the macro of `ssl.h`: -1 when out of memory.
+/// Registers an index of contexts (`SSL_CTX_get_ex_new_index` of `ssl.h`). Returns -1 when out of memory.
 pub(crate) fn context_index(made: Option<ExData>, freed: Option<ExData>) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the callbacks have the types that OpenSSL expects, and it copies nothing.
     unsafe {
         CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL_CTX, 0, std::ptr::null_mut(), made, None, freed)
     }

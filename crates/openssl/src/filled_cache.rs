@@ -10,7 +10,7 @@ use openssl::ssl::{SslContext, SslContextBuilder, SslSession, SslSessionCacheMod
 use crate::internal_cache::InternalCache;
 use crate::{ffi, session_decoder};
 
-/// A context that keeps sessions itself, and a session that others are copies of.
+/// A context that keeps sessions itself, and the session that the others are copies of.
 pub struct FilledCache {
     context: SslContext,
     session: SslSession,
@@ -19,19 +19,19 @@ pub struct FilledCache {
 /// A session that no other cache has.
 pub struct SessionCopy {
     session: SslSession,
-    /// The only context that it may be in: sessions are links of their context's list.
+    /// The address of the only context that it may be in: sessions are links of their context's list.
     of: usize,
 }
 
 impl FilledCache {
-    /// For so many sessions. `session` is a server's, of any context.
+    /// Makes a cache for `most_sessions`. `session` is a server's, of any context.
     pub fn new(mut context: SslContextBuilder, session: SslSession, most_sessions: i32) -> Self {
         context.set_session_cache_mode(SslSessionCacheMode::SERVER);
         context.set_session_cache_size(most_sessions);
         Self { context: context.build(), session }
     }
 
-    /// A copy with an id of its own, made at `made_s` for `lifetime_s`.
+    /// Makes a copy of the session with an id of its own, a time of `made_s` and a lifetime of `lifetime_s`.
     ///
     /// # Errors
     /// OpenSSL's, when it is out of memory.
@@ -43,23 +43,23 @@ impl FilledCache {
     ) -> Result<SessionCopy, ErrorStack> {
         let copy = session_decoder::duplicate(&self.session)?;
         let session = copy.as_ptr();
-        // SAFETY: as above; the id is as long as it says, and copied.
+        // SAFETY: the copy is valid and nobody else's; the id is as long as stated, and copied.
         unsafe { ffi::SSL_SESSION_set1_id(session, id.as_ptr(), id.len() as c_uint) };
-        // SAFETY: as above.
+        // SAFETY: the copy is valid and nobody else's.
         unsafe { ffi::SSL_SESSION_set_time(session, made_s as c_long) };
-        // SAFETY: as above.
+        // SAFETY: the copy is valid and nobody else's.
         unsafe { ffi::SSL_SESSION_set_timeout(session, lifetime_s as c_long) };
         Ok(SessionCopy { session: copy, of: self.context.as_ptr().addr() })
     }
 
-    /// Whether the cache took it (`SSL_CTX_add_session(3)`): not if it has it already, or another cache made it.
+    /// Inserts a copy (`SSL_CTX_add_session(3)`). Returns false if the cache has it already, or another cache made it.
     pub fn insert(&self, copy: &SessionCopy) -> bool {
         // SAFETY: no other context has it, and it was made by a server of the same kind.
         copy.of == self.context.as_ptr().addr()
             && unsafe { self.context.add_session(&copy.session) }
     }
 
-    /// Sessions that are in it.
+    /// Returns the number of sessions in the cache.
     pub fn sessions(&self) -> u64 {
         InternalCache::sessions(&self.context)
     }

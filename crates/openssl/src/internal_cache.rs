@@ -1,4 +1,4 @@
-//! Measuring what OpenSSL's own session cache weighs, to compare with.
+//! Measuring the memory of OpenSSL's own session cache, to compare with.
 
 use foreign_types::ForeignTypeRef;
 use openssl::ssl::SslContextRef;
@@ -6,18 +6,18 @@ use openssl::ssl::SslContextRef;
 use crate::ffi;
 use crate::memory::Memory;
 
-/// What [`InternalCache::empty`] found.
+/// The contents that [`InternalCache::empty`] removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InternalCache {
     /// Sessions that were in it.
     pub sessions: u64,
-    /// Bytes of memory they gave back.
+    /// Bytes of memory that OpenSSL freed.
     pub bytes: u64,
 }
 
 impl InternalCache {
-    /// Empties a context's own cache, and counts. Zero bytes unless [`crate::count_memory`] was called
-    /// in time.
+    /// Empties a context's own cache, and counts. The bytes are zero unless [`crate::count_memory`] was called in
+    /// time.
     pub fn empty(context: &SslContextRef) -> Self {
         let sessions = Self::sessions(context);
         let context = context.as_ptr();
@@ -26,7 +26,7 @@ impl InternalCache {
         Self { sessions, bytes: memory.freed_bytes }
     }
 
-    /// How many are in it.
+    /// Returns the number of sessions in the cache.
     pub(crate) fn sessions(context: &SslContextRef) -> u64 {
         let (what, none) = (ffi::SSL_CTRL_SESS_NUMBER, std::ptr::null_mut());
         // SAFETY: the reference keeps the context alive; the call only reads a number.

@@ -1,53 +1,60 @@
 //! Attaches a [`rejoin_cache::SessionStore`] to an OpenSSL server.
 //!
-//! [`ServerSessions`] takes over where an `SSL_CTX` keeps its sessions: TLS 1.2 session ids and
-//! TLS 1.3 stateful tickets. OpenSSL's own cache is switched off. Session ids are made here and
-//! carry a keyed tag, so that an id nobody issued is refused without a lookup.
+//! [`ServerSessions`] keeps the sessions of an `SSL_CTX`: TLS 1.2 session ids and TLS 1.3 stateful tickets.
+//! OpenSSL's own cache is switched off. Session ids are made here and carry a keyed tag, so that an id that no
+//! server issued is refused without a lookup.
 //!
 //! Sessions that bring their client's certificate share it, decoded once, as long as there is room
-//! ([`CERTIFICATES_BYTES`]). Those in tickets OpenSSL decodes by itself, each time.
+//! ([`CERTIFICATES_BYTES`]). OpenSSL itself decodes the certificates in tickets, each time.
 //!
 //! [`TicketKeys`] are for tickets that hold the whole session: any server with the same keys resumes
-//! them, and nothing is stored. OpenSSL encrypts; the keys, and when each is used, come from a
-//! [`rejoin_tickets::KeyRing`]. What is known of a client's past visits can travel in its ticket.
+//! them, and nothing is stored. OpenSSL encrypts; the keys, and the times of their use, come from a
+//! [`rejoin_tickets::KeyRing`]. A client's history can travel in its ticket.
 //!
-//! The application may say when a client returns: [`hint`].
+//! [`Everywhere`] attaches both to all contexts of a process.
+//!
+//! The application may give the time when a client returns: [`hint`].
 //!
 //! [`Client`] is for measuring: many clients in one process that keep their own sessions.
 //!
-//! What is not here: a session cache for clients, how a ring of keys gets from one server to the
+//! Not here: a session cache for clients, the way of a ring of keys from one server to the
 //! next, and attaching to servers that do not link this crate.
 
-use std::time::Duration;
-
+mod attachment;
 mod callbacks;
 mod client;
+mod clock;
 mod connection;
 mod context_name;
 mod everywhere;
 mod ffi;
 mod filled_cache;
+mod guard;
+mod info;
 mod internal_cache;
 mod memory;
+mod past;
 mod policy;
+mod process;
 mod server_name;
 mod session_bytes;
 mod session_decoder;
 mod session_parts;
 mod sessions;
+mod ticket_cipher;
 mod ticket_history;
+mod ticket_keys;
 mod tickets;
 
+pub use attachment::RESUMABLE_FOR;
 pub use client::{Client, ClientSession};
 pub use connection::{hint, history, no_hint};
-pub use everywhere::{Everywhere, only_connects};
+pub use everywhere::Everywhere;
 pub use filled_cache::{FilledCache, SessionCopy};
 pub use internal_cache::InternalCache;
 pub use memory::{Memory, count_memory};
+pub use process::only_connects;
+pub use rejoin_store::now_ms;
 pub use session_bytes::session_bytes;
-pub use sessions::{CERTIFICATES_BYTES, ServerSessions, now_ms};
-pub use tickets::{TicketCounters, TicketHistory, TicketKeys};
-
-/// How long a client may go on resuming, from session to session, after a full handshake, if nothing
-/// else is said: the longest that RFC 8446, section 4.6.1, allows one ticket.
-pub const RESUMABLE_FOR: Duration = Duration::from_secs(rejoin_tickets::LONGEST_TICKET_LIFETIME_S);
+pub use sessions::{CERTIFICATES_BYTES, ServerSessions};
+pub use ticket_keys::{TicketCounters, TicketHistory, TicketKeys};

@@ -1,4 +1,4 @@
-//! Counting the memory that OpenSSL takes and gives back.
+//! Counting the memory that OpenSSL allocates and frees.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,23 +6,23 @@ use libc::{c_char, c_int, c_void, size_t};
 
 use crate::ffi;
 
-/// How many count at the moment.
+/// The number of measurements under way.
 static COUNTING: AtomicU64 = AtomicU64::new(0);
 static ALLOCATED_BYTES: AtomicU64 = AtomicU64::new(0);
 static FREED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Memory, the allocator's own word in front of every block included.
+/// Amounts of memory, including the allocator's own word in front of every block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// Bytes that were taken.
+    /// Bytes that were allocated.
     pub allocated_bytes: u64,
-    /// Bytes that were given back.
+    /// Bytes that were freed.
     pub freed_bytes: u64,
 }
 
 impl Memory {
-    /// What OpenSSL took and gave back meanwhile, in all threads. Nothing unless [`count_memory`] was called in
-    /// time.
+    /// Runs `work`, and counts the memory that OpenSSL allocates and frees meanwhile, in all threads. The counts are
+    /// zero unless [`count_memory`] was called in time.
     pub fn of<T>(work: impl FnOnce() -> T) -> (T, Self) {
         let before = Self::so_far();
         COUNTING.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ unsafe fn count(memory: *mut c_void, sum: &AtomicU64) {
 }
 
 unsafe extern "C" fn allocate(bytes: size_t, _file: *const c_char, _line: c_int) -> *mut c_void {
-    // OpenSSL expects nothing for nothing.
+    // OpenSSL expects a null pointer for zero bytes.
     if bytes == 0 {
         return std::ptr::null_mut();
     }
@@ -79,9 +79,9 @@ unsafe extern "C" fn reallocate(
 ) -> *mut c_void {
     // SAFETY: `memory` came from the functions here.
     unsafe { count(memory, &FREED_BYTES) };
-    // SAFETY: as above.
+    // SAFETY: `memory` came from malloc or realloc, and OpenSSL gives it up.
     let memory = unsafe { libc::realloc(memory, bytes) };
-    // SAFETY: as above.
+    // SAFETY: just allocated, or null.
     unsafe { count(memory, &ALLOCATED_BYTES) };
     memory
 }
@@ -89,6 +89,6 @@ unsafe extern "C" fn reallocate(
 unsafe extern "C" fn free(memory: *mut c_void, _file: *const c_char, _line: c_int) {
     // SAFETY: `memory` came from malloc or realloc.
     unsafe { count(memory, &FREED_BYTES) };
-    // SAFETY: as above.
+    // SAFETY: `memory` came from malloc or realloc, and OpenSSL gives it up.
     unsafe { libc::free(memory) }
 }

@@ -1,18 +1,18 @@
-//! What a server asks of its clients' certificates, as a few bytes.
+//! A server's requirements on client certificates, digested to a few bytes.
 //!
-//! A client that has shown its certificate resumes without showing it again, and OpenSSL checks nothing
-//! anew. It keeps session-id contexts apart; but many programs give one word to all of theirs, and a
-//! server may switch to a virtual server that asks for more after OpenSSL has resumed. Within one process
-//! and between two reloads each context had a cache of its own. Where all share one, a session is resumed
-//! only where exactly the same is asked as where it was made.
+//! A client that has shown its certificate resumes without showing it again, and OpenSSL does not check it
+//! again. OpenSSL keeps session-id contexts apart. But many programs give the same word to all of their contexts, and
+//! a server may switch to a stricter virtual server after OpenSSL has resumed. Without Rejoin each context has a cache
+//! of its own, within one process and between two reloads. Where all contexts share a cache, a session resumes only
+//! under exactly the policy that it was made under.
 //!
-//! What that will be is known after the servername callback, and sessions are looked up before. So in a
-//! process that asks anybody at all, what each context ends up asking under each host is learned from
-//! its handshakes ([`Learned`]); what is not known yet is a full handshake.
+//! The policy of a connection is known after the servername callback, but sessions are looked up before it. So in a
+//! process that asks any client for a certificate, the policy of each context and host is learned from its handshakes
+//! ([`Learned`]). Until it is known, handshakes are full.
 //!
-//! What a program checks in a callback of its own, and authorities that lie in a folder, cannot be seen.
-//! Only programs that make their session-id contexts by a hash (nginx, Apache) are believed to keep
-//! those apart; of all others, each context that asks is alone.
+//! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder.
+//! Only programs that make their session-id contexts by a hash (nginx, Apache) are trusted to keep
+//! these apart. In all other programs, a context that asks for certificates shares with no other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,16 +27,16 @@ use openssl_sys::{OPENSSL_STACK, SSL, SSL_CTX, SSL_SESSION, SSL_VERIFY_PEER};
 
 use crate::ffi;
 
-/// See the module's documentation.
+/// The digest of a server's requirements on client certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Policy([u8; Self::BYTES]);
 
 impl Policy {
     const BYTES: usize = 16;
-    /// No certificates are asked for.
+    /// The policy of a server that asks for no certificates.
     pub(crate) const ASKS_NOBODY: Self = Self([0; Self::BYTES]);
 
-    /// Nothing, where nobody is asked.
+    /// Returns the digest, or an empty slice for [`Self::ASKS_NOBODY`].
     pub(crate) fn as_bytes(&self) -> &[u8] {
         if *self == Self::ASKS_NOBODY { &[] } else { &self.0 }
     }
@@ -48,22 +48,22 @@ impl Policy {
     }
 }
 
-/// Whether any context of the process asks for certificates, as far as was seen.
+/// True once a context of the process was seen to ask for certificates.
 static ASKS: AtomicBool = AtomicBool::new(false);
 
-/// A context or a connection has this verify mode.
+/// Notes the verify mode of a context or a connection.
 pub(crate) fn note(verify_mode: c_int) {
     if verify_mode & SSL_VERIFY_PEER != 0 {
         ASKS.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether one has.
+/// Returns true if a context of the process was seen to ask for certificates.
 pub(crate) fn is_anybody_asked() -> bool {
     ASKS.load(Ordering::Relaxed)
 }
 
-/// What one context ends up asking, by host.
+/// The policies that connections of one context ended up with, by host.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
     by_host: Mutex<ByHost>,
@@ -72,32 +72,32 @@ pub(crate) struct Learned {
 
 type ByHost = HashMap<Box<[u8]>, (Circumstances, Policy)>;
 
-/// What a policy was made of, as far as it is quickly compared.
+/// The inputs of a policy that are quick to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Circumstances {
     mode: c_int,
     flags: c_ulong,
     depth: c_int,
-    /// The context after the servername callback, and how much its store holds.
+    /// The context after the servername callback, and the number of objects in its store.
     context: usize,
     objects: c_int,
 }
 
 impl Learned {
-    /// Clients name the hosts.
+    /// The most hosts that are remembered, because clients choose them.
     const MOST_HOSTS: usize = 1_024;
 
-    /// What will be asked. `None`: that is not known.
+    /// Returns the policy that a connection to this host will end up with, or `None` if it is not known.
     pub(crate) fn expected(&self, host: &[u8]) -> Option<Policy> {
         if !ASKS.load(Ordering::Relaxed) {
             return Some(Policy::ASKS_NOBODY);
         }
-        // Nobody waits: another thread may have been here when the process forked.
+        // This never waits: another thread may have held the lock when the process forked.
         let known = self.by_host.try_lock().ok()?;
         known.get(&host.to_ascii_lowercase()[..]).map(|(_, policy)| *policy)
     }
 
-    /// What is asked on this connection, after the servername callback.
+    /// Returns the policy of this connection, after the servername callback.
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
@@ -109,20 +109,20 @@ impl Learned {
         }
         note(mode);
         let host = host.to_ascii_lowercase();
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `ssl`.
         let now = unsafe { Circumstances::of(ssl, mode) };
         let before = self.by_host.try_lock().ok().and_then(|known| known.get(&host[..]).copied());
         if let Some((_, policy)) = before.filter(|(then, _)| *then == now) {
             return policy;
         }
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `ssl`.
         let policy = unsafe { self.policy(ssl, &now, is_named) };
         self.learn(host, now, policy);
         policy
     }
 
     /// # Safety
-    /// As [`Self::asked`].
+    /// `ssl` is valid, and began in this context.
     unsafe fn policy(&self, ssl: *mut SSL, now: &Circumstances, is_named: bool) -> Policy {
         if now.mode & SSL_VERIFY_PEER == 0 {
             return Policy::ASKS_NOBODY;
@@ -134,7 +134,7 @@ impl Learned {
         if is_named || !unsafe { is_hash(session) } {
             return *self.alone.get_or_init(alone);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `ssl`.
         unsafe { fingerprint(ssl, now) }
     }
 
@@ -155,7 +155,7 @@ impl Circumstances {
         let parameters = unsafe { ffi::SSL_get0_param(ssl) };
         // SAFETY: the connection's own.
         let flags = unsafe { ffi::X509_VERIFY_PARAM_get_flags(parameters) };
-        // SAFETY: as above.
+        // SAFETY: the connection's own.
         let depth = unsafe { ffi::X509_VERIFY_PARAM_get_depth(parameters) };
         // SAFETY: the caller vouches for `ssl`.
         let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
@@ -165,7 +165,7 @@ impl Circumstances {
     }
 }
 
-/// What nobody else has.
+/// Makes a policy that no other context has.
 fn alone() -> Policy {
     let mut digest = [0; 32];
     // Without random numbers no handshake succeeds.
@@ -173,8 +173,8 @@ fn alone() -> Policy {
     Policy::of_digest(&digest)
 }
 
-/// Whether the session-id context that a session was made in is a hash, or one in hexadecimal, and no
-/// word. No session has none.
+/// Returns true if the session-id context that a session was made in is a hash, binary or in hexadecimal, and not a
+/// word. Returns false without a session.
 ///
 /// # Safety
 /// `session` is valid, or null.
@@ -194,8 +194,8 @@ unsafe fn is_hash(session: *const SSL_SESSION) -> bool {
     bytes.iter().all(u8::is_ascii_hexdigit) || !bytes.iter().all(u8::is_ascii_graphic)
 }
 
-/// The verify mode, flags and depth, the authorities and revocation lists, and the names that clients
-/// are told, of the context that the connection is in now.
+/// Digests the verify mode, flags and depth, the authorities and revocation lists, and the names that are sent to
+/// clients, of the context that the connection is in now.
 ///
 /// # Safety
 /// `ssl` is valid.
@@ -215,7 +215,7 @@ unsafe fn fingerprint(ssl: *mut SSL, now: &Circumstances) -> Policy {
     Policy::of_digest(&hash.finish())
 }
 
-/// The digests of the authorities and revocation lists that the context has.
+/// Returns the digests of the context's authorities and revocation lists.
 ///
 /// # Safety
 /// `context` is valid.
@@ -233,7 +233,7 @@ unsafe fn believed(context: *mut SSL_CTX) -> Vec<[u8; 32]> {
     unsafe { with_objects(context, digests) }
 }
 
-/// Lends what a context's store holds, and how much that is; others may add to it meanwhile, and wait.
+/// Lends the objects of a context's store, and their number. Threads that add to the store meanwhile wait.
 ///
 /// # Safety
 /// `context` is valid.
@@ -245,7 +245,7 @@ unsafe fn with_objects<T>(
     let store = unsafe { openssl_sys::SSL_CTX_get_cert_store(context) };
     // SAFETY: a context has a store.
     unsafe { ffi::X509_STORE_lock(store) };
-    // SAFETY: as above.
+    // SAFETY: the store is locked, so that nobody adds to it.
     let objects = unsafe { openssl_sys::X509_STORE_get0_objects(store) };
     // SAFETY: a stack.
     let count = unsafe { openssl_sys::OPENSSL_sk_num(objects.cast()) };
@@ -255,6 +255,8 @@ unsafe fn with_objects<T>(
     looked
 }
 
+/// Returns the digest of a certificate or a revocation list.
+///
 /// # Safety
 /// `object` is valid.
 unsafe fn digest(object: *mut openssl_sys::X509_OBJECT) -> Option<[u8; 32]> {
@@ -262,15 +264,15 @@ unsafe fn digest(object: *mut openssl_sys::X509_OBJECT) -> Option<[u8; 32]> {
     // SAFETY: a constant of OpenSSL's.
     let sha256 = unsafe { openssl_sys::EVP_sha256() };
     let (start, length) = (digest.as_mut_ptr(), std::ptr::null_mut());
-    // SAFETY: the caller vouches for `object`; null if it is none.
+    // SAFETY: the caller vouches for `object`; null if it is no certificate.
     let certificate = unsafe { openssl_sys::X509_OBJECT_get0_X509(object) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `object`; null if it is no revocation list.
     let list = unsafe { ffi::X509_OBJECT_get0_X509_CRL(object) };
     let done = if !certificate.is_null() {
-        // SAFETY: valid, and a digest of 32 bytes.
+        // SAFETY: the certificate is valid, and a digest has 32 bytes.
         unsafe { openssl_sys::X509_digest(certificate, sha256, start.cast(), length) }
     } else if !list.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the list is valid, and a digest has 32 bytes.
         unsafe { ffi::X509_CRL_digest(list, sha256, start, length) }
     } else {
         0
@@ -278,7 +280,7 @@ unsafe fn digest(object: *mut openssl_sys::X509_OBJECT) -> Option<[u8; 32]> {
     (done == 1).then_some(digest)
 }
 
-/// The digests of the names that clients are told.
+/// Returns the digests of the authorities' names that are sent to clients.
 ///
 /// # Safety
 /// `ssl` is valid.

@@ -1,5 +1,5 @@
-//! The name that a client asks for (RFC 6066, section 3): where a session or a ticket belongs,
-//! beside the context. Under another name it must not be resumed.
+//! The name that a client asks for (RFC 6066, section 3). Sessions and tickets belong to a name, beside the context,
+//! and must not resume under another.
 
 use std::ffi::CStr;
 
@@ -8,8 +8,7 @@ use openssl_sys::SSL;
 
 use crate::ffi;
 
-/// The name in the ClientHello, as far as it can be read: the servername callback comes later. Empty if
-/// there is none.
+/// Returns the name in the ClientHello, before the servername callback. Empty if there is none, or it cannot be read.
 ///
 /// # Safety
 /// `ssl` is valid for `'a` and reads a ClientHello.
@@ -29,18 +28,18 @@ pub(crate) unsafe fn in_hello<'a>(ssl: *mut SSL) -> &'a [u8] {
     host_name(extension).unwrap_or_default()
 }
 
-/// The first name of the list, if it is a host's.
+/// Returns the first name of the list, if it is a host's.
 fn host_name(extension: &[u8]) -> Option<&[u8]> {
     let (&[_, _, 0, high, low], rest) = extension.split_first_chunk()? else { return None };
     rest.get(..usize::from(u16::from_be_bytes([high, low])))
 }
 
-/// The name, once the ClientHello is read. Empty if there is none.
+/// Returns the name once the ClientHello is read. Empty if there is none.
 ///
 /// # Safety
 /// `ssl` is valid for `'a`.
 pub(crate) unsafe fn of_connection<'a>(ssl: *mut SSL) -> &'a [u8] {
-    /// Of `tls1.h`.
+    /// The constant of `tls1.h`.
     const TLSEXT_NAMETYPE_HOST_NAME: c_int = 0;
     // SAFETY: the caller vouches for `ssl`.
     let name = unsafe { openssl_sys::SSL_get_servername(ssl, TLSEXT_NAMETYPE_HOST_NAME) };

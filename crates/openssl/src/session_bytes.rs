@@ -1,11 +1,11 @@
-//! A session as bytes: OpenSSL's own DER, with whatever its release puts there.
+//! A session as bytes: OpenSSL's own DER, with all fields of its release.
 //!
-//! OpenSSL writes into a buffer that it trusts to be large enough. To ask for the size first costs a
-//! third of the writing again, at every handshake that makes a session. But all that is in a session
-//! is bounded by the protocol, except what a client proved itself by, and what is in its ticket; and
-//! that can be asked for. A session that has none of the one and little of the other is
-//! written to a buffer of more than twice its bound. Any other is measured first, and so are those of
-//! releases that are newer than their bound.
+//! OpenSSL writes into a buffer that it trusts to be large enough. Asking for the size first costs a
+//! third of the writing again, at every handshake that makes a session. But the protocol bounds all fields of a
+//! session, except the client's certificate or key, and the ticket with its data; and OpenSSL has functions that
+//! return these. A session that has none of the former and little of the latter is
+//! written to a buffer of more than twice its bound. Any other is measured first, and so are the sessions of
+//! releases for which no bound is known.
 
 use std::sync::OnceLock;
 
@@ -22,17 +22,17 @@ use crate::ffi;
 /// (`TLS13_MAX_RESUMPTION_PSK_LENGTH`), the names of a host and of a protocol, the name and hint of a
 /// key shared before, the name of an SRP user, and numbers, each with its tag and length.
 const BOUND_BYTES: usize = 32 + 32 + 512 + 255 + 255 + 2 * 256 + 255 + 23 * 16;
-/// In a ticket and in what the program put there.
+/// The most bytes of a ticket and of the program's data in it.
 const TICKETS_BOUND_BYTES: usize = 1_024;
 const ROOM_BYTES: usize = 8_192;
-/// The release in which clients may prove themselves by a raw key (RFC 7250), as
-/// `OPENSSL_VERSION_NUMBER`, and the one of which no bound is known.
+/// The first release in which clients may authenticate by a raw key (RFC 7250), as
+/// `OPENSSL_VERSION_NUMBER`, and the first for which no bound is known.
 const WITH_RAW_KEYS: c_ulong = 0x3020_0000;
 const UNKNOWN: c_ulong = 0x4000_0000;
 
 const _: () = assert!(2 * (BOUND_BYTES + TICKETS_BOUND_BYTES) < ROOM_BYTES);
 
-/// A session as a server keeps it. `None` if OpenSSL cannot write it.
+/// Returns a session as a server keeps it, or `None` if OpenSSL cannot write it.
 pub fn session_bytes(session: &SslSessionRef) -> Option<SecretBytes> {
     // SAFETY: the reference is to a valid session.
     unsafe { serialised(session.as_ptr()) }
@@ -43,7 +43,7 @@ pub fn session_bytes(session: &SslSessionRef) -> Option<SecretBytes> {
 pub(crate) unsafe fn serialised(session: *mut SSL_SESSION) -> Option<SecretBytes> {
     // SAFETY: the caller vouches for `session`.
     if !unsafe { is_bounded(session) } {
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `session`.
         return unsafe { measured(session) };
     }
     let mut room = [0; ROOM_BYTES];
@@ -64,25 +64,25 @@ unsafe fn is_bounded(session: *mut SSL_SESSION) -> bool {
     let (mut ticket, mut data) = (std::ptr::null(), std::ptr::null_mut());
     // SAFETY: the caller vouches for `session`.
     unsafe { ffi::SSL_SESSION_get0_ticket(session, &raw mut ticket, &raw mut ticket_bytes) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `session`; the data is borrowed.
     unsafe { ffi::SSL_SESSION_get0_ticket_appdata(session, &raw mut data, &raw mut data_bytes) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `session`.
     let proves_nothing = unsafe { proves_nothing(session) };
     proves_nothing && ticket_bytes.saturating_add(data_bytes) <= TICKETS_BOUND_BYTES
 }
 
-/// Whether there is neither a client's certificate in it nor a raw key.
+/// Returns true if the session has neither a client's certificate nor a raw key.
 ///
 /// # Safety
 /// `session` is valid.
 unsafe fn proves_nothing(session: *mut SSL_SESSION) -> bool {
-    // SAFETY: it takes nothing.
+    // SAFETY: the function takes no arguments.
     let release = unsafe { openssl_sys::OpenSSL_version_num() };
     // SAFETY: the caller vouches for `session`.
     if release >= UNKNOWN || !unsafe { ffi::SSL_SESSION_get0_peer(session) }.is_null() {
         return false;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `session`, and the function is OpenSSL's of that type.
     let has_no_key = |key_of: RawKeyOf| unsafe { key_of(session) }.is_null();
     release < WITH_RAW_KEYS || raw_key_of().is_some_and(has_no_key)
 }
@@ -129,7 +129,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// One that may be asked for its certificate; servers show the same.
+    /// A client that may be asked for its certificate; servers show the same.
     pub(crate) struct Client {
         key: PKey<Private>,
         pub(crate) certificate: X509,
@@ -148,8 +148,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What a server keeps of a client that shows a certificate if it is asked for one, and what
-    /// the client keeps.
+    /// Returns the sessions that a server and its client keep. The client shows a certificate if `asked` is given.
     pub(crate) fn sessions(version: SslVersion, asked: Option<&Client>) -> [SslSession; 2] {
         let nobody = asked.is_none().then(Client::new);
         let shown = asked.or(nobody.as_ref()).expect("one of the two");

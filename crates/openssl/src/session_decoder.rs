@@ -11,9 +11,9 @@
 //! The one number that is not set (`tick_age_add`) bears on early data only, and sessions that allow some have no
 //! template.
 //!
-//! A session gets the certificate of its own bytes and no other's, for those are compared whole. A template
-//! is kept only if OpenSSL writes its copy exactly as the session that it comes from. And whatever goes wrong, the session
-//! is decoded as it always was.
+//! A session gets the certificate of its own bytes and no other, because all of the bytes are compared. A template
+//! is kept only if OpenSSL writes its copy exactly as the session that it comes from. If anything fails, OpenSSL decodes
+//! the session as it would without templates.
 
 use std::ffi::c_uint;
 
@@ -32,12 +32,12 @@ pub(crate) struct SessionDecoder {
     templates: Interner<SslSession>,
 }
 
-/// What a template takes, as far as its bytes tell: a session, a certificate and its key decoded, and the bytes
-/// themselves, kept to compare. Common certificates, of 400 to 1,500 bytes, take a little less.
+/// The estimated memory of a template: a session, a certificate and its key decoded, and the bytes themselves, kept to
+/// compare. Common certificates, of 400 to 1,500 bytes, take a little less.
 const TEMPLATE_BYTES: usize = 4_608;
 const TIMES_ITS_BYTES: usize = 4;
-/// Each part of a name and each extension begins with an object identifier, and takes so much decoded, however small it is. Common
-/// certificates have one in forty bytes or more.
+/// The decoded size of a part of a name or an extension, however small it is. Each begins with an object identifier.
+/// Common certificates have one in forty bytes or more.
 const IDENTIFIED_BYTES: usize = 200;
 const COMMON_SPACING: usize = 32;
 const OBJECT_IDENTIFIER: u8 = 0x06;
@@ -49,12 +49,13 @@ const NO_SECRET: [u8; 512] = [0; 512];
 const EX_DATA_INDICES: c_int = 256;
 
 impl SessionDecoder {
-    /// Templates take about `most_bytes`, with 0 there are none. `seed` as for an [`Interner`].
+    /// Makes a decoder whose templates take about `most_bytes`; with 0 there are none. `seed` is that of an
+    /// [`Interner`].
     pub(crate) fn new(most_bytes: usize, seed: [u64; 2]) -> Self {
         Self { templates: Interner::new(most_bytes, seed) }
     }
 
-    /// The session, which nobody else has. `None` if it is none.
+    /// Decodes a session, which the caller alone has. `None` if the bytes are not a session.
     pub(crate) fn decode(&self, value: &[u8]) -> Option<SslSession> {
         let parts = self.templates.keeps().then(|| SessionParts::of(value)).flatten();
         match parts {
@@ -81,25 +82,25 @@ impl SessionDecoder {
 }
 
 fn decoded(value: &[u8]) -> Option<SslSession> {
-    // OpenSSL's complaint is taken, for it must not be taken for the application's next call's.
+    // This takes OpenSSL's error from the queue, where the application could take it for one of its own.
     SslSession::from_der(value).ok()
 }
 
-/// About what a template takes whose sessions have this in common.
+/// Estimates the memory of a template whose sessions have these bytes in common.
 fn template_bytes(common: &[u8]) -> usize {
     let identified = common.iter().filter(|byte| **byte == OBJECT_IDENTIFIER).count();
     let more = identified.saturating_sub(common.len() / COMMON_SPACING);
     TEMPLATE_BYTES + TIMES_ITS_BYTES * common.len() + IDENTIFIED_BYTES * more
 }
 
-/// `None` if what is made of it would not be what the session is.
+/// Makes a template of a session. `None` if the copies of the template would differ from the session.
 fn template_of(
     session: &SslSessionRef,
     value: &[u8],
     parts: &SessionParts<'_>,
 ) -> Option<SslSession> {
     let secret = NO_SECRET.get(..parts.secret.len())?;
-    // Whoever has something in each session may not expect that two have the same.
+    // A program that keeps data in each session may not expect two sessions to share it.
     if has_ex_data(session) {
         return None;
     }
@@ -110,8 +111,8 @@ fn template_of(
     written.is_some_and(|written| *written == *value).then_some(template)
 }
 
-/// Whether a program puts something into each session. To copy a session copies a pointer to it, if the program does not
-/// copy it itself, and each of the two sessions frees it.
+/// Returns true if a program keeps data of its own in the session. Copying the session would copy a pointer to that
+/// data, if the program does not copy it itself, and each of the two sessions would free it.
 fn has_ex_data(session: &SslSessionRef) -> bool {
     (0..EX_DATA_INDICES).any(|index| {
         // SAFETY: a valid session, which has nothing under an index that nobody registered.
@@ -120,7 +121,7 @@ fn has_ex_data(session: &SslSessionRef) -> bool {
     })
 }
 
-/// A session of its own with all that this one has.
+/// Copies a session.
 ///
 /// # Errors
 /// OpenSSL's, when it is out of memory.
@@ -134,7 +135,7 @@ pub(crate) fn duplicate(session: &SslSessionRef) -> Result<SslSession, ErrorStac
     Ok(unsafe { SslSession::from_ptr(copy) })
 }
 
-/// Another session with this one's certificate, and what is its own.
+/// Copies a session, and gives the copy its own id, secret, time and data.
 fn copy(session: &SslSessionRef, own: &SessionParts<'_>) -> Option<SslSession> {
     let copy = duplicate(session).ok()?;
     let is_own = has_own(&copy, own);
@@ -149,13 +150,13 @@ fn has_own(copy: &SslSessionRef, own: &SessionParts<'_>) -> bool {
     let SessionParts { id, secret, time_s, application_data: data, .. } = own;
     // SAFETY: the caller's own session, and so many bytes, which are copied; more than fit are refused.
     let id_set = unsafe { ffi::SSL_SESSION_set1_id(session, id.as_ptr(), id.len() as c_uint) };
-    // SAFETY: as above.
+    // SAFETY: the copy is the caller's alone, and so many bytes are copied.
     let secret_set =
         unsafe { ffi::SSL_SESSION_set1_master_key(session, secret.as_ptr(), secret.len()) };
-    // SAFETY: as above.
+    // SAFETY: the copy is the caller's alone, and so many bytes are copied.
     let data_set =
         unsafe { ffi::SSL_SESSION_set1_ticket_appdata(session, data.as_ptr().cast(), data.len()) };
-    // SAFETY: as above; it says nothing of failure in common.
+    // SAFETY: the copy is the caller's alone. The result does not tell success from failure in all releases.
     unsafe { ffi::SSL_SESSION_set_time(session, *time_s) };
     [id_set, secret_set, data_set] == [1; 3]
 }
@@ -171,7 +172,7 @@ mod tests {
         SessionDecoder::new(1 << 20, [6; 2])
     }
 
-    /// A server's, written as it keeps them.
+    /// Returns a server's session, written as the server keeps it.
     fn written(version: SslVersion, client: &Client, data: &[u8]) -> Vec<u8> {
         let [session, _] = sessions(version, Some(client));
         let (start, length) = (data.as_ptr().cast(), data.len());

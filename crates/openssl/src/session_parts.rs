@@ -1,20 +1,19 @@
-//! A serialised session, divided into what differs from session to session and what clients have in common.
+//! A serialised session, divided into the parts of its own and those that sessions have in common.
 //!
 //! The form is OpenSSL's own (`ssl_asn1.c`): a DER sequence of five fields without a tag of their own, and of others
-//! that have one and may be missing. What is not known here counts as what sessions have in common.
+//! that have one and may be missing. Fields that are not known here count as common.
 
 use libc::c_long;
 
-/// The parts of a session that brings its client's certificate. No secret is in what [`SessionParts::common`]
-/// makes.
+/// The parts of a session that brings its client's certificate. [`SessionParts::common`] contains no secret.
 #[derive(Clone, Copy)]
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
 pub(crate) struct SessionParts<'v> {
     pub(crate) id: &'v [u8],
     pub(crate) secret: &'v [u8],
-    /// When it was made, in seconds of Unix time.
+    /// The Unix time when it was made, in seconds.
     pub(crate) time_s: c_long,
-    /// What the program put there, or nothing.
+    /// The program's data, or an empty slice.
     pub(crate) application_data: &'v [u8],
     /// All fields but the two mandatory ones above.
     before: &'v [u8],
@@ -32,16 +31,16 @@ const TICKET: u8 = 0xaa;
 const AGE_ADD: u8 = 0xae;
 const EARLY_DATA: u8 = 0xaf;
 const APPLICATION_DATA: u8 = 0xb2;
-/// Tags of more than one byte, which nothing has yet.
+/// The mark of tags of more than one byte, which no field has yet.
 const LONG_TAG: u8 = 0x1f;
 
 impl<'v> SessionParts<'v> {
-    /// `None` for what brings no certificate, and for what no copy of another session can be:
+    /// Divides a session. `None` if it brings no certificate, or cannot be a copy of another session:
     ///
-    /// - one that allows early data: whether that is accepted depends on a number which OpenSSL lets nobody set
-    ///   (`tick_age_add`), and on nothing else does it bear;
-    /// - a client's, with its ticket;
-    /// - one without a time, which OpenSSL takes for made now.
+    /// - a session that allows early data, whose acceptance depends on a number that OpenSSL has no function to set
+    ///   (`tick_age_add`). The number has no other use;
+    /// - a client's session, with its ticket;
+    /// - a session without a time, which OpenSSL takes for made now.
     pub(crate) fn of(session: &'v [u8]) -> Option<Self> {
         let (whole, rest) = Element::first(session)?;
         let is_whole = whole.tag == SEQUENCE && rest.is_empty();
@@ -78,19 +77,19 @@ impl<'v> SessionParts<'v> {
         (brings_certificate && parts.time_s > 0).then_some(parts)
     }
 
-    /// Nobody's, with another secret.
+    /// Removes the id and the data, and replaces the secret.
     pub(crate) fn anonymous(self, secret: &'v [u8]) -> Self {
         Self { id: &[], secret, application_data: &[], ..self }
     }
 
-    /// What is its own.
+    /// Keeps only the parts of its own.
     #[cfg(test)]
     pub(crate) fn without_rest(self) -> Self {
         Self { before: &[], after: &[], ..self }
     }
 
-    /// All that sessions may have in common: whatever is not above, byte by byte, but the number that bears on
-    /// early data alone.
+    /// Returns the bytes that sessions may have in common: all fields but those above and the number that only
+    /// early data depends on.
     pub(crate) fn common(&self) -> Vec<u8> {
         let mut common = Vec::with_capacity(self.before.len() + self.after.len());
         common.extend_from_slice(self.before);
@@ -103,7 +102,7 @@ impl<'v> SessionParts<'v> {
     }
 }
 
-/// A tag, a length, and what there is.
+/// An element of DER: a tag, a length, and the content.
 #[derive(Clone, Copy)]
 #[cfg_attr(test, derive(Debug))]
 struct Element<'v> {
@@ -113,7 +112,7 @@ struct Element<'v> {
 }
 
 impl<'v> Element<'v> {
-    /// And what follows it.
+    /// Reads the first element, and returns it with the bytes after it.
     fn first(bytes: &'v [u8]) -> Option<(Self, &'v [u8])> {
         let (&[tag, first], rest) = bytes.split_first_chunk()?;
         let (length, rest) = match first {
@@ -138,7 +137,7 @@ impl<'v> Element<'v> {
         rest.is_empty().then_some(element)
     }
 
-    /// The integer in it, if it is positive or zero.
+    /// Returns the integer in the element, if it is positive or zero.
     fn number(&self) -> Option<c_long> {
         let digits = Self::only(self.content, INTEGER)?.content;
         let is_one = (1..=8).contains(&digits.len()) && digits[0] < 0x80;
@@ -146,7 +145,7 @@ impl<'v> Element<'v> {
     }
 }
 
-/// Ends with `None` where something is not well-formed.
+/// Iterates over elements, and ends with `None` where one is not well-formed.
 fn elements(bytes: &[u8]) -> impl Iterator<Item = Option<Element<'_>>> {
     let mut rest = Some(bytes);
     std::iter::from_fn(move || {

@@ -1,18 +1,17 @@
-//! Which connection a call of the store belongs to.
+//! The connection that a call of the store belongs to.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rejoin_cache::{Cache, Visit};
-
-use crate::server_sessions::{ServerSessions, now_ms};
+use rejoin_store::now_ms;
 
 thread_local! {
     static CURRENT: RefCell<Option<Connection>> = const { RefCell::new(None) };
 }
 
-/// One connection's dealings with the store. Clones are the same connection. A session that still
-/// waits for a hint when the last clone is dropped is stored without.
+/// One connection, as the store sees it. Clones are the same connection. A session that still
+/// waits for a hint when the last clone is dropped is stored without one.
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
     shared: Arc<Shared>,
@@ -21,7 +20,7 @@ pub struct Connection {
 #[derive(Debug, Default)]
 struct Shared {
     visit: Mutex<Visit>,
-    /// Where sessions go that wait.
+    /// The cache of sessions that wait.
     cache: OnceLock<Arc<Cache>>,
 }
 
@@ -40,22 +39,6 @@ impl Connection {
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
         let _outer = Outer(CURRENT.replace(Some(self.clone())));
         work()
-    }
-
-    /// The application says that this connection's client comes back in `interval_ms`. A session
-    /// that waited for it is stored now.
-    pub fn hint(&self, sessions: &ServerSessions, interval_ms: u64) {
-        self.with(|visit| visit.hint(sessions.cache(), now_ms(), interval_ms));
-    }
-
-    /// The application has nothing to say about this connection's client.
-    pub fn no_hint(&self, sessions: &ServerSessions) {
-        self.with(|visit| visit.finish(sessions.cache(), now_ms()));
-    }
-
-    /// The connection ended in a fatal alert: its sessions are not to be resumed.
-    pub fn forget(&self, sessions: &ServerSessions) {
-        self.with(|visit| visit.forget(sessions.cache()));
     }
 
     /// Names the cache in which waiting sessions are stored at the end.
@@ -77,7 +60,7 @@ impl Drop for Outer {
     }
 }
 
-/// The connection in scope; `None` outside of any.
+/// Returns the connection in scope, or `None` outside of any.
 pub(crate) fn current() -> Option<Connection> {
     CURRENT.with_borrow(Clone::clone)
 }

@@ -1,13 +1,12 @@
-//! The store.
+//! The session store.
 
 use std::sync::Arc;
 
-use rejoin_cache::{
-    Cache, ContextTag, Hints, Issued, REACHES_BACK_MS, SecretBytes, SessionId, Visit,
-};
+use rejoin_cache::{Cache, ContextTag, Hints, Issued, SecretBytes, SessionId, Visit};
+use rejoin_store::now_ms;
 use rustls::server::StoresServerSessions;
 
-use crate::connection;
+use crate::connection::{self, Connection};
 
 /// A session cache for rustls servers.
 #[derive(Debug)]
@@ -18,8 +17,8 @@ pub struct ServerSessions {
 }
 
 impl ServerSessions {
-    /// Sessions are forgotten `lifetime_ms` after they were made. Where hints are expected, a
-    /// connection that no scope names does not wait for one. The cache must have been made
+    /// Makes a store that forgets sessions `lifetime_ms` after they were made. Where hints are expected, a
+    /// connection outside of any scope does not wait for one. The cache must have been made
     /// with [`now_ms`] as its clock.
     pub fn new(cache: Arc<Cache>, lifetime_ms: u64, hints: Hints) -> Arc<Self> {
         Arc::new(Self { cache, lifetime_ms, hints })
@@ -81,9 +80,20 @@ impl StoresServerSessions for ServerSessions {
     }
 }
 
-/// The clock of caches used from here: milliseconds since 49 days before the machine started, sleep included.
-/// It never steps, and all processes share it.
-pub fn now_ms() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    REACHES_BACK_MS + now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
+impl Connection {
+    /// Tells the cache that this connection's client returns in `interval_ms`. Stores the session that waited for the
+    /// hint.
+    pub fn hint(&self, sessions: &ServerSessions, interval_ms: u64) {
+        self.with(|visit| visit.hint(sessions.cache(), now_ms(), interval_ms));
+    }
+
+    /// Tells the cache that the application has no hint for this connection's client.
+    pub fn no_hint(&self, sessions: &ServerSessions) {
+        self.with(|visit| visit.finish(sessions.cache(), now_ms()));
+    }
+
+    /// Forgets the sessions of a connection that ended in a fatal alert.
+    pub fn forget(&self, sessions: &ServerSessions) {
+        self.with(|visit| visit.forget(sessions.cache()));
+    }
 }

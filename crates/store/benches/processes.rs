@@ -1,7 +1,7 @@
-//! What it costs to share: a lookup and a store in shared memory against the same on the heap, and
-//! what two processes do together.
+//! The cost of sharing: a lookup and a store in shared memory against the same on the heap, and
+//! the gain of two processes.
 //!
-//! `cargo bench -p rejoin-store`; times are of the processor, so that others on the machine do not
+//! Run it by `cargo bench -p rejoin-store`. Times are processor times, so that other programs on the machine do not
 //! count, and medians of rounds that take turns.
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 const SESSIONS: u64 = 20_000;
 const CLIENTS: u64 = 18_000;
-/// As a serialised session of OpenSSL without a client certificate.
+/// The size of a serialised session of OpenSSL without a client certificate.
 const VALUE_BYTES: usize = 150;
 const ROUNDS: usize = 15;
 const PAIRS: u64 = 200_000;

@@ -1,4 +1,4 @@
-//! How a shared cache's file is divided.
+//! The division of a shared cache's file.
 //!
 //! | part | bytes |
 //! |---|---|
@@ -7,29 +7,32 @@
 //! | locks: the page's, and one per shard | 128 each |
 //! | ledger | of [`Ledger`] |
 //! | regions of the shards | of [`Layout`] |
-//! | a cluster's mailbox: lock, letters, desk | of [`Mailbox`] |
+//! | a cluster's mailbox: lock, letters, desk | of [`crate::Mailbox`] |
 //!
 //! It is computed from the settings, never read from the file.
 
 use rejoin_cache::{Layout, Ledger, Line};
 
+use crate::desk::Desk;
+use crate::figures::Figures;
+use crate::head::Head;
+use crate::letters;
 use crate::lock::Lock;
-use crate::mailbox::{Desk, Mailbox};
 
-/// Where everything is, in bytes from the start.
+/// The place of each part, in bytes from the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Division {
-    /// The lock of the page, and of each shard.
+    /// The locks of the page and of each shard.
     pub(crate) locks: Vec<usize>,
     pub(crate) ledger: usize,
-    /// Where each shard's region is, and its lines.
+    /// The start of each shard's region, and its number of lines.
     pub(crate) regions: Vec<(usize, usize)>,
     pub(crate) mailbox: Option<MailboxPlace>,
-    /// In all, in whole pages.
+    /// The size of the file, in whole pages.
     pub(crate) bytes: usize,
 }
 
-/// Where a cluster's mailbox is.
+/// The place of a cluster's mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MailboxPlace {
     pub(crate) lock: usize,
@@ -38,17 +41,17 @@ pub(crate) struct MailboxPlace {
 }
 
 impl Division {
-    /// Of a page, of the first part and of the second.
+    /// The size of a page, of the first part and of the second.
     pub(crate) const PAGE_BYTES: usize = 4096;
-    /// The figures, in the first part. The head is before them.
+    /// The place of the figures, in the first part. The head is before them.
     pub(crate) const FIGURES: usize = 2048;
-    /// The page for the caller.
+    /// The place of the page for the caller.
     pub(crate) const PAGE: usize = Self::PAGE_BYTES;
     const LOCKS: usize = Self::PAGE + Self::PAGE_BYTES;
-    /// What every part's start is a multiple of: two cache lines.
+    /// The alignment of each part: two cache lines.
     const STEP: usize = 128;
 
-    /// The one that all processes come to.
+    /// Computes the division, which is the same in all processes.
     pub(crate) fn of(layouts: &[Layout], clustered: bool) -> Self {
         let mut end = Self::LOCKS;
         let mut next = |bytes: usize| {
@@ -62,7 +65,7 @@ impl Division {
         let regions = layouts.iter().map(region).collect();
         let mailbox = clustered.then(|| MailboxPlace {
             lock: next(size_of::<Lock>()),
-            letters: next(Mailbox::LINES * size_of::<Line>()),
+            letters: next(letters::LINES * size_of::<Line>()),
             desk: next(size_of::<Desk>()),
         });
         Self { locks, ledger, regions, mailbox, bytes: end.next_multiple_of(Self::PAGE_BYTES) }
@@ -74,6 +77,8 @@ const _: () = {
     assert!(align_of::<Ledger>() <= Division::STEP);
     assert!(align_of::<Line>() <= Division::STEP);
     assert!(align_of::<Desk>() <= Division::STEP);
+    assert!(Division::FIGURES + size_of::<Figures>() <= Division::PAGE);
+    assert!(Head::BYTES <= Division::FIGURES);
 };
 
 #[cfg(test)]
@@ -93,7 +98,7 @@ mod tests {
         parts.extend(regions.iter().map(|(start, lines)| (*start, lines * size_of::<Line>())));
         let MailboxPlace { lock, letters, desk } = mailbox.expect("of a cluster");
         parts.push((lock, size_of::<Lock>()));
-        parts.push((letters, Mailbox::LINES * size_of::<Line>()));
+        parts.push((letters, letters::LINES * size_of::<Line>()));
         parts.push((desk, size_of::<Desk>()));
         assert_eq!((locks.len(), regions.len()), (6, 5));
         assert!(parts.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));

@@ -1,7 +1,10 @@
-//! Why a shared cache cannot be had. The caller goes on without.
+//! The reasons why a shared cache cannot be used. The caller goes on without.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, Stat};
+use rustix::process::geteuid;
 
 use crate::CacheName;
 
@@ -9,37 +12,37 @@ use crate::CacheName;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not the name of a cache.
+    /// A name that no cache can have.
     #[error(
         "{name:?} is no name of a cache: give 1 to 64 of A-Z a-z 0-9 . _ -, the first not a dot"
     )]
     BadName {
-        /// What was given.
+        /// The name as given.
         name: String,
     },
-    /// There is none, and no settings were given to make it with.
+    /// There is no such cache, and no settings were given to make it with.
     #[error("no cache {name} in {folder}: start the server that makes it", folder = folder.display())]
     NotFound {
         /// Its name.
         name: CacheName,
-        /// Where it was looked for.
+        /// The folder that was searched.
         folder: PathBuf,
     },
     /// The folder has less room than the cache takes.
     #[error("no room for {bytes} bytes in {folder}: give a smaller capacity, or free some",
         folder = folder.display())]
     NoRoom {
-        /// What the cache would take.
+        /// The size of the cache.
         bytes: u64,
-        /// Where.
+        /// The folder.
         folder: PathBuf,
     },
-    /// A file that others may have written, or no file.
+    /// A file that others may have written, or something other than a file.
     #[error("{path} {objection}: {remedy}", path = path.display(), remedy = objection.remedy())]
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         objection: Objection,
     },
     /// Made by another version of Rejoin.
@@ -81,13 +84,13 @@ pub enum Error {
         /// Its name.
         name: CacheName,
     },
-    /// A file whose first page is not what was written to it.
+    /// A file whose first page differs from what was written to it.
     #[error("cache {name} is damaged: run `rejoin store remove {name}` and restart its servers")]
     Damaged {
         /// Its name.
         name: CacheName,
     },
-    /// A file shorter or longer than what it says that it holds.
+    /// A file whose size does not fit its contents.
     #[error(
         "cache {name} has {bytes} bytes, not {needed_bytes}: run `rejoin store remove {name}` \
          and restart its servers"
@@ -95,18 +98,18 @@ pub enum Error {
     BadSize {
         /// Its name.
         name: CacheName,
-        /// As it is.
+        /// Its size.
         bytes: u64,
-        /// As it should be.
+        /// The size that it should have.
         needed_bytes: u64,
     },
-    /// Others make and remove it at the same time, again and again.
+    /// Other processes make and remove the cache again and again.
     #[error("cache {name} is being made or removed by others: try again")]
     Busy {
         /// Its name.
         name: CacheName,
     },
-    /// The ticket keys cannot be looked at.
+    /// The ticket keys cannot be read.
     #[error(
         "the ticket keys of cache {name} are locked: another process has them, or somebody wrote over \
          the lock; try again, or run `rejoin store remove {name}` and restart its servers"
@@ -115,7 +118,7 @@ pub enum Error {
         /// The cache's name.
         name: CacheName,
     },
-    /// Every place is taken by a key whose tickets are still alive, but for the one that is kept.
+    /// All places but the reserved one hold keys whose tickets are still alive.
     #[error(
         "{keys} ticket keys are in use, and the last place is for the next one by schedule: retire \
          one, or wait until one expires"
@@ -129,10 +132,10 @@ pub enum Error {
     BadKeyFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         cause: rejoin_tickets::Error,
     },
-    /// What the ring of ticket keys does not allow.
+    /// A change that the ring of ticket keys does not allow.
     #[error(transparent)]
     Keys(#[from] rejoin_tickets::Error),
     /// Settings that make no cache.
@@ -141,17 +144,21 @@ pub enum Error {
     /// The operating system refused.
     #[error("cannot {action} {path}: {cause}", path = path.display())]
     Refused {
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         cause: io::Error,
     },
 }
 
 impl Error {
-    /// The cache that its line names, which need not be said once more.
+    pub(crate) fn refused(action: &'static str, path: &Path, cause: impl Into<io::Error>) -> Self {
+        Self::Refused { action, path: path.into(), cause: cause.into() }
+    }
+
+    /// Returns the cache that the error's text names, so that the caller need not name it again.
     pub fn cache(&self) -> Option<&CacheName> {
         match self {
             Self::NotFound { name, .. }
@@ -166,14 +173,14 @@ impl Error {
     }
 }
 
-/// Its line is in ours: it is no source, or it would be told twice.
+/// The text of the inner error is part of this one's, so it is not a source, or it would be printed twice.
 impl From<rejoin_cache::Error> for Error {
     fn from(error: rejoin_cache::Error) -> Self {
         Self::Settings(error)
     }
 }
 
-/// What is wrong with a file that bears the name of a cache.
+/// The reason why a file with the name of a cache is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Objection {
@@ -183,10 +190,10 @@ pub enum Objection {
     /// A folder, a device, a pipe.
     #[error("is not a regular file")]
     NotRegular,
-    /// Neither this process's user's nor root's.
+    /// It belongs neither to this process's user nor to root.
     #[error("belongs to user {uid}")]
     Owner {
-        /// Whose it is.
+        /// The owner's user id.
         uid: u32,
     },
     /// Its group, or everybody, may write to it.
@@ -210,6 +217,22 @@ pub enum Objection {
 }
 
 impl Objection {
+    /// Returns the objection to a file: it must be a regular one of root, this process's user or one of `owners`, and
+    /// others must have none of the rights in `refused`.
+    pub fn to(file: &Stat, owners: &[u32], refused: Mode) -> Option<Self> {
+        let (uid, mode) = (file.st_uid, Mode::from_raw_mode(file.st_mode));
+        let is_owned = [0, geteuid().as_raw()].contains(&uid) || owners.contains(&uid);
+        if FileType::from_raw_mode(file.st_mode) != FileType::RegularFile {
+            return Some(Self::NotRegular);
+        }
+        if !is_owned {
+            return Some(Self::Owner { uid });
+        }
+        let mode = mode.intersects(refused).then_some(mode.bits() & 0o777)?;
+        let is_secret = refused.contains(Mode::RGRP | Mode::ROTH);
+        Some(if is_secret { Self::Readable { mode } } else { Self::Writable { mode } })
+    }
+
     fn remedy(&self) -> &'static str {
         match self {
             Self::Folder { .. } => "give it a folder of its own, of mode 700",

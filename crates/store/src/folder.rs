@@ -1,8 +1,9 @@
-//! The folder of the files, and what is done there so that no two processes are in each other's way.
+//! The folder of the files, and the rules that keep two processes from disturbing each other there.
 //!
-//! A file gets its name when it is complete, and not if there is one of that name. It loses its
-//! name only to somebody who has it locked (`flock(2)`) and has seen that the name is still its.
+//! A file gets its name when it is complete, and only if no other file has that name. Only a process that holds a
+//! lock on the file (`flock(2)`), and has checked that the name is still the file's, takes the name away.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,12 +11,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::fs::{fallocate, fchmod, flock, fstat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::Objection;
+use crate::random::random_number;
 use crate::{CacheName, Error};
 
 /// An open folder.
@@ -25,7 +27,7 @@ pub(crate) struct Folder {
     path: PathBuf,
 }
 
-/// A file without a name, which loses the one that it has when it is dropped.
+/// A file without the cache's name yet. Its temporary name is removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Unfinished<'a> {
     folder: &'a Folder,
@@ -33,16 +35,16 @@ pub(crate) struct Unfinished<'a> {
     pub(crate) file: File,
 }
 
-/// How long to wait for others between two attempts.
+/// The wait for other processes between two attempts.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
-/// Attempts at what others may be doing at the same time.
+/// Attempts at an operation that other processes may be doing at the same time.
 pub(crate) const ATTEMPTS: u32 = 50;
 
 impl Folder {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|cause| refused("open the folder", path, cause))?;
+            .map_err(|cause| Error::refused("open the folder", path, cause))?;
         Ok(Self { directory, path: path.into() })
     }
 
@@ -54,7 +56,7 @@ impl Folder {
         &self.path
     }
 
-    /// A cache's file, if there is one, and nobody else can have written to it.
+    /// Opens a cache's file, if there is one. Refuses a file that another user can have written to.
     pub(crate) fn file(&self, name: &CacheName) -> Result<Option<File>, Error> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let not_ours = |objection| Error::NotOurs { path: self.path_of(name), objection };
@@ -67,11 +69,11 @@ impl Folder {
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::LOOP) => Err(not_ours(Objection::SymbolicLink)),
             Err(Errno::ISDIR | Errno::NXIO) => Err(not_ours(Objection::NotRegular)),
-            Err(cause) => Err(refused("open", &self.path_of(name), cause)),
+            Err(cause) => Err(Error::refused("open", &self.path_of(name), cause)),
         }
     }
 
-    /// What is wrong with what bears a cache's name, without opening it.
+    /// Checks the file that has a cache's name, without opening it.
     pub(crate) fn objection(&self, name: &CacheName) -> Result<Option<Objection>, Error> {
         match statat(&self.directory, name.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(objection(&stat)),
@@ -80,22 +82,17 @@ impl Folder {
         }
     }
 
-    /// A new file, without the name yet, that has all its room.
+    /// Makes a new file, without the cache's name yet, and reserves all its room.
     pub(crate) fn unfinished(&self, name: &CacheName, bytes: u64) -> Result<Unfinished<'_>, Error> {
         // Beyond this limit the kernel would not only refuse, but send a signal (SIGXFSZ).
         if getrlimit(Resource::Fsize).current.is_some_and(|longest| longest < bytes) {
             return Err(self.no_room_or(bytes, "make a file in", Errno::FBIG));
         }
-        let mut number = [0; 8];
-        fill_at_random(&mut number)?;
-        let unfinished = name.unfinished_file_name(u64::from_ne_bytes(number));
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = openat(&self.directory, &unfinished, flags, mode)
+        let unfinished = name.unfinished_file_name(random_number()?);
+        let file = make(&self.directory, OsStr::new(&unfinished))
             .map_err(|cause| self.no_room_or(bytes, "make a file in", cause))?;
-        let unfinished = Unfinished { folder: self, name: unfinished, file: file.into() };
-        fchmod(&unfinished.file, mode)
+        let unfinished = Unfinished { folder: self, name: unfinished, file };
+        fchmod(&unfinished.file, Mode::RUSR | Mode::WUSR)
             .and_then(|()| fallocate(&unfinished.file, FallocateFlags::empty(), 0, bytes))
             .map_err(|cause| self.no_room_or(bytes, "reserve room in", cause))?;
         Ok(unfinished)
@@ -106,23 +103,23 @@ impl Folder {
             Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
                 Error::NoRoom { bytes, folder: self.path.clone() }
             }
-            _ => refused(action, &self.path, cause),
+            _ => Error::refused(action, &self.path, cause),
         }
     }
 
-    /// Locks a file against others who would take its name, and says whether it still has it.
+    /// Locks a file against other processes that would take its name. Returns true if it still has the name.
     pub(crate) fn lock_name(&self, file: &File, name: &CacheName) -> Result<bool, Error> {
         for _ in 0..ATTEMPTS {
             match flock(file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return self.is_named(file, name),
                 Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
-                Err(cause) => return Err(refused("lock", &self.path_of(name), cause)),
+                Err(cause) => return Err(Error::refused("lock", &self.path_of(name), cause)),
             }
         }
         Err(Error::Busy { name: name.clone() })
     }
 
-    /// Whether a file is the one of this name.
+    /// Returns true if the file is the one of this name.
     pub(crate) fn is_named(&self, file: &File, name: &CacheName) -> Result<bool, Error> {
         let of_file = fstat(file).map_err(|cause| self.unseen(name, cause))?;
         match statat(&self.directory, name.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
@@ -133,26 +130,26 @@ impl Folder {
     }
 
     fn unseen(&self, name: &CacheName, cause: Errno) -> Error {
-        refused("look at", &self.path_of(name), cause)
+        Error::refused("look at", &self.path_of(name), cause)
     }
 
-    /// Takes the name from the file that has it, which is locked.
+    /// Removes the name of a file, which is locked.
     pub(crate) fn unname(&self, name: &CacheName) -> Result<(), Error> {
         unlinkat(&self.directory, name.file_name(), AtFlags::empty())
-            .map_err(|cause| refused("remove", &self.path_of(name), cause))
+            .map_err(|cause| Error::refused("remove", &self.path_of(name), cause))
     }
 
-    /// Removes what those left who died while they made this cache.
+    /// Removes the files of processes that died while they made this cache.
     pub(crate) fn sweep(&self, name: &CacheName) -> Result<(), Error> {
         let prefix = name.unfinished_prefix();
         for file_name in self.file_names()?.iter().filter(|of| of.starts_with(&prefix)) {
-            // Somebody may have finished it, or swept it: it is gone then.
+            // Another process may have finished or removed it meanwhile.
             let _ = unlinkat(&self.directory, file_name, AtFlags::empty());
         }
         Ok(())
     }
 
-    /// The names of all files that have one in UTF-8.
+    /// Returns the names of all files, except names that are not UTF-8.
     pub(crate) fn file_names(&self) -> Result<Vec<String>, Error> {
         let refused = |cause| Error::Refused { action: "list", path: self.path.clone(), cause };
         let entries = std::fs::read_dir(&self.path).map_err(refused)?;
@@ -163,15 +160,15 @@ impl Folder {
 }
 
 impl Unfinished<'_> {
-    /// Gives the file its name. `None`: another file has it.
+    /// Gives the file its name. `None` if another file has it.
     pub(crate) fn finish(&self, name: &CacheName) -> Result<Option<()>, Error> {
         let directory = &self.folder.directory;
         let flags = AtFlags::empty();
         match linkat(directory, &self.name, directory, name.file_name(), flags) {
             Ok(()) => Ok(Some(())),
-            // Not there: somebody removed the cache, and what was unfinished with it.
+            // The temporary name is gone if another process removed the cache, with its unfinished files.
             Err(Errno::EXIST | Errno::NOENT) => Ok(None),
-            Err(cause) => Err(refused("name", &self.folder.path_of(name), cause)),
+            Err(cause) => Err(Error::refused("name", &self.folder.path_of(name), cause)),
         }
     }
 }
@@ -197,27 +194,12 @@ pub(crate) fn wipe(file: &File, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-pub(crate) fn fill_at_random(bytes: &mut [u8]) -> Result<(), Error> {
-    // So few are never cut short (getrandom(2)).
-    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())
-        .map(|_| ())
-        .map_err(|cause| refused("read", Path::new("random numbers"), cause))
+/// Makes a file of a new name, which only its owner may open.
+pub(crate) fn make(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
-fn objection(stat: &Stat) -> Option<Objection> {
-    let mode = Mode::from_raw_mode(stat.st_mode);
-    let ours = [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid);
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        Some(Objection::NotRegular)
-    } else if !ours {
-        Some(Objection::Owner { uid: stat.st_uid })
-    } else if mode.intersects(Mode::WGRP | Mode::WOTH) {
-        Some(Objection::Writable { mode: mode.bits() & 0o777 })
-    } else {
-        None
-    }
-}
-
-fn refused(action: &'static str, path: &Path, cause: Errno) -> Error {
-    Error::Refused { action, path: path.into(), cause: cause.into() }
+fn objection(file: &Stat) -> Option<Objection> {
+    Objection::to(file, &[], Mode::WGRP | Mode::WOTH)
 }

@@ -1,8 +1,8 @@
-//! The head of a shared cache's file: what it holds, and the keys to it.
+//! The head of a shared cache's file: the cache's settings and keys.
 //!
 //! It is written before the file has its name, read with `pread` and not through the mapping, and
-//! wiped when the cache is removed. A checksum tells a head that somebody scribbled on; it is no
-//! protection from those who mean to.
+//! wiped when the cache is removed. A checksum detects a head that was written over by accident, but does not protect
+//! against intent.
 
 use std::hash::Hasher;
 
@@ -17,14 +17,14 @@ const MAGIC: [u8; 8] = *b"rejoin\x00\x01";
 /// The keys of a cache: wiped when dropped, never printed.
 #[derive(Clone)]
 pub(crate) struct Keys {
-    /// Of the index.
+    /// The key of the index.
     pub(crate) hash: [u8; 16],
-    /// Of the tags in session ids.
+    /// The key of the tags in session ids.
     pub(crate) id: [u8; 16],
 }
 
 impl Keys {
-    /// Tells one id key from another and says nothing about it.
+    /// Returns a number that tells one id key from another, and reveals nothing about it.
     pub(crate) fn key_id(&self) -> u64 {
         SipHasher24::new_with_key(&self.id).hash(b"rejoin key id")
     }
@@ -43,26 +43,26 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// See the module's documentation.
+/// The head of a file, decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(crate) settings: Settings,
     pub(crate) keys: Keys,
-    /// Whether the machine is one of a cluster.
+    /// True if the machine is one of a cluster.
     pub(crate) clustered: bool,
-    /// Of the boot that its times belong to.
+    /// The boot of the machine that the cache's times belong to.
     pub(crate) boot_id: [u8; 16],
     pub(crate) created_unix_s: u64,
 }
 
-/// Why a head is not to be used.
+/// The reason why a head cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unreadable {
     OtherVersion,
     Damaged,
 }
 
-/// As it is in the file.
+/// The head's bytes in the file.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct Written {
@@ -79,21 +79,21 @@ struct Written {
     block_bytes: u32,
     longest_value_bytes: u32,
     ghosts_percent: u32,
-    /// Zero: as many as are fitting.
+    /// Zero stands for the default number.
     shards: u32,
     clustered: u32,
     boot_id: [u8; 16],
     created_unix_s: u64,
     hash_key: [u8; 16],
     id_key: [u8; 16],
-    /// Of all before it.
+    /// The checksum of all fields before it.
     checksum: u64,
 }
 
 impl Head {
     pub(crate) const BYTES: usize = size_of::<Written>();
 
-    /// The bytes for the file. The caller wipes them.
+    /// Returns the bytes for the file. The caller wipes them.
     pub(crate) fn to_bytes(&self, layouts: &[Layout]) -> [u8; Self::BYTES] {
         let Settings { capacity, policy, prediction, grace_ms, prior_ms, .. } = self.settings;
         let Settings { block_bytes, longest_value_bytes, ghosts_percent, shards, .. } =
@@ -129,7 +129,7 @@ impl Head {
         bytemuck::cast(written)
     }
 
-    /// Reads it, and looks whether this program would divide the file in the same way.
+    /// Reads a head, and checks that this program divides the file in the same way.
     pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Result<Self, Unreadable> {
         let written: Written = bytemuck::pod_read_unaligned(bytes);
         if written.magic != MAGIC {

@@ -1,7 +1,7 @@
-//! A ring of ticket keys in a file, for those who want tickets to outlive the machine's memory.
+//! A ring of ticket keys in a file, for servers whose tickets must survive a restart of the machine.
 //!
 //! It is a page as [`rejoin_tickets::KeyRing::to_page`] writes it, of mode 0600, replaced as a whole, in
-//! a folder that nobody writes to but its owner. There is no lock: whoever could open one could keep
+//! a folder that only its owner writes to. There is no lock, because any process that can open one could keep
 //! servers from starting.
 
 use std::ffi::OsStr;
@@ -11,35 +11,39 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rejoin_tickets::{KeyRing, PAGE_BYTES};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
+use crate::Error;
 use crate::error::Objection;
-use crate::folder::fill_at_random;
-use crate::{Error, Page};
+use crate::folder::make;
+use crate::random::random_number;
 
-/// Where the ring is kept.
+/// The page that ticket keys are on.
+pub(crate) type Page = [u8; PAGE_BYTES];
+
+/// The file that holds the ring.
 #[derive(Debug)]
 pub(crate) struct KeyFile {
     path: PathBuf,
 }
 
-/// The folder that it lies in, which nobody else writes to.
+/// The folder of the file, which only its owner writes to.
 struct KeyFolder {
     directory: OwnedFd,
     owner: u32,
 }
 
 impl KeyFile {
-    /// Nobody changes a ring so often while it is being written.
+    /// The most attempts to write a ring that changes meanwhile. No real ring changes so often.
     const MOST_WRITES: u32 = 5;
 
     pub(crate) fn new(path: &Path) -> Self {
         Self { path: path.into() }
     }
 
-    /// The ring, if there is a file.
+    /// Reads the ring, if there is a file.
     pub(crate) fn read(&self) -> Result<Option<KeyRing>, Error> {
         let Some(folder) = self.folder()? else { return Ok(None) };
         let Some(page) = self.page(&folder)? else { return Ok(None) };
@@ -47,8 +51,8 @@ impl KeyFile {
         KeyRing::from_page(&page).map(Some).map_err(bad)
     }
 
-    /// Writes what `page` gives, unless it is there already, until that is still what it gives. Of
-    /// several who do so at a time, each with what it saw, the last to look has the last word.
+    /// Writes the page that `page` returns, unless the file has it already, and again until the page stays the same.
+    /// Of several processes that write at the same time, the last to read the page also writes last.
     pub(crate) fn write(
         &self,
         page: impl Fn() -> Result<Zeroizing<Page>, Error>,
@@ -63,22 +67,20 @@ impl KeyFile {
                 break;
             }
         }
-        // Whoever still changes it writes it, too.
+        // A process that still changes the ring writes it, too.
         Ok(())
     }
 
     fn write_page(&self, folder: &KeyFolder, page: &Page) -> Result<(), Error> {
-        // What cannot be read is replaced.
+        // A file that cannot be read is replaced.
         if self.page(folder).ok().flatten().is_some_and(|there| *there == *page) {
             return Ok(());
         }
-        let mut number = [0; 8];
-        fill_at_random(&mut number)?;
         let mut unfinished = self.file_name()?.to_owned();
-        unfinished.push(format!(".{:016x}", u64::from_ne_bytes(number)));
+        unfinished.push(format!(".{:016x}", random_number()?));
         let written = self.replace(folder, &unfinished, page);
         if written.is_err() {
-            // It may not have been made.
+            // The file may not exist.
             let _ = unlinkat(&folder.directory, &unfinished, AtFlags::empty());
         }
         written
@@ -86,21 +88,18 @@ impl KeyFile {
 
     fn replace(&self, folder: &KeyFolder, unfinished: &OsStr, page: &Page) -> Result<(), Error> {
         let directory = &folder.directory;
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let made = openat(directory, unfinished, flags, Mode::RUSR | Mode::WUSR);
-        let mut file = File::from(self.on("make a file beside", made)?);
+        let mut file = self.on("make a file beside", make(directory, unfinished))?;
         self.on("write", file.write_all(page).and_then(|()| file.sync_all()))?;
         self.on("replace", renameat(directory, unfinished, directory, self.file_name()?))
     }
 
-    /// `None`: there is no such folder.
+    /// Opens the folder. `None` if there is no such folder.
     fn folder(&self) -> Result<Option<KeyFolder>, Error> {
         let path = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        // It need not be readable.
+        // The folder need not be readable.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(directory) => directory,
@@ -124,10 +123,13 @@ impl KeyFile {
             Err(cause) => return Err(self.refused("open", cause)),
         };
         let stat = self.on("look at", fstat(&file))?;
-        objection(&stat, folder.owner).map_or(Ok(()), |why| Err(self.not_ours(why)))?;
+        // Root's file is read, our own, and that of the folder's owner. So root reads a worker's, where the operator
+        // gave the workers a folder, and no other user's.
+        let objection = Objection::to(&stat, &[folder.owner], Mode::RWXG | Mode::RWXO);
+        objection.map_or(Ok(()), |why| Err(self.not_ours(why)))?;
         let mut page = Zeroizing::new([0; PAGE_BYTES]);
         match file.read_exact(&mut *page) {
-            // What is too short is no ring, which the checksum says.
+            // The checksum refuses a page that is too short.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
             read => self.on("read", read)?,
         }
@@ -143,7 +145,7 @@ impl KeyFile {
     }
 
     fn refused(&self, action: &'static str, cause: impl Into<std::io::Error>) -> Error {
-        Error::Refused { action, path: self.path.clone(), cause: cause.into() }
+        Error::refused(action, &self.path, cause)
     }
 
     fn on<T, E: Into<std::io::Error>>(
@@ -155,22 +157,6 @@ impl KeyFile {
     }
 }
 
-/// Everybody reads root's file, their own, and that of the folder's owner: so root reads a worker's,
-/// where the operator gave the workers a folder, and nobody else's.
-fn objection(file: &Stat, folder_owner: u32) -> Option<Objection> {
-    let mode = Mode::from_raw_mode(file.st_mode);
-    let owners = [0, rustix::process::geteuid().as_raw(), folder_owner];
-    if FileType::from_raw_mode(file.st_mode) != FileType::RegularFile {
-        Some(Objection::NotRegular)
-    } else if !owners.contains(&file.st_uid) {
-        Some(Objection::Owner { uid: file.st_uid })
-    } else if mode.intersects(Mode::RWXG | Mode::RWXO) {
-        Some(Objection::Readable { mode: mode.bits() & 0o777 })
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -178,7 +164,8 @@ mod tests {
 
     use super::*;
 
-    /// Pages of 0, 1, 2 and so on up to the last, as others change the ring; and how many were asked for.
+    /// Writes pages of 0, 1, 2 and so on up to the last, as other processes change the ring. Returns the page in the
+    /// file and the number of pages that were asked for.
     fn written(last: u8) -> (Option<u8>, u8) {
         let name = format!("test-of-rejoin-key-file-{}-{last}", std::process::id());
         let folder = std::env::temp_dir().join(name);

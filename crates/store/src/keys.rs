@@ -1,8 +1,8 @@
 //! The ticket keys that the servers of a cache have in common, on a page of its file.
 //!
-//! Whoever finds that the next key is due makes it, under the page's lock; all others see within a
-//! second that the ring is another. A process killed while it wrote leaves a page whose checksum is wrong:
-//! then there is a new ring, and tickets under the old one are full handshakes.
+//! The first process that finds the next key due makes it, under the page's lock. All others see within a
+//! second that the ring has changed. A process killed while it wrote leaves a page whose checksum is wrong:
+//! then there is a new ring, and tickets under the old one lead to full handshakes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,27 +11,27 @@ use std::sync::{Arc, Mutex};
 use rejoin_tickets::{KeyId, KeyRing, KeySource, SECRET_BYTES, Schedule, TicketEvent};
 use zeroize::Zeroizing;
 
-use crate::folder::fill_at_random;
-use crate::key_file::KeyFile;
-use crate::{Error, Page, Store};
+use crate::key_file::{KeyFile, Page};
+use crate::random::fill_at_random;
+use crate::{Error, Store};
 
 /// Ticket keys for a server that follows them.
 pub struct SharedKeys {
     store: Arc<Store>,
     file: Option<KeyFile>,
-    /// The mark of the page that was last told of.
+    /// The mark of the page that was reported last.
     told: Mutex<[u8; MARK_BYTES]>,
     complain: fn(&Error),
     has_complained: AtomicBool,
 }
 
-/// Bytes at the end of a page that differ when the ring does: its checksum.
+/// The bytes at the end of a page that differ if the ring does: its checksum.
 const MARK_BYTES: usize = 32;
 
 impl SharedKeys {
-    /// The keys of the cache, which change by this schedule from now on, or by the one that they have,
-    /// and are kept in a file, too, if one is given. If there are none, those of the file are taken up again; or there is a new ring.
-    /// `complain` is told, once, when the file cannot be written, now or later: the keys go on without.
+    /// Opens the keys of the cache. From now on they change by `schedule`, or else by the schedule that they have.
+    /// With `file` they are also kept in that file. If the cache has no keys, those of the file are used, or a new
+    /// ring is made. `complain` is called once if the file cannot be written, now or later; the keys go on without.
     ///
     /// # Errors
     /// A key file that is not ours or not a ring, or cannot be read; [`Error::KeysLocked`].
@@ -64,18 +64,8 @@ impl SharedKeys {
         Self { store, file, told, complain, has_complained }
     }
 
-    /// Writes the ring to the file, if there is to be one. That it fails is told once, until it goes well.
-    fn keep(&self) {
-        let Some(file) = &self.file else { return };
-        match file.write(|| self.store.page()) {
-            Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
-            Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}
-            Err(error) => (self.complain)(&error),
-        }
-    }
-
     fn newer_ring(&self, now_s: u64) -> Result<Option<KeyRing>, Error> {
-        // Another thread asks at the same time; or one did while the process forked.
+        // Another thread is here, or one was when the process forked.
         let Ok(mut told) = self.told.try_lock() else { return Ok(None) };
         let page = self.store.page()?;
         let ring = KeyRing::from_page(&page).ok();
@@ -87,7 +77,7 @@ impl SharedKeys {
             *told = *mark(&page);
             return Ok(ring.filter(|_| is_new));
         }
-        // Somebody else may have done it by now. Who changes it after this is seen next time.
+        // Another process may have rotated it by now. A later change is seen next time.
         let rotated = |ring: &mut KeyRing| rotate_if_due(ring, now_s).map(|()| ring.clone());
         let ring = self.store.change_ring(rotated)??;
         let mut page = Zeroizing::new([0; Store::PAGE_BYTES]);
@@ -99,10 +89,23 @@ impl SharedKeys {
 
 impl KeySource for SharedKeys {
     fn newer(&self, now_s: u64) -> Option<KeyRing> {
-        // Locked, or no random numbers: the keys that are there go on.
-        let newer = self.newer_ring(now_s).ok().flatten()?;
-        self.keep();
-        Some(newer)
+        // The current keys go on if the page is locked, or if there are no random numbers.
+        self.newer_ring(now_s).ok().flatten()
+    }
+
+    /// Writes the ring to the file, if there is one. Reports a failure once, until a later write succeeds.
+    ///
+    /// The thread that saw the change waits for the disk here, once for each key, when all other threads have the
+    /// ring. No other thread can write the file: servers start none of ours, and none would survive a fork. Nor can
+    /// another process: only a cluster has an agent. And without `fsync` a power failure could leave an empty file,
+    /// which the next start refuses. A slow disk loses no ticket: a key is made the schedule's lead before its turn.
+    fn keep(&self) {
+        let Some(file) = &self.file else { return };
+        match file.write(|| self.store.page()) {
+            Ok(()) => self.has_complained.store(false, Ordering::Relaxed),
+            Err(_) if self.has_complained.swap(true, Ordering::Relaxed) => {}
+            Err(error) => (self.complain)(&error),
+        }
     }
 
     fn record(&self, event: TicketEvent) {
@@ -117,7 +120,7 @@ impl std::fmt::Debug for SharedKeys {
 }
 
 impl Store {
-    /// The ring of ticket keys. `None`: no server has made one yet.
+    /// Returns the ring of ticket keys, or `None` if no server has made one yet.
     ///
     /// # Errors
     /// [`Error::KeysLocked`].
@@ -125,13 +128,13 @@ impl Store {
         self.page().map(|page| KeyRing::from_page(&page).ok())
     }
 
-    /// Keys in a ring at most after [`Self::rotate_keys`]: one place is left to the schedule.
+    /// The most keys in a ring after [`Self::rotate_keys`]: one place is left to the schedule.
     pub const MOST_KEYS_BY_HAND: usize = KeyRing::MOST_KEYS - 1;
 
     /// Makes a key, whose turn begins after the schedule's lead.
     ///
     /// # Errors
-    /// [`Error::OfCluster`], [`Error::KeysLocked`], [`Error::TooManyKeys`], and no random numbers.
+    /// [`Error::OfCluster`], [`Error::KeysLocked`], [`Error::TooManyKeys`], and a lack of random numbers.
     pub fn rotate_keys(&self, now_s: u64) -> Result<KeyId, Error> {
         self.is_own()?;
         self.change_ring(|ring| {
@@ -145,7 +148,7 @@ impl Store {
         })?
     }
 
-    /// From now on, this is the ring: for a cluster's agent.
+    /// Replaces the ring, for a cluster's agent.
     ///
     /// # Errors
     /// [`Error::KeysLocked`].
@@ -153,8 +156,8 @@ impl Store {
         self.change_ring(|ring| ring.clone_from(newer))
     }
 
-    /// Takes a key away, from all servers within a second, and from their key file with the next
-    /// ticket. Whether it was there.
+    /// Removes a key, from all servers within a second, and from their key file with the next
+    /// ticket. Returns true if it was there.
     ///
     /// # Errors
     /// [`Error::OfCluster`], [`Error::KeysLocked`].
@@ -163,13 +166,13 @@ impl Store {
         self.change_ring(|ring| ring.retire(id))
     }
 
-    /// Whether the keys are this machine's alone.
+    /// Fails if the keys are those of a cluster.
     fn is_own(&self) -> Result<(), Error> {
         let of_cluster = || Error::OfCluster { name: self.name().clone() };
         if self.mailbox().is_none() { Ok(()) } else { Err(of_cluster()) }
     }
 
-    /// What became of tickets, of all servers, by name.
+    /// Returns the counts of tickets of all servers, by name.
     pub fn ticket_counters(&self) -> [(&'static str, u64); TicketEvent::ALL.len()] {
         TicketEvent::ALL
             .map(|event| (event.name(), self.tickets()[event as usize].load(Ordering::Relaxed)))
@@ -179,7 +182,7 @@ impl Store {
         &self.figures().tickets
     }
 
-    /// Changes the ring, alone. What is no ring is an empty one.
+    /// Changes the ring under the page's lock. A page that holds no ring counts as an empty one.
     fn change_ring<T>(&self, change: impl FnOnce(&mut KeyRing) -> T) -> Result<T, Error> {
         let changed = self.with_page(|page, _| {
             let there = KeyRing::from_page(page);

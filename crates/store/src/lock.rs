@@ -1,16 +1,16 @@
 //! A lock that lies in shared memory, and that survives its holders.
 //!
 //! It is a futex (`futex(2)`): one word, which is zero, or the number of the thread that holds it. When
-//! a thread dies, the kernel looks at the words of its robust list and marks those that it held
+//! a thread dies, the kernel checks the words of its robust list and marks those that it held
 //! (`get_robust_list(2)`, and the kernel's `robust-futex-ABI`). The C library keeps the links of that
-//! list beside each word, and so in shared memory, and follows them: whoever writes there can lead a
-//! process of more rights astray. We use the list's *pending* entry alone, which is for a lock that is
-//! being taken or given back, and lies in the thread's own memory: nothing that lies in a lock is ever
-//! followed. It holds one lock, and no operation takes two.
+//! list beside each word, and so in shared memory, and follows them: a process that writes there can make a more
+//! privileged process follow a wrong pointer. So this lock uses only the list's *pending* entry, which is for a lock
+//! that is being taken or released, and lies in the thread's own memory: nothing that lies in a lock is ever
+//! followed. The entry holds one lock, and no operation takes two.
 //!
-//! Who has the lock next after a death is told that what it guards is torn. The same is said after a
-//! panic, and after somebody wrote what cannot be a thread's number. Nobody waits for longer than
-//! [`Lock::WAIT_MS`], whatever was written over it.
+//! After a death, the next holder learns that the guarded data is torn. The same happens after a
+//! panic, and after a process wrote a value that cannot be a thread's number. No thread waits for longer than
+//! [`Lock::WAIT_MS`], whatever was written over the lock.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -22,59 +22,58 @@ use std::time::{Duration, Instant};
 use libc::c_long;
 use rustix::thread::futex;
 
-/// See the module's documentation. On cache lines of its own.
+/// A lock on cache lines of its own.
 #[repr(C, align(128))]
 pub(crate) struct Lock {
     word: AtomicU32,
-    /// Zero: it is no lock. Zeros take the place of a file that was cut short.
+    /// Zero if this is no lock. Zeros replace a file that was cut short.
     mark: AtomicU32,
 }
 
-/// Why a lock was not had.
+/// The reason why a lock was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotHeld {
-    /// Somebody else has had it for all that time.
+    /// Other threads held it all the time.
     TimedOut,
-    /// It is no lock: somebody wrote to its memory.
+    /// It is no lock: its memory was written over.
     Broken,
 }
 
-/// How a lock was had.
+/// A lock that is held.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     lock: &'a Lock,
     holder: Holder,
-    /// Somebody was interrupted who held it.
+    /// An earlier holder was interrupted.
     pub(crate) torn: bool,
-    /// Somebody else had it at first.
+    /// This thread had to wait for it.
     pub(crate) waited: bool,
-    /// The kernel looks at the holder's own list: not to be sent.
+    /// Not to be sent, because the kernel reads the holder's own list.
     stays: PhantomData<*const ()>,
 }
 
 impl Lock {
-    /// Nobody waits for longer, in milliseconds.
+    /// The longest wait, in milliseconds.
     pub(crate) const WAIT_MS: u64 = 100;
-    /// Who sleeps looks again after so many milliseconds: a wake-up can be lost together with a
-    /// process that was killed when it had just been woken.
+    /// The longest sleep, in milliseconds: a wake-up is lost with a process that is killed just after it was woken.
     const NAP_MS: u64 = 10;
-    /// Attempts before going to sleep. Operations are shorter than that takes.
+    /// Attempts before the first sleep, which take longer than an operation.
     const SPINS: u32 = 20;
     const MARK: u32 = 0x6c6f_636b;
     const FREE: u32 = 0;
-    /// In the word: somebody sleeps. The kernel's bits, as the next.
+    /// The bit of the word that is set while a thread sleeps. This bit and the next are the kernel's.
     const WAITERS: u32 = 1 << 31;
-    /// In the word: the holder died, or panicked.
+    /// The bit of the word that is set after the holder died, or panicked.
     const ORPHANED: u32 = 1 << 30;
-    /// Numbers of threads are below (`PID_MAX_LIMIT` of the kernel).
+    /// The limit of thread numbers (`PID_MAX_LIMIT` of the kernel).
     const THREADS: u32 = 1 << 22;
 
-    /// Makes a lock of zeros, which nobody else can see yet.
+    /// Makes a lock of zeros that no other process can see yet.
     pub(crate) fn initialise(&self) {
         self.mark.store(Self::MARK, Ordering::Relaxed);
     }
 
-    /// Waits until nobody else has it, but not for long.
+    /// Takes the lock, and waits for it up to [`Self::WAIT_MS`].
     #[inline]
     pub(crate) fn acquire(&self) -> Result<Held<'_>, NotHeld> {
         self.attempt(0).or_else(|why| match why {
@@ -83,12 +82,12 @@ impl Lock {
         })
     }
 
-    /// As [`Self::acquire`], without waiting.
+    /// Takes the lock without waiting.
     pub(crate) fn acquire_now(&self) -> Result<Held<'_>, NotHeld> {
         self.attempt(0)
     }
 
-    /// Takes it if nobody who lives has it, and then leaves `waiters` in the word.
+    /// Takes the lock if no living thread holds it, and leaves `waiters` in the word.
     #[inline]
     fn attempt(&self, waiters: u32) -> Result<Held<'_>, NotHeld> {
         if self.mark.load(Ordering::Relaxed) == 0 {
@@ -145,7 +144,7 @@ impl Lock {
         Err(NotHeld::TimedOut)
     }
 
-    /// Until it is given back, or for a nap.
+    /// Sleeps until the lock is released, or for [`Self::NAP_MS`].
     fn sleep(&self) {
         let word = self.word.load(Ordering::Relaxed);
         let asleep = word | Self::WAITERS;
@@ -157,12 +156,12 @@ impl Lock {
                     .is_ok())
         {
             let nap = Duration::from_millis(Self::NAP_MS).try_into().ok();
-            // Woken, too late, interrupted: all the same.
+            // The reason for the end of the sleep does not matter.
             let _ = futex::wait(&self.word, futex::Flags::empty(), asleep, nap.as_ref());
         }
     }
 
-    /// Gives it back as `free`.
+    /// Releases the lock, and leaves `free` in the word.
     #[inline]
     fn release(&self, free: u32) {
         if self.word.swap(free, Ordering::Release) & Self::WAITERS != 0 {
@@ -175,7 +174,7 @@ impl Lock {
         let _ = futex::wake(&self.word, futex::Flags::empty(), 1);
     }
 
-    /// Makes something of it that is no lock.
+    /// Destroys the lock.
     #[cfg(test)]
     pub(crate) fn scribble(&self) {
         self.mark.store(0, Ordering::Relaxed);
@@ -189,7 +188,8 @@ impl std::fmt::Debug for Lock {
 }
 
 impl Held<'_> {
-    /// What was begun is done: who is next is told nothing. After a panic this is not called.
+    /// Releases the lock after a complete operation. It is not called after a panic, so the next holder then finds
+    /// the lock torn.
     #[inline]
     pub(crate) fn done(self) {
         self.lock.release(Lock::FREE);
@@ -206,23 +206,23 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The head of a thread's list, in the thread's own memory, as the kernel reads it when the thread dies.
+/// The head of a thread's robust list, in the thread's own memory. The kernel reads it when the thread dies.
 #[repr(C)]
 struct RobustList {
     first: usize,
-    /// From an entry to its word.
+    /// The distance from an entry to its word.
     offset: c_long,
     pending: Cell<usize>,
 }
 
-/// This thread, as its kernel knows it.
+/// This thread's number and robust list.
 #[derive(Debug, Clone, Copy)]
 struct Holder {
-    /// Processes that this one descends from, as far as they were seen.
+    /// The value of [`FORKS`] when this was asked.
     forks: u32,
     id: u32,
     offset: c_long,
-    /// `None`: the kernel has no list, and is told nothing.
+    /// `None` if the kernel has no list of this thread.
     pending: Option<NonNull<Cell<usize>>>,
 }
 
@@ -230,7 +230,7 @@ thread_local! {
     static HOLDER: Cell<Option<Holder>> = const { Cell::new(None) };
 }
 
-/// How often a process forked to become this one: a child's thread has another number.
+/// The number of forks on the way to this process. A child's thread has another number.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn forked() {
@@ -254,10 +254,10 @@ impl Holder {
         let mut head: *const RobustList = std::ptr::null();
         let mut bytes: usize = 0;
         let (thread, head_at, bytes_at) = (0, &raw mut head, &raw mut bytes);
-        // SAFETY: it writes to both, and zero stands for this thread.
+        // SAFETY: the call writes to both, and zero stands for this thread.
         let told = unsafe { libc::syscall(libc::SYS_get_robust_list, thread, head_at, bytes_at) };
         let known = told == 0 && bytes == size_of::<RobustList>() && !head.is_null();
-        // SAFETY: what the C library told the kernel of: it is there while the thread is.
+        // SAFETY: the C library registered the list with the kernel, and it lives as long as the thread.
         let list = known.then(|| unsafe { &*head });
         let holder = Self {
             forks: FORKS.load(Ordering::Relaxed),
@@ -269,16 +269,16 @@ impl Holder {
         holder
     }
 
-    /// Should this thread die from now on, the kernel looks whether it holds the lock.
+    /// Tells the kernel to check the lock if this thread dies.
     #[inline]
     fn announce(&self, lock: &Lock) {
         let word = lock.word.as_ptr() as usize;
         self.set_pending(word.wrapping_add_signed(-self.offset as isize));
-        // Not to be done later: the kernel looks at what this thread did, in order.
+        // The compiler must not move this: the kernel sees this thread's writes in order.
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// It holds none.
+    /// Tells the kernel that this thread holds no lock.
     #[inline]
     fn is_done(&self) {
         compiler_fence(Ordering::SeqCst);
@@ -288,8 +288,8 @@ impl Holder {
     #[inline]
     fn set_pending(&self, entry: usize) {
         if let Some(pending) = self.pending {
-            // SAFETY: this thread's own memory (a `Held` is not sent), which the kernel reads when the thread
-            // is no more, and the C library uses while it takes or gives back a robust mutex.
+            // SAFETY: this thread's own memory (a `Held` is not sent), which the kernel reads after the thread's end,
+            // and the C library uses while it takes or releases a robust mutex.
             unsafe { pending.write_volatile(Cell::new(entry)) };
         }
     }
@@ -335,7 +335,9 @@ mod tests {
         let held = lock.acquire().expect("free");
         std::thread::scope(|scope| {
             let other = scope.spawn(|| lock.acquire().map(|held| held.waited));
-            std::thread::sleep(Duration::from_millis(20));
+            while lock.word.load(Ordering::Relaxed) & Lock::WAITERS == 0 {
+                std::thread::yield_now();
+            }
             held.done();
             assert_eq!(other.join().expect("no panic"), Ok(true));
         });

@@ -1,30 +1,25 @@
 //! A file's bytes, mapped to be shared with other processes.
 //!
-//! Whoever may write to the file may also cut it short, and then the kernel stops with SIGBUS
-//! whoever touches what is gone. The file's room is taken when it is made, so that a full folder cannot
-//! do that, and its size is looked at when it is mapped. Later every operation begins by asking the
-//! kernel whether the last page can be read ([`Mapping::notice`]), for a file is cut from its end:
-//! a system call that is given an address which cannot be read says so (`EFAULT`), and no signal is
-//! sent. Once it cannot, zeros take the place of the whole mapping, in which no lock is sound and
-//! nothing is found. What is left is a cut between the question and the operation's end.
+//! A process that may write to the file may also cut it short. The kernel then stops any process that touches the
+//! missing part (SIGBUS). The file's room is reserved when it is made, so that a full folder cannot have this effect,
+//! and its size is checked when it is mapped. Later every operation begins by asking the kernel whether the last page
+//! can be read ([`Mapping::notice`]), because a file is cut from its end: a system call that is given an unreadable
+//! address fails (`EFAULT`), and no signal is sent. Once the page is unreadable, zeros replace the whole mapping. In
+//! these no lock is sound and nothing is found. The only gap is a cut between the question and the operation's end.
 //!
 //! The question is `rt_sigprocmask(2)` with an address and an impossible `how`: the kernel reads the
 //! set first, and changes nothing. It needs no file descriptor, which a program may have closed.
 
-use std::os::fd::AsFd;
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
-
 use rejoin_cache::{Ledger, Line};
-use rejoin_tickets::TicketEvent;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munmap};
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
 
-use crate::division::Division;
 use crate::lock::Lock;
 use crate::trouble::{Alarm, Trouble};
 
-/// The bytes, until it is dropped. A child process has them too.
+/// The mapped bytes, until it is dropped. A child process has them too.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -33,32 +28,19 @@ pub(crate) struct Mapping {
     pub(crate) alarm: Alarm,
 }
 
-/// What may lie in memory that others write to at the same time.
+/// A type that may lie in memory to which other processes write at the same time.
 ///
 /// # Safety
 /// Every value of its bytes is valid, and every field an atomic.
 pub(crate) unsafe trait Shared: Sync {}
 
-/// Figures about a whole cache.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Figures {
-    pub(crate) lock_waits: AtomicU64,
-    pub(crate) lock_timeouts: AtomicU64,
-    pub(crate) locks_broken: AtomicU64,
-    /// By event, in their order.
-    pub(crate) tickets: [AtomicU64; TicketEvent::ALL.len()],
-}
-
-// SAFETY: see its fields.
-unsafe impl Shared for Figures {}
-// SAFETY: see its fields.
+// SAFETY: every field is an atomic.
 unsafe impl Shared for Lock {}
-// SAFETY: its documentation says so.
+// SAFETY: every field is an atomic, as its documentation promises.
 unsafe impl Shared for Ledger {}
 
 impl Mapping {
-    /// Maps so many bytes of a file, which has them, and keeps them out of core dumps and, where
+    /// Maps the first `bytes` of a file, which must have them. Keeps them out of core dumps and, where
     /// the limit on locked memory allows, out of the swap space.
     pub(crate) fn new(file: impl AsFd, bytes: usize) -> Result<Self, Errno> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -75,13 +57,13 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Whether the kernel promised this process to keep it in memory.
+    /// Returns true if the kernel promised this process to keep the bytes in memory.
     pub(crate) fn is_locked(&self) -> bool {
         self.is_locked
     }
 
-    /// Gives the mapping up if its file was cut short, and tells. To be called before every operation,
-    /// which it makes 0.1 to 0.3 µs longer.
+    /// Gives the mapping up and raises the alarm if its file was cut short. To be called before every operation,
+    /// which takes 0.1 to 0.3 µs longer by it.
     pub(crate) fn notice(&self) {
         // SAFETY: within the mapping, which is not empty.
         let last = unsafe { self.start.add(self.bytes - 1) };
@@ -90,7 +72,7 @@ impl Mapping {
         }
     }
 
-    /// Whoever is in the middle of an operation goes on with zeros, which is no worse than what
+    /// Replaces the mapping by zeros. An operation under way goes on with these, which are no worse than bytes that
     /// another process may write there.
     #[cold]
     fn give_up(&self) {
@@ -103,10 +85,10 @@ impl Mapping {
         self.alarm.raise(Trouble::CutShort);
     }
 
-    /// What lies there.
+    /// Returns the value at an offset.
     ///
     /// # Panics
-    /// When it does not lie within.
+    /// If it does not lie within the mapping.
     #[inline]
     pub(crate) fn at<T: Shared>(&self, offset: usize) -> &T {
         let place = self.place::<T>(offset, 1);
@@ -114,13 +96,13 @@ impl Mapping {
         unsafe { place.as_ref() }
     }
 
-    /// The lines that lie there.
+    /// Lends lines from an offset on.
     ///
     /// # Safety
     /// Nobody else uses them while they are lent.
     ///
     /// # Panics
-    /// When they do not lie within.
+    /// If they do not lie within the mapping.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "a lock sees to it that nobody else has them")]
     pub(crate) unsafe fn lines(&self, offset: usize, lines: usize) -> &mut [Line] {
@@ -139,7 +121,7 @@ impl Mapping {
     }
 }
 
-/// Whether the kernel can read the word that ends there.
+/// Returns true if the kernel can read the word that ends there.
 fn is_readable(last: NonNull<u8>) -> bool {
     const WORD: usize = size_of::<u64>();
     /// Neither `SIG_BLOCK`, nor `SIG_UNBLOCK`, nor `SIG_SETMASK`.
@@ -152,26 +134,21 @@ fn is_readable(last: NonNull<u8>) -> bool {
     let after = why();
     // SAFETY: no arguments.
     let errno = unsafe { libc::__errno_location() };
-    // The program may be about to look at what its own call left there.
-    // SAFETY: it is this thread's own.
+    // The program may be about to read the `errno` of a call of its own.
+    // SAFETY: the variable is this thread's own.
     unsafe { errno.write(before) };
     after != libc::EFAULT
 }
 
-// SAFETY: the mapping belongs to no thread; what lies in it is lent as the methods say.
+// SAFETY: the mapping belongs to no thread.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: shared values are atomics, and `lines` makes its callers see to it that they are alone.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: what was lent is gone, since it borrowed from this.
+        // SAFETY: nothing is lent any more, because it borrowed from the mapping.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "a whole mapping");
     }
 }
-
-const _: () = {
-    assert!(Division::FIGURES + size_of::<Figures>() <= Division::PAGE);
-    assert!(crate::head::Head::BYTES <= Division::FIGURES);
-};

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// 1 to 64 of the characters `A-Z a-z 0-9 . _ -`, the first not a dot.
+/// A name of 1 to 64 of the characters `A-Z a-z 0-9 . _ -`, the first not a dot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheName(String);
 
@@ -19,22 +19,22 @@ impl CacheName {
         &self.0
     }
 
-    /// Of its file, in whatever folder.
+    /// Returns the name of its file in a folder.
     pub fn file_name(&self) -> String {
         format!("{}{self}", Self::PREFIX)
     }
 
-    /// The cache whose file has this name.
+    /// Returns the cache whose file has this name.
     pub(crate) fn of_file(file_name: &str) -> Option<Self> {
         file_name.strip_prefix(Self::PREFIX)?.parse().ok()
     }
 
-    /// Of a file that is not complete yet. No name of a cache holds what follows it here.
+    /// Returns the name of a file that is not complete yet. No cache's name contains the `~` that follows it here.
     pub(crate) fn unfinished_file_name(&self, number: u64) -> String {
         format!("{}{number:016x}", self.unfinished_prefix())
     }
 
-    /// What the names of all of those begin with.
+    /// Returns the common beginning of the names of incomplete files.
     pub(crate) fn unfinished_prefix(&self) -> String {
         format!(".{}{self}~", Self::PREFIX)
     }

@@ -1,14 +1,16 @@
-//! What a cache is made of, when it lies in shared memory.
+//! The memory of a cache that processes share.
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rejoin_cache::{Ledger, Line, Region};
 
+use crate::desk::count;
 use crate::division::Division;
+use crate::figures::Figures;
 use crate::lock::{Held, Lock, NotHeld};
-use crate::mapping::{Figures, Mapping};
+use crate::mapping::Mapping;
 use crate::trouble::Trouble;
 
 /// A shard's region in shared memory, with a lock that survives its holders. A process that ends
@@ -19,8 +21,8 @@ pub struct SharedRegion {
     lock: usize,
     start: usize,
     lines: usize,
-    /// This process waited for the lock in vain: who has it may never go on. Until it is had again
-    /// nobody waits for it, or one stopped process would cost every handshake a tenth of a second.
+    /// This process waited for the lock in vain, so its holder may be stopped. No thread of this process waits for it
+    /// until it is taken again, or one stopped process would cost every handshake a tenth of a second.
     stuck: Arc<AtomicBool>,
 }
 
@@ -32,14 +34,14 @@ pub struct SharedLedger {
 }
 
 impl SharedRegion {
-    /// Of the shard of this number, or of the page for the caller (`None`).
+    /// Returns the region of a shard, or of the page for the caller (`None`).
     pub(crate) fn new(mapping: &Arc<Mapping>, division: &Division, shard: Option<usize>) -> Self {
         let page = (Division::PAGE, Division::PAGE_BYTES / size_of::<Line>());
         let (start, lines) = shard.map_or(page, |shard| division.regions[shard]);
         Self::at(mapping, division.locks[shard.map_or(0, |shard| shard + 1)], start, lines)
     }
 
-    /// So many lines from a place on, under the lock at another.
+    /// Returns a region of `lines` from `start` on, under the lock at `lock`.
     pub(crate) fn at(mapping: &Arc<Mapping>, lock: usize, start: usize, lines: usize) -> Self {
         Self { mapping: Arc::clone(mapping), lock, start, lines, stuck: Arc::default() }
     }
@@ -56,7 +58,7 @@ impl SharedRegion {
         self.lock().acquire_now().inspect(|_| self.stuck.store(false, Ordering::Relaxed))
     }
 
-    /// As [`Region::with`], without waiting for longer than an operation takes.
+    /// Runs an operation like [`Region::with`], but waits no longer than another operation takes.
     pub(crate) fn with_soon<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T> {
         const ATTEMPTS: u32 = 200;
         let attempt = |_| {
@@ -64,7 +66,7 @@ impl SharedRegion {
             self.lock().acquire_now().ok()
         };
         let held = (0..ATTEMPTS).find_map(attempt)?;
-        // SAFETY: as in `with`.
+        // SAFETY: every process takes the lines only here and in `with`, and the lock is held.
         let lines = unsafe { self.mapping.lines(self.start, self.lines) };
         let result = operation(lines, held.torn);
         held.done();
@@ -104,7 +106,7 @@ impl Region for SharedRegion {
         if held.waited {
             self.waited();
         }
-        // SAFETY: every process asks for them here only, and the lock is held.
+        // SAFETY: every process takes the lines only here and in `with_soon`, and the lock is held.
         let lines = unsafe { self.mapping.lines(self.start, self.lines) };
         let result = operation(lines, held.torn);
         held.done();
@@ -130,10 +132,6 @@ impl Deref for SharedLedger {
     fn deref(&self) -> &Ledger {
         self.mapping.at(self.start)
     }
-}
-
-fn count(count: &AtomicU64) {
-    count.fetch_add(1, Ordering::Relaxed);
 }
 
 #[cfg(test)]

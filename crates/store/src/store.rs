@@ -1,4 +1,4 @@
-//! A shared cache: opened, made, looked at, emptied and removed.
+//! A shared cache: opening, making, reading, emptying and removing it.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -8,21 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rejoin_cache::{Cache, Checked, Inconsistency, Layout, REACHES_BACK_MS, Region, Settings};
-use rustix::time::{ClockId, clock_gettime};
+use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, Settings};
 use zeroize::Zeroizing;
 
+use crate::clock::now_ms;
 use crate::division::Division;
+use crate::figures::Figures;
 use crate::folder::{self, ATTEMPTS, Folder, PAUSE};
 use crate::head::{Head, Keys, Unreadable};
 use crate::mailbox::Mailbox;
-use crate::mapping::{Figures, Mapping};
+use crate::mapping::Mapping;
+use crate::random::fill_at_random;
 use crate::region::{SharedLedger, SharedRegion};
 use crate::{CacheName, Error, Trouble};
 
 /// A session cache in memory that processes share. See the crate's documentation.
 ///
-/// After a fork both processes may go on with it. [`Facts::is_locked`] speaks for the first only:
+/// After a fork both processes may go on with it. [`Facts::is_locked`] holds for the parent only:
 /// a child's memory is not locked.
 #[derive(Debug)]
 pub struct Store {
@@ -38,35 +40,35 @@ pub struct Store {
     cache: Cache<SharedRegion>,
 }
 
-/// What there is to know about a store.
+/// The state of a store, with counts of all processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// Of the file, all of which is reserved.
+    /// The size of the file, all of which is reserved.
     pub bytes: u64,
-    /// When it was made, in seconds since 1970.
+    /// The time when it was made, in seconds since 1970.
     pub created_unix_s: u64,
-    /// Whether the kernel promised this process never to write it to the swap space, for which
+    /// True if the kernel promised this process never to write it to the swap space, for which
     /// `RLIMIT_MEMLOCK` must allow its size.
     pub is_locked: bool,
-    /// Whether it can still be opened by its name. Otherwise it was removed: those who have it go
-    /// on with it, and whoever opens that name has another.
+    /// True if it can still be opened by its name. Otherwise it was removed: processes that have it open go
+    /// on with it, and the name now opens another.
     pub is_named: bool,
-    /// How often a process had to wait for another: of all processes, as what follows.
+    /// Waits of a process for another.
     pub lock_waits: u64,
-    /// How often a lock was not had in time. That operation was not done, nor were that process's next,
-    /// which waited no more, until the lock was had again.
+    /// Locks that were not taken in time. That operation was not done, and neither were the process's next ones,
+    /// without a wait, until the lock was taken again.
     pub lock_timeouts: u64,
-    /// Operations not done since somebody wrote over a lock. Only removing the store mends that.
+    /// Operations not done because a lock was written over. Only removing the store repairs that.
     pub locks_broken: u64,
-    /// How often a shard was emptied because nothing in it could be trusted: a process died, or
-    /// panicked, in the middle of an operation, or somebody wrote to it who should not.
+    /// Shards emptied because their contents could not be trusted: a process died or
+    /// panicked in the middle of an operation, or another program wrote to the file.
     pub emptied: u64,
 }
 
-/// What to forget.
+/// The part of a store that is reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
-    /// The sessions, which are wiped. What was learned of return times stays.
+    /// The sessions, which are wiped. The learned return times stay.
     Sessions,
     /// The counts.
     Counters,
@@ -74,9 +76,9 @@ pub enum Reset {
     Both,
 }
 
-/// Why a file cannot be used as it is.
+/// The reason why a file cannot be used as it is.
 enum Unusable {
-    /// Made before the machine was started: its times mean nothing now.
+    /// It was made before the machine started: its times mean nothing now.
     Outdated,
     Refused(Error),
 }
@@ -88,13 +90,13 @@ impl From<Error> for Unusable {
 }
 
 impl Store {
-    /// Where files live in memory, on any Linux.
+    /// The folder of files in memory, on any Linux.
     pub const FOLDER: &str = "/dev/shm";
-    /// Bytes of the page for ticket keys.
+    /// The size of the page for ticket keys, in bytes.
     pub const PAGE_BYTES: usize = Division::PAGE_BYTES;
 
-    /// Opens the cache of this name, or makes it if there is none; of several who come at the same
-    /// time one makes it. Without `settings` it must be there, and its own are taken. The processes
+    /// Opens the cache of this name, or makes it if there is none. Of several processes at the same
+    /// time one makes it. Without `settings` it must exist, and its own are used. The processes
     /// that share it run as one user; root may have made it.
     ///
     /// # Errors
@@ -107,11 +109,11 @@ impl Store {
         Self::open_or_make(folder, name, settings, None)
     }
 
-    /// As [`Self::open`], for the agent of a cluster, whose servers all have `id_key`: what it makes has a
-    /// [`Mailbox`], and its ticket keys change by the agent alone.
+    /// Opens a cache like [`Self::open`], for the agent of a cluster, whose servers all have `id_key`. A cache that
+    /// it makes has a [`Mailbox`], and only the agent changes its ticket keys.
     ///
     /// # Errors
-    /// As there, and [`Error::OtherCluster`].
+    /// Those of [`Self::open`], and [`Error::OtherCluster`].
     pub fn open_for_cluster(
         folder: &Path,
         name: &CacheName,
@@ -145,7 +147,7 @@ impl Store {
         Err(last)
     }
 
-    /// The names of the caches in a folder, in order, whether or not they can be opened.
+    /// Returns the names of the caches in a folder, in order, including those that cannot be opened.
     ///
     /// # Errors
     /// A folder that cannot be read.
@@ -156,14 +158,14 @@ impl Store {
         Ok(names)
     }
 
-    /// Wipes the cache of this name and removes its file. Those who have it open go on with what
-    /// is an empty cache now, that no newcomer sees. Also the way out of every error that calls for
-    /// it. Returns whether there was one.
+    /// Wipes the cache of this name and removes its file. Processes that have it open go on with an
+    /// empty cache, which no new process opens. This also resolves every error whose text asks for
+    /// it. Returns true if there was a cache.
     ///
-    /// Root removes what is not ours, too, but does not touch it: it is not wiped.
+    /// Root removes a file of another user, too, but does not open it: it is not wiped.
     ///
     /// # Errors
-    /// A file that is not ours ([`Error::NotOurs`]), or that the system would not wipe or remove.
+    /// [`Error::NotOurs`], or a file that the system does not wipe or remove.
     pub fn remove(folder: &Path, name: &CacheName) -> Result<bool, Error> {
         let folder = Folder::open(folder)?;
         folder.sweep(name)?;
@@ -181,21 +183,21 @@ impl Store {
         folder.unname(name).map(|()| true)
     }
 
-    /// The sessions. Its clock is [`now_ms`]. To be called for every operation anew, since it looks
+    /// Returns the sessions, whose clock is [`now_ms`]. To be called anew for every operation, because it checks
     /// whether the file was cut short.
     pub fn cache(&self) -> &Cache<SharedRegion> {
         self.mapping.notice();
         &self.cache
     }
 
-    /// What leads to the cluster's agent, if the cache is a cluster's.
+    /// Returns the mailbox of the cluster's agent, if the cache is a cluster's.
     pub fn mailbox(&self) -> Option<&Mailbox> {
         self.mailbox.as_ref()
     }
 
-    /// Has the first listener told, once, of what is found wrong while the cache is in use: on the
-    /// thread whose operation found it, and without a lock. Each process that has the cache tells by
-    /// itself.
+    /// Sets the listener for trouble with the cache in use; only the first one is kept. It is called once for each
+    /// kind of trouble, on the thread whose operation found it, and without a lock. Each process that has the cache
+    /// reports by itself.
     pub fn on_trouble(&self, listener: impl Fn(Trouble) + Send + Sync + 'static) {
         self.mapping.alarm.listen(listener);
     }
@@ -205,24 +207,24 @@ impl Store {
         &self.name
     }
 
-    /// What it was made with.
+    /// The settings that it was made with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// A secret of all who share the cache, from which the tags in session ids are made.
+    /// The secret that all processes of the cache share, from which the tags in session ids are made.
     pub fn id_key(&self) -> &[u8; 16] {
         &self.keys.id
     }
 
-    /// Tells one [`Self::id_key`] from another, and is no secret.
+    /// Returns a number that tells one [`Self::id_key`] from another, and is no secret.
     pub fn key_id(&self) -> u64 {
         self.keys.key_id()
     }
 
-    /// Lends the page for ticket keys, alone. The flag says that somebody was interrupted while using it.
-    /// `None`: it could not be had within a tenth of a second. It is zero in a new cache, and again
-    /// when the cache is removed while it is in use.
+    /// Lends the page for ticket keys, under its lock. The flag is true if an earlier holder was interrupted.
+    /// Returns `None` if the lock was not free within a tenth of a second. The page is zero in a new cache, and again
+    /// after the cache was removed while in use.
     pub(crate) fn with_page<T>(
         &self,
         operation: impl FnOnce(&mut [u8; Self::PAGE_BYTES], bool) -> T,
@@ -231,7 +233,7 @@ impl Store {
         self.page.with(|lines, torn| operation(bytemuck::from_bytes_mut(cast(lines)), torn))
     }
 
-    /// Forgets.
+    /// Resets a part of the store.
     pub fn reset(&self, what: Reset) {
         if what != Reset::Counters {
             self.cache().clear();
@@ -246,7 +248,7 @@ impl Store {
         }
     }
 
-    /// What there is to know about it, now.
+    /// Returns the current state.
     pub fn facts(&self) -> Facts {
         let Figures { lock_waits, lock_timeouts, locks_broken, .. } = self.figures();
         Facts {
@@ -261,12 +263,12 @@ impl Store {
         }
     }
 
-    /// Looks whether every shard makes sense, in their order: see [`Cache::check`].
+    /// Checks every shard, in their order: see [`Cache::check`].
     pub fn check(&self) -> Vec<Result<Checked, Inconsistency>> {
         self.cache().check()
     }
 
-    /// The inner error says why to try again.
+    /// Opens a file. The inner error is the reason to try again.
     fn open_file(
         folder: &Folder,
         name: &CacheName,
@@ -282,7 +284,7 @@ impl Store {
                 }
                 Ok(Err(None))
             }
-            // Between its being wiped and its being removed.
+            // The file was wiped, and is about to be removed.
             Err(Unusable::Refused(error)) if is_wiped(file) => Ok(Err(Some(error))),
             Err(Unusable::Refused(error)) => Err(error),
         }
@@ -317,7 +319,7 @@ impl Store {
         let division = Division::of(&layouts, cluster.is_some());
         let unfinished = match folder.unfinished(name, division.bytes as u64) {
             Ok(unfinished) => unfinished,
-            // Several who come at the same time take the room for several.
+            // Several processes at the same time take the room for several files.
             Err(error @ Error::NoRoom { .. }) => return Ok(Err(Some(error))),
             Err(error) => return Err(error),
         };
@@ -362,7 +364,7 @@ impl Store {
         })
     }
 
-    /// Makes an empty cache of a file of zeros, which nobody else can see yet.
+    /// Makes an empty cache of a file of zeros, which no other process can see yet.
     fn format(&self) {
         self.page.lock().initialise();
         for shard in 0..self.division.regions.len() {
@@ -389,19 +391,12 @@ impl Store {
     }
 }
 
-/// Milliseconds since 49 days before the machine was started: the clock of every shared cache. A client that
-/// another machine heard of before that has its time, too.
-pub fn now_ms() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    REACHES_BACK_MS + now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
-}
-
 fn new_head(settings: &Settings, cluster: Option<&[u8; 16]>) -> Result<Head, Error> {
     let mut keys = Keys { hash: [0; 16], id: [0; 16] };
-    folder::fill_at_random(&mut keys.hash)?;
+    fill_at_random(&mut keys.hash)?;
     match cluster {
         Some(id_key) => keys.id = *id_key,
-        None => folder::fill_at_random(&mut keys.id)?,
+        None => fill_at_random(&mut keys.id)?,
     }
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (settings, created_unix_s) = (settings.clone(), since_1970.as_secs());
@@ -420,7 +415,7 @@ fn read_head(file: &File, name: &CacheName) -> Result<Head, Error> {
     })
 }
 
-/// Whether there is no head any more.
+/// Returns true if the head was wiped.
 fn is_wiped(file: &File) -> bool {
     let mut bytes = [0; Head::BYTES];
     file.read_exact_at(&mut bytes, 0).is_ok() && bytes == [0; Head::BYTES]
@@ -447,7 +442,7 @@ fn difference(name: &CacheName, theirs: &Settings, ours: &Settings) -> Option<Er
     Some(Error::OtherSettings { name: name.clone(), setting, theirs, ours })
 }
 
-/// A setting as an operator knows it: `Bytes(4096)` is `4096 bytes`.
+/// Formats a setting for operators: `Bytes(4096)` is `4096 bytes`.
 fn told(setting: &impl std::fmt::Debug) -> String {
     let text = format!("{setting:?}").to_lowercase();
     match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
@@ -457,7 +452,7 @@ fn told(setting: &impl std::fmt::Debug) -> String {
     }
 }
 
-/// The sessions, to whoever keeps some.
+/// A store is a cache: see [`Store::cache`].
 impl Deref for Store {
     type Target = Cache<SharedRegion>;
 
@@ -466,7 +461,7 @@ impl Deref for Store {
     }
 }
 
-/// Of this start of the machine: zeros where it is not told.
+/// Returns the id of this start of the machine, or zeros if the kernel does not give it.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -476,6 +471,8 @@ fn boot_id() -> [u8; 16] {
 fn cast(lines: &mut [rejoin_cache::Line]) -> &mut [u8] {
     bytemuck::cast_slice_mut(lines)
 }
+
+const _: () = assert!(Store::PAGE_BYTES == rejoin_tickets::PAGE_BYTES);
 
 #[cfg(test)]
 mod tests {

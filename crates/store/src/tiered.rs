@@ -7,16 +7,16 @@ use rejoin_cache::{
 };
 
 use crate::Store;
-use crate::mailbox::Says;
+use crate::letters::Says;
 
-/// The sessions of a [`Store`]; where it is a cluster's, those too that other machines made: what is missed
-/// here is asked for, and what is stored here is told of. A lookup then waits for a few milliseconds at most,
-/// and a thread for a quarter of its time ([`crate::Mailbox`]); nothing else waits at all.
+/// The sessions of a [`Store`] and, if it is a cluster's, those of the other machines: missing sessions are asked
+/// for, and stored sessions are announced. A lookup then waits for a few milliseconds at most,
+/// and a thread for a quarter of its time ([`crate::Mailbox`]). No other operation waits.
 #[derive(Debug, Clone)]
 pub struct Tiered(Arc<Store>);
 
 impl Tiered {
-    /// Of this store.
+    /// Returns the sessions of a store.
     pub fn new(store: Arc<Store>) -> Self {
         Self(store)
     }
@@ -57,7 +57,8 @@ impl SessionStore for Tiered {
         self.0.cache().peek(now_ms, id, context, value)
     }
 
-    /// Where it is a cluster's, only what the cluster gives: another machine may have had it.
+    /// Takes a session. In a cluster, takes only a session that the cluster gives, because another machine may have
+    /// used it already.
     fn take(
         &self,
         now_ms: u64,
@@ -79,7 +80,7 @@ impl SessionStore for Tiered {
         Ok(inserted)
     }
 
-    /// On this machine alone: a hint that comes before the session is stored is told with it.
+    /// Notes a hint on this machine alone. A hint that comes before the session is stored is announced with it.
     fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
         self.0.cache().hint(now_ms, id, interval_ms)
     }

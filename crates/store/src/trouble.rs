@@ -1,17 +1,16 @@
-//! What is found wrong with a cache while it is in use, and telling it once.
+//! Trouble with a cache in use, which is reported once.
 //!
-//! Nobody's handshake fails by it, so that there is no error to return: the program may want a line
-//! in its log.
+//! It fails no handshake, so there is no error to return; but the program may want a line in its log.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What was found wrong with the memory of a cache in use. The greater is the worse.
+/// Trouble with the memory of a cache in use. The greater is the worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Trouble {
-    /// What can be trusted is kept, what cannot is forgotten. Where a lock was written over, its
+    /// Contents that can be trusted are kept, and the rest is forgotten. If a lock was written over, its
     /// shard stays out of use until the cache is removed.
     #[error(
         "something in it made no sense, since a process died in the middle of an operation or \
@@ -23,7 +22,7 @@ pub enum Trouble {
     CutShort = 2,
 }
 
-/// Tells of trouble, of each kind once, and nothing after worse.
+/// Reports each kind of trouble once, and none after a worse one.
 #[derive(Default)]
 pub(crate) struct Alarm {
     listener: OnceLock<Box<dyn Fn(Trouble) + Send + Sync>>,
@@ -32,7 +31,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Only the first listener is told.
+    /// Sets the listener. Only the first one is kept.
     pub(crate) fn listen(&self, listener: impl Fn(Trouble) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
     }

@@ -1,8 +1,8 @@
 //! A context's keys for TLS stacks that encrypt tickets by themselves.
 //!
-//! OpenSSL's callback wants what RFC 5077, section 4, recommends: a name, a key for AES-256-CBC and
-//! one for HMAC-SHA-256. All three are derived from the ring's secret and the context's label, the
-//! name too: two virtual servers on one ring show different names, and neither can open, or even
+//! OpenSSL's callback uses the form that RFC 5077, section 4, recommends: a name, a key for AES-256-CBC and
+//! one for HMAC-SHA-256. All three are derived from the ring's secret and the context's label.
+//! Two virtual servers on one ring therefore show different names, and neither can open, or even
 //! recognise, a ticket of the other.
 
 use std::fmt;
@@ -10,19 +10,19 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use crate::NAME_BYTES;
+use crate::key::RingKey;
 use crate::label::Label;
-use crate::ring::RingKey;
 use crate::schedule::KeyState;
 use crate::secret::Secret;
 use crate::timeline::{Opened, Timeline};
 
-/// Bytes of a key in the files of other servers.
+/// The size of a key in the files of other servers, in bytes.
 pub const SERVER_KEY_BYTES: usize = NAME_BYTES + 2 * KEY_BYTES;
 
-/// Bytes of an AES-256 key, and of an HMAC-SHA-256 key.
+/// The size of an AES-256 key, and of an HMAC-SHA-256 key, in bytes.
 const KEY_BYTES: usize = 32;
 
-/// The order of what other servers want in a key of [`SERVER_KEY_BYTES`].
+/// The order of the parts of a key in the files of other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerKeyFormat {
     /// nginx's `ssl_session_ticket_key`, a file for each key: name, HMAC key, AES key.
@@ -31,7 +31,7 @@ pub enum ServerKeyFormat {
     Haproxy,
 }
 
-/// The keys of one context: a moment's ring, read by any number of threads.
+/// The keys of one context, derived from a ring. Any number of threads may read them.
 #[derive(Debug, Clone)]
 pub struct ContextKeys {
     timeline: Timeline<ContextKey>,
@@ -50,23 +50,23 @@ impl ContextKeys {
         Self { timeline: ring.map(|key| ContextKey::derive(key, label)) }
     }
 
-    /// What new tickets are sealed with. `None` only when the ring has no key.
+    /// Returns the key that seals new tickets, or `None` if the ring has no key.
     pub fn encrypting(&self, now_s: u64) -> Option<&ContextKey> {
         self.timeline.encrypting(now_s)
     }
 
-    /// The key that a ticket names, and whether the client is to have a fresh one. `None` when the
-    /// key is not ours, or its last ticket is over: a full handshake.
+    /// Finds the key that a ticket names, and tells whether the client should get a fresh ticket. `None` if the
+    /// ring does not have the key, or its last ticket has expired: a full handshake.
     pub fn find(&self, now_s: u64, name: &[u8; NAME_BYTES]) -> Option<(&ContextKey, Opened)> {
         self.timeline.find(now_s, |key| key.name == *name)
     }
 
-    /// Every key, from the oldest to the newest, and what it is for.
+    /// Lists every key, from the oldest to the newest, with its state.
     pub fn list(&self, now_s: u64) -> impl Iterator<Item = (&ContextKey, KeyState)> {
         self.iter().enumerate().map(move |(at, key)| (key, self.timeline.state(at, now_s)))
     }
 
-    /// Every key, from the oldest to the newest.
+    /// Iterates over the keys, from the oldest to the newest.
     pub fn iter(&self) -> impl Iterator<Item = &ContextKey> {
         self.timeline.keys.iter().map(|timed| &timed.key)
     }
@@ -82,22 +82,22 @@ impl ContextKey {
         }
     }
 
-    /// What a ticket begins with.
+    /// The name with which a ticket begins.
     pub fn name(&self) -> &[u8; NAME_BYTES] {
         &self.name
     }
 
-    /// For AES-256-CBC.
+    /// The key for AES-256-CBC.
     pub fn cipher_key(&self) -> &[u8; KEY_BYTES] {
         self.cipher_key.bytes()
     }
 
-    /// For HMAC-SHA-256.
+    /// The key for HMAC-SHA-256.
     pub fn mac_key(&self) -> &[u8; KEY_BYTES] {
         self.mac_key.bytes()
     }
 
-    /// The key for a server that does not know of rings, and opens this context's tickets with it.
+    /// Returns the key in the form of a server that has no rings, and opens this context's tickets with it.
     pub fn for_server(&self, format: ServerKeyFormat) -> Zeroizing<[u8; SERVER_KEY_BYTES]> {
         let (first, second) = match format {
             ServerKeyFormat::Nginx => (&self.mac_key, &self.cipher_key),

@@ -1,4 +1,4 @@
-//! What can go wrong with settings, and with rings that come from elsewhere.
+//! Errors of settings, and of rings that come from elsewhere.
 
 /// A schedule, label or ring that cannot be as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,19 +22,19 @@ pub enum Error {
          {keys} keys at a time, and a ring holds {most}: rotate less often"
     )]
     TooManyKeys {
-        /// How long a ticket may be used.
+        /// The lifetime of a ticket.
         ticket_lifetime_s: u64,
-        /// How often keys rotate.
+        /// The length of a key's turn.
         rotate_every_s: u64,
         /// Keys that would be alive at once.
         keys: u64,
-        /// What a ring holds.
+        /// The most keys in a ring.
         most: usize,
     },
     /// Every place is taken by a key whose tickets are still alive.
     #[error("all {most} keys of the ring are in use: retire one, or wait until one expires")]
     RingFull {
-        /// What a ring holds.
+        /// The most keys in a ring.
         most: usize,
     },
     /// The new key's secret is all zeros.
@@ -54,15 +54,29 @@ pub enum Error {
     /// A page that no ring was written to.
     #[error("not a ring of ticket keys: {reason}; write the page again")]
     BadPage {
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
     /// A page of a later version of this library.
     #[error("ring of ticket keys in version {version}, and only version {known} is known: upgrade")]
     UnknownVersion {
-        /// What the page says.
+        /// The version of the page.
         version: u32,
-        /// What can be read.
+        /// The version that can be read.
         known: u32,
     },
+}
+
+impl Error {
+    /// Refuses a value outside its range.
+    ///
+    /// # Errors
+    /// [`Self::OutOfRange`].
+    pub fn in_range(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Self> {
+        if (least..=most).contains(&value) {
+            Ok(())
+        } else {
+            Err(Self::OutOfRange { name, value, least, most })
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What was decoded, found again by the bytes that it was decoded from.
+//! Decoded values, found again by the bytes that they were decoded from.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 /// Decoded values, such as the certificates of clients that come back (patch 002 of the JDK's server: tickets
 /// bring the same certificates again and again).
 ///
-/// A value is found by the whole of the bytes that it was decoded from, compared one by one: a hash says where
-/// to look, and never what is the same. Where there is no room, what was not used for longest goes.
+/// A value is found by all of the bytes that it was decoded from, which are compared one by one. The hash only gives
+/// the place. If there is no room, the least recently used values are dropped.
 ///
-/// Any number of threads may use it. None waits: what another thread is looking at is decoded once more.
+/// Any number of threads may use it. None waits: if another thread uses the same part, a value is decoded again.
 pub struct Interner<V> {
     seed: [u64; 2],
     keeps: bool,
@@ -18,17 +18,17 @@ pub struct Interner<V> {
 }
 
 const SHARDS: usize = 16;
-/// Of so many values for which others would have to go, one is wanted.
+/// One in so many values is kept if others must be dropped for it.
 const ONE_IN: u64 = 8;
 
 struct Shard<V> {
-    /// By the hash of their bytes.
+    /// The entries, by the hash of their bytes.
     entries: BTreeMap<u64, Entry<V>>,
-    /// Hashes, by when their entry was last used.
+    /// The hashes, by the last use of their entry.
     by_age: BTreeMap<u64, u64>,
-    /// Counts uses.
+    /// The count of uses.
     clock: u64,
-    /// Counts what came while there was no room.
+    /// The count of values that came while there was no room.
     turned_away: u64,
     bytes: usize,
     most_bytes: usize,
@@ -42,44 +42,44 @@ struct Entry<V> {
 }
 
 impl<V: Clone> Interner<V> {
-    /// For values of up to `most_bytes` in all, of which each sixteenth part is apart; 0 keeps nothing. `seed`
-    /// should be random, and known to nobody who chooses what is decoded.
+    /// Makes an interner for values of up to `most_bytes` in all, in sixteen separate parts; with 0 it keeps nothing.
+    /// `seed` should be random, and unknown to those who choose the bytes.
     pub fn new(most_bytes: usize, seed: [u64; 2]) -> Self {
         let shards = std::array::from_fn(|_| Mutex::new(Shard::new(most_bytes / SHARDS)));
         Self { seed, keeps: most_bytes >= SHARDS, shards }
     }
 
-    /// Whether anything can be kept at all.
+    /// Returns true if anything can be kept at all.
     pub fn keeps(&self) -> bool {
         self.keeps
     }
 
-    /// What was decoded from exactly these bytes. `None` if it is not here, or another thread is where it would
-    /// be.
+    /// Returns the value decoded from exactly these bytes. `None` if it is not here, or another thread uses the part
+    /// where it would be.
     pub fn get(&self, source: &[u8]) -> Option<V> {
         let hash = self.hash(source);
         lock(self.shard(hash))?.get(hash, source)
     }
 
-    /// Whether a value from these bytes, which takes `bytes`, is worth keeping: where others would have to go for it,
-    /// one in eight is. So of values that come round in a circle, and are more than there is room for, most stay until
-    /// they come again, and little is spent on those that do not.
+    /// Returns true if a value from these bytes, which takes `bytes`, is worth keeping. If others must be dropped for
+    /// it, one in eight is. So when values recur in a cycle that is larger than the room, most of the kept ones stay
+    /// until they recur, and little is spent on the others.
     pub fn wants(&self, source: &[u8], bytes: usize) -> bool {
         lock(self.shard(self.hash(source))).is_some_and(|mut shard| shard.wants(bytes))
     }
 
-    /// Keeps what was decoded from these bytes, and takes `bytes` with all that belongs to it. What takes more
-    /// than its part of all is not kept, and nor is what another thread leaves no time for.
+    /// Keeps the value decoded from these bytes, which takes `bytes` in all. It is not kept if it takes more than a
+    /// sixteenth of the room, or if another thread uses its part.
     pub fn insert(&self, source: &[u8], value: V, bytes: usize) {
         let hash = self.hash(source);
         let Some(mut shard) = lock(self.shard(hash)) else { return };
         let gone = shard.insert(hash, source, value, bytes);
         drop(shard);
-        // Their end may take long, and is nobody else's affair.
+        // Dropping them may take long, and needs no lock.
         drop(gone);
     }
 
-    /// How many values are kept, and the bytes that they take as [`Interner::insert`] was told.
+    /// Returns the number of kept values, and the bytes that they take, as given to [`Interner::insert`].
     pub fn kept(&self) -> (usize, usize) {
         let shards = self.shards.iter().filter_map(lock);
         shards.fold((0, 0), |(values, bytes), shard| {
@@ -123,7 +123,7 @@ impl<V: Clone> Shard<V> {
         bytes <= self.most_bytes && self.turned_away.is_multiple_of(ONE_IN)
     }
 
-    /// Returns what had to go.
+    /// Inserts an entry, and returns those that were dropped for it.
     fn insert(&mut self, hash: u64, source: &[u8], value: V, bytes: usize) -> Vec<Entry<V>> {
         if bytes > self.most_bytes {
             return Vec::new();
@@ -155,7 +155,7 @@ impl<V> std::fmt::Debug for Interner<V> {
     }
 }
 
-/// `None` if another thread has it.
+/// Locks a part. `None` if another thread uses it.
 fn lock<V>(shard: &Mutex<Shard<V>>) -> Option<MutexGuard<'_, Shard<V>>> {
     match shard.try_lock() {
         Ok(shard) => Some(shard),

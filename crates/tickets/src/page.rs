@@ -14,12 +14,13 @@ use aws_lc_rs::digest;
 use zeroize::Zeroize;
 
 use crate::error::Error;
-use crate::ring::{KeyRing, RingKey, SECRET_BYTES};
+use crate::key::{RingKey, SECRET_BYTES};
+use crate::ring::KeyRing;
 use crate::schedule::Schedule;
 use crate::secret::Secret;
 use crate::timeline::Timed;
 
-/// Bytes of a ring written down.
+/// The size of a ring as a page, in bytes.
 pub const PAGE_BYTES: usize = 4_096;
 
 const MAGIC: [u8; 8] = *b"rejoinSK";
@@ -51,11 +52,11 @@ impl KeyRing {
         page[CHECKED_BYTES..].copy_from_slice(checksum.as_ref());
     }
 
-    /// The ring on a page.
+    /// Reads the ring on a page.
     ///
     /// # Errors
-    /// [`Error::BadPage`] for whatever [`Self::to_page`] would not write, [`Error::UnknownVersion`]
-    /// for a later form of it, and those of [`Schedule::new`].
+    /// [`Error::BadPage`] for a page that [`Self::to_page`] would not write, [`Error::UnknownVersion`]
+    /// for a later version, and those of [`Schedule::new`].
     pub fn from_page(page: &[u8; PAGE_BYTES]) -> Result<Self, Error> {
         let mut reader = Reader { rest: page };
         if reader.take()? != MAGIC {
@@ -99,13 +100,13 @@ fn bad(reason: &'static str) -> Error {
     Error::BadPage { reason }
 }
 
-/// What is left of a page to be written.
+/// The rest of a page that is written.
 struct Writer<'p> {
     rest: &'p mut [u8],
 }
 
 impl Writer<'_> {
-    /// There is room for the largest ring, as is asserted above.
+    /// Writes bytes. There is room for the largest ring, as is asserted above.
     fn put(&mut self, bytes: &[u8]) {
         let (place, rest) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
         place.copy_from_slice(bytes);
@@ -113,7 +114,7 @@ impl Writer<'_> {
     }
 }
 
-/// What is left of a page to be read.
+/// The rest of a page that is read.
 struct Reader<'p> {
     rest: &'p [u8],
 }

@@ -1,38 +1,39 @@
-//! How long keys are made, used and kept.
+//! The times at which keys are made, used and wiped.
 //!
 //! ```text
 //! made        encrypts                     opens only                                    wiped
 //!  |-- lead --|-- rotate_every --|-- ticket_lifetime + 2 CLOCK_TOLERANCE --|
 //! ```
 //! The next key is made a *lead* before it encrypts, so that every server has it when the first
-//! begins to use it. After its turn it opens tickets until the last it sealed is over.
+//! begins to use it. After its turn it opens tickets until the last one that it sealed expires.
 //!
 //! Each clock may be [`CLOCK_TOLERANCE_S`] off, ahead or behind, so two may be [`CLOCKS_APART_S`]
-//! apart: the last ticket of a turn may be sealed by the one that is behind, and opened by the one
-//! that is ahead. And a key that the one behind made is used by the one ahead so much sooner than a
-//! lead after: where servers have clocks of their own, the lead must be longer than that by what
-//! it takes them to look. On one machine all have the same clock, and any lead will do.
+//! apart: the server that is behind may seal the last ticket of a turn, and the one
+//! that is ahead may open it. Also, the server that is ahead uses a new key of the one that is behind that much
+//! earlier than a lead after it was made. Where servers have clocks of their own, the lead must be longer than that
+//! difference plus the interval at which they look for keys. On one machine all have the same clock, and any lead
+//! works.
 
 use crate::error::Error;
-use crate::ring::KeyRing;
 
-/// How far the clock of a server may be off, ahead or behind, without it refusing what others sealed,
-/// or others what it did.
+/// The most keys in a ring.
+pub(crate) const MOST_KEYS: usize = 16;
+
+/// The greatest error of a server's clock, ahead or behind, at which servers still open each other's tickets.
 pub const CLOCK_TOLERANCE_S: u64 = 60;
 
-/// How far the clocks of two servers may be apart, then.
+/// The greatest difference of two servers' clocks that follows from it.
 pub const CLOCKS_APART_S: u64 = 2 * CLOCK_TOLERANCE_S;
 
 /// RFC 8446, section 4.6.1: servers must not use a lifetime of more than seven days.
 pub const LONGEST_TICKET_LIFETIME_S: u64 = 7 * 24 * HOUR_S;
 
-/// The longest turn of a key: 30 days. RFC 9325, section 3.3, would have them change weekly.
+/// The longest turn of a key: 30 days. RFC 9325, section 3.3, recommends to change keys weekly.
 const LONGEST_TURN_S: u64 = 30 * 24 * HOUR_S;
 
 const HOUR_S: u64 = 3_600;
 
-/// See the module's documentation. All servers that share a ring have the same one, as it is part
-/// of the ring.
+/// The schedule of a ring's keys. It is part of the ring, so all servers that share a ring have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
     rotate_every_s: u64,
@@ -40,22 +41,22 @@ pub struct Schedule {
     lead_s: u64,
 }
 
-/// What a key is for at some time.
+/// The use of a key at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyState {
-    /// It opens what a server with a faster clock has sealed, and will be the next to encrypt.
+    /// It opens tickets of a server whose clock is ahead, and will be the next to encrypt.
     Upcoming,
-    /// It seals new tickets, and opens them. Of the keys in a ring, always exactly one.
+    /// It seals new tickets, and opens them. Exactly one key of a ring is in this state.
     Encrypting,
     /// It opens tickets from its turn.
     Opening,
-    /// It is of no use, and to be wiped.
+    /// It has no use, and is to be wiped.
     Expired,
 }
 
 impl Schedule {
-    /// A new key encrypts every `rotate_every_s`, and is made `lead_s` before; a ticket can be
-    /// used for `ticket_lifetime_s`.
+    /// Makes a schedule: a new key begins to encrypt every `rotate_every_s`, and is made `lead_s` before; a ticket can
+    /// be used for `ticket_lifetime_s`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for a ticket lifetime of none or more than seven days, a turn of more
@@ -64,38 +65,38 @@ impl Schedule {
     /// [`Error::TooManyKeys`] when a ring could not hold all keys that are alive at once.
     pub fn new(rotate_every_s: u64, ticket_lifetime_s: u64, lead_s: u64) -> Result<Self, Error> {
         const SHORTEST_TURN_S: u64 = CLOCK_TOLERANCE_S + 1;
-        within("ticket_lifetime_s", ticket_lifetime_s, 1, LONGEST_TICKET_LIFETIME_S)?;
-        within("rotate_every_s", rotate_every_s, SHORTEST_TURN_S, LONGEST_TURN_S)?;
-        within("lead_s", lead_s, CLOCK_TOLERANCE_S, rotate_every_s - 1)?;
+        Error::in_range("ticket_lifetime_s", ticket_lifetime_s, 1, LONGEST_TICKET_LIFETIME_S)?;
+        Error::in_range("rotate_every_s", rotate_every_s, SHORTEST_TURN_S, LONGEST_TURN_S)?;
+        Error::in_range("lead_s", lead_s, CLOCK_TOLERANCE_S, rotate_every_s - 1)?;
         let schedule = Self { rotate_every_s, ticket_lifetime_s, lead_s };
-        let (keys, most) = (schedule.most_keys(), KeyRing::MOST_KEYS);
+        let (keys, most) = (schedule.most_keys(), MOST_KEYS);
         if keys > most as u64 {
             return Err(Error::TooManyKeys { ticket_lifetime_s, rotate_every_s, keys, most });
         }
         Ok(schedule)
     }
 
-    /// How long one key encrypts, in seconds: 12 hours unless said otherwise.
+    /// The length of a key's turn, in seconds: 12 hours by default.
     pub fn rotate_every_s(&self) -> u64 {
         self.rotate_every_s
     }
 
-    /// How long a ticket may be used, in seconds: 24 hours unless said otherwise.
+    /// The lifetime of a ticket, in seconds: 24 hours by default.
     pub fn ticket_lifetime_s(&self) -> u64 {
         self.ticket_lifetime_s
     }
 
-    /// How long before its turn a key is made, in seconds: an hour unless said otherwise.
+    /// The time from a key's making to its turn, in seconds: an hour by default.
     pub fn lead_s(&self) -> u64 {
         self.lead_s
     }
 
-    /// How long after its turn a key opens tickets, in seconds.
+    /// The time after its turn in which a key opens tickets, in seconds.
     pub(crate) fn opens_for_s(&self) -> u64 {
         self.ticket_lifetime_s + CLOCKS_APART_S
     }
 
-    /// Those whose tickets are alive, the one that encrypts, and the next.
+    /// The number of keys whose tickets are alive, with the one that encrypts, and the next.
     fn most_keys(&self) -> u64 {
         self.opens_for_s().div_ceil(self.rotate_every_s) + 2
     }
@@ -104,14 +105,6 @@ impl Schedule {
 impl Default for Schedule {
     fn default() -> Self {
         Self { rotate_every_s: 12 * HOUR_S, ticket_lifetime_s: 24 * HOUR_S, lead_s: HOUR_S }
-    }
-}
-
-fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Error> {
-    if (least..=most).contains(&value) {
-        Ok(())
-    } else {
-        Err(Error::OutOfRange { name, value, least, most })
     }
 }
 

@@ -6,7 +6,7 @@
 //! ```text
 //! name, 16 bytes | nonce, 12 | ciphertext, as long as the session | tag, 16
 //! ```
-//! and its name and the context's label are authenticated with it, and what else it is bound to.
+//! Its name, the context's label, and the data that it is bound to are authenticated with it.
 //! Nonces are random, which bounds a key to 2³² tickets (NIST SP 800-38D, section 8.3), of all
 //! servers and one context together: that is 99,000 a second for a turn of 12 hours.
 
@@ -14,37 +14,37 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::NAME_BYTES;
+use crate::key::RingKey;
 use crate::label::Label;
-use crate::ring::RingKey;
 use crate::secret::Secret;
 use crate::timeline::{Opened, Timeline};
 
-/// Random bytes that a ticket needs: the nonce of AES-GCM.
+/// The random bytes that a ticket needs: the nonce of AES-GCM.
 pub const NONCE_BYTES: usize = 12;
 
-/// RFC 8446, section 4.6.1: `opaque ticket<1..2^16-1>`.
+/// The size of the longest ticket (RFC 8446, section 4.6.1: `opaque ticket<1..2^16-1>`).
 pub const LONGEST_TICKET_BYTES: usize = (1 << 16) - 1;
 
 const TAG_BYTES: usize = 16;
 const HEAD_BYTES: usize = NAME_BYTES + NONCE_BYTES;
 
-/// Seals one context's tickets, on any number of threads: a moment's ring.
+/// Seals and opens one context's tickets, under keys derived from a ring. Any number of threads may use it.
 #[derive(Debug)]
 pub struct TicketSealer {
     label: Label,
     timeline: Timeline<SealingKey>,
 }
 
-/// Why a ticket stays closed.
+/// The reason why a ticket is not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unopened {
-    /// No ticket is so short, or so long.
+    /// It is too short or too long for a ticket.
     BadLength,
     /// No key in the ring has its name.
     UnknownKey,
-    /// The last ticket of its key is over.
+    /// The last ticket of its key has expired.
     ExpiredKey,
-    /// It is not as it was sealed, or bound to something else.
+    /// It was altered, or is bound to other data.
     Altered,
 }
 
@@ -54,7 +54,7 @@ struct SealingKey {
 }
 
 impl TicketSealer {
-    /// How much longer than its session a ticket is.
+    /// The bytes that a ticket has beside its session.
     pub const OVERHEAD_BYTES: usize = HEAD_BYTES + TAG_BYTES;
 
     pub(crate) fn derive(ring: &Timeline<RingKey>, label: &Label) -> Self {
@@ -62,14 +62,14 @@ impl TicketSealer {
         Self { label: label.clone(), timeline }
     }
 
-    /// A ticket for a session. `nonce` must be random, and new for each. `None` when there is no
+    /// Seals a session. `nonce` must be random, and new for each ticket. `None` if there is no
     /// key, or the ticket would be longer than [`LONGEST_TICKET_BYTES`]: the client gets none.
     pub fn seal(&self, now_s: u64, session: &[u8], nonce: [u8; NONCE_BYTES]) -> Option<Vec<u8>> {
         self.seal_for(now_s, &[], session, nonce)
     }
 
-    /// As [`Self::seal`], and it is opened only by who knows what it is bound to: the id that it is
-    /// kept under.
+    /// Seals a session like [`Self::seal`], and binds it to other data, such as the id that it is kept under, which is
+    /// needed to open it.
     pub fn seal_for(
         &self,
         now_s: u64,
@@ -96,16 +96,16 @@ impl TicketSealer {
         Some(ticket)
     }
 
-    /// The session in a ticket, and whether the client is to have a fresh one. `None` for all that
-    /// was not sealed in this context, with a key that is still alive: a full handshake.
+    /// Opens a ticket, and tells whether the client should get a fresh one. `None` if it
+    /// was not sealed in this context, under a key that is still alive: a full handshake.
     pub fn open(&self, now_s: u64, ticket: &[u8]) -> Option<(Zeroizing<Vec<u8>>, Opened)> {
         self.open_for(now_s, &[], ticket).ok()
     }
 
-    /// As [`Self::open`], of what was sealed with [`Self::seal_for`].
+    /// Opens a ticket of [`Self::seal_for`].
     ///
     /// # Errors
-    /// Why it stays closed.
+    /// The reason why it is not opened.
     pub fn open_for(
         &self,
         now_s: u64,
@@ -130,7 +130,7 @@ impl TicketSealer {
         Ok((session, opened))
     }
 
-    /// What tickets begin with, of each key from the oldest to the newest, those that are expired included.
+    /// Iterates over the names with which tickets begin, from the oldest key to the newest, expired ones included.
     pub fn names(&self) -> impl Iterator<Item = &[u8; NAME_BYTES]> {
         self.timeline.keys.iter().map(|timed| &timed.key.name)
     }

@@ -1,4 +1,4 @@
-//! Times as operators write them.
+//! Durations as operators write them.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds(pub u64);
 
-/// Not written as one.
+/// A text that is no duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("write a time as 90s, 30m, 12h or 7d")]
 pub struct NoTime;

@@ -5,7 +5,7 @@ use std::fmt;
 use aws_lc_rs::hkdf;
 use zeroize::Zeroize;
 
-/// Bytes of a key: they stay where they are until they are wiped, so that a move leaves no copy.
+/// The bytes of a key. They stay at one address until they are wiped, so that a move leaves no copy.
 pub(crate) struct Secret<const BYTES: usize>(Box<[u8; BYTES]>);
 
 impl<const BYTES: usize> Secret<BYTES> {
@@ -27,8 +27,7 @@ impl<const BYTES: usize> Secret<BYTES> {
         &self.0
     }
 
-    /// HKDF-SHA-256 (RFC 5869) without salt: of one secret, as many independent keys as there are
-    /// `info`s.
+    /// Derives a key by HKDF-SHA-256 (RFC 5869) without salt. Keys of different `info` are independent.
     pub(crate) fn derive<const DERIVED: usize>(&self, info: &[&[u8]]) -> Secret<DERIVED> {
         const { assert!(DERIVED <= 255 * 32, "RFC 5869, section 2.3") };
         let mut derived = Secret(Box::new([0; DERIVED]));
@@ -58,7 +57,7 @@ impl<const BYTES: usize> fmt::Debug for Secret<BYTES> {
     }
 }
 
-/// How much is to be derived.
+/// The length of the derived key.
 struct Length(usize);
 
 impl hkdf::KeyType for Length {

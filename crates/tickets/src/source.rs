@@ -1,41 +1,45 @@
-//! Where a server's ring comes from while it runs, and who is told what became of tickets.
+//! The source of a server's ring while it runs, which also counts tickets.
 
 use crate::KeyRing;
 
-/// A ring that others change too. Servers ask from any thread, in the middle of handshakes: nothing
-/// here may wait for long.
+/// A ring that other processes change, too. Servers call this from any thread, in the middle of handshakes, so
+/// it must not wait for long.
 pub trait KeySource: Send + Sync {
-    /// The ring, if it is another than at the last call, or there was none. Rotates it first if
+    /// Returns the ring if it has changed since the last call, or at the first call. Rotates it first if
     /// that is due. `now_s` is Unix time.
     fn newer(&self, now_s: u64) -> Option<KeyRing>;
 
-    /// Something became of a ticket.
+    /// Stores the newest ring outside of memory, if this source does. Called when the ring of [`Self::newer`] is in
+    /// use by all threads of the process: the caller alone waits for the disk.
+    fn keep(&self) {}
+
+    /// Counts an event of a ticket.
     fn record(&self, event: TicketEvent);
 }
 
-/// What becomes of tickets.
+/// An event of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TicketEvent {
-    /// Given to a client.
+    /// It was given to a client.
     Issued,
-    /// Given to a client although there was no key: nobody can open it.
+    /// It was given to a client although there was no key: nobody can open it.
     Keyless,
-    /// Presented, and of a key that is alive.
+    /// It was presented, under a live key.
     Known,
-    /// As [`Self::Known`], and the key's turn is over.
+    /// It is [`Self::Known`], and the key's turn is over.
     Renewed,
-    /// Presented, and of a key that is not ours, or no longer: a full handshake.
+    /// It was presented, under a key that the ring does not have, or no longer: a full handshake.
     Unknown,
-    /// Presented, and known, but its client has resumed for too long: a full handshake.
+    /// It was presented, under a live key, but its client has resumed for too long: a full handshake.
     Overdue,
 }
 
 impl TicketEvent {
-    /// All of them, in order.
+    /// All events, in order.
     pub const ALL: [Self; 6] =
         [Self::Issued, Self::Keyless, Self::Known, Self::Renewed, Self::Unknown, Self::Overdue];
 
-    /// What its count is called.
+    /// The name of its count.
     pub fn name(self) -> &'static str {
         match self {
             Self::Issued => "tickets_issued",

@@ -1,21 +1,20 @@
-//! Keys in the order of their turns, and which one a ticket belongs to.
+//! Keys in the order of their turns.
 //!
-//! The rules that say what a key is for are here once, for a ring's secrets and for all that is
+//! The rules for the use of a key are here once, for a ring's secrets and for all keys that are
 //! derived from them.
 
 use crate::schedule::{KeyState, Schedule};
 
-/// What opened a ticket.
+/// The state of the key that opened a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opened {
-    /// A key that new tickets are sealed with, here or where clocks are ahead.
+    /// The key seals new tickets, here or where clocks are ahead.
     Fresh,
-    /// A key whose turn is over: give the client a fresh ticket, or it loses its session when the
-    /// key goes.
+    /// The key's turn is over: give the client a fresh ticket, or it loses its session with the key.
     Renew,
 }
 
-/// A key, and when its turn begins.
+/// A key with its times.
 #[derive(Debug, Clone)]
 pub(crate) struct Timed<K> {
     pub(crate) key: K,
@@ -23,7 +22,7 @@ pub(crate) struct Timed<K> {
     pub(crate) encrypts_from_s: u64,
 }
 
-/// At most [`crate::KeyRing::MOST_KEYS`] keys, none before another whose turn begins earlier.
+/// Up to [`crate::KeyRing::MOST_KEYS`] keys, in the order of their turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Timeline<K> {
     pub(crate) schedule: Schedule,
@@ -31,7 +30,7 @@ pub(crate) struct Timeline<K> {
 }
 
 impl<K> Timeline<K> {
-    /// The same turns, of other keys.
+    /// Derives other keys, with the same turns.
     pub(crate) fn map<D>(&self, derive: impl Fn(&K) -> D) -> Timeline<D> {
         let derived = |timed: &Timed<K>| Timed {
             key: derive(&timed.key),
@@ -41,8 +40,8 @@ impl<K> Timeline<K> {
         Timeline { schedule: self.schedule, keys: self.keys.iter().map(derived).collect() }
     }
 
-    /// The newest key whose turn has begun encrypts. Where none has begun, because this clock is
-    /// behind or the ones before were retired, the first does: better than no ticket.
+    /// Returns the position of the key that encrypts: the newest whose turn has begun. If none has begun, because this
+    /// clock is behind or earlier keys were retired, it is the first one, which is better than no ticket.
     pub(crate) fn encrypting_at(&self, now_s: u64) -> usize {
         self.keys.iter().rposition(|timed| timed.encrypts_from_s <= now_s).unwrap_or(0)
     }
@@ -51,7 +50,7 @@ impl<K> Timeline<K> {
         self.keys.get(self.encrypting_at(now_s)).map(|timed| &timed.key)
     }
 
-    /// When a key's tickets are over. Unknown as long as no other has its turn after it.
+    /// Returns the time when a key's last ticket expires. Unknown as long as the key has no successor.
     pub(crate) fn opens_until_s(&self, at: usize) -> Option<u64> {
         let successor = self.keys.get(at + 1)?;
         Some(successor.encrypts_from_s.saturating_add(self.schedule.opens_for_s()))
@@ -66,7 +65,7 @@ impl<K> Timeline<K> {
         }
     }
 
-    /// The key that a ticket names, unless it is expired. Names are public, and few: they are
+    /// Finds the key that a ticket names, unless it has expired. Names are public, and few, so they are
     /// compared one by one.
     pub(crate) fn find(&self, now_s: u64, named: impl Fn(&K) -> bool) -> Option<(&K, Opened)> {
         let at = self.keys.iter().position(|timed| named(&timed.key))?;

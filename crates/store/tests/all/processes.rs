@@ -1,11 +1,13 @@
 //! Processes that share a cache, and die: each a copy of this program that plays a role.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rejoin_cache::{Capacity, SecretBytes, Settings};
 use rejoin_store::{CacheName, Error, Store, now_ms};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::session::{find, id, insert};
 
@@ -24,7 +26,7 @@ fn open(folder: &Path) -> Result<Store, Error> {
     Store::open(folder, &name, Some(&settings()))
 }
 
-/// What another process is to do.
+/// Returns the command for another process with a role.
 fn role(role: &str, folder: &Path, number: u64) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "processes::plays_a_role", "--nocapture", "--quiet"]);
@@ -37,11 +39,11 @@ fn start(what: &str, folder: &Path, number: u64) -> Child {
     role(what, folder, number).spawn().expect("started")
 }
 
-/// Returns true once every shard could be checked and is sound. A process that waits for a processor may hold a lock.
-fn is_sound(store: &Store) -> bool {
+/// Returns true once the condition holds: a process that waits for a processor may hold a lock.
+fn soon(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        if store.check().iter().all(Result::is_ok) {
+        if condition() {
             return true;
         }
         if Instant::now() > deadline {
@@ -49,6 +51,11 @@ fn is_sound(store: &Store) -> bool {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Returns true once every shard could be checked and is sound.
+fn is_sound(store: &Store) -> bool {
+    soon(|| store.check().iter().all(Result::is_ok))
 }
 
 /// Ends with the test, also if that fails.
@@ -99,12 +106,11 @@ fn processes_find_each_others_sessions() {
 }
 
 fn come_at_once(folder: &Path, number: u64) {
-    let start = folder.join("start");
-    while !start.exists() {
-        std::hint::spin_loop();
-    }
+    std::fs::write(folder.join("ready").join(number.to_string()), "").expect("written");
+    let start = File::open(folder.join("start")).expect("there");
+    flock(&start, FlockOperation::LockShared).expect("free at last");
     let store = open(folder).expect("made by somebody");
-    assert!(insert(&store, number));
+    assert!(soon(|| insert(&store, number)));
     assert!(store.facts().is_named);
 }
 
@@ -112,14 +118,19 @@ fn come_at_once(folder: &Path, number: u64) {
 fn of_those_who_come_at_once_one_makes_it() {
     for _ in 0..8 {
         let folder = crate::folder();
+        std::fs::create_dir(folder.path().join("ready")).expect("a new folder");
+        let gate = File::create(folder.path().join("start")).expect("a new file");
+        flock(&gate, FlockOperation::LockExclusive).expect("free");
         let start = |number| start("come at once", folder.path(), number);
         let mut children: Vec<Child> = (0..16).map(start).collect();
-        std::thread::sleep(Duration::from_millis(60));
-        std::fs::write(folder.path().join("start"), "").expect("written");
+        let ready = folder.path().join("ready");
+        assert!(soon(|| std::fs::read_dir(&ready).expect("a folder").count() == children.len()));
+        flock(&gate, FlockOperation::Unlock).expect("locked");
         assert!(children.iter_mut().all(ended_well));
         let store = open(folder.path()).expect("there");
         assert!((0..16).all(|number| find(&store, number)), "two made one");
-        assert_eq!(folder.file_names().len(), 2, "{:?}", folder.file_names());
+        let names = folder.file_names();
+        assert_eq!(names.len(), 3, "the cache, and two of this test: {names:?}");
     }
 }
 
@@ -127,8 +138,8 @@ fn come_again(folder: &Path, number: u64) {
     for _ in 0..300 {
         let store = open(folder).expect("there is one, or it is made");
         let _was_there = find(&store, number);
-        assert!(insert(&store, number));
-        assert!(store.check().iter().all(Result::is_ok), "{:?}", store.check());
+        assert!(soon(|| insert(&store, number)));
+        assert!(is_sound(&store), "{:?}", store.check());
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) fn id(number: u64) -> SessionId {
     SessionId::new(&number.to_le_bytes()).expect("eight bytes")
 }
 
-/// Without a value.
+/// Returns a session without a value.
 pub(crate) fn new(number: u64) -> NewSession<'static> {
     NewSession {
         id: id(number),
@@ -23,7 +23,7 @@ pub(crate) fn new(number: u64) -> NewSession<'static> {
     }
 }
 
-/// Of one block, or of several.
+/// Returns a value of one block, or of several.
 fn value(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(1 + number as usize % 60)
 }
@@ -32,7 +32,7 @@ pub(crate) fn insert(store: &impl SessionStore, number: u64) -> bool {
     store.insert(now_ms(), &NewSession { value: &value(number), ..new(number) }).is_ok()
 }
 
-/// Whether it is there, and panics where it is not as it was stored.
+/// Returns true if the session is there. Panics if it differs from what was stored.
 pub(crate) fn find(store: &Store, number: u64) -> bool {
     let mut found = SecretBytes::default();
     let is_there = store.cache().get(now_ms(), &id(number), CONTEXT, &mut found).found;

@@ -1,4 +1,4 @@
-//! What is sealed in one context opens there and nowhere else, and nothing else opens.
+//! Tickets sealed in one context open there and nowhere else, and nothing else opens.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

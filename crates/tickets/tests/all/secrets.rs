@@ -8,7 +8,7 @@ use rejoin_testkit::alone::alone;
 use rejoin_tickets::{KeyRing, Label, PAGE_BYTES, Schedule, ServerKeyFormat};
 
 const NOW_S: u64 = 1_800_000_000;
-/// What all keys of this test contain, and nothing else does: the secret is made of it.
+/// A mark that all keys of this test contain, and nothing else does: the secret is made of it.
 const MARK: [u8; 8] = [0x5e, 0xc7, 0xe7, 0xa7, 0x5e, 0xc7, 0xe7, 0xa7];
 
 /// Looks at every block of memory as it is given back.

@@ -1,7 +1,5 @@
 //! Handshakes between an attached server and OpenSSL's own client, over sockets, in both versions.
 
-mod self_signed;
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -9,14 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use openssl::ssl::{
-    ShutdownState, SniError, Ssl, SslContext, SslContextBuilder, SslMethod, SslStream,
-    SslVerifyMode, SslVersion,
+    ShutdownState, SniError, Ssl, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion,
 };
 use rejoin_cache::{Cache, Capacity, Counters, Hints, Settings};
 use rejoin_openssl::{Client, ClientSession, ServerSessions, now_ms};
-use self_signed::certify;
 
-const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
+use crate::self_signed::certify;
+use crate::{VERSIONS, builder, meet};
 
 /// A server and a client of one version.
 struct Pair {
@@ -52,13 +49,9 @@ impl Pair {
     /// Shakes hands, exchanges a byte each way, ends as `end` says. Returns whether it was
     /// resumed, as both sides agree, and the client's newest session.
     fn connect(&self, session: Option<&ClientSession>, end: End) -> (bool, ClientSession) {
-        let (ours, theirs) = UnixStream::pair().expect("sockets");
-        let server = Ssl::new(&self.server).expect("a server connection");
-        thread::scope(|scope| {
-            let served = scope.spawn(move || serve(server, theirs, end));
-            let ssl = self.client.connection(session).expect("a client connection");
-            let mut stream = SslStream::new(ssl, ours).expect("a stream");
-            stream.connect().expect("a handshake");
+        let ssl = self.client.connection(session).expect("a client connection");
+        let serve = |stream: &mut _| serve(stream, end);
+        let (by_server, (by_client, newest)) = meet(&self.server, ssl, serve, |stream| {
             stream.write_all(b"?").expect("a question");
             stream.read_exact(&mut [0]).expect("an answer");
             let newest = ClientSession::newest(stream.ssl());
@@ -75,11 +68,10 @@ impl Pair {
                     stream.set_shutdown(ShutdownState::SENT);
                 }
             }
-            let by_client = stream.ssl().session_reused();
-            drop(stream);
-            assert_eq!(served.join().expect("the server"), by_client);
-            (by_client, newest.expect("a session"))
-        })
+            (stream.ssl().session_reused(), newest.expect("a session"))
+        });
+        assert_eq!(by_server, by_client);
+        (by_client, newest)
     }
 }
 
@@ -92,9 +84,7 @@ enum End {
     Hint(u64),
 }
 
-fn serve(ssl: Ssl, socket: UnixStream, end: End) -> bool {
-    let mut stream = SslStream::new(ssl, socket).expect("a stream");
-    stream.accept().expect("a handshake");
+fn serve(stream: &mut SslStream<UnixStream>, end: End) -> bool {
     stream.read_exact(&mut [0]).expect("a question");
     if let End::Hint(interval_ms) = end {
         rejoin_openssl::hint(stream.ssl(), interval_ms);
@@ -106,13 +96,6 @@ fn serve(ssl: Ssl, socket: UnixStream, end: End) -> bool {
         let _ = stream.shutdown();
     }
     stream.ssl().session_reused()
-}
-
-fn builder(method: SslMethod, version: SslVersion) -> SslContextBuilder {
-    let mut builder = SslContextBuilder::new(method).expect("a context");
-    builder.set_min_proto_version(Some(version)).expect("a version");
-    builder.set_max_proto_version(Some(version)).expect("a version");
-    builder
 }
 
 #[test]

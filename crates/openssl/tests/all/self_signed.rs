@@ -1,4 +1,4 @@
-//! Who servers and clients of tests are.
+//! Self-signed certificates for the servers and clients of tests.
 
 use openssl::asn1::Asn1Time;
 use openssl::ec::{EcGroup, EcKey};

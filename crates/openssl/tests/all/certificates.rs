@@ -11,14 +11,15 @@ use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
 use openssl::pkey::{PKey, Private};
 use openssl::ssl::{
-    AlpnError, NameType, Ssl, SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode,
-    SslVersion, select_next_proto,
+    AlpnError, NameType, SslContext, SslMethod, SslStream, SslVerifyMode, SslVersion,
+    select_next_proto,
 };
 use openssl::x509::{X509, X509Builder, X509NameBuilder, X509VerifyResult};
 use rejoin_cache::{Cache, Capacity, Hints, Settings};
 use rejoin_openssl::{CERTIFICATES_BYTES, Client, ClientSession, ServerSessions, now_ms};
 
-const VERSIONS: [SslVersion; 2] = [SslVersion::TLS1_2, SslVersion::TLS1_3];
+use crate::{VERSIONS, builder, meet};
+
 const PROTOCOLS: &[u8] = b"\x02h2\x08http/1.1";
 const REMEMBERED: (Option<&str>, Option<&[u8]>) = (Some("localhost"), Some(b"h2"));
 
@@ -84,38 +85,25 @@ impl Site {
         Self { each_time, once, client: Client::new(client), clients }
     }
 
-    /// What the server sees of a client, and the client's newest session.
+    /// Returns the server's view of a client, and the client's newest session.
     fn connect(
         &self,
         server: &SslContext,
         who: usize,
         session: Option<&ClientSession>,
     ) -> (Seen, ClientSession) {
-        let (ours, theirs) = UnixStream::pair().expect("sockets");
-        let server = Ssl::new(server).expect("a server connection");
-        thread::scope(|scope| {
-            let served = scope.spawn(move || serve(server, theirs));
-            let mut ssl = self.client.connection(session).expect("a client connection");
-            ssl.set_certificate(&self.clients.certificates[who]).expect("a certificate");
-            ssl.set_private_key(&self.clients.key).expect("a key");
-            ssl.set_hostname("localhost").expect("a name");
-            let mut stream = SslStream::new(ssl, ours).expect("a stream");
-            stream.connect().expect("a handshake");
+        let mut ssl = self.client.connection(session).expect("a client connection");
+        ssl.set_certificate(&self.clients.certificates[who]).expect("a certificate");
+        ssl.set_private_key(&self.clients.key).expect("a key");
+        ssl.set_hostname("localhost").expect("a name");
+        meet(server, ssl, serve, |stream| {
             stream.write_all(b"?").expect("a question");
             stream.read_exact(&mut [0]).expect("an answer");
             let newest = ClientSession::newest(stream.ssl()).expect("a session");
             let _ = stream.shutdown();
-            drop(stream);
-            (served.join().expect("the server"), newest)
+            newest
         })
     }
-}
-
-fn builder(method: SslMethod, version: SslVersion) -> SslContextBuilder {
-    let mut builder = SslContextBuilder::new(method).expect("a context");
-    builder.set_min_proto_version(Some(version)).expect("a version");
-    builder.set_max_proto_version(Some(version)).expect("a version");
-    builder
 }
 
 /// All that a server can ask OpenSSL about a client that a session may have brought.
@@ -131,9 +119,7 @@ struct Seen {
     timeout_s: i64,
 }
 
-fn serve(ssl: Ssl, socket: UnixStream) -> Seen {
-    let mut stream = SslStream::new(ssl, socket).expect("a stream");
-    stream.accept().expect("a handshake");
+fn serve(stream: &mut SslStream<UnixStream>) -> Seen {
     stream.read_exact(&mut [0]).expect("a question");
     let ssl = stream.ssl();
     let session = ssl.session().expect("a session");

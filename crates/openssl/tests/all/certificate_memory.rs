@@ -1,22 +1,24 @@
-//! What the decoded certificates of clients take, counted as OpenSSL takes it: in a test program of its own.
+//! The memory of decoded client certificates, as OpenSSL allocates it. The test runs alone, because it counts for the
+//! whole process.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::Read;
 use std::sync::Arc;
-use std::thread;
 
 use openssl::asn1::{Asn1Object, Asn1OctetString, Asn1Time};
 use openssl::hash::MessageDigest;
 use openssl::pkey::{PKey, Private};
 use openssl::rsa::Rsa;
 use openssl::ssl::{
-    Ssl, SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion,
+    SslContext, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion,
 };
 use openssl::x509::{X509, X509Builder, X509Extension, X509NameBuilder};
 use rejoin_cache::{Cache, Capacity, Hints, Settings};
 use rejoin_openssl::{
     CERTIFICATES_BYTES, Client, ClientSession, Memory, ServerSessions, count_memory, now_ms,
 };
+use rejoin_testkit::alone::alone;
+
+use crate::{meet, say};
 
 struct Site {
     server: SslContext,
@@ -47,26 +49,17 @@ impl Site {
     }
 
     fn connect(&self, shown: &X509, session: Option<&ClientSession>) -> ClientSession {
-        let (ours, theirs) = UnixStream::pair().expect("sockets");
-        let server = Ssl::new(&self.server).expect("a server connection");
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                let mut stream = SslStream::new(server, theirs).expect("a stream");
-                stream.accept().expect("a handshake");
-                stream.write_all(b"!").expect("a word");
-                let _ = stream.read(&mut [0]);
-            });
-            let mut ssl = self.client.connection(session).expect("a client connection");
-            ssl.set_certificate(shown).expect("a certificate");
-            ssl.set_private_key(&self.key).expect("a key");
-            let mut stream = SslStream::new(ssl, ours).expect("a stream");
-            stream.connect().expect("a handshake");
+        let mut ssl = self.client.connection(session).expect("a client connection");
+        ssl.set_certificate(shown).expect("a certificate");
+        ssl.set_private_key(&self.key).expect("a key");
+        let call = |stream: &mut SslStream<_>| {
             stream.read_exact(&mut [0]).expect("a word");
             assert_eq!(stream.ssl().session_reused(), session.is_some());
             let newest = ClientSession::newest(stream.ssl()).expect("a session");
             let _ = stream.shutdown();
             newest
-        })
+        };
+        meet(&self.server, ssl, say, call).1
     }
 
     /// Clients of these numbers, each of which comes twice. Returns the bytes that stay.
@@ -82,7 +75,7 @@ impl Site {
     }
 }
 
-/// With so many extensions, as small as they can be.
+/// Returns a certificate with so many extensions, as small as they can be.
 fn certificate(key: &PKey<Private>, name: &str, extensions: usize) -> X509 {
     let mut subject = X509NameBuilder::new().expect("a name");
     subject.append_entry_by_text("CN", name).expect("a name");
@@ -105,29 +98,31 @@ fn certificate(key: &PKey<Private>, name: &str, extensions: usize) -> X509 {
 
 #[test]
 fn memory_is_bounded_when_certificates_never_repeat() {
-    const MOST_BYTES: usize = 512 * 1_024;
-    const CLIENTS: usize = 150;
-    const DENSE_MOST_BYTES: usize = 8 * 1_024 * 1_024;
-    assert!(count_memory(), "nothing of OpenSSL's was used yet");
-    // What is made once is not to be counted.
-    Site::new(CERTIFICATES_BYTES).new_clients(0..3, 0);
+    alone(|| {
+        const MOST_BYTES: usize = 512 * 1_024;
+        const CLIENTS: usize = 150;
+        const DENSE_MOST_BYTES: usize = 8 * 1_024 * 1_024;
+        assert!(count_memory(), "nothing of OpenSSL's was used yet");
+        // What is made once is not to be counted.
+        Site::new(CERTIFICATES_BYTES).new_clients(0..3, 0);
 
-    let roomy = Site::new(CERTIFICATES_BYTES);
-    let kept = roomy.new_clients(0..CLIENTS, 0);
-    // As many sessions and certificates, 1 and 3 KB each at the least.
-    assert!(kept > 4_000 * CLIENTS as i64, "{kept}: nothing is kept");
+        let roomy = Site::new(CERTIFICATES_BYTES);
+        let kept = roomy.new_clients(0..CLIENTS, 0);
+        // As many sessions and certificates, 1 and 3 KB each at the least.
+        assert!(kept > 4_000 * CLIENTS as i64, "{kept}: nothing is kept");
 
-    let bounded = Site::new(MOST_BYTES);
-    let first = bounded.new_clients(0..CLIENTS, 0);
-    assert!(first < MOST_BYTES as i64, "{first} bytes");
-    let more = bounded.new_clients(CLIENTS..2 * CLIENTS, 0);
-    assert!(first + more < MOST_BYTES as i64, "{first} and {more} bytes");
+        let bounded = Site::new(MOST_BYTES);
+        let first = bounded.new_clients(0..CLIENTS, 0);
+        assert!(first < MOST_BYTES as i64, "{first} bytes");
+        let more = bounded.new_clients(CLIENTS..2 * CLIENTS, 0);
+        assert!(first + more < MOST_BYTES as i64, "{first} and {more} bytes");
 
-    let none = Site::new(0).new_clients(0..CLIENTS, 0);
-    assert!(none < 64 * 1_024, "{none} bytes without any room");
+        let none = Site::new(0).new_clients(0..CLIENTS, 0);
+        assert!(none < 64 * 1_024, "{none} bytes without any room");
 
-    // The most that so many bytes can be decoded to, as far as is known.
-    let dense = Site::new(DENSE_MOST_BYTES);
-    let kept = dense.new_clients(0..60, 1_000);
-    assert!((1_000_000..DENSE_MOST_BYTES as i64).contains(&kept), "{kept} bytes of dense ones");
+        // The most that so many bytes can be decoded to, as far as is known.
+        let dense = Site::new(DENSE_MOST_BYTES);
+        let kept = dense.new_clients(0..60, 1_000);
+        assert!((1_000_000..DENSE_MOST_BYTES as i64).contains(&kept), "{kept} bytes of dense ones");
+    });
 }

@@ -1,0 +1,209 @@
+//! The info callback: it makes a connection's state as its handshake starts, and follows the connection to its end.
+//!
+//! Nothing here can fail a handshake.
+
+use libc::c_int;
+use openssl_sys::{SSL, SSL_CTX};
+
+use crate::attachment::{self, Attachment, attachment_of};
+use crate::connection::{self, Connection, State, of_ssl};
+use crate::guard::guard;
+use crate::sessions::Cached;
+use crate::{ffi, policy};
+
+/// Adds to a context's attachment, and makes its connections report their handshakes here.
+///
+/// # Safety
+/// `context` is valid and not yet used by another thread.
+pub(crate) unsafe fn attach(context: *mut SSL_CTX, add: impl FnOnce(&mut Attachment)) -> bool {
+    // SAFETY: the caller vouches for `context`.
+    let mut attachment = unsafe { attachment_of(context) }.cloned().unwrap_or_default();
+    // SAFETY: the caller vouches for `context`.
+    let server_info = unsafe { ffi::SSL_CTX_get_info_callback(context) };
+    if let Some(own) = server_info.filter(|callback| !is_ours(*callback)) {
+        attachment.server_info = Some(own);
+    }
+    add(&mut attachment);
+    // SAFETY: the context is valid, and our callback calls the server's own, kept above.
+    unsafe { ffi::SSL_CTX_set_info_callback(context, Some(info)) };
+    // SAFETY: the caller vouches for `context`.
+    unsafe { attachment::replace(context, attachment) }
+}
+
+/// Returns the connection's state, and makes it first if there is none. `None` if the context is not attached.
+///
+/// # Safety
+/// `ssl` is valid for `'a`.
+pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> {
+    // SAFETY: the caller vouches for `ssl`.
+    if let Some(connection) = unsafe { of_ssl(ssl) } {
+        return Some(connection);
+    }
+    // SAFETY: the caller vouches for `ssl`.
+    let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
+    // SAFETY: an SSL always has a context, which outlives this call.
+    let mut attachment: Attachment = unsafe { attachment_of(context) }?.clone();
+    // SAFETY: `ssl` is valid.
+    let is_server = unsafe { ffi::SSL_is_server(ssl) } == 1;
+    if let Some(own) = attachment.own.clone().filter(|_| is_server) {
+        // SAFETY: `ssl` is valid, a server, and has this context.
+        unsafe { (own.begin)(ssl, context, &own, &mut attachment) };
+    }
+    // SAFETY: `ssl` is valid.
+    let server_info = unsafe { server_info(ssl, context) }.or(attachment.server_info);
+    // SAFETY: `ssl` is valid, and has no state, as was seen above.
+    let state = unsafe { connection::keep(ssl, Connection::new(attachment, server_info)) }?;
+    // SAFETY: `ssl` is valid, and our callback calls the server's own.
+    unsafe { ffi::SSL_set_info_callback(ssl, Some(info)) };
+    Some(state)
+}
+
+/// Begins anew with an SSL that is used again (`SSL_clear(3)`): its state was that of another client.
+///
+/// # Safety
+/// `ssl` is valid, and nobody has its state.
+unsafe fn renew(ssl: *mut SSL) {
+    // SAFETY: the caller vouches for `ssl` and for its state.
+    let Some(old) = (unsafe { connection::take(ssl) }) else { return };
+    old.finish();
+    // `of_ssl_or_new` finds the server's own callback again, and keeps it.
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { ffi::SSL_set_info_callback(ssl, old.server_info.or(Some(info))) };
+}
+
+/// # Safety
+/// `ssl` and `context` are valid.
+unsafe fn server_info(ssl: *const SSL, context: *mut SSL_CTX) -> Option<ffi::InfoCallback> {
+    // SAFETY: the caller vouches for `ssl`.
+    let own = unsafe { ffi::SSL_get_info_callback(ssl) }.filter(|callback| !is_ours(*callback));
+    // SAFETY: the caller vouches for `context`.
+    let own = own.or_else(|| unsafe { ffi::SSL_CTX_get_info_callback(context) });
+    own.filter(|callback| !is_ours(*callback))
+}
+
+fn is_ours(callback: ffi::InfoCallback) -> bool {
+    std::ptr::fn_addr_eq(callback, info as ffi::InfoCallback)
+}
+
+/// Follows the events of a connection. A fatal alert forgets the connection's sessions, and so does a program that
+/// removes its session.
+///
+/// This holds only once the handshake is done: an earlier alert is not authenticated, and anybody who saw a session
+/// id could have its session forgotten. A connection that ends without `close_notify` says nothing about its session.
+pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int) {
+    if what & ffi::SSL_CB_HANDSHAKE_START != 0 {
+        // SAFETY: OpenSSL passes a valid SSL.
+        guard((), || unsafe { handshake_starts(ssl.cast_mut()) });
+    }
+    // SAFETY: OpenSSL passes a valid SSL.
+    let Some(connection) = (unsafe { of_ssl(ssl) }) else {
+        return;
+    };
+    let server_info = connection.server_info;
+    // SAFETY: `ssl` is valid.
+    guard((), || unsafe { happened(ssl.cast_mut(), connection, what, value) });
+    if let Some(server_info) = server_info {
+        // SAFETY: the server's own callback, with the arguments meant for it.
+        unsafe { server_info(ssl, what, value) };
+    }
+}
+
+/// Makes the connection's state before the client's first message: the server may switch contexts later, by the name
+/// that the client asks for, but keeps calling the callbacks of this one. An SSL that is used again after
+/// `SSL_clear` begins anew.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn handshake_starts(ssl: *mut SSL) {
+    // SAFETY: without a buffer the call only measures. The length is zero before the first handshake is done, and
+    // is not in a renegotiation.
+    let first = unsafe { openssl_sys::SSL_get_finished(ssl, std::ptr::null_mut(), 0) } == 0;
+    if first {
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { renew(ssl) };
+    }
+    // SAFETY: the caller vouches for `ssl`.
+    let _made = unsafe { of_ssl_or_new(ssl) };
+}
+
+/// Handles one event. Most of the dozens in a handshake are of no interest.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c_int) {
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { keep_stateful(ssl, connection) };
+    let cached = connection.attachment.cached.as_ref();
+    if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
+        // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
+        let resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { learn(ssl, connection) };
+        done(cached, &mut connection.state(), resumed);
+    }
+    if what & ffi::SSL_CB_ALERT == 0 {
+        return;
+    }
+    let is_over = value >> 8 == ffi::SSL3_AL_FATAL
+        // SAFETY: the caller vouches for `ssl`.
+        || (what & ffi::SSL_CB_WRITE != 0 && unsafe { is_removed(ssl) });
+    let Some(Cached { sessions, .. }) = cached.filter(|_| is_over) else { return };
+    let mut state = connection.state();
+    if state.established {
+        state.visit.forget(sessions.sessions());
+    }
+}
+
+/// Switches stateless tickets off again: a server that switches contexts by name may give the connection the options
+/// of the new one, as nginx does.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn keep_stateful(ssl: *mut SSL, connection: &Connection) {
+    if connection.attachment.is_stateful {
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
+    }
+}
+
+/// Returns true if the program removed the connection's session (`SSL_CTX_remove_session`), as nginx does when it
+/// refuses a client. OpenSSL marks such a session. It also marks that of a connection that ends without
+/// `close_notify`, but then writes no alert.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn is_removed(ssl: *const SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    let session = unsafe { openssl_sys::SSL_get_session(ssl) };
+    // SAFETY: the connection's own.
+    !session.is_null() && unsafe { ffi::SSL_SESSION_is_resumable(session) } == 0
+}
+
+/// Remembers the policy of this host for the next connection.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn learn(ssl: *mut SSL, connection: &Connection) {
+    // SAFETY: the caller vouches for `ssl`.
+    policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
+    if policy::is_anybody_asked() {
+        // SAFETY: `ssl` is valid, and this connection's.
+        let host = unsafe { connection.host(ssl) };
+        // SAFETY: `ssl` is valid, and this connection's.
+        unsafe { connection.policy(ssl, &host) };
+    }
+}
+
+/// Counts a handshake that is done, and no renegotiation.
+fn done(cached: Option<&Cached>, state: &mut State, resumed: bool) {
+    let rejected = std::mem::take(&mut state.offered) && !resumed;
+    let counted = std::mem::replace(&mut state.counted, true);
+    state.established = true;
+    let Some(Cached { sessions, .. }) = cached else { return };
+    if rejected {
+        sessions.sessions().record_rejected();
+    }
+    if !counted {
+        sessions.sessions().record_handshake(resumed);
+    }
+}

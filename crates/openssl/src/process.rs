@@ -1,0 +1,340 @@
+//! Attaching to every server context of a process that does not know of Rejoin, or to one of them.
+//!
+//! OpenSSL reports the making of contexts and connections (`CRYPTO_get_ex_new_index(3)`). A context gets its
+//! attachment while it is made, by the thread that makes it. It is not touched again until a connection begins to
+//! shake hands on it as a server: contexts that only connect stay as they are. To learn of that handshake, a
+//! connection gets our info callback while it is made; ours calls the program's. (The connection cannot be asked for
+//! its context then: from OpenSSL 3.6 on it has none yet.)
+//!
+//! The program's session-id context is never touched, and OpenSSL compares it with a session's, unless the
+//! operator names one context for all programs ([`Everywhere::named`]). The program's own session callbacks are
+//! called after ours.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use foreign_types::ForeignTypeRef;
+use openssl::error::ErrorStack;
+use openssl::sha::Sha256;
+use openssl::ssl::SslCipher;
+use openssl::stack::StackRef;
+use openssl_sys::{SSL, SSL_CTX};
+use rejoin_store::now_ms;
+
+use crate::attachment::{self, Attachment, Own, OwnCallbacks, attach_while_made, attachment_of};
+use crate::callbacks::keep_sessions;
+use crate::context_name::ContextName;
+use crate::everywhere::Everywhere;
+use crate::guard::ex_data_callback;
+use crate::policy;
+use crate::sessions::Cached;
+use crate::ticket_keys::{TicketHistory, TicketKeys};
+use crate::tickets::issue_tickets;
+use crate::{connection, ffi, info};
+
+impl Everywhere {
+    /// Attaches to all contexts that the process makes from now on. To be called once.
+    ///
+    /// # Errors
+    /// OpenSSL's, when it is out of memory, or when this was done before.
+    pub fn attach(self) -> Result<(), ErrorStack> {
+        Self::attach_as(Later::made(self))
+    }
+
+    /// Attaches like [`Self::attach`], with settings that `make` makes at the first handshake: a program that serves
+    /// nobody makes none. The thread of that handshake calls `make`; until it returns, the handshakes of other
+    /// threads go without. If it returns `None`, all go without until a handshake calls it again: a second later,
+    /// and then after twice as long each time, up to a minute.
+    ///
+    /// # Errors
+    /// Those of [`Self::attach`].
+    pub fn attach_later(
+        make: impl FnMut() -> Option<Self> + Send + 'static,
+    ) -> Result<(), ErrorStack> {
+        Self::attach_as(Later::by(Box::new(make)))
+    }
+
+    fn attach_as(what: Later) -> Result<(), ErrorStack> {
+        if PROCESS.set(Process::new(what)).is_err() {
+            return Err(ErrorStack::get());
+        }
+        // OpenSSL must know our own indices before contexts are made.
+        let _ = (attachment::context_index(), connection::ssl_index());
+        let contexts = ffi::context_index(Some(context_made), Some(context_freed));
+        let connections = ffi::ssl_index(Some(connection_made), None);
+        if contexts >= 0 && connections >= 0 { Ok(()) } else { Err(ErrorStack::get()) }
+    }
+
+    /// Attaches to a context that was made before [`Self::attach`] was called. To be called before each connection
+    /// is made on it. Does nothing if it was called for this context before, or if the process is not attached.
+    ///
+    /// # Safety
+    /// `context` is valid. Until the first call for it no connection was made on it.
+    pub unsafe fn include(context: *mut SSL_CTX) {
+        if let Some(process) = PROCESS.get() {
+            // SAFETY: the caller vouches for `context`.
+            unsafe { process.include(context) };
+        }
+    }
+
+    /// Attaches to this context alone. These settings take precedence over those of [`Self::attach`]. Returns false
+    /// for a context that is attached already, which stays as it is.
+    ///
+    /// # Errors
+    /// OpenSSL's, when it is out of memory.
+    ///
+    /// # Safety
+    /// `context` is valid, and no other thread uses it during the call.
+    pub unsafe fn attach_to(self: &Arc<Self>, context: *mut SSL_CTX) -> Result<bool, ErrorStack> {
+        // SAFETY: the caller vouches for `context`.
+        let attachment = unsafe { attachment_of(context) };
+        if attachment.is_some_and(Attachment::is_settled) {
+            return Ok(false);
+        }
+        let own = Own::new(Some(Arc::clone(self)), begin);
+        // SAFETY: the caller vouches for `context`.
+        match unsafe { info::attach(context, |attachment| attachment.own = Some(own)) } {
+            true => Ok(true),
+            false => Err(ErrorStack::get()),
+        }
+    }
+}
+
+/// Returns true for a context that can never serve.
+///
+/// # Safety
+/// `context` is valid.
+pub unsafe fn only_connects(context: *const SSL_CTX) -> bool {
+    // SAFETY: the caller vouches for `context`.
+    let method = unsafe { ffi::SSL_CTX_get_ssl_method(context) };
+    // SAFETY: no arguments.
+    std::ptr::eq(method, unsafe { openssl_sys::TLS_client_method() })
+}
+
+static PROCESS: OnceLock<Process> = OnceLock::new();
+
+/// The settings of all contexts, which may be made later.
+struct Later {
+    made: OnceLock<Everywhere>,
+    /// Locked while they are made. A thread that comes meanwhile, or a child that is forked then, goes without.
+    by: Mutex<Option<Attempts>>,
+}
+
+struct Attempts {
+    make: Make,
+    /// The earliest time of the next attempt, on the clock of caches, and the wait after it.
+    due_ms: u64,
+    wait_ms: u64,
+}
+
+type Make = Box<dyn FnMut() -> Option<Everywhere> + Send>;
+
+const FIRST_WAIT_MS: u64 = 1_000;
+const LONGEST_WAIT_MS: u64 = 60_000;
+
+impl Later {
+    fn made(what: Everywhere) -> Self {
+        Self { made: OnceLock::from(what), by: Mutex::default() }
+    }
+
+    fn by(make: Make) -> Self {
+        let attempts = Attempts { make, due_ms: 0, wait_ms: FIRST_WAIT_MS };
+        Self { made: OnceLock::new(), by: Mutex::new(Some(attempts)) }
+    }
+
+    fn get(&self) -> Option<&Everywhere> {
+        self.made.get().or_else(|| self.make())
+    }
+
+    #[cold]
+    fn make(&self) -> Option<&Everywhere> {
+        let mut by = self.by.try_lock().ok()?;
+        let Attempts { make, due_ms, wait_ms } = by.as_mut()?;
+        let now_ms = now_ms();
+        if now_ms < *due_ms {
+            return None;
+        }
+        (*due_ms, *wait_ms) = (now_ms + *wait_ms, (2 * *wait_ms).min(LONGEST_WAIT_MS));
+        let what = make()?;
+        *by = None;
+        // The holder of the lock is alone here, so this does not wait.
+        Some(self.made.get_or_init(|| what))
+    }
+}
+
+struct Process {
+    what: Later,
+    /// The addresses of contexts that have not been checked for asking clients for certificates.
+    unseen: Mutex<Vec<usize>>,
+    /// True if `unseen` is not empty, so that the lock is taken only then.
+    is_any_unseen: AtomicBool,
+    /// The included contexts, each at the place that its address gives; only the others need the lock. A freed
+    /// context whose address another gets does no harm, because that one was seen being made.
+    included: [AtomicUsize; PLACES],
+}
+
+/// The number of places for included contexts.
+const PLACES: usize = 256;
+
+impl Process {
+    fn new(what: Later) -> Self {
+        let included = [const { AtomicUsize::new(0) }; PLACES];
+        Self { what, unseen: Mutex::default(), is_any_unseen: AtomicBool::new(false), included }
+    }
+
+    /// # Safety
+    /// The contract of [`Everywhere::include`].
+    unsafe fn include(&self, context: *mut SSL_CTX) {
+        let address = context as usize;
+        // Allocated memory begins at multiples of 16 bytes.
+        let Some(place) = self.included.get(address / 16 % PLACES) else { return };
+        if place.load(Ordering::Acquire) == address {
+            return;
+        }
+        let mut unseen = self.unseen();
+        // SAFETY: the caller vouches for `context`, and this thread has the lock for attaching to it.
+        let attachment = unsafe { attachment_of(context) };
+        if attachment.is_none_or(|found| found.own.is_none()) {
+            let own = Own::new(None, begin);
+            // SAFETY: the context is valid, this thread has the lock, and no connection was made on it.
+            unsafe { info::attach(context, |attachment| attachment.own = Some(own)) };
+            unseen.push(address);
+            self.is_any_unseen.store(true, Ordering::Release);
+        }
+        place.store(address, Ordering::Release);
+    }
+
+    fn unseen(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks which contexts ask clients for certificates. A context that is still being set up is checked when a
+    /// connection begins or ends up in it.
+    fn look_at_contexts(&self) {
+        if !self.is_any_unseen.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        for context in self.unseen().drain(..) {
+            let context = context as *const SSL_CTX;
+            // SAFETY: the context is not freed: freeing takes it from the list, under the lock that is held here.
+            // The call reads a pointer.
+            if !unsafe { only_connects(context) } {
+                // SAFETY: the context is not freed, and the call reads a number.
+                policy::note(unsafe { openssl_sys::SSL_CTX_get_verify_mode(context) });
+            }
+        }
+    }
+}
+
+/// Fills in the attachment of a connection, by the settings of its context or of the whole process.
+///
+/// # Safety
+/// `ssl` is valid, and shakes hands as a server on this context.
+unsafe fn begin(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own, attachment: &mut Attachment) {
+    let of_all = || PROCESS.get()?.what.get();
+    let Some(what) = own.what.as_deref().or_else(of_all) else { return };
+    let Everywhere { sessions, tickets, stateful, resumable_for, context: named } = what;
+    // SAFETY: the caller vouches for `ssl`.
+    if unsafe { keeps_count_itself(ssl) } {
+        return;
+    }
+    own.set.get_or_init(|| {
+        // SAFETY: the caller vouches for `context`.
+        unsafe { install(context, sessions.is_some(), tickets.as_ref()) }
+    });
+    if *stateful {
+        // The context's options were copied when the connection was made.
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
+    }
+    PROCESS.get().into_iter().for_each(Process::look_at_contexts);
+    // SAFETY: the caller vouches for `ssl`.
+    policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
+    // SAFETY: the caller vouches for `context`.
+    let name = named.as_ref().unwrap_or_else(|| own.name.get_or_init(|| unsafe { name(context) }));
+    attachment.cached = sessions
+        .as_ref()
+        .map(|sessions| Cached { sessions: Arc::clone(sessions), context: name.clone() });
+    attachment.is_stateful = *stateful;
+    attachment.is_named = named.is_some();
+    attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name.clone()));
+    attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
+}
+
+/// Returns true where early data is accepted. OpenSSL then uses its own cache to accept none twice, and would resume
+/// nothing without it.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn keeps_count_itself(ssl: *mut SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    let most = unsafe { ffi::SSL_get_max_early_data(ssl) };
+    // SAFETY: the caller vouches for `ssl`; the call reads a number.
+    most > 0 && unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_ANTI_REPLAY == 0
+}
+
+/// Names a context by its ciphers. Contexts that offer the same ciphers share sessions, because OpenSSL resumes with
+/// the session's cipher, regardless of which one the context would have chosen.
+///
+/// # Safety
+/// `context` is valid.
+unsafe fn name(context: *mut SSL_CTX) -> ContextName {
+    let mut hash = Sha256::new();
+    // SAFETY: the caller vouches for `context`.
+    let ciphers = unsafe { ffi::SSL_CTX_get_ciphers(context) };
+    if !ciphers.is_null() {
+        // SAFETY: the context's own list.
+        let ciphers: &StackRef<SslCipher> = unsafe { StackRef::from_ptr(ciphers.cast()) };
+        ciphers.iter().for_each(|cipher| hash.update(cipher.name().as_bytes()));
+    }
+    ContextName::new(&hash.finish()[..16])
+}
+
+/// Installs our callbacks on a context, and returns those that they replace.
+///
+/// # Safety
+/// `context` is valid. Other threads may read the callbacks meanwhile.
+unsafe fn install(
+    context: *mut SSL_CTX,
+    with_sessions: bool,
+    tickets: Option<&(Arc<TicketKeys>, TicketHistory)>,
+) -> OwnCallbacks {
+    // SAFETY: the caller vouches for `context`.
+    let made = unsafe { ffi::SSL_CTX_sess_get_new_cb(context) };
+    // SAFETY: the caller vouches for `context`.
+    let wanted = unsafe { ffi::SSL_CTX_sess_get_get_cb(context) };
+    if with_sessions {
+        // SAFETY: the caller vouches for `context`.
+        unsafe { keep_sessions(context) };
+    }
+    if let Some((_, history)) = tickets {
+        // SAFETY: the caller vouches for `context`.
+        unsafe { issue_tickets(context, *history) };
+    }
+    OwnCallbacks { made, wanted }
+}
+
+ex_data_callback! {
+    fn context_made(context, _value, data) {
+        let Some(process) = PROCESS.get() else { return };
+        // SAFETY: the context's data, which nobody else has yet.
+        unsafe { attach_while_made(data, Own::new(None, begin)) };
+        process.unseen().push(context as usize);
+        process.is_any_unseen.store(true, Ordering::Release);
+    }
+}
+
+ex_data_callback! {
+    fn context_freed(context, _value, _data) {
+        if let Some(process) = PROCESS.get() {
+            process.unseen().retain(|unseen| *unseen != context as usize);
+        }
+    }
+}
+
+ex_data_callback! {
+    fn connection_made(ssl, _value, _data) {
+        // SAFETY: a connection that is being made, by this thread; its own callback comes later.
+        unsafe { ffi::SSL_set_info_callback(ssl.cast(), Some(info::info)) };
+    }
+}

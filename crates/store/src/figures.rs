@@ -1,0 +1,21 @@
+//! Figures about a whole cache, in its file.
+
+use std::sync::atomic::AtomicU64;
+
+use rejoin_tickets::TicketEvent;
+
+use crate::mapping::Shared;
+
+/// Figures about a whole cache.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Figures {
+    pub(crate) lock_waits: AtomicU64,
+    pub(crate) lock_timeouts: AtomicU64,
+    pub(crate) locks_broken: AtomicU64,
+    /// Counts of tickets, in the order of [`TicketEvent::ALL`].
+    pub(crate) tickets: [AtomicU64; TicketEvent::ALL.len()],
+}
+
+// SAFETY: every field is an atomic.
+unsafe impl Shared for Figures {}
