@@ -1,4 +1,5 @@
-//! The functions that `librejoin_preload.so` calls in an adapter, a library that makes a TLS library go through the manager.
+//! The functions that `librejoin_preload.so` calls in an adapter, a library that makes a TLS library go through the
+//! manager.
 
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,5 @@
-//! The `epoll` registrations of a program's socket. `epoll` knows the socket itself, and not its descriptor, so that the
-//! socket that takes its place must be registered anew.
+//! The `epoll` registrations of a program's socket. `epoll` knows the socket itself, and not its descriptor, so that
+//! the socket that takes its place must be registered anew.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,8 +16,8 @@ pub(crate) struct Registration {
     data: u64,
 }
 
-/// Returns the registrations of a socket. `None`: they cannot be determined, or the program has the socket under a second
-/// descriptor.
+/// Returns the registrations of a socket. `None`: they cannot be determined, or the program has the socket under a
+/// second descriptor.
 pub(crate) fn of(socket: BorrowedFd<'_>, inode: u64) -> Option<Vec<Registration>> {
     let mut found = Vec::new();
     let itself = format!("socket:[{inode}]");

@@ -131,8 +131,8 @@ impl Found {
         Ok((own.into(), line.into()))
     }
 
-    /// Makes a socket by which the manager can connect to the server again: in the program's network namespace, from the
-    /// same address, over the same device. `Ok(None)`: such a socket cannot be made.
+    /// Makes a socket by which the manager can connect to the server again: in the program's network namespace, from
+    /// the same address, over the same device. `Ok(None)`: such a socket cannot be made.
     fn spare(&self, tcp: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
         if !self.is_fresh {
             return Ok(None);
@@ -192,8 +192,8 @@ fn copy(from: BorrowedFd<'_>, to: &OwnedFd, option: c_int) -> bool {
     set == 0
 }
 
-/// Returns true if no data has gone over a connection, by `tcpi_data_segs_in` and `tcpi_data_segs_out`. A kernel that does
-/// not report them counts as false.
+/// Returns true if no data has gone over a connection, by `tcpi_data_segs_in` and `tcpi_data_segs_out`. A kernel that
+/// does not report them counts as false.
 fn is_fresh(tcp: BorrowedFd<'_>) -> bool {
     const DATA_SEGS: std::ops::Range<usize> = 152..160;
     let mut info = [0_u8; 256];
@@ -246,8 +246,8 @@ fn sockets() -> MutexGuard<'static, VecDeque<Taken>> {
     SOCKETS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the sockets, or `None` after some tries: in a process that was forked while another thread held the lock, the
-/// lock is never released.
+/// Returns the sockets, or `None` after some tries: in a process that was forked while another thread held the lock,
+/// the lock is never released.
 fn sockets_soon() -> Option<MutexGuard<'static, VecDeque<Taken>>> {
     for _ in 0..TRIES {
         match SOCKETS.try_lock() {
