@@ -37,6 +37,25 @@ macro_rules! text {
     };
 }
 
+/// Implements the text form of a type whose `Display` and `Debug` are hexadecimal digits.
+macro_rules! hexadecimal {
+    ($type:ident) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                hex(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        text!($type);
+    };
+}
+
 /// A server's name or address in lower case, without a dot at its end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host(String);
@@ -154,19 +173,7 @@ impl Fingerprint {
     }
 }
 
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-text!(Fingerprint);
+hexadecimal!(Fingerprint);
 
 /// A connection's identifier: 128 random bits in hexadecimal. The program asks with it how the connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -178,19 +185,7 @@ impl Token {
     }
 }
 
-impl fmt::Display for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-text!(Token);
+hexadecimal!(Token);
 
 /// The key of a hop: 256 bits in hexadecimal. It is wiped when dropped, and `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
