@@ -429,7 +429,8 @@ const char *rejoin_status_text(int status);
  * most `bytes` bytes to `buffer`, the last of them 0. Returns the length of the whole line without
  * the 0, or 0 if no call has failed yet.
  */
-size_t rejoin_last_error(char *buffer, size_t bytes);
+size_t rejoin_last_error(char *buffer,
+                         size_t bytes);
 
 /**
  * Opens the store that `settings` name, or creates it, and stores a pointer to it in `*store`. Open it
@@ -437,7 +438,8 @@ size_t rejoin_last_error(char *buffer, size_t bytes);
  *
  * Close the store with `rejoin_close`. After a failure `*store` is null.
  */
-rejoin_status rejoin_open(const rejoin_settings *settings, rejoin_store **store);
+rejoin_status rejoin_open(const rejoin_settings *settings,
+                          rejoin_store **store);
 
 /**
  * Closes a store. The program must not use it from then on. Contexts that it is attached to keep using
@@ -490,7 +492,8 @@ rejoin_status rejoin_no_hint(SSL *connection);
  * Reads the counters of the store, which all processes share, into `counters`. Its `struct_size` must
  * be set.
  */
-rejoin_status rejoin_read_counters(const rejoin_store *store, rejoin_counters *counters);
+rejoin_status rejoin_read_counters(const rejoin_store *store,
+                                   rejoin_counters *counters);
 
 /**
  * Attaches to all server contexts of the process, with the settings in `REJOIN_CACHE`,
