@@ -1,6 +1,6 @@
-//! What must hold of the engine whatever is done to it, told without a model of its policies: a
-//! value found is the last one stored under that id in that context, there are never more sessions
-//! than fit, and every session that ever was is accounted for.
+//! Properties that the engine must have after any operations, without a model of its policies: a value found is the
+//! last one stored under that id in that context, there are never more sessions than fit, and every session is
+//! accounted for.
 
 #![no_main]
 
@@ -161,7 +161,8 @@ impl Ledger {
         assert_eq!(there as u64, self.cache.counters().sessions);
     }
 
-    /// Whether it is in memory, its lifetime over or not: before the cache was born it was not.
+    /// Returns true if a session is in memory, even if its lifetime is over. It is not if it was stored before the
+    /// cache was made.
     fn is_there(&mut self, client: u16) -> bool {
         let Some(stored) = self.stored.get(&client) else { return false };
         self.cache.peek(0, &id(client), context_of(stored.foreign), &mut self.value)

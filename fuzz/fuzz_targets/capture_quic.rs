@@ -10,7 +10,7 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use libfuzzer_sys::fuzz_target;
 
-/// RFC 9001, 5.2.
+/// The salt of Initial packets (RFC 9001, section 5.2).
 const SALT: [u8; 20] =
     *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a";
 const ID: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];

@@ -12,7 +12,7 @@ struct Piece {
     from_client: bool,
     flags: u8,
     offset: u16,
-    /// Where the piece comes from: what the fuzzer made up, or one of our messages.
+    /// The piece: bytes of the fuzzer, or a part of a valid message.
     source: Result<Vec<u8>, (u16, u16)>,
     captured: u16,
 }

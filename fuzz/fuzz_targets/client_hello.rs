@@ -1,14 +1,9 @@
-//! What an unchanged program sends first, and what the preload library reads of it: facts that stand in it, or nothing.
+//! The preload library's parser of a program's first bytes: everything that it returns is in the input.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[expect(dead_code, reason = "the library asks more of it")]
-#[path = "../../crates/hop/src/hello.rs"]
-mod hello;
-
-use hello::ClientHello;
+use rejoin_hop::ClientHello;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(hello) = ClientHello::read(bytes) else { return };

@@ -1,9 +1,9 @@
-//! What a fuzzer's bytes are decoded to: a small cache, and operations on it at their times.
+//! The input of the cache's targets: a small cache, and operations on it at certain times.
 
 use arbitrary::Arbitrary;
 use rejoin_cache::{Capacity, ContextTag, Policy, Prediction, Settings};
 
-/// Clients whose sessions are operated on.
+/// The number of clients whose sessions are operated on.
 pub const CLIENTS: u16 = 24;
 
 /// A cache of a few sessions.
@@ -38,7 +38,7 @@ impl Small {
     }
 }
 
-/// How the clock goes on before an operation.
+/// The step of the clock before an operation.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 pub enum Step {
     Not,
@@ -84,7 +84,7 @@ pub struct New {
     pub with_history: bool,
 }
 
-/// A cache and what is done to it.
+/// A cache and the operations on it.
 #[derive(Debug, Arbitrary)]
 pub struct Input {
     pub cache: Small,

@@ -1,4 +1,4 @@
-//! Settings, whatever they are: refused, or divided into shards that take exactly what was given.
+//! Any settings: they are refused, or divided into shards that take exactly the given bytes.
 
 #![no_main]
 
@@ -10,7 +10,7 @@ use rejoin_cache::{Capacity, Layout, Settings};
 struct Asked {
     bytes: bool,
     capacity: u64,
-    /// So that small ones come up.
+    /// A shift, so that small values come up.
     shift: u8,
     block_bytes: u32,
     longest_value_bytes: u16,

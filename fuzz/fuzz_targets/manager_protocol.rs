@@ -1,5 +1,5 @@
-//! Messages of the manager's protocol: a typed request or answer, or an error; what was read is read
-//! again from what is written of it.
+//! Messages of the manager's protocol: each is a typed request or answer, or an error. A message that was read and
+//! written is read again as the same.
 
 #![no_main]
 

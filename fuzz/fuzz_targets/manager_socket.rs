@@ -1,6 +1,6 @@
-//! What comes over the manager's socket, in two parts of any size: what programs send to a real manager,
-//! with descriptors and without, or what a client hears from anything that calls itself one. A manager
-//! answers once and well, or not at all; a client has a session or an error.
+//! Bytes over the manager's socket, in two parts of any size: from a program to a real manager, with descriptors or
+//! without, or to a client from anything that pretends to be a manager. A manager gives one valid answer, or none; a
+//! client gets a session or an error.
 
 #![no_main]
 
@@ -30,17 +30,17 @@ fuzz_target!(|input: &[u8]| {
     if flags & 2 == 0 { ask(said) } else { hear(said) }
 });
 
-/// What one side says, and then nothing more.
+/// The bytes of one side, which then closes its direction.
 #[derive(Default)]
 struct Said {
     message: Vec<u8>,
-    /// After so many bytes the rest is sent by itself, with the descriptors.
+    /// The length of the first part. The rest is sent by itself, with the descriptors.
     part: usize,
     descriptors: usize,
 }
 
 impl Said {
-    /// Whoever has read enough does not listen any more.
+    /// Sends the bytes. The other side may stop reading at any time.
     fn send(&self, socket: &mut UnixStream) {
         let (first, rest) = self.message.split_at(self.message.len().min(self.part));
         let _ = socket.write_all(first);
@@ -54,10 +54,10 @@ impl Said {
     }
 }
 
-/// As a program that asks a manager.
+/// Sends the bytes to a manager, as a program.
 fn ask(mut said: Said) {
     static MANAGER: OnceLock<PathBuf> = OnceLock::new();
-    // Nobody is called: the connection that it wants is to come with it, or a session to be there.
+    // The manager must not connect to anyone, so a socket must come with the request, or a session must exist.
     let wanted = match understood(&said.message) {
         Some(Request::Connect(wanted)) => {
             Some(Request::Connect(Box::new(Connect { socket: true, ..*wanted })))
@@ -81,14 +81,14 @@ fn ask(mut said: Said) {
     assert!(!matches!(answer, Answer::Connected(_)), "to nobody");
 }
 
-/// As the manager reads it.
+/// Reads the request as the manager does.
 fn understood(message: &[u8]) -> Option<Request> {
     let (prefix, rest) = message.split_first_chunk::<LENGTH_BYTES>()?;
     let bytes = length(*prefix, REQUEST_BYTES).ok()?;
     read_request(rest.get(..bytes)?).ok()
 }
 
-/// A real one, in a thread.
+/// Starts a real manager in a thread.
 fn manager() -> PathBuf {
     let path = place("manager");
     let (listener, lock) = rejoin_manager::listen(&path, 0o600).expect("a socket");
@@ -104,7 +104,7 @@ fn manager() -> PathBuf {
     path
 }
 
-/// As a client that hears this, whatever it asks.
+/// Sends the bytes to a client as the answer to every request.
 fn hear(said: Said) {
     static LIAR: OnceLock<(Manager, Arc<Mutex<Said>>)> = OnceLock::new();
     let (manager, says) = LIAR.get_or_init(liar);
@@ -118,7 +118,7 @@ fn hear(said: Said) {
     let _ = manager.stats();
 }
 
-/// What says to all the same, in a thread.
+/// Starts a thread that answers every request with the same bytes.
 fn liar() -> (Manager, Arc<Mutex<Said>>) {
     let path = place("answers");
     let listener = UnixListener::bind(&path).expect("a socket");
@@ -126,7 +126,7 @@ fn liar() -> (Manager, Arc<Mutex<Said>>) {
     let said = Arc::clone(&says);
     thread::spawn(move || {
         for mut socket in listener.incoming().flatten() {
-            // The request, of which no part is missing.
+            // The request arrives in one piece.
             let _ = socket.read(&mut [0; 1024]);
             said.lock().expect("nobody panics").send(&mut socket);
         }
@@ -134,7 +134,7 @@ fn liar() -> (Manager, Arc<Mutex<Said>>) {
     (Manager::at(path), says)
 }
 
-/// A socket's path has 107 characters at most.
+/// Returns a path for a socket. It must have 107 characters at most, so it is in the temporary folder.
 fn place(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("rejoin-fuzz-{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);

@@ -1,5 +1,5 @@
-//! Connections one after the other on a small cache: a session found is the one issued, one taken
-//! is gone, and nothing is left of a connection that is forgotten.
+//! Connections one after the other on a small cache: a session that is found is the one that was issued, a session that
+//! was taken is gone, and nothing is left of a connection that is forgotten.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ mod input;
 
 use input::{Small, Step};
 
-/// What happens on one connection. Sessions are presented by how many were issued since.
+/// An event on a connection. A session is identified by the number of sessions issued since.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Event {
     LookUp(u8),
@@ -25,7 +25,7 @@ enum Event {
     Next,
 }
 
-/// So many sessions found or issued are not too many for `forget`.
+/// The number of sessions found or issued that `forget` remembers at least.
 const REMEMBERED: usize = 8;
 
 fuzz_target!(|input: (Small, Vec<(Step, Event)>)| {

@@ -1,4 +1,4 @@
-//! Captures built around what a fuzzer made up, and what must be true of any of them.
+//! Captures built around bytes of the fuzzer, and the properties that every capture must have.
 
 #![expect(dead_code, reason = "each target uses some of it")]
 
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rejoin_capture::{Analyser, Class, Handshake, Limits, Version, Via};
 
-/// Bytes in use now, and the most since it was last asked.
+/// The bytes in use now, and the most since the last query.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator as it is.
+// SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PEAK.fetch_max(IN_USE.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Small, so that every bound is met.
+/// The limits, small so that every bound is met.
 const LIMITS: Limits = Limits {
     connections: 5,
     quic_connections: 3,
@@ -96,7 +96,7 @@ fn make_sense(handshake: &Handshake) {
     assert!(handshake.session_id_hash.is_none() || handshake.issued_sid_len > Some(0));
     assert!(handshake.issued_ticket_hash.is_none() || handshake.issued_ticket_len > Some(0));
     assert!(handshake.offered_ticket_hash.is_none() || handshake.offered_ticket_len > Some(0));
-    // One side may say what both should.
+    // The bytes of a handshake may come from one side alone.
     assert!(handshake.bytes_from_client + handshake.bytes_from_server > 0);
 }
 

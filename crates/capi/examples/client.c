@@ -29,7 +29,7 @@ int main(int count, char **arguments)
         fprintf(stderr, "usage: %s HOST PORT [MANAGER]\n", arguments[0]);
         return REJOIN_BAD_ARGUMENT;
     }
-    signal(SIGPIPE, SIG_IGN); /* A server that is gone gives a status, and ends no program. */
+    signal(SIGPIPE, SIG_IGN); /* Writing to a server that is gone must be an error, and not end the program. */
     rejoin_request request = {
         .struct_size = sizeof request,
         .host = arguments[1],

@@ -21,7 +21,7 @@
 
 #define COMES_BACK_MS 60000
 
-/* Whatever Rejoin cannot do, the server can do without. */
+/* The server goes on without Rejoin after any failure. */
 static void complain(const char *what)
 {
     char line[512];

@@ -1,11 +1,11 @@
-//! The C API: a server that links `librejoin.so` opens a store, attaches it to its contexts, and may
-//! say when clients come back. A client asks the TLS manager for its connections.
+//! The C API. A server that links `librejoin.so` opens a store, attaches it to its contexts, and may give hints when
+//! clients come back. A client asks the TLS manager for connections.
 //!
-//! `include/rejoin.h` is made from this file and those under it. Every function answers with a
-//! [`Status`], and none lets a panic out.
+//! `include/rejoin.h` is generated from this file and those under it. Functions that can fail return a [`Status`], and no
+//! function lets a panic out.
 #![expect(
     clippy::missing_safety_doc,
-    reason = "all that is said of a function is said to C programs, which have no other kind"
+    reason = "the documentation is for C programs, which have no other kind of function"
 )]
 
 mod connect;
@@ -39,51 +39,52 @@ use crate::process;
 use failure::{Failure, answer};
 use reached::attached;
 
-/// No context issues stateless tickets, so that TLS 1.3 clients have sessions in the store, too.
+/// Turns stateless tickets off, so that TLS 1.3 clients, too, have sessions in the store.
 pub const REJOIN_STATEFUL: u32 = 1;
 
-/// A new session waits until `rejoin_hint` or `rejoin_no_hint` is called for its connection, or until
-/// that ends, and is stored then.
+/// Delays storing a new session until `rejoin_hint` or `rejoin_no_hint` is called for its connection, or
+/// the connection ends.
 pub const REJOIN_WAIT_FOR_HINTS: u32 = 2;
 
-/// Stateless tickets are under the store's keys, which all its servers have and which change by
-/// themselves, instead of the context's own.
+/// Encrypts stateless tickets with the store's keys instead of the context's own. All servers of the
+/// store have these keys, and they rotate automatically.
 pub const REJOIN_SHARE_TICKET_KEYS: u32 = 4;
 
-/// A store: sessions in memory that processes share. All threads may use it at the same time.
+/// A store of sessions in memory that processes share. All threads may use it at the same time.
 #[derive(Debug)]
 pub struct RejoinStore {
     store: Arc<Store>,
-    /// For contexts that wait for hints, and for those that do not: each certificate is decoded once for all of them.
+    /// The sessions of all contexts that wait for hints. They are shared, so that each certificate is decoded once.
     hinted: OnceLock<Arc<ServerSessions<Tiered>>>,
+    /// The sessions of all contexts that do not.
     unhinted: OnceLock<Arc<ServerSessions<Tiered>>>,
 }
 
-/// The version of this library, as `0.1.0`.
+/// Returns the version of this library, such as `0.1.0`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rejoin_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// What a status means, in a few words. Any number may be given. The text is never freed.
+/// Returns the meaning of a status in a few words. Any number may be given. The text is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rejoin_status_text(status: c_int) -> *const c_char {
     Status::text(status).as_ptr()
 }
 
-/// Why the last call of this thread failed that did: one line with cause and remedy. At most `bytes`
-/// bytes are written to `buffer`, the last of them 0. Returns the length of the whole line without
-/// the 0; nothing has failed yet if that is 0.
+/// Copies the error of the last failed call of this thread: one line with cause and remedy. Writes at
+/// most `bytes` bytes to `buffer`, the last of them 0. Returns the length of the whole line without
+/// the 0, or 0 if no call has failed yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_last_error(buffer: *mut c_char, bytes: size_t) -> size_t {
     // SAFETY: the caller vouches for the buffer.
     unsafe { failure::copy_last(buffer, bytes) }
 }
 
-/// Opens the store that `settings` name, or makes it, and has `*store` point to it. Open it before
-/// the process forks: its children have it then, and may close it.
+/// Opens the store that `settings` name, or creates it, and stores a pointer to it in `*store`. Open it
+/// before the process forks: child processes inherit the store, and may close it.
 ///
-/// `*store` is to be given to `rejoin_close`. When this fails, it is null.
+/// Close the store with `rejoin_close`. After a failure `*store` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_open(
     settings: *const RejoinSettings,
@@ -91,47 +92,48 @@ pub unsafe extern "C" fn rejoin_open(
 ) -> Status {
     answer(|| {
         let store = NonNull::new(store).ok_or_else(|| Failure::null("store"))?;
-        // SAFETY: the caller vouches for `store`.
+        // SAFETY: the caller vouches for `store`, which is not null.
         unsafe { store.write(std::ptr::null_mut()) };
         // SAFETY: the caller vouches for `settings`.
         let settings = unsafe { RejoinSettings::read(settings) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the texts that the settings point to.
         let opened = unsafe { settings.open() }?;
         let opened = Box::into_raw(Box::new(RejoinStore::new(opened)));
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `store`, which is not null.
         unsafe { store.write(opened) };
         Ok(())
     })
 }
 
-/// Closes a store, which the program does not use from then on. The contexts that it is attached to
-/// go on with it until they are freed. Null is no fault.
+/// Closes a store. The program must not use it from then on. Contexts that it is attached to keep using
+/// it until they are freed. Does nothing if `store` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_close(store: *mut RejoinStore) {
     if !store.is_null() {
         answer(|| {
-            // SAFETY: `rejoin_open` made it, and the caller gives it away.
+            // SAFETY: `rejoin_open` made the store, and the caller gives it away.
             drop(unsafe { Box::from_raw(store) });
             Ok(())
         });
     }
 }
 
-/// Has a server context keep its sessions in the store, and no longer itself.
+/// Attaches the store to a server context, which then keeps its sessions in the store instead of its own
+/// cache.
 ///
 /// `flags` are 0, or some of `REJOIN_STATEFUL`, `REJOIN_WAIT_FOR_HINTS` and
-/// `REJOIN_SHARE_TICKET_KEYS`. The context's session-id context stays as it is, and OpenSSL compares
-/// it; the program's own session and info callbacks are called after ours. Where stateless tickets are
-/// on, which is OpenSSL's default, and `REJOIN_STATEFUL` is not given, TLS 1.3 clients use those, and
-/// have nothing in the store.
+/// `REJOIN_SHARE_TICKET_KEYS`. The session-id context of `context` stays as it is, and OpenSSL compares
+/// it. The program's own session and info callbacks are called after the store's. If stateless tickets
+/// are on, which is OpenSSL's default, and `REJOIN_STATEFUL` is not given, TLS 1.3 clients use those,
+/// and have nothing in the store.
 ///
-/// Some callbacks of the program are replaced, for OpenSSL tells nobody what they are: the one of
+/// The store replaces some callbacks of the program, because OpenSSL does not reveal them: the one of
 /// `SSL_CTX_set_generate_session_id`; and with `REJOIN_SHARE_TICKET_KEYS` those of
 /// `SSL_CTX_set_session_ticket_cb`, and the one for ticket keys.
 ///
-/// Set the context up first, attach then, and make connections last. Connections made before have the
-/// store from their next handshake on; none may be in a handshake meanwhile. No other thread may use
-/// the context during the call.
+/// Set the context up first, attach then, and make connections last. Connections made before use the
+/// store from their next handshake on; none may be in a handshake during the call. No other thread may
+/// use the context during the call.
 ///
 /// Fails with `REJOIN_BAD_ARGUMENT` for a context that only connects, and with
 /// `REJOIN_ALREADY_ATTACHED` for one that is attached, which stays as it is.
@@ -142,20 +144,20 @@ pub unsafe extern "C" fn rejoin_attach(
     flags: u32,
 ) -> Status {
     answer(|| {
-        // SAFETY: `rejoin_open` made it, and nobody has closed it.
+        // SAFETY: `rejoin_open` made the store, and the program has not closed it.
         let store = unsafe { store.as_ref() }.ok_or_else(|| Failure::null("store"))?;
         if context.is_null() {
             return Err(Failure::null("context"));
         }
         let known = REJOIN_STATEFUL | REJOIN_WAIT_FOR_HINTS | REJOIN_SHARE_TICKET_KEYS;
         if flags & !known != 0 {
-            return Err(Failure::bad(format!("flags = {flags}: some have no meaning")));
+            return Err(Failure::bad(format!("flags = {flags}: some are unknown")));
         }
         // SAFETY: the caller vouches for `context`.
         if unsafe { rejoin_openssl::only_connects(context) } {
             return Err(Failure::bad("a context of TLS_client_method has no sessions to keep"));
         }
-        // SAFETY: as above, alone.
+        // SAFETY: the caller vouches for `context`, and no other thread uses it during the call.
         let attached = unsafe { store.everywhere(flags)?.attach_to(context) };
         match attached {
             Ok(true) => Ok(()),
@@ -170,8 +172,8 @@ pub unsafe extern "C" fn rejoin_attach(
     })
 }
 
-/// The client of this connection will come back in `interval_ms` milliseconds. To be called by the
-/// thread that uses the connection, after its handshake; the last call counts.
+/// Gives the hint that the client of this connection will come back in `interval_ms` milliseconds. Call
+/// it in the thread that uses the connection, after its handshake. The last call counts.
 ///
 /// Fails with `REJOIN_NOT_ATTACHED` before the handshake, and for connections of a context that is not
 /// attached.
@@ -184,8 +186,8 @@ pub unsafe extern "C" fn rejoin_hint(connection: *mut SSL, interval_ms: u64) -> 
     })
 }
 
-/// The program does not know when the client of this connection will come back: a session that waits
-/// to hear is stored now. For the rest as `rejoin_hint`.
+/// Tells the store that there is no hint for the client of this connection: a session that waits for one
+/// is stored now. Otherwise like `rejoin_hint`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_no_hint(connection: *mut SSL) -> Status {
     answer(|| {
@@ -195,15 +197,15 @@ pub unsafe extern "C" fn rejoin_no_hint(connection: *mut SSL) -> Status {
     })
 }
 
-/// Writes what was counted in the store so far, by all processes, to `counters`, whose `struct_size`
-/// must be set.
+/// Reads the counters of the store, which all processes share, into `counters`. Its `struct_size` must
+/// be set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_read_counters(
     store: *const RejoinStore,
     counters: *mut RejoinCounters,
 ) -> Status {
     answer(|| {
-        // SAFETY: `rejoin_open` made it, and nobody has closed it.
+        // SAFETY: `rejoin_open` made the store, and the program has not closed it.
         let store = &unsafe { store.as_ref() }.ok_or_else(|| Failure::null("store"))?.store;
         let counted = RejoinCounters::from(store.cache().counters());
         // SAFETY: the caller vouches for `counters`.
@@ -211,43 +213,43 @@ pub unsafe extern "C" fn rejoin_read_counters(
     })
 }
 
-/// Attaches to all server contexts of the process, as the variables `REJOIN_CACHE`,
-/// `REJOIN_CAPACITY` and so on say: once, whoever asks first, this function or the configuration
-/// module. For a program that has its own way of making connections, and for the preload library; all
-/// others have `rejoin_attach`.
+/// Attaches to all server contexts of the process, with the settings in `REJOIN_CACHE`,
+/// `REJOIN_CAPACITY` and the other variables. This happens once, at the first call of this function or
+/// by the configuration module. The function is for programs that make connections in a way of their
+/// own, and for the preload library; all others call `rejoin_attach`.
 ///
-/// `context` is null, or one on which a connection is about to be made. Contexts that were made before
-/// the first call cannot be seen by it: give each before its connections are made. For one that only
-/// connects nothing is done. All threads may call it at the same time. Until the first call for it, no
-/// connection was made on `context`.
+/// `context` is null, or the context of a connection that is about to be made. The first call does not
+/// see contexts that were made before it: pass each of them before it makes a connection. No connection
+/// may have been made on `context` before the first call for it. Does nothing for a context that only
+/// connects. All threads may call this function at the same time.
 ///
-/// A failure is also one line on standard error, once, and all later calls fail as the first did.
+/// The first failure is also reported on standard error, in one line, and all later calls fail in the
+/// same way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_attach_process(context: *mut SSL_CTX) -> Status {
     answer(|| {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for `context`, which is not null.
         if !context.is_null() && unsafe { rejoin_openssl::only_connects(context) } {
             return Ok(());
         }
         let attached = process::attach_once(process::variable);
         attached.map_err(|why| Failure::new(Status::RejoinNotAttached, why))?;
         if !context.is_null() {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: the caller vouches for `context`, which is not null.
             unsafe { Everywhere::include(context) };
         }
         Ok(())
     })
 }
 
-/// Asks the TLS manager for a connection, and has `*descriptor` be a stream socket that carries its
-/// plaintext: TLS is spoken between the manager and the server. `shutdown(*descriptor, SHUT_WR)` tells
-/// the server that no more will come. The descriptor is to be closed, is closed in programs that are
-/// executed, and blocks.
+/// Asks the TLS manager for a connection, and stores in `*descriptor` a stream socket that carries its
+/// plaintext. The manager speaks TLS with the server. `shutdown(*descriptor, SHUT_WR)` tells the server
+/// that no more data follows. The socket is blocking and close-on-exec, and the program must close it.
 ///
-/// `session` is null, or has its `struct_size` set; the connection is described there. When this fails,
-/// `*descriptor` is -1; after `REJOIN_NO_MANAGER` the program connects directly, if it can. If 0-RTT data may
-/// have left by then, the session's `early_data` is `REJOIN_EARLY_DATA_SENT`, and nothing else of it has a
-/// meaning.
+/// `session` is null, or has its `struct_size` set; it receives a description of the connection. After a
+/// failure `*descriptor` is -1; after `REJOIN_NO_MANAGER` a program connects directly, if it can. If
+/// 0-RTT data may have been sent before the failure, `early_data` in `session` is
+/// `REJOIN_EARLY_DATA_SENT`, and its other fields have no meaning.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_connect(
     request: *const RejoinRequest,
@@ -260,7 +262,7 @@ pub unsafe extern "C" fn rejoin_connect(
         unsafe { descriptor.write(-1) };
         // SAFETY: the caller vouches for `request`.
         let request = unsafe { RejoinRequest::read(request) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the texts, the data and the socket of the request.
         let made = unsafe { request.connect() };
         if made.as_ref().is_err_and(|failure| failure.sent_early && request.has_early_data()) {
             // SAFETY: the caller vouches for `session`.
@@ -269,15 +271,15 @@ pub unsafe extern "C" fn rejoin_connect(
         let (socket, described) = made?;
         // SAFETY: the caller vouches for `session`.
         unsafe { described.write(session) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `descriptor`, which is not null.
         unsafe { descriptor.write(socket.into_raw_fd()) };
         Ok(())
     })
 }
 
-/// Asks whether the server said that what came was all, once the descriptor of `rejoin_connect` has
-/// come to its end: an end of file alone does not tell. To be called by programs whose protocol does
-/// not know by itself. `session` is as `rejoin_connect` described it.
+/// Checks that the server closed the connection with close_notify, after the end of file on the
+/// descriptor of `rejoin_connect`, which does not tell. Call it if the program's protocol does not mark
+/// the end by itself. `session` is the one that `rejoin_connect` filled.
 ///
 /// Fails with `REJOIN_TRUNCATED` if the server did not, or if that cannot be found out.
 #[unsafe(no_mangle)]

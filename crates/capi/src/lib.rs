@@ -1,9 +1,8 @@
-//! `librejoin.so`: Rejoin inside servers, compiled with it or not, and inside clients that are not.
+//! `librejoin.so`: Rejoin inside servers, compiled with it or unmodified, and inside unmodified clients.
 //!
-//! Those that are have [`api`], whose header is `include/rejoin.h`. Into the others there are two ways.
-//! `librejoin_preload.so` is the second, and calls [`api::rejoin_attach_process`].
-//!
-//! The first: OpenSSL loads this library as a configuration module (config(5)) from a file that `OPENSSL_CONF` names:
+//! A program that is compiled with Rejoin calls [`api`], whose header is `include/rejoin.h`. There are two ways into an
+//! unmodified server. In the first, OpenSSL loads this library as a configuration module (config(5)) from a file that
+//! `OPENSSL_CONF` names:
 //!
 //! ```text
 //! .include /etc/ssl/openssl.cnf
@@ -15,11 +14,12 @@
 //! capacity = 64MiB
 //! ```
 //!
-//! `librejoin_preload.so` also asks for what clients' connections need ([`clients`]).
+//! In the second, `librejoin_preload.so` calls [`api::rejoin_attach_process`]. It also gets the functions for the
+//! connections of clients ([`clients`]).
 //!
-//! Then every server context of the process keeps its sessions in the cache of that name, which all
-//! processes of the machine share. Variables such as `REJOIN_CAPACITY` go before what the file says.
-//! Whatever goes wrong is one line on standard error, and the program goes on without Rejoin.
+//! Every server context of the process then keeps its sessions in the cache of that name, which all processes of the
+//! machine share. Variables such as `REJOIN_CAPACITY` take precedence over the file. A failure is one line on standard
+//! error, and the program goes on without Rejoin.
 
 pub mod api;
 mod clients;

@@ -8,7 +8,7 @@ use libc::{c_char, c_int, c_void};
 use crate::process;
 use crate::settings::ModuleSettings;
 
-/// What OpenSSL knows of a module, and a parsed configuration: never looked into.
+/// OpenSSL's description of a module, and a parsed configuration. Both are opaque here.
 type Module = c_void;
 type Configuration = c_void;
 
@@ -23,29 +23,30 @@ unsafe extern "C" {
     fn ERR_pop_to_mark() -> c_int;
 }
 
-/// OpenSSL has loaded this library. Always 1: a program is not to fail since we cannot help it.
+/// Attaches to the process when OpenSSL has loaded this library. Returns 1 always, because a program must not fail only
+/// because Rejoin does.
 #[unsafe(export_name = "OPENSSL_init")]
 unsafe extern "C" fn module_loaded(
     module: *mut Module,
     configuration: *const Configuration,
 ) -> c_int {
-    // A program that loads its configuration twice has us already; what went wrong was told.
+    // The result is not needed: a failure is reported already, and a second load of the configuration changes nothing.
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: OpenSSL passes both, valid during the call.
+        // SAFETY: OpenSSL passes a module that is valid during the call.
         let section = unsafe { CONF_imodule_get_value(module) };
         process::attach_once(|name| {
-            // SAFETY: as above.
+            // SAFETY: OpenSSL passes a configuration that is valid during the call; the section is the module's text.
             process::variable(name).or_else(|| unsafe { value(configuration, section, name) })
         })
     }));
     1
 }
 
-/// OpenSSL unloads it: nothing to do, for it stays.
+/// Does nothing when OpenSSL unloads this library, which stays loaded.
 #[unsafe(export_name = "OPENSSL_finish")]
 unsafe extern "C" fn module_unloaded(_module: *mut Module) {}
 
-/// A setting of the section, if it is there.
+/// Returns a setting of the section, if it is there.
 ///
 /// # Safety
 /// All pointers are valid.
@@ -56,16 +57,16 @@ unsafe fn value(
 ) -> Option<String> {
     debug_assert!(ModuleSettings::NAMES.contains(&name), "{name}");
     let name = CString::new(name).ok()?;
-    // What is not there leaves an error behind, which is nobody's business.
-    // SAFETY: no arguments.
+    // A missing setting leaves an error in OpenSSL's queue, which the program must not see.
+    // SAFETY: the function takes no arguments.
     unsafe { ERR_set_mark() };
     // SAFETY: the caller vouches for the pointers.
     let found = unsafe { NCONF_get_string(configuration, section, name.as_ptr()) };
-    // SAFETY: no arguments.
+    // SAFETY: the function takes no arguments.
     unsafe { ERR_pop_to_mark() };
     if found.is_null() {
         return None;
     }
-    // SAFETY: a text that the configuration owns.
+    // SAFETY: the text belongs to the configuration, and ends with a zero byte.
     Some(unsafe { CStr::from_ptr(found) }.to_string_lossy().into_owned())
 }

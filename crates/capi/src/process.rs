@@ -1,4 +1,4 @@
-//! Attaching to all of a process, which the module and the preload library ask for.
+//! Attaching to all contexts of a process, for the configuration module and for the preload library.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -11,8 +11,8 @@ use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 
 use crate::settings::{ModuleSettings, TicketSettings};
 
-/// Attaches as the settings say: whoever comes first does it, and whoever comes later has its outcome.
-/// What went wrong is one line on standard error.
+/// Attaches with these settings. Only the first call does it, and every further one returns its outcome. A failure is
+/// one line on standard error.
 pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'static str> {
     static OUTCOME: OnceLock<Result<(), String>> = OnceLock::new();
     let outcome = OUTCOME.get_or_init(|| {
@@ -26,17 +26,18 @@ pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'
     outcome.as_ref().copied().map_err(String::as_str)
 }
 
-/// Returns what the environment says of a setting.
+/// Returns the value of a setting in the environment.
 pub(crate) fn variable(name: &str) -> Option<String> {
     let said = rejoin_abi::variable(&format!("REJOIN_{}", name.to_ascii_uppercase()))?;
     Some(said.to_string_lossy().into_owned())
 }
 
-/// Who is root may not be later, and opens the cache now. Who is not opens it when the first client comes:
-/// most programs that inherit the environment of a server (CGI, hooks) serve nobody. An agent may make it later still.
+/// Attaches with these settings. A process running as root opens the cache now, because it may drop privileges later.
+/// Any other process opens it at its first handshake: most programs that inherit the environment of a server (CGI,
+/// hooks) never have one. If the cache does not exist yet, each handshake tries again, because an agent may make it.
 fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     let settings = ModuleSettings::read(get)?;
-    // SAFETY: no arguments.
+    // SAFETY: the function takes no arguments.
     let attached = if unsafe { libc::geteuid() } == 0 {
         open(&settings)?.attach()
     } else {
@@ -53,7 +54,7 @@ fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     attached.map_err(|error| format!("cannot attach: {error}"))
 }
 
-/// Opens the cache, and what else the settings name.
+/// Opens the cache and the ticket keys that the settings name.
 fn open(settings: &ModuleSettings) -> Result<Everywhere, String> {
     let failed = |error| failed(&error, &settings.cache);
     let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
@@ -92,7 +93,7 @@ pub(crate) fn complain(error: &Error) {
     report(&format!("{error}; ticket keys go on changing, in memory alone"));
 }
 
-/// Unix time.
+/// Returns Unix time.
 pub(crate) fn now_s() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
 }

@@ -1,4 +1,4 @@
-//! What the module is told, by its section of the configuration or by the environment.
+//! The settings of the configuration module, from its section of the configuration or from the environment.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use rejoin_tickets::{CLOCK_TOLERANCE_S, LONGEST_TICKET_LIFETIME_S, Schedule, Sec
 /// The module's settings.
 #[derive(Debug)]
 pub(crate) struct ModuleSettings {
-    /// Where caches lie.
+    /// The folder of the caches.
     pub(crate) folder: PathBuf,
     pub(crate) cache: CacheName,
-    /// `None`: those of the cache that is there.
+    /// The cache's settings. `None`: the cache must exist, and keeps its own.
     pub(crate) settings: Option<Settings>,
-    /// No context issues stateless tickets.
+    /// True if no context issues stateless tickets.
     pub(crate) stateful: bool,
-    /// `None`: stateless tickets stay under the server's own keys.
+    /// The keys of stateless tickets. `None`: the server's own.
     pub(crate) tickets: Option<TicketSettings>,
-    /// A client makes a full handshake at least this often.
+    /// The time after which a client must make a full handshake again.
     pub(crate) resumable_for: Duration,
-    /// What all contexts are one of, with those of other programs.
+    /// The name under which all contexts share sessions with those of other programs.
     pub(crate) context: Option<String>,
 }
 
-/// About the keys of stateless tickets.
+/// The settings of the keys of stateless tickets.
 #[derive(Debug)]
 pub(crate) struct TicketSettings {
     pub(crate) schedule: Schedule,
-    /// Where they are kept, beside the cache.
+    /// The file that keeps the keys, beside the cache.
     pub(crate) file: Option<PathBuf>,
 }
 
 impl ModuleSettings {
-    /// The names that are known, beside `path`, which OpenSSL reads itself.
+    /// The names of the settings. OpenSSL itself reads `path`.
     pub(crate) const NAMES: [&str; 11] = [
         "cache",
         "capacity",
@@ -49,7 +49,7 @@ impl ModuleSettings {
         "context",
     ];
 
-    /// Asks for every setting by its name.
+    /// Reads the settings. `get` returns the value of a name.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = Asked(get);
         let cache = (get.0)("cache").unwrap_or_else(|| "default".to_owned());
@@ -70,7 +70,7 @@ impl ModuleSettings {
     }
 }
 
-/// Whoever knows what a setting says.
+/// The source of the settings.
 struct Asked<G>(G);
 
 impl<G: Fn(&str) -> Option<String>> Asked<G> {
@@ -100,7 +100,7 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
         }
     }
 
-    /// The value of the word that is given, or of the first.
+    /// Returns the value of the word that is set, or of the first word if none is.
     fn one_of<T>(&self, name: &str, words: [(&str, T); 2]) -> Result<T, String> {
         let [first, second] = words;
         match (self.0)(name) {

@@ -1,4 +1,4 @@
-//! For programs that wait.
+//! The blocking interface.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -13,28 +13,27 @@ use crate::protocol::{Answer, Connect, Connected, Request, Stats, Token};
 use crate::{Error, Manager, at_end};
 
 impl Manager {
-    /// A connection as `wanted`.
+    /// Asks for the connection `wanted`.
     ///
     /// # Errors
-    /// The manager's, and [`Error::NotRunning`] where there is none.
+    /// The manager's errors, and [`Error::NotRunning`] if there is no manager.
     pub fn connect(&self, wanted: &Connect) -> Result<Stream, Error> {
         self.open(Exchange::connect(wanted, None, &[])?)
     }
 
-    /// A connection as `wanted`, to whose server these bytes, [`FIRST_BYTES`](crate::FIRST_BYTES) at
-    /// most, go as soon as the handshake has succeeded, without a turn of the program's. What it may
-    /// say to this server it must know from what it wants: [`Stream::session`] comes too late for
-    /// that. Where there is an error, the server has seen none of it; but [`Error::Silent`] leaves
-    /// that open.
+    /// Asks for the connection `wanted`, and sends these bytes, [`FIRST_BYTES`](crate::FIRST_BYTES) at most, as soon
+    /// as the handshake has succeeded, without another round trip to the manager. The request alone must suffice to
+    /// decide what to send, because [`Stream::session`] comes too late for that. After an error the server has seen
+    /// none of the bytes, except after [`Error::Silent`], which leaves that open.
     ///
     /// # Errors
-    /// As [`Self::connect`]; and where there is 0-RTT data, too, which may have to be sent again.
+    /// As [`Self::connect`]; and if there is 0-RTT data as well, which may have to be sent again.
     pub fn connect_sending(&self, wanted: &Connect, first: &[u8]) -> Result<Stream, Error> {
         self.open(Exchange::connect(wanted, None, first)?)
     }
 
-    /// A connection over a TCP socket that is connected already: through a proxy, or from another
-    /// network namespace. The manager takes it over.
+    /// Asks for a connection over a TCP socket that is connected already: through a proxy, or from another network
+    /// namespace. The manager takes the socket over.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -42,7 +41,7 @@ impl Manager {
         self.open(Exchange::connect(wanted, Some(socket.as_fd()), &[])?)
     }
 
-    /// What the manager counted.
+    /// Asks for the manager's counters.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -62,7 +61,7 @@ impl Manager {
         }
     }
 
-    /// The answer, the socket that it came over, and whose it is.
+    /// Sends a request. Returns the answer, its socket, and the manager with that socket alone.
     fn ask(&self, exchange: Exchange<'_>) -> Result<(Answer, UnixStream, Self), Error> {
         let until = Instant::now() + exchange.patience;
         let (socket, path) = self.reach(Some(left(until)))?;
@@ -71,50 +70,50 @@ impl Manager {
     }
 }
 
-/// A connection: plaintext here, TLS from the manager on.
+/// A connection: plaintext to the manager, TLS from there to the server.
 ///
-/// Reading ends where the server said that this was all. Where it did not, the last read fails with
+/// Reading ends at the server's close_notify. If the connection ends without one, the last read fails with
 /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
 #[derive(Debug)]
 pub struct Stream {
     socket: UnixStream,
     session: Connected,
     manager: Manager,
-    /// Whether the server's end was asked for and found clean.
+    /// True if the manager has answered that the server's end was clean.
     is_over: bool,
 }
 
 impl Stream {
-    /// What the manager said of the connection.
+    /// Returns the manager's description of the connection.
     pub fn session(&self) -> &Connected {
         &self.session
     }
 
-    /// Tells the server that no more will be written; reading goes on.
+    /// Tells the server that no more data follows. Reading goes on.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's errors.
     pub fn finish_writing(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// The same socket, for another thread that writes while this one reads.
+    /// Returns the same socket for another thread, which writes while this one reads.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's errors.
     pub fn writer(&self) -> io::Result<UnixStream> {
         self.socket.try_clone()
     }
 
-    /// How long a read may take: `None` for ever.
+    /// Sets the time limit of a read. `None`: there is no limit.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's errors.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.socket.set_read_timeout(timeout)
     }
 
-    /// The socket alone, and how to ask for the end: [`ended_well`].
+    /// Returns the socket alone, and the arguments for [`ended_well`].
     pub fn into_parts(self) -> (UnixStream, Connected, Manager) {
         (self.socket, self.session, self.manager)
     }
@@ -128,10 +127,10 @@ impl Stream {
     }
 }
 
-/// Asks how a connection ended whose socket has come to its end.
+/// Checks that the server closed a connection with close_notify, after the end of file on its socket.
 ///
 /// # Errors
-/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) unless the server said that this was all.
+/// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if it did not, or if the manager cannot tell.
 pub fn ended_well(manager: &Manager, connection: Token) -> io::Result<()> {
     let asked = Exchange::new(&Request::End { connection }).and_then(|asks| manager.ask(asks));
     at_end(asked.map(|(answer, ..)| answer))
@@ -180,7 +179,7 @@ pub(super) fn exchanged(
     exchange.answer()
 }
 
-/// Who waits in `read` instead is also woken, for nothing, whenever the manager reads.
+/// Waits for data. A blocking `read` would also be woken, for nothing, whenever the manager reads.
 fn until_readable(socket: &UnixStream, until: Instant) -> io::Result<()> {
     let timeout = PollTimeout::try_from(left(until)).unwrap_or(PollTimeout::MAX);
     match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout)? {
@@ -189,7 +188,7 @@ fn until_readable(socket: &UnixStream, until: Instant) -> io::Result<()> {
     }
 }
 
-/// Never zero, which would be for ever.
+/// Returns the time that is left, and never zero, which would mean no limit.
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }

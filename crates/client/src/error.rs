@@ -1,39 +1,39 @@
-//! Why there is no connection.
+//! The errors of this crate.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::protocol::{EarlyData, ErrorKind, Malformed, Problem};
 
-/// Why the manager gave no connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody listens.
+    /// No manager listens.
     #[error("{} {}: {}: {source}", unreached(source).0, socket.display(), unreached(source).1)]
     NotRunning {
-        /// Where.
+        /// The first socket that was tried.
         socket: PathBuf,
-        /// As the system says it.
+        /// The system's error.
         source: io::Error,
     },
-    /// The manager says why.
+    /// The manager refused the request.
     #[error("{}; {}{}", .0.detail, .0.remedy, left_early(.0))]
     Refused(Problem),
-    /// The manager went away, or does not answer.
+    /// The manager has ended, or does not answer.
     #[error("the manager does not answer: look whether `rejoin manager` still runs: {0}")]
     Silent(#[from] io::Error),
-    /// The request or the answer is none.
+    /// The request or the answer is malformed.
     #[error("the message to or from the manager is wrong: {0}")]
     Malformed(#[from] Malformed),
-    /// An answer to something else.
+    /// The answer is of another kind than the request.
     #[error("the manager answered something else: it is of another version than this program")]
     OtherAnswer,
 }
 
 impl Error {
-    /// Whether 0-RTT data may have reached the server nevertheless: sending it again may have it act
-    /// twice.
+    /// Returns true if 0-RTT data may have reached the server nevertheless. The server may then act twice if it is sent
+    /// again.
     pub fn early_data_may_have_left(&self) -> bool {
         match self {
             Self::NotRunning { .. } | Self::Malformed(_) => false,
@@ -42,7 +42,7 @@ impl Error {
         }
     }
 
-    /// Whether the manager itself failed the program, so that a direct connection may do.
+    /// Returns true if the manager itself failed, so that a direct connection may succeed.
     pub fn is_the_managers(&self) -> bool {
         match self {
             Self::NotRunning { .. } | Self::Silent(_) | Self::OtherAnswer => true,
@@ -59,7 +59,7 @@ impl Error {
     }
 }
 
-/// Why nobody was reached, and what helps.
+/// Returns the reason why no manager was reached, and the remedy.
 fn unreached(source: &io::Error) -> (&'static str, &'static str) {
     match source.kind() {
         io::ErrorKind::PermissionDenied => (

@@ -1,5 +1,4 @@
-//! A request and its answer, without the program's socket: what is to be sent, and where what comes
-//! belongs.
+//! A request and its answer, without a socket: the bytes to send, and the room for the bytes that arrive.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,20 +10,19 @@ use zeroize::Zeroizing;
 use crate::protocol::{self, ANSWER_BYTES, Answer, Connect, LENGTH_BYTES, Malformed, Request};
 use crate::{Error, FIRST_BYTES};
 
-/// Past a request's own deadline, and for those that have none: a manager that does not answer is
-/// given up.
+/// The longest wait for an answer, after the request's own deadline if it has one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// One request on its way, and its answer.
+/// One request, and its answer.
 pub(super) struct Exchange<'a> {
-    /// May hold a private key; and what comes behind the request.
+    /// The request, which may have a private key, and the bytes that follow it.
     request: Zeroizing<Vec<u8>>,
     sent: usize,
-    /// Go with the first byte.
+    /// The descriptors that go with the first byte.
     passed: Vec<BorrowedFd<'a>>,
-    /// How long the answer may take.
+    /// The longest wait for the answer.
     pub(super) patience: Duration,
-    /// As long as is known to come.
+    /// The answer, as long as is known so far.
     answer: Vec<u8>,
     received: usize,
 }
@@ -35,20 +33,20 @@ impl<'a> Exchange<'a> {
         Ok(Self { request, ..Self::awaiting() })
     }
 
-    /// A request with which these descriptors go.
+    /// Makes an exchange that passes descriptors with the request.
     pub(super) fn passing(request: &Request, passed: Vec<BorrowedFd<'a>>) -> Result<Self, Error> {
         Ok(Self { passed, ..Self::new(request)? })
     }
 
-    /// Nothing more is asked, and an answer is to come.
+    /// Makes an exchange without a request, for a further answer.
     pub(super) fn awaiting() -> Self {
         let answer = vec![0; LENGTH_BYTES];
         let (request, passed) = (Zeroizing::default(), Vec::new());
         Self { request, sent: 0, passed, patience: PATIENCE, answer, received: 0 }
     }
 
-    /// Asks for a connection, over a socket that is passed or not; `first` is for the server. It fits
-    /// into the socket, as no more than it is left when the request has been read.
+    /// Makes a request for a connection, over a socket that is passed or not. `first` goes to the server. It fits into
+    /// the socket's buffer, because the manager reads the request before.
     pub(super) fn connect(
         wanted: &Connect,
         passed: Option<BorrowedFd<'a>>,
@@ -65,7 +63,7 @@ impl<'a> Exchange<'a> {
         let wish = Connect { socket: passed.is_some(), ..wanted.clone() };
         let patience = PATIENCE + Duration::from_millis(wanted.deadline_ms.into());
         let asked = Self::new(&Request::Connect(Box::new(wish)))?;
-        // In one piece, that the manager finds both at once.
+        // In one piece, so that the manager finds both at once.
         let request = Zeroizing::new([&asked.request, first].concat());
         Ok(Self { request, passed: passed.into_iter().collect(), patience, ..asked })
     }
@@ -74,14 +72,14 @@ impl<'a> Exchange<'a> {
         self.sent == self.request.len()
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let descriptors: Vec<_> = self.passed.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&descriptors)];
         let goes_along = self.sent == 0 && !descriptors.is_empty();
         let rights = if goes_along { &rights[..] } else { &[] };
         let part = [io::IoSlice::new(&self.request[self.sent..])];
-        // A manager that is gone is an error, and no signal.
+        // A manager that is gone must be an error, and not a signal.
         let flags = MsgFlags::MSG_NOSIGNAL;
         match sendmsg::<()>(socket.as_raw_fd(), &part, rights, flags, None) {
             Err(nix::Error::EINTR) => Ok(()),
@@ -92,14 +90,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Where the next bytes of the answer belong; empty when it is whole. Not a byte more: after the
-    /// answer comes the server's plaintext.
+    /// Returns the room for the next bytes of the answer, which is empty when the answer is whole. It has no byte more,
+    /// because the server's plaintext follows the answer.
     pub(super) fn room(&mut self) -> &mut [u8] {
         &mut self.answer[self.received..]
     }
 
-    /// So many bytes came, or none. `broke` is what stopped the sending: a manager that refuses has
-    /// perhaps said why before it hung up, so that reading went on.
+    /// Records the result of a read. `broke` is the error that stopped the sending: reading went on after it, because a
+    /// manager that refuses may have answered before it hung up.
     pub(super) fn received(
         &mut self,
         read: io::Result<usize>,
@@ -128,7 +126,7 @@ impl<'a> Exchange<'a> {
         self.received == self.answer.len()
     }
 
-    /// The answer, when it is received.
+    /// Returns the answer, once it is received.
     pub(super) fn answer(self) -> Result<Answer, Error> {
         match protocol::read_answer(&self.answer[LENGTH_BYTES..])? {
             Answer::Error(problem) => Err(Error::Refused(problem)),
@@ -146,7 +144,7 @@ mod tests {
         Exchange::new(&Request::End { connection: Token([7; 16]) }).expect("a request")
     }
 
-    /// What is left of `bytes` when the exchange has what it wants of it.
+    /// Returns the bytes that the exchange leaves.
     fn feed(exchange: &mut Exchange<'_>, mut bytes: &[u8], most: usize) -> Vec<u8> {
         while !exchange.is_received() {
             let room = exchange.room();

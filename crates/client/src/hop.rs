@@ -1,9 +1,9 @@
-//! For libraries inside programs that do their own TLS: a connection whose TLS ends at the manager, and is
-//! made anew there.
+//! Hops, for libraries inside programs that do their own TLS: the program's TLS ends at the manager, which has its own
+//! TLS connection to the server.
 //!
-//! The program's TLS library is a client as ever, and offers, beside all it would offer to the
-//! server, a key for this connection alone. The manager has the key, and speaks first with the server. What
-//! it found is said here, for the program's own verification, which comes last.
+//! The program's TLS library is a client as usual. Beside everything that it would offer to the server, it offers a
+//! PSK for this connection alone. The manager has the PSK, and makes its handshake with the server first. Its
+//! description of the server goes to the program's own verification, which comes last.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -14,19 +14,18 @@ use crate::exchange::Exchange;
 use crate::protocol::{self, Answer, Connected, Directly, Request};
 use crate::{Error, Manager};
 
-/// What a program gives away for a hop.
+/// The sockets that a program hands over for a hop.
 #[derive(Debug, Clone, Copy)]
 pub struct Sockets<'a> {
     /// The other end of the pair that the program has in place of its TCP socket.
     pub line: BorrowedFd<'a>,
-    /// The TCP socket, connected, and nothing was sent over it but by a proxy's leave.
+    /// The connected TCP socket. Nothing has gone over it, except a request to a proxy.
     pub tcp: BorrowedFd<'a>,
-    /// One that is not connected, and as the other was made, if the same server answers when it is called
-    /// again.
+    /// An unconnected socket like the other, if a new connection to the same address reaches the same server.
     pub spare: Option<BorrowedFd<'a>>,
 }
 
-/// A connection that the manager takes when the program's ClientHello comes over the pair. Dropped
+/// A connection that the manager takes over when the program's ClientHello comes over the pair. If this is dropped
 /// before, nothing has happened to the TCP socket.
 #[derive(Debug)]
 pub struct Hop {
@@ -34,10 +33,10 @@ pub struct Hop {
 }
 
 impl Manager {
-    /// Offers a connection to the manager, which may have this long to say whether it takes it.
+    /// Offers a connection to the manager, and waits this long for its decision.
     ///
     /// # Errors
-    /// The manager's. The program goes on alone, whatever it is.
+    /// The manager's errors. The program goes on without the manager after each.
     pub fn hop(
         &self,
         wanted: &protocol::Hop,
@@ -54,10 +53,10 @@ impl Manager {
         }
     }
 
-    /// Says that so many connections went without the manager. Nothing is waited for.
+    /// Reports a number of connections that went without the manager. Does not wait for an answer.
     ///
     /// # Errors
-    /// Nobody was told.
+    /// The report did not reach a manager.
     pub fn went_directly(&self, why: Directly, times: u32) -> Result<(), Error> {
         let mut said = Exchange::new(&Request::Directly { why, times })?;
         let (socket, _) = self.reach(None)?;
@@ -66,11 +65,11 @@ impl Manager {
 }
 
 impl Hop {
-    /// What the manager found at the server. It has said so before its part of the handshake with
-    /// the program came.
+    /// Returns the manager's description of the server. The manager sends it before its part of the handshake with the
+    /// program.
     ///
     /// # Errors
-    /// The manager's.
+    /// The manager's errors.
     pub fn described(&self, patience: Duration) -> Result<Connected, Error> {
         match exchanged(Exchange::awaiting(), &self.socket, Instant::now() + patience)? {
             Answer::Connected(connected) => Ok(*connected),
@@ -78,20 +77,21 @@ impl Hop {
         }
     }
 
-    /// The program goes on, and has not verified the server, or not yet. Before this or
-    /// [`verified`](Self::verified) is said nothing goes over the connection.
+    /// Tells the manager that the program goes on, and has not verified the server, or not yet. No data goes over the
+    /// connection before this or [`verified`](Self::verified).
     ///
     /// # Errors
-    /// The manager's: it is gone, and the connection with it.
+    /// The manager is gone, and the connection with it.
     pub fn accept(&self) -> Result<(), Error> {
         self.say(&Request::Accepted {})
     }
 
-    /// The program has verified the server, and goes on: other programs may resume the sessions, and verify
-    /// for themselves. It counts at once, or within ten seconds after [`accept`](Self::accept).
+    /// Tells the manager that the program has verified the server, and goes on. Other programs may then resume the
+    /// sessions, and verify the server by themselves. This counts at once, or within ten seconds after
+    /// [`accept`](Self::accept).
     ///
     /// # Errors
-    /// As above.
+    /// As [`accept`](Self::accept).
     pub fn verified(self) -> Result<(), Error> {
         self.say(&Request::Verified {})
     }

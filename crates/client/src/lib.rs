@@ -1,14 +1,11 @@
-//! How programs reach the TLS manager: they ask for a connection, and have a stream that carries
-//! plaintext.
+//! A client of the TLS manager. A program asks the manager for a connection, and gets a stream that carries plaintext.
 //!
-//! [`Manager`] finds it, [`Manager::connect`] gives a [`Stream`] that reads and writes. An end of file
-//! that the server did not announce is an error, [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof):
-//! at the end the stream asks the manager. The feature `tokio` has the same for programs that wait for many
-//! connections at a time.
+//! [`Manager`] finds the manager, and [`Manager::connect`] returns a [`Stream`] that reads and writes. An end of file
+//! without the server's close_notify is an error, [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof): the stream asks
+//! the manager how the connection ended. The feature `tokio` has the same for asynchronous programs.
 //!
-//! Programs load this crate and `librejoin.so` does, so that it brings no TLS library, and tokio and a
-//! digest only as features. What is not here: falling back. [`Error::is_the_managers`] tells when a
-//! program may connect directly instead.
+//! Programs and `librejoin.so` load this crate, so it brings no TLS library, and tokio and a digest only as features.
+//! What is not here: a fallback. [`Error::is_the_managers`] tells when a program may connect directly instead.
 
 #![forbid(unsafe_code)]
 
@@ -34,56 +31,55 @@ pub use error::Error;
 
 use crate::protocol::{Answer, End};
 
-/// The system's manager.
+/// The socket of the system's manager.
 pub const SYSTEM_SOCKET: &str = "/run/rejoin/manager.sock";
-/// A user's own, in `$XDG_RUNTIME_DIR`.
+/// The socket of a user's own manager, in `$XDG_RUNTIME_DIR`.
 pub const USER_SOCKET: &str = "rejoin.sock";
 
-/// The most that [`Manager::connect_sending`] sends.
+/// The most bytes that [`Manager::connect_sending`] sends.
 pub const FIRST_BYTES: usize = 16 * 1024;
 
-/// Where a manager listens.
+/// The sockets at which a manager may listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manager {
     sockets: Vec<PathBuf>,
 }
 
 impl Manager {
-    /// The user's own manager, in `$XDG_RUNTIME_DIR`, else the system's. Whether one is there shows
-    /// when it is asked.
+    /// Returns the user's own manager, in `$XDG_RUNTIME_DIR`, or else the system's. The sockets are tried at each
+    /// request.
     pub fn find() -> Self {
         let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
         let own = own.map(|folder| Path::new(&folder).join(USER_SOCKET));
         Self { sockets: own.into_iter().chain([PathBuf::from(SYSTEM_SOCKET)]).collect() }
     }
 
-    /// The one that listens at this socket.
+    /// Returns the manager that listens at this socket.
     pub fn at(socket: impl Into<PathBuf>) -> Self {
         Self { sockets: vec![socket.into()] }
     }
 
-    /// Where it is looked for, in this order.
+    /// Returns the sockets in the order in which they are tried.
     pub fn sockets(&self) -> impl Iterator<Item = &Path> {
         self.sockets.iter().map(PathBuf::as_path)
     }
 
-    /// The first of its places where somebody listens, alone.
+    /// Returns the manager with the first socket alone at which it listens.
     ///
     /// # Errors
-    /// [`Error::NotRunning`].
+    /// [`Error::NotRunning`] if it listens at none.
     pub fn found(&self) -> Result<Self, Error> {
         self.reach(Some(exchange::PATIENCE)).map(|(_, path)| Self::at(path))
     }
 
-    /// A socket to the first of the places where somebody listens, and which it is. Without patience
-    /// the socket does not block, nor does this: a queue that is full is
-    /// [`WouldBlock`](std::io::ErrorKind::WouldBlock).
+    /// Connects to the first socket at which a manager listens, and returns its path, too. Without `patience` the
+    /// connection is non-blocking, and a full queue is [`WouldBlock`](std::io::ErrorKind::WouldBlock).
     fn reach(&self, patience: Option<Duration>) -> Result<(UnixStream, &Path), Error> {
         let mut first = None;
         for path in &self.sockets {
             match reach(path, patience) {
                 Ok(socket) => return Ok((socket.into(), path)),
-                // What is wrong at the first place is what the user is told.
+                // The error of the first socket is the one to report.
                 Err(errno) => first = first.or(Some((path, errno))),
             }
         }
@@ -97,7 +93,7 @@ fn reach(path: &Path, patience: Option<Duration>) -> nix::Result<OwnedFd> {
     flags.set(SockFlag::SOCK_NONBLOCK, patience.is_none());
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     if let Some(patience) = patience {
-        // Connecting waits while the manager's queue is full, without an end unless told so.
+        // Connecting waits while the manager's queue is full, without a limit unless one is set.
         let (seconds, rest) = (patience.as_secs(), patience.subsec_micros());
         setsockopt(&socket, SendTimeout, &TimeVal::new(seconds as i64, i64::from(rest)))?;
     }
@@ -105,7 +101,7 @@ fn reach(path: &Path, patience: Option<Duration>) -> nix::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// What reading comes to once the manager has said how the connection ended.
+/// Returns the result of reading at the end of a connection, by the manager's answer.
 fn at_end(end: Result<Answer, Error>) -> Result<(), std::io::Error> {
     let why = match end {
         Ok(Answer::End(End::Clean)) => return Ok(()),

@@ -1,4 +1,4 @@
-//! For programs on tokio: the same messages, awaited.
+//! The asynchronous interface, for programs on tokio.
 
 use std::fmt;
 use std::future::Future;
@@ -17,18 +17,18 @@ use crate::exchange::Exchange;
 use crate::protocol::{Answer, Connect, Connected, Request};
 use crate::{Error, Manager, at_end};
 
-/// Between attempts at a manager that has no room for one more in its queue.
+/// The time between attempts at a manager whose queue is full.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// As [`Manager::connect`].
+/// Asks for a connection, like [`Manager::connect`].
 ///
 /// # Errors
-/// The manager's, and [`Error::NotRunning`] where there is none.
+/// The manager's errors, and [`Error::NotRunning`] if there is no manager.
 pub async fn connect(manager: &Manager, wanted: &Connect) -> Result<Stream, Error> {
     open(manager, Exchange::connect(wanted, None, &[])?).await
 }
 
-/// As [`Manager::connect_sending`].
+/// Asks for a connection and sends bytes, like [`Manager::connect_sending`].
 ///
 /// # Errors
 /// As [`connect`].
@@ -40,7 +40,7 @@ pub async fn connect_sending(
     open(manager, Exchange::connect(wanted, None, first)?).await
 }
 
-/// As [`Manager::connect_over`].
+/// Asks for a connection over a TCP socket, like [`Manager::connect_over`].
 ///
 /// # Errors
 /// As [`connect`].
@@ -52,7 +52,7 @@ pub async fn connect_over(
     open(manager, Exchange::connect(wanted, Some(socket.as_fd()), &[])?).await
 }
 
-/// As [`crate::Stream`].
+/// A connection, like [`crate::Stream`].
 pub struct Stream {
     socket: UnixStream,
     session: Connected,
@@ -60,7 +60,7 @@ pub struct Stream {
     end: End,
 }
 
-/// What is known of the server's end.
+/// The state of the server's end.
 enum End {
     NotSeen,
     Asked(Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>),
@@ -68,7 +68,7 @@ enum End {
 }
 
 impl Stream {
-    /// What the manager said of the connection.
+    /// Returns the manager's description of the connection.
     pub fn session(&self) -> &Connected {
         &self.session
     }
@@ -129,7 +129,7 @@ impl AsyncWrite for Stream {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the server that no more will be written; reading goes on.
+    /// Tells the server that no more data follows. Reading goes on.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
     }

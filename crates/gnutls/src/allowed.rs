@@ -1,4 +1,4 @@
-//! Which connections may go through the manager: those that would be the same to the program.
+//! The decision which connections may go through the manager: those that look the same to the program.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -7,128 +7,131 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rejoin_hop::Directly;
 
-use crate::connection::Wishes;
 use crate::ffi::{
     Credentials, Datum, GNUTLS_CRD_ANON, GNUTLS_CRD_CERTIFICATE, GNUTLS_CRD_PSK, GNUTLS_CRD_SRP,
     Gnutls, Session, Verify,
 };
+use crate::settings::Settings;
 
-/// What a program set on credentials, of which libgnutls tells nobody.
+/// The settings of a program's credentials that libgnutls cannot be asked for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Set {
     pub(crate) verify: Option<Verify>,
-    /// A callback may give a certificate of the program's.
+    /// True if a callback may return a certificate of the program.
     pub(crate) may_have_certificate: bool,
 }
 
-/// By their addresses.
+/// The settings by the addresses of the credentials.
 static CREDENTIALS: LazyLock<Mutex<HashMap<usize, Set>>> = LazyLock::new(Mutex::default);
 
 fn credentials() -> MutexGuard<'static, HashMap<usize, Set>> {
     CREDENTIALS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program sets something.
+/// Records a setting of the program.
 pub(crate) fn note(of: Credentials, what: impl FnOnce(&mut Set)) {
     what(credentials().entry(of as usize).or_default());
 }
 
-/// A program frees them.
+/// Forgets credentials that the program frees.
 pub(crate) fn forget(of: Credentials) {
     credentials().remove(&(of as usize));
 }
 
-/// What a program set.
+/// Returns the settings of credentials.
 pub(crate) fn set_on(of: Credentials) -> Set {
     credentials().get(&(of as usize)).copied().unwrap_or_default()
 }
 
-/// The credentials of a session, if it has such.
+/// Returns the credentials of a session, if it has any of this kind.
 ///
 /// # Safety
 /// `session` is valid.
 pub(crate) unsafe fn of(gnutls: &Gnutls, session: Session, kind: i32) -> Option<Credentials> {
     let mut found = null_mut();
-    // SAFETY: the caller vouches for `session`; the answer belongs there.
+    // SAFETY: the caller vouches for `session`; `found` has room for the answer.
     let answer = unsafe { (gnutls.gnutls_credentials_get)(session, kind, &raw mut found) };
     (answer == 0 && !found.is_null()).then_some(found)
 }
 
-/// Whether a connection that is to be made may.
+/// Returns the reason why a connection that is about to be made must go directly, if there is one.
 ///
 /// # Safety
 /// `session` is valid, and in no other thread's use.
 pub(crate) unsafe fn through_the_manager(
     gnutls: &Gnutls,
     session: Session,
-    wishes: &Wishes,
+    settings: &Settings,
 ) -> Result<(), Directly> {
     let is = |fact: bool, why: Directly| if fact { Err(why) } else { Ok(()) };
-    wishes.directly.map_or(Ok(()), Err)?;
+    settings.directly.map_or(Ok(()), Err)?;
     is(rejoin_abi::variable("SSLKEYLOGFILE").is_some(), Directly::KeyLog)?;
-    let priorities = wishes.priorities.as_ref().filter(|_| wishes.takes_keys);
+    let priorities = settings.priorities.as_ref().filter(|_| settings.takes_keys);
     let priorities = priorities.ok_or(Directly::Callback)?;
-    // SAFETY: the caller vouches for `session`, here and below.
+    // SAFETY: the caller vouches for `session`.
     let certificate = unsafe { of(gnutls, session, GNUTLS_CRD_CERTIFICATE) };
     let certificate = certificate.ok_or(Directly::NotVerified)?;
     let mut own = Datum::EMPTY;
-    // SAFETY: the session's credentials; the answer belongs there.
+    // SAFETY: the credentials are the session's; `own` has room for the answer.
     let has =
         unsafe { (gnutls.gnutls_certificate_get_crt_raw)(certificate, 0, 0, &raw mut own) } == 0;
     let may_have = set_on(certificate).may_have_certificate;
     is(has || may_have, Directly::ClientCertificate)?;
-    // Who believes nobody has nothing that others could resume, and uses nothing of theirs.
-    // SAFETY: the session's credentials.
+    // A program without authorities verifies no server: it may neither leave nor use shared sessions.
+    // SAFETY: the credentials are the session's.
     is(!unsafe { believes_anybody(gnutls, certificate) }, Directly::NotVerified)?;
     let others = [GNUTLS_CRD_ANON, GNUTLS_CRD_SRP, GNUTLS_CRD_PSK];
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `session`.
     let has_other = others.into_iter().any(|kind| unsafe { of(gnutls, session, kind) }.is_some());
-    // Some programs always have them, and they are no use where the priorities do not name them.
+    // Some programs always set other credentials; they have no effect unless the priorities name their key exchange.
     is(has_other && !priorities.certificates_only(gnutls), Directly::Callback)
 }
 
-/// A program may have keys of its own, of which its priorities may say nothing. They would be of use now that
-/// keys are taken: so they are taken away, or else its priorities are set again as they were.
+/// Keeps a program's own keys out of use. A program may have set keys that its priorities do not enable, and the PSK
+/// key exchange that [`set_with_keys`](crate::priorities::Priorities::set_with_keys) adds would enable them. The keys
+/// are removed if the priorities do not name them; otherwise the program's own priorities are restored.
 ///
 /// # Safety
 /// `session` is valid, and in no other thread's use.
-pub(crate) unsafe fn leave_own_keys(gnutls: &Gnutls, session: Session, wishes: &mut Wishes) {
-    let Some(priorities) = wishes.priorities.as_ref().filter(|_| wishes.takes_keys) else { return };
-    // SAFETY: the caller vouches for `session`, here and below.
+pub(crate) unsafe fn leave_own_keys(gnutls: &Gnutls, session: Session, settings: &mut Settings) {
+    let Some(priorities) = settings.priorities.as_ref().filter(|_| settings.takes_keys) else {
+        return;
+    };
+    // SAFETY: the caller vouches for `session`.
     if unsafe { of(gnutls, session, GNUTLS_CRD_PSK) }.is_none() {
         return;
     }
     if priorities.certificates_only(gnutls) {
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `session`; null removes the credentials.
         unsafe { (gnutls.gnutls_credentials_set)(session, GNUTLS_CRD_PSK, null_mut()) };
     } else {
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `session`.
         unsafe { priorities.set(gnutls, session, "") };
-        wishes.takes_keys = false;
+        settings.takes_keys = false;
     }
 }
 
-/// Whether there is an authority.
+/// Returns true if the credentials trust an authority.
 ///
 /// # Safety
 /// The credentials are valid.
 unsafe fn believes_anybody(gnutls: &Gnutls, credentials: Credentials) -> bool {
     let (mut list, mut place, mut authority) =
         (null_mut::<c_void>(), null_mut::<c_void>(), null_mut::<c_void>());
-    // SAFETY: the caller vouches for them; the list stays theirs.
+    // SAFETY: the caller vouches for the credentials, which keep the list.
     unsafe { (gnutls.gnutls_certificate_get_trust_list)(credentials, &raw mut list) };
     if list.is_null() {
         return false;
     }
     let next = gnutls.gnutls_x509_trust_list_iter_get_ca;
-    // SAFETY: the list was given above; what is found belongs there.
+    // SAFETY: the list is the credentials'; `place` and `authority` have room for the answer.
     let found = unsafe { next(list, &raw mut place, &raw mut authority) } == 0;
     if found {
-        // SAFETY: a copy, which is ours.
+        // SAFETY: the iterator has returned a copy, which belongs to this function.
         unsafe { (gnutls.gnutls_x509_crt_deinit)(authority) };
     }
     if !place.is_null() {
-        // SAFETY: nobody else has it.
+        // SAFETY: the iterator belongs to this function.
         unsafe { (gnutls.gnutls_x509_trust_list_iter_deinit)(place) };
     }
     found

@@ -1,4 +1,4 @@
-//! One connection of the program, from its session's beginning to its end.
+//! One connection of the program, from the beginning of its session to the end.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,58 +11,39 @@ use rejoin_hop::{Directly, Offer, RECORD_SIZE_LIMIT, STATUS_REQUEST, Taken, debu
 
 use crate::allowed;
 use crate::ffi::{
-    AnyCallback, Credentials, Datum, GNUTLS_CLIENT, GNUTLS_CRD_PSK, GNUTLS_DATAGRAM,
-    GNUTLS_E_CERTIFICATE_ERROR, GNUTLS_E_KEY_USAGE_VIOLATION, GNUTLS_E_SUCCESS,
-    GNUTLS_ENABLE_EARLY_DATA, GNUTLS_ENABLE_RAWPK, GNUTLS_EXT_ANY, GNUTLS_EXT_FLAG_CLIENT_HELLO,
-    GNUTLS_EXT_FLAG_TLS, GNUTLS_KX_DHE_PSK, GNUTLS_KX_ECDHE_PSK, GNUTLS_KX_PSK,
-    GNUTLS_NO_EXTENSIONS, GNUTLS_PSK_KEY_RAW, GNUTLS_TLS1_3, Gnutls, Session,
+    Credentials, Datum, GNUTLS_CLIENT, GNUTLS_CRD_PSK, GNUTLS_DATAGRAM, GNUTLS_E_CERTIFICATE_ERROR,
+    GNUTLS_E_KEY_USAGE_VIOLATION, GNUTLS_E_SUCCESS, GNUTLS_ENABLE_EARLY_DATA, GNUTLS_ENABLE_RAWPK,
+    GNUTLS_EXT_ANY, GNUTLS_EXT_FLAG_CLIENT_HELLO, GNUTLS_EXT_FLAG_TLS, GNUTLS_KX_DHE_PSK,
+    GNUTLS_KX_ECDHE_PSK, GNUTLS_KX_PSK, GNUTLS_NO_EXTENSIONS, GNUTLS_PSK_KEY_RAW, GNUTLS_TLS1_3,
+    Gnutls, Session,
 };
-use crate::judge::{Flags, Judgement, Own, judge};
-use crate::priorities::Priorities;
+use crate::judge::{Judgement, judge};
+use crate::settings::Settings;
 use crate::shadow::swallow;
 use crate::shown::Shown;
 
-/// GnuTLS asks every server to staple and to send smaller records if it likes, and does without.
+/// Extensions that GnuTLS sends to every server, and whose answer it can do without: stapling and smaller records.
 const LEAVES_OUT: [u16; 2] = [STATUS_REQUEST, RECORD_SIZE_LIMIT];
-/// An extension that is never sent, for private use.
+/// The number of an extension that is never sent. It is in the range for private use.
 const UNSENT_EXTENSION: c_int = 0xfe5a;
-
-/// What the program set on a session.
-pub(crate) struct Wishes {
-    pub(crate) priorities: Option<Priorities>,
-    /// The session's priorities take keys.
-    pub(crate) takes_keys: bool,
-    pub(crate) verifies: Own,
-    pub(crate) flags: Vec<Flags>,
-    pub(crate) output: AnyCallback,
-    /// A server's key may be used for what its certificate does not say.
-    pub(crate) is_lenient: bool,
-    /// Something of which the manager knows nothing.
-    pub(crate) directly: Option<Directly>,
-}
-
-impl Wishes {
-    fn is_lenient(&self) -> bool {
-        self.is_lenient || self.priorities.as_ref().is_some_and(Priorities::are_lenient)
-    }
-}
 
 /// A client's session.
 pub(crate) struct Connection {
     session: usize,
-    wishes: Mutex<Wishes>,
+    settings: Mutex<Settings>,
     course: Mutex<Course>,
     shown: OnceLock<Shown>,
 }
 
-/// How far it is.
+/// The state of a connection.
 enum Course {
+    /// The handshake has not begun.
     New,
-    /// Its ClientHello offers a key.
+    /// The ClientHello offers a key.
     Offered(Arc<Offered>),
-    /// The hop stands, and the program has not judged yet.
+    /// The hop stands, and the program has not judged the server yet.
     Judging(Taken),
-    /// What becomes of it is between the program and GnuTLS.
+    /// The rest is between the program and GnuTLS.
     Over,
 }
 
@@ -77,15 +58,15 @@ impl Drop for Offered {
     }
 }
 
-/// Credentials with a key.
+/// GnuTLS credentials with the key of an offer.
 struct Keys {
     gnutls: &'static Gnutls,
     own: Credentials,
 }
 
-// SAFETY: they are not changed after they were made.
+// SAFETY: nothing changes the credentials after they were made.
 unsafe impl Send for Keys {}
-// SAFETY: as above.
+// SAFETY: nothing changes the credentials after they were made.
 unsafe impl Sync for Keys {}
 
 impl Drop for Keys {
@@ -95,7 +76,7 @@ impl Drop for Keys {
     }
 }
 
-/// By their sessions' addresses.
+/// The connections by the addresses of their sessions.
 static CONNECTIONS: LazyLock<Mutex<HashMap<usize, Arc<Connection>>>> =
     LazyLock::new(Mutex::default);
 
@@ -103,7 +84,7 @@ fn connections() -> MutexGuard<'static, HashMap<usize, Arc<Connection>>> {
     CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The program made a session.
+/// Records a session that the program made.
 pub(crate) fn begun(session: Session, flags: c_uint) {
     let directly = match flags {
         _ if flags & GNUTLS_CLIENT == 0 => return,
@@ -113,31 +94,21 @@ pub(crate) fn begun(session: Session, flags: c_uint) {
         _ if flags & GNUTLS_ENABLE_RAWPK != 0 => Some(Directly::Callback),
         _ => None,
     };
-    let (verifies, flags, is_lenient) = (Own::Nothing, Vec::new(), false);
-    let wishes = Wishes {
-        priorities: None,
-        takes_keys: false,
-        verifies,
-        flags,
-        output: None,
-        is_lenient,
-        directly,
-    };
     let connection = Connection {
         session: session as usize,
-        wishes: Mutex::new(wishes),
+        settings: Mutex::new(Settings { directly, ..Settings::default() }),
         course: Mutex::new(Course::New),
         shown: OnceLock::new(),
     };
     connections().insert(session as usize, Arc::new(connection));
 }
 
-/// The program frees a session. What this returns is to be dropped after that.
+/// Forgets a session that the program is about to free. The result must be dropped after that.
 pub(crate) fn ended(session: Session) -> Option<Arc<Connection>> {
     connections().remove(&(session as usize))
 }
 
-/// The connection of a client's session.
+/// Returns the connection of a client's session.
 pub(crate) fn of(session: Session) -> Option<Arc<Connection>> {
     connections().get(&(session as usize)).cloned()
 }
@@ -167,13 +138,13 @@ impl Connection {
         self.session as Session
     }
 
-    /// What the program is to see, if the connection stands by the manager.
+    /// Returns what the program sees of the server, if the manager made the connection.
     pub(crate) fn shown(&self) -> Option<&Shown> {
         self.shown.get()
     }
 
-    pub(crate) fn wishes(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn course(&self) -> MutexGuard<'_, Course> {
@@ -184,23 +155,23 @@ impl Connection {
         std::mem::replace(&mut *self.course(), Course::Over)
     }
 
-    /// One step of a handshake.
+    /// Makes one step of a handshake.
     ///
     /// # Safety
     /// The session is valid, and in no other thread's use.
     pub(crate) unsafe fn step(&self, gnutls: &'static Gnutls) -> c_int {
         let session = self.session();
-        // SAFETY: the caller vouches for the session, here and below.
+        // SAFETY: the caller vouches for the session.
         let real = || unsafe { (gnutls.gnutls_handshake)(session) };
         let course = self.take_course();
         let offered = match course {
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the session.
             Course::New => match guarded(|| unsafe { self.begin(gnutls) }).flatten() {
                 Some(offered) => offered,
                 None => return real(),
             },
             Course::Offered(offered) => offered,
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the session, whose handshake is over.
             Course::Judging(taken) => return unsafe { self.judge(gnutls, taken) },
             Course::Over => return real(),
         };
@@ -209,33 +180,34 @@ impl Connection {
             let _step = Step::of(session, &offered.keys);
             real()
         };
-        // The ClientHello is out. The credentials are put back before each is written.
-        // SAFETY: as above.
+        // The ClientHello is sent. `extensions_written` sets the credentials again for each further one.
+        // SAFETY: the caller vouches for the session, which has the credentials of `offered` or none.
         unsafe { (gnutls.gnutls_credentials_set)(session, GNUTLS_CRD_PSK, null_mut()) };
         match done {
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the session, whose handshake has just succeeded.
             GNUTLS_E_SUCCESS => unsafe { self.finish(gnutls, &offered) },
             done => done,
         }
     }
 
-    /// Before the first step: a key is added to what the program offers.
+    /// Adds a key to the offers of the program, before the first step.
     ///
     /// # Safety
     /// As [`step`](Self::step).
     unsafe fn begin(&self, gnutls: &'static Gnutls) -> Option<Arc<Offered>> {
         let session = self.session();
-        // SAFETY: the caller vouches for the session, here and below.
-        unsafe { allowed::leave_own_keys(gnutls, session, &mut self.wishes()) };
-        // SAFETY: as above.
-        if let Err(why) = unsafe { allowed::through_the_manager(gnutls, session, &self.wishes()) } {
+        // SAFETY: the caller vouches for the session.
+        unsafe { allowed::leave_own_keys(gnutls, session, &mut self.settings()) };
+        // SAFETY: the caller vouches for the session, and `settings` are its own.
+        if let Err(why) = unsafe { allowed::through_the_manager(gnutls, session, &self.settings()) }
+        {
             debug::directly(why);
             return None;
         }
         let offer = Offer::make(&LEAVES_OUT)?;
         let offered = Arc::new(Offered { keys: Keys::of(gnutls, &offer)?, offer });
         let flags = GNUTLS_EXT_FLAG_CLIENT_HELLO | GNUTLS_EXT_FLAG_TLS;
-        // SAFETY: as above; the callbacks have the types that gnutls.h wants.
+        // SAFETY: the caller vouches for the session; the callbacks have the types that gnutls.h wants.
         let is_registered = unsafe {
             (gnutls.gnutls_session_ext_register)(
                 session,
@@ -253,59 +225,62 @@ impl Connection {
         (is_registered == 0).then_some(offered)
     }
 
-    /// After a handshake that succeeded: the program sees the server's certificates, and judges.
+    /// Shows the server's certificates to the program, after a handshake that succeeded, and has the program judge
+    /// them.
     ///
     /// # Safety
     /// As [`step`](Self::step).
     unsafe fn finish(&self, gnutls: &'static Gnutls, offered: &Offered) -> c_int {
         *self.course() = Course::Over;
         let Some(taken) = offered.offer.taken() else { return GNUTLS_E_SUCCESS };
-        // SAFETY: the caller vouches for the session, here and below.
+        // SAFETY: the caller vouches for the session.
         if !unsafe { self.is_by_key(gnutls) } {
-            // The server itself answered, by the manager's passing on.
+            // The manager forwarded the connection, and the server itself answered.
             debug::directly(Directly::ManagerFailed);
             return GNUTLS_E_SUCCESS;
         }
         let shown = guarded(|| {
-            let (found, wishes) = (taken.described()?, self.wishes());
-            // SAFETY: as above.
-            unsafe { Shown::of(gnutls, self.session(), &wishes, found) }
+            let (found, settings) = (taken.described()?, self.settings());
+            // SAFETY: the caller vouches for the session.
+            unsafe { Shown::of(gnutls, self.session(), &settings, found) }
         });
         let is_shown = shown.flatten().is_some_and(|shown| self.shown.set(shown).is_ok());
         if !is_shown {
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the session.
             unsafe { self.end(gnutls) };
             drop(taken);
             return GNUTLS_E_CERTIFICATE_ERROR;
         }
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the session, whose handshake is over.
         unsafe { self.judge(gnutls, taken) }
     }
 
-    /// Whether both sides agreed on a key.
+    /// Returns true if the handshake used a key.
     ///
     /// # Safety
     /// As [`step`](Self::step).
     unsafe fn is_by_key(&self, gnutls: &Gnutls) -> bool {
         let session = self.session();
-        // SAFETY: the caller vouches for the session, here and below.
+        // SAFETY: the caller vouches for the session.
         let exchange = unsafe { (gnutls.gnutls_kx_get)(session) };
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the session.
         let version = unsafe { (gnutls.gnutls_protocol_get_version)(session) };
         let by_key = [GNUTLS_KX_PSK, GNUTLS_KX_DHE_PSK, GNUTLS_KX_ECDHE_PSK];
         version == GNUTLS_TLS1_3 && by_key.contains(&exchange)
     }
 
+    /// Has the program judge the server, and tells the manager.
+    ///
     /// # Safety
     /// As [`step`](Self::step).
     unsafe fn judge(&self, gnutls: &Gnutls, taken: Taken) -> c_int {
         let Some(shown) = self.shown() else { return GNUTLS_E_CERTIFICATE_ERROR };
-        let (own, is_lenient) = {
-            let wishes = self.wishes();
-            (wishes.verifies, wishes.is_lenient())
+        let (verification, is_lenient) = {
+            let settings = self.settings();
+            (settings.verification, settings.is_lenient())
         };
-        // SAFETY: the caller vouches for the session.
-        let judge = || unsafe { judge(gnutls, self, shown, own) };
+        // SAFETY: the caller vouches for the session; the verification's pointers are those that the program set on it.
+        let judge = || unsafe { judge(gnutls, self.session(), shown, verification) };
         let judgement = match shown.shadow.may_sign || is_lenient {
             true => guarded(judge),
             false => Some(Judgement::Refused(GNUTLS_E_KEY_USAGE_VIOLATION)),
@@ -318,7 +293,7 @@ impl Connection {
                 return again;
             }
             Judgement::Refused(error) => {
-                // SAFETY: as above.
+                // SAFETY: the caller vouches for the session.
                 unsafe { self.end(gnutls) };
                 shown.refused(taken);
                 return error;
@@ -327,14 +302,14 @@ impl Connection {
         GNUTLS_E_SUCCESS
     }
 
-    /// Whatever the program still says goes nowhere, without a signal.
+    /// Ends the connection for the program: its data is discarded, and no signal is raised.
     ///
     /// # Safety
     /// As [`step`](Self::step).
     unsafe fn end(&self, gnutls: &Gnutls) {
-        // SAFETY: the caller vouches for the session, here and below.
+        // SAFETY: the caller vouches for the session.
         unsafe { (gnutls.gnutls_transport_set_push_function)(self.session(), swallow) };
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the session; the function has the type that gnutls.h wants.
         unsafe { (gnutls.gnutls_transport_set_pull_function)(self.session(), end_of_file) };
     }
 }
@@ -352,20 +327,20 @@ impl Keys {
         let identity = CString::new(offer.identity()).ok()?;
         let key = Datum::of(offer.key())?;
         let mut own = null_mut();
-        // SAFETY: they belong there.
+        // SAFETY: `own` has room for the credentials.
         if unsafe { (gnutls.gnutls_psk_allocate_client_credentials)(&raw mut own) } != 0 {
             return None;
         }
         let keys = Self { gnutls, own };
         let (identity, key, raw) = (identity.as_ptr(), &raw const key, GNUTLS_PSK_KEY_RAW);
-        // SAFETY: they were made above, and both are copied.
+        // SAFETY: the credentials were made above; libgnutls copies the identity and the key.
         let set = unsafe { (gnutls.gnutls_psk_set_client_credentials)(own, identity, key, raw) };
         (set == 0).then_some(keys)
     }
 }
 
-/// libgnutls writes the extensions of a ClientHello: the suites are written, and those of TLS 1.2 that need a
-/// key are not among them. The key's own extension comes last, and finds the credentials.
+/// Sets the credentials while libgnutls writes the extensions of a ClientHello. The suites are written already, without
+/// those of TLS 1.2 that need a key. The PSK extension comes last, and finds the credentials.
 unsafe extern "C" fn extensions_written(session: Session, _buffer: *mut c_void) -> c_int {
     let (stepping, keys) = STEPPING.get();
     if stepping == session
@@ -385,8 +360,8 @@ unsafe extern "C" fn extension_received(
     0
 }
 
-/// Bytes were sent in this thread. Behind a ClientHello there may be a second one in the same step, which must
-/// list the same suites.
+/// Removes the credentials again if the bytes that this thread sends are a ClientHello. The same step may send a second
+/// one, which must list the same suites.
 pub(crate) fn sent(bytes: &[u8]) {
     let (session, keys) = STEPPING.get();
     let is_hello = matches!(bytes, [22, 3, _, _, _, 1, ..]);
@@ -394,7 +369,7 @@ pub(crate) fn sent(bytes: &[u8]) {
         && !keys.is_null()
         && let Some(gnutls) = Gnutls::get()
     {
-        // SAFETY: its handshake is under way in this thread.
+        // SAFETY: the session is valid, for its handshake is under way in this thread.
         unsafe { (gnutls.gnutls_credentials_set)(session, GNUTLS_CRD_PSK, null_mut()) };
     }
 }

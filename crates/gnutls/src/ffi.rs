@@ -1,11 +1,11 @@
-//! The functions of libgnutls, called by their addresses: this library links none, and the names of many
-//! lead back here.
+//! The functions of libgnutls. They are called by their addresses, because this library does not link libgnutls, and
+//! the names of many lead back here.
 
 use libc::{c_char, c_int, c_uchar, c_uint, c_void, size_t, ssize_t, time_t};
 
 /// `gnutls_session_t`.
 pub(crate) type Session = *mut c_void;
-/// `gnutls_certificate_credentials_t`, and those for keys.
+/// `gnutls_certificate_credentials_t` and `gnutls_psk_client_credentials_t`.
 pub(crate) type Credentials = *mut c_void;
 /// `gnutls_priority_t`.
 pub(crate) type Cache = *mut c_void;
@@ -23,7 +23,7 @@ pub(crate) struct Datum {
 impl Datum {
     pub(crate) const EMPTY: Self = Self { data: std::ptr::null_mut(), size: 0 };
 
-    /// Of bytes that are only read. `None`: they are too many.
+    /// Makes a datum of bytes that libgnutls only reads. `None`: there are too many.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         Some(Self { data: bytes.as_ptr().cast_mut(), size: bytes.len().try_into().ok()? })
     }
@@ -40,7 +40,7 @@ pub(crate) struct TypedData {
 
 /// `gnutls_certificate_verify_function`.
 pub(crate) type Verify = unsafe extern "C" fn(Session) -> c_int;
-/// A callback that is not looked into.
+/// A callback of any type, which is only passed on.
 pub(crate) type AnyCallback = Option<unsafe extern "C" fn()>;
 type Receive = unsafe extern "C" fn(Session, *const c_uchar, size_t) -> c_int;
 type Send = unsafe extern "C" fn(Session, *mut c_void) -> c_int;
@@ -88,22 +88,22 @@ pub(crate) const GNUTLS_E_INTERNAL_ERROR: c_int = -59;
 pub(crate) const GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR: c_int = -348;
 pub(crate) const GNUTLS_E_CHANNEL_BINDING_NOT_AVAILABLE: c_int = -213;
 
-/// A variable, at which the function is.
+/// The address of a variable that holds the function.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Allocate(*const unsafe extern "C" fn(size_t) -> *mut c_void);
 
-// SAFETY: the program sets it before it begins with threads, as gnutls.h says.
+// SAFETY: the program sets the variable before it starts threads, as gnutls.h demands.
 unsafe impl std::marker::Send for Allocate {}
-// SAFETY: as above.
+// SAFETY: the program sets the variable before it starts threads, as gnutls.h demands.
 unsafe impl Sync for Allocate {}
 
 impl Gnutls {
-    /// Memory that the program frees by `gnutls_free`, or null.
+    /// Allocates memory that the program frees with `gnutls_free`. Returns null if there is none.
     pub(crate) fn allocate(&self, bytes: usize) -> *mut c_uchar {
-        // SAFETY: libgnutls' own variable.
+        // SAFETY: `gnutls_malloc` is a variable of the loaded libgnutls, which is never unloaded.
         let allocate = unsafe { self.gnutls_malloc.0.read() };
-        // SAFETY: any number will do.
+        // SAFETY: the function takes any number.
         unsafe { allocate(bytes) }.cast()
     }
 }
@@ -121,7 +121,7 @@ type Prf = unsafe extern "C" fn(
 
 rejoin_hop::functions_of! {
     c"libgnutls.so.30"
-    /// What this library calls in libgnutls.
+    /// The functions of libgnutls that this library calls.
     pub(crate) struct Gnutls {
         gnutls_auth_client_get_type: OfSession<c_int>;
         gnutls_auth_get_type: OfSession<c_int>;

@@ -1,4 +1,6 @@
-//! The functions that are called in place of GnuTLS' own, each under the name that it replaces.
+//! The functions that are called in place of libgnutls's own, each under the name that it replaces.
+//!
+//! The program vouches for the arguments of each call, as for libgnutls's own function of that name.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
@@ -9,21 +11,21 @@ use rejoin_abi::{GNUTLS, Hooks, interposed, replacements};
 use rejoin_hop::{Directly, guarded};
 
 use crate::allowed;
-use crate::connection::{self, Connection, Wishes};
+use crate::connection::{self, Connection};
 use crate::ffi::{
     AnyCallback, Cache, Credentials, Datum, GNUTLS_E_CHANNEL_BINDING_NOT_AVAILABLE,
     GNUTLS_E_INTERNAL_ERROR, GNUTLS_E_INVALID_REQUEST, GNUTLS_E_SHORT_MEMORY_BUFFER,
     GNUTLS_E_SUCCESS, Gnutls, Session, TypedData, Verify,
 };
-use crate::judge::{Flags, Own};
 use crate::priorities::{self, Priorities};
+use crate::settings::{Flags, Settings, Verification};
 use crate::shown::Shown;
 
 interposed!(gnutls => replacements { GNUTLS });
 
 /// The hooks of this library.
 pub(crate) static HOOKS: Hooks = Hooks { sending, ..rejoin_hop::hooks(&REPLACEMENTS) };
-/// The same without what is special here.
+/// The hooks that every adapter has.
 static GENERAL: Hooks = rejoin_hop::hooks(&REPLACEMENTS);
 
 unsafe extern "C" fn sending(
@@ -32,10 +34,10 @@ unsafe extern "C" fn sending(
     bytes: *const c_void,
     length: size_t,
 ) {
-    // SAFETY: the program sends them, here and below.
+    // SAFETY: the caller passes the arguments that this hook has.
     unsafe { (GENERAL.sending)(descriptor, tunnel_port, bytes, length) };
     if !bytes.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the program passes `length` bytes to send, and the pointer is not null.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
         guarded(|| connection::sent(bytes));
     }
@@ -46,23 +48,30 @@ fn with<T>(session: Session, what: impl FnOnce(&Connection) -> T) -> Option<T> {
     guarded(|| connection::of(session).map(|connection| what(&connection))).flatten()
 }
 
-/// Notes what the program sets.
-fn note(session: Session, what: impl FnOnce(&mut Wishes)) {
-    with(session, |connection| what(&mut connection.wishes()));
+/// Records what the program sets on a session.
+fn note(session: Session, what: impl FnOnce(&mut Settings)) {
+    with(session, |connection| what(&mut connection.settings()));
 }
 
-/// The connection, if it stands by the manager.
+/// Returns the connection if the manager made it.
 fn standing(session: Session) -> Option<Arc<Connection>> {
     let connection = guarded(|| connection::of(session)).flatten()?;
     connection.shown().is_some().then_some(connection)
 }
 
+/// Calls libgnutls's own function.
+macro_rules! real {
+    ($gnutls:ident.$name:ident($($argument:expr),*)) => {
+        // SAFETY: these are the arguments with which the program called the replacement of this function.
+        unsafe { ($gnutls.$name)($($argument),*) }
+    };
+}
+
 unsafe extern "C" fn gnutls_init(session: *mut Session, flags: c_uint) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
-    // SAFETY: the caller's own, here and in all that follows.
-    let done = unsafe { (gnutls.gnutls_init)(session, flags) };
+    let done = real!(gnutls.gnutls_init(session, flags));
     if done == GNUTLS_E_SUCCESS {
-        // SAFETY: it was made.
+        // SAFETY: libgnutls has written the session there.
         let session = unsafe { session.read() };
         guarded(|| connection::begun(session, flags));
     }
@@ -72,22 +81,21 @@ unsafe extern "C" fn gnutls_init(session: *mut Session, flags: c_uint) -> c_int 
 unsafe extern "C" fn gnutls_deinit(session: Session) {
     let Some(gnutls) = Gnutls::get() else { return };
     let connection = guarded(|| connection::ended(session)).flatten();
-    // SAFETY: as above.
-    unsafe { (gnutls.gnutls_deinit)(session) };
+    real!(gnutls.gnutls_deinit(session));
     guarded(|| drop(connection));
 }
 
-/// Sets the priorities with keys in a client's session. Returns whether they are set.
+/// Sets the priorities with keys in a client's session. Returns true if they are set.
 ///
 /// # Safety
-/// As libgnutls' own.
+/// `session` is valid, and in no other thread's use.
 unsafe fn set_with_keys(gnutls: &Gnutls, session: Session, priorities: Priorities) -> bool {
     with(session, |connection| {
         // SAFETY: the caller vouches for `session`.
         let takes_keys = unsafe { priorities.set_with_keys(gnutls, session) };
-        let mut wishes = connection.wishes();
-        wishes.priorities = Some(priorities);
-        wishes.takes_keys = takes_keys;
+        let mut settings = connection.settings();
+        settings.priorities = Some(priorities);
+        settings.takes_keys = takes_keys;
         takes_keys
     })
     .unwrap_or(false)
@@ -100,32 +108,30 @@ unsafe extern "C" fn gnutls_priority_set_direct(
 ) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
     if !text.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the program's text is not null, and ends with a zero byte.
         let said = Priorities::Text(unsafe { CStr::from_ptr(text) }.to_owned());
-        // SAFETY: as above.
+        // SAFETY: the session is the program's, which uses it in this thread.
         if unsafe { set_with_keys(gnutls, session, said) } {
             return GNUTLS_E_SUCCESS;
         }
     }
     without_keys(session);
-    // SAFETY: as above.
-    unsafe { (gnutls.gnutls_priority_set_direct)(session, text, wrong) }
+    real!(gnutls.gnutls_priority_set_direct(session, text, wrong))
 }
 
-/// The program sets priorities that take no keys.
+/// Records that the program sets priorities that take no keys.
 fn without_keys(session: Session) {
-    note(session, |wishes| wishes.takes_keys = false);
+    note(session, |settings| settings.takes_keys = false);
 }
 
 unsafe extern "C" fn gnutls_set_default_priority(session: Session) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
-    // SAFETY: as above.
+    // SAFETY: the session is the program's, which uses it in this thread.
     if unsafe { set_with_keys(gnutls, session, Priorities::Default(None, 0)) } {
         return GNUTLS_E_SUCCESS;
     }
     without_keys(session);
-    // SAFETY: as above.
-    unsafe { (gnutls.gnutls_set_default_priority)(session) }
+    real!(gnutls.gnutls_set_default_priority(session))
 }
 
 unsafe extern "C" fn gnutls_set_default_priority_append(
@@ -136,16 +142,15 @@ unsafe extern "C" fn gnutls_set_default_priority_append(
 ) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
     if !text.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the program's text is not null, and ends with a zero byte.
         let more = unsafe { CStr::from_ptr(text) }.to_owned();
-        // SAFETY: as above.
+        // SAFETY: the session is the program's, which uses it in this thread.
         if unsafe { set_with_keys(gnutls, session, Priorities::Default(Some(more), flags)) } {
             return GNUTLS_E_SUCCESS;
         }
     }
     without_keys(session);
-    // SAFETY: as above.
-    unsafe { (gnutls.gnutls_set_default_priority_append)(session, text, wrong, flags) }
+    real!(gnutls.gnutls_set_default_priority_append(session, text, wrong, flags))
 }
 
 unsafe extern "C" fn gnutls_priority_init(
@@ -154,9 +159,8 @@ unsafe extern "C" fn gnutls_priority_init(
     wrong: *mut *const c_char,
 ) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
-    // SAFETY: as above.
-    let done = unsafe { (gnutls.gnutls_priority_init)(cache, text, wrong) };
-    // SAFETY: as above.
+    let done = real!(gnutls.gnutls_priority_init(cache, text, wrong));
+    // SAFETY: the arguments are those of the call that libgnutls has just answered.
     unsafe { made(done, cache, text, 0) }
 }
 
@@ -167,21 +171,20 @@ unsafe extern "C" fn gnutls_priority_init2(
     flags: c_uint,
 ) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
-    // SAFETY: as above.
-    let done = unsafe { (gnutls.gnutls_priority_init2)(cache, text, wrong, flags) };
-    // SAFETY: as above.
+    let done = real!(gnutls.gnutls_priority_init2(cache, text, wrong, flags));
+    // SAFETY: the arguments are those of the call that libgnutls has just answered.
     unsafe { made(done, cache, text, flags) }
 }
 
-/// The program made a cache, if that went well.
+/// Records the program's cache if libgnutls has made it. Returns libgnutls's answer.
 ///
 /// # Safety
-/// As libgnutls' own.
+/// `text` is null, or ends with a zero byte; on success a cache is at `cache`.
 unsafe fn made(done: c_int, cache: *mut Cache, text: *const c_char, flags: c_uint) -> c_int {
     if done == GNUTLS_E_SUCCESS {
         // SAFETY: the caller vouches for the text.
         let priorities = unsafe { Priorities::of_cache(text, flags) };
-        // SAFETY: it was made.
+        // SAFETY: the caller vouches for the cache.
         let cache = unsafe { cache.read() };
         guarded(|| priorities::made(cache, priorities));
     }
@@ -191,122 +194,89 @@ unsafe fn made(done: c_int, cache: *mut Cache, text: *const c_char, flags: c_uin
 unsafe extern "C" fn gnutls_priority_deinit(cache: Cache) {
     let Some(gnutls) = Gnutls::get() else { return };
     guarded(|| priorities::freed(gnutls, cache));
-    // SAFETY: as above.
-    unsafe { (gnutls.gnutls_priority_deinit)(cache) };
+    real!(gnutls.gnutls_priority_deinit(cache));
 }
 
 unsafe extern "C" fn gnutls_priority_set(session: Session, cache: Cache) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
     let set = |connection: &Connection| {
         let (cache, said) = priorities::with_keys(gnutls, cache)?;
-        // SAFETY: as above; the cache is ours, and stays while the program's does.
+        // SAFETY: the session is the program's; the cache is ours, and lives as long as the program's.
         let is_set = unsafe { (gnutls.gnutls_priority_set)(session, cache) } == 0;
-        let mut wishes = connection.wishes();
-        wishes.priorities = Some(said);
-        wishes.takes_keys = is_set;
+        let mut settings = connection.settings();
+        settings.priorities = Some(said);
+        settings.takes_keys = is_set;
         is_set.then_some(())
     };
     if with(session, set).flatten().is_some() {
         return GNUTLS_E_SUCCESS;
     }
     without_keys(session);
-    // SAFETY: as above.
-    unsafe { (gnutls.gnutls_priority_set)(session, cache) }
+    real!(gnutls.gnutls_priority_set(session, cache))
 }
 
-unsafe extern "C" fn gnutls_session_set_verify_cert(
-    session: Session,
-    name: *const c_char,
-    flags: c_uint,
-) {
-    note(session, |wishes| {
-        wishes.verifies = Own::Name(name);
-        wishes.flags.push(Flags::One(flags));
-    });
-    if let Some(gnutls) = Gnutls::get() {
-        // SAFETY: as above.
-        unsafe { (gnutls.gnutls_session_set_verify_cert)(session, name, flags) };
-    }
-}
-
-unsafe extern "C" fn gnutls_session_set_verify_cert2(
-    session: Session,
-    data: *mut TypedData,
-    count: c_uint,
-    flags: c_uint,
-) {
-    note(session, |wishes| {
-        wishes.verifies = Own::Data(data, count);
-        wishes.flags.push(Flags::Two(flags));
-    });
-    if let Some(gnutls) = Gnutls::get() {
-        // SAFETY: as above.
-        unsafe { (gnutls.gnutls_session_set_verify_cert2)(session, data, count, flags) };
-    }
-}
-
-unsafe extern "C" fn gnutls_session_set_verify_function(
-    session: Session,
-    function: Option<Verify>,
-) {
-    note(session, |wishes| wishes.verifies = function.map_or(Own::Nothing, Own::Function));
-    if let Some(gnutls) = Gnutls::get() {
-        // SAFETY: as above.
-        unsafe { (gnutls.gnutls_session_set_verify_function)(session, function) };
-    }
-}
-
-unsafe extern "C" fn gnutls_session_set_verify_output_function(
-    session: Session,
-    output: AnyCallback,
-) {
-    note(session, |wishes| wishes.output = output);
-    if let Some(gnutls) = Gnutls::get() {
-        // SAFETY: as above.
-        unsafe { (gnutls.gnutls_session_set_verify_output_function)(session, output) };
-    }
-}
-
-unsafe extern "C" fn gnutls_certificate_set_verify_function(
-    credentials: Credentials,
-    function: Option<Verify>,
-) {
-    guarded(|| allowed::note(credentials, |set| set.verify = function));
-    if let Some(gnutls) = Gnutls::get() {
-        // SAFETY: as above.
-        unsafe { (gnutls.gnutls_certificate_set_verify_function)(credentials, function) };
-    }
-}
-
-macro_rules! retrieves {
-    ($name:ident) => {
-        unsafe extern "C" fn $name(credentials: Credentials, function: AnyCallback) {
-            let may_have_certificate = function.is_some();
-            let note = || {
-                allowed::note(credentials, |set| set.may_have_certificate = may_have_certificate)
-            };
-            guarded(note);
+/// Replaces a function without a result: records the call, and then makes it.
+macro_rules! recorded {
+    ($name:ident($($argument:ident: $type:ty),*) $record:expr) => {
+        unsafe extern "C" fn $name($($argument: $type),*) {
+            $record;
             if let Some(gnutls) = Gnutls::get() {
-                // SAFETY: as above.
-                unsafe { (gnutls.$name)(credentials, function) };
+                real!(gnutls.$name($($argument),*));
             }
         }
     };
 }
 
-retrieves!(gnutls_certificate_set_retrieve_function);
-retrieves!(gnutls_certificate_set_retrieve_function2);
-retrieves!(gnutls_certificate_set_retrieve_function3);
-
-unsafe extern "C" fn gnutls_certificate_free_credentials(credentials: Credentials) {
+recorded!(gnutls_session_set_verify_cert(session: Session, name: *const c_char, flags: c_uint) {
+    note(session, |settings| {
+        settings.verification = Verification::Name(name);
+        settings.flags.push(Flags::One(flags));
+    });
+});
+recorded!(gnutls_session_set_verify_cert2(session: Session, data: *mut TypedData, count: c_uint, flags: c_uint) {
+    note(session, |settings| {
+        settings.verification = Verification::Data(data, count);
+        settings.flags.push(Flags::Two(flags));
+    });
+});
+recorded!(gnutls_session_set_verify_function(session: Session, function: Option<Verify>) {
+    let verification = function.map_or(Verification::Unset, Verification::Function);
+    note(session, |settings| settings.verification = verification);
+});
+recorded!(gnutls_session_set_verify_output_function(session: Session, output: AnyCallback) {
+    note(session, |settings| settings.output = output);
+});
+recorded!(gnutls_certificate_set_verify_function(credentials: Credentials, function: Option<Verify>) {
+    guarded(|| allowed::note(credentials, |set| set.verify = function));
+});
+recorded!(gnutls_certificate_set_retrieve_function(credentials: Credentials, function: AnyCallback) {
+    retrieves(credentials, function);
+});
+recorded!(gnutls_certificate_set_retrieve_function2(credentials: Credentials, function: AnyCallback) {
+    retrieves(credentials, function);
+});
+recorded!(gnutls_certificate_set_retrieve_function3(credentials: Credentials, function: AnyCallback) {
+    retrieves(credentials, function);
+});
+recorded!(gnutls_certificate_free_credentials(credentials: Credentials) {
     guarded(|| allowed::forget(credentials));
-    if let Some(gnutls) = Gnutls::get() {
-        // SAFETY: as above.
-        unsafe { (gnutls.gnutls_certificate_free_credentials)(credentials) };
-    }
+});
+recorded!(gnutls_session_set_keylog_function(session: Session, function: AnyCallback) {
+    note(session, |settings| {
+        settings.directly = function.map(|_| Directly::KeyLog).or(settings.directly);
+    });
+});
+recorded!(gnutls_session_enable_compatibility_mode(session: Session) {
+    note(session, |settings| settings.is_compatible = true);
+});
+
+/// Records that a callback may return a certificate of the program.
+fn retrieves(credentials: Credentials, function: AnyCallback) {
+    let may_have_certificate = function.is_some();
+    guarded(|| allowed::note(credentials, |set| set.may_have_certificate = may_have_certificate));
 }
 
-/// What libgnutls gives for a session that cannot be resumed, and takes for none.
+/// The data of a session that cannot be resumed. libgnutls returns them, and ignores them when they are set.
 const NO_SESSION: [u8; 4] = [0; 4];
 
 unsafe extern "C" fn gnutls_session_set_data(
@@ -315,43 +285,23 @@ unsafe extern "C" fn gnutls_session_set_data(
     length: size_t,
 ) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
-    // SAFETY: as above.
-    let done = unsafe { (gnutls.gnutls_session_set_data)(session, data, length) };
+    let done = real!(gnutls.gnutls_session_set_data(session, data, length));
     if done == GNUTLS_E_SUCCESS && length > NO_SESSION.len() {
-        note(session, |wishes| wishes.directly = Some(Directly::OwnSession));
+        note(session, |settings| settings.directly = Some(Directly::OwnSession));
     }
     done
-}
-
-unsafe extern "C" fn gnutls_session_set_keylog_function(session: Session, function: AnyCallback) {
-    note(session, |wishes| {
-        wishes.directly = function.map(|_| Directly::KeyLog).or(wishes.directly)
-    });
-    if let Some(gnutls) = Gnutls::get() {
-        // SAFETY: as above.
-        unsafe { (gnutls.gnutls_session_set_keylog_function)(session, function) };
-    }
-}
-
-unsafe extern "C" fn gnutls_session_enable_compatibility_mode(session: Session) {
-    note(session, |wishes| wishes.is_lenient = true);
-    if let Some(gnutls) = Gnutls::get() {
-        // SAFETY: as above.
-        unsafe { (gnutls.gnutls_session_enable_compatibility_mode)(session) };
-    }
 }
 
 unsafe extern "C" fn gnutls_handshake(session: Session) -> c_int {
     let Some(gnutls) = Gnutls::get() else { return GNUTLS_E_INTERNAL_ERROR };
     match guarded(|| connection::of(session)).flatten() {
-        // SAFETY: as above.
+        // SAFETY: the session is the program's, which uses it in this thread.
         Some(connection) => unsafe { connection.step(gnutls) },
-        // SAFETY: as above.
-        None => unsafe { (gnutls.gnutls_handshake)(session) },
+        None => real!(gnutls.gnutls_handshake(session)),
     }
 }
 
-/// A function that is called for the shadow where there is one.
+/// Replaces a function that is called for the shadow, if there is one.
 macro_rules! by_shadow {
     ($name:ident, ($($argument:ident: $type:ty),*) -> $of:ty, $without:expr) => {
         unsafe extern "C" fn $name(session: Session, $($argument: $type),*) -> $of {
@@ -359,7 +309,7 @@ macro_rules! by_shadow {
             let connection = standing(session);
             let shown = connection.as_deref().and_then(Connection::shown);
             let session = shown.map_or(session, |shown| shown.shadow.session);
-            // SAFETY: as above.
+            // SAFETY: the arguments are the program's; a shadow is a valid session, too.
             unsafe { (gnutls.$name)(session, $($argument),*) }
         }
     };
@@ -377,7 +327,7 @@ by_shadow!(gnutls_ocsp_status_request_get, (answer: *mut Datum) -> c_int, GNUTLS
 by_shadow!(gnutls_ocsp_status_request_get2, (at: c_uint, answer: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR);
 by_shadow!(gnutls_ocsp_status_request_is_checked, (flags: c_uint) -> c_uint, 0);
 
-/// As above, and the program verifies by it.
+/// Replaces a function that verifies the certificates: the shadow is asked, and its answer recorded.
 macro_rules! verifying {
     ($name:ident, ($($argument:ident: $type:ty),*)) => {
         unsafe extern "C" fn $name(
@@ -389,10 +339,10 @@ macro_rules! verifying {
             let connection = standing(session);
             let shown = connection.as_deref().and_then(Connection::shown);
             let session = shown.map_or(session, |shown| shown.shadow.session);
-            // SAFETY: as above.
+            // SAFETY: the arguments are the program's; a shadow is a valid session, too.
             let done = unsafe { (gnutls.$name)(session, $($argument,)* status) };
             if let Some(shown) = shown {
-                // SAFETY: as above; it was written.
+                // SAFETY: libgnutls has written the status of a verification that succeeded.
                 let passed = done == 0 && unsafe { status.read() } == 0;
                 guarded(|| shown.verified(passed));
             }
@@ -405,15 +355,14 @@ verifying!(gnutls_certificate_verify_peers, (data: *mut TypedData, count: c_uint
 verifying!(gnutls_certificate_verify_peers2, ());
 verifying!(gnutls_certificate_verify_peers3, (name: *const c_char));
 
-/// A function that is answered from what the manager said.
+/// Replaces a function that is answered by what the manager reported.
 macro_rules! reported {
     ($name:ident, ($($argument:ident: $type:ty),*) -> $of:ty, $without:expr, $shown:expr) => {
         unsafe extern "C" fn $name(session: Session, $($argument: $type),*) -> $of {
             let Some(gnutls) = Gnutls::get() else { return $without };
             let connection = standing(session);
             match connection.as_deref().and_then(Connection::shown) {
-                // SAFETY: as above.
-                None => unsafe { (gnutls.$name)(session, $($argument),*) },
+                None => real!(gnutls.$name(session $(, $argument)*)),
                 Some(shown) => {
                     let answer: fn(&Gnutls, &Shown, $($type),*) -> $of = $shown;
                     guarded(|| answer(gnutls, shown, $($argument),*)).unwrap_or($without)
@@ -429,20 +378,20 @@ reported!(gnutls_cipher_get, () -> c_int, 0, |_, shown| shown.cipher);
 reported!(gnutls_mac_get, () -> c_int, 0, |_, shown| shown.mac);
 reported!(gnutls_session_get_verify_cert_status, () -> c_uint, c_uint::MAX, |_, shown| shown.status());
 reported!(gnutls_session_get_desc, () -> *mut c_char, null_mut(), |gnutls, shown| shown.description(gnutls));
-// A program may spare itself the certificates of a session that was resumed.
+// A program may ignore the certificates of a session that was resumed, so none is reported as resumed.
 reported!(gnutls_session_is_resumed, () -> c_int, 0, |_, _| 0);
-// Of TLS 1.3 the hop says the same as the server.
+// In TLS 1.3 a hop answers both as the server would.
 reported!(gnutls_session_ext_master_secret_status, () -> c_uint, 0, |_, _| 1);
 reported!(gnutls_safe_renegotiation_status, () -> c_uint, 0, |_, _| 1);
 reported!(gnutls_session_channel_binding, (kind: c_int, into: *mut Datum) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _| GNUTLS_E_CHANNEL_BINDING_NOT_AVAILABLE);
 reported!(gnutls_session_get_data, (into: *mut c_void, room: *mut size_t) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, into, room| {
-    // SAFETY: as above, here and below.
+    // SAFETY: the program's pointer to the room at `into`.
     let had = unsafe { room.replace(NO_SESSION.len()) };
     if had < NO_SESSION.len() {
         return GNUTLS_E_SHORT_MEMORY_BUFFER;
     }
     if !into.is_null() {
-        // SAFETY: there is as much room.
+        // SAFETY: the program has room for at least four bytes there.
         unsafe { into.cast::<[u8; 4]>().write(NO_SESSION) };
     }
     GNUTLS_E_SUCCESS
@@ -452,13 +401,13 @@ reported!(gnutls_session_get_data2, (into: *mut Datum) -> c_int, GNUTLS_E_INTERN
     if into.is_null() || data.is_null() {
         return GNUTLS_E_INVALID_REQUEST;
     }
-    // SAFETY: there is as much room.
+    // SAFETY: four bytes were allocated there.
     unsafe { data.cast::<[u8; 4]>().write(NO_SESSION) };
-    // SAFETY: as above.
+    // SAFETY: the program's pointer is not null, and points to a datum.
     unsafe { into.write(Datum { data, size: NO_SESSION.len() as c_uint }) };
     GNUTLS_E_SUCCESS
 });
-// What both ends of a connection can derive, the two ends of a hop cannot.
+// The program cannot derive the keying material that it would share with the server.
 reported!(gnutls_prf, (a: size_t, b: *const c_char, c: c_int, d: size_t, e: *const c_char, f: size_t, g: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
 reported!(gnutls_prf_raw, (a: size_t, b: *const c_char, c: size_t, d: *const c_char, e: size_t, f: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);
 reported!(gnutls_prf_rfc5705, (a: size_t, b: *const c_char, c: size_t, d: *const c_char, e: size_t, f: *mut c_char) -> c_int, GNUTLS_E_INTERNAL_ERROR, |_, _, _, _, _, _, _, _| GNUTLS_E_INVALID_REQUEST);

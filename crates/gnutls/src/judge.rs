@@ -1,92 +1,70 @@
-//! The program's own verification of the server's certificates, as GnuTLS does it during a handshake, with all
-//! that the program set.
+//! The program's own verification of the server's certificates, as GnuTLS runs it during a handshake, with all
+//! settings of the program.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use crate::allowed;
-use crate::connection::Connection;
 use crate::ffi::{
     GNUTLS_CRD_CERTIFICATE, GNUTLS_DT_DNS_HOSTNAME, GNUTLS_E_AGAIN, GNUTLS_E_CERTIFICATE_ERROR,
-    GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR, GNUTLS_E_INTERRUPTED, Gnutls, TypedData, Verify,
+    GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR, GNUTLS_E_INTERRUPTED, Gnutls, Session, TypedData,
+    Verify,
 };
+use crate::settings::Verification;
 use crate::shown::Shown;
 
-/// What the program has done before it believes a server.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Own {
-    /// Nothing, that GnuTLS knows of; or what the credentials say.
-    Nothing,
-    /// GnuTLS verifies for this name, or for none.
-    Name(*const c_char),
-    /// GnuTLS verifies for so many things.
-    Data(*mut TypedData, c_uint),
-    /// A function does it.
-    Function(Verify),
-}
-
-// SAFETY: the program's own, which stay as long as its session is in use.
-unsafe impl Send for Own {}
-
-/// What came with it, by one function or the other.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Flags {
-    /// By `gnutls_session_set_verify_cert`.
-    One(c_uint),
-    /// By `gnutls_session_set_verify_cert2`.
-    Two(c_uint),
-}
-
-/// What it comes to.
+/// The outcome of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// The program goes on; whether GnuTLS found nothing wrong.
-    Believed {
-        passed: bool,
-    },
-    /// It goes on, and verifies when it likes.
+    /// The program accepts the server. `passed`: GnuTLS found nothing wrong.
+    Believed { passed: bool },
+    /// The program goes on, and may verify the server later.
     Later,
-    /// It is to be asked again.
+    /// The program's function is to be called again.
     Again(c_int),
+    /// The program refuses the server, for this error.
     Refused(c_int),
 }
 
+/// Runs the program's verification.
+///
 /// # Safety
-/// The session is valid, in no other thread's use, and its handshake is over.
+/// `session` is valid, in no other thread's use, and its handshake is over. The pointers in `verification` are valid.
 pub(crate) unsafe fn judge(
     gnutls: &Gnutls,
-    connection: &Connection,
+    session: Session,
     shown: &Shown,
-    own: Own,
+    verification: Verification,
 ) -> Judgement {
-    match own {
-        Own::Name(name) => {
+    match verification {
+        Verification::Name(name) => {
             let kind = GNUTLS_DT_DNS_HOSTNAME;
             let mut data = TypedData { kind, data: name.cast_mut().cast(), size: 0 };
             let (data, count) = if name.is_null() { (null_mut(), 0) } else { (&raw mut data, 1) };
-            // SAFETY: the program's own, which it keeps.
+            // SAFETY: `data` is null, or points to one element with the program's name.
             unsafe { by_gnutls(gnutls, shown, data, count) }
         }
-        // SAFETY: as above.
-        Own::Data(data, count) => unsafe { by_gnutls(gnutls, shown, data, count) },
-        // SAFETY: the caller vouches for the session.
-        Own::Function(function) => unsafe { by_function(function, connection, shown) },
-        Own::Nothing => {
-            let session = connection.session();
-            // SAFETY: as above.
+        // SAFETY: the caller vouches for the data.
+        Verification::Data(data, count) => unsafe { by_gnutls(gnutls, shown, data, count) },
+        // SAFETY: the caller vouches for the session and the function.
+        Verification::Function(function) => unsafe { by_function(function, session, shown) },
+        Verification::Unset => {
+            // SAFETY: the caller vouches for the session.
             let credentials = unsafe { allowed::of(gnutls, session, GNUTLS_CRD_CERTIFICATE) };
             match credentials.and_then(|credentials| allowed::set_on(credentials).verify) {
-                // SAFETY: as above.
-                Some(function) => unsafe { by_function(function, connection, shown) },
+                // SAFETY: the caller vouches for the session; the program set the function on its credentials.
+                Some(function) => unsafe { by_function(function, session, shown) },
                 None => Judgement::Later,
             }
         }
     }
 }
 
+/// Has GnuTLS verify the shadow's certificates.
+///
 /// # Safety
-/// There are so many data.
+/// `data` points to `count` elements.
 unsafe fn by_gnutls(
     gnutls: &Gnutls,
     shown: &Shown,
@@ -108,14 +86,16 @@ unsafe fn by_gnutls(
     }
 }
 
+/// Calls the program's function.
+///
 /// # Safety
 /// As [`judge`].
-unsafe fn by_function(function: Verify, connection: &Connection, shown: &Shown) -> Judgement {
+unsafe fn by_function(function: Verify, session: Session, shown: &Shown) -> Judgement {
     // SAFETY: the program's own function, for its own session, as libgnutls would call it.
-    match unsafe { function(connection.session()) } {
+    match unsafe { function(session) } {
         0 => Judgement::Believed { passed: shown.passed() },
         again @ (GNUTLS_E_AGAIN | GNUTLS_E_INTERRUPTED) => Judgement::Again(again),
-        // As libgnutls does: small numbers are no errors of its own.
+        // libgnutls, too, reports numbers that are not its errors as this one.
         -1.. => Judgement::Refused(GNUTLS_E_CERTIFICATE_ERROR),
         refused => Judgement::Refused(refused),
     }

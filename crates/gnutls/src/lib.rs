@@ -1,19 +1,16 @@
-//! `librejoin_gnutls.so`: programs that do their own TLS by GnuTLS go through the manager, and are not
-//! changed.
+//! `librejoin_gnutls.so`: lets unmodified programs that use GnuTLS connect through the manager.
 //!
-//! The program's GnuTLS is the client of a *hop* ([`rejoin_hop`]). A connection's way:
+//! The program's GnuTLS is the client of a *hop* ([`rejoin_hop`]). A connection takes these steps:
 //!
-//! - the program sets its priorities, and [`priorities`] adds that a key is taken, which shows nowhere while there
-//!   is none;
-//! - `gnutls_handshake` begins: [`allowed`] says whether the program would see no difference, and then
-//!   [`connection`] adds the key to its ClientHello, which otherwise is what it would have been;
-//! - the handshake is over: GnuTLS verifies no certificates where a key was agreed on, so that [`judge`] has the
-//!   program's own verification decide. What it is asked about is a *shadow* ([`shadow`]): a session in memory
-//!   that has got the server's certificates;
-//! - from then on the program sees the server where it asks ([`shown`]).
+//! - The program sets its priorities. [`priorities`] adds PSK key exchange, which changes nothing in a ClientHello
+//!   until there is a key. [`settings`] records what libgnutls cannot be asked for later.
+//! - `gnutls_handshake` begins. If the program would see no difference ([`allowed`]), [`connection`] adds the key to
+//!   the ClientHello, and changes nothing else in it.
+//! - The handshake is over. GnuTLS verifies no certificates after a PSK handshake, so [`judge`] runs the program's own
+//!   verification, on a *shadow* ([`shadow`]): a session in memory that has received the server's certificates.
+//! - From then on the program's questions about the connection are answered with the server's properties ([`shown`]).
 //!
-//! What is not here: anything of libgnutls. Its functions are found in the one that the program has
-//! ([`ffi`]).
+//! What is not here: any code of libgnutls. This library calls the libgnutls that the program has loaded ([`ffi`]).
 
 mod allowed;
 mod connection;
@@ -22,10 +19,11 @@ mod hooks;
 mod judge;
 mod priorities;
 mod records;
+mod settings;
 mod shadow;
 mod shown;
 
-/// Asked for by `librejoin_preload.so` of the same version alone. Null: this libgnutls lacks something.
+/// Returns the hooks to `librejoin_preload.so` of the same version. Null: the loaded libgnutls lacks a function.
 #[unsafe(no_mangle)]
 extern "C" fn rejoin_gnutls_hooks() -> *const rejoin_abi::Hooks {
     match ffi::Gnutls::get() {

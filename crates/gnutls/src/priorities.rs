@@ -1,7 +1,7 @@
-//! What a program set as priorities: with keys added for the sessions of clients, and none for all others.
+//! The priorities of a program: PSK key exchange is added for the sessions of clients, and for no others.
 //!
-//! Without a key to offer, priorities that take one change nothing in a ClientHello. Where GnuTLS does
-//! not like them, the program's own are set, and say what is wrong with them.
+//! Priorities with PSK key exchange change nothing in a ClientHello while there is no key to offer. If GnuTLS refuses
+//! them, the program's own are set, and the program gets its own error.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_uint};
@@ -10,27 +10,28 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::ffi::{Cache, GNUTLS_KX_ECDHE_PSK, GNUTLS_PRIORITY_INIT_DEF_APPEND, Gnutls, Session};
 
-/// That keys are taken, with ephemeral ones.
+/// The key exchange that is added: a PSK with ECDHE.
 const KEYS: &str = "+ECDHE-PSK";
 
-/// What a program said.
+/// The priorities that a program set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Priorities {
+    /// A priority string.
     Text(CString),
-    /// The system's, with more behind them, under these flags.
+    /// The system's default with an appended string, and the flags of the call.
     Default(Option<CString>, c_uint),
 }
 
 impl Priorities {
-    /// What is kept by a cache that was made so.
+    /// Returns the priorities of a cache that was made with these arguments.
     ///
     /// # Safety
-    /// `text` is null, or ends.
+    /// `text` is null, or ends with a zero byte.
     pub(crate) unsafe fn of_cache(text: *const c_char, flags: c_uint) -> Self {
         if text.is_null() {
             return Self::Default(None, 0);
         }
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for `text`, which is not null.
         let text = unsafe { CStr::from_ptr(text) }.to_owned();
         match flags & GNUTLS_PRIORITY_INIT_DEF_APPEND {
             0 => Self::Text(text),
@@ -38,7 +39,7 @@ impl Priorities {
         }
     }
 
-    /// Sets them, and more behind them. Returns whether that went well.
+    /// Sets the priorities with `more` appended. Returns true if GnuTLS accepts them.
     ///
     /// # Safety
     /// `session` is valid, and in no other thread's use.
@@ -46,15 +47,15 @@ impl Priorities {
         let Some(text) = self.with(more) else { return false };
         let text = text.as_ptr();
         let done = match self {
-            // SAFETY: the caller vouches for `session`; nobody wants to know where an error is.
+            // SAFETY: the caller vouches for `session`; null is allowed for the place of an error.
             Self::Text(_) => unsafe {
                 (gnutls.gnutls_priority_set_direct)(session, text, null_mut())
             },
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for `session`.
             Self::Default(None, _) if more.is_empty() => unsafe {
                 (gnutls.gnutls_set_default_priority)(session)
             },
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for `session`; null is allowed for the place of an error.
             Self::Default(_, flags) => unsafe {
                 (gnutls.gnutls_set_default_priority_append)(session, text, null_mut(), *flags)
             },
@@ -62,38 +63,38 @@ impl Priorities {
         done == 0
     }
 
-    /// As [`set`](Self::set), so that keys are taken.
+    /// Sets the priorities with PSK key exchange. Returns true if GnuTLS accepts them.
     ///
     /// # Safety
-    /// As there.
+    /// As [`set`](Self::set).
     pub(crate) unsafe fn set_with_keys(&self, gnutls: &Gnutls, session: Session) -> bool {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for `session`.
         unsafe { self.set(gnutls, session, KEYS) }
     }
 
-    /// Whether certificates alone prove who a server is.
+    /// Returns true if every key exchange authenticates the server by a certificate.
     pub(crate) fn certificates_only(&self, gnutls: &Gnutls) -> bool {
         let Some(cache) = self.cache(gnutls, "") else { return false };
         let mut list = std::ptr::null();
-        // SAFETY: the cache was made above; the list is its own.
+        // SAFETY: the cache was made above, and keeps the list.
         let count = unsafe { (gnutls.gnutls_priority_kx_list)(cache, &raw mut list) };
         let is_only = usize::try_from(count).is_ok_and(|count| {
-            // SAFETY: there are so many, while the cache is there.
+            // SAFETY: the list has `count` elements, and lives as long as the cache.
             let kinds = unsafe { std::slice::from_raw_parts::<c_uint>(list, count) };
             kinds.iter().all(|kind| BY_CERTIFICATE.contains(kind))
         });
-        // SAFETY: it is nobody else's.
+        // SAFETY: the cache belongs to this function.
         unsafe { (gnutls.gnutls_priority_deinit)(cache) };
         is_only
     }
 
-    /// Whether they say so themselves (`%COMPAT`).
+    /// Returns true if the program's priorities have `%COMPAT`.
     pub(crate) fn are_lenient(&self) -> bool {
         let (Self::Text(text) | Self::Default(Some(text), _)) = self else { return false };
         text.to_bytes().split(|byte| *byte == b':').any(|word| word == b"%COMPAT")
     }
 
-    /// Makes a cache of them.
+    /// Makes a cache of the priorities with `more` appended.
     fn cache(&self, gnutls: &Gnutls, more: &str) -> Option<Cache> {
         let text = self.with(more)?;
         let (text, flags) = match self {
@@ -102,7 +103,7 @@ impl Priorities {
             Self::Default(..) => (text.as_ptr(), GNUTLS_PRIORITY_INIT_DEF_APPEND),
         };
         let mut cache = null_mut();
-        // SAFETY: the text ends, and the cache belongs there.
+        // SAFETY: the text is null or ends with a zero byte, and `cache` has room for the cache.
         let made =
             unsafe { (gnutls.gnutls_priority_init2)(&raw mut cache, text, null_mut(), flags) };
         (made == 0).then_some(cache)
@@ -118,7 +119,8 @@ impl Priorities {
     }
 }
 
-/// Of `gnutls_kx_algorithm_t`: RSA, DHE with DSS and RSA, RSA for export, ECDHE with RSA and ECDSA, VKO.
+/// The members of `gnutls_kx_algorithm_t` that use certificates: RSA, DHE with DSS and RSA, RSA for export, ECDHE with
+/// RSA and ECDSA, VKO.
 const BY_CERTIFICATE: [c_uint; 7] = [1, 2, 3, 6, 12, 13, 16];
 
 const _: () = assert!(GNUTLS_KX_ECDHE_PSK == 14, "it is not among them");
@@ -126,32 +128,32 @@ const _: () = assert!(GNUTLS_KX_ECDHE_PSK == 14, "it is not among them");
 /// A cache that a program made.
 struct Made {
     priorities: Priorities,
-    /// One that takes keys, made when a client needs it. `Some(None)`: it cannot be.
+    /// The same with PSK key exchange, made when a client needs it. `Some(None)`: GnuTLS refuses it.
     with_keys: Option<Option<usize>>,
 }
 
-/// By their addresses.
+/// The caches by their addresses.
 static CACHES: LazyLock<Mutex<HashMap<usize, Made>>> = LazyLock::new(Mutex::default);
 
 fn caches() -> MutexGuard<'static, HashMap<usize, Made>> {
     CACHES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program made a cache.
+/// Records a cache that the program made.
 pub(crate) fn made(cache: Cache, priorities: Priorities) {
     caches().insert(cache as usize, Made { priorities, with_keys: None });
 }
 
-/// A program frees a cache.
+/// Forgets a cache that the program frees.
 pub(crate) fn freed(gnutls: &Gnutls, cache: Cache) {
     let made = caches().remove(&(cache as usize));
     if let Some(Made { with_keys: Some(Some(own)), .. }) = made {
-        // SAFETY: it was made for this cache; sessions that have it count.
+        // SAFETY: the cache belongs to this module; sessions that use it hold a reference of their own.
         unsafe { (gnutls.gnutls_priority_deinit)(own as Cache) };
     }
 }
 
-/// The cache to be set instead, and what the program said when it made its own.
+/// Returns the cache with PSK key exchange for one of the program's, and the priorities of that.
 pub(crate) fn with_keys(gnutls: &Gnutls, cache: Cache) -> Option<(Cache, Priorities)> {
     let mut all = caches();
     let made = all.get_mut(&(cache as usize))?;

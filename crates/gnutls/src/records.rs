@@ -1,4 +1,4 @@
-//! What a server says in TLS 1.2 until its certificates are there (RFC 5246, section 7.4), in records.
+//! The records of a TLS 1.2 server up to its certificates (RFC 5246, section 7.4).
 
 /// The suites of ECDHE with AES-128-GCM (RFC 5289).
 const ECDHE_ECDSA: [u8; 2] = [0xc0, 0x2b];
@@ -9,27 +9,27 @@ const SERVER_HELLO: u8 = 2;
 const CERTIFICATE: u8 = 11;
 const CERTIFICATE_STATUS: u8 = 22;
 const TLS12: [u8; 2] = [3, 3];
-/// A record may have 16 KiB.
+/// The length of the records. TLS allows 16 KiB.
 const RECORD_BYTES: usize = 8 * 1024;
 
 const STATUS_REQUEST: u16 = 5;
 const EXTENDED_MASTER_SECRET: u16 = 23;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
-/// What a server shows.
+/// The properties of a server that its records show.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shows<'a> {
-    /// Its certificates, in DER, its own first.
+    /// The server's certificates in DER, its own first.
     pub(crate) chain: &'a [&'a [u8]],
-    /// Whether its key makes signatures of ECDSA or EdDSA.
+    /// True if its key makes signatures of ECDSA or EdDSA.
     pub(crate) is_of_curve: bool,
-    /// A stapled answer of OCSP about its own.
+    /// The stapled OCSP response about its own certificate.
     pub(crate) staple: Option<&'a [u8]>,
-    /// Whether the client has extensions that it need not have.
+    /// True if the client sends optional extensions.
     pub(crate) has_extensions: bool,
 }
 
-/// `None`: it is too long for TLS.
+/// Writes the records. `None`: a certificate or the list is too long for TLS.
 pub(crate) fn of_server(shows: Shows<'_>) -> Option<Vec<u8>> {
     let mut said = message(SERVER_HELLO, &server_hello(shows)?)?;
     let mut list = Vec::new();
@@ -38,7 +38,7 @@ pub(crate) fn of_server(shows: Shows<'_>) -> Option<Vec<u8>> {
     }
     said.extend(message(CERTIFICATE, &vector(3, &list)?)?);
     if let Some(staple) = shows.staple {
-        // Of OCSP (RFC 6066, section 8).
+        // The status type 1 is OCSP (RFC 6066, section 8).
         said.extend(message(CERTIFICATE_STATUS, &[&[1], &vector(3, staple)?[..]].concat())?);
     }
     let record = |piece: &[u8]| Some([&[HANDSHAKE][..], &TLS12, &vector(2, piece)?].concat());
@@ -67,7 +67,7 @@ fn message(kind: u8, body: &[u8]) -> Option<Vec<u8>> {
     Some([&[kind], &vector(3, body)?[..]].concat())
 }
 
-/// With its length before it, of so many bytes. `None`: it is too long for that.
+/// Writes a vector: its length in this many bytes, and the content. `None`: the content is too long for that.
 fn vector(bytes: usize, content: &[u8]) -> Option<Vec<u8>> {
     let length = u32::try_from(content.len()).ok().filter(|length| length >> (8 * bytes) == 0)?;
     Some([&length.to_be_bytes()[4 - bytes..], content].concat())
@@ -77,7 +77,7 @@ fn vector(bytes: usize, content: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// The messages in records, each whole.
+    /// Returns the messages in the records, each whole.
     fn messages(mut records: &[u8]) -> Vec<(u8, Vec<u8>)> {
         let mut said = Vec::new();
         while let [22, 3, 3, high, low, rest @ ..] = records {

@@ -1,4 +1,5 @@
-//! What the program sees of a connection that the manager made: the server, and not the hop.
+//! The answers to the program's questions about a connection that the manager made: they describe the server, and not
+//! the hop.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::null_mut;
@@ -8,45 +9,48 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rejoin_client::protocol::Connected;
 use rejoin_hop::{SUITES, Taken, debug};
 
-use crate::connection::Wishes;
 use crate::ffi::{
     GNUTLS_KX_ECDHE_RSA, GNUTLS_MAC_AEAD, GNUTLS_TLS1_2, GNUTLS_TLS1_3, Gnutls, Session,
 };
+use crate::settings::Settings;
 use crate::shadow::Shadow;
 
-/// See the module's documentation.
+/// The properties of the server's connection.
 pub(crate) struct Shown {
-    /// `gnutls_protocol_t` and the like, here and below.
+    /// A `gnutls_protocol_t`.
     pub(crate) version: c_int,
+    /// A `gnutls_kx_algorithm_t`.
     pub(crate) exchange: c_int,
+    /// A `gnutls_cipher_algorithm_t`.
     pub(crate) cipher: c_int,
+    /// A `gnutls_mac_algorithm_t`.
     pub(crate) mac: c_int,
     group: Option<String>,
     pub(crate) shadow: Shadow,
     pub(crate) status: AtomicU32,
     found: Connected,
-    word: Mutex<Word>,
+    report: Mutex<Report>,
 }
 
-/// What the manager is told.
-enum Word {
-    /// The program's verification is at work; whether the last that GnuTLS did found nothing wrong.
-    During { passed: bool },
-    /// The program verifies when it likes, if it does.
+/// The state of the report that the manager gets.
+enum Report {
+    /// The program's verification is running. `passed`: GnuTLS's last verification found nothing wrong.
+    Pending { passed: bool },
+    /// The handshake is over, and the program may verify the server later.
     Awaited(Taken),
-    /// It was said, or never will be.
-    Said,
+    /// The manager has been told, or never will be.
+    Done,
 }
 
 impl Shown {
-    /// `None`: the manager says what this program cannot know.
+    /// Describes a server. `None`: the manager's description has something that libgnutls does not know.
     ///
     /// # Safety
     /// `session` is valid, and in no other thread's use.
     pub(crate) unsafe fn of(
         gnutls: &'static Gnutls,
         session: Session,
-        wishes: &Wishes,
+        settings: &Settings,
         found: Connected,
     ) -> Option<Self> {
         let version = match found.version.as_str() {
@@ -61,59 +65,59 @@ impl Shown {
         let staple = found.staple.as_ref().map(|staple| &staple.0[..]);
         // SAFETY: the caller vouches for `session`.
         let shadow =
-            unsafe { Shadow::of(gnutls, session, wishes, (&chain, staple), found.resumed) }?;
+            unsafe { Shadow::of(gnutls, session, settings, (&chain, staple), found.resumed) }?;
         let group = found.group.clone();
-        let (status, word) = (AtomicU32::new(c_uint::MAX), Word::During { passed: false });
-        let word = Mutex::new(word);
-        Some(Self { version, exchange, cipher, mac, group, shadow, status, found, word })
+        let (status, report) = (AtomicU32::new(c_uint::MAX), Report::Pending { passed: false });
+        let report = Mutex::new(report);
+        Some(Self { version, exchange, cipher, mac, group, shadow, status, found, report })
     }
 
-    /// Of the verification that GnuTLS does by itself; before that it is all ones, as ever.
+    /// Returns the status of the verification that GnuTLS does by itself. Before that it is all ones, as in GnuTLS.
     pub(crate) fn status(&self) -> c_uint {
         self.status.load(Ordering::Relaxed)
     }
 
-    /// GnuTLS has verified the certificates for the program, and found nothing wrong, or something.
+    /// Records a verification that GnuTLS did for the program. `passed`: it found nothing wrong.
     pub(crate) fn verified(&self, passed: bool) {
-        let mut word = self.word();
-        match &mut *word {
-            Word::During { passed: last } => *last = passed,
-            Word::Awaited(_) => self.say(&mut word, passed),
-            Word::Said => {}
+        let mut report = self.report();
+        match &mut *report {
+            Report::Pending { passed: last } => *last = passed,
+            Report::Awaited(_) => self.send(&mut report, passed),
+            Report::Done => {}
         }
     }
 
-    /// Whether the last verification found nothing wrong.
+    /// Returns true if GnuTLS's last verification found nothing wrong.
     pub(crate) fn passed(&self) -> bool {
-        matches!(*self.word(), Word::During { passed: true })
+        matches!(*self.report(), Report::Pending { passed: true })
     }
 
-    /// The program's verification is over, and it goes on.
+    /// Tells the manager that the program's verification is over, and that the program goes on.
     pub(crate) fn believed(&self, taken: Taken, passed: bool) {
         if !passed {
-            // It goes on nevertheless.
+            // The program goes on although the verification failed.
             taken.accept();
         }
-        let mut word = self.word();
-        *word = Word::Awaited(taken);
-        self.say(&mut word, passed);
+        let mut report = self.report();
+        *report = Report::Awaited(taken);
+        self.send(&mut report, passed);
     }
 
-    /// The program will verify when it likes.
+    /// Tells the manager that the program goes on, and may verify the server later.
     pub(crate) fn awaits(&self, taken: Taken) {
         taken.accept();
-        *self.word() = Word::Awaited(taken);
+        *self.report() = Report::Awaited(taken);
     }
 
-    /// The program has refused the server.
+    /// Ends the connection, because the program has refused the server.
     pub(crate) fn refused(&self, taken: Taken) {
-        *self.word() = Word::Said;
+        *self.report() = Report::Done;
         debug::stands(&self.found, false);
         drop(taken);
     }
 
-    fn say(&self, word: &mut Word, passed: bool) {
-        if let Word::Awaited(taken) = std::mem::replace(word, Word::Said) {
+    fn send(&self, report: &mut Report, passed: bool) {
+        if let Report::Awaited(taken) = std::mem::replace(report, Report::Done) {
             debug::stands(&self.found, passed);
             if passed {
                 taken.verified();
@@ -121,36 +125,36 @@ impl Shown {
         }
     }
 
-    fn word(&self) -> MutexGuard<'_, Word> {
-        self.word.lock().unwrap_or_else(PoisonError::into_inner)
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As `gnutls_session_get_desc`, but for the signature, of which the manager says nothing. It is
-    /// the program's to free, or null.
+    /// Returns the text of `gnutls_session_get_desc` without the signature algorithm, which the manager does not
+    /// report. The program frees the text; it is null if there is no memory.
     pub(crate) fn description(&self, gnutls: &Gnutls) -> *mut c_char {
         let name = |name: *const c_char| match name.is_null() {
             true => String::new(),
-            // SAFETY: libgnutls' own text, which is static.
+            // SAFETY: the names that libgnutls returns are static.
             false => unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned(),
         };
-        // SAFETY: any number may be asked for, here and below.
+        // SAFETY: the function takes any number.
         let version = name(unsafe { (gnutls.gnutls_protocol_get_name)(self.version) });
-        // SAFETY: as above.
+        // SAFETY: the function takes any number.
         let cipher = name(unsafe { (gnutls.gnutls_cipher_get_name)(self.cipher) });
         let exchange = match &self.group {
             Some(group) => format!("ECDHE-{}", group.to_uppercase()),
-            // SAFETY: as above.
+            // SAFETY: the function takes any number.
             None => name(unsafe { (gnutls.gnutls_kx_get_name)(self.exchange) }),
         };
         let mut text = format!("({version})-({exchange})-({cipher})");
         if self.mac != GNUTLS_MAC_AEAD {
-            // SAFETY: as above.
+            // SAFETY: the function takes any number.
             text += &format!("-({})", name(unsafe { (gnutls.gnutls_mac_get_name)(self.mac) }));
         }
         text.push('\0');
         let given = gnutls.allocate(text.len());
         if !given.is_null() {
-            // SAFETY: there is as much room.
+            // SAFETY: `text.len()` bytes were allocated there.
             unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), given, text.len()) };
         }
         given.cast()
@@ -159,18 +163,18 @@ impl Shown {
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        if let Word::Awaited(_) = *self.word() {
+        if let Report::Awaited(_) = *self.report() {
             debug::stands(&self.found, false);
         }
     }
 }
 
-/// The key exchange, the cipher and the MAC of a suite.
+/// Returns the key exchange, the cipher and the MAC of a suite.
 fn suite(gnutls: &Gnutls, wanted: u16) -> Option<(c_int, c_int, c_int)> {
     let (mut exchange, mut cipher, mut mac) = (0, 0, 0);
     for at in 0.. {
         let mut number = [0; 2];
-        // SAFETY: what is asked belongs there, and nobody asks for the version.
+        // SAFETY: each variable has room for its answer; null is allowed for the version.
         let name = unsafe {
             (gnutls.gnutls_cipher_suite_info)(
                 at,
@@ -185,7 +189,7 @@ fn suite(gnutls: &Gnutls, wanted: u16) -> Option<(c_int, c_int, c_int)> {
             return None;
         }
         if number == wanted.to_be_bytes() {
-            // In TLS 1.3 the suite does not say, and GnuTLS always says the same.
+            // A suite of TLS 1.3 has no key exchange, and GnuTLS always reports this one.
             let exchange = if exchange == 0 { GNUTLS_KX_ECDHE_RSA } else { exchange };
             return Some((exchange, cipher, mac));
         }

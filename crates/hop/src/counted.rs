@@ -1,4 +1,5 @@
-//! Connections that go directly, counted by the manager: programs are short-lived, and have nowhere to say it.
+//! Reports of connections that go directly. The manager counts them, because programs are often short-lived and have
+//! no place for statistics of their own.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -6,15 +7,15 @@ use rejoin_client::protocol::Directly;
 
 use crate::settings;
 
-/// A program that often goes directly says so once in that time; what it counted last may be lost with it.
+/// The shortest time between two reports of one reason. The last count of a program may be lost when it exits.
 const AGAIN_MS: u64 = 1_000;
 
-/// One reason's.
+/// The count of one reason.
 #[derive(Debug)]
 struct Count {
-    /// Not said yet.
+    /// Connections that are not reported yet.
     times: AtomicU32,
-    /// From when on it may be said.
+    /// The earliest time of the next report.
     from_ms: AtomicU64,
 }
 
@@ -25,7 +26,7 @@ impl Count {
         Self { times: AtomicU32::new(0), from_ms: AtomicU64::new(0) }
     }
 
-    /// One more. Returns how many are to be said now, if any are.
+    /// Counts one connection. Returns the number to report now, if a report is due.
     fn add(&self, now_ms: u64) -> Option<u32> {
         self.times.fetch_add(1, Ordering::Relaxed);
         let from_ms = self.from_ms.load(Ordering::Relaxed);
@@ -39,22 +40,22 @@ impl Count {
     }
 }
 
-/// A connection goes directly.
+/// Counts a connection that goes directly, and tells the manager if a report is due.
 pub(crate) fn count(why: Directly) {
     if why.is_known_there() {
         return;
     }
     let (Some(manager), count) = (settings::manager(), &COUNTS[why as usize]) else { return };
     let Some(times) = count.add(settings::now_ms()) else { return };
-    // SAFETY: this thread's own.
+    // SAFETY: the function takes no arguments, and returns this thread's own variable.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: the thread's `errno` lives as long as the thread.
     let before = unsafe { *errno };
     if manager.went_directly(why, times).is_err() {
         count.times.fetch_add(times, Ordering::Relaxed);
     }
-    // The program may ask what its TLS library came upon.
-    // SAFETY: as above.
+    // The program may read the `errno` that its TLS library left.
+    // SAFETY: the thread's `errno` lives as long as the thread, and no other thread uses it.
     unsafe { *errno = before };
 }
 

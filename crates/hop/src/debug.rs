@@ -1,4 +1,4 @@
-//! Each decision, as a line where `REJOIN_DEBUG` is set, and counted by the manager.
+//! The decision about each connection: one line if `REJOIN_DEBUG` is set, and a count in the manager.
 
 use std::sync::OnceLock;
 
@@ -11,18 +11,18 @@ fn is_on() -> bool {
     *ON.get_or_init(rejoin_abi::is_debugging)
 }
 
-/// A connection goes directly.
+/// Reports that a connection goes directly.
 pub fn directly(why: Directly) {
     tell(|| format!("directly: {why}"));
     count(why);
 }
 
-/// The manager said why not.
+/// Reports that the manager refused a connection.
 pub(crate) fn refused(service: &str, why: Directly, error: &rejoin_client::Error) {
     tell(|| format!("{service}: directly: {why}: {error}"));
 }
 
-/// A connection stands by the manager.
+/// Reports that the manager made a connection.
 pub fn stands(found: &Connected, is_verified: bool) {
     tell(|| {
         let how = if found.resumed { "resumed" } else { "in full" };

@@ -1,9 +1,9 @@
-//! Functions of a TLS library that the program has loaded, found by their names: what is called by its name may
-//! lead back to who interposes it.
+//! Functions of a TLS library that the program has loaded, looked up by name. A call by name would lead back to the
+//! function that interposes it.
 
-/// Makes a structure of functions, with `get`, which finds all of them once in a library that is loaded
-/// already, and is `None` where there is no such library, or it lacks one. The types are what the library's
-/// header says, and that is for the caller to vouch for.
+/// Makes a structure of functions. Its `get` looks all of them up once in a library that is loaded already, and returns
+/// `None` if the library is not loaded or lacks one. The caller must give each the type that the library's header
+/// declares.
 #[macro_export]
 macro_rules! functions_of {
     (
@@ -17,7 +17,7 @@ macro_rules! functions_of {
         }
 
         impl $own {
-            /// Those of the library that is loaded.
+            /// Returns the functions of the loaded library.
             $seen fn get() -> Option<&'static Self> {
                 static FOUND: std::sync::OnceLock<Option<$own>> = std::sync::OnceLock::new();
                 FOUND.get_or_init(Self::find).as_ref()
@@ -28,12 +28,12 @@ macro_rules! functions_of {
                 Some(Self {
                     $($name: {
                         let name = concat!(stringify!($name), "\0");
-                        // SAFETY: the library is open, and the name ends.
+                        // SAFETY: the library is open, and the name ends with a zero byte.
                         let found = unsafe { libc::dlsym(library, name.as_ptr().cast()) };
                         if found.is_null() {
                             return None;
                         }
-                        // SAFETY: what the library has by this name, of the type that its header says.
+                        // SAFETY: the caller of the macro gave the type that the library's header declares.
                         unsafe { std::mem::transmute::<*mut libc::c_void, $type>(found) }
                     },)*
                 })
@@ -42,10 +42,10 @@ macro_rules! functions_of {
     };
 }
 
-/// A library that is loaded; it is not unloaded any more.
+/// Returns the library if it is loaded. It stays loaded from then on.
 pub fn loaded(name: &std::ffi::CStr) -> Option<*mut libc::c_void> {
     let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
-    // SAFETY: nothing is loaded, so that no code runs.
+    // SAFETY: the name ends with a zero byte; RTLD_NOLOAD loads nothing, so that no initialiser runs.
     let library = unsafe { libc::dlopen(name.as_ptr(), flags) };
     (!library.is_null()).then_some(library)
 }

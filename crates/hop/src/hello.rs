@@ -1,22 +1,24 @@
-//! What a program's ClientHello says (RFC 8446, section 4.1.2).
+//! The ClientHello of a program (RFC 8446, section 4.1.2).
+//!
+//! The parser of `capture` stays another one: it is lenient where this one is strict, and programs do not load it.
 
-/// As far as it matters to the manager.
+/// The parts of a ClientHello that matter to the manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ClientHello<'a> {
-    /// The identity of the first key that is offered (RFC 8446, section 4.2.11).
-    pub(crate) identity: &'a [u8],
-    /// The name that it asks for (RFC 6066, section 3).
-    pub(crate) server_name: Option<&'a [u8]>,
-    /// Of ALPN (RFC 7301), in its order.
-    pub(crate) protocols: Vec<&'a [u8]>,
-    /// Whether TLS 1.2 would do.
-    pub(crate) offers_tls12: bool,
-    /// Whether it has a group that the manager's part of a hop has.
-    pub(crate) has_group: bool,
-    /// Extensions that ask for what the manager would not pass on: a stapled answer of OCSP, timestamps of
-    /// certificates, records of another size; and whatever is not known here.
-    pub(crate) wants_more: Vec<u16>,
-    /// The suites that it takes, two bytes each.
+pub struct ClientHello<'a> {
+    /// The identity of the first PSK (RFC 8446, section 4.2.11).
+    pub identity: &'a [u8],
+    /// The server name (RFC 6066, section 3).
+    pub server_name: Option<&'a [u8]>,
+    /// The protocols of ALPN (RFC 7301), the preferred one first.
+    pub protocols: Vec<&'a [u8]>,
+    /// True if TLS 1.2 is among the versions.
+    pub offers_tls12: bool,
+    /// True if there is a group that the manager's end of a hop supports.
+    pub has_group: bool,
+    /// Extensions for things that the manager does not forward: OCSP stapling, certificate timestamps, records of
+    /// another size, and everything unknown here.
+    pub wants_more: Vec<u16>,
+    /// The cipher suites, two bytes each.
     suites: &'a [u8],
 }
 
@@ -24,15 +26,15 @@ const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const RECORD_HEADER: usize = 5;
 
-/// What every client says, and the manager says for itself: point formats, signature algorithms (twice),
-/// padding, encrypt-then-MAC, extended master secret, tickets, how keys are exchanged, key shares,
-/// authentication after the handshake, renegotiation.
+/// Extensions that every client sends, and the manager sends by itself: point formats, signature algorithms (twice),
+/// padding, encrypt-then-MAC, extended master secret, session tickets, PSK key exchange modes, key shares,
+/// post-handshake authentication, renegotiation.
 const USUAL: [u16; 11] = [11, 13, 21, 22, 23, 35, 45, 49, 50, 51, 0xff01];
 /// X25519 and P-256.
 const GROUPS: [[u8; 2]; 2] = [[0, 0x1d], [0, 0x17]];
 
 const SERVER_NAME: u16 = 0;
-/// A stapled answer of OCSP (RFC 6066, section 8).
+/// OCSP stapling (RFC 6066, section 8).
 pub const STATUS_REQUEST: u16 = 5;
 const SUPPORTED_GROUPS: u16 = 10;
 const ALPN: u16 = 16;
@@ -42,20 +44,20 @@ const PRE_SHARED_KEY: u16 = 41;
 const SUPPORTED_VERSIONS: u16 = 43;
 
 impl<'a> ClientHello<'a> {
-    /// Whether bytes may begin one.
-    pub(crate) fn may_begin(bytes: &[u8]) -> bool {
+    /// Returns true if the bytes can be the beginning of a ClientHello.
+    pub fn may_begin(bytes: &[u8]) -> bool {
         matches!(bytes, [HANDSHAKE, 3, _, _, _, CLIENT_HELLO, ..])
     }
 
-    /// Reads one that is whole, in one record, and offers a key. `None`: it is none.
-    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+    /// Reads a ClientHello that is whole, in one record, and offers a PSK. `None`: the bytes are something else.
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
         if !Self::may_begin(bytes) {
             return None;
         }
         let mut record = Bytes(bytes.get(RECORD_HEADER..)?);
         record.take(1)?;
         let mut body = Bytes(record.vector(3)?);
-        // Its version and its random; a session id before the suites, compression after them.
+        // The version and the random; the session id comes before the suites, the compression methods after them.
         body.take(2 + 32)?;
         body.vector(1)?;
         let suites = body.vector(2)?;
@@ -82,7 +84,7 @@ impl<'a> ClientHello<'a> {
         match kind {
             SERVER_NAME => {
                 let mut names = Bytes(content.vector(2)?);
-                // A DNS name, of which there is one.
+                // Kind 0 is a DNS name; a ClientHello has one.
                 self.server_name = (names.number(1)? == 0).then_some(names.vector(2)?);
             }
             ALPN => {
@@ -106,9 +108,9 @@ impl<'a> ClientHello<'a> {
         Some(())
     }
 
-    /// Whether it takes whatever suite the manager and a server agree on. Those of TLS 1.3 alone matter
-    /// to who speaks nothing else.
-    pub(crate) fn takes_all_suites(&self) -> bool {
+    /// Returns true if it offers every suite that the manager and a server may agree on. Only the suites of TLS 1.3
+    /// matter to a client that does not offer TLS 1.2.
+    pub fn takes_all_suites(&self) -> bool {
         let takes =
             |number: u16| self.suites.chunks_exact(2).any(|own| own == number.to_be_bytes());
         let matters = |number: u16| self.offers_tls12 || number >> 8 == 0x13;
@@ -116,7 +118,7 @@ impl<'a> ClientHello<'a> {
     }
 }
 
-/// The suites that the manager speaks, as it calls them, and their numbers.
+/// The suites that the manager supports: the name that it gives each, and its number.
 pub const SUITES: [(&str, u16); 9] = [
     ("TLS13_AES_128_GCM_SHA256", 0x1301),
     ("TLS13_AES_256_GCM_SHA384", 0x1302),
@@ -129,7 +131,7 @@ pub const SUITES: [(&str, u16); 9] = [
     ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca9),
 ];
 
-/// What is left to be read.
+/// The bytes that are left to read.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -139,12 +141,12 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
-    /// Of so many bytes.
+    /// Reads a big-endian number of this many bytes.
     fn number(&mut self, bytes: usize) -> Option<usize> {
         Some(self.take(bytes)?.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
     }
 
-    /// With its length before it, of so many bytes.
+    /// Reads a vector. Its length comes first, in this many bytes.
     fn vector(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let length = self.number(bytes)?;
         self.take(length)

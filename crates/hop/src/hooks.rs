@@ -1,4 +1,5 @@
-//! The functions that `librejoin_preload.so` calls in a library that goes through the manager.
+//! The functions that `librejoin_preload.so` calls in an adapter, a library that makes a TLS library go through the
+//! manager.
 
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,14 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use libc::{size_t, socklen_t};
 use rejoin_abi::{Hooks, Replacements};
 
-use crate::{pending, sockets};
+use crate::{offer, sockets};
 
-/// Makes the hooks of a library that replaces the functions of a TLS library.
+/// Makes the hooks of an adapter.
 pub const fn hooks<R: Replacements>(replacements: &'static R) -> Hooks {
     Hooks {
         digest: Hooks::digest_of(&R::LIBRARY),
         functions: (&raw const *replacements).cast(),
-        pending: &raw const pending::COUNT,
+        pending: &raw const offer::PENDING,
         taken: &raw const sockets::TAKEN,
         sending,
         name,
@@ -22,7 +23,7 @@ pub const fn hooks<R: Replacements>(replacements: &'static R) -> Hooks {
     }
 }
 
-/// Runs `what`. Returns `None` if it panics: a fault of ours must not reach the program.
+/// Runs `what`. Returns `None` if it panics: a panic of Rejoin must not reach the program.
 pub fn guarded<T>(what: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(what)).ok()
 }

@@ -1,16 +1,16 @@
-//! What a program that does its own TLS needs to go through the manager, without being changed.
+//! The way through the manager for an unmodified program that does its own TLS.
 //!
-//! The program's TLS library is the client of a *hop*: a connection over a Unix socket, whose other end is the
-//! manager, under a key that was made for it alone. Its ClientHello offers the key beside all that it would
-//! have offered ([`Offer`]). When the program sends it, itself or by its library, the ClientHello is known by
-//! the key: the manager gets the TCP socket, and the program has one end of a pair under the same number
-//! (`sockets`). What the manager found at the server is there when the handshake is over ([`Taken`]).
+//! The program's TLS library is the client of a *hop*: a TLS connection to the manager over a Unix socket, with a PSK
+//! that is made for this connection alone. Its ClientHello offers the PSK beside everything that it would offer anyway
+//! ([`Offer`]). The PSK identifies the ClientHello when the program or its library sends it: the manager then gets the
+//! TCP socket, and the program gets one end of a socket pair under the same descriptor (`sockets`). After the handshake
+//! the manager's description of the server is available ([`Taken`]).
 //!
-//! If anything is missing, the ClientHello goes to the server with a key that says nothing to it, and the
-//! program has the connection that it would have had.
+//! If anything is missing, the ClientHello goes to the server, which does not know the PSK and ignores it. The program
+//! then has the connection that it would have had without Rejoin.
 //!
 //! What is not here: any TLS library (`capi::clients` for libssl, `gnutls` for GnuTLS), how functions are interposed
-//! (`preload`), and what the manager does (`manager::hop`).
+//! (`preload`), and the manager's side (`manager::hop`).
 
 mod counted;
 pub mod debug;
@@ -18,11 +18,13 @@ pub mod functions;
 mod hello;
 mod hooks;
 mod offer;
-mod pending;
 mod registered;
 mod settings;
 mod sockets;
 
+// For the fuzz target `client_hello`.
+#[doc(hidden)]
+pub use hello::ClientHello;
 pub use hello::{RECORD_SIZE_LIMIT, STATUS_REQUEST, SUITES};
 pub use hooks::{guarded, hooks};
 pub use offer::{Offer, Taken};

@@ -1,7 +1,10 @@
-//! The key that a program's ClientHello offers, and what became of it.
+//! The key that a program's ClientHello offers, the offers whose ClientHello is still to come, and the hop that
+//! an offer leads to.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rejoin_client::hop::Hop;
@@ -9,32 +12,31 @@ use rejoin_client::protocol::{Connected, HopKey, Token};
 use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
 
-use crate::pending;
-
-/// A manager that has told the server's part has said before what it found.
+/// The longest wait for the manager's description of the server. The manager sends it before its part of the
+/// handshake with the program, so that it is there already unless the manager fails.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A key for one connection, which is offered beside all that the program would offer.
+/// A key for one connection. The ClientHello offers it beside everything that the program offers by itself.
 pub struct Offer {
     pub(crate) identity: Token,
     identity_text: String,
     pub(crate) key: HopKey,
     /// Extensions of the ClientHello that the manager may leave out.
     pub(crate) leaves_out: &'static [u16],
-    /// The manager has the connection.
+    /// The hop, once the manager has the connection.
     hop: Mutex<Option<Hop>>,
 }
 
-/// A connection that the manager made, and that the program has not verified yet. Dropped, it ends: the
-/// manager passes nothing on before it hears that the program goes on.
+/// A connection that the manager made, and that the program has not verified yet. Dropping it ends the connection: the
+/// manager forwards nothing before it hears that the program goes on.
 #[derive(Debug)]
 pub struct Taken {
     hop: Hop,
 }
 
 impl Offer {
-    /// A new one, which is known by its ClientHello from now on, until it is [`withdrawn`](Self::withdraw).
-    /// The program does not miss what it asks for by the extensions in `leaves_out`.
+    /// Makes an offer. From now on the ClientHello with its key is recognised, until the offer is
+    /// [withdrawn](Self::withdraw). The program can do without the extensions in `leaves_out`.
     pub fn make(leaves_out: &'static [u16]) -> Option<Arc<Self>> {
         let mut random = Zeroizing::new([0_u8; 48]);
         let made = getrandom(&mut *random, GetRandomFlags::empty());
@@ -50,31 +52,39 @@ impl Offer {
             leaves_out,
             hop: Mutex::default(),
         });
-        pending::add(&offer);
+        let mut pending = lock_pending();
+        if pending.len() < MOST_PENDING {
+            pending.insert(identity, Arc::clone(&offer));
+        }
+        count(&pending);
+        drop(pending);
         Some(offer)
     }
 
-    /// What the ClientHello calls the key.
+    /// Returns the PSK identity in the ClientHello.
     pub fn identity(&self) -> &str {
         &self.identity_text
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &[u8; 32] {
         self.key.expose()
     }
 
-    /// No ClientHello will come any more.
+    /// Forgets the offer: its ClientHello will not come any more.
     pub fn withdraw(&self) {
-        pending::forget(&self.identity);
+        if PENDING.load(Ordering::Relaxed) > 0 {
+            take_pending(&self.identity);
+        }
     }
 
-    /// The handshake is over. `None`: if the manager had a part in it, it was in passing on.
+    /// Returns the hop after the handshake. `None`: the manager took no part in the connection, or only forwarded it.
     pub fn taken(&self) -> Option<Taken> {
         self.withdraw();
         self.lock().take().map(|hop| Taken { hop })
     }
 
+    /// Records that the manager has the connection.
     pub(crate) fn given(&self, hop: Hop) {
         *self.lock() = Some(hop);
     }
@@ -91,20 +101,45 @@ impl fmt::Debug for Offer {
 }
 
 impl Taken {
-    /// What the manager found at the server; it came before the manager's part of the handshake.
+    /// Returns the manager's description of the server. The manager sends it before its part of the handshake.
     pub fn described(&self) -> Option<Connected> {
         self.hop.described(PATIENCE).ok()
     }
 
-    /// The program goes on, and has not verified the server, or not yet. Returns whether the manager has
-    /// heard it.
+    /// Tells the manager that the program goes on, and has not verified the server, or not yet. Returns true if the
+    /// manager has heard it.
     pub fn accept(&self) -> bool {
         self.hop.accept().is_ok()
     }
 
-    /// The program's verification found nothing wrong: it goes on, and other programs may resume the
-    /// session. Returns as above.
+    /// Tells the manager that the program's verification found nothing wrong, so that other programs may resume the
+    /// session. Returns true if the manager has heard it.
     pub fn verified(self) -> bool {
         self.hop.verified().is_ok()
     }
+}
+
+/// The number of offers whose ClientHello is still to come. At zero, nothing that a program sends is read.
+pub(crate) static PENDING: AtomicUsize = AtomicUsize::new(0);
+/// The most offers that are pending at a time. A connection beyond them goes directly.
+const MOST_PENDING: usize = 4_096;
+
+type Pending = HashMap<Token, Arc<Offer>>;
+
+static OFFERS: LazyLock<Mutex<Pending>> = LazyLock::new(Mutex::default);
+
+/// Removes and returns the pending offer of this identity.
+pub(crate) fn take_pending(identity: &Token) -> Option<Arc<Offer>> {
+    let mut pending = lock_pending();
+    let taken = pending.remove(identity);
+    count(&pending);
+    taken
+}
+
+fn count(pending: &Pending) {
+    PENDING.store(pending.len(), Ordering::Relaxed);
+}
+
+fn lock_pending() -> MutexGuard<'static, Pending> {
+    OFFERS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,14 @@
-//! Where a program waits for its socket, and who else has it: `epoll` knows a socket, and not the number
-//! that it has, so that what takes its place has to be registered anew.
+//! The `epoll` registrations of a program's socket. `epoll` knows the socket itself, and not its descriptor, so that
+//! the socket that takes its place must be registered anew.
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// A program with more descriptors takes too long to be looked through.
+/// The most descriptors of a program that are searched. With more of them the search takes too long.
 const MOST_DESCRIPTORS: usize = 1_024;
 
-/// A registration, as the kernel tells it.
+/// A registration, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registration {
     instance: RawFd,
@@ -16,7 +16,8 @@ pub(crate) struct Registration {
     data: u64,
 }
 
-/// Where a socket is registered. `None`: nobody knows, or the program has it under another number, too.
+/// Returns the registrations of a socket. `None`: they cannot be determined, or the program has the socket under a
+/// second descriptor.
 pub(crate) fn of(socket: BorrowedFd<'_>, inode: u64) -> Option<Vec<Registration>> {
     let mut found = Vec::new();
     let itself = format!("socket:[{inode}]");
@@ -25,14 +26,14 @@ pub(crate) fn of(socket: BorrowedFd<'_>, inode: u64) -> Option<Vec<Registration>
         let number = entry.file_name().to_str()?.parse::<RawFd>().ok()?;
         let what = match fs::read_link(entry.path()) {
             Ok(what) => what,
-            // Another thread has closed it.
+            // Another thread has closed the descriptor.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(_) => return None,
         };
         match what.to_str() {
             _ if at >= MOST_DESCRIPTORS => return None,
             Some(what) if what == itself && number != socket.as_raw_fd() => return None,
-            // What it waits for there cannot be asked.
+            // The kernel does not report what an io_uring waits for.
             Some("anon_inode:[io_uring]") => return None,
             Some("anon_inode:[eventpoll]") => {
                 let told = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
@@ -45,8 +46,8 @@ pub(crate) fn of(socket: BorrowedFd<'_>, inode: u64) -> Option<Vec<Registration>
     Some(found)
 }
 
-/// `tfd:        5 events:       1d data:                5  pos:0 ino:1a2b sdev:8` (proc(5)): numbers in
-/// hexadecimal, but the first.
+/// Reads a line such as `tfd:        5 events:       1d data:                5  pos:0 ino:1a2b sdev:8` (proc(5)). The
+/// numbers after the first are hexadecimal.
 fn read(line: &str, instance: RawFd, (socket, inode): (RawFd, u64)) -> Option<Registration> {
     let mut words = line.split_ascii_whitespace();
     let mut after = |name: &str| loop {
@@ -64,14 +65,14 @@ fn read(line: &str, instance: RawFd, (socket, inode): (RawFd, u64)) -> Option<Re
     (number(after("ino:")?)? == inode).then_some(Registration { instance, events, data })
 }
 
-/// Takes a socket out, while it still has its number.
+/// Removes the registrations of a socket, while it still has its descriptor.
 pub(crate) fn forget(socket: BorrowedFd<'_>, of: &[Registration]) {
     for registration in of {
         control(registration, libc::EPOLL_CTL_DEL, socket);
     }
 }
 
-/// Registers what has the number now.
+/// Registers the socket that has the descriptor now.
 pub(crate) fn renew(socket: BorrowedFd<'_>, of: &[Registration]) {
     for registration in of {
         control(registration, libc::EPOLL_CTL_ADD, socket);
@@ -80,9 +81,9 @@ pub(crate) fn renew(socket: BorrowedFd<'_>, of: &[Registration]) {
 
 fn control(of: &Registration, what: i32, socket: BorrowedFd<'_>) {
     let mut event = libc::epoll_event { events: of.events, u64: of.data };
-    // SAFETY: the kernel reads the event.
+    // SAFETY: the event is there during the call, and any descriptor may be given.
     if unsafe { libc::epoll_ctl(of.instance, what, socket.as_raw_fd(), &raw mut event) } != 0 {
-        // The program would wait for ever, and not know why.
+        // Without this line nobody would know why the program waits for ever.
         let why = io::Error::last_os_error();
         let _ = writeln!(io::stderr(), "rejoin: cannot register a socket anew: {why}");
     }
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_registration_is_found_as_it_was_made() {
-        // SAFETY: it makes a descriptor.
+        // SAFETY: the call takes no pointer.
         let instance = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let inode = rustix::fs::fstat(&socket).unwrap().st_ino;

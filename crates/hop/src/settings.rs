@@ -1,4 +1,4 @@
-//! What the environment says.
+//! Settings from the environment, and the time during which a silent manager is left alone.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rejoin_client::Manager;
 use rejoin_client::protocol::Label;
 
-/// One that did not answer is not asked for this long.
+/// The time for which a manager that did not answer is left alone.
 const ALONE_MS: u64 = 5_000;
-/// Until when it is not.
+/// The end of that time.
 static ALONE_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn now_ms() -> u64 {
@@ -17,12 +17,12 @@ pub(crate) fn now_ms() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_millis() as u64
 }
 
-/// The manager does not answer.
+/// Leaves the manager alone for a while, because it does not answer.
 pub(crate) fn leave_alone() {
     ALONE_UNTIL_MS.store(now_ms() + ALONE_MS, Ordering::Relaxed);
 }
 
-/// The manager that the program's connections go through. `None`: none.
+/// Returns the manager that the program's connections go through. `None`: there is none, or it is left alone.
 pub(crate) fn manager() -> Option<&'static Manager> {
     static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
     if now_ms() < ALONE_UNTIL_MS.load(Ordering::Relaxed) {
@@ -39,8 +39,8 @@ fn found(said: &str) -> Option<Manager> {
     }
 }
 
-/// How long the manager may take to say whether it takes a connection: it looks something up, and no more. The
-/// program waits for it, whatever it said of waiting.
+/// Returns the longest wait for the manager's decision to take a connection, which is a lookup for the manager. The
+/// program waits even if its socket is non-blocking.
 pub(crate) fn patience() -> Duration {
     static PATIENCE: OnceLock<Duration> = OnceLock::new();
     *PATIENCE.get_or_init(|| patience_of(variable("REJOIN_PATIENCE_MS").as_deref()))
@@ -51,11 +51,11 @@ fn patience_of(said: Option<&str>) -> Duration {
     Duration::from_millis(said.unwrap_or(PATIENCE_MS))
 }
 
-/// Unless the environment says otherwise.
+/// The default of `REJOIN_PATIENCE_MS`.
 const PATIENCE_MS: u64 = 500;
 const MOST_PATIENCE_MS: u64 = 60_000;
 
-/// The partition. `None`: what was said is none, and nothing is shared.
+/// Returns the label of the program's partition. `None`: `REJOIN_LABEL` is not a label, and nothing is shared.
 pub(crate) fn label() -> Option<&'static Label> {
     static LABEL: OnceLock<Option<Label>> = OnceLock::new();
     let parse = || variable("REJOIN_LABEL").unwrap_or_default().parse().ok();

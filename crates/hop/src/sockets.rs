@@ -1,4 +1,4 @@
-//! The program's socket: how the manager gets it, and what the program has in its place.
+//! The program's socket: its handover to the manager, and the socket that the program has in its place.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,28 +18,28 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use crate::debug;
 use crate::hello::ClientHello;
-use crate::offer::Offer;
-use crate::{pending, registered, settings};
+use crate::offer::{Offer, take_pending};
+use crate::{registered, settings};
 
-/// The program sends these bytes. If they are a ClientHello with a key of ours, the manager gets the
-/// socket, and they go to it.
+/// Hands the socket to the manager if the bytes that the program is about to send are a ClientHello with the PSK of an
+/// [`Offer`]. The bytes then go to the manager.
 pub(crate) fn sending(descriptor: RawFd, tunnel_port: u16, bytes: &[u8]) {
     let Some(hello) = ClientHello::read(bytes) else { return };
     let identity = std::str::from_utf8(hello.identity).ok().and_then(|text| text.parse().ok());
-    let Some(offer) = identity.and_then(|identity| pending::take(&identity)) else { return };
+    let Some(offer) = identity.and_then(|identity| take_pending(&identity)) else { return };
     if let Err(Some(why)) = give((descriptor, tunnel_port), &hello, &offer) {
         debug::directly(why);
     }
 }
 
-/// `Err(None)`: it is said already why.
+/// Hands the socket over. `Err(None)`: the reason is reported already.
 fn give(
     (descriptor, tunnel_port): (RawFd, u16),
     hello: &ClientHello<'_>,
     offer: &Offer,
 ) -> Result<(), Option<Directly>> {
     let Some(manager) = settings::manager() else { return Err(Some(Directly::NoManager)) };
-    // What is exported from a hop is not what the server has.
+    // The keying material that NTS exports from a hop (RFC 8915) differs from the server's.
     let exports = hello.protocols.contains(&&b"ntske/1"[..]);
     let wants_more = hello.wants_more.iter().any(|kind| !offer.leaves_out.contains(kind));
     if wants_more || !hello.has_group || exports {
@@ -48,10 +48,10 @@ fn give(
     if !hello.takes_all_suites() {
         return Err(Some(Directly::Suites));
     }
-    // SAFETY: the program sends over it now.
+    // SAFETY: the program is sending over this descriptor, and so keeps it open during the call.
     let tcp = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let found = Found::of(tcp).ok_or(Directly::NoSocket)?;
-    // What was said to a proxy counts where something was said.
+    // The port that a proxy was asked for counts only if something was sent over this socket.
     let is_tunnel = tunnel_port != 0 && !found.is_fresh;
     let port = if is_tunnel { tunnel_port } else { found.peer.port() };
     let wanted = wanted(hello, (found.peer.ip(), port), offer).ok_or(Directly::Extension)?;
@@ -74,7 +74,7 @@ fn give(
     })?;
     let inode = fstat(&own).map_err(|error| system(error.into()))?.st_ino;
     registered::forget(tcp, &waits);
-    // SAFETY: both are open; the program's number is another socket from here on.
+    // SAFETY: both descriptors are open; the program's descriptor refers to the new socket from here on.
     if unsafe { libc::dup3(own.as_raw_fd(), descriptor, found.close_on_exec()) } < 0 {
         registered::renew(tcp, &waits);
         return Err(Some(Directly::System));
@@ -90,24 +90,24 @@ struct Found {
     inode: u64,
     own: SocketAddr,
     peer: SocketAddr,
-    /// Whether the server answers to who calls its address: nothing has gone over the socket, such
-    /// as what one says to a proxy.
+    /// True if a new connection to the same address reaches the same server: nothing has gone over the socket, such
+    /// as a request to a proxy.
     is_fresh: bool,
     status: c_int,
     flags: c_int,
 }
 
 impl Found {
-    /// `None`: it is no connected TCP socket.
+    /// Examines a descriptor. `None`: it is not a connected TCP socket.
     fn of(tcp: BorrowedFd<'_>) -> Option<Self> {
         if sockopt::socket_protocol(tcp).ok().flatten() != Some(ipproto::TCP) {
             return None;
         }
         let own = rustix::net::getsockname(tcp).ok()?.try_into().ok()?;
         let peer = rustix::net::getpeername(tcp).ok()??.try_into().ok()?;
-        // SAFETY: it only asks for numbers.
+        // SAFETY: F_GETFL takes no pointer.
         let status = unsafe { libc::fcntl(tcp.as_raw_fd(), libc::F_GETFL) };
-        // SAFETY: as above.
+        // SAFETY: F_GETFD takes no pointer.
         let flags = unsafe { libc::fcntl(tcp.as_raw_fd(), libc::F_GETFD) };
         if status < 0 || flags < 0 {
             return None;
@@ -120,7 +120,7 @@ impl Found {
         if self.flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 }
     }
 
-    /// The program's end, which waits as its socket did, and the manager's.
+    /// Makes the pair: the program's end, with the blocking mode and timeouts of its socket, and the manager's end.
     fn pair(&self, tcp: BorrowedFd<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
         let (own, line) = UnixStream::pair()?;
         own.set_nonblocking(self.status & libc::O_NONBLOCK != 0)?;
@@ -131,8 +131,8 @@ impl Found {
         Ok((own.into(), line.into()))
     }
 
-    /// A socket by which the server can be called again: in the program's network, from the same address,
-    /// over the same device. Where that is not to be had there is none.
+    /// Makes a socket by which the manager can connect to the server again: in the program's network namespace, from
+    /// the same address, over the same device. `Ok(None)`: such a socket cannot be made.
     fn spare(&self, tcp: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
         if !self.is_fresh {
             return Ok(None);
@@ -155,12 +155,12 @@ impl Found {
     }
 }
 
-/// Has a port found when it is connected: most never are, and the ports of a machine are few. Where
-/// that cannot be, one is found at once.
+/// Delays the choice of a port until the socket is connected, because most of these sockets never are and a machine has
+/// few ports. If the kernel cannot delay it, a port is chosen at once.
 fn without_port(spare: &OwnedFd) {
     let yes: c_int = 1;
     let (at, bytes) = ((&raw const yes).cast(), size_of::<c_int>() as socklen_t);
-    // SAFETY: as much is there as is said.
+    // SAFETY: `at` points to an int, and `bytes` is its size.
     let _ = unsafe {
         libc::setsockopt(
             spare.as_raw_fd(),
@@ -172,12 +172,12 @@ fn without_port(spare: &OwnedFd) {
     };
 }
 
-/// Sets an option of sockets as another socket has it, if it has it set. Returns whether it is the same now.
+/// Copies an option from one socket to another if it is set. Returns true if both have the same value now.
 fn copy(from: BorrowedFd<'_>, to: &OwnedFd, option: c_int) -> bool {
     let mut value = [0_u8; 64];
     let mut bytes = value.len() as socklen_t;
     let into = value.as_mut_ptr().cast::<c_void>();
-    // SAFETY: there is room for as much as is said.
+    // SAFETY: `into` has room for `bytes` bytes.
     let asked = unsafe {
         libc::getsockopt(from.as_raw_fd(), libc::SOL_SOCKET, option, into, &raw mut bytes)
     };
@@ -185,21 +185,21 @@ fn copy(from: BorrowedFd<'_>, to: &OwnedFd, option: c_int) -> bool {
     if value.iter().all(|byte| *byte == 0) {
         return true;
     }
-    // SAFETY: as much is there as is said.
+    // SAFETY: `value` has `bytes` bytes.
     let set = unsafe {
         libc::setsockopt(to.as_raw_fd(), libc::SOL_SOCKET, option, value.as_ptr().cast(), bytes)
     };
     set == 0
 }
 
-/// Whether nothing has gone over a connection: by `tcpi_data_segs_in` and `tcpi_data_segs_out`. A kernel
-/// that does not know is not believed.
+/// Returns true if no data has gone over a connection, by `tcpi_data_segs_in` and `tcpi_data_segs_out`. A kernel that
+/// does not report them counts as false.
 fn is_fresh(tcp: BorrowedFd<'_>) -> bool {
     const DATA_SEGS: std::ops::Range<usize> = 152..160;
     let mut info = [0_u8; 256];
     let mut bytes = info.len() as socklen_t;
     let into = info.as_mut_ptr().cast::<c_void>();
-    // SAFETY: there is room for as much as is said.
+    // SAFETY: `into` has room for `bytes` bytes.
     let asked = unsafe {
         let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);
         libc::getsockopt(tcp.as_raw_fd(), level, option, into, &raw mut bytes)
@@ -207,7 +207,7 @@ fn is_fresh(tcp: BorrowedFd<'_>) -> bool {
     asked == 0 && bytes as usize >= DATA_SEGS.end && info[DATA_SEGS].iter().all(|byte| *byte == 0)
 }
 
-/// What the manager is asked for. `None`: it cannot be put into words.
+/// Makes the request to the manager. `None`: the protocol cannot express it.
 fn wanted(
     hello: &ClientHello<'_>,
     (address, port): (IpAddr, u16),
@@ -227,17 +227,18 @@ fn wanted(
     })
 }
 
-/// A socket that was taken: the addresses are those that it had.
+/// A socket that was handed over, with the addresses that it had.
 struct Taken {
     inode: u64,
     own: SocketAddr,
     peer: SocketAddr,
 }
 
-/// How many there are: while there are none, nothing that a program asks about sockets is looked at.
+/// The number of sockets that were handed over. At zero, no question of the program about sockets is examined.
 pub(crate) static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The newest last. A program that asks about a socket does so soon.
+/// The sockets that were handed over, the newest last. Only the newest are kept, because a program that asks about a
+/// socket does so soon after the handshake.
 static SOCKETS: Mutex<VecDeque<Taken>> = Mutex::new(VecDeque::new());
 const MOST: usize = 1_024;
 
@@ -245,8 +246,8 @@ fn sockets() -> MutexGuard<'static, VecDeque<Taken>> {
     SOCKETS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same for who only asks: in a process that was forked while another thread had them, they never come
-/// free.
+/// Returns the sockets, or `None` after some tries: in a process that was forked while another thread held the lock,
+/// the lock is never released.
 fn sockets_soon() -> Option<MutexGuard<'static, VecDeque<Taken>>> {
     for _ in 0..TRIES {
         match SOCKETS.try_lock() {
@@ -269,9 +270,9 @@ fn remember(taken: Taken) {
     TAKEN.store(all.len(), Ordering::Relaxed);
 }
 
-/// The addresses of the program's own socket: its, and the server's.
+/// Returns the addresses that the program's socket had: its own, and the server's.
 fn addresses(descriptor: RawFd) -> Option<(SocketAddr, SocketAddr)> {
-    // SAFETY: if it is open, it is the program's; else it is an error.
+    // SAFETY: the descriptor is the program's; if it is not open, the call fails.
     let found = fstat(unsafe { BorrowedFd::borrow_raw(descriptor) }).ok()?;
     let is_socket = found.st_mode & libc::S_IFMT == libc::S_IFSOCK;
     let all = sockets_soon()?;
@@ -279,23 +280,23 @@ fn addresses(descriptor: RawFd) -> Option<(SocketAddr, SocketAddr)> {
     Some((taken.own, taken.peer))
 }
 
-/// As the kernel answers: as much as there is room for, and how long it is.
+/// Answers as the kernel does: with as many bytes as there is room for, and with the whole length.
 ///
 /// # Safety
-/// There is as much as is said, and at `bytes` stands how much room is at `to`.
+/// `from` has `length` bytes, and `to` has room for as many bytes as `bytes` says.
 unsafe fn answer((from, length): (*const u8, usize), to: *mut u8, bytes: *mut socklen_t) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for `bytes`.
     let room = unsafe { bytes.read() };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for both, and no more is copied than `to` has room for.
     unsafe { std::ptr::copy_nonoverlapping(from, to, length.min(room as usize)) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `bytes`.
     unsafe { bytes.write(length as socklen_t) };
 }
 
-/// Answers what `getsockname` and `getpeername` would have said.
+/// Answers `getsockname` and `getpeername` for a socket that was handed over. Returns false for any other.
 ///
 /// # Safety
-/// As for them.
+/// `address` and `bytes` are valid arguments of these functions, and not null.
 pub(crate) unsafe fn name(
     descriptor: RawFd,
     of_peer: bool,
@@ -305,7 +306,7 @@ pub(crate) unsafe fn name(
     let Some((own, peer)) = addresses(descriptor) else { return false };
     let mut raw = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let length = write(if of_peer { peer } else { own }, &mut raw);
-    // SAFETY: there are so many bytes, and the caller vouches for the rest.
+    // SAFETY: `raw` has `length` bytes, and the caller vouches for `address` and `bytes`.
     unsafe { answer((raw.as_ptr().cast(), length), address.cast(), bytes) };
     true
 }
@@ -319,7 +320,7 @@ fn write(address: SocketAddr, raw: &mut MaybeUninit<libc::sockaddr_storage>) -> 
                 sin_addr: libc::in_addr { s_addr: u32::from(*address.ip()).to_be() },
                 sin_zero: [0; 8],
             };
-            // SAFETY: there is room for any address, and it has one's alignment.
+            // SAFETY: the storage has room for any address, and the alignment of one.
             unsafe { raw.as_mut_ptr().cast::<libc::sockaddr_in>().write(v4) };
             size_of::<libc::sockaddr_in>()
         }
@@ -331,17 +332,18 @@ fn write(address: SocketAddr, raw: &mut MaybeUninit<libc::sockaddr_storage>) -> 
                 sin6_addr: libc::in6_addr { s6_addr: address.ip().octets() },
                 sin6_scope_id: address.scope_id(),
             };
-            // SAFETY: as above.
+            // SAFETY: the storage has room for any address, and the alignment of one.
             unsafe { raw.as_mut_ptr().cast::<libc::sockaddr_in6>().write(v6) };
             size_of::<libc::sockaddr_in6>()
         }
     }
 }
 
-/// Answers what `getsockopt` would have said of the kind of socket.
+/// Answers `getsockopt` for the domain and the protocol of a socket that was handed over. Returns false for any other
+/// socket or option.
 ///
 /// # Safety
-/// As for it.
+/// `value` and `bytes` are valid arguments of `getsockopt`, and not null.
 pub(crate) unsafe fn option(
     descriptor: RawFd,
     option: c_int,
@@ -356,12 +358,12 @@ pub(crate) unsafe fn option(
         _ => return false,
     }
     .to_ne_bytes();
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `value` and `bytes`; `said` has `said.len()` bytes.
     unsafe { answer((said.as_ptr(), said.len()), value.cast(), bytes) };
     true
 }
 
-/// Whether the program asks about a socket that it has no more.
+/// Returns true if the socket of this descriptor took the place of one that was handed over.
 pub(crate) fn is_taken(descriptor: RawFd) -> bool {
     addresses(descriptor).is_some()
 }

@@ -1,5 +1,5 @@
-//! Clients whose connections go through the manager: the functions of libssl that `librejoin.so`
-//! answers instead, and those of GnuTLS that `librejoin_gnutls.so` does.
+//! Clients whose connections go through the manager: the functions of libssl that `librejoin.so` replaces, and the
+//! functions of GnuTLS that `librejoin_gnutls.so` replaces.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -11,19 +11,19 @@ use crate::is_known;
 use crate::next::{self, Function};
 use crate::rejoin::{LIBREJOIN, LIBREJOIN_GNUTLS, Library};
 
-/// One of our libraries, which answers instead of a TLS library.
+/// One of Rejoin's libraries, which replaces functions of a TLS library.
 struct Adapter {
     library: &'static Library,
-    /// Its function that gives the hooks.
+    /// The name of its function that returns the hooks.
     gives: &'static CStr,
     /// The number of the first function.
     first: usize,
     /// The digest of the table that this library was built with.
     digest: u64,
-    /// What the TLS library calls itself is not answered.
+    /// True if calls by the TLS library itself are left alone.
     is_for_others: bool,
     hooks: OnceLock<Option<&'static Hooks>>,
-    /// Where the TLS library begins, and where ours.
+    /// The base addresses of the TLS library and of the adapter.
     own: OnceLock<[usize; 2]>,
 }
 
@@ -82,7 +82,7 @@ interposed!(gnutls => trampolines { gnutls (1 + crate::client::OPENSSL) });
 
 const OPENSSL: usize = LIBSSL.functions.len();
 
-/// The number of functions of TLS libraries, `SSL_new` included. It has the number 0.
+/// The number of interposed functions of TLS libraries, with `SSL_new`, which has the number 0.
 pub(crate) const NAMES: usize = 1 + OPENSSL + GNUTLS.functions.len();
 
 fn function(number: usize) -> &'static Function {
@@ -94,7 +94,7 @@ pub(crate) fn ssl_new() -> &'static Function {
     &servers::FUNCTIONS[0]
 }
 
-/// Where such a call goes.
+/// Returns the address of the function that a call goes to.
 pub(crate) fn destination(number: usize, caller: *const c_void) -> Option<usize> {
     let function = function(number);
     let next = function.next(caller)?;
@@ -109,7 +109,7 @@ impl Adapter {
     fn answer(&self, number: usize, next: next::Next) -> Option<usize> {
         let hooks = self.load()?;
         let begins = || [next.address, hooks.functions as usize].map(next::beginning_of);
-        // A TLS library calls its own functions by their names, and we call them, too.
+        // A TLS library calls its own functions by name, and so does the adapter.
         if self.is_for_others && self.own.get_or_init(begins).contains(&next.within) {
             return None;
         }
@@ -135,7 +135,7 @@ impl Adapter {
     }
 }
 
-/// Whether the environment names a manager.
+/// Returns true if the environment names a manager.
 pub(crate) fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     let said = || {
@@ -144,7 +144,7 @@ pub(crate) fn is_wanted() -> bool {
     *WANTED.get_or_init(said)
 }
 
-/// The hooks of the libraries that are loaded: before that nothing is to be done.
+/// Returns the hooks of the adapters that are loaded.
 pub(crate) fn loaded() -> impl Iterator<Item = &'static Hooks> {
     ADAPTERS.iter().filter_map(|adapter| adapter.hooks.get().copied().flatten())
 }

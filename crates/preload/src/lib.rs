@@ -1,15 +1,15 @@
-//! `librejoin_preload.so`: Rejoin inside programs that are not changed.
+//! `librejoin_preload.so`: Rejoin inside unmodified programs.
 //!
-//! `LD_PRELOAD` puts its functions before those of others. Servers: the first `SSL_new` for a context
-//! that may accept loads `librejoin.so`, which attaches to all contexts of the process as the `REJOIN_*`
-//! variables say. Clients of libssl and of GnuTLS, where `REJOIN_MANAGER` says so: [`client`]. In all cases the
-//! caller gets what it would have had otherwise. A program that makes no connection never gets that far, and nothing runs
-//! when this library is loaded.
+//! `LD_PRELOAD` puts the functions of this library before those of others. In a server, the first `SSL_new` for a
+//! context that may accept connections loads `librejoin.so`, which attaches to all contexts of the process, with the
+//! settings in the `REJOIN_*` variables. In a client of libssl or GnuTLS, connections go through the manager if
+//! `REJOIN_MANAGER` is set ([`client`]). The caller always gets the result that it would have had otherwise. Nothing
+//! runs when this library is loaded, or in a program that makes no connection.
 //!
-//! Whatever goes wrong is one line on standard error, and the program goes on without Rejoin.
+//! A failure is one line on standard error, and the program goes on without Rejoin.
 //!
-//! What is not here: anything of TLS. This library links neither libssl nor GnuTLS nor `librejoin.so`, for a
-//! program may have others, or none. It exports what it interposes and nothing else.
+//! What is not here: any TLS code. This library links neither libssl nor GnuTLS nor `librejoin.so`, because a program
+//! may have others, or none. It exports the functions that it interposes and nothing else.
 
 mod client;
 mod libc_calls;
@@ -26,14 +26,15 @@ use libc::c_void;
 use client::ssl_new;
 use next::Function;
 
-/// Where a call goes that came here. `context` is its first argument, if it has one.
+/// Returns the address of the function that a trampoline jumps to. `context` is the call's first argument, if it has
+/// one.
 unsafe extern "C" fn destination(
     number: usize,
     caller: *const c_void,
     context: *mut c_void,
 ) -> *const c_void {
     let found = catch_unwind(AssertUnwindSafe(|| match number {
-        // SAFETY: of `SSL_new`, it is a context.
+        // SAFETY: the first argument of `SSL_new` is a context.
         0 => unsafe { for_connection(caller, context) },
         number => client::destination(number, caller),
     }));
@@ -46,15 +47,15 @@ unsafe extern "C" fn destination(
     }
 }
 
-/// As when libssl is out of memory, if there is no such library.
+/// Stands in for a function that cannot be found. It returns what libssl does when it is out of memory.
 extern "C" fn nothing() -> usize {
     0
 }
 
-/// The program makes a connection.
+/// Attaches Rejoin before the program makes a connection, and returns the address of its `SSL_new`.
 ///
 /// # Safety
-/// `context` is what `SSL_new` is called for.
+/// `context` is the argument of `SSL_new`.
 unsafe fn for_connection(caller: *const c_void, context: *mut c_void) -> Option<usize> {
     let next = ssl_new().next(caller)?.address;
     if !is_known(ssl_new(), next) {
@@ -69,7 +70,8 @@ unsafe fn for_connection(caller: *const c_void, context: *mut c_void) -> Option<
     Some(next)
 }
 
-/// Whether it is that of the TLS library that `librejoin.so` or its kind has, too, which may yet be loaded.
+/// Returns true if the address is the function of the TLS library that the adapters use. That library may be loaded
+/// later.
 fn is_known(function: &Function, next: usize) -> bool {
     static KNOWN: [AtomicUsize; client::NAMES] = [const { AtomicUsize::new(0) }; client::NAMES];
     let known = &KNOWN[function.number];
@@ -79,7 +81,7 @@ fn is_known(function: &Function, next: usize) -> bool {
     known.load(Ordering::Relaxed) == next
 }
 
-/// One line, the first time.
+/// Reports the first problem, in one line.
 fn complain(why: &str) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {

@@ -1,6 +1,5 @@
-//! The functions of the C library that a connection through the manager touches: what the program
-//! sends, of which a ClientHello says which socket it means; and what it asks about a socket that it
-//! has no more.
+//! The interposed functions of the C library: those that send, because a ClientHello that the program sends identifies
+//! its socket; and those that query or configure a socket, because the program's own may have been handed over.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,80 +20,81 @@ macro_rules! checked {
 
 interposed!(libc => checked {});
 
-/// The function of this name that comes after ours.
+/// Returns the address of the function of this name that comes after ours.
 fn real(known: &AtomicUsize, name: &CStr) -> usize {
     let address = known.load(Ordering::Relaxed);
     if address != 0 {
         return address;
     }
-    // SAFETY: the name ends.
+    // SAFETY: the name ends with a zero byte.
     let found = unsafe { libc::dlsym(RTLD_NEXT, name.as_ptr()) } as usize;
     known.store(found, Ordering::Relaxed);
     found
 }
 
+/// Returns the function of this name that comes after ours, with its type.
 macro_rules! real {
     ($name:literal, $type:ty) => {{
         static KNOWN: AtomicUsize = AtomicUsize::new(0);
         let found = real(&KNOWN, $name);
-        // SAFETY: what the C library has by this name; without it the program would not have started.
+        // SAFETY: the C library's function of this name has this type; without it the program would not have started.
         unsafe { std::mem::transmute::<usize, $type>(found) }
     }};
 }
 
-/// The libraries for which there is anything at the end of these addresses.
+/// Returns the hooks of the adapters whose counter is above zero.
 fn concerned(
     of: impl Fn(&Hooks) -> *const AtomicUsize + Copy,
 ) -> impl Iterator<Item = &'static Hooks> {
     let is_any = move |hooks: &&'static Hooks| {
-        // SAFETY: a static of the library, which stays loaded.
+        // SAFETY: the counter is a static of the adapter, which stays loaded.
         unsafe { &*of(hooks) }.load(Ordering::Relaxed) > 0
     };
     client::loaded().filter(is_any)
 }
 
-/// The program sends these bytes.
+/// Examines bytes that the program is about to send.
 fn sending(descriptor: c_int, bytes: *const c_void, length: size_t) {
     tunnels::note(descriptor, bytes, length);
     if concerned(|hooks| hooks.pending).next().is_none() || length < HELLO {
         return;
     }
-    // SAFETY: the program vouches for them.
+    // SAFETY: the program passes `length` bytes to send, which are at least `HELLO`.
     if !may_be_hello(unsafe { &*bytes.cast::<[u8; HELLO]>() }) {
         return;
     }
     let tunnel_port = tunnels::port(descriptor);
     for hooks in concerned(|hooks| hooks.pending) {
-        // SAFETY: as above.
+        // SAFETY: the program passes `length` bytes to send.
         undisturbed(|| unsafe { (hooks.sending)(descriptor, tunnel_port, bytes, length) });
     }
 }
 
-/// Does something of which the program will not read in `errno`.
+/// Runs `what`, and restores `errno` afterwards.
 fn undisturbed(what: impl FnOnce()) {
-    // What the program will ask for is not disturbed.
-    // SAFETY: no arguments.
+    // SAFETY: the function takes no arguments.
     let error = unsafe { libc::__errno_location() };
-    // SAFETY: this thread's own.
+    // SAFETY: the variable is this thread's own.
     let before = unsafe { error.read() };
     what();
-    // SAFETY: as above.
+    // SAFETY: the variable is this thread's own.
     unsafe { error.write(before) };
 }
 
-/// As above, in pieces.
+/// Examines bytes that the program is about to send in pieces.
 ///
 /// # Safety
-/// There are so many.
+/// `pieces` is null, or points to `count` pieces that are valid.
 unsafe fn sending_pieces(descriptor: c_int, pieces: *const iovec, count: usize) {
-    // What is said to a proxy is not gathered: without it the service has the proxy's port.
+    // A request to a proxy is not gathered. Without it the service has the proxy's port.
     if concerned(|hooks| hooks.pending).next().is_none() || pieces.is_null() {
         return;
     }
-    // SAFETY: the caller vouches for them. A ClientHello is sent in one piece, or gathered here.
+    // A ClientHello is sent in one piece, or gathered here.
+    // SAFETY: the caller vouches for the pieces.
     let pieces = unsafe { std::slice::from_raw_parts(pieces, count.min(MOST_PIECES)) };
     let first = pieces.iter().find(|piece| piece.iov_len > 0);
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for the piece, which has at least `HELLO` bytes.
     let is_hello = first.is_some_and(|piece| unsafe {
         piece.iov_len >= HELLO && may_be_hello(&*piece.iov_base.cast::<[u8; HELLO]>())
     });
@@ -102,19 +102,19 @@ unsafe fn sending_pieces(descriptor: c_int, pieces: *const iovec, count: usize) 
         return;
     }
     let bytes = pieces.iter().filter(|piece| !piece.iov_base.is_null()).flat_map(|piece| {
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the piece, which is not null.
         unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) }
     });
     let bytes: Vec<u8> = bytes.copied().take(MOST_BYTES).collect();
     sending(descriptor, bytes.as_ptr().cast(), bytes.len());
 }
 
-/// A record, and so a ClientHello in one, has no more.
+/// The most bytes of a record, and so of a ClientHello in one.
 const MOST_BYTES: usize = 5 + 16 * 1024;
-/// Pieces of one.
+/// The most pieces of a ClientHello that are gathered.
 const MOST_PIECES: usize = 64;
 
-/// As much as tells a ClientHello: a record's header, and a message's kind.
+/// The bytes that identify a ClientHello: a record's header, and a message's type.
 const HELLO: usize = 6;
 
 fn may_be_hello(bytes: &[u8; HELLO]) -> bool {
@@ -125,7 +125,7 @@ fn may_be_hello(bytes: &[u8; HELLO]) -> bool {
 unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, length: size_t) -> ssize_t {
     sending(descriptor, bytes, length);
     let real = real!(c"write", unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t);
-    // SAFETY: the call that the program meant to make, here and below.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, bytes, length) }
 }
 
@@ -138,35 +138,37 @@ unsafe extern "C" fn send(
 ) -> ssize_t {
     sending(descriptor, bytes, length);
     let real = real!(c"send", unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t);
-    // SAFETY: as above.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, bytes, length, flags) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendmsg(descriptor: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program vouches for the message.
+    // SAFETY: the message is the program's, and valid or null.
     if let Some(message) = unsafe { message.as_ref() } {
-        // SAFETY: as above.
+        // SAFETY: the message is the program's, with as many pieces as it says.
         unsafe { sending_pieces(descriptor, message.msg_iov, message.msg_iovlen) };
     }
     let real = real!(c"sendmsg", unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t);
-    // SAFETY: as above.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, message, flags) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
-    // SAFETY: the program vouches for them.
+    // SAFETY: the pieces are the program's, and `count` of them.
     unsafe { sending_pieces(descriptor, pieces, usize::try_from(count).unwrap_or(0)) };
     let real = real!(c"writev", unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t);
-    // SAFETY: as above.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, pieces, count) }
 }
 
 type Name = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
 
+/// Answers `getsockname` and `getpeername` for a socket that was handed over, or else calls `real`.
+///
 /// # Safety
-/// As for the function of the C library.
+/// The arguments are valid for `real`, which is one of both.
 unsafe fn name(
     real: Name,
     descriptor: c_int,
@@ -176,12 +178,12 @@ unsafe fn name(
 ) -> c_int {
     let is_answerable = !address.is_null() && !bytes.is_null();
     for hooks in concerned(|hooks| hooks.taken).filter(|_| is_answerable) {
-        // SAFETY: the program vouches for both.
+        // SAFETY: the caller vouches for both pointers, which are not null.
         if unsafe { (hooks.name)(descriptor, of_peer, address.cast(), bytes) } != 0 {
             return 0;
         }
     }
-    // SAFETY: the call that the program meant to make.
+    // SAFETY: the caller vouches for the arguments.
     unsafe { real(descriptor, address, bytes) }
 }
 
@@ -192,7 +194,7 @@ unsafe extern "C" fn getsockname(
     bytes: *mut socklen_t,
 ) -> c_int {
     let real = real!(c"getsockname", Name);
-    // SAFETY: the program's own.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { name(real, descriptor, 0, address, bytes) }
 }
 
@@ -203,7 +205,7 @@ unsafe extern "C" fn getpeername(
     bytes: *mut socklen_t,
 ) -> c_int {
     let real = real!(c"getpeername", Name);
-    // SAFETY: the program's own.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { name(real, descriptor, 1, address, bytes) }
 }
 
@@ -219,19 +221,19 @@ unsafe extern "C" fn getsockopt(
         level == libc::SOL_SOCKET && [libc::SO_DOMAIN, libc::SO_PROTOCOL].contains(&option);
     let is_answerable = is_kind && !value.is_null() && !bytes.is_null();
     for hooks in concerned(|hooks| hooks.taken).filter(|_| is_answerable) {
-        // SAFETY: the program vouches for both.
+        // SAFETY: both pointers are the program's, and not null.
         if unsafe { (hooks.option)(descriptor, option, value, bytes) } != 0 {
             return 0;
         }
     }
     type Get = unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
     let real = real!(c"getsockopt", Get);
-    // SAFETY: the call that the program meant to make.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, level, option, value, bytes) }
 }
 
-/// What a program sets on its TCP socket the manager has no use for, and a Unix socket does not know.
-/// But that the kernel is to encrypt (`TCP_ULP`) is refused, as a Unix socket does.
+/// Accepts options of TCP and IP for a socket that was handed over: the manager does not need them, and a Unix socket
+/// does not have them. Only encryption by the kernel (`TCP_ULP`) goes to the Unix socket, which refuses it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setsockopt(
     descriptor: c_int,
@@ -248,6 +250,6 @@ unsafe extern "C" fn setsockopt(
     }
     type Set = unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
     let real = real!(c"setsockopt", Set);
-    // SAFETY: the call that the program meant to make.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, level, option, value, bytes) }
 }

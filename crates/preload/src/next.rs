@@ -1,10 +1,10 @@
-//! The function of a TLS library that a caller would have had without us.
+//! The function of a TLS library that a caller would have reached without this library.
 //!
-//! `RTLD_NEXT` does not know it where it matters. It looks through what was loaded with the program: what
-//! a library loaded later brought for itself alone, as Python's `_ssl` brings libssl, it does not find;
-//! and where several libssl are in one process, as some Python packages have a copy of their own, it
-//! finds one, and that may be another's. A connection made by one libssl on a context of another is a
-//! crash. So the library that calls is asked first: what it depends on is what it meant.
+//! `RTLD_NEXT` is not enough. It searches the libraries that were loaded with the program. It does not find a library
+//! that a later one brought for itself alone, as Python's `_ssl` brings libssl. If a process has several libssl, as
+//! some Python packages bring a copy of their own, it finds one of them, which may be the wrong one. A connection
+//! made by one libssl on a context of another is a crash. So the dependencies of the calling library are searched
+//! first.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,43 +15,43 @@ use libc::{RTLD_LAZY, RTLD_NEXT, RTLD_NOLOAD, c_void};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Function {
     pub(crate) name: &'static CStr,
-    /// The TLS library that has it, too, if `librejoin.so` and its kind know that.
+    /// The TLS library that has it, and that the adapters use.
     pub(crate) library: &'static CStr,
-    /// Another one for each name.
+    /// A number that no other function has.
     pub(crate) number: usize,
-    /// What has this name here.
+    /// The address of our function of this name.
     pub(crate) own: *const c_void,
 }
 
-/// What was found out for one place in the code that calls.
+/// The destination of the calls from one place in the code.
 struct Known {
-    /// With the function's number: a place may call several, one after the other.
+    /// The place, and the function's number: one place may call several functions.
     caller: AtomicUsize,
     next: AtomicUsize,
     within: AtomicUsize,
 }
 
-/// Where a call goes.
+/// The destination of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Next {
     pub(crate) address: usize,
-    /// Where the library begins that calls; 0 if nobody knows.
+    /// The base address of the calling library; 0 if it is unknown.
     pub(crate) within: usize,
 }
 
-/// Places in the code that call. Those beyond are looked up each time.
+/// The known places. Calls from further places are looked up each time.
 static KNOWN: [Known; 128] = [const {
     Known { caller: AtomicUsize::new(FREE), next: AtomicUsize::new(0), within: AtomicUsize::new(0) }
 }; 128];
 
-/// No caller, and one that is being entered.
+/// The marks of an entry that is free, and of one that is being written.
 const FREE: usize = 0;
 const TAKEN: usize = 1;
-/// Addresses of programs have fewer bits.
+/// The bits of an address. Addresses of user space have fewer.
 const ADDRESS_BITS: u32 = 56;
 
 impl Function {
-    /// Finds it for who calls from there, once. It is never our own.
+    /// Finds the function for a place in the code, once. It is never our own.
     pub(crate) fn next(&self, caller: *const c_void) -> Option<Next> {
         let place = caller as usize | self.number << ADDRESS_BITS;
         let known = KNOWN.iter().find(|known| known.caller.load(Ordering::Acquire) == place);
@@ -71,26 +71,25 @@ impl Function {
         let program = || self.in_library(RTLD_NEXT);
         let found = theirs().filter(|found| *found != own).or_else(program);
         let found = found.or_else(|| self.in_own_library());
-        // The failures are nobody else's business.
-        // SAFETY: no arguments.
+        // The program must not see the errors of these lookups.
+        // SAFETY: the function takes no arguments.
         unsafe { libc::dlerror() };
         found.map(|address| Next { address, within: beginning_of(caller as usize) })
     }
 
-    /// That of the TLS library that `librejoin.so` and its kind have, too.
+    /// Finds the function of the TLS library that the adapters use.
     pub(crate) fn in_own_library(&self) -> Option<usize> {
         self.in_library(open(self.library)?)
     }
 
     fn in_library(&self, library: *mut c_void) -> Option<usize> {
-        // SAFETY: `library` is open, or stands for those after us.
+        // SAFETY: `library` is open or RTLD_NEXT, and the name ends with a zero byte.
         let found = unsafe { libc::dlsym(library, self.name.as_ptr()) };
         (!found.is_null()).then_some(found as usize)
     }
 }
 
-/// What is entered stays: the library that calls is never unloaded after [`open`], nor is what it
-/// depends on.
+/// Remembers a destination for ever: after [`open`] the calling library is never unloaded, nor are its dependencies.
 fn remember(caller: usize, next: Next) {
     let take = |known: &&Known| {
         let exchanged =
@@ -104,29 +103,29 @@ fn remember(caller: usize, next: Next) {
     }
 }
 
-/// The name of what has this address.
+/// Returns the name of the library or program that has this address.
 pub(crate) fn library_of(address: *const c_void) -> Option<&'static CStr> {
     let found = about(address).filter(|found| !found.dli_fname.is_null())?;
-    // SAFETY: the loader's own text, which lives as long as what is loaded: it is calling us.
+    // SAFETY: the text is the loader's, and lives as long as the library, which is calling us.
     Some(unsafe { CStr::from_ptr(found.dli_fname) })
 }
 
-/// Where the library begins that has this address; 0 if none has.
+/// Returns the base address of the library that has this address; 0 if none has it.
 pub(crate) fn beginning_of(address: usize) -> usize {
     about(address as *const c_void).map_or(0, |found| found.dli_fbase as usize)
 }
 
 fn about(address: *const c_void) -> Option<libc::Dl_info> {
-    // SAFETY: null pointers are nothing's.
+    // SAFETY: the structure has only pointers, which may be null.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` is ours; any address may be asked for.
+    // SAFETY: `found` has room for the answer; the function takes any address.
     let is_found = unsafe { libc::dladdr(address, &raw mut found) } != 0;
     is_found.then_some(found)
 }
 
-/// If it is loaded. It will not be unloaded.
+/// Opens a library if it is loaded already. It will not be unloaded.
 fn open(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: nothing is loaded, so that no code runs.
+    // SAFETY: the name ends with a zero byte; RTLD_NOLOAD loads nothing, so that no initialiser runs.
     let library = unsafe { libc::dlopen(name.as_ptr(), RTLD_NOLOAD | RTLD_LAZY) };
     (!library.is_null()).then_some(library)
 }

@@ -1,4 +1,4 @@
-//! `librejoin.so`, and `librejoin_gnutls.so` beside it, each loaded when it is needed.
+//! The adapters `librejoin.so` and `librejoin_gnutls.so`, each loaded when it is needed.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -14,10 +14,10 @@ use crate::next;
 /// `rejoin_attach_process` of `rejoin.h`.
 type AttachProcess = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// Has `librejoin.so` attach to the process, and to this context if it has not seen it being made.
+/// Has `librejoin.so` attach to the process, and to this context if it was made before.
 ///
 /// # Safety
-/// `context` is valid, and of the libssl that `librejoin.so` has.
+/// `context` is null or valid, and belongs to the libssl that `librejoin.so` uses.
 pub(crate) unsafe fn attach(context: *mut c_void) {
     static FOUND: OnceLock<Option<AttachProcess>> = OnceLock::new();
     static FAILED: AtomicBool = AtomicBool::new(false);
@@ -30,9 +30,9 @@ pub(crate) unsafe fn attach(context: *mut c_void) {
         Some(unsafe { std::mem::transmute::<*mut c_void, AttachProcess>(found) })
     };
     let Some(attach) = FOUND.get_or_init(find) else { return };
-    // SAFETY: the caller vouches for `context`. A null context is a fault that libssl's own function answers.
+    // SAFETY: the caller vouches for `context`. libssl's own function reports a null context.
     if unsafe { attach(context) } != 0 {
-        // It has said why, and says the same again.
+        // librejoin.so has reported the reason, and would fail in the same way again.
         FAILED.store(true, Ordering::Relaxed);
     }
 }
@@ -40,30 +40,30 @@ pub(crate) unsafe fn attach(context: *mut c_void) {
 /// `librejoin.so`.
 pub(crate) static LIBREJOIN: Library =
     Library { name: "librejoin.so", is_needed: true, open: OnceLock::new() };
-/// `librejoin_gnutls.so`, which lies beside it, or is missing.
+/// `librejoin_gnutls.so`, which is in the same folder, or missing.
 pub(crate) static LIBREJOIN_GNUTLS: Library =
     Library { name: "librejoin_gnutls.so", is_needed: false, open: OnceLock::new() };
 
-/// A library of ours.
+/// One of Rejoin's libraries.
 pub(crate) struct Library {
     name: &'static str,
     is_needed: bool,
     open: OnceLock<Option<Open>>,
 }
 
-/// An open library, which stays so.
+/// The handle of a library, which is never closed.
 struct Open(*mut c_void);
 
-// SAFETY: the loader's own, for all threads.
+// SAFETY: all threads may pass a handle to the loader.
 unsafe impl Send for Open {}
-// SAFETY: as above.
+// SAFETY: all threads may pass a handle to the loader at the same time.
 unsafe impl Sync for Open {}
 
 impl Library {
-    /// A function of the library, which is loaded if it is not yet.
+    /// Returns a function of the library, and loads the library before if necessary.
     pub(crate) fn function(&self, name: &CStr) -> Option<*mut c_void> {
         let Open(library) = self.open.get_or_init(|| self.load()).as_ref()?;
-        // SAFETY: the library is open.
+        // SAFETY: the library is open, and the name ends with a zero byte.
         let found = unsafe { libc::dlsym(*library, name.as_ptr()) };
         if found.is_null() {
             self.is_other();
@@ -71,7 +71,7 @@ impl Library {
         (!found.is_null()).then_some(found)
     }
 
-    /// It does not belong to this one.
+    /// Reports that the library is of another version than this one.
     pub(crate) fn is_other(&self) {
         complain(&format!("{} is of another version: install all of one", self.name));
     }
@@ -86,7 +86,7 @@ impl Library {
             }
         }
         let name = CString::new(path.as_os_str().as_bytes()).ok()?;
-        // SAFETY: the library that belongs to this one; loading it runs nothing of its own.
+        // SAFETY: the path ends with a zero byte; the library is Rejoin's, and runs nothing when it is loaded.
         let library = unsafe { libc::dlopen(name.as_ptr(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) };
         if library.is_null() {
             complain(&format!("cannot load {}: {}", self.name, last_error()));
@@ -95,9 +95,9 @@ impl Library {
     }
 }
 
-/// Where `librejoin.so` is: what `REJOIN_LIBRARY` says, or else beside this library.
+/// Returns the path of `librejoin.so`: the value of `REJOIN_LIBRARY`, or else the folder of this library.
 fn path() -> Option<PathBuf> {
-    // Who starts a program that has more rights than they do does not say what it loads.
+    // `variable` ignores the environment of a program with more rights than the user who started it.
     if let Some(said) = rejoin_abi::variable("REJOIN_LIBRARY") {
         return Some(said.into());
     }
@@ -106,7 +106,7 @@ fn path() -> Option<PathBuf> {
     Some(own.with_file_name("librejoin.so"))
 }
 
-/// One line, where `REJOIN_DEBUG` is set.
+/// Reports a line if `REJOIN_DEBUG` is set.
 fn debug(line: &str) {
     if rejoin_abi::is_debugging() {
         rejoin_abi::report(line);
@@ -114,11 +114,11 @@ fn debug(line: &str) {
 }
 
 fn last_error() -> String {
-    // SAFETY: no arguments.
+    // SAFETY: the function takes no arguments.
     let text = unsafe { libc::dlerror() };
     if text.is_null() {
         return "no reason is given".to_owned();
     }
-    // SAFETY: the loader's own text, copied at once.
+    // SAFETY: the loader's text ends with a zero byte, and is copied before the next call to the loader.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

@@ -1,11 +1,11 @@
-//! Functions that find out where a call goes, and jump there with all that it came with: whatever its
-//! arguments are, so long as none is a floating-point number.
+//! Trampolines: functions that look up the destination of a call, and jump there with all arguments in place. They keep
+//! arguments of every type but floating-point numbers.
 
-/// Makes one that is exported under a name of a TLS library's.
+/// Makes a trampoline that is exported under the name of a TLS library's function.
 macro_rules! trampoline {
     ($name:ident, $number:expr) => {
         /// # Safety
-        /// As the TLS library's own.
+        /// As for the function of the TLS library.
         #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -37,7 +37,7 @@ macro_rules! trampoline {
         }
 
         /// # Safety
-        /// As the TLS library's own.
+        /// As for the function of the TLS library.
         #[cfg(target_arch = "aarch64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]

@@ -1,5 +1,5 @@
-//! The port that a program asks a proxy for (`CONNECT`, RFC 9110, section 9.3.6): its TLS is with that, and
-//! its socket leads to the proxy.
+//! The port that a program asks a proxy for (`CONNECT`, RFC 9110, section 9.3.6). The program's TLS server listens at
+//! that port, although its socket leads to the proxy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,22 +7,22 @@ use libc::{c_int, c_void, size_t};
 
 use crate::client;
 
-/// The last of each number modulo so many: the descriptor, and the port below it. Zero is none: nobody
-/// asks a proxy for port 0.
+/// The last request of each descriptor modulo the length: the descriptor, and the port in the lowest 16 bits. Zero
+/// means none, because port 0 cannot be asked for.
 static LAST: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
 const METHOD: &[u8] = b"CONNECT ";
-/// A name has 253 characters at most.
+/// The most bytes of a request that are read. A name has 253 characters at most.
 const MOST_BYTES: usize = 300;
 
-/// A program sends something, perhaps this.
+/// Notes the port if the bytes that the program is about to send are a `CONNECT` request.
 pub(crate) fn note(descriptor: c_int, bytes: *const c_void, length: size_t) {
     if length <= METHOD.len() || bytes.is_null() {
         return;
     }
-    // SAFETY: the program vouches for them.
+    // SAFETY: the program passes `length` bytes to send, and the pointer is not null.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length.min(MOST_BYTES)) };
-    // Nearly always it is something else: nothing is looked at that takes a lock.
+    // The bytes are nearly always something else, so they are compared before anything that takes a lock.
     if let Some(port) = asked(bytes)
         && client::is_wanted()
         && let Ok(number) = u32::try_from(descriptor)
@@ -32,7 +32,7 @@ pub(crate) fn note(descriptor: c_int, bytes: *const c_void, length: size_t) {
     }
 }
 
-/// What was asked for over this descriptor, once, or 0.
+/// Removes and returns the port that was asked for over this descriptor, or 0.
 pub(crate) fn port(descriptor: c_int) -> u16 {
     let Ok(number) = u32::try_from(descriptor) else { return 0 };
     let entry = &LAST[number as usize % LAST.len()];
@@ -44,7 +44,7 @@ pub(crate) fn port(descriptor: c_int) -> u16 {
     said as u16
 }
 
-/// The port in a request's first line.
+/// Returns the port in the first line of a request.
 fn asked(bytes: &[u8]) -> Option<u16> {
     let target = bytes.strip_prefix(METHOD)?.split(|byte| *byte == b' ').next()?;
     let port = target.rsplit(|byte| *byte == b':').next()?;

@@ -1,4 +1,4 @@
-//! A connection from the TLS manager, as a C program asks for it and is told of it.
+//! The request for a connection from the TLS manager, and the description of the connection, as C structures.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,59 +17,61 @@ use super::settings::text;
 use super::sized;
 use super::status::Status;
 
-/// `flags`: nothing is verified. The connection neither uses nor leaves a session.
+/// `flags`: do not verify the server. The connection neither uses nor leaves a session.
 pub const REJOIN_UNVERIFIED: u64 = 1;
 
 /// `flags`: the connection neither uses nor leaves a session.
 pub const REJOIN_UNSHARED: u64 = 2;
 
-/// `flags`: `socket` is a connected TCP socket, and used instead of connecting.
+/// `flags`: use the connected TCP socket in `socket` instead of connecting.
 pub const REJOIN_OVER_SOCKET: u64 = 4;
 
-/// `early_data`: none was sent.
+/// `early_data`: no 0-RTT data was sent.
 pub const REJOIN_EARLY_DATA_NOT_OFFERED: u64 = 0;
 
-/// `early_data`: the server has it.
+/// `early_data`: the server has accepted the 0-RTT data.
 pub const REJOIN_EARLY_DATA_ACCEPTED: u64 = 1;
 
-/// `early_data`: it was sent, and the server has not taken it. Send it again if that is wanted.
+/// `early_data`: the server has rejected the 0-RTT data. Send it again if that is wanted.
 pub const REJOIN_EARLY_DATA_REJECTED: u64 = 2;
 
-/// `early_data`, where `rejoin_connect` failed: it was sent, and nobody knows whether the server has it.
+/// `early_data` after a failure of `rejoin_connect`: 0-RTT data was sent, and the server may have
+/// accepted it.
 pub const REJOIN_EARLY_DATA_SENT: u64 = 3;
 
-/// What connection. All that is zero but `host` and `port` has a meaning.
+/// A request for a connection. Zero is a valid value of every field but `host` and `port`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct RejoinRequest {
-    /// `sizeof(rejoin_request)`, by which the library knows what the program was compiled with.
+    /// `sizeof(rejoin_request)`. It tells the library which version the program was compiled with.
     pub struct_size: size_t,
-    /// The server's name or address, for which its certificate must be valid.
+    /// The server's name or address. Its certificate must be valid for it.
     pub host: *const c_char,
-    /// 1 to 65,535.
+    /// The TCP port, 1 to 65,535.
     pub port: u64,
-    /// `REJOIN_UNVERIFIED`, `REJOIN_UNSHARED`, `REJOIN_OVER_SOCKET`.
+    /// 0, or some of `REJOIN_UNVERIFIED`, `REJOIN_UNSHARED` and `REJOIN_OVER_SOCKET`.
     pub flags: u64,
-    /// Protocols of ALPN, the preferred one first, with commas between them. Null: none.
+    /// ALPN protocols, separated by commas, the preferred one first. Null: none.
     pub alpn: *const c_char,
-    /// The authorities to believe, certificates in PEM. Null: the system's.
+    /// The certificates of the trusted authorities in PEM. Null: the system's.
     pub authorities: *const c_char,
-    /// SHA-256 digests of certificates or public keys to believe instead, in hexadecimal, with commas
-    /// between them. Null: none.
+    /// SHA-256 digests of certificates or public keys to trust instead, in hexadecimal, separated by
+    /// commas. Null: none.
     pub pins: *const c_char,
-    /// The client's certificates in PEM, its own first, and its key. Null: none.
+    /// The client's certificates in PEM, its own first. Null: none.
     pub identity_chain: *const c_char,
-    /// With `identity_chain`.
+    /// The client's private key in PEM, together with `identity_chain`.
     pub identity_key: *const c_char,
-    /// Sessions are shared under the same label only. Null: the empty one.
+    /// The partition's label: sessions are shared only under the same label. Null: the empty label.
     pub label: *const c_char,
-    /// Sent with the first flight if a session allows it. Others can replay it to the server.
+    /// 0-RTT data, sent with the first flight if a session allows it. An attacker can replay it to the
+    /// server.
     pub early_data: *const u8,
-    /// 16 KiB at most.
+    /// The length of `early_data`: at most 16 KiB.
     pub early_data_bytes: size_t,
-    /// For resolving, connecting and the handshake together. 0: ten seconds.
+    /// The time limit for resolving, connecting and the handshake together. 0: ten seconds.
     pub deadline_ms: u64,
-    /// With `REJOIN_OVER_SOCKET`. It stays open here, and is to be closed.
+    /// The TCP socket for `REJOIN_OVER_SOCKET`. It stays open, and the program must close it.
     pub socket: c_int,
     /// The path of the manager's socket. Null: the user's own manager, else the system's.
     pub manager: *const c_char,
@@ -94,25 +96,25 @@ impl RejoinRequest {
         manager: std::ptr::null(),
     };
 
-    /// A copy of what the program gave.
+    /// Copies the program's structure.
     ///
     /// # Safety
-    /// `given` is null, or points to as many bytes as it says.
+    /// `given` is null, or points to as many bytes as its `struct_size` says.
     pub(super) unsafe fn read(given: *const Self) -> Result<Self, Failure> {
-        // SAFETY: the caller vouches for it; any bytes are numbers and pointers.
+        // SAFETY: the caller vouches for `given`; any bytes are valid numbers and pointers.
         unsafe { sized::read(given, Self::ZERO, "request", "rejoin_request") }
     }
 
-    /// Asks the manager, and tells of the connection.
+    /// Asks the manager for the connection.
     ///
     /// # Safety
-    /// The texts are null, or end in a 0; the data is null, or has its length; the socket is open.
+    /// Each text is null or ends in a 0; the data is null or has its length; the socket is open.
     pub(super) unsafe fn connect(&self) -> Result<(OwnedFd, RejoinSession), Failure> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the text.
         let manager =
             unsafe { text(self.manager) }.map(|path| PathBuf::from(OsStr::from_bytes(path)));
         let manager = manager.map_or_else(Manager::find, Manager::at);
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the texts and the data.
         let wanted = unsafe { self.wanted() }?;
         let stream = if self.flags & REJOIN_OVER_SOCKET == 0 {
             manager.connect(&wanted)?
@@ -131,12 +133,14 @@ impl RejoinRequest {
         self.early_data_bytes > 0
     }
 
+    /// Makes the request to the manager.
+    ///
     /// # Safety
     /// As [`Self::connect`].
     unsafe fn wanted(&self) -> Result<Connect, Failure> {
         const KNOWN: u64 = REJOIN_UNVERIFIED | REJOIN_UNSHARED | REJOIN_OVER_SOCKET;
         if self.flags & !KNOWN != 0 {
-            return Err(Failure::bad(format!("flags = {}: some have no meaning", self.flags)));
+            return Err(Failure::bad(format!("flags = {}: some are unknown", self.flags)));
         }
         // SAFETY: the caller vouches for the texts.
         let words = |words| unsafe { string(words) };
@@ -155,14 +159,14 @@ impl RejoinRequest {
             }
             _ => {
                 return Err(Failure::bad(
-                    "one of authorities, pins and REJOIN_UNVERIFIED, not two",
+                    "authorities, pins and REJOIN_UNVERIFIED exclude each other",
                 ));
             }
         };
         wanted.identity = match (words(self.identity_chain)?, words(self.identity_key)?) {
             (None, None) => None,
             (Some(chain), Some(key)) => Some(Identity { chain, key: key.into() }),
-            _ => return Err(Failure::bad("identity_chain and identity_key: both, or none")),
+            _ => return Err(Failure::bad("identity_chain and identity_key: set both or none")),
         };
         wanted.share = self.flags & REJOIN_UNSHARED == 0;
         wanted.label = parsed(&words(self.label)?.unwrap_or_default())?;
@@ -180,6 +184,8 @@ impl RejoinRequest {
         Ok(wanted)
     }
 
+    /// Copies the 0-RTT data.
+    ///
     /// # Safety
     /// The data is null, or has its length.
     unsafe fn early_data(&self) -> Result<Option<Base64>, Failure> {
@@ -192,26 +198,25 @@ impl RejoinRequest {
         if self.early_data_bytes > EARLY_DATA_BYTES {
             return Err(Failure::bad(format!("early_data: at most {EARLY_DATA_BYTES} bytes")));
         }
-        // SAFETY: the caller vouches for so many bytes.
+        // SAFETY: the caller vouches for the length of the data, which is not null.
         let data = unsafe { std::slice::from_raw_parts(self.early_data, self.early_data_bytes) };
         Ok(Some(Base64(data.to_vec().into())))
     }
 }
 
-/// A connection, as the manager described it. Texts end in a 0, and are empty where there is nothing
-/// to say.
+/// The manager's description of a connection. Texts end in a 0; a text without a value is empty.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct RejoinSession {
-    /// `sizeof(rejoin_session)`, by which the library knows what the program was compiled with.
+    /// `sizeof(rejoin_session)`. It tells the library which version the program was compiled with.
     pub struct_size: size_t,
     /// 1 if a session was resumed, 0 after a full handshake.
     pub resumed: u64,
     /// `REJOIN_EARLY_DATA_NOT_OFFERED`, `_ACCEPTED`, `_REJECTED` or `_SENT`.
     pub early_data: u64,
-    /// The connection's name, for `rejoin_ended_well`.
+    /// The connection's identifier, for `rejoin_ended_well`.
     pub connection: [c_char; 33],
-    /// Why a session was resumed, or why not: a word of docs/manager-protocol.md.
+    /// The reason why a session was resumed or not: a word of docs/manager-protocol.md.
     pub why: [c_char; 31],
     /// `TLSv1.3` or `TLSv1.2`.
     pub version: [c_char; 16],
@@ -219,15 +224,15 @@ pub struct RejoinSession {
     pub cipher: [c_char; 64],
     /// The group of the key exchange.
     pub group: [c_char; 32],
-    /// The protocol that was negotiated.
+    /// The protocol that ALPN negotiated.
     pub alpn: [c_char; 256],
     /// The server's address and port.
     pub peer: [c_char; 64],
-    /// The other name whose session was resumed.
+    /// The other server name whose session was resumed.
     pub session_of: [c_char; 256],
     /// The SHA-256 of the server's own certificate, in hexadecimal.
     pub certificate: [c_char; 65],
-    /// Where the manager was found.
+    /// The path of the manager's socket.
     pub manager: [c_char; 111],
 }
 
@@ -248,7 +253,7 @@ impl RejoinSession {
         manager: [0; _],
     };
 
-    /// Where there is no connection, and 0-RTT data may have left.
+    /// The description after a failure, if 0-RTT data may have been sent.
     pub(super) const LEFT_EARLY: Self = Self { early_data: REJOIN_EARLY_DATA_SENT, ..Self::ZERO };
 
     fn of(session: &Connected, manager: &Manager) -> Self {
@@ -274,22 +279,24 @@ impl RejoinSession {
         own
     }
 
+    /// Writes as many fields as the program has room for, if it wants them.
+    ///
     /// # Safety
-    /// `target` is null, or points to as many bytes as it says.
+    /// `target` is null, or points to as many bytes as its `struct_size` says.
     pub(super) unsafe fn write(self, target: *mut Self) -> Result<(), Failure> {
         if target.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for `target`, which is not null.
         unsafe { sized::write(self, target, "session", "rejoin_session") }
     }
 
     /// Asks the manager how the connection ended.
     ///
     /// # Safety
-    /// `given` is null, or points to as many bytes as it says.
+    /// `given` is null, or points to as many bytes as its `struct_size` says.
     pub(super) unsafe fn ended_well(given: *const Self) -> Result<(), Failure> {
-        // SAFETY: the caller vouches for it; any bytes are numbers.
+        // SAFETY: the caller vouches for `given`; any bytes are valid numbers.
         let session = unsafe { sized::read(given, Self::ZERO, "session", "rejoin_session") }?;
         let connection: Token = parsed(&filled(&session.connection)?)?;
         let manager = Manager::at(filled(&session.manager)?);
@@ -298,7 +305,7 @@ impl RejoinSession {
     }
 }
 
-/// As much of the text as there is room for, and a 0.
+/// Copies as much of the text as there is room for. The last byte stays 0.
 fn fill<const BYTES: usize>(field: &mut [c_char; BYTES], text: &str) {
     for (place, byte) in field[..BYTES - 1].iter_mut().zip(text.bytes()) {
         *place = byte as c_char;
@@ -308,14 +315,16 @@ fn fill<const BYTES: usize>(field: &mut [c_char; BYTES], text: &str) {
 fn filled(field: &[c_char]) -> Result<String, Failure> {
     let bytes: Vec<u8> = field.iter().map(|byte| *byte as u8).collect();
     let text = CStr::from_bytes_until_nul(&bytes).ok().and_then(|text| text.to_str().ok());
-    let none = || Failure::bad("session: give the one that rejoin_connect described");
+    let none = || Failure::bad("session: give the one that rejoin_connect filled");
     text.map(str::to_owned).ok_or_else(none)
 }
 
+/// Copies a text, if it is not null.
+///
 /// # Safety
 /// `given` is null, or ends in a 0.
 unsafe fn string(given: *const c_char) -> Result<Option<String>, Failure> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for `given`.
     let Some(bytes) = (unsafe { text(given) }) else { return Ok(None) };
     let text = String::from_utf8(bytes.to_vec());
     text.map(Some).map_err(|_| Failure::bad("a text of the request is not UTF-8"))

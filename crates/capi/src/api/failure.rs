@@ -1,4 +1,4 @@
-//! Why a call failed, and the boundary that no panic crosses.
+//! Failures of calls, and the boundary that no panic crosses.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,12 +8,12 @@ use rejoin_store::Error;
 
 use super::status::Status;
 
-/// A failure: its number, and one line with cause and remedy.
+/// A failure of a call: its status, and one line with cause and remedy.
 #[derive(Debug)]
 pub(super) struct Failure {
     status: Status,
     text: String,
-    /// Of a connection that was to be made: whether 0-RTT data may have left.
+    /// True if 0-RTT data may have been sent over a connection that failed.
     pub(super) sent_early: bool,
 }
 
@@ -45,7 +45,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What the caller is told. A failure's text is kept for the thread.
+/// Runs the work of a call, and returns its status. The text of a failure is kept for the thread.
 pub(super) fn answer(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     let done = catch_unwind(AssertUnwindSafe(work));
     let done = done.unwrap_or_else(|_| {
@@ -54,14 +54,14 @@ pub(super) fn answer(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     match done {
         Ok(()) => Status::RejoinOk,
         Err(Failure { status, text, .. }) => {
-            // A thread that is about to end keeps nothing.
+            // A thread that is about to end cannot keep it.
             let _ = LAST.try_with(|last| last.replace(text));
             status
         }
     }
 }
 
-/// Copies the thread's last text, as much of it as there is room for, and a 0. Returns its length.
+/// Copies as much of the thread's last text as there is room for, and a 0. Returns the length of the whole text.
 ///
 /// # Safety
 /// `buffer` is null, or has room for `bytes` bytes.
@@ -70,11 +70,11 @@ pub(super) unsafe fn copy_last(buffer: *mut c_char, bytes: size_t) -> size_t {
         let last = last.borrow();
         if !buffer.is_null() && bytes > 0 {
             let length = last.len().min(bytes - 1);
-            // SAFETY: the caller vouches for the buffer, which is longer; the text is as long.
+            // SAFETY: the caller vouches for the buffer, which is longer than `length`, as the text is at least.
             unsafe { std::ptr::copy_nonoverlapping(last.as_ptr(), buffer.cast(), length) };
-            // SAFETY: it is inside the buffer.
+            // SAFETY: `length` is less than `bytes`, so the place is inside the buffer.
             let end = unsafe { buffer.add(length) };
-            // SAFETY: as above.
+            // SAFETY: the place is inside the buffer.
             unsafe { end.write(0) };
         }
         last.len()

@@ -1,4 +1,4 @@
-//! A store's settings, as a C program gives them.
+//! The settings of a store, as a C structure.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -11,28 +11,28 @@ use rejoin_store::{CacheName, Store};
 use super::failure::Failure;
 use super::sized;
 
-/// `policy`: whoever is expected back last goes first.
+/// `policy`: evict the session whose client is expected back last.
 pub const REJOIN_POLICY_PREDICTIVE: u64 = 0;
 
-/// `policy`: whoever was not there for longest goes first.
+/// `policy`: evict the session that was least recently used.
 pub const REJOIN_POLICY_LRU: u64 = 1;
 
-/// What store to open. All that is zero has a meaning, so that
-/// `{.struct_size = sizeof(rejoin_settings)}` are settings.
+/// The settings of a store. Zero is a valid value of every other field, so
+/// `{.struct_size = sizeof(rejoin_settings)}` is enough.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct RejoinSettings {
-    /// `sizeof(rejoin_settings)`, by which the library knows what the program was compiled with.
+    /// `sizeof(rejoin_settings)`. It tells the library which version the program was compiled with.
     pub struct_size: size_t,
     /// The store's name: 1 to 64 of the characters `A-Z a-z 0-9 . _ -`, the first not a dot. Null:
     /// `default`.
     pub name: *const c_char,
-    /// Where stores lie. Null: `/dev/shm`.
+    /// The folder of the stores. Null: `/dev/shm`.
     pub folder: *const c_char,
-    /// Bytes that it may take. 0: it must be there, made by somebody else, and has its own settings.
+    /// The store's size in bytes. 0: the store must exist already, and keeps its own settings.
     pub capacity_bytes: u64,
-    /// `REJOIN_POLICY_PREDICTIVE` or `REJOIN_POLICY_LRU`: who goes when there is no room. Only looked
-    /// at with a capacity.
+    /// The session to evict when the store is full: `REJOIN_POLICY_PREDICTIVE` or `REJOIN_POLICY_LRU`.
+    /// Ignored without a capacity.
     pub policy: u64,
 }
 
@@ -45,21 +45,23 @@ impl RejoinSettings {
         policy: REJOIN_POLICY_PREDICTIVE,
     };
 
-    /// A copy of what the program gave: what it was compiled without is zero.
+    /// Copies the program's structure. Fields that it was compiled without are zero.
     ///
     /// # Safety
-    /// `given` is null, or points to as many bytes as it says.
+    /// `given` is null, or points to as many bytes as its `struct_size` says.
     pub(super) unsafe fn read(given: *const Self) -> Result<Self, Failure> {
-        // SAFETY: the caller vouches for it; any bytes are numbers and pointers.
+        // SAFETY: the caller vouches for `given`; any bytes are valid numbers and pointers.
         unsafe { sized::read(given, Self::ZERO, "settings", "rejoin_settings") }
     }
 
+    /// Opens the store.
+    ///
     /// # Safety
-    /// The texts are null, or end in a 0.
+    /// Each text is null or ends in a 0.
     pub(super) unsafe fn open(&self) -> Result<Store, Failure> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the name.
         let name = unsafe { text(self.name) }.unwrap_or(b"default");
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the folder.
         let folder = unsafe { text(self.folder) }.unwrap_or(Store::FOLDER.as_bytes());
         let name: CacheName = String::from_utf8_lossy(name).parse()?;
         let settings = self.settings()?;
@@ -70,16 +72,18 @@ impl RejoinSettings {
         let policy = match self.policy {
             REJOIN_POLICY_PREDICTIVE => Policy::Predictive,
             REJOIN_POLICY_LRU => Policy::Lru,
-            policy => return Err(Failure::bad(format!("policy = {policy}: there is no such one"))),
+            policy => return Err(Failure::bad(format!("policy = {policy}: no such policy"))),
         };
         let capacity = (self.capacity_bytes > 0).then_some(Capacity::Bytes(self.capacity_bytes));
         Ok(capacity.map(|capacity| Settings { policy, ..Settings::new(capacity) }))
     }
 }
 
+/// Borrows a text, if it is not null.
+///
 /// # Safety
-/// `text` is null, or ends in a 0, and lives for `'a`.
+/// `text` is null, or ends in a 0 and lives for `'a`.
 pub(super) unsafe fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for `text`, which is not null.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }

@@ -1,18 +1,17 @@
-//! Structures that begin with their size: programs compiled with another version have fewer or more
+//! Structures that begin with their size, because a program that was compiled with another version has fewer or more
 //! fields.
 
 use libc::size_t;
 
 use super::failure::Failure;
 
-/// Of structures that some later version may have.
+/// The largest structure that a later version may have.
 const LONGEST_BYTES: size_t = 4_096;
 
-/// A copy of what the program gave: what it was compiled without is as in `zero`.
+/// Copies the program's structure. Fields that it was compiled without are as in `zero`.
 ///
 /// # Safety
-/// `given` is null, or points to as many bytes as it says in its first field, a `size_t`; any bytes are
-/// a `T`.
+/// `given` is null, or points to as many bytes as its first field says, a `size_t`; any bytes are a valid `T`.
 pub(super) unsafe fn read<T: Copy>(
     given: *const T,
     zero: T,
@@ -22,9 +21,9 @@ pub(super) unsafe fn read<T: Copy>(
     if given.is_null() {
         return Err(Failure::null(name));
     }
-    // SAFETY: whatever the program was compiled with, it begins so.
+    // SAFETY: in every version the structure begins with its size.
     let size = unsafe { given.cast::<size_t>().read() };
-    // Whatever comes after this version's fields is not known to mean nothing.
+    // A field of a later version may have a meaning that must not be ignored.
     if !(size_of::<size_t>()..=size_of::<T>()).contains(&size) {
         return Err(Failure::bad(format!(
             "struct_size = {size}: give sizeof({kind}), as this version's header has it"
@@ -32,16 +31,16 @@ pub(super) unsafe fn read<T: Copy>(
     }
     let mut own = zero;
     let target = (&raw mut own).cast::<u8>();
-    // SAFETY: the caller vouches for `size` bytes, and there is room for them.
+    // SAFETY: the caller vouches for `size` bytes, and `own` has room for them.
     unsafe { std::ptr::copy_nonoverlapping(given.cast(), target, size) };
     Ok(own)
 }
 
-/// Writes what the program has room for; what this version does not have is zero. The first field
-/// stays what the program wrote.
+/// Writes as many fields as the program has room for. Fields that this version does not have are zero. The first field
+/// keeps the program's value.
 ///
 /// # Safety
-/// `target` is null, or points to as many bytes as it says in its first field, a `size_t`.
+/// `target` is null, or points to as many bytes as its first field says, a `size_t`.
 pub(super) unsafe fn write<T: Copy>(
     own: T,
     target: *mut T,
@@ -51,18 +50,18 @@ pub(super) unsafe fn write<T: Copy>(
     if target.is_null() {
         return Err(Failure::null(name));
     }
-    // SAFETY: whatever the program was compiled with, it begins so.
+    // SAFETY: in every version the structure begins with its size.
     let size = unsafe { target.cast::<size_t>().read() };
     if !(size_of::<size_t>()..=LONGEST_BYTES).contains(&size) {
         return Err(Failure::bad(format!("struct_size = {size}: give sizeof({kind})")));
     }
-    // SAFETY: the caller vouches for `size` bytes.
+    // SAFETY: the caller vouches for `size` bytes at `target`.
     unsafe { target.cast::<u8>().write_bytes(0, size) };
     let known = size.min(size_of::<T>());
     let source = (&raw const own).cast::<u8>();
-    // SAFETY: as above.
+    // SAFETY: both have at least `known` bytes.
     unsafe { std::ptr::copy_nonoverlapping(source, target.cast(), known) };
-    // SAFETY: as above.
+    // SAFETY: the first field is a `size_t`.
     unsafe { target.cast::<size_t>().write(size) };
     Ok(())
 }

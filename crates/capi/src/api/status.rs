@@ -1,4 +1,4 @@
-//! What a call comes to, as a number.
+//! The outcome of a call, as a number.
 
 use std::ffi::CStr;
 
@@ -6,49 +6,50 @@ use libc::c_int;
 use rejoin_client::protocol::ErrorKind;
 use rejoin_store::Error;
 
-/// What a call came to. Numbers may be added; none changes its meaning.
+/// The outcome of a call. Later versions may add numbers; none changes its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum Status {
-    /// It was done.
+    /// Success.
     RejoinOk = 0,
-    /// A null pointer, a text that is none, or a setting or flag without meaning.
+    /// A null pointer, a text that is not UTF-8, or an invalid setting or flag.
     RejoinBadArgument = 1,
-    /// There is no store of this name, and no capacity to make it with.
+    /// There is no store of this name, and no capacity is given to create it.
     RejoinNotFound = 2,
-    /// The folder has less room than the store takes.
+    /// The folder has less room than the store needs.
     RejoinNoRoom = 3,
-    /// The operating system refused.
+    /// The operating system refused a call.
     RejoinRefused = 4,
-    /// The file belongs to another user, or others may write to it, or it is no file.
+    /// The store's file belongs to another user, or is writable by others, or is not a regular file.
     RejoinNotOurs = 5,
-    /// The store was made with other settings.
+    /// The store was created with other settings.
     RejoinOtherSettings = 6,
-    /// The store was made by another version.
+    /// The store was created by another version.
     RejoinOtherVersion = 7,
-    /// The store's file is not what was written to it.
+    /// The store's file is damaged.
     RejoinDamaged = 8,
-    /// Others make and remove the store again and again, or hold its ticket keys.
+    /// Other processes keep creating and removing the store, or hold its ticket keys.
     RejoinBusy = 9,
     /// The context is attached already.
     RejoinAlreadyAttached = 10,
-    /// Nothing is attached to the connection, or to the process.
+    /// The connection's context, or the process, is not attached.
     RejoinNotAttached = 11,
-    /// OpenSSL failed: it is out of memory.
+    /// OpenSSL is out of memory.
     RejoinOpenssl = 12,
-    /// A fault of this library.
+    /// An internal error of this library.
     RejoinInternal = 13,
     /// `rejoin manager` is not running, is busy, or does not answer: connect directly.
     RejoinNoManager = 14,
-    /// There is no such name, nobody listens there, or no way leads there.
+    /// The name does not exist, the server refused the connection, or there is no route to it.
     RejoinUnreachable = 15,
     /// The deadline passed.
     RejoinTimeout = 16,
-    /// The server does not speak TLS as it should, none of the protocols, or wants another client.
+    /// The TLS handshake failed: an error of the server, no common protocol, or an unacceptable client
+    /// certificate.
     RejoinTls = 17,
-    /// The server's certificate is not valid, or not believed.
+    /// The server's certificate is not valid, or not trusted.
     RejoinCertificate = 18,
-    /// The connection ended, and the server did not say that this was all.
+    /// The connection ended without close_notify from the server.
     RejoinTruncated = 19,
 }
 

@@ -1,4 +1,4 @@
-//! Which connections may go through the manager: those that would be the same to the program.
+//! The decision which connections may go through the manager: those that look the same to the program.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -9,15 +9,18 @@ use rejoin_hop::{Directly, SUITES};
 
 use super::ffi::{self, TLS1_3_VERSION};
 
-/// What a program set that the manager cannot do for it, and of which libssl tells nobody.
+/// Returns the indices of the marks on an SSL and on a context: the program made a setting that the manager does not
+/// support, and that libssl cannot be asked for.
 fn marks() -> (c_int, c_int) {
     static INDICES: OnceLock<(c_int, c_int)> = OnceLock::new();
     *INDICES.get_or_init(|| (ffi::ssl_index(None, None), ffi::context_index(None)))
 }
 
-/// Not null, and never looked at.
+/// The value of a mark: not null, and never dereferenced.
 const MARK: *mut c_void = std::ptr::without_provenance_mut(1);
 
+/// Marks an SSL.
+///
 /// # Safety
 /// `ssl` is valid, and in no other thread's use.
 pub(super) unsafe fn mark(ssl: *mut SSL) {
@@ -25,6 +28,8 @@ pub(super) unsafe fn mark(ssl: *mut SSL) {
     unsafe { openssl_sys::SSL_set_ex_data(ssl, marks().0, MARK) };
 }
 
+/// Marks a context.
+///
 /// # Safety
 /// `context` is valid, and in no other thread's use.
 pub(super) unsafe fn mark_context(context: *mut SSL_CTX) {
@@ -32,76 +37,76 @@ pub(super) unsafe fn mark_context(context: *mut SSL_CTX) {
     unsafe { openssl_sys::SSL_CTX_set_ex_data(context, marks().1, MARK) };
 }
 
-/// Whether a connection that is to be made may.
+/// Returns the reason why a connection that is about to be made must go directly, if there is one.
 ///
 /// # Safety
 /// `ssl` is valid, and in no other thread's use.
 pub(super) unsafe fn through_the_manager(ssl: *mut SSL) -> Result<(), Directly> {
-    // SAFETY: the caller vouches for `ssl`, here and in all that follows.
+    // SAFETY: the caller vouches for `ssl`.
     let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
     let is = |fact: bool, why: Directly| if fact { Err(why) } else { Ok(()) };
-    // SAFETY: as above; it is -1 where libssl does not read itself.
+    // SAFETY: the caller vouches for `ssl`. The answer is -1 if libssl does not read by itself.
     let reads = unsafe { ffi::SSL_get_rfd(ssl) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`. The answer is -1 if libssl does not write by itself.
     let writes = unsafe { ffi::SSL_get_wfd(ssl) };
     is(reads != writes, Directly::NoSocket)?;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`.
     is(unsafe { ffi::SSL_is_dtls(ssl) } != 0, Directly::Datagrams)?;
-    // Who does not verify has nothing that others could resume, and uses nothing of theirs.
-    // SAFETY: as above.
+    // A program that does not verify the server may neither leave nor use shared sessions.
+    // SAFETY: the caller vouches for `ssl`.
     let verifies = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & ffi::SSL_VERIFY_PEER != 0;
     is(!verifies, Directly::NotVerified)?;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`; the session is only compared with null.
     is(!unsafe { openssl_sys::SSL_get_session(ssl) }.is_null(), Directly::OwnSession)?;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`; the certificate is only compared with null.
     let has_certificate = !unsafe { openssl_sys::SSL_get_certificate(ssl) }.is_null();
-    // SAFETY: as above.
+    // SAFETY: the context lives as long as `ssl`, which holds a reference to it.
     let may_have = unsafe { ffi::SSL_CTX_get_client_cert_cb(context) }.is_some();
     is(has_certificate || may_have, Directly::ClientCertificate)?;
-    // SAFETY: as above.
+    // SAFETY: the context lives as long as `ssl`.
     let is_logged = unsafe { ffi::SSL_CTX_get_keylog_callback(context) }.is_some();
     is(is_logged, Directly::KeyLog)?;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`, and the command returns a number.
     let staple = unsafe { ffi::control(ssl, ffi::SSL_CTRL_GET_TLSEXT_STATUS_TYPE) };
     is(staple != -1, Directly::Extension)?;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`.
     is(unsafe { ffi::SSL_ct_is_enabled(ssl) } != 0, Directly::Extension)?;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`; the index is one of SSLs.
     let of_ssl = unsafe { openssl_sys::SSL_get_ex_data(ssl, marks().0) };
-    // SAFETY: as above.
+    // SAFETY: the context lives as long as `ssl`; the index is one of contexts.
     let of_context = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, marks().1) };
     is(!of_ssl.is_null() || !of_context.is_null(), Directly::Callback)?;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`, and the command returns a number.
     let most = unsafe { ffi::control(ssl, ffi::SSL_CTRL_GET_MAX_PROTO_VERSION) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`.
     let is_off = unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_TLSV1_3 != 0;
     is(is_off || (most != 0 && most < TLS1_3_VERSION.into()), Directly::Versions)?;
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`.
     is(!unsafe { speaks_all_suites(ssl) }, Directly::Suites)
 }
 
-/// Whether the program takes whatever suite the manager and a server agree on.
+/// Returns true if the program accepts every suite that the manager and a server may agree on.
 ///
 /// # Safety
 /// `ssl` is valid.
 unsafe fn speaks_all_suites(ssl: *mut SSL) -> bool {
-    // SAFETY: the caller vouches for `ssl`.
+    // SAFETY: the caller vouches for `ssl`, and the command returns a number.
     let least = unsafe { ffi::control(ssl, ffi::SSL_CTRL_GET_MIN_PROTO_VERSION) };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`; the new list belongs to this function.
     let list = unsafe { ffi::SSL_get1_supported_ciphers(ssl) };
     if list.is_null() {
         return false;
     }
-    // SAFETY: the list is ours.
+    // SAFETY: the list belongs to this function.
     let count = unsafe { openssl_sys::OPENSSL_sk_num(list) };
-    // SAFETY: as above, and it has so many.
+    // SAFETY: the list belongs to this function, and has an element at each number below `count`.
     let at = |at| unsafe { openssl_sys::OPENSSL_sk_value(list, at) };
-    // SAFETY: a list of ciphers.
+    // SAFETY: the elements of the list are ciphers.
     let number = |at_| unsafe { openssl_sys::SSL_CIPHER_get_protocol_id(at(at_).cast()) };
     let spoken: Vec<u16> = (0..count).map(number).collect();
-    // SAFETY: as above; what is in it is static.
+    // SAFETY: the list belongs to this function; the ciphers in it are static.
     unsafe { openssl_sys::OPENSSL_sk_free(list) };
-    // Those of TLS 1.3 alone matter to who speaks nothing else.
+    // Only the suites of TLS 1.3 matter to a program that supports nothing older.
     let of_tls13 = |number: u16| number >> 8 == 0x13;
     let only_tls13 = least >= TLS1_3_VERSION.into();
     let mut wanted = SUITES.iter().map(|(_, number)| *number);

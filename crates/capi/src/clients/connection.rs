@@ -1,4 +1,4 @@
-//! One connection of the program, from its first step to its end.
+//! One connection of the program, from the first step of its handshake to its end.
 
 use std::ffi::{c_int, c_uchar, c_void};
 use std::ptr::null_mut;
@@ -12,9 +12,9 @@ use super::ffi::{self, Libssl, TLS1_3_VERSION};
 use super::shown::Shown;
 use super::{allowed, judge};
 
-/// The suite of every hop: the hash that OpenSSL takes for keys of which it knows nothing else.
+/// The suite of every hop. Its hash is the one that OpenSSL assumes for a PSK without one.
 const TLS_AES_128_GCM_SHA256: [c_uchar; 2] = [0x13, 0x01];
-/// The bytes that the hash of that suite gives.
+/// The length of that suite's hash.
 const SHA256_BYTES: c_int = 32;
 
 /// A connection whose ClientHello offers a key.
@@ -24,22 +24,22 @@ pub(super) struct Connection {
     end: OnceLock<End>,
 }
 
-/// What a handshake came to.
+/// The outcome of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The program goes on.
     Stands,
-    /// It must not, whatever it calls: libssl's own handshake was without a fault.
+    /// The program must not go on, whichever function it calls, although libssl's own handshake has succeeded.
     Refused,
 }
 
 impl Connection {
-    /// Whether nobody has looked at the server yet.
+    /// Returns true if the server has not been judged yet.
     pub(super) fn is_open(&self) -> bool {
         self.end.get().is_none()
     }
 
-    /// Nobody knows whether the server was verified: then it was not.
+    /// Refuses the server, because its verification ended in a panic.
     pub(super) fn refuse(&self) {
         let _ = self.end.set(End::Refused);
     }
@@ -53,10 +53,10 @@ impl Drop for Connection {
 
 fn index() -> c_int {
     static INDEX: OnceLock<c_int> = OnceLock::new();
-    *INDEX.get_or_init(|| ffi::ssl_index(Some(copied), Some(freed)))
+    *INDEX.get_or_init(|| ffi::ssl_index(Some(copied), Some(ffi::free_boxed::<Arc<Connection>>)))
 }
 
-/// OpenSSL copies an SSL: the connection is not the copy's.
+/// Leaves the connection out when OpenSSL copies an SSL.
 unsafe extern "C" fn copied(
     _to: *mut CRYPTO_EX_DATA,
     _from: *const CRYPTO_EX_DATA,
@@ -65,96 +65,80 @@ unsafe extern "C" fn copied(
     _long: c_long,
     _pointer: *mut c_void,
 ) -> c_int {
-    // SAFETY: OpenSSL says where it takes what it puts into the copy.
+    // SAFETY: OpenSSL passes a variable that holds the value for the copy.
     unsafe { own.write(null_mut()) };
     1
 }
 
-/// OpenSSL frees an SSL.
-unsafe extern "C" fn freed(
-    _ssl: *mut c_void,
-    own: *mut c_void,
-    _data: *mut CRYPTO_EX_DATA,
-    _index: c_int,
-    _long: c_long,
-    _pointer: *mut c_void,
-) {
-    if !own.is_null() {
-        // SAFETY: `begin` put it there, and nobody takes it after this.
-        drop(unsafe { Arc::from_raw(own.cast::<Connection>()) });
-    }
-}
-
+/// Returns the connection of an SSL.
+///
 /// # Safety
 /// `ssl` is valid.
 pub(super) unsafe fn of(ssl: *mut SSL) -> Option<Arc<Connection>> {
-    // SAFETY: the caller vouches for `ssl`.
-    let own = unsafe { openssl_sys::SSL_get_ex_data(ssl, index()) }.cast::<Connection>();
-    if own.is_null() {
-        return None;
-    }
-    // SAFETY: what is there is from `Arc::into_raw`, and stays while `ssl` does.
-    unsafe { Arc::increment_strong_count(own) };
-    // SAFETY: the count is this one's.
-    Some(unsafe { Arc::from_raw(own) })
+    // SAFETY: the caller vouches for `ssl`, and the reference is not used after this.
+    unsafe { borrowed(ssl) }.map(Arc::clone)
 }
 
-/// What the program is to see of a connection that stands by the manager.
+/// Returns what the program sees of the server, if the manager made the connection.
 ///
 /// # Safety
-/// `ssl` is valid, and what this returns is not used when it has been freed or begun anew.
+/// `ssl` is null or valid, and the result is not used after the SSL has been freed or has begun another connection.
 pub(super) unsafe fn shown<'a>(ssl: *mut SSL) -> Option<&'a Shown> {
     if ssl.is_null() {
         return None;
     }
-    // SAFETY: the caller vouches for `ssl`.
-    let own = unsafe { openssl_sys::SSL_get_ex_data(ssl, index()) }.cast::<Connection>();
-    // SAFETY: what is there is from `Arc::into_raw`, and stays while `ssl` does.
-    unsafe { own.as_ref() }?.shown.get()
+    // SAFETY: the caller vouches for `ssl`, and for the use of the result.
+    unsafe { borrowed(ssl) }?.shown.get()
 }
 
-/// Puts a connection in place of what was there.
+/// Returns the connection of an SSL, without a reference of its own.
+///
+/// # Safety
+/// As [`shown`], and `ssl` is not null.
+unsafe fn borrowed<'a>(ssl: *mut SSL) -> Option<&'a Arc<Connection>> {
+    // SAFETY: the caller vouches for `ssl`.
+    let own = unsafe { openssl_sys::SSL_get_ex_data(ssl, index()) }.cast::<Arc<Connection>>();
+    // SAFETY: `set` has put a box there, which lives until the SSL is freed or `set` replaces it.
+    unsafe { own.as_ref() }
+}
+
+/// Puts a connection in the place of the one before. Returns false if there is no memory.
 ///
 /// # Safety
 /// `ssl` is valid, and in no other thread's use.
 unsafe fn set(ssl: *mut SSL, connection: Option<Arc<Connection>>) -> bool {
     // SAFETY: the caller vouches for `ssl`.
-    let old = unsafe { openssl_sys::SSL_get_ex_data(ssl, index()) }.cast::<Connection>();
-    let new = connection.map_or(null_mut(), |connection| Arc::into_raw(connection).cast_mut());
-    // SAFETY: as above.
-    if unsafe { openssl_sys::SSL_set_ex_data(ssl, index(), new.cast()) } != 1 {
-        if !new.is_null() {
-            // SAFETY: it was taken from an Arc, and nobody else has it.
-            drop(unsafe { Arc::from_raw(new) });
-        }
-        return false;
+    let old = unsafe { openssl_sys::SSL_get_ex_data(ssl, index()) }.cast::<Arc<Connection>>();
+    let new = connection.map_or(null_mut(), |connection| Box::into_raw(Box::new(connection)));
+    // SAFETY: the caller vouches for `ssl`, and the value is null or a box of the type that the index frees.
+    let is_set = unsafe { openssl_sys::SSL_set_ex_data(ssl, index(), new.cast()) } == 1;
+    let unused = if is_set { old } else { new };
+    if !unused.is_null() {
+        // SAFETY: it is a box of this function, which the SSL does not hold.
+        drop(unsafe { Box::from_raw(unused) });
     }
-    if !old.is_null() {
-        // SAFETY: it was in the SSL's keeping, and is no more.
-        drop(unsafe { Arc::from_raw(old) });
-    }
-    true
+    is_set
 }
 
-/// Before a step of a handshake: at the first, a key is added to what the program offers.
+/// Prepares a step of a handshake. At the first step it adds a key to the offers of the program.
 ///
 /// # Safety
 /// `ssl` is valid, and in no other thread's use.
 pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connection>> {
-    // SAFETY: the caller vouches for `ssl`, here and below.
+    // SAFETY: the caller vouches for `ssl`.
     if unsafe { ffi::SSL_in_before(ssl) } == 0 {
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `ssl`.
         return unsafe { of(ssl) };
     }
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`.
     let is_again = unsafe { of(ssl) }.is_some();
     if is_again {
-        // SAFETY: as above; the callback is ours.
+        // SAFETY: the caller vouches for `ssl`, whose callback is the one that this function set.
         unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, None) };
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `ssl`.
         unsafe { set(ssl, None) };
     }
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`.
     if let Err(why) = unsafe { allowed::through_the_manager(ssl) } {
         debug::directly(why);
         return None;
@@ -164,16 +148,16 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connect
         shown: OnceLock::new(),
         end: OnceLock::new(),
     });
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`.
     if !unsafe { set(ssl, Some(Arc::clone(&connection))) } {
         return None;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`; the callback has the type that libssl calls.
     unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, Some(key_wanted)) };
     Some(connection)
 }
 
-/// libssl makes a ClientHello.
+/// Returns the session with the connection's key to libssl, which is making a ClientHello.
 unsafe extern "C" fn key_wanted(
     ssl: *mut SSL,
     hash: *const EVP_MD,
@@ -182,67 +166,66 @@ unsafe extern "C" fn key_wanted(
     session: *mut *mut SSL_SESSION,
 ) -> c_int {
     let answer = |(text, length, made)| {
-        // SAFETY: libssl says where the answer belongs.
+        // SAFETY: libssl passes a variable that holds the identity.
         unsafe { identity.write(text) };
-        // SAFETY: as above.
+        // SAFETY: libssl passes a variable that holds the length.
         unsafe { identity_bytes.write(length) };
-        // SAFETY: as above; it takes the session over.
+        // SAFETY: libssl passes a variable that holds the session, and takes the session over.
         unsafe { session.write(made) };
     };
     answer((std::ptr::null(), 0, null_mut()));
-    // A server that wanted another ClientHello has chosen a suite, and a key of another hash is a fault.
-    // SAFETY: libssl's own, or none.
+    // A server that asked for a second ClientHello has chosen a suite, and libssl fails on a key with another hash.
+    // SAFETY: the hash is libssl's, and not null.
     let is_other = !hash.is_null() && unsafe { openssl_sys::EVP_MD_get_size(hash) } != SHA256_BYTES;
-    // SAFETY: libssl calls for an SSL that is valid.
+    // SAFETY: libssl calls with an SSL that is valid.
     let Some(connection) = (unsafe { of(ssl) }).filter(|_| !is_other) else { return 1 };
-    // SAFETY: as above.
+    // SAFETY: libssl calls with an SSL that is valid.
     let Some(made) = (unsafe { synthetic(ssl, connection.offer.key()) }) else { return 1 };
     let text = connection.offer.identity();
-    // The connection is the SSL's, and so is the text while that is.
+    // The SSL holds the connection, and so the text.
     answer((text.as_ptr(), text.len(), made));
     1
 }
 
-/// A session that is nothing but a key.
+/// Makes a session that has nothing but a key.
 ///
 /// # Safety
 /// `ssl` is valid.
 unsafe fn synthetic(ssl: *mut SSL, key: &[u8; 32]) -> Option<*mut SSL_SESSION> {
-    // SAFETY: the caller vouches for `ssl`, and two bytes are there.
+    // SAFETY: the caller vouches for `ssl`, and a suite's number has two bytes.
     let cipher = unsafe { ffi::SSL_CIPHER_find(ssl, TLS_AES_128_GCM_SHA256.as_ptr()) };
-    // SAFETY: no arguments.
+    // SAFETY: the function takes no arguments.
     let session = unsafe { ffi::SSL_SESSION_new() };
     if session.is_null() {
         return None;
     }
-    // SAFETY: the session was made above, and the key is as long as is said.
+    // SAFETY: the session was made above, and the key has `key.len()` bytes.
     let mut is_made =
         unsafe { ffi::SSL_SESSION_set1_master_key(session, key.as_ptr(), key.len()) } == 1;
-    // SAFETY: as above; the cipher is libssl's own.
+    // SAFETY: the session was made above; the cipher is static.
     is_made &= !cipher.is_null() && unsafe { ffi::SSL_SESSION_set_cipher(session, cipher) } == 1;
-    // SAFETY: as above.
+    // SAFETY: the session was made above.
     is_made &= unsafe { ffi::SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) } == 1;
-    // libssl resumes nothing of another session-id context, and has just made a session of this SSL's.
+    // libssl resumes only sessions of the same session-id context. The new session of this SSL has that context.
     let mut length = 0;
     // SAFETY: the caller vouches for `ssl`.
     let new = unsafe { openssl_sys::SSL_get_session(ssl) };
     is_made &= !new.is_null();
     if is_made {
-        // SAFETY: it is there, and the answer's length belongs into `length`.
+        // SAFETY: the session is not null; `length` has room for the length.
         let context = unsafe { ffi::SSL_SESSION_get0_id_context(new, &raw mut length) };
-        // SAFETY: so long it is.
+        // SAFETY: `context` has `length` bytes, as libssl has answered.
         is_made &= unsafe { ffi::SSL_SESSION_set1_id_context(session, context, length) } == 1;
     }
     if !is_made {
-        // SAFETY: it is nobody else's.
+        // SAFETY: the session belongs to this function.
         unsafe { openssl_sys::SSL_SESSION_free(session) };
         return None;
     }
     Some(session)
 }
 
-/// After a handshake that succeeded. Returns whether it still has when the server's certificates have been
-/// seen.
+/// Judges the server after a handshake that succeeded. Returns false if the program must not go on.
 ///
 /// # Safety
 /// `ssl` is valid, in no other thread's use, and its handshake is over.
@@ -257,14 +240,14 @@ pub(super) unsafe fn finish(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Con
     let stands = unsafe { look(libssl, ssl, connection) };
     let _ = connection.end.set(if stands { End::Stands } else { End::Refused });
     if !stands {
-        // Nothing more is said: that it was all, to who is gone, would be a signal.
-        // SAFETY: as above.
+        // No close_notify: writing to a socket that the manager has closed would raise a signal.
+        // SAFETY: the caller vouches for `ssl`.
         unsafe { ffi::SSL_set_shutdown(ssl, ffi::SSL_SENT_SHUTDOWN) };
     }
     stands
 }
 
-/// Whether the program goes on with the server that the manager found.
+/// Returns true if the program goes on with the server that the manager found.
 ///
 /// # Safety
 /// As [`finish`].
@@ -272,18 +255,18 @@ unsafe fn look(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> bool 
     let Some(taken) = connection.offer.taken() else { return true };
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { (libssl.SSL_session_reused)(ssl) } == 0 {
-        // The server itself answered, by the manager's passing on.
+        // The manager forwarded the connection, and the server itself answered.
         debug::directly(Directly::ManagerFailed);
         return true;
     }
     let described = taken.described();
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`.
     let seen = described.and_then(|found| Some((unsafe { Shown::of(ssl, &found) }?, found)));
     let Some((seen, found)) = seen else {
         judge::say(ffi::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE);
         return false;
     };
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`, whose handshake is over.
     let judgement = unsafe { judge::judge(ssl, &seen) };
     debug::stands(&found, judgement.is_verified);
     let seen = Shown { verified: judgement.chain, ..seen };

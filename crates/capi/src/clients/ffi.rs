@@ -1,5 +1,5 @@
-//! What `openssl-sys` does not declare, and the functions of libssl that are interposed: those are
-//! called by their addresses, since their names lead back here.
+//! Declarations that `openssl-sys` does not have, and the interposed functions of libssl. Those are called by their
+//! addresses, because their names lead back here.
 
 use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_void, size_t};
 use openssl_sys::{
@@ -15,7 +15,7 @@ pub(super) type UseSession = unsafe extern "C" fn(
     *mut size_t,
     *mut *mut SSL_SESSION,
 ) -> c_int;
-/// Of `SSL_CTX_set_cert_verify_callback`.
+/// The callback of `SSL_CTX_set_cert_verify_callback`.
 pub(super) type VerifyAll = unsafe extern "C" fn(*mut X509_STORE_CTX, *mut c_void) -> c_int;
 /// `SSL_verify_cb` of `ssl.h`.
 pub(super) type VerifyOne = unsafe extern "C" fn(c_int, *mut X509_STORE_CTX) -> c_int;
@@ -127,12 +127,12 @@ unsafe extern "C" {
     pub(super) fn X509_VERIFY_PARAM_set_auth_level(param: *mut X509_VERIFY_PARAM, level: c_int);
 }
 
-/// As the macro of `ssl.h`: -1 when out of memory.
+/// `SSL_get_ex_new_index` of `ssl.h`. Returns -1 if there is no memory.
 pub(super) fn ssl_index(copied: Option<Copied>, freed: Option<Freed>) -> c_int {
     index(CRYPTO_EX_INDEX_SSL, copied, freed)
 }
 
-/// As the macro of `ssl.h`: -1 when out of memory.
+/// `SSL_CTX_get_ex_new_index` of `ssl.h`. Returns -1 if there is no memory.
 pub(super) fn context_index(freed: Option<Freed>) -> c_int {
     index(CRYPTO_EX_INDEX_SSL_CTX, None, freed)
 }
@@ -142,12 +142,27 @@ fn index(class: c_int, copied: Option<Copied>, freed: Option<Freed>) -> c_int {
     unsafe { CRYPTO_get_ex_new_index(class, 0, std::ptr::null_mut(), None, copied, freed) }
 }
 
-/// As the macros of `ssl.h`.
+/// Frees the value of an index, which is null or a `Box<T>`.
+pub(super) unsafe extern "C" fn free_boxed<T>(
+    _parent: *mut c_void,
+    own: *mut c_void,
+    _data: *mut CRYPTO_EX_DATA,
+    _index: c_int,
+    _long: c_long,
+    _pointer: *mut c_void,
+) {
+    if !own.is_null() {
+        // SAFETY: the values of the index are boxes of this type, and OpenSSL frees each once.
+        drop(unsafe { Box::from_raw(own.cast::<T>()) });
+    }
+}
+
+/// `SSL_ctrl` for the commands of `ssl.h` that return a number.
 ///
 /// # Safety
-/// `ssl` is valid, and `what` asks for a number.
+/// `ssl` is valid, and `what` is such a command.
 pub(super) unsafe fn control(ssl: *mut SSL, what: c_int) -> c_long {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches for `ssl` and the command.
     unsafe { openssl_sys::SSL_ctrl(ssl, what, 0, std::ptr::null_mut()) }
 }
 
@@ -162,7 +177,7 @@ pub(super) type WriteEx =
 
 rejoin_hop::functions_of! {
     c"libssl.so.3"
-    /// The functions of libssl that programs find here first.
+    /// The functions of libssl that this library replaces.
     #[expect(non_snake_case, reason = "as libssl calls them")]
     pub(super) struct Libssl {
         SSL_do_handshake: OfSsl<c_int>;

@@ -1,4 +1,6 @@
-//! The functions that are called in place of libssl's, each under the name that it replaces.
+//! The functions that are called in place of libssl's own, each under the name that it replaces.
+//!
+//! The program vouches for the arguments of each call, as for libssl's own function of that name.
 
 #![expect(non_snake_case, reason = "as libssl calls them")]
 
@@ -26,15 +28,16 @@ interposed!(libssl => replacements { LIBSSL });
 pub(super) static HOOKS: Hooks = rejoin_hop::hooks(&REPLACEMENTS);
 
 thread_local! {
+    /// The SSL whose handshake is under way in this thread, and the stack position of the step.
     static STEPPING: Cell<(*mut SSL, usize)> = const { Cell::new((null_mut(), 0)) };
 }
 
-/// A step that is under way in this thread: one function of libssl calls the other.
+/// A step that is under way in this thread. It tells the program's calls from those that libssl makes by itself.
 struct Step((*mut SSL, usize));
 
 impl Step {
     fn of(ssl: *mut SSL) -> Option<Self> {
-        // Deeper in the stack. A step that was left by `longjmp` is not.
+        // A nested call is deeper in the stack. A step that `longjmp` has left is not above this one.
         let here = (&raw const ssl).addr();
         let (other, there) = STEPPING.get();
         (other != ssl || here >= there).then(|| Self(STEPPING.replace((ssl, here))))
@@ -47,10 +50,10 @@ impl Drop for Step {
     }
 }
 
-/// One step of a handshake.
+/// Makes one step of a handshake, by `own`.
 ///
 /// # Safety
-/// As libssl's own.
+/// `ssl` is null or valid, and in no other thread's use; `own` is a function of libssl.
 unsafe fn step(
     libssl: &Libssl,
     ssl: *mut SSL,
@@ -58,24 +61,26 @@ unsafe fn step(
 ) -> c_int {
     let step = if ssl.is_null() { None } else { Step::of(ssl) };
     if step.is_none() {
-        // SAFETY: the caller's own.
+        // SAFETY: the caller vouches for `ssl`; libssl's function reports a null.
         return unsafe { own(ssl) };
     }
     // SAFETY: the caller vouches for `ssl`.
     let connection = guarded(|| unsafe { connection::begin(libssl, ssl) }).flatten();
-    // SAFETY: the caller's own.
+    // SAFETY: the caller vouches for `ssl`.
     let done = unsafe { own(ssl) };
     match connection {
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for `ssl`, whose handshake has just succeeded.
         Some(connection) if done == 1 => unsafe { finished(libssl, ssl, &connection) },
         _ => done,
     }
 }
 
+/// Judges the server. Returns the result of the handshake.
+///
 /// # Safety
-/// As [`step`].
+/// As [`step`]; the handshake is over.
 unsafe fn finished(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Connection>) -> c_int {
-    // SAFETY: the caller vouches for `ssl`.
+    // SAFETY: the caller vouches for `ssl`, whose handshake is over.
     let stands = guarded(|| unsafe { connection::finish(libssl, ssl, connection) });
     if stands.is_none() {
         connection.refuse();
@@ -85,26 +90,26 @@ unsafe fn finished(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Connection>)
 
 unsafe extern "C-unwind" fn SSL_do_handshake(ssl: *mut SSL) -> c_int {
     let Some(libssl) = Libssl::get() else { return -1 };
-    // SAFETY: the caller's own.
+    // SAFETY: the program's SSL, which is not null.
     if !ssl.is_null() && unsafe { openssl_sys::SSL_is_server(ssl) } != 0 {
-        // SAFETY: as above.
+        // SAFETY: the program's own call, with its argument.
         return unsafe { (libssl.SSL_do_handshake)(ssl) };
     }
-    // SAFETY: as above.
+    // SAFETY: the SSL is the program's, which uses it in this thread; the function is libssl's.
     unsafe { step(libssl, ssl, libssl.SSL_do_handshake) }
 }
 
 unsafe extern "C-unwind" fn SSL_connect(ssl: *mut SSL) -> c_int {
     let Some(libssl) = Libssl::get() else { return -1 };
-    // SAFETY: the caller's own.
+    // SAFETY: the SSL is the program's, which uses it in this thread; the function is libssl's.
     unsafe { step(libssl, ssl, libssl.SSL_connect) }
 }
 
-/// Before bytes go over a connection whose handshake is not over, or was not looked at: libssl would go on with
-/// it by itself. `Err` is what the handshake says.
+/// Completes the handshake before bytes go over a connection whose server is not judged yet. libssl would complete it
+/// by itself, without a judgement. `Err`: the handshake's result.
 ///
 /// # Safety
-/// As libssl's own.
+/// `ssl` is null or valid, and in no other thread's use.
 unsafe fn ready(libssl: &Libssl, ssl: *mut SSL) -> Result<(), c_int> {
     if ssl.is_null() {
         return Ok(());
@@ -114,13 +119,14 @@ unsafe fn ready(libssl: &Libssl, ssl: *mut SSL) -> Result<(), c_int> {
     if connection.is_none_or(|connection| !connection.is_open()) {
         return Ok(());
     }
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for `ssl`; the function is libssl's.
     match unsafe { step(libssl, ssl, libssl.SSL_do_handshake) } {
         1 => Ok(()),
         not_yet => Err(not_yet),
     }
 }
 
+/// Replaces a function that reads or writes.
 macro_rules! bytes {
     ($name:ident, $pointer:ty, $length:ty $(, $more:ident: $type:ty)?; $failed:expr) => {
         unsafe extern "C-unwind" fn $name(
@@ -130,11 +136,11 @@ macro_rules! bytes {
             $($more: $type,)?
         ) -> c_int {
             let Some(libssl) = Libssl::get() else { return $failed(-1) };
-            // SAFETY: the caller's own.
+            // SAFETY: the SSL is the program's, which uses it in this thread.
             if let Err(why) = unsafe { ready(libssl, ssl) } {
                 return $failed(why);
             }
-            // SAFETY: as above.
+            // SAFETY: the program's own call, with its arguments.
             unsafe { (libssl.$name)(ssl, bytes, length $(, $more)?) }
         }
     };
@@ -147,15 +153,16 @@ bytes!(SSL_read_ex, *mut c_void, size_t, done: *mut size_t; |_| 0);
 bytes!(SSL_peek_ex, *mut c_void, size_t, done: *mut size_t; |_| 0);
 bytes!(SSL_write_ex, *const c_void, size_t, done: *mut size_t; |_| 0);
 
+/// Replaces a function that asks about the connection.
 macro_rules! getter {
     ($name:ident, $type:ty, $none:expr, $shown:expr) => {
         unsafe extern "C" fn $name(ssl: *mut SSL) -> $type {
-            // SAFETY: the caller's own.
+            // SAFETY: the SSL is the program's, and in use during this call only.
             if let Some(shown) = unsafe { connection::shown(ssl) } {
                 return ($shown)(shown);
             }
             let Some(libssl) = Libssl::get() else { return $none };
-            // SAFETY: the caller's own.
+            // SAFETY: the program's own call, with its argument.
             unsafe { (libssl.$name)(ssl) }
         }
     };
@@ -169,7 +176,7 @@ getter!(SSL_get_current_cipher, *const SSL_CIPHER, null(), |of: &Shown| of.ciphe
 getter!(SSL_session_reused, c_int, 0, |of: &Shown| c_int::from(of.resumed));
 getter!(SSL_get0_peer_certificate, *mut X509, null_mut(), Shown::own);
 getter!(SSL_get1_peer_certificate, *mut X509, null_mut(), |of: &Shown| {
-    // SAFETY: it is there, and the caller frees one more.
+    // SAFETY: the certificate lives as long as the chain; the caller frees the reference.
     unsafe { openssl_sys::X509_up_ref(of.own()) };
     of.own()
 });
@@ -183,23 +190,24 @@ unsafe extern "C" fn SSL_CTX_set_cert_verify_callback(
     all: Option<VerifyAll>,
     with: *mut c_void,
 ) {
-    // SAFETY: the caller vouches for `context`.
+    // SAFETY: the context is the program's, which uses it in this thread.
     guarded(|| unsafe { judge::note_own(context, all, with) });
     if let Some(libssl) = Libssl::get() {
-        // SAFETY: the caller's own.
+        // SAFETY: the program's own call, with its arguments.
         unsafe { (libssl.SSL_CTX_set_cert_verify_callback)(context, all, with) };
     }
 }
 
 unsafe extern "C" fn SSL_set_psk_use_session_callback(ssl: *mut SSL, callback: Option<UseSession>) {
-    // SAFETY: the caller vouches for `ssl`.
+    // SAFETY: the SSL is the program's, which uses it in this thread.
     guarded(|| unsafe { allowed::mark(ssl) });
     if let Some(libssl) = Libssl::get() {
-        // SAFETY: the caller's own.
+        // SAFETY: the program's own call, with its arguments.
         unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, callback) };
     }
 }
 
+/// Replaces a function that makes a setting which the manager does not support.
 macro_rules! setter {
     ($name:ident, $of:ty, $mark:path $(, $with:ident: $type:ty)?) => {
         unsafe extern "C" fn $name(
@@ -207,10 +215,10 @@ macro_rules! setter {
             callback: Option<unsafe extern "C" fn()>,
             $($with: $type,)?
         ) {
-            // SAFETY: the caller vouches for `of`.
+            // SAFETY: `of` is the program's, which uses it in this thread.
             guarded(|| unsafe { $mark(of) });
             if let Some(libssl) = Libssl::get() {
-                // SAFETY: the arguments are the caller's own.
+                // SAFETY: the program's own call, with its arguments.
                 unsafe { (libssl.$name)(of, callback $(, $with)?) };
             }
         }
@@ -224,9 +232,9 @@ setter!(SSL_set_cert_cb, SSL, allowed::mark, with: *mut c_void);
 setter!(SSL_CTX_set_cert_cb, SSL_CTX, allowed::mark_context, with: *mut c_void);
 
 unsafe extern "C" fn SSL_dane_enable(ssl: *mut SSL, base: *const c_char) -> c_int {
-    // SAFETY: the caller vouches for `ssl`.
+    // SAFETY: the SSL is the program's, which uses it in this thread.
     guarded(|| unsafe { allowed::mark(ssl) });
     let Some(libssl) = Libssl::get() else { return 0 };
-    // SAFETY: the caller's own.
+    // SAFETY: the program's own call, with its arguments.
     unsafe { (libssl.SSL_dane_enable)(ssl, base) }
 }

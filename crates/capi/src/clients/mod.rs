@@ -1,11 +1,11 @@
-//! Programs that do their own TLS by libssl go through the manager, and are not changed.
+//! Lets unmodified programs that use libssl connect through the manager.
 //!
-//! The program's libssl is the client of a *hop* ([`rejoin_hop`]). A connection's way:
+//! The program's libssl is the client of a *hop* ([`rejoin_hop`]). A connection takes these steps:
 //!
-//! - `SSL_do_handshake` begins: [`allowed`] says whether the program would see no difference, and then
-//!   [`connection`] adds the key to its ClientHello, which otherwise is what it would have been;
-//! - the handshake is over: [`judge`] has the program's own verification decide on the certificates that the
-//!   server has, and from then on the program sees the server where it asks ([`shown`]).
+//! - `SSL_do_handshake` begins. If the program would see no difference ([`allowed`]), [`connection`] adds the key to the
+//!   ClientHello, and changes nothing else in it.
+//! - The handshake is over. [`judge`] runs the program's own verification on the server's certificates. From then on the
+//!   program's questions about the connection are answered with the server's properties ([`shown`]).
 
 mod allowed;
 mod connection;
@@ -14,7 +14,7 @@ mod hooks;
 mod judge;
 mod shown;
 
-/// Asked for by `librejoin_preload.so` of the same version alone, and in no header.
+/// Returns the hooks to `librejoin_preload.so` of the same version. No header declares it.
 #[unsafe(no_mangle)]
 extern "C" fn rejoin_client_hooks() -> *const rejoin_abi::Hooks {
     &raw const hooks::HOOKS

@@ -1,4 +1,5 @@
-//! What the program sees of a connection that the manager made: the server, and not the hop.
+//! The answers to the program's questions about a connection that the manager made: they describe the server, and not
+//! the hop.
 
 use std::ffi::{CStr, c_int, c_long};
 use std::ptr::null_mut;
@@ -9,22 +10,23 @@ use rejoin_hop::SUITES;
 
 use super::ffi::{SSL_CIPHER_find, TLS1_2_VERSION, TLS1_3_VERSION};
 
-/// See the module's documentation.
+/// The properties of the server's connection.
 pub(super) struct Shown {
     pub(super) version: Version,
     pub(super) cipher: *const SSL_CIPHER,
     pub(super) resumed: bool,
-    /// The server's, its own first.
+    /// The server's certificates, its own first.
     pub(super) chain: Certificates,
-    /// Up to an authority, as it was verified.
+    /// The verified chain, up to an authority.
     pub(super) verified: Option<Certificates>,
 }
 
 // SAFETY: certificates are counted and immutable, ciphers static; OpenSSL shares both between threads.
 unsafe impl Send for Shown {}
-// SAFETY: as above.
+// SAFETY: certificates are counted and immutable, and ciphers static; OpenSSL shares both between threads.
 unsafe impl Sync for Shown {}
 
+/// A version of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     Tls12,
@@ -39,7 +41,7 @@ impl Version {
         }
     }
 
-    /// As libssl calls it.
+    /// Returns libssl's name.
     pub(super) fn name(self) -> &'static CStr {
         match self {
             Self::Tls12 => c"TLSv1.2",
@@ -49,7 +51,7 @@ impl Version {
 }
 
 impl Shown {
-    /// `None`: the manager says what this program cannot know.
+    /// Describes a server. `None`: the manager's description has something that libssl does not know.
     ///
     /// # Safety
     /// `ssl` is valid.
@@ -60,7 +62,7 @@ impl Shown {
             _ => return None,
         };
         let number = SUITES.iter().find(|(name, _)| *name == found.cipher)?.1.to_be_bytes();
-        // SAFETY: the caller vouches for `ssl`, and two bytes are there.
+        // SAFETY: the caller vouches for `ssl`, and a suite's number has two bytes.
         let cipher = unsafe { SSL_CIPHER_find(ssl, number.as_ptr()) };
         let ders =
             found.chain.iter().map(|certificate| certificate.der.as_ref().map(|der| &*der.0));
@@ -73,39 +75,41 @@ impl Shown {
         (!cipher.is_null()).then_some(Self { version, cipher, resumed, chain, verified: None })
     }
 
-    /// The server's own certificate.
+    /// Returns the server's own certificate.
     pub(super) fn own(&self) -> *mut X509 {
         self.chain.first().unwrap_or(null_mut())
     }
 }
 
-/// A list of certificates, in OpenSSL's keeping.
+/// A list of certificates, as OpenSSL has them.
 pub(super) struct Certificates(*mut OPENSSL_STACK);
 
 impl Certificates {
     fn new() -> Option<Self> {
-        // SAFETY: no arguments.
+        // SAFETY: the function takes no arguments.
         let list = unsafe { openssl_sys::OPENSSL_sk_new_null() };
         (!list.is_null()).then_some(Self(list))
     }
 
+    /// Takes a list over. `None`: it is null.
+    ///
     /// # Safety
-    /// It is a list of certificates, and nobody else's.
+    /// `list` is null, or a list of certificates that belongs to the caller.
     pub(super) unsafe fn own(list: *mut OPENSSL_STACK) -> Option<Self> {
         (!list.is_null()).then_some(Self(list))
     }
 
     fn push(&mut self, der: &[u8]) -> Option<()> {
         let mut from = der.as_ptr();
-        // SAFETY: so many bytes are there.
+        // SAFETY: `from` points to `der.len()` bytes.
         let certificate =
             unsafe { openssl_sys::d2i_X509(null_mut(), &raw mut from, der.len() as c_long) };
         if certificate.is_null() {
             return None;
         }
-        // SAFETY: the list is ours, and takes the certificate over.
+        // SAFETY: the list belongs to `self`, and takes the certificate over.
         if unsafe { openssl_sys::OPENSSL_sk_push(self.0, certificate.cast()) } < 1 {
-            // SAFETY: it was made above.
+            // SAFETY: the certificate was made above, and the list has not taken it.
             unsafe { openssl_sys::X509_free(certificate) };
             return None;
         }
@@ -113,7 +117,7 @@ impl Certificates {
     }
 
     fn first(&self) -> Option<*mut X509> {
-        // SAFETY: the list is ours; beyond its end there is null.
+        // SAFETY: the list belongs to `self`; the answer for an empty list is null.
         let first = unsafe { openssl_sys::OPENSSL_sk_value(self.0, 0) }.cast::<X509>();
         (!first.is_null()).then_some(first)
     }
@@ -126,10 +130,10 @@ impl Certificates {
 impl Drop for Certificates {
     fn drop(&mut self) {
         unsafe extern "C" fn free(certificate: *mut libc::c_void) {
-            // SAFETY: one of a list of certificates.
+            // SAFETY: OpenSSL calls this for each certificate of the list.
             unsafe { openssl_sys::X509_free(certificate.cast()) };
         }
-        // SAFETY: the list is ours, and not used after this.
+        // SAFETY: the list belongs to `self`, and is not used after this.
         unsafe { openssl_sys::OPENSSL_sk_pop_free(self.0, Some(free)) };
     }
 }

@@ -1,4 +1,4 @@
-//! The C API as a C program has it: header, library, and nothing else of ours.
+//! The C API as a C program sees it: the header, the library, and nothing else of Rejoin.
 
 use rejoin_testkit::shipped::library;
 use std::fs;
@@ -9,7 +9,7 @@ use rejoin_testkit::site::{Client, Site, Versions};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The header that the library's source makes.
+/// Generates the header from the library's source.
 fn generated() -> String {
     let config = cbindgen::Config::from_file(Path::new(CRATE).join("cbindgen.toml"));
     let mut builder = cbindgen::Builder::new().with_config(config.expect("a configuration"));
@@ -26,7 +26,7 @@ fn the_header_is_what_the_source_makes() {
     let path = Path::new(CRATE).join("include/rejoin.h");
     let made = generated();
     if std::env::var_os("REJOIN_BLESS").is_some() {
-        // Other tests read it meanwhile.
+        // Other tests read the header at the same time.
         let new = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rejoin.h");
         fs::write(&new, &made).and_then(|()| fs::rename(new, &path)).expect("a file");
     }
@@ -34,7 +34,7 @@ fn the_header_is_what_the_source_makes() {
     assert!(kept == made, "{}: make it anew with REJOIN_BLESS=1", path.display());
 }
 
-/// Compiles a C program against the header and the library, and nothing else of ours.
+/// Compiles a C program against the header and the library alone.
 pub(crate) fn compile(source: &str, program: &Path) {
     let library = library("librejoin.so");
     let folder = library.parent().expect("a folder");
@@ -68,7 +68,7 @@ fn the_header_has_every_counter_and_its_name() {
     }
 }
 
-/// Runs checks, in a process of their own.
+/// Runs checks in a process of their own.
 fn check(checks: &[&str], variables: &[(&'static str, &str)]) -> String {
     let mut site = Site::new(&format!("api-{}", checks[0]));
     let program = site.file("checks");
@@ -138,7 +138,7 @@ fn the_example_serves_clients_that_come_back() {
         .stdout(output)
         .spawn()
         .expect("it runs");
-    // One connection only looks whether it listens.
+    // One connection only tests that the server listens.
     site.wait_until_it_listens(&mut server);
     for versions in [Versions::Tls12, Versions::Tls13] {
         let mut client: Client = site.client(versions);
@@ -148,7 +148,7 @@ fn the_example_serves_clients_that_come_back() {
     assert!(server.wait().expect("our own child").success());
     let told = fs::read_to_string(site.file("stdout")).expect("text");
     assert!(told.contains(", hits 4, misses 0"), "{told}");
-    // The connection that looked whether it listens shook no hands.
+    // The connection that tested the listener made no handshake.
     let complaints = fs::read_to_string(site.file("stderr")).expect("text");
     assert_eq!(complaints, "");
 }

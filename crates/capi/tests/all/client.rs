@@ -9,7 +9,7 @@ use crate::api::compile;
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::site::Site;
 
-/// The example, and what it needs.
+/// The example, and a manager.
 struct Client {
     managed: Managed,
     program: PathBuf,
@@ -34,7 +34,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `rejoin serve` with a certificate of the manager's authority for these names.
+/// Starts `rejoin serve` with a certificate of the manager's authority for these names.
 fn serve(site: &mut Site, managed: &Managed, names: &[&str]) -> u16 {
     let (certificate, key) = managed.certify(names);
     let address: SocketAddr = site.address();
@@ -79,7 +79,7 @@ fn what_fails_has_a_status() {
     }
 }
 
-/// Says half of it, and is gone without a close_notify: PORT CERTIFICATE KEY
+/// A server that sends half of its answer, and closes without a close_notify: PORT CERTIFICATE KEY
 const BREAKS_OFF: &str = "\
 import socket, ssl, sys
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -111,8 +111,8 @@ fn a_connection_that_breaks_off_has_a_status() {
     }
 }
 
-/// Servers load this library: it must bring them no TLS library of its own, and no runtime. Ticket keys
-/// are derived and sealed with AWS-LC's primitives.
+/// Servers load this library, so it must bring no TLS library and no runtime of its own. Ticket keys are derived and
+/// encrypted with AWS-LC's primitives.
 #[test]
 fn the_library_brings_no_other_tls_library() {
     let listed =

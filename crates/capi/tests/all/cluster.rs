@@ -6,16 +6,21 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::{Child, Command};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rejoin_store::Store;
 
 use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, ask};
+use rejoin_testkit::process::{wait_for, wait_until};
 use rejoin_testkit::site::Versions;
 
-fn cluster(name: &'static str, machines: usize, tickets: bool) -> Option<Cluster> {
+fn plan(name: &'static str, machines: usize, tickets: bool) -> Plan {
     let (servers, capacity, deadline_ms) = (&[NGINX, HAPROXY], "1MiB", 50);
-    Cluster::start(Plan { name, servers, machines, tickets, agents: true, capacity, deadline_ms })
+    Plan { name, servers, machines, tickets, agents: true, capacity, deadline_ms }
+}
+
+fn cluster(name: &'static str, machines: usize, tickets: bool) -> Option<Cluster> {
+    Cluster::start(plan(name, machines, tickets))
 }
 
 const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
@@ -65,8 +70,8 @@ fn tickets_of_one_machine_resume_on_the_others_until_their_key_is_revoked() {
     }
 }
 
-/// A busy machine gives up a session that comes too late, and its client is greeted in full: that goes
-/// well the next time.
+/// Asserts that something is so within ten tries. A busy machine gives up a session that comes too late, and makes a
+/// full handshake; the next try succeeds.
 fn in_time(what: &str, is_so: impl Fn() -> bool) {
     assert!((0..10).any(|_| is_so()), "{what}: not once in ten times");
 }
@@ -75,7 +80,7 @@ fn share(cluster: &Cluster, when: &str) {
     in_time(when, || served(cluster) == 10);
 }
 
-/// Connects to every machine in turn; whether each was served is asserted by the client.
+/// Connects to every machine in turn, and returns the number of resumptions. The client asserts that each was served.
 fn served(cluster: &Cluster) -> usize {
     let clients = BOTH.map(|versions| cluster.client(versions));
     clients
@@ -108,11 +113,10 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
         machine.wait_until("it goes on", |facts| facts.is_linked);
     }
     cluster.ask_valkey(&["SCRIPT", "FLUSH"]);
-    thread::sleep(Duration::from_secs(3));
-    share(&cluster, "scripts flushed");
+    wait_until("sessions to be shared after a flush of the scripts", || served(&cluster) == 10);
     cluster.machines[1].stop_agent();
     served(&cluster);
-    // A second one is not let in.
+    // A second agent is refused.
     let second = cluster.machines[0].rejoin(&["cluster", "run"]).output().expect("it runs");
     let told = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(!second.status.success() && told.contains("another agent serves"), "{told}");
@@ -124,8 +128,8 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
     }
 }
 
-/// Servers that begin as root need a cache of root's, and files of root's say where Valkey is; what speaks
-/// to the network need not be root.
+/// Servers that start as root need a cache of root, and root's files have Valkey's address; the process that speaks to
+/// the network need not be root.
 #[test]
 fn an_agent_gives_up_root_for_good_and_works_on() {
     const NOBODY: &str = "nobody";
@@ -133,24 +137,14 @@ fn an_agent_gives_up_root_for_good_and_works_on() {
         eprintln!("not root: no rights can be given up, and nothing is tested");
         return;
     }
-    let plan = Plan {
-        name: "user",
-        servers: &[NGINX],
-        machines: 2,
-        tickets: false,
-        agents: true,
-        capacity: "1MiB",
-        deadline_ms: 50,
-    };
+    let plan = Plan { servers: &[NGINX], ..plan("user", 2, false) };
     let Some(mut cluster) = Cluster::without_machines(plan) else { return };
     let password = cluster.folder.join("password");
     let only_root = fs::File::options().write(true).create_new(true).mode(0o600).open(&password);
     only_root.expect("a file").write_all(b"correct-horse\n").expect("written");
-    let until = Instant::now() + Duration::from_secs(20);
-    while cluster.ask_valkey(&["CONFIG", "SET", "requirepass", "correct-horse"]).trim() != "OK" {
-        assert!(Instant::now() < until, "it does not answer");
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("an answer of Valkey", || {
+        cluster.ask_valkey(&["CONFIG", "SET", "requirepass", "correct-horse"]).trim() == "OK"
+    });
     cluster.more_settings = format!("password_file = {password:?}");
     cluster.agents_become = Some(NOBODY);
     if cluster.add_machines().is_none() {
@@ -160,28 +154,25 @@ fn an_agent_gives_up_root_for_good_and_works_on() {
         assert_has_no_rights(machine.agent.as_ref().expect("it runs"), NOBODY);
     }
     share(&cluster, "without root's rights");
-    // What it needs to connect again it has.
+    // It still has the password when it must connect again.
     let clients = |what: &[&str]| {
         let words = ["-a", "correct-horse", "--no-auth-warning", "CLIENT"];
         ask(cluster.port, &[&words, what, &["TYPE", "normal"]].concat())
     };
     assert_eq!(clients(&["KILL"]).trim(), "2");
-    let until = Instant::now() + Duration::from_secs(20);
-    // The third is who asks.
-    while clients(&["LIST"]).lines().count() < 3 {
-        assert!(Instant::now() < until, "{}", clients(&["LIST"]));
-        thread::sleep(Duration::from_millis(20));
-    }
+    // The third client is the one that asks.
+    wait_until("both agents to connect again", || clients(&["LIST"]).lines().count() >= 3);
     share(&cluster, "connected again");
-    // Without its cache it ends, and its successor begins as root.
+    // Without its cache an agent ends; the next one starts as root.
     let machine = &mut cluster.machines[1];
     assert!(Store::remove(&machine.caches, &machine.site.cache()).expect("removed"));
-    let status = ended(machine.agent.as_mut().expect("it ran"));
-    assert_eq!(status, Some(1));
+    let agent = machine.agent.as_mut().expect("it ran");
+    let status = wait_for("the agent's end", || agent.try_wait().expect("our own child"));
+    assert_eq!(status.code(), Some(1));
     machine.start_agent();
 }
 
-/// What the kernel says of a process (`proc_pid_status(5)`).
+/// Asserts that a process has a user's ids and no capabilities (`proc_pid_status(5)`).
 fn assert_has_no_rights(process: &Child, name: &str) {
     let status = fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it runs");
     let line = |what: &str| -> Vec<&str> {
@@ -200,19 +191,7 @@ fn assert_has_no_rights(process: &Child, name: &str) {
     for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
         assert_eq!(line(set), ["0000000000000000"], "{set}");
     }
-    // Its memory is root's to read, and not even its own user's.
+    // Only root can read its memory, and not its own user.
     let owner = fs::metadata(format!("/proc/{}/maps", process.id())).expect("it runs");
     assert_eq!(owner.uid(), 0);
-}
-
-/// Its exit code, if it ends in time.
-fn ended(process: &mut Child) -> Option<i32> {
-    let until = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < until {
-        if let Some(status) = process.try_wait().expect("our own child") {
-            return status.code();
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    None
 }

@@ -1,4 +1,4 @@
-//! nginx and HAProxy without Rejoin, whose ticket keys `rejoin keys export` writes.
+//! nginx and HAProxy without Rejoin, with ticket keys that `rejoin keys export` writes.
 
 use rejoin_testkit::shipped::rejoin;
 use std::fs;
@@ -34,7 +34,7 @@ frontend tls
   http-request return status 200 content-type text/plain string haproxy
 ";
 
-/// Valkey, with a cluster's key and settings.
+/// Starts Valkey, with a cluster's key and settings.
 fn cluster(name: &'static str) -> Option<Cluster> {
     let (servers, capacity, deadline_ms) = (&[], "1MiB", 50);
     let plan =
@@ -56,28 +56,28 @@ fn keys(cluster: &Cluster, words: &[&str]) -> Command {
     command
 }
 
-/// What is printed for words that make sense.
+/// Returns the output of a command that must succeed.
 fn told(cluster: &Cluster, words: &[&str]) -> String {
     let told = keys(cluster, words).output().expect("it runs");
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     String::from_utf8(told.stdout).expect("text")
 }
 
-/// Takes the oldest key away.
+/// Retires the oldest key.
 fn retire_first(cluster: &Cluster) {
     let listed = told(cluster, &["list", "--json"]);
     let first = listed.split("\"key\":\"").nth(1).and_then(|rest| rest.split('"').next());
     told(cluster, &["revoke", first.expect("an id")]);
 }
 
-/// A server without Rejoin, and what writes its keys.
+/// A server without Rejoin, and the process that writes its keys.
 struct Exported {
     site: Site,
     exporter: Option<Child>,
 }
 
 impl Exported {
-    /// `then`, with `FOLDER` in it.
+    /// Makes a server. `then` is the command after each export, with `FOLDER` in it.
     fn new(cluster: &Cluster, name: &str, format: &str, then: &str) -> Self {
         let mut site = Site::new(name);
         site.environment.clear();
@@ -93,7 +93,7 @@ impl Exported {
         exported
     }
 
-    /// The same certificate: nginx takes its session-id context from it.
+    /// Copies the certificate of another server, because nginx derives its session-id context from it.
     fn identify_as(&self, other: &Self) {
         for file in ["cert.pem", "key.pem", "both.pem"] {
             fs::copy(other.site.file(file), self.site.file(file)).expect("copied");
@@ -112,7 +112,7 @@ impl Exported {
         self.site.start("haproxy", &["-db", "-f", &configuration])
     }
 
-    /// Of its keys, as the files have them.
+    /// Returns the names of its keys, from the files.
     fn names(&self) -> Vec<Vec<u8>> {
         let tickets = self.site.file("tickets");
         if tickets.is_file() {
@@ -159,13 +159,13 @@ fn holds(session: &SslSession, name: &[u8]) -> bool {
     session.windows(name.len()).any(|window| window == name)
 }
 
-/// Whether a client's ticket is of the key of this name.
+/// Returns true if a client's ticket is encrypted with the key of this name.
 fn is_sealed_by(client: &Client, name: &[u8]) -> bool {
     client.session.lock().expect("no panic").as_ref().is_some_and(|session| holds(session, name))
 }
 
-/// They resume each other's tickets, all sealed with the key that encrypts, which is not the next one.
-/// `renews`: over TLS 1.3, too, a client that has used its ticket has another.
+/// Asserts that both servers resume each other's tickets, and that all are encrypted with the current key and not the
+/// next one. `renews`: a client that has used its ticket gets another in TLS 1.3, too.
 fn resume_each_others(servers: [&Exported; 2], [encrypting, next]: [usize; 2], renews: bool) {
     let names = servers[0].names();
     assert_eq!(names, servers[1].names());
@@ -182,7 +182,7 @@ fn resume_each_others(servers: [&Exported; 2], [encrypting, next]: [usize; 2], r
     }
 }
 
-/// A ticket of a full handshake, as it was given.
+/// Returns the ticket of a full handshake.
 fn ticket(server: &Exported, versions: Versions) -> Vec<u8> {
     let mut client = server.site.client(versions);
     assert!(!client.connect());
@@ -190,7 +190,7 @@ fn ticket(server: &Exported, versions: Versions) -> Vec<u8> {
     session.as_ref().and_then(|session| session.to_der().ok()).expect("a session")
 }
 
-/// OpenSSL offers a TLS 1.3 ticket once: each time it is another copy.
+/// Returns true if a server resumes a ticket. OpenSSL offers a TLS 1.3 ticket once, so each call uses a new copy.
 fn is_resumed(server: &Exported, versions: Versions, ticket: &[u8]) -> bool {
     let mut client = server.site.client(versions);
     *client.session.lock().expect("no panic") = SslSession::from_der(ticket).ok();
@@ -238,7 +238,7 @@ fn nginx_resumes_anothers_tickets_and_reloads_what_changed() {
             fs::read_dir(at.site.file("tickets")).expect("a folder").count() == 2
         });
         for (versions, ticket) in &old {
-            // nginx reloads while it goes on.
+            // nginx keeps serving during a reload.
             let is_refused = |at: &Exported| !is_resumed(at, *versions, ticket);
             server.wait_until("its tickets are refused", is_refused);
         }
@@ -267,7 +267,7 @@ fn haproxy_resumes_anothers_tickets_and_a_command_that_fails_stops_nothing() {
         }
     }
     let [one, other] = &servers;
-    // It gives no new TLS 1.3 ticket for one that its key still encrypts.
+    // The server issues no new TLS 1.3 ticket for one that is encrypted with the current key.
     resume_each_others([one, other], [1, 2], false);
 
     let old = BOTH.map(|versions| (versions, ticket(one, versions)));
@@ -295,7 +295,7 @@ fn haproxy_resumes_anothers_tickets_and_a_command_that_fails_stops_nothing() {
     assert!(exporter.wait().is_ok_and(|status| status.success()));
 }
 
-/// Their session-id contexts differ, whatever keys they have.
+/// The session-id contexts of both differ, whatever their keys are.
 #[test]
 fn nginx_and_haproxy_do_not_resume_each_others() {
     let Some(cluster) = cluster("exported-both") else { return };

@@ -1,16 +1,15 @@
-//! The guides for operators, done as they say: every `sh` block of a page is pasted into one shell.
+//! The guides for operators: every `sh` block of a page is pasted into one shell.
 //!
-//! That is in namespaces of its own, where `/etc`, `/usr/local`, `/var` and the like are a copy, the network is
-//! a loopback interface, and nothing outlives the shell. Where such are not permitted, or a page's
-//! server is not installed, nothing is tested, with a word. No systemd runs there: `guides/systemctl`
-//! stands in for it.
+//! The shell has namespaces of its own, where `/etc`, `/usr/local`, `/var` and the like are a copy, the network is a
+//! loopback interface, and nothing outlives the shell. If such namespaces are not permitted, or a page's server is not
+//! installed, the test is skipped with a message. No systemd runs there: `guides/systemctl` stands in for it.
 
 use rejoin_testkit::shipped::rejoin_beside_libraries;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Makes a world of its own, then becomes a shell that does what it is given.
+/// The script that makes the namespaces' file systems, and then becomes a shell.
 const WORLD: &str = r#"
 mount -t tmpfs none /run
 for folder in /etc /tmp /usr/local /var; do
@@ -28,10 +27,10 @@ exec 2>&1
 exec sh -eux "$BLOCKS"
 "#;
 
-/// What root has, wherever tests are run.
+/// The `PATH` of root, wherever the tests run.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Whether that is permitted.
+/// The script that succeeds if such file systems are permitted.
 const PROBE: &str = "
 mount -t tmpfs none /run
 mkdir /run/upper /run/work
@@ -60,7 +59,7 @@ fn systemd() {
     follow("systemd.md", "openssl");
 }
 
-/// Units of daemons that other tests start: systemd is to find nothing in them.
+/// The units of daemons that other tests start. systemd must find no error in them.
 #[test]
 fn units() {
     for (page, named) in [("cluster.md", 1), ("manager.md", 2)] {
@@ -78,7 +77,7 @@ fn units() {
     }
 }
 
-/// Does what a page says, if its server is installed.
+/// Runs the blocks of a page, if its server is installed.
 fn follow(page: &str, server: &str) {
     run(page, server, &blocks_of(&read(page)).join("\n"));
 }
@@ -107,7 +106,7 @@ fn run(page: &str, server: &str, script: &str) {
     assert!(done.status.success(), "{page}:\n{}", told(&done));
 }
 
-/// The blocks that are meant for a shell, in order.
+/// Returns the blocks for a shell, in order.
 fn blocks_of(page: &str) -> Vec<&str> {
     let blocks: Vec<_> = page.split("\n```").skip(1).step_by(2).collect();
     let blocks: Vec<_> = blocks.iter().filter_map(|block| block.strip_prefix("sh\n")).collect();
@@ -115,7 +114,7 @@ fn blocks_of(page: &str) -> Vec<&str> {
     blocks
 }
 
-/// The units of a page, and the file that it names for each.
+/// Returns the units of a page, and the file that it names for each.
 fn units_of(page: &str) -> Vec<(String, &str)> {
     const FOLDER: &str = "/etc/systemd/system/";
     fn unit(named: &str) -> Option<(String, &str)> {
@@ -144,7 +143,7 @@ fn in_a_world_of_its_own(script: &str) -> Command {
     command
 }
 
-/// The folder of what a page installs.
+/// Returns the folder of the programs that a page installs.
 fn built() -> PathBuf {
     rejoin_beside_libraries().parent().expect("a folder").to_owned()
 }

@@ -1,6 +1,6 @@
-//! nginx goes on, and serves nobody's session to somebody else, while its workers are killed.
+//! nginx keeps serving while its workers are killed, and gives no client the session of another.
 //!
-//! Ten minutes of it: `make soak`.
+//! `make soak` does this for ten minutes.
 
 use rejoin_testkit::killing::kill_workers;
 use rejoin_testkit::site::Site;

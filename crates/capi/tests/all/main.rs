@@ -1,7 +1,6 @@
-//! Servers of Debian's packages, unmodified, with `librejoin.so` in their environment, and programs
-//! that link it.
+//! Unmodified servers of Debian's packages with `librejoin.so` in their environment, and programs that link it.
 //!
-//! One that is not installed is passed over with a word; `make test` installs them.
+//! A server that is not installed is skipped with a message; `make test` installs them.
 
 mod api;
 mod client;

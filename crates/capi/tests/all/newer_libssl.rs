@@ -1,6 +1,6 @@
-//! The same `librejoin.so`, which was linked against this machine's libssl, inside nginx and
-//! `openssl s_server` of newer releases: `make target/openssl-3.5 target/openssl-3.6` gets them from newer Debians, with the C
-//! library they were made for. From 3.6 on a connection has no context yet when it is made.
+//! The same `librejoin.so`, which is linked against this machine's libssl, inside nginx and `openssl s_server` of newer
+//! releases. `make target/openssl-3.5 target/openssl-3.6` downloads them from newer Debians, with the C library they
+//! were built for. From 3.6 on a connection has no context yet when it is made.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ struct Release {
 }
 
 impl Release {
-    /// `None`: it was not got.
+    /// Finds a release. `None`: it is not downloaded.
     fn of(name: &str) -> Option<Self> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
         let root = target.join(format!("openssl-{name}/root/usr"));
@@ -28,7 +28,7 @@ impl Release {
         Some(Self { loader, libraries, root })
     }
 
-    /// The words that start one of its programs.
+    /// Returns the command that starts one of its programs.
     fn words(&self, program: &str) -> Vec<String> {
         let option = Path::new("--library-path");
         let program = self.root.join(program);
@@ -77,7 +77,7 @@ fn newer_releases_keep_sessions_through_a_restart() {
     }
 }
 
-/// Both versions, before and after a restart. Returns how many sessions were found.
+/// Serves both versions, before and after a restart. Returns the number of sessions that were found.
 fn serve(release: &Release, setting: &str, server: &str, all: bool, what: &str) -> u64 {
     let mut site = Site::new("newer");
     site.configure(setting);
@@ -99,7 +99,7 @@ fn serve(release: &Release, setting: &str, server: &str, all: bool, what: &str) 
     store.cache().counters().hits
 }
 
-/// nginx, or `openssl s_server` with an option.
+/// Returns the command that starts nginx, or `openssl s_server` with an option.
 fn words_of(site: &Site, release: &Release, server: &str) -> Vec<String> {
     if server == "nginx" {
         let [configuration, log] = ["nginx.conf", "stderr"].map(|file| site.shown(file));

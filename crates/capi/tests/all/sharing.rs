@@ -1,44 +1,26 @@
-//! Virtual servers, and a fault of ours, in servers from Debian's packages that have nothing but
-//! `OPENSSL_CONF` in their environment. What each of them does is in `compat`.
+//! Virtual servers, and wrong settings, in servers of Debian's packages that have only `OPENSSL_CONF` in their
+//! environment. `compat` measures each of the servers.
 //!
-//! One that is not installed is passed over with a word; `make test` installs them.
+//! A server that is not installed is skipped with a message; `make test` installs them.
 
 use std::fs;
 
 use rejoin_testkit::site::{Site, Versions};
 
-const NGINX: &str = "\
-daemon off; master_process on; worker_processes 3; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
-events { worker_connections 256; }
-http {
-  include FOLDER/nginx-http.conf;
-  ssl_protocols TLSv1.2 TLSv1.3; ssl_session_tickets off;
-  server { listen 127.0.0.1:@PORT@ ssl reuseport; server_name localhost; return 200 \"$pid\\n\"; }
-  server { listen 127.0.0.1:@PORT@ ssl; server_name other.example; return 200 \"$pid\\n\"; }
-}
-";
+use crate::faults::NGINX;
+use crate::ways::apache;
 
 #[test]
 fn virtual_servers_of_nginx_keep_sessions_each_its_own() {
-    each_its_own("nginx", &["-c", "FOLDER/configuration"], NGINX);
+    let second = "server_name localhost; } server { listen 127.0.0.1:@PORT@ ssl; \
+        server_name other.example; return 200 \"$pid\\n\";";
+    let workers = NGINX.replace("worker_processes 2", "worker_processes 3");
+    let configuration = workers.replace("@MORE@", second);
+    each_its_own("nginx", &["-c", "FOLDER/configuration"], &configuration);
 }
 
-/// Apache changes to another context before it makes a session, and keeps none in a context of its own.
-const APACHE: &str = "\
-LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so
-LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
-LoadModule socache_shmcb_module /usr/lib/apache2/modules/mod_socache_shmcb.so
-LoadModule ssl_module /usr/lib/apache2/modules/mod_ssl.so
-ServerRoot FOLDER
-ServerName localhost
-PidFile FOLDER/apache.pid
-ErrorLog FOLDER/error.log
-DocumentRoot FOLDER
-Listen 127.0.0.1:@PORT@
-Mutex file:FOLDER default
-SSLCertificateFile FOLDER/cert.pem
-SSLCertificateKeyFile FOLDER/key.pem
-SSLSessionCache none
+/// The hosts of Apache, which changes to another context before it makes a session, and keeps no session itself.
+const HOSTS: &str = "\
 SSLSessionTickets off
 <VirtualHost *:@PORT@>
   ServerName localhost
@@ -53,7 +35,8 @@ SSLSessionTickets off
 #[test]
 #[ignore = "slow: needs Apache; make test-all"]
 fn virtual_servers_of_apache_keep_sessions_each_its_own() {
-    each_its_own("apache2", &["-D", "FOREGROUND", "-f", "FOLDER/configuration"], APACHE);
+    let configuration = apache("prefork", HOSTS);
+    each_its_own("apache2", &["-D", "FOREGROUND", "-f", "FOLDER/configuration"], &configuration);
 }
 
 fn each_its_own(program: &str, arguments: &[&str], configuration: &str) {

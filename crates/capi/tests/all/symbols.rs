@@ -1,9 +1,9 @@
-//! What the libraries define for others, which is what they may get between.
+//! The symbols that the libraries export, which are those that they may interpose.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// The names in a library's dynamic symbol table that are its own.
+/// Returns the names in a library's dynamic symbol table that it defines.
 fn exported(library: &str) -> BTreeSet<String> {
     let library = rejoin_testkit::shipped::library(library);
     let listed = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
@@ -33,8 +33,8 @@ fn the_preload_library_exports_the_table_and_nothing_else() {
     assert_eq!(exported("librejoin_preload.so"), names);
 }
 
-/// Those that every program has that uses our library, and nothing that panics need: it would be loaded into each
-/// program of a machine.
+/// The libraries need only what every program that loads them has, and not what panics need, which would be loaded into
+/// each program of a machine.
 #[test]
 fn the_libraries_bring_no_others_along() {
     let c = ["libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];

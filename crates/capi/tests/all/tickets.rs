@@ -1,4 +1,4 @@
-//! Stateless tickets of unmodified servers, under keys that they have in common.
+//! Stateless tickets of unmodified servers that share their keys.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -7,14 +7,15 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use rejoin_store::Store;
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::site::{Client, Site, Versions};
 
 const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
 
-/// nginx's workers, on Debian without a `user` of their own.
+/// The user of nginx's workers on Debian, if the configuration names none.
 const NOBODY: u32 = 65_534;
 
-/// Stateless tickets as nginx has them unless told otherwise.
+/// A configuration with nginx's default for stateless tickets.
 const NGINX: &str = "\
 daemon off; master_process on; worker_processes 3; pid FOLDER/nginx@PORT@.pid;
 error_log FOLDER/error.log;
@@ -88,6 +89,7 @@ fn a_retired_key_opens_nothing_in_any_worker_and_others_go_on() {
         assert!(!client.connect() && client.connect(), "{versions:?}");
         let key = store(&site).ring().expect("free").expect("a ring").list(now_s).next();
         assert!(store(&site).retire_key(&key.expect("a key").id).expect("free"));
+        // Each worker looks once a second.
         thread::sleep(Duration::from_millis(1_100));
         assert!(!client.connect(), "{versions:?}: it was retired");
         assert!((0..6).all(|_| client.connect()), "{versions:?}: there is another key");
@@ -98,10 +100,10 @@ fn a_retired_key_opens_nothing_in_any_worker_and_others_go_on() {
 fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
     for kept in [false, true] {
         let mut site = Site::new(&format!("tickets-file-{kept}"));
-        // Not in the site's: these sources may lie where workers, who are nobody in particular, never come.
+        // Not the site's folder: the workers, which run as nobody, may have no access to these sources.
         let folder = std::env::temp_dir().join(format!("rejoin-keys-{}", std::process::id()));
         fs::create_dir(&folder).expect("a folder");
-        // They write there, as nobody else does.
+        // Only the workers write there.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("ours");
         let workers = if rustix::process::geteuid().is_root() { Some(NOBODY) } else { None };
         chown(&folder, workers, None).expect("ours");
@@ -120,14 +122,10 @@ fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
             assert!(!client.connect() && client.connect(), "{versions:?}");
         }
         if let (true, Some(workers)) = (kept, workers) {
-            // The master wrote it first. A worker looks once a second, and at the next client.
+            // The master has written the file first. A worker looks once a second, at the next client.
             let is_workers = || fs::metadata(&file).is_ok_and(|found| found.uid() == workers);
             let client = &mut clients[0].1;
-            let mut looked = (0..60).map(|_| {
-                thread::sleep(Duration::from_millis(200));
-                client.connect() && is_workers()
-            });
-            assert!(looked.any(|is_workers| is_workers), "no worker wrote the file");
+            wait_until("a worker to write the file", || client.connect() && is_workers());
         }
         site.stop();
         assert!(Store::remove(Path::new(Store::FOLDER), &site.cache()).expect("removed"));
@@ -141,7 +139,7 @@ fn a_key_file_brings_tickets_back_when_the_cache_is_gone() {
     }
 }
 
-/// TLS 1.3 makes a new session at every resumption, whose lifetime begins anew.
+/// TLS 1.3 makes a new session with a new lifetime at every resumption.
 #[test]
 fn renewal_comes_to_an_end() {
     for stateful in ["no", "yes"] {
@@ -197,7 +195,7 @@ fn what_one_context_did_not_ask_for_is_not_resumed_in_one_that_asks() {
     }
 }
 
-/// Contexts that ask nobody, ask, and insist, each on a port.
+/// A server with contexts that request no certificate, request one, and require one, each on a port.
 const PYTHON: &str = "\
 import select, socket, ssl, sys
 def context(asks):

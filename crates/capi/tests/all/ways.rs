@@ -1,20 +1,19 @@
-//! Both ways into servers of Debian's packages, unmodified, as `rejoin run` prepares them.
+//! Both ways into unmodified servers of Debian's packages, as `rejoin run` prepares them.
 //!
-//! One that is not installed is passed over with a word; `make test` installs them.
+//! A server that is not installed is skipped with a message; `make test` installs them.
 
 use rejoin_testkit::shipped::{library, rejoin, rejoin_beside_libraries};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rejoin_cache::Settings;
 use rejoin_store::Store;
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::site::{Site, Versions};
 
-/// Starts a program by `rejoin run`, and again; whether its clients resume, also after the restart.
+/// Starts a program by `rejoin run`, twice. Returns true if its clients resume, also after the restart.
 fn resumes(site: &mut Site, by: &str, program: &[&str]) -> bool {
     let rejoin = rejoin_beside_libraries().display().to_string();
     let cache = site.cache.clone();
@@ -35,7 +34,7 @@ fn resumes(site: &mut Site, by: &str, program: &[&str]) -> bool {
     resumed.iter().all(|resumed| *resumed)
 }
 
-/// Whether a session of ours made the difference, and nothing was complained of.
+/// Asserts that sessions of the cache are resumed in each way, and that nothing is reported.
 fn each_way(site: &mut Site, program: &[&str]) {
     let installed = Command::new(program[0]).arg("-v").output().is_ok();
     if !installed {
@@ -55,7 +54,7 @@ fn told(site: &Site) -> String {
     fs::read_to_string(site.file("stderr")).unwrap_or_default()
 }
 
-/// nginx takes its workers' environment away: what the preload library reads must be named.
+/// A configuration of nginx, which removes its workers' environment except for the variables that are named.
 const NGINX: &str = "\
 user root; daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.pid; error_log stderr;
 env REJOIN_CACHE; env REJOIN_CAPACITY; env REJOIN_STATEFUL; env REJOIN_FOLDER;
@@ -75,7 +74,7 @@ fn nginx() {
     each_way(&mut site, &["nginx", "-c", &configuration]);
 }
 
-const HAPROXY: &str = "\
+pub(crate) const HAPROXY: &str = "\
 global
   nbthread 2
 @DEFAULTS@
@@ -92,6 +91,11 @@ fn haproxy() {
     each_way(&mut site, &["haproxy", "-db", "-f", &configuration]);
 }
 
+/// Returns a configuration of Apache with an MPM and further directives.
+pub(crate) fn apache(mpm: &str, more: &str) -> String {
+    format!("LoadModule mpm_{mpm}_module /usr/lib/apache2/modules/mod_mpm_{mpm}.so\n{APACHE}{more}")
+}
+
 const APACHE: &str = "\
 ServerRoot FOLDER
 ServerName localhost
@@ -100,12 +104,9 @@ ErrorLog FOLDER/error.log
 DocumentRoot FOLDER
 Listen 127.0.0.1:@PORT@
 Mutex file:FOLDER default
-LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
 LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
 LoadModule socache_shmcb_module /usr/lib/apache2/modules/mod_socache_shmcb.so
 LoadModule ssl_module /usr/lib/apache2/modules/mod_ssl.so
-StartServers 3
-SSLEngine on
 SSLCertificateFile FOLDER/cert.pem
 SSLCertificateKeyFile FOLDER/key.pem
 SSLSessionCache none
@@ -113,9 +114,9 @@ SSLSessionCache none
 
 #[test]
 #[ignore = "slow: needs Apache; make test-all"]
-fn apache() {
+fn apache_event() {
     let mut site = Site::new("ways-apache");
-    site.write("apache.conf", APACHE);
+    site.write("apache.conf", &apache("event", "StartServers 3\nSSLEngine on\n"));
     let configuration = site.shown("apache.conf");
     each_way(&mut site, &["apache2", "-D", "FOREGROUND", "-f", &configuration]);
 }
@@ -128,11 +129,22 @@ fn s_server() {
     each_way(&mut site, &[&["openssl", "s_server", "-accept", &port, "-www"][..], &files].concat());
 }
 
-/// Python loads libssl late, and for its own module alone.
-const PYTHON: &str = "\
+/// Returns a server in Python, which loads libssl late, and for its own module alone. `more` may change its context,
+/// and what it serves.
+pub(crate) fn python_server(more: &str) -> String {
+    format!("{PYTHON_CONTEXT}{more}{PYTHON_LISTENER}")
+}
+
+const PYTHON_CONTEXT: &str = "\
 import socket, ssl
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
+def serve(tls):
+    tls.recv(4096)
+    tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\npython\\n')
+";
+
+const PYTHON_LISTENER: &str = "\
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 listener.bind(('127.0.0.1', @PORT@))
@@ -142,8 +154,7 @@ while True:
         connection = listener.accept()[0]
         connection.settimeout(5)
         with context.wrap_socket(connection, server_side=True) as tls:
-            tls.recv(4096)
-            tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\npython\\n')
+            serve(tls)
     except OSError:
         pass
 ";
@@ -151,12 +162,12 @@ while True:
 #[test]
 fn python() {
     let mut site = Site::new("ways-python");
-    site.write("server.py", PYTHON);
+    site.write("server.py", &python_server(""));
     let script = site.shown("server.py");
     each_way(&mut site, &["python3", &script]);
 }
 
-/// Who is not root, but may read what root's build made.
+/// The arguments of `setpriv` for another user than root, who may read the files of root's build.
 const NOT_ROOT: [&str; 6] = [
     "--reuid=nobody",
     "--regid=nogroup",
@@ -173,12 +184,12 @@ fn who_is_not_root_has_a_cache_from_the_first_client_on() {
         return;
     }
     let mut site = Site::new("ways-not-root");
-    site.write("server.py", PYTHON);
+    site.write("server.py", &python_server(""));
     let script = site.shown("server.py");
     site.configure("stateful = yes");
     let run = [&NOT_ROOT[..], &["python3", &script]].concat();
     site.start("setpriv", &run).expect("installed");
-    // It connects, as the programs do that a server starts.
+    // A program that only connects, like those that a server starts.
     let address = site.address().to_string();
     let connect = ["openssl", "s_client", "-connect", &address];
     let status = site.command("setpriv").args(NOT_ROOT).args(connect).status();
@@ -189,7 +200,7 @@ fn who_is_not_root_has_a_cache_from_the_first_client_on() {
     assert!(counted.contains("\"full_handshakes\":1,"), "{counted} {}", told(&site));
 }
 
-/// As where the agent of a cluster is started after the server.
+/// The agent of a cluster may be started after the server.
 #[test]
 fn who_is_not_root_and_finds_no_cache_looks_again() {
     if !rustix::process::geteuid().is_root() {
@@ -197,7 +208,7 @@ fn who_is_not_root_and_finds_no_cache_looks_again() {
         return;
     }
     let mut site = Site::new("ways-later");
-    site.write("server.py", PYTHON);
+    site.write("server.py", &python_server(""));
     let script = site.shown("server.py");
     let configured = fs::read_to_string(site.file("openssl.cnf")).expect("there");
     fs::write(site.file("openssl.cnf"), configured.replace("capacity = 1MiB\n", ""))
@@ -213,18 +224,16 @@ fn who_is_not_root_and_finds_no_cache_looks_again() {
     let nobody = fs::metadata(format!("/proc/{}", site.running[0].id())).expect("it runs");
     let file = Path::new(Store::FOLDER).join(site.cache().file_name());
     chown(file, Some(nobody.uid()), Some(nobody.gid())).expect("given to it");
-    let until = Instant::now() + Duration::from_secs(20);
-    while store.cache().counters().full_handshakes == 0 {
-        assert!(Instant::now() < until, "{}", told(&site));
-        thread::sleep(Duration::from_millis(100));
+    wait_until("the server to find the cache", || {
         connect();
-    }
+        store.cache().counters().full_handshakes > 0
+    });
 }
 
 #[test]
 fn who_is_not_root_and_serves_nobody_makes_no_cache() {
     let mut site = Site::new("ways-only-connects");
-    site.write("server.py", PYTHON);
+    site.write("server.py", &python_server(""));
     let script = site.shown("server.py");
     let environment = std::mem::take(&mut site.environment);
     site.start("python3", &[&script]).expect("installed");
@@ -254,7 +263,7 @@ fn a_program_that_reads_no_configuration_is_entered_by_the_preload_library_alone
     assert_eq!(told(&site), "");
 }
 
-/// Compiles one of our programs, or a library.
+/// Compiles one of the test programs, or a library.
 pub(crate) fn compile(site: &Site, source: &str, program: &str, more: &[&str]) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/programs").join(source);
     let built = site.shown(program);
@@ -267,7 +276,7 @@ pub(crate) fn compile(site: &Site, source: &str, program: &str, more: &[&str]) -
     built
 }
 
-/// Runs a program by hand, and has what it wrote.
+/// Runs a program with the preload library. Returns whether it succeeded, and its standard error.
 fn preloaded(site: &Site, program: &str, variables: &[(&str, &str)]) -> (bool, String) {
     let preload = library("librejoin_preload.so");
     let _ = fs::remove_file(site.file("stderr"));

@@ -1,4 +1,4 @@
-//! What the manager answers.
+//! The manager's answers.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
@@ -8,33 +8,33 @@ use super::{Base64, Directly, Fingerprint, Token, VERSION};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The connection stands: what follows on the socket is plaintext, in both directions.
+    /// The connection is made: the socket carries plaintext from here on, in both directions.
     Connected(Box<Connected>),
-    /// The sockets of a hop are the manager's when the program's ClientHello comes; the connection is
-    /// described by a second answer, before the manager's own part of that handshake.
+    /// The manager takes the sockets of a hop over when the program's ClientHello comes. A second answer describes the
+    /// connection, before the manager's own part of that handshake.
     Ready {},
-    /// It does not.
+    /// There is no connection.
     Error(Problem),
-    /// How a connection ended.
+    /// The end of a connection.
     End(End),
-    /// What the manager did.
+    /// The manager's counters.
     Stats(Box<Stats>),
 }
 
-/// A connection that stands.
+/// A connection that the manager has made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connected {
-    /// Its name, to ask how it ended.
+    /// The connection's identifier, to ask how it ended.
     pub connection: Token,
-    /// Whether a session was resumed.
+    /// True if a session was resumed.
     pub resumed: bool,
-    /// Why it was, or why not.
+    /// The reason why a session was resumed or not.
     pub why: Why,
     /// `TLSv1.3` or `TLSv1.2`.
     pub version: String,
-    /// The cipher suite, as IANA names it.
+    /// The cipher suite by its IANA name.
     pub cipher: String,
-    /// The key-exchange group; absent where TLS 1.2 resumes.
+    /// The key-exchange group; absent after a TLS 1.2 resumption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// The protocol that ALPN chose.
@@ -42,16 +42,15 @@ pub struct Connected {
     pub alpn: Option<String>,
     /// The server's address and port.
     pub peer: String,
-    /// The other name whose session was resumed.
+    /// The other server name whose session was resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_of: Option<String>,
-    /// What became of the 0-RTT data.
+    /// The outcome of the 0-RTT data.
     pub early_data: EarlyData,
-    /// The server's certificates, its own first; of a resumption, those that were verified when
-    /// the session began.
+    /// The server's certificates, its own first. After a resumption, those that were verified when the session began.
     pub chain: Vec<Certificate>,
-    /// What the server stapled about its own certificate (RFC 6066, section 8), as it came; of a hop
-    /// that began in full alone.
+    /// The OCSP response that the server stapled (RFC 6066, section 8), unchanged; only for a hop after a full
+    /// handshake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staple: Option<Base64>,
 }
@@ -59,14 +58,14 @@ pub struct Connected {
 /// A certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// Its digest.
+    /// The certificate's digest.
     pub sha256: Fingerprint,
-    /// Itself; absent where the program said that it knows it.
+    /// The certificate in DER; absent if the request listed it as known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub der: Option<Base64>,
 }
 
-/// Why a session was resumed, or why not.
+/// The reason why a session was resumed or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -74,23 +73,23 @@ pub enum Why {
     Resumed,
     /// Resumed: the server took the session of another name.
     ResumedOtherName,
-    /// No session with this server is known to this user, label and client certificate.
+    /// No session with this server is stored for this user, label and client certificate.
     NoSession,
-    /// Sessions were known, and each has been used.
+    /// Sessions were stored, and each has been used.
     AllUsed,
-    /// The sessions known, or their verification, were too old.
+    /// The stored sessions, or their verification, are too old.
     TooOld,
-    /// The sessions' certificates do not stand before what this program trusts.
+    /// The program's trust settings do not accept the certificates of the stored sessions.
     NotTrusted,
-    /// The sessions known are of a version that the program does not accept.
+    /// The stored sessions are of a version that the program does not accept.
     Version,
-    /// A session was offered, and the server wanted a full handshake.
+    /// A session was offered, and the server made a full handshake.
     Refused,
-    /// The program did not want to share.
+    /// The request asked not to share sessions.
     NotWanted,
-    /// The manager's settings do not let this program or this host share.
+    /// The manager's settings do not allow this program or this host to share sessions.
     NotShared,
-    /// The program did not want the certificate to be verified.
+    /// The request asked not to verify the server.
     NotVerified,
     /// A reason that this program does not know yet.
     #[serde(other)]
@@ -98,7 +97,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// As the protocol has it.
+    /// Returns the word of the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::Resumed => "resumed",
@@ -117,44 +116,44 @@ impl Why {
     }
 }
 
-/// What became of 0-RTT data.
+/// The outcome of 0-RTT data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EarlyData {
-    /// The server has it.
+    /// The server has accepted the data.
     Accepted,
-    /// It was sent, and the server has not: the program sends it again if it wants to.
+    /// The server has rejected the data. The program may send it again.
     Rejected,
-    /// It was not sent: none was given, or no session allowed it.
+    /// No data was sent: the request had none, or no session allowed it.
     NotOffered,
-    /// It was sent, and then the connection failed: nobody knows whether the server has it.
+    /// The data was sent, and then the connection failed. The server may have accepted it.
     Sent,
 }
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// The server said that this was all.
+    /// The server closed it with close_notify.
     Clean,
-    /// It did not: what came may not be all.
+    /// The server did not: the data may be truncated.
     Truncated,
     /// It has not ended.
     Open,
-    /// No connection of this name and user is remembered: take it for truncated.
+    /// The manager remembers no connection of this identifier and user: treat it as truncated.
     Unknown,
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// One of a closed list.
+    /// The kind of problem.
     pub kind: ErrorKind,
-    /// What happened.
+    /// The event, for people.
     pub detail: String,
-    /// What helps.
+    /// The remedy, for people.
     pub remedy: String,
-    /// [`EarlyData::Sent`] if 0-RTT data had left: the server may have acted on it.
+    /// [`EarlyData::Sent`] if 0-RTT data was sent: the server may have acted on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_data: Option<EarlyData>,
 }
@@ -190,22 +189,22 @@ pub enum ErrorKind {
     Other,
 }
 
-/// What the manager did since it started.
+/// The manager's counters since it started.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stats {
-    /// Of all users for root, of the caller's own else.
+    /// Handshakes for the caller's own programs, or for those of all users if the caller is root.
     pub handshakes: Handshakes,
-    /// Connections that stand now.
+    /// Connections that are open now.
     pub open: u64,
-    /// Sessions stored now, of all users.
+    /// Sessions of all users that are stored now.
     pub sessions: u64,
-    /// The bytes they take.
+    /// The bytes of these sessions.
     pub session_bytes: u64,
-    /// By program, the busiest first.
+    /// Handshakes by program, the busiest first.
     pub programs: Vec<Share>,
-    /// By service, the busiest first.
+    /// Handshakes by service, the busiest first.
     pub services: Vec<Share>,
-    /// Connections of unchanged programs that went without the manager, by why, the most first.
+    /// Connections of unmodified programs that went without the manager, by reason, the most frequent first.
     #[serde(default)]
     pub directly: Vec<Went>,
 }
@@ -215,33 +214,33 @@ pub struct Stats {
 pub struct Went {
     /// The reason.
     pub why: Directly,
-    /// How many.
+    /// The number of connections.
     pub times: u64,
 }
 
 /// Counts of handshakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Handshakes {
-    /// Those in full.
+    /// Full handshakes.
     pub full: u64,
-    /// Those that resumed: full handshakes saved.
+    /// Resumptions: full handshakes that were saved.
     pub resumed: u64,
-    /// Of these, with the session of another name.
+    /// Resumptions of the session of another name, which `resumed` includes.
     pub across_names: u64,
-    /// Of the full ones, those in which a session was offered in vain.
+    /// Full handshakes in which the server refused a session, which `full` includes.
     pub refused: u64,
-    /// Connections that did not come to stand.
+    /// Connections that failed.
     pub failed: u64,
-    /// 0-RTT data that the server accepted, times.
+    /// Connections whose 0-RTT data the server accepted.
     pub early_data: u64,
 }
 
-/// One program's or one service's part.
+/// The share of one program or one service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// A program's name, or a host and port.
     pub name: String,
-    /// What was done for it.
+    /// The handshakes for it.
     pub handshakes: Handshakes,
 }
 

@@ -1,42 +1,42 @@
-//! Why a program's connection went without the manager.
+//! The reasons why a program's connection goes without the manager.
 
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 
-/// Why a connection goes as it would have without the manager.
+/// The reason why a connection goes directly, as it would without the manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directly {
-    /// DTLS.
+    /// The connection is DTLS.
     Datagrams,
-    /// Nothing is verified.
+    /// The program does not have its TLS library verify the server.
     NotVerified,
-    /// A session of its own is offered.
+    /// The program resumes a session of its own.
     OwnSession,
-    /// There is a client certificate, or may be.
+    /// The program has a client certificate, or may have one.
     ClientCertificate,
-    /// Keys are logged.
+    /// The program logs its keys.
     KeyLog,
-    /// The ClientHello asks for what the manager does not pass on.
+    /// The ClientHello asks for something that the manager does not forward.
     Extension,
-    /// A callback or a setting that the manager knows nothing of.
+    /// The program has a callback or a setting that the manager does not support.
     Callback,
-    /// No TLS 1.3.
+    /// The program does not support TLS 1.3.
     Versions,
-    /// Not all suites that the manager speaks.
+    /// The program lacks a suite that the manager supports.
     Suites,
-    /// Nobody answers.
+    /// No manager answers.
     NoManager,
-    /// It says no.
+    /// The manager refused the connection.
     ManagerRefused,
-    /// It could not connect, and passed on.
+    /// The manager could not connect, and forwarded the connection.
     ManagerFailed,
-    /// It is no TCP connection.
+    /// The socket is not a TCP connection that can be handed over.
     NoSocket,
-    /// Nobody knows where the program waits for the socket.
+    /// The program waits for the socket in a way that cannot be determined.
     Registered,
-    /// A call failed.
+    /// A system call failed.
     System,
     /// A reason that this program does not know yet.
     #[serde(other)]
@@ -64,7 +64,7 @@ impl Directly {
         Self::Other,
     ];
 
-    /// As the protocol has it.
+    /// Returns the word of the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::Datagrams => "datagrams",
@@ -86,13 +86,13 @@ impl Directly {
         }
     }
 
-    /// Whether the manager sees it for itself, or nobody is there to be told.
+    /// Returns true if the manager need not be told: it knows the reason, or there is no manager.
     pub fn is_known_there(self) -> bool {
         matches!(self, Self::NoManager | Self::ManagerRefused | Self::ManagerFailed)
     }
 }
 
-/// For people.
+/// Describes the reason for people.
 impl Display for Directly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,8 +1,8 @@
-//! What programs and the manager say to each other: `docs/manager-protocol.md`, as types.
+//! The protocol between programs and the manager: `docs/manager-protocol.md`, as types.
 //!
-//! A message is a big-endian `u32` and so many bytes of JSON. What is parsed here keeps its bounds;
-//! nothing here opens a socket. Requests are read strictly, an unknown field is an error: a
-//! misspelt wish must not be ignored. Answers are read leniently, so that they can grow.
+//! A message is its length as a big-endian `u32`, and that many bytes of JSON. Everything that is parsed here is within
+//! its bounds, and nothing here opens a socket. Requests are read strictly: an unknown field is an error, because a
+//! misspelt setting must not be ignored. Answers are read leniently, so that later versions can add fields.
 
 mod answer;
 mod directly;
@@ -30,40 +30,40 @@ pub const REQUEST_BYTES: usize = 256 * 1024;
 pub const ANSWER_BYTES: usize = 1024 * 1024;
 /// The bytes before each message that say how long it is.
 pub const LENGTH_BYTES: usize = 4;
-/// Addresses that a program may give for a name.
+/// The most addresses for a name.
 pub const ADDRESSES: usize = 16;
-/// Protocols of ALPN.
+/// The most ALPN protocols.
 pub const PROTOCOLS: usize = 16;
-/// Pins, and known certificates.
+/// The most pins, and the most known certificates.
 pub const FINGERPRINTS: usize = 64;
-/// Bytes of a partition's label.
+/// The most bytes of a partition's label.
 pub const LABEL_BYTES: usize = 64;
-/// Bytes of 0-RTT data.
+/// The most bytes of 0-RTT data.
 pub const EARLY_DATA_BYTES: usize = 16 * 1024;
 /// The longest time for resolving, connecting and the handshake together, in milliseconds.
 pub const MOST_DEADLINE_MS: u32 = 120_000;
-/// The time they have unless the program says otherwise, in milliseconds.
+/// The default of that time, in milliseconds.
 pub const DEADLINE_MS: u32 = 10_000;
 
-/// Why a message could not be read.
+/// The reason why a message could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// Longer than its bound.
+    /// The message is longer than its bound.
     #[error("the message has {bytes} bytes, more than {most}")]
     TooLarge {
-        /// As announced.
+        /// The announced length.
         bytes: usize,
         /// The bound.
         most: usize,
     },
-    /// Of another version of the protocol.
+    /// The message is of another version of the protocol.
     #[error("version {version} of the protocol is not spoken here, {VERSION} is")]
     Version {
-        /// Theirs.
+        /// The message's version.
         version: u64,
     },
-    /// Not what the protocol says.
+    /// The message violates the protocol.
     #[error("{0}")]
     Text(String),
 }
@@ -77,7 +77,7 @@ impl From<serde_json::Error> for Malformed {
 /// The longest text of [`Malformed`].
 const TEXT_CHARACTERS: usize = 512;
 
-/// What a message had where something else was expected may be a key, and errors are logged.
+/// Removes the unexpected value from an error's text: it may be a key, and errors are logged.
 fn without_values(mut text: String) -> String {
     if let (Some(from), Some(to)) = (text.find(" \""), text.rfind("\", expected")) {
         text.replace_range(from..=to.max(from), "");
@@ -85,10 +85,10 @@ fn without_values(mut text: String) -> String {
     text.chars().take(TEXT_CHARACTERS).collect()
 }
 
-/// How long the message after this prefix is.
+/// Returns the length of the message after this prefix.
 ///
 /// # Errors
-/// [`Malformed::TooLarge`] when longer than `most`; an empty message is [`Malformed::Text`].
+/// [`Malformed::TooLarge`] if it is longer than `most`; [`Malformed::Text`] if it is empty.
 pub fn length(prefix: [u8; LENGTH_BYTES], most: usize) -> Result<usize, Malformed> {
     let bytes = u32::from_be_bytes(prefix) as usize;
     match bytes {
@@ -98,7 +98,7 @@ pub fn length(prefix: [u8; LENGTH_BYTES], most: usize) -> Result<usize, Malforme
     }
 }
 
-/// A request as it goes over the socket, with its length.
+/// Writes a request as it goes over the socket, with its length.
 ///
 /// # Errors
 /// [`Malformed::TooLarge`].
@@ -106,7 +106,7 @@ pub fn write_request(request: &Request) -> Result<Vec<u8>, Malformed> {
     written(request, REQUEST_BYTES)
 }
 
-/// An answer as it goes over the socket, with its length.
+/// Writes an answer as it goes over the socket, with its length.
 ///
 /// # Errors
 /// [`Malformed::TooLarge`].
@@ -114,23 +114,23 @@ pub fn write_answer(answer: &Answer) -> Result<Vec<u8>, Malformed> {
     written(answer, ANSWER_BYTES)
 }
 
-/// The request in a message's bytes, without the length.
+/// Reads a request from a message without its length.
 ///
 /// # Errors
-/// What makes it none.
+/// [`Malformed`] if it is not a request.
 pub fn read_request(message: &[u8]) -> Result<Request, Malformed> {
     read(message, REQUEST_BYTES)
 }
 
-/// The answer in a message's bytes, without the length.
+/// Reads an answer from a message without its length.
 ///
 /// # Errors
-/// What makes it none.
+/// [`Malformed`] if it is not an answer.
 pub fn read_answer(message: &[u8]) -> Result<Answer, Malformed> {
     read(message, ANSWER_BYTES)
 }
 
-/// What every message has, whatever its version.
+/// The fields of every message, whatever its version.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
     rejoin: u64,
@@ -149,9 +149,9 @@ fn written<T: Serialize>(said: &T, most: usize) -> Result<Vec<u8>, Malformed> {
     Ok(message)
 }
 
-/// Messages are of this version, as they say themselves; why one is none may be its version.
+/// Reads a message of this version. If it cannot be read, its version may be the reason.
 fn read<T: DeserializeOwned>(message: &[u8], most: usize) -> Result<T, Malformed> {
-    /// The version alone: another one may say anything beside it.
+    /// The version alone: another version may have any other fields.
     #[derive(Deserialize)]
     struct Head {
         rejoin: u64,

@@ -1,4 +1,4 @@
-//! What programs ask for.
+//! The requests of programs.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -15,82 +15,82 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// A TLS connection; the socket is it from the answer on.
+    /// A TLS connection. The socket carries its plaintext after the answer.
     Connect(Box<Connect>),
-    /// The same for a program that does its own TLS: towards the manager alone, over a socket that it
-    /// passes.
+    /// A connection for a program that does its own TLS, with the manager as the server, over a socket that it passes.
     Hop(Box<Hop>),
-    /// The same for a program that carries the records itself, between the manager and a server.
+    /// A connection for a program that carries the records itself, between the manager and a server.
     Records(Box<Records>),
-    /// Of a hop: the program has verified what the answer says, and goes on. Its sessions may be kept.
+    /// A word after a hop: the program has verified the server, and goes on. The manager may keep the sessions.
     Verified {},
-    /// Of a hop: the program goes on, and has not verified it. Nothing is kept.
+    /// A word after a hop: the program goes on, and has not verified the server. The manager keeps nothing.
     Accepted {},
-    /// How did this connection end?
+    /// A question: how a connection ended.
     End {
-        /// As the answer named it.
+        /// The connection's identifier, from the answer.
         connection: Token,
     },
-    /// What did the manager do so far?
+    /// A question: the manager's counters.
     Stats {},
-    /// Connections went without the manager, for its counts. There is no answer.
+    /// A report of connections that went without the manager, for its counters. There is no answer.
     Directly {
         /// The reason.
         why: Directly,
-        /// How many, since this was last said.
+        /// The number of connections since the last report.
         times: u32,
     },
 }
 
-/// What connection.
+/// A request for a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connect {
-    /// The name that the server's certificate must be valid for.
+    /// The server's name. Its certificate must be valid for it.
     pub host: Host,
     /// The TCP port.
     pub port: NonZeroU16,
-    /// Where to connect, in this order; if empty the name is resolved.
+    /// The addresses to connect to, in this order. If there are none, the name is resolved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "at_most::<ADDRESSES, _, _>")]
     pub addresses: Vec<IpAddr>,
-    /// Whether a connected TCP socket comes with the message (`SCM_RIGHTS`).
+    /// True if a connected TCP socket comes with the message (`SCM_RIGHTS`).
     #[serde(default, skip_serializing_if = "is_false")]
     pub socket: bool,
-    /// Protocols, the preferred one first; empty: none is negotiated.
+    /// The ALPN protocols, the preferred one first. If there are none, none is negotiated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "at_most::<PROTOCOLS, _, _>")]
     pub alpn: Vec<Protocol>,
-    /// Whom to believe.
+    /// The trust settings for the server's certificate.
     #[serde(default)]
     pub trust: Trust,
     /// The client's own certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// Whether sessions are shared: if not, the store is neither read nor written.
+    /// True if sessions are shared. Otherwise the store is neither read nor written.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub share: bool,
-    /// Programs of one user share sessions only under the same label.
+    /// The partition: programs of one user share sessions only under the same label.
     #[serde(default, skip_serializing_if = "Label::is_default")]
     pub label: Label,
-    /// Sent with the first flight if a session allows it. It can be replayed by others.
+    /// 0-RTT data, sent with the first flight if a session allows it. An attacker can replay it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "early_data")]
     pub early_data: Option<Base64>,
-    /// For resolving, connecting and the handshake together.
+    /// The time for resolving, connecting and the handshake together.
     #[serde(default = "deadline_ms", deserialize_with = "bounded_deadline_ms")]
     pub deadline_ms: u32,
-    /// Certificates that the program has: answered by fingerprint alone.
+    /// The certificates that the program has: the answer names them by fingerprint alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "at_most::<FINGERPRINTS, _, _>")]
     pub known: Vec<Fingerprint>,
-    /// The least version of TLS.
+    /// The lowest version of TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_version: Option<MinVersion>,
 }
 
 impl Connect {
-    /// A connection to `host` and `port`, verified by the system's authorities, sessions shared.
+    /// Makes a request for a connection to `host` and `port`, verified by the system's authorities, with shared
+    /// sessions.
     pub fn new(host: Host, port: NonZeroU16) -> Self {
         Self {
             host,
@@ -110,36 +110,35 @@ impl Connect {
     }
 }
 
-/// What connection, for a program that does its own TLS. Two sockets or three come with the message: the
-/// end of a pair, over which it is the client of a TLS connection with the manager; the TCP socket, which
-/// is connected; and another, which is not, and by which the server can be called again. The third is
-/// left out where that would lead elsewhere; then the manager takes the connection only if it has a
-/// session for it.
+/// A request for a connection of a program that does its own TLS. Two or three sockets come with the message: the end
+/// of a pair, over which the program is the client of a TLS connection with the manager; the connected TCP socket;
+/// and an unconnected TCP socket, by which the manager can connect to the server again. The third is left out if that
+/// would lead elsewhere. The manager then takes the connection only if it has a session for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hop {
-    /// The name that the program means.
+    /// The server's name, as the program gives it.
     pub host: Host,
     /// The TCP port.
     pub port: NonZeroU16,
-    /// Protocols, the preferred one first.
+    /// The ALPN protocols, the preferred one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "at_most::<PROTOCOLS, _, _>")]
     pub alpn: Vec<Protocol>,
-    /// Programs of one user share sessions only under the same label.
+    /// The partition: programs of one user share sessions only under the same label.
     #[serde(default, skip_serializing_if = "Label::is_default")]
     pub label: Label,
-    /// The least version of TLS.
+    /// The lowest version of TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_version: Option<MinVersion>,
-    /// The name of the key that the program's ClientHello offers.
+    /// The PSK identity in the program's ClientHello.
     pub identity: Token,
-    /// That key, for this connection alone.
+    /// The PSK, for this connection alone.
     pub key: HopKey,
 }
 
 impl Hop {
-    /// As a wish: over a socket that comes with it, and of certificates that the program judges.
+    /// Returns the same as a [`Connect`], over a socket that comes with it. The program judges the certificates.
     pub fn wish(&self) -> Connect {
         Connect {
             socket: true,
@@ -151,39 +150,39 @@ impl Hop {
     }
 }
 
-/// What connection, for a program that has its own socket and cannot pass it: it carries the records of TLS
-/// between the manager and the server, and judges the server itself. The manager takes the connection only
-/// if it has a session for it, or gets one by a connection of its own.
+/// A request for a connection of a program that has its own socket and cannot pass it. The program carries the TLS
+/// records between the manager and the server, and judges the server itself. The manager takes the connection only if
+/// it has a session for it, or gets one by a connection of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Records {
-    /// The name that the program means.
+    /// The server's name, as the program gives it.
     pub host: Host,
     /// The TCP port.
     pub port: NonZeroU16,
-    /// Where the program's socket leads, as far as it knows.
+    /// The address that the program's socket leads to, as far as the program knows.
     pub address: IpAddr,
-    /// Protocols, the preferred one first.
+    /// The ALPN protocols, the preferred one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "at_most::<PROTOCOLS, _, _>")]
     pub alpn: Vec<Protocol>,
-    /// Programs of one user share sessions only under the same label.
+    /// The partition: programs of one user share sessions only under the same label.
     #[serde(default, skip_serializing_if = "Label::is_default")]
     pub label: Label,
-    /// Certificates that the program has: answered by fingerprint alone.
+    /// The certificates that the program has: the answer names them by fingerprint alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "at_most::<FINGERPRINTS, _, _>")]
     pub known: Vec<Fingerprint>,
-    /// The least version of TLS.
+    /// The lowest version of TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_version: Option<MinVersion>,
-    /// Whom to believe over a connection of the manager's own; with [`Trust::None`] it makes none.
+    /// The trust settings for a connection of the manager's own. With [`Trust::None`] the manager makes none.
     #[serde(default = "nobody", skip_serializing_if = "is_nobody")]
     pub trust: Trust,
 }
 
 impl Records {
-    /// As a wish: to this address, and of certificates that the program judges.
+    /// Returns the same as a [`Connect`], to this address. The program judges the certificates.
     pub fn wish(&self) -> Connect {
         Connect {
             addresses: vec![self.address],
@@ -196,20 +195,20 @@ impl Records {
     }
 }
 
-/// By what a server's certificate is judged.
+/// The criterion by which a server's certificate is judged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
     /// The system's authorities.
     #[default]
     System,
-    /// The certificates of these authorities in PEM; revocation lists may stand among them.
+    /// The certificates of these authorities in PEM, and revocation lists if there are any.
     Bundle(String),
-    /// The chain has one of these: its own certificate or its key; or that of an issuer, by which
-    /// the rest is verified.
+    /// The digests of certificates or keys. One must match the server's own, or that of an issuer, by which the rest of
+    /// the chain is then verified.
     #[serde(deserialize_with = "at_most::<FINGERPRINTS, _, _>")]
     Pins(Vec<Fingerprint>),
-    /// Nothing is verified. The connection's sessions are not stored, and none is used.
+    /// No verification. The connection's sessions are not stored, and no stored one is used.
     None,
 }
 
@@ -223,13 +222,13 @@ pub struct Identity {
     pub key: Secret,
 }
 
-/// The least version of TLS that will do.
+/// The lowest version of TLS that is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MinVersion {
-    /// TLS 1.2
+    /// TLS 1.2.
     #[serde(rename = "1.2")]
     Tls12,
-    /// TLS 1.3
+    /// TLS 1.3.
     #[serde(rename = "1.3")]
     Tls13,
 }

@@ -1,25 +1,25 @@
 //! The frames in which the manager and a program that carries TLS records itself take turns.
 //!
-//! A frame is a word of one byte, the length of its body, three bytes, big-endian, and the body. What is in
-//! bodies is not read here.
+//! A frame is a word of one byte, the length of its body as three bytes in big-endian order, and the body. Bodies are
+//! not read here.
 
 use super::Malformed;
 
 /// The bytes before each body.
 pub const FRAME_HEAD_BYTES: usize = 4;
-/// The longest body, but for that of [`Reply::Message`], which is as long as an answer.
+/// The longest body. Only that of [`Reply::Message`] may be longer, as long as an answer.
 pub const FRAME_BYTES: usize = 64 * 1024;
 
-/// What a program says, a frame at a turn.
+/// A frame of the program, one at each turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// A piece of what the server sent; an empty one asks whether there is anything for the server.
     Records,
     /// Plaintext for the server.
     Plaintext,
-    /// There will be no more of it.
+    /// The end of the plaintext.
     Done,
-    /// The server's stream has ended.
+    /// The end of the server's stream.
     Ended,
     /// The program goes on, and has verified the server.
     Verified,
@@ -28,10 +28,10 @@ pub enum Turn {
 }
 
 impl Turn {
-    /// The frame's word, and how long its body is.
+    /// Reads a frame's word and the length of its body.
     ///
     /// # Errors
-    /// [`Malformed`]: there is no such word, or its body has another length.
+    /// [`Malformed`] if there is no such word, or its body cannot have this length.
     pub fn read(head: [u8; FRAME_HEAD_BYTES]) -> Result<(Self, usize), Malformed> {
         let [word, length @ ..] = head;
         let (turn, most) = match word {
@@ -55,7 +55,7 @@ impl Turn {
     }
 }
 
-/// What the manager says, in none to many frames at a turn, of which [`Over`](Self::Over) is the last.
+/// A frame of the manager. A turn has any number of them, of which [`Over`](Self::Over) is the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     /// Records for the server.
@@ -64,14 +64,14 @@ pub enum Reply {
     Plaintext,
     /// An [`Answer`](super::Answer), without its length.
     Message,
-    /// The server has said that there will be no more of it.
+    /// The server's close_notify.
     Done,
-    /// It is the program's turn.
+    /// The end of the manager's turn.
     Over,
 }
 
 impl Reply {
-    /// What stands before a body of so many bytes, of which there are no more than bounds let be.
+    /// Writes the head of a frame. The length of the body is within its bounds.
     pub fn head(self, bytes: usize) -> [u8; FRAME_HEAD_BYTES] {
         let word = match self {
             Self::Records => b'r',

@@ -1,4 +1,4 @@
-//! The values in messages: each is checked where it is read, and cannot be made otherwise.
+//! The values in messages. Each is checked when it is parsed, and cannot be made in another way.
 
 use std::fmt;
 
@@ -37,14 +37,33 @@ macro_rules! text {
     };
 }
 
-/// A server's name or address: lower-case, without a dot at its end.
+/// Implements the text form of a type whose `Display` and `Debug` are hexadecimal digits.
+macro_rules! hexadecimal {
+    ($type:ident) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                hex(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        text!($type);
+    };
+}
+
+/// A server's name or address in lower case, without a dot at its end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Host(String);
 
 impl Host {
     fn parse(text: &str) -> Result<Self, String> {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-        // rustls takes a dot at the end for none; what is one name has one form here.
+        // rustls ignores a dot at the end; here a name has one form only.
         match ServerName::try_from(name.as_str()) {
             Ok(_) if !name.ends_with('.') => Ok(Self(name)),
             _ => Err("host: a DNS name (an international one in its xn-- form) or an \
@@ -53,14 +72,14 @@ impl Host {
         }
     }
 
-    /// As text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// As rustls takes it.
+    /// Returns the name as a type of rustls.
     pub fn server_name(&self) -> ServerName<'static> {
-        // Parsed once already.
+        // `parse` has checked it.
         match ServerName::try_from(self.0.clone()) {
             Ok(name) => name,
             Err(_) => unreachable!("a host is a server name"),
@@ -89,12 +108,12 @@ impl Label {
         Ok(Self(text.to_owned()))
     }
 
-    /// As text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is the default partition's.
+    /// Returns true if it is the label of the default partition.
     pub fn is_default(&self) -> bool {
         self.0.is_empty()
     }
@@ -120,7 +139,7 @@ impl Protocol {
         Ok(Self(text.to_owned()))
     }
 
-    /// As text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -134,12 +153,12 @@ impl fmt::Display for Protocol {
 
 text!(Protocol);
 
-/// A SHA-256 digest: of a certificate, or of a public key. In hexadecimal.
+/// A SHA-256 digest of a certificate or of a public key, in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 
 impl Fingerprint {
-    /// The digest of these bytes.
+    /// Returns the digest of these bytes.
     #[cfg(feature = "digest")]
     pub fn of(bytes: &[u8]) -> Self {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
@@ -154,21 +173,9 @@ impl Fingerprint {
     }
 }
 
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
+hexadecimal!(Fingerprint);
 
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-text!(Fingerprint);
-
-/// A connection's name: 128 random bits in hexadecimal. With it its program asks how it ended.
+/// A connection's identifier: 128 random bits in hexadecimal. The program asks with it how the connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub [u8; 16]);
 
@@ -178,26 +185,14 @@ impl Token {
     }
 }
 
-impl fmt::Display for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
+hexadecimal!(Token);
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        hex(&self.0, f)
-    }
-}
-
-text!(Token);
-
-/// The key of a hop: 256 bits in hexadecimal. Wiped when dropped, and not shown by `Debug`.
+/// The key of a hop: 256 bits in hexadecimal. It is wiped when dropped, and `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HopKey(Zeroizing<[u8; 32]>);
 
 impl HopKey {
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
@@ -234,7 +229,7 @@ impl<'de> Deserialize<'de> for HopKey {
     }
 }
 
-/// Bytes, in base64 with padding (RFC 4648, section 4). Wiped when dropped; `Debug` says how many.
+/// Bytes in base64 with padding (RFC 4648, section 4). They are wiped when dropped; `Debug` shows their number only.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Base64(pub Zeroizing<Vec<u8>>);
 
@@ -266,7 +261,7 @@ text!(Base64);
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// The text.
+    /// Returns the text.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -298,17 +293,17 @@ impl<'de> Deserialize<'de> for Secret {
 }
 
 impl Base64 {
-    /// As any, but no copy of the text stays anywhere.
+    /// Parses base64 without leaving a copy of the text anywhere.
     pub(super) fn of_secret(raw: &RawValue) -> Result<Self, String> {
         Self::parse(&unescaped(raw.get()).ok_or("expected a string")?)
     }
 }
 
-/// The text of a string in JSON. A parser's own buffer, in which it puts together what has escapes,
-/// is wiped by nobody. Of characters beyond ASCII only those that stand for themselves are known.
+/// Returns the text of a JSON string. A parser would use a buffer of its own for a string with escapes, which nobody
+/// wipes. Surrogate pairs are not supported: a character beyond the basic plane must be written without an escape.
 fn unescaped(json: &str) -> Option<Zeroizing<String>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
-    // Never moved: it only gets shorter.
+    // The text is never moved, because it is not longer than `inner`.
     let mut text = Zeroizing::new(String::with_capacity(inner.len()));
     let mut rest = inner.chars();
     while let Some(character) = rest.next() {
@@ -338,7 +333,7 @@ fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&bytes.iter().flat_map(of).collect::<String>())
 }
 
-/// Of the lowest four bits.
+/// Returns the digit of the lowest four bits.
 fn hex_digit(bits: u8) -> u8 {
     b"0123456789abcdef"[usize::from(bits & 15)]
 }

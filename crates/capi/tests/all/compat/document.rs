@@ -14,7 +14,7 @@ pub(crate) enum Table {
     Unreached,
 }
 
-/// One of a table, which begins with a server's name.
+/// A row of a table, which begins with a server's name.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) table: Table,
@@ -55,7 +55,7 @@ pub(crate) struct Document {
     rows: Vec<Row>,
 }
 
-/// How the line begins that is not compared.
+/// The beginning of the line that is not compared.
 const VERSIONS: &str = "Made with ";
 
 impl Document {
@@ -83,7 +83,7 @@ impl Document {
         );
     }
 
-    /// The lines, but for versions and what was not measured.
+    /// Returns the lines without the versions and the rows that were not measured.
     fn compared<'a>(&self, text: &'a str) -> Vec<&'a str> {
         let is_absent = |line: &str| {
             self.absent().any(|server| line.starts_with(&format!("| {} |", server.name)))
@@ -120,7 +120,7 @@ fn all_servers() -> impl Iterator<Item = &'static Server> {
     SERVERS.iter().chain(&UNREACHED)
 }
 
-/// What every program says it is.
+/// Returns the versions that the programs report.
 fn versions() -> String {
     let mut versions: Vec<_> = all_servers().filter_map(version).collect();
     versions.dedup();

@@ -1,4 +1,4 @@
-//! A client that comes back to one server after the other, and whether it was known.
+//! A client that returns to one server after the other, and the answer to the question whether its session was known.
 
 use rejoin_testkit::port::reserve;
 use std::collections::HashSet;
@@ -7,21 +7,20 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rejoin_store::Store;
 
 use super::means::Means;
 use super::servers::Server;
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::site::{Client, Site, Versions};
 
-/// Who may issue stateless tickets.
+/// The setting of stateless tickets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tickets {
     Off,
     On,
-    /// The server would, and our setting forbids it.
+    /// The server issues them, and Rejoin's setting forbids it.
     Forbidden,
 }
 
@@ -35,11 +34,10 @@ impl fmt::Display for Tickets {
     }
 }
 
-/// Whether a client was known to another process, after a reload, and after a restart. `None` where
-/// there is no such thing.
+/// Resumption in another process, after a reload, and after a restart. `None`: the server has no such thing.
 pub(crate) type Known = [Option<bool>; 3];
 
-/// What became of clients of TLS 1.2 and of TLS 1.3. `None` if the server is not installed.
+/// Measures a server with clients of TLS 1.2 and TLS 1.3. `None`: the server is not installed.
 pub(crate) fn measured(server: &Server, tickets: Tickets, means: Means) -> Option<[Known; 2]> {
     let mut running = Running::start(server, tickets, means)?;
     let mut clients =
@@ -51,7 +49,7 @@ pub(crate) fn measured(server: &Server, tickets: Tickets, means: Means) -> Optio
     Some([0, 1].map(|at| [Some(process[at]), reload.map(|known| known[at]), Some(restart[at])]))
 }
 
-/// Whether sessions made by one server resume at the other, for TLS 1.2 and 1.3.
+/// Measures whether sessions made by one server resume at the other, for TLS 1.2 and 1.3.
 pub(crate) fn from_one_to_the_other(
     [one, other]: [&Server; 2],
     tickets: Tickets,
@@ -71,7 +69,7 @@ pub(crate) fn from_one_to_the_other(
     }))
 }
 
-/// What became of clients of a program that is not to be reached, and how many sessions we have of it.
+/// Measures a program that Rejoin cannot reach. Returns the number of its sessions in the cache, too.
 pub(crate) fn of_one_process(server: &Server, means: Means) -> Option<([Known; 2], u64)> {
     let mut running = Running::start(server, Tickets::On, means)?;
     let mut clients =
@@ -103,7 +101,7 @@ impl<'a> Running<'a> {
         running.listen().map(|()| running)
     }
 
-    /// Another server of the same site, at a port of its own.
+    /// Starts another server of the same site at a port of its own.
     fn beside(&mut self) -> SocketAddr {
         let port = self.site.port;
         self.site.port = reserve();
@@ -135,7 +133,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Every time that another worker answers.
+    /// Returns true if the session resumed each time that another worker answered.
     fn in_another_worker(&self, client: &mut Client) -> bool {
         const CONNECTIONS_AT_MOST: usize = 100;
         const CHANGES: usize = 4;
@@ -158,7 +156,7 @@ impl<'a> Running<'a> {
         unanimous(&known).unwrap_or_else(|| panic!("{what:?}: now and then: {known:?}"))
     }
 
-    /// In a second server, which runs on.
+    /// Returns true if the session resumed in a second server, which keeps running.
     fn in_another_server(&mut self, client: &mut Client) -> bool {
         client.connect();
         let address = std::mem::replace(&mut client.address, self.beside());
@@ -169,7 +167,7 @@ impl<'a> Running<'a> {
 
     fn after_a_reload(&mut self, clients: &mut [Client; 2]) -> Option<[bool; 2]> {
         let signal = self.server.reload?;
-        // They come from who is running now, and not from the server that stood beside it.
+        // The sessions must come from the running server, and not from the one that was started beside it.
         clients.iter_mut().for_each(|client| {
             client.connect();
         });
@@ -178,11 +176,9 @@ impl<'a> Running<'a> {
         let told = Command::new("kill").args([&format!("-{signal}"), &running]).status();
         assert!(told.expect("it runs").success());
         let mut probe = self.site.client(Versions::Tls13);
-        let until = Instant::now() + Duration::from_secs(20);
-        while !self.all_that_answer(&mut probe).is_disjoint(&old) {
-            assert!(Instant::now() < until, "{}: no reload", self.server.name);
-            thread::sleep(Duration::from_millis(50));
-        }
+        wait_until(&format!("{}: a reload", self.server.name), || {
+            self.all_that_answer(&mut probe).is_disjoint(&old)
+        });
         Some(clients.each_mut().map(|client| {
             let known = client.connect();
             assert!(!old.contains(&self.answered(client)), "{}: an old process", self.server.name);
@@ -199,9 +195,9 @@ impl<'a> Running<'a> {
         clients.each_mut().map(Client::connect)
     }
 
-    /// Where no stateless tickets are issued, whoever was known was found there.
+    /// Asserts that the sessions were found in the cache, if no stateless tickets are issued.
     fn look_into_the_cache(&self) {
-        // Other means make one that is another user's.
+        // The other ways make a cache that belongs to another user.
         if self.means != Means::Module {
             return;
         }
@@ -212,7 +208,7 @@ impl<'a> Running<'a> {
         assert!(store.check().iter().all(Result::is_ok), "{}", self.server.name);
     }
 
-    /// Some connections' worth of processes.
+    /// Returns the processes that answer some connections.
     fn all_that_answer(&self, client: &mut Client) -> HashSet<String> {
         (0..12)
             .map(|_| {
@@ -222,7 +218,7 @@ impl<'a> Running<'a> {
             .collect()
     }
 
-    /// Who answered last.
+    /// Returns the process that answered last.
     fn answered(&self, client: &Client) -> String {
         match fs::read_to_string(self.site.shown("answered")) {
             Ok(log) => log.lines().last().unwrap_or_default().to_owned(),
@@ -231,7 +227,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Those that would answer before a reload.
+/// Returns the children of a server, which answer until a reload.
 pub(crate) fn children(process: &str) -> HashSet<String> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
     let children: HashSet<_> =

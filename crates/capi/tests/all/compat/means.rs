@@ -1,4 +1,4 @@
-//! How Rejoin comes into a server.
+//! The ways in which Rejoin is loaded into a server.
 
 use rejoin_testkit::shipped::library;
 use std::fs::{self, Permissions};
@@ -11,7 +11,7 @@ use rejoin_testkit::site::Site;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// Not at all.
+    /// Rejoin is not loaded.
     Nothing,
     /// `OPENSSL_CONF`.
     Module,
@@ -29,8 +29,8 @@ impl Means {
         }
     }
 
-    /// Where the cache lies. Processes that have given up root make it when the library is preloaded,
-    /// so that is where they may.
+    /// Returns the folder of the cache. With the preload library, processes that have dropped root make the cache, so
+    /// that the folder must be writable for them.
     pub(crate) fn folder(self, site: &Site) -> PathBuf {
         match self {
             Self::Preload => site.file("caches"),

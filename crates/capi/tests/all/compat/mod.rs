@@ -1,7 +1,7 @@
-//! What Rejoin does inside which server: `docs/compat.md`, measured, and compared cell by cell.
+//! The effect of Rejoin in each server: `docs/compat.md`, measured, and compared cell by cell.
 //!
-//! `REJOIN_BLESS=1` writes the document anew. The rows of a program that is not installed are neither
-//! measured nor compared.
+//! `REJOIN_BLESS=1` writes the document anew. The rows of a program that is not installed are neither measured nor
+//! compared.
 
 mod document;
 pub(crate) mod matrix;
@@ -18,7 +18,7 @@ use servers::{NGINX, NGINX_OTHER, SERVERS, Server, UNREACHED};
 
 #[test]
 fn the_document_says_what_servers_do() {
-    // Those that have to be compiled begin.
+    // The programs that must be compiled come first.
     let compiled = UNREACHED.iter().map(|server| Box::new(move || unreached(server)) as Work);
     let packaged = SERVERS.iter().map(|server| Box::new(move || reached(server)) as Work);
     let work = compiled.chain(packaged).chain([Box::new(pair) as Work]).collect::<Vec<_>>();
@@ -32,7 +32,7 @@ fn the_document_says_what_servers_do() {
 
 type Work = Box<dyn Fn() -> Vec<Row> + Sync>;
 
-/// Servers wait for much of their time: two at a time.
+/// Does all work, two servers at a time, because they wait for much of their time.
 fn all_done(work: &[Work]) -> Vec<Row> {
     let next = AtomicUsize::new(0);
     let some = || {
@@ -47,7 +47,7 @@ fn all_done(work: &[Work]) -> Vec<Row> {
     })
 }
 
-/// A server by every means, with and without stateless tickets.
+/// Measures a server in every way, with and without stateless tickets.
 fn reached(server: &'static Server) -> Vec<Row> {
     let known = |tickets, means| matrix::measured(server, tickets, means);
     let (Some(off), Some(on)) =
@@ -70,7 +70,7 @@ fn reached(server: &'static Server) -> Vec<Row> {
     rows
 }
 
-/// Two servers of one site that were set up by different people.
+/// Measures two servers of one site with different configurations.
 fn pair() -> Vec<Row> {
     let known =
         |tickets, means| matrix::from_one_to_the_other([&NGINX, &NGINX_OTHER], tickets, means);
@@ -82,7 +82,7 @@ fn pair() -> Vec<Row> {
     [Tickets::Off, Tickets::On].into_iter().filter_map(row).collect()
 }
 
-/// A program that has no shared libssl.
+/// Measures a program that has no shared libssl.
 fn unreached(server: &'static Server) -> Vec<Row> {
     let known = |means| matrix::of_one_process(server, means);
     let Some((without, _)) = known(Means::Nothing) else { return Vec::new() };
@@ -97,7 +97,7 @@ fn unreached(server: &'static Server) -> Vec<Row> {
     [(Means::Module, "the module"), (Means::Preload, "the preload library")].map(row).into()
 }
 
-/// Whether clients of TLS 1.2 and TLS 1.3 were known without us and with us.
+/// Writes a cell: resumption without and with Rejoin, for TLS 1.2 and TLS 1.3.
 fn cell(without: [Option<bool>; 2], with: [Option<bool>; 2]) -> String {
     let word = |known: bool| if known { "yes" } else { "no" };
     let one = |at: usize| Some(format!("{} → {}", word(without[at]?), word(with[at]?)));

@@ -1,4 +1,4 @@
-//! The servers, and how each is told what is wanted of it.
+//! The servers, and their configurations.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,35 +6,35 @@ use std::process::Command;
 /// A server from a package, unmodified.
 #[derive(Clone, Copy)]
 pub(crate) struct Server {
-    /// As it stands in the tables.
+    /// The name in the tables.
     pub(crate) name: &'static str,
     pub(crate) program: &'static str,
-    /// What makes it from its configuration, if a package does not bring it.
+    /// The command that builds it from its configuration, if no package has it.
     build: &'static [&'static str],
-    /// What it is called where versions are told, and the command that tells its own.
+    /// The name in the list of versions, and the command that prints its own.
     pub(crate) software: &'static str,
     pub(crate) version: &'static [&'static str],
     pub(crate) arguments: &'static [&'static str],
-    /// A file of its own, and what it says.
+    /// The name of its configuration file, and the text.
     pub(crate) configuration: (&'static str, &'static str),
-    /// What stands for `@VARIANT@`.
+    /// The value of `@VARIANT@`.
     variant: &'static str,
-    /// What stands for `@TICKETS@` where stateless tickets are off, and where they are on.
+    /// The value of `@TICKETS@` if stateless tickets are off, and if they are on.
     tickets: [&'static str; 2],
-    /// The signal that has it read its configuration anew.
+    /// The signal for a reload of its configuration.
     pub(crate) reload: Option<&'static str>,
-    /// Whether several processes answer at one port. Where it is one, sessions are to be shared with a
-    /// second server at another port.
+    /// True if several processes answer at one port. Otherwise sessions are shared with a second server at another
+    /// port.
     pub(crate) has_workers: bool,
 }
 
 impl Server {
-    /// What no two of them have in common, and files may be called.
+    /// Returns a label that no other server has, for the names of files.
     pub(crate) fn label(&self) -> String {
         format!("{}{}", self.software, self.variant)
     }
 
-    /// Makes its program in a folder. `None` if what that takes is not installed.
+    /// Builds its program in a folder. `None`: the tools are not installed.
     pub(crate) fn build(&self, folder: &Path) -> Option<()> {
         let [program, arguments @ ..] = self.build else { return Some(()) };
         std::fs::write(folder.join(self.configuration.0), self.configuration.1).expect("a file");
@@ -48,7 +48,7 @@ impl Server {
         }
     }
 
-    /// Fills in what is not the site's.
+    /// Replaces the placeholders that do not belong to the site.
     pub(crate) fn filled(&self, text: &str, tickets: bool) -> String {
         let tickets = self.tickets[usize::from(tickets)];
         text.replace("@TICKETS@", tickets).replace("@VARIANT@", self.variant)
@@ -69,7 +69,7 @@ pub(crate) const NGINX: Server = Server {
     has_workers: true,
 };
 
-/// Another nginx, which somebody else has set up for the same site.
+/// Another nginx with another configuration for the same site.
 pub(crate) const NGINX_OTHER: Server =
     Server { configuration: ("nginx@PORT@.conf", include_str!("nginx-other.conf")), ..NGINX };
 
@@ -142,7 +142,7 @@ const PYTHON: Server = Server {
 
 pub(crate) const SERVERS: [Server; 6] = [NGINX, HAPROXY, PREFORK, EVENT, S_SERVER, PYTHON];
 
-/// A program with OpenSSL inside.
+/// A program with OpenSSL linked into it.
 const STATIC: Server = Server {
     name: "static OpenSSL",
     program: "FOLDER/static",
@@ -171,7 +171,7 @@ const GO: Server = Server {
 const NODE: Server = Server {
     name: "Node",
     program: "node",
-    // As nodejs.org has it. Debian's has no OpenSSL inside.
+    // The build of nodejs.org. Debian's has a shared OpenSSL.
     build: &["node", "-e", "process.exit(process.config.variables.node_shared_openssl ? 1 : 0)"],
     software: "Node",
     version: &["node", "--version"],
@@ -180,5 +180,5 @@ const NODE: Server = Server {
     ..STATIC
 };
 
-/// What has no libssl that could load us.
+/// The programs without a libssl that could load Rejoin.
 pub(crate) const UNREACHED: [Server; 3] = [STATIC, GO, NODE];

@@ -1,4 +1,4 @@
-/* An OpenSSL server in which no shared libssl is left to be reached. */
+/* An OpenSSL server without a shared libssl. */
 #include <arpa/inet.h>
 #include <openssl/ssl.h>
 #include <signal.h>

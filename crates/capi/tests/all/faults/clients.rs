@@ -1,5 +1,4 @@
-//! Clients that do not end as they should. Only a fatal alert after the handshake forgets a session,
-//! and no session but that connection's.
+//! Clients that break off. Only a fatal alert after the handshake removes a session, and only that connection's.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -23,7 +22,7 @@ fn ends_without_close_notify() {
             tls.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
             // The tickets come before the answer.
             tls.read_exact(&mut [0]).expect("an answer");
-            // OpenSSL's client would not use the session again.
+            // Otherwise OpenSSL's client would not use the session again.
             tls.set_shutdown(ShutdownState::SENT);
         }
         assert!(client.connect(), "an unclean end forgot the session");
@@ -31,7 +30,7 @@ fn ends_without_close_notify() {
     assert_eq!((counters(&site).hits, counters(&site).misses), (62, 0));
 }
 
-/// Sends, and breaks before anything is read: what the server has sent by then makes it an RST.
+/// A stream that is closed before anything is read. The close is an RST, because the server has sent something by then.
 #[derive(Debug)]
 struct Breaking(TcpStream);
 
@@ -67,7 +66,7 @@ fn breaks_in_the_middle_of_a_handshake() {
     assert_eq!(counters(&site).misses, 0);
 }
 
-/// An alert in clear, of whoever saw the id on the wire.
+/// An attacker who saw the id on the wire can send a plaintext alert.
 #[test]
 fn sends_a_fatal_alert_before_the_handshake_is_done() {
     let Some(site) = nginx("early-alert", "") else { return };
@@ -109,12 +108,12 @@ fn fail_after_the_handshake(client: &Client) {
     tls.set_shutdown(ShutdownState::SENT);
 }
 
-/// The tests' own client: a check that no connection fails is to count no signal as a failure.
+/// A test of the tests' own client: it must not count a signal as a failed connection.
 #[test]
 fn a_signal_ends_no_connection() {
     extern "C" fn handle(_: libc::c_int) {}
     let Some(site) = nginx("signals", "") else { return };
-    // SAFETY: what handles it does nothing, and nobody else uses this signal.
+    // SAFETY: the handler does nothing, and nobody else uses this signal.
     let before = unsafe { libc::signal(libc::SIGUSR1, handle as extern "C" fn(_) as usize) };
     assert_ne!(before, libc::SIG_ERR);
     for mut client in clients(&site) {
@@ -133,7 +132,7 @@ fn a_signal_ends_no_connection() {
     }
 }
 
-/// What one says to the other, until the latter has no more to say.
+/// Copies the data between two sockets, until the second has no more.
 fn carry_on(from: TcpStream, to: TcpStream) {
     let copies = [&from, &to].map(|stream| stream.try_clone().expect("a socket"));
     let [mut from_reads, mut to_writes] = copies;

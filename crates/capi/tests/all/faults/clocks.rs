@@ -1,5 +1,5 @@
-//! Steps of the wall clock. OpenSSL's sessions live by it, the cache by the time since the machine was
-//! started: a session is resumed only while neither thinks that its time is over.
+//! Steps of the wall clock. The lifetime of OpenSSL's sessions depends on it, that of the cache's on the time since
+//! boot: a session is resumed only while neither lifetime is over.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::{clients, counters, lines_of_ours, start_nginx, start_s_server};
 use rejoin_testkit::site::Site;
 
-/// The words before a server's, for a wall clock of its own by Debian's package `faketime`. The time
-/// since the machine was started is left alone.
+/// Returns the words before a server's command, for a wall clock of its own by Debian's package `faketime`. The time
+/// since boot is left alone.
 fn with_clock(site: &Site) -> Option<[String; 5]> {
     let library = format!("/usr/lib/{ARCH}-linux-gnu/faketime/libfaketime.so.1");
     if !Path::new(&library).exists() {
@@ -32,7 +32,7 @@ fn step(site: &Site, offset: &str) {
     fs::write(site.file("clock"), offset).expect("a file");
 }
 
-/// Stops the server, and removes what the library leaves of programs that are stopped.
+/// Stops the server, and removes the files that the library leaves.
 fn stop(site: &mut Site) {
     let process = site.running[0].id();
     site.stop();
@@ -51,7 +51,7 @@ fn the_wall_clock_steps_while_a_server_runs() {
     for client in &mut clients {
         client.connect();
     }
-    // OpenSSL's own lifetime is two hours. What it makes of sessions from the future is its affair.
+    // OpenSSL's own lifetime is two hours. It may do what it likes with sessions from the future.
     let [must, must_not, may] = [Some(true), Some(false), None];
     let steps = [
         ("+1h", must),

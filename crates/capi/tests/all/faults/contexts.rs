@@ -2,28 +2,27 @@
 
 use rejoin_testkit::port::reserve;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use openssl::ssl::SslSession;
 
 use super::{NGINX, certified, lines_of_ours, make_client, start_nginx};
 use crate::compat::matrix::children;
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::site::{Client, Site, Versions};
 
 const VERSIONS: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
 
-/// Who the server takes the client for, and whether it was resumed: `r`, or `.`.
+/// The answer: the client as the server knows it, and `r` if the session was resumed, or else `.`.
 const WHO: &str =
     r#"return 200 "$ssl_client_verify $ssl_client_fingerprint $ssl_session_reused\n";"#;
 
-/// What [`NGINX`] says, of a server that asks for certificates.
+/// Returns [`NGINX`] for a server that asks for certificates.
 fn asking(when: &str) -> String {
     let asks = format!("ssl_verify_client {when}; ssl_client_certificate FOLDER/client.pem;");
     NGINX.replace("return 200 \"$pid\\n\";", WHO).replace("@MORE@", &asks)
 }
 
-/// A server with that configuration, and a client's certificate that it may trust.
+/// Starts a server with that configuration, and makes a client's certificate that it may trust.
 fn start(name: &str, configuration: &str, cache_of: Option<&Site>) -> Option<Site> {
     let mut site = Site::new(&format!("fault-{name}"));
     if let Some(other) = cache_of {
@@ -35,12 +34,12 @@ fn start(name: &str, configuration: &str, cache_of: Option<&Site>) -> Option<Sit
     start_nginx(&mut site).map(|()| site)
 }
 
-/// A worker learns what is asked under a host from its first handshake there.
+/// Writes the configuration with one worker, because a worker learns at its first handshake what a host asks for.
 fn configure(site: &Site, configuration: &str) {
     site.write("nginx.conf", &configuration.replace("worker_processes 2", "worker_processes 1"));
 }
 
-/// Connects at `site`, where the client's session must be of no use; what the server said.
+/// Connects to `site`, which must not resume the client's session. Returns the server's answer.
 fn not_resumed_at<'a>(client: &'a mut Client, site: &Site, what: &str) -> &'a str {
     client.address = site.address();
     assert!(!client.connect(), "{what}");
@@ -118,7 +117,7 @@ fn a_virtual_server_that_asks_resumes_no_session_of_one_that_does_not() {
     }
 }
 
-/// OpenSSL resumes TLS 1.2 with the session's cipher, whatever the context offers.
+/// OpenSSL resumes TLS 1.2 with the session's cipher, whatever the context supports.
 #[test]
 fn servers_that_offer_other_ciphers_resume_none_of_each_others() {
     for tickets in ["on", "off"] {
@@ -142,7 +141,7 @@ fn servers_that_offer_other_ciphers_resume_none_of_each_others() {
     }
 }
 
-/// HAProxy's session-id context is one word for all.
+/// A configuration of HAProxy, whose session-id context is the same for all.
 const HAPROXY: &str = "\
 global
   tune.ssl.cachesize 0
@@ -184,7 +183,7 @@ fn a_line_of_a_crt_list_that_asks_resumes_no_session_of_one_that_does_not() {
     }
 }
 
-/// What nginx checks itself, as whether there is a certificate at all, it checks of who is resumed, too.
+/// nginx repeats its own checks at a resumption, such as the one for a missing certificate.
 #[test]
 fn sessions_outlive_a_reload_that_asks_the_same_and_no_other() {
     for tickets in ["on", "off"] {
@@ -213,7 +212,7 @@ fn sessions_outlive_a_reload_that_asks_the_same_and_no_other() {
     }
 }
 
-/// nginx removes the session of whom it refuses (`SSL_CTX_remove_session`).
+/// nginx removes the session of a client that it refuses (`SSL_CTX_remove_session`).
 #[test]
 fn who_was_refused_without_a_certificate_is_served_with_one() {
     let Some(site) = start("refused", &asking("on"), None) else { return };
@@ -231,16 +230,12 @@ fn who_was_refused_without_a_certificate_is_served_with_one() {
     }
 }
 
-/// Has nginx read another configuration, until who served before is gone; and a stranger come.
+/// Reloads nginx with another configuration, and waits until the old workers are gone. Then a new client connects.
 fn reload(site: &Site, configuration: &str) {
     configure(site, configuration);
     let nginx = site.running[0].id().to_string();
     let old = children(&nginx);
     assert!(Command::new("kill").args(["-HUP", &nginx]).status().is_ok_and(|told| told.success()));
-    let until = Instant::now() + Duration::from_secs(20);
-    while !children(&nginx).is_disjoint(&old) {
-        assert!(Instant::now() < until, "no reload");
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("a reload", || children(&nginx).is_disjoint(&old));
     site.client(Versions::Tls13).connect();
 }

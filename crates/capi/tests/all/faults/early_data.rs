@@ -1,4 +1,4 @@
-//! Early data (RFC 8446, section 8), which OpenSSL accepts once, by a cache of its own.
+//! Early data (RFC 8446, section 8). OpenSSL accepts it once, by a cache of its own.
 
 use std::fs;
 use std::io::Read;
@@ -23,7 +23,7 @@ fn early_data_is_accepted_once() {
         for versions in [Versions::Tls12, Versions::Tls13] {
             let client = site.client(versions);
             assert!(!come(&client, "nothing"), "{stateful} {versions:?}");
-            // OpenSSL's client would use it once.
+            // OpenSSL's client would use the session only once.
             let first = session(&client).as_ref().and_then(|first| first.to_der().ok());
             assert!(come(&client, "once"), "{stateful} {versions:?}");
             let first = SslSession::from_der(&first.expect("a session")).ok();
@@ -44,7 +44,7 @@ fn session(client: &Client) -> MutexGuard<'_, Option<SslSession>> {
     client.session.lock().expect("no panic")
 }
 
-/// Connects, with early data if the session is for that; whether it was resumed.
+/// Connects, with early data if the session allows it. Returns true if the session was resumed.
 fn come(client: &Client, early_data: &str) -> bool {
     let stream = TcpStream::connect(client.address).expect("it listens");
     let ssl = client.ssl().and_then(|ssl| Ok(ssl.into_ssl(client.name)?));

@@ -1,4 +1,4 @@
-//! Folders and files that cannot be used, or that are not ours to use.
+//! Folders and files that cannot be used, or must not be.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -9,7 +9,7 @@ use std::process::Command;
 use super::{clients, lines_of_ours, start_s_server, write_at};
 use rejoin_testkit::site::Site;
 
-/// Starts the server and serves both versions; what we said.
+/// Starts the server and serves both versions. Returns Rejoin's messages.
 fn told(site: &mut Site, before: &[&str]) -> Vec<String> {
     fs::write(site.file("stderr"), "").expect("a file");
     start_s_server(site, before).expect("openssl is installed");
@@ -36,7 +36,7 @@ fn a_folder_that_is_full_or_read_only() {
     }
 }
 
-/// Beyond the limit the kernel sends a signal, by which the server would end.
+/// Beyond the limit the kernel sends a signal that would end the server.
 #[test]
 fn a_limit_on_the_length_of_files() {
     let mut site = Site::new("fault-limit");
@@ -44,7 +44,7 @@ fn a_limit_on_the_length_of_files() {
     assert!(told.len() == 1 && told[0].contains("no room for"), "{told:?}");
 }
 
-/// In a folder of the site's own, with a cache that another server left there.
+/// The folder is the site's own, and has a cache that another server left.
 #[test]
 fn a_file_that_cannot_be_used() {
     let mut site = Site::new("fault-file");
@@ -72,7 +72,7 @@ fn a_file_that_cannot_be_used() {
     assert!(told.len() == 1 && told[0].contains("another capacity"), "{told:?}");
 }
 
-/// What is done to a cache's file, and what is said of it.
+/// Changes to a cache's file, and the messages about them.
 const SPOILED: [(&str, &str); 6] = [
     ("version", "made by another version"),
     ("first bytes", "is damaged"),

@@ -3,7 +3,7 @@
 use super::{clients, counters, lines_of_ours};
 use rejoin_testkit::site::Site;
 
-/// One process for each connection, as a child of one that has shaken hands itself.
+/// A server with one process for each connection, the child of one that has made handshakes itself.
 const FOR_EACH: &str = "\
 import os, signal, socket, ssl
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-//! ClientHellos that were written by hand: with more sessions than anybody has, and with no sense.
+//! Handwritten ClientHellos: with more sessions than any client has, and with random bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::{clients, counters, lines_of_ours, nginx};
 use rejoin_testkit::site::{Client, Site, Versions};
 
-/// Nobody waits longer for a first answer.
+/// The longest wait for a first answer.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// What the server says to a handshake message, until it closes or has nothing more to say.
+/// Returns the server's answer to a handshake message, until it closes or sends nothing more.
 fn answer_to(address: SocketAddr, message: &[u8]) -> Vec<u8> {
     let records = message.chunks(16_000).flat_map(record);
     exchange(address, &records.collect::<Vec<_>>())
@@ -30,7 +30,7 @@ fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// A ClientHello that offers so many sessions that nobody made, to TLS 1.3 or, as an id, to TLS 1.2.
+/// Makes a ClientHello that offers unknown sessions: identities for TLS 1.3, or an id for TLS 1.2.
 fn client_hello(versions: &[u8], legacy_id: &[u8], identities: &[[u8; 32]]) -> Vec<u8> {
     let long = |bytes: Vec<u8>| [&(bytes.len() as u16).to_be_bytes()[..], &bytes].concat();
     let extension = |kind: u16, bytes: Vec<u8>| [&kind.to_be_bytes()[..], &long(bytes)].concat();
@@ -65,7 +65,7 @@ fn made_up(identities: usize) -> Vec<[u8; 32]> {
 const TLS_1_3: [u8; 2] = [3, 4];
 const TLS_1_2: [u8; 2] = [3, 3];
 
-/// The same from a server with Rejoin, and from one without.
+/// A server with Rejoin and one without answer the same.
 #[test]
 fn nine_hundred_identities_cost_no_lookup() {
     let Some(site) = nginx("identities", "") else { return };
@@ -77,7 +77,7 @@ fn nine_hundred_identities_cost_no_lookup() {
         let with = answer_to(site.address(), &hello);
         assert!(start.elapsed() < DEADLINE, "{:?}", start.elapsed());
         let without = answer_to(without.address(), &hello);
-        // A record's type and version, a message's type: all that does not depend on its random.
+        // A record's type and version, and a message's type: the parts that do not depend on the random.
         assert_eq!((with.get(..3), with.get(5)), (without.get(..3), without.get(5)));
         assert!(with.len() > 500 && with.len().abs_diff(without.len()) < 16, "no ServerHello");
         let counters = counters(&site);
@@ -87,8 +87,8 @@ fn nine_hundred_identities_cost_no_lookup() {
     assert_eq!(lines_of_ours(&site), [""; 0]);
 }
 
-/// Of whoever saw one on the wire, and does not know its secret. With the hash of the session it is
-/// an error, as without us; with another, the session is found again and again and not resumed.
+/// An attacker saw an identity on the wire, and does not know its secret. With the session's hash this is an error, as
+/// without Rejoin; with another hash the session is found each time, and not resumed.
 #[test]
 fn somebody_elses_identity_again_and_again_costs_its_owner_nothing() {
     let Some(site) = nginx("identity", "") else { return };
@@ -107,9 +107,9 @@ fn somebody_elses_identity_again_and_again_costs_its_owner_nothing() {
     }
 }
 
-/// What the server gave the client, to be shown again.
+/// Returns the identity that the server gave the client.
 fn identity_of(client: &Client) -> Option<[u8; 32]> {
-    /// As OpenSSL writes a session: field 10, in which are so many octets.
+    /// The head of field 10 in OpenSSL's encoding of a session, an octet string of 32 bytes.
     const FIELD: [u8; 4] = [0xaa, 34, 4, 32];
     let session = client.session.lock().expect("no panic");
     let der = session.as_ref()?.to_der().ok()?;
@@ -123,7 +123,7 @@ const HANDSHAKE: u8 = 0x16;
 /// Where the first cipher suite is in [`client_hello`] without a legacy id.
 const SUITE: usize = 4 + 2 + 32 + 1 + 2;
 
-/// As [`nginx`], with the system's configuration of OpenSSL.
+/// Starts nginx with the system's configuration of OpenSSL.
 fn without_rejoin(name: &str) -> Site {
     let site = nginx(name, "").expect("installed");
     std::fs::write(site.file("openssl.cnf"), ".include /etc/ssl/openssl.cnf\n").expect("a file");
@@ -165,7 +165,7 @@ fn two_hundred_client_hellos_of_garbage() {
     let sound = client_hello(&[TLS_1_3, TLS_1_2].concat(), &[3; 32], &made_up(5));
     for round in 0..200 {
         let mut bytes = match round % 4 {
-            // Random from the first byte, from the record's header on, or from the message's.
+            // Random from the first byte on, after the record's header, or after the message's.
             0 => (0..random() % 2_000).map(|_| random() as u8).collect(),
             1 => record(&(0..random() % 2_000).map(|_| random() as u8).collect::<Vec<_>>()),
             _ => record(&sound),

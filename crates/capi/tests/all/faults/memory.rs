@@ -1,4 +1,4 @@
-//! A mapping that is cut short, scribbled on, or removed, while servers use it.
+//! A mapping that is truncated, overwritten or removed while servers use it.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use rejoin_store::Store;
 
 use super::{clients, counters, file_of_cache, lines_of_ours, nginx, start_nginx, store, write_at};
+use crate::compat::matrix::children;
+use crate::ways::HAPROXY;
+use rejoin_testkit::process::wait_until;
 use rejoin_testkit::site::Site;
 
 fn cut(site: &Site, bytes: u64) {
@@ -18,7 +21,7 @@ fn cut(site: &Site, bytes: u64) {
     file.set_len(bytes).expect("cut");
 }
 
-/// The workers that answered while both versions connected so often.
+/// Connects with both versions this often, and returns the workers that answered.
 fn workers(site: &Site, connections: usize) -> HashSet<String> {
     let mut clients = clients(site);
     for client in &mut clients {
@@ -40,10 +43,14 @@ fn a_file_cut_short_under_running_workers() {
         assert_eq!(told.len(), 2, "one line for each worker: {told:?}");
         assert!(told.iter().all(|line| line.contains("cut short")), "{told:?}");
     }
-    // Who was in the middle of an operation dies, and its master starts another.
+    // A worker in the middle of an operation dies, and its master starts another.
     let victim = before.iter().next().expect("one");
     assert!(Command::new("kill").args(["-BUS", victim]).status().expect("it runs").success());
-    thread::sleep(Duration::from_millis(300));
+    let master = site.running[0].id().to_string();
+    wait_until("another worker", || {
+        let now = children(&master);
+        now.len() == 2 && !now.contains(victim)
+    });
     let after = workers(&site, 20);
     assert!(after.len() == 2 && !after.contains(victim), "{after:?}, not {victim}");
     assert_eq!(lines_of_ours(&site).len(), 3);
@@ -78,20 +85,12 @@ fn a_file_scribbled_on_under_running_workers() {
     assert!(told.iter().all(|line| line.contains("made no sense")), "{told:?}");
 }
 
-const HAPROXY: &str = "\
-global
-  nbthread 4
-@DEFAULTS@
-frontend tls
-  bind 127.0.0.1:@PORT@ ssl crt FOLDER/both.pem no-tls-tickets
-  http-request return status 200 content-type text/plain string haproxy
-";
-
-/// Threads of one process, which would all die together.
+/// The threads of one process would all die together.
 #[test]
 fn a_file_cut_short_under_running_threads() {
     let mut site = Site::new("fault-threads");
-    site.write("haproxy.cfg", HAPROXY);
+    let threads = HAPROXY.replace("nbthread 2", "nbthread 4");
+    site.write("haproxy.cfg", &threads.replace("both.pem", "both.pem no-tls-tickets"));
     let configuration = site.shown("haproxy.cfg");
     if site.start("haproxy", &["-db", "-f", &configuration]).is_none() {
         return;
@@ -111,7 +110,7 @@ fn a_file_cut_short_under_running_threads() {
     assert!(told.len() == 1 && told[0].contains("cut short"), "{told:?}");
 }
 
-/// Says how often a worker dies when the file is cut in the middle of an operation.
+/// Measures how often a worker dies when the file is truncated in the middle of an operation.
 #[test]
 #[ignore = "a figure, not a promise"]
 fn cuts_under_load() {
@@ -142,7 +141,7 @@ fn cuts_under_load() {
     eprintln!("{deaths} deaths by SIGBUS in {CUTS} cuts under load");
 }
 
-/// Bits of the sessions themselves, which no list or lock could tell.
+/// A changed bit of a session itself damages no list and no lock.
 #[test]
 fn a_session_that_is_not_what_it_was_is_none() {
     let Some(site) = nginx("changed", "") else { return };
@@ -162,14 +161,14 @@ fn a_session_that_is_not_what_it_was_is_none() {
     assert_eq!(store(&site).cache().counters().misses, 0);
 }
 
-/// Where sessions begin as OpenSSL writes them: a sequence with an integer, 1, and TLS's version.
+/// Returns the places where sessions begin in OpenSSL's encoding: a sequence with the integer 1 and the TLS version.
 fn sessions_in(bytes: &[u8]) -> Vec<usize> {
     let version = [2, 1, 1, 2, 2, 3];
     let places = bytes.windows(version.len()).enumerate();
     places.filter(|(_, window)| *window == version).map(|(at, _)| at).collect()
 }
 
-/// Random bytes, few and many, in every part of the file.
+/// Writes random bytes, few and many, in every part of the file.
 fn scribble(path: &Path, done: &AtomicBool) {
     let length = path.metadata().expect("there").len();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

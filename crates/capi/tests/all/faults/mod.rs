@@ -1,9 +1,8 @@
-//! Bad input and faults, on servers from Debian's packages: whatever happens to the cache, to its file or
-//! on the wire, every client that would be served without Rejoin is served. Where something is wrong
-//! the log has one line of ours for each process that noticed, not one for each connection.
+//! Bad input and faults, on servers of Debian's packages. Whatever happens to the cache, to its file or on the wire,
+//! every client that would be served without Rejoin is served. The log has one line of Rejoin for each process that
+//! noticed a fault, and not one for each connection.
 //!
-//! What the store does by itself is in its own tests. One of the servers, or a tool, that is not
-//! installed is passed over with a word.
+//! The store has tests of its own. A server or a tool that is not installed is skipped with a message.
 
 mod again;
 mod clients;
@@ -27,8 +26,8 @@ use rejoin_serve::{Identity, KeyType};
 use rejoin_store::Store;
 use rejoin_testkit::site::{Client, Site, Versions};
 
-/// Two workers; `@MORE@` is for the test to fill in.
-const NGINX: &str = "\
+/// A configuration with two workers. A test replaces `@MORE@`.
+pub(crate) const NGINX: &str = "\
 daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
 events { worker_connections 256; }
 http {
@@ -38,7 +37,7 @@ http {
 }
 ";
 
-/// A site with nginx running, as [`NGINX`] says. `None`: it is not installed.
+/// Makes a site, and starts nginx with [`NGINX`]. `None`: it is not installed.
 fn nginx(name: &str, more: &str) -> Option<Site> {
     let mut site = Site::new(&format!("fault-{name}"));
     site.write("nginx.conf", &NGINX.replace("@MORE@", more));
@@ -50,7 +49,7 @@ fn start_nginx(site: &mut Site) -> Option<()> {
     site.start("nginx", &["-c", &configuration])
 }
 
-/// Starts `openssl s_server`, without stateless tickets, behind the words of `before`.
+/// Starts `openssl s_server` without stateless tickets, after the words of `before`.
 fn start_s_server(site: &mut Site, before: &[&str]) -> Option<()> {
     let (port, pair) = (site.address().to_string(), site.shown("both.pem"));
     let files = ["-cert", &pair, "-key", &pair];
@@ -65,7 +64,7 @@ fn make_client(site: &Site) {
     identity.write(&site.file("client.pem"), &site.file("client-key.pem")).expect("files");
 }
 
-/// A client with that certificate.
+/// Returns a client with that certificate.
 fn certified(site: &Site, versions: Versions) -> Client {
     Client::with(site.address(), versions, |connector| certify(connector, site))
 }
@@ -79,7 +78,7 @@ fn clients(site: &Site) -> [Client; 2] {
     [Versions::Tls12, Versions::Tls13].map(|versions| site.client(versions))
 }
 
-/// What we said, wherever it went.
+/// Returns Rejoin's messages, from all logs.
 fn lines_of_ours(site: &Site) -> Vec<String> {
     let logs = ["stderr", "error.log"].map(|log| fs::read(site.file(log)).unwrap_or_default());
     let text = String::from_utf8_lossy(&logs.concat()).into_owned();

@@ -1,33 +1,22 @@
-//! Client certificates that are asked for after the handshake (RFC 8446, section 4.6.2).
+//! Post-handshake client authentication (RFC 8446, section 4.6.2).
 
 use std::io::{Read, Write};
 
 use super::{certify, make_client};
+use crate::ways::python_server;
 use rejoin_testkit::site::{Client, Site, Versions};
 
-const PYTHON: &str = "\
-import socket, ssl
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
+/// A context and a service that ask for certificates after the handshake.
+const ASKING: &str = "\
 context.load_verify_locations('FOLDER/client.pem')
 context.verify_mode = ssl.CERT_REQUIRED
 context.post_handshake_auth = True
-listener = socket.socket()
-listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.bind(('127.0.0.1', @PORT@))
-listener.listen(64)
-while True:
-    try:
-        connection = listener.accept()[0]
-        connection.settimeout(5)
-        with context.wrap_socket(connection, server_side=True) as tls:
-            before = bool(tls.getpeercert())
-            tls.verify_client_post_handshake()
-            tls.sendall(b'?')
-            tls.recv(4096)
-            tls.sendall(f'{before} {bool(tls.getpeercert())}'.encode())
-    except OSError:
-        pass
+def serve(tls):
+    before = bool(tls.getpeercert())
+    tls.verify_client_post_handshake()
+    tls.sendall(b'?')
+    tls.recv(4096)
+    tls.sendall(f'{before} {bool(tls.getpeercert())}'.encode())
 ";
 
 #[test]
@@ -39,7 +28,7 @@ fn what_is_asked_after_the_handshake_is_shown_all_the_same() {
             site.environment.clear();
         }
         make_client(&site);
-        site.write("server.py", PYTHON);
+        site.write("server.py", &python_server(ASKING));
         let script = site.shown("server.py");
         site.start("python3", &[&script]).expect("installed");
         let client = Client::with(site.address(), Versions::Tls13, |connector| {
@@ -53,10 +42,10 @@ fn what_is_asked_after_the_handshake_is_shown_all_the_same() {
     }
 }
 
-/// Whether it was resumed, and whether the server knew the client before it asked, and after.
+/// Returns true if the session was resumed, and whether the server knew the client before it asked, and after.
 fn show(client: &Client) -> (bool, String) {
     let mut tls = client.shake_hands().expect("a handshake");
-    // The certificate goes out while this is read.
+    // The client sends its certificate while it reads this.
     tls.read_exact(&mut [0]).expect("what comes after the server asked");
     tls.write_all(b"!").expect("sent");
     let mut answer = String::new();

@@ -1,9 +1,9 @@
-//! Settings that make no cache: one line, and the server runs without.
+//! Settings with which no cache is made: one line is logged, and the server runs without Rejoin.
 
 use super::{file_of_cache, lines_of_ours, start_s_server};
 use rejoin_testkit::site::{Site, Versions};
 
-/// The server serves, says one line with `complaint` in it, and makes no cache.
+/// Asserts that the server serves, logs one line with `complaint`, and makes no cache.
 fn goes_on_without(site: &mut Site, before: &[&str], complaint: &str) {
     std::fs::write(site.file("stderr"), "").expect("a file");
     if start_s_server(site, before).is_none() {
@@ -71,7 +71,7 @@ fn a_cache_that_nobody_has_made() {
     goes_on_without(&mut site, &["env"], "no cache test-fault-none");
 }
 
-/// A line that cannot be written stops nobody.
+/// A line that cannot be written must not stop the server.
 #[test]
 fn a_log_that_takes_nothing() {
     let mut site = Site::new("fault-log");

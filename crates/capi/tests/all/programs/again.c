@@ -1,17 +1,14 @@
-/* A TLS server that has one SSL for all of its connections, and asks for certificates under one name:
+/* A TLS server that uses one SSL for all of its connections, and asks for certificates under one name:
  *
  *   again PORT CERTIFICATE-AND-KEY AUTHORITY */
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <openssl/ssl.h>
+
+#include "listener.h"
 
 static int named(SSL *connection, int *alert, void *argument)
 {
@@ -36,23 +33,16 @@ static void answer(SSL *connection)
 
 int main(int count, char **words)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    int reuse = 1;
     if (count != 4)
         return 1;
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     SSL_CTX_set_tlsext_servername_callback(context, named);
-    address.sin_port = htons((uint16_t)atoi(words[1]));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-    signal(SIGPIPE, SIG_IGN);
-    if (SSL_CTX_use_certificate_chain_file(context, words[2]) != 1
+    int listener = listen_on(words[1]);
+    if (listener < 0
+        || SSL_CTX_use_certificate_chain_file(context, words[2]) != 1
         || SSL_CTX_use_PrivateKey_file(context, words[2], SSL_FILETYPE_PEM) != 1
         || SSL_CTX_load_verify_locations(context, words[3], NULL) != 1
-        || SSL_CTX_set_session_id_context(context, (const unsigned char *)"again", 5) != 1
-        || bind(listener, (struct sockaddr *)&address, sizeof address) != 0
-        || listen(listener, 64) != 0)
+        || SSL_CTX_set_session_id_context(context, (const unsigned char *)"again", 5) != 1)
         return 1;
     SSL *connection = SSL_new(context);
     for (int left = 200; left > 0; left--) {

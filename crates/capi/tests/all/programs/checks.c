@@ -1,4 +1,4 @@
-/* What rejoin.h promises, one check for each word on the command line:
+/* Checks of the promises of rejoin.h, one for each word on the command line:
  *
  *   checks CERTIFICATE KEY STORE CHECK...
  *
@@ -66,7 +66,7 @@ static void shake_hands(SSL *server, SSL *client)
     CHECK(SSL_write(server, "x", 1) == 1 && SSL_read(client, &byte, 1) == 1);
 }
 
-/* A visit with the session of the one before, which is replaced; whether it was resumed. */
+/* Connects with the last session, and replaces it. Returns true if it was resumed. */
 static int visit(SSL_CTX *context, int version, SSL_SESSION **session, void (*during)(SSL *))
 {
     SSL_CTX *client_context = SSL_CTX_new(TLS_client_method());
@@ -92,7 +92,7 @@ static int visit(SSL_CTX *context, int version, SSL_SESSION **session, void (*du
 
 static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
 
-/* A session made in one context resumes in the other, or does not. */
+/* Checks that a session made in one context resumes in the other, or does not. */
 static void share(SSL_CTX *one, SSL_CTX *other, int expected)
 {
     for (int at = 0; at < 2; at++) {
@@ -179,7 +179,7 @@ static void arguments(void)
     CHECK(rejoin_open(&bad, &none) == REJOIN_OTHER_SETTINGS && none == NULL);
     rejoin_last_error(line, sizeof line);
     CHECK(strstr(line, "rejoin store remove") != NULL && strchr(line, '\n') == NULL);
-    /* What an earlier version's program gives: no capacity, so that it must be there. */
+    /* The settings of a program of an earlier version: no capacity, so that the store must exist. */
     bad = good, bad.struct_size = offsetof(rejoin_settings, capacity_bytes);
     CHECK(rejoin_open(&bad, &none) == REJOIN_OK);
     rejoin_close(none);
@@ -252,7 +252,7 @@ static void contexts(void)
     share(one, none, 0);
     CHECK(counted(store).hits >= 2);
     SSL_SESSION_free(own_kept);
-    /* Contexts keep what they are attached to. */
+    /* Contexts keep the store that they are attached to. */
     rejoin_close(store);
     share(one, same, 1);
     SSL_CTX_free(one);
@@ -273,7 +273,7 @@ static void stateless(void)
     rejoin_close(store);
 }
 
-/* What OpenSSL keeps in tickets by itself, one context cannot open of the other. */
+/* One context cannot decrypt the other's tickets if OpenSSL has its own keys. */
 static void ticket_keys(void)
 {
     rejoin_store *store = opened();
@@ -326,7 +326,7 @@ static void hints(void)
     rejoin_close(hinted);
 }
 
-/* Connections made, and shaken hands on, before. */
+/* Connections that were made before, with handshakes. */
 static void late(void)
 {
     rejoin_store *store = opened();
@@ -374,7 +374,7 @@ static void threads(void)
     for (int at = 0; at < 2; at++)
         CHECK(pthread_join(others[at], NULL) == 0);
     CHECK(counted(shared_store).hits >= 200);
-    /* Their failures are not this thread's. */
+    /* The failures of other threads are not this thread's. */
     CHECK(rejoin_last_error(line, sizeof line) == 0);
     SSL_CTX_free(shared_context);
     rejoin_close(shared_store);
@@ -390,7 +390,7 @@ static void *attach_and_visit(void *context)
     return NULL;
 }
 
-/* By the variables, with a context from before, and one that another store is attached to. */
+/* Attaches by the variables, with an earlier context, and one that another store is attached to. */
 static void process(void)
 {
     SSL_CTX *before = new_server();
@@ -404,7 +404,7 @@ static void process(void)
     SSL_CTX *after = new_server();
     share(before, after, 1);
     SSL_CTX *other = new_server();
-    /* A program may have a store of its own all the same. */
+    /* A program may have a store of its own as well. */
     char mine[80];
     snprintf(mine, sizeof mine, "%s-own", name);
     rejoin_settings settings = {
