@@ -5,10 +5,10 @@
 //! none of its connections is the first of one.
 
 use crate::draws::{Draws, whole_ms};
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
 use crate::gaps::Gaps;
-use crate::population::{MOST_DEVICES, in_range};
+use crate::population::MOST_DEVICES;
 use crate::schedule::{Schedule, Scheduled};
 
 /// What a group of browsers is to be like.

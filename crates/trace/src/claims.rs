@@ -4,9 +4,8 @@
 //! truthful and one not. Claims draw nothing, so that the same devices connect at the same times
 //! whatever they claim, and what a lie gains can be seen device by device.
 
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
-use crate::population::in_range;
 use crate::speed_up::SpeedUp;
 
 /// The largest exaggeration: a thousand times the truth.

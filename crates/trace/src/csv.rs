@@ -14,13 +14,12 @@
 //! from a whole one. One that lost part of a line can, because every line must end.
 
 use std::io::{self, BufWriter, Read, Write};
-use std::iter::FusedIterator;
 
 use ::csv::{ByteRecord, ErrorKind, Terminator, Trim};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::input::{Progress, until_error};
+use crate::input::{Progress, events_of_reader};
 
 /// The longest line, in bytes, up to a buffer more: whatever the input, a reader takes no more
 /// memory than a few lines.
@@ -169,16 +168,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Event, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let event = (!self.done).then(|| self.advance())?;
-        until_error(event, &mut self.done)
-    }
-}
-
-impl<R: Read> FusedIterator for Reader<R> {}
+events_of_reader!();
 
 /// Writes a trace to any output. It buffers by itself and keeps nothing of what it wrote.
 #[derive(Debug)]

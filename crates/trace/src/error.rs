@@ -187,6 +187,14 @@ pub enum Error {
     },
 }
 
+/// Refuses a setting outside its range.
+pub(crate) fn in_range(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::OutOfRange { name, value, least, most })
+}
+
 /// A number with a comma between its thousands, as in the messages of this crate.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -5,9 +5,8 @@
 //! that its gaps are exponential.
 
 use crate::draws::Draws;
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
-use crate::population::in_range;
 
 /// The most clients of a flood in a second.
 pub const MOST_PER_S: u64 = 1_000_000;

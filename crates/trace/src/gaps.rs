@@ -4,8 +4,8 @@
 //! in long ones, and the last gap says little about the next.
 
 use crate::draws::Draws;
-use crate::error::Error;
-use crate::population::{LONGEST_MEAN_MS, in_range};
+use crate::error::{Error, in_range};
+use crate::population::LONGEST_MEAN_MS;
 
 /// Closer to 1 the mean gap is thousands of times the least.
 const LEAST_SHAPE: f64 = 1.001;

@@ -49,11 +49,22 @@ impl Progress {
     }
 }
 
-/// What a reader's iterator gives: events up to the end or the first error, after which it is done.
-pub(crate) fn until_error(
-    event: Result<Option<Event>, Error>,
-    done: &mut bool,
-) -> Option<Result<Event, Error>> {
-    *done = !matches!(event, Ok(Some(_)));
-    event.transpose()
+/// Makes a `Reader` an iterator over its events, up to the end or the first error. It needs a
+/// method `advance`, which reads an event, and a field `done`.
+macro_rules! events_of_reader {
+    () => {
+        impl<R: Read> Iterator for Reader<R> {
+            type Item = Result<Event, Error>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                let event = (!self.done).then(|| self.advance())?;
+                self.done = !matches!(event, Ok(Some(_)));
+                event.transpose()
+            }
+        }
+
+        impl<R: Read> std::iter::FusedIterator for Reader<R> {}
+    };
 }
+
+pub(crate) use events_of_reader;

@@ -11,10 +11,10 @@ use std::collections::BinaryHeap;
 use crate::arrivals::Arrivals;
 use crate::browsers::{BrowserArrivals, Browsers};
 use crate::draws::Draws;
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
 use crate::flood::{Flood, FloodArrivals};
-use crate::population::{Population, in_range};
+use crate::population::Population;
 
 /// The most groups in a mixture.
 pub const MOST_GROUPS: u64 = 256;

@@ -17,13 +17,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::iter::FusedIterator;
 
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
 use crate::format::{u32_at, u64_at};
-use crate::input::{Progress, fill, until_error};
-use crate::population::in_range;
+use crate::input::{Progress, events_of_reader, fill};
 
 const RECORD_BYTES: usize = 24;
 /// The place of `next` in a record.
@@ -94,16 +92,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Event, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let event = (!self.done).then(|| self.advance())?;
-        until_error(event, &mut self.done)
-    }
-}
-
-impl<R: Read> FusedIterator for Reader<R> {}
+events_of_reader!();
 
 /// Writes events as requests, to a file that can be read back.
 ///

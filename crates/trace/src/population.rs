@@ -11,10 +11,8 @@
 //! (It is not uniform: because runs end, more devices are at the beginning of an interval than at
 //! its end. With a uniform phase the first seconds would have a tenth too many arrivals.)
 
-use crate::arrivals::Arrivals;
 use crate::claims::Claims;
-use crate::draws::Draws;
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::interval_mix::IntervalMix;
 use crate::speed_up::SpeedUp;
 
@@ -142,20 +140,4 @@ impl Population {
             ..self.0
         })
     }
-
-    /// All its connections in order of time, without end: `take_while` bounds them.
-    ///
-    /// The same seed gives the same connections on every platform. Takes 24 bytes a device and a
-    /// constant time an event. Clients are numbered from 0. A device that runs at time 0 began
-    /// before: the first that is seen of it is not the first of its run.
-    pub fn arrivals(&self, seed: u64) -> Arrivals {
-        Arrivals::new(self, Draws::new(seed, 0))
-    }
-}
-
-pub(crate) fn in_range(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Error> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::OutOfRange { name, value, least, most })
 }

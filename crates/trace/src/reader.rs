@@ -1,12 +1,11 @@
 //! Reading a trace, one event at a time.
 
 use std::io::{BufReader, Read};
-use std::iter::FusedIterator;
 
 use crate::error::Error;
 use crate::event::Event;
 use crate::format::{CHECKED_END_BYTES, HEADER_BYTES, RECORD_BYTES, Record, check_header, offset};
-use crate::input::{Progress, fill, until_error};
+use crate::input::{Progress, events_of_reader, fill};
 
 /// Reads a trace from any input, in memory that does not depend on its length. It buffers by
 /// itself.
@@ -83,13 +82,4 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Event, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let event = (!self.done).then(|| self.advance())?;
-        until_error(event, &mut self.done)
-    }
-}
-
-impl<R: Read> FusedIterator for Reader<R> {}
+events_of_reader!();
