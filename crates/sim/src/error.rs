@@ -1,5 +1,6 @@
 //! Why a simulation cannot be run.
 
+use crate::policy::UnknownPolicy;
 use crate::subject::Subject;
 
 /// A plan that makes no sense, or arrivals that cannot be read. One line each; the caller knows
@@ -8,11 +9,8 @@ use crate::subject::Subject;
 #[non_exhaustive]
 pub enum Error {
     /// No policy has this name.
-    #[error("no policy is called {name:?}: give one of {}", names())]
-    UnknownPolicy {
-        /// What was asked for.
-        name: String,
-    },
+    #[error(transparent)]
+    UnknownPolicy(#[from] UnknownPolicy),
     /// Text that is no TOML, or has keys or types that no plan has.
     #[error("line {line}: {what}")]
     BadPlan {
@@ -79,7 +77,7 @@ impl Error {
     /// Whether what was asked for is wrong, and not what happened.
     pub fn is_misuse(&self) -> bool {
         match self {
-            Self::UnknownPolicy { .. }
+            Self::UnknownPolicy(_)
             | Self::BadPlan { .. }
             | Self::BadValue { .. }
             | Self::BadGroup { .. } => true,
@@ -91,8 +89,4 @@ impl Error {
             | Self::Panicked => false,
         }
     }
-}
-
-fn names() -> String {
-    Subject::all().map(Subject::as_str).collect::<Vec<_>>().join(", ")
 }

@@ -6,8 +6,7 @@ use std::str::FromStr;
 use rejoin_cache::{Policy, Prediction};
 use serde::{Serialize, Serializer};
 
-use crate::error::Error;
-use crate::policy::PolicyName;
+use crate::policy::{PolicyName, UnknownPolicy};
 
 /// A policy in a simulation.
 ///
@@ -72,11 +71,11 @@ impl fmt::Display for Subject {
 }
 
 impl FromStr for Subject {
-    type Err = Error;
+    type Err = UnknownPolicy;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let found = Self::all().find(|subject| subject.as_str() == text.trim());
-        found.ok_or_else(|| Error::UnknownPolicy { name: text.to_owned() })
+        found.ok_or_else(|| UnknownPolicy::new(text, Self::all().map(Self::as_str)))
     }
 }
 

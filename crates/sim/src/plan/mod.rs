@@ -55,6 +55,7 @@ use std::num::NonZeroU32;
 use rejoin_trace::Mixture;
 
 use crate::error::Error;
+use crate::policy::UnknownPolicy;
 use crate::server::{Balancer, KeyedBy, Server, Tls};
 use crate::subject::Subject;
 use file::{BalancerName, File, KeyName, TlsName};
@@ -136,7 +137,7 @@ impl TryFrom<File> for Plan {
         let seeds = file.seeds.map(|seeds| within("seeds", seeds, 1, MOST_SEEDS)).transpose()?;
         let capacity = |sessions| within("capacities", sessions, 1, u32::MAX).map(not_zero);
         let policy = |name: String| {
-            name.parse().map_err(|cause: Error| value("policies", cause.to_string()))
+            name.parse().map_err(|cause: UnknownPolicy| value("policies", cause.to_string()))
         };
         Ok(Self {
             title: file.title.unwrap_or_else(|| "untitled".to_owned()),

@@ -131,16 +131,24 @@ impl FromStr for PolicyName {
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let found = Self::ALL.into_iter().find(|policy| policy.as_str() == text.trim());
-        found.ok_or_else(|| UnknownPolicy { name: text.to_owned() })
+        found.ok_or_else(|| UnknownPolicy::new(text, Self::ALL.into_iter().map(Self::as_str)))
     }
 }
 
 /// No policy has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no policy is called {name:?}: give one of {}", PolicyName::ALL.map(PolicyName::as_str).join(", "))]
+#[error("no policy is called {name:?}: give one of {}", known.join(", "))]
 pub struct UnknownPolicy {
-    /// What was asked for.
+    /// The name that was asked for.
     pub name: String,
+    /// The names that there are.
+    pub known: Vec<&'static str>,
+}
+
+impl UnknownPolicy {
+    pub(crate) fn new(name: &str, known: impl Iterator<Item = &'static str>) -> Self {
+        Self { name: name.to_owned(), known: known.collect() }
+    }
 }
 
 #[cfg(test)]
