@@ -14,8 +14,9 @@ use crate::occupancy::Occupancy;
 use crate::region::{HeapMemory, Region};
 use crate::return_time::{Clientele, ReturnTimes, Waits};
 use crate::secret::SecretBytes;
+use crate::session::{Arrival, Inserted, Kept, NewSession};
 use crate::settings::Settings;
-use crate::shard::{Arrival, Inserted, Kept, NewSession, Shard};
+use crate::shard::Shard;
 
 /// A session cache: by default on the heap, for any number of threads. Every operation runs alone
 /// in the one shard that the session id belongs to, for well under a microsecond; to evict one
@@ -201,6 +202,11 @@ impl<R: Region> Cache<R> {
     /// Forgets a session and wipes it. Returns whether it was there.
     pub fn remove(&self, id: &SessionId) -> bool {
         self.with(id, |shard, key| shard.remove(key)).unwrap_or_default()
+    }
+
+    /// Returns the counts that belong to no single shard.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Counts an id that was refused before it reached the cache.

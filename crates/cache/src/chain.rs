@@ -6,10 +6,11 @@
 use crate::expectation::Expectation;
 use crate::id::SessionId;
 use crate::index;
-use crate::layout::{NONE, Slot};
 use crate::region::Region;
 use crate::secret::{SecretBytes, wipe};
-use crate::shard::{NewSession, Shard};
+use crate::session::NewSession;
+use crate::shard::Shard;
+use crate::slots::{NONE, Slot};
 
 impl<R: Region> Shard<'_, R> {
     /// Writes a session into slots known to be there.

@@ -6,10 +6,10 @@
 use crate::expectation::Expectation;
 use crate::id::{Key, SessionId};
 use crate::index::Bucket;
-use crate::layout::{NONE, Slot};
 use crate::order::List;
 use crate::region::Region;
 use crate::shard::Shard;
+use crate::slots::{NONE, Slot};
 
 /// A shard that makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,9 +6,11 @@ use siphasher::sip::SipHasher13;
 
 use crate::ghosts::GhostSet;
 use crate::index::Bucket;
-use crate::layout::{Header, Layout, Line, Slot};
+use crate::layout::{Header, Layout};
 use crate::ledger::Ledger;
 use crate::order::List;
+use crate::region::Line;
+use crate::slots::Slot;
 
 impl Layout {
     /// Goes up when what is written to regions or ledgers changes its place or its meaning.

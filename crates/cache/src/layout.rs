@@ -15,33 +15,16 @@
 //! else scribbled on can confuse the engine, but not lead it outside. A shard that notices is
 //! emptied.
 
-use std::fmt;
-
 use crate::counters::Counters;
+use crate::error::Error;
 use crate::expectation::Expectation;
 use crate::ghosts::GhostSet;
 use crate::index::Bucket;
 use crate::interval::{Interval, IntervalClass};
 use crate::order::List;
-use crate::settings::{Capacity, Settings};
-use crate::{Error, Policy, Prediction};
-
-/// A cache line: what regions are made of. It may hold a part of a session: never printed.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-pub struct Line([u64; 8]);
-
-impl Line {
-    const BYTES: usize = size_of::<Self>();
-    /// A line of zeros.
-    pub const ZERO: Self = Self([0; 8]);
-}
-
-impl fmt::Debug for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Line(…)")
-    }
-}
+use crate::region::Line;
+use crate::settings::{Capacity, Policy, Prediction, Settings};
+use crate::slots::{NONE, Slot};
 
 /// A shard's own figures, at the start of its region.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -72,64 +55,6 @@ impl Header {
         Self { epoch_ms, born_ms, free: NONE, ..bytemuck::Zeroable::zeroed() }
     }
 }
-
-/// A session, or the rest of one whose value did not fit in one block.
-#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub(crate) struct Slot {
-    /// Of a slot with the rest of a value: that of the session, so that no chain can be led astray.
-    pub(crate) id: [u8; 32],
-    /// Neighbours in its list.
-    pub(crate) earlier: u32,
-    pub(crate) later: u32,
-    /// The slot with the rest of the value; in a free slot, the next free one.
-    pub(crate) rest: u32,
-    /// When the client was last heard of, in ticks.
-    pub(crate) seen: u32,
-    /// Seconds since the shard was born.
-    pub(crate) expiry_s: u32,
-    pub(crate) context: u32,
-    pub(crate) history: crate::History,
-    pub(crate) value_length: u16,
-    /// The lower half of what is expected.
-    pub(crate) class: u8,
-    /// Six bits of the id's length, and what else is expected.
-    pub(crate) id_length_and_trust: u8,
-}
-
-impl Slot {
-    const ID_LENGTH_BITS: u32 = 6;
-    const ID_LENGTH_MASK: u8 = (1 << Self::ID_LENGTH_BITS) - 1;
-
-    /// Of the id; zero when this is not a session's first slot.
-    #[inline]
-    pub(crate) fn id_length(&self) -> u8 {
-        self.id_length_and_trust & Self::ID_LENGTH_MASK
-    }
-
-    /// What is expected of the client: the list that it is in.
-    #[inline]
-    pub(crate) fn expected(&self) -> Expectation {
-        let trust = usize::from(self.id_length_and_trust >> Self::ID_LENGTH_BITS);
-        Expectation::from_index(trust << 8 | usize::from(self.class))
-    }
-
-    #[inline]
-    pub(crate) fn expect(&mut self, expected: Expectation) {
-        let index = expected.index();
-        self.class = index as u8;
-        self.id_length_and_trust = self.id_length() | ((index >> 8) as u8) << Self::ID_LENGTH_BITS;
-    }
-
-    #[inline]
-    pub(crate) fn set_id_length(&mut self, length: u8) {
-        let trust = self.id_length_and_trust & !Self::ID_LENGTH_MASK;
-        self.id_length_and_trust = trust | length & Self::ID_LENGTH_MASK;
-    }
-}
-
-/// "No slot", in every link.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// The division of one shard's region, and the settings it works by.
 #[derive(Debug, Clone)]
@@ -297,7 +222,6 @@ fn check(settings: &Settings) -> Result<(), Error> {
 }
 
 const _: () = {
-    assert!(size_of::<Slot>() == 64);
     assert!(size_of::<GhostSet>() == 64);
     assert!(size_of::<List>() == 16);
 };

@@ -7,10 +7,10 @@
 
 use crate::expectation::Expectation;
 use crate::interval::TICK_MS;
-use crate::layout::Slot;
 use crate::order;
 use crate::region::Region;
 use crate::shard::Shard;
+use crate::slots::Slot;
 
 /// Sessions by when their clients are expected back, each counted once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

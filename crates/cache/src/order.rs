@@ -11,9 +11,8 @@
 use std::num::NonZero;
 
 use crate::expectation::Expectation;
-use crate::layout::{NONE, Slot};
 use crate::region::Region;
-use crate::slots::Slots;
+use crate::slots::{NONE, Slot, Slots};
 
 /// A list, and when the clients at its ends were heard of, in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]

@@ -5,8 +5,24 @@ use std::ops::Deref;
 use std::sync::Mutex;
 
 use crate::error::Error;
-use crate::layout::Line;
 use crate::ledger::Ledger;
+
+/// A cache line: what regions are made of. It may hold a part of a session: never printed.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub struct Line([u64; 8]);
+
+impl Line {
+    pub(crate) const BYTES: usize = size_of::<Self>();
+    /// A line of zeros.
+    pub const ZERO: Self = Self([0; 8]);
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Line(…)")
+    }
+}
 
 /// Memory that can hold a shard: a heap allocation, or a mapping.
 ///

@@ -7,8 +7,6 @@
 //! Time is kept in ticks since an epoch in 32 bits, which is 49 days ago at least. Every 49 days of
 //! uptime it moves, which is the one operation that touches all slots.
 
-use std::fmt;
-
 use crate::counters::Counters;
 use crate::error::Refusal;
 use crate::expectation::{Expectation, Trust};
@@ -17,84 +15,18 @@ use crate::history::History;
 use crate::id::{ContextTag, Key, SessionId};
 use crate::index::{self, Bucket};
 use crate::interval::TICK_MS;
-use crate::layout::{Header, Layout, Line, Slot};
+use crate::layout::{Header, Layout};
 use crate::order::{self, List, Order};
-use crate::region::Region;
+use crate::region::{Line, Region};
 use crate::return_time::{ReturnTimes, Waits};
 use crate::secret::{SecretBytes, wipe};
+use crate::session::{Arrival, Inserted, Kept, NewSession};
 use crate::settings::{Policy, Prediction};
-use crate::slots::Slots;
-
-/// A session to be stored.
-#[derive(Clone, Copy)]
-pub struct NewSession<'a> {
-    /// Under what it will be looked up.
-    pub id: SessionId,
-    /// The serialised session.
-    pub value: &'a [u8],
-    /// When its lifetime is over, on the cache's clock, to the second below.
-    pub expires_ms: u64,
-    /// The session-id context it was made in.
-    pub context: ContextTag,
-    /// What is known of its client.
-    pub history: History,
-    /// The application's word on when the client comes back, in milliseconds from now.
-    pub hint_ms: Option<u64>,
-    /// Whether another session of the same connection is the one to expect back.
-    pub sibling: bool,
-    /// When its client was heard of last, where another machine had the session and the client comes for it
-    /// now. What is older than [`REACHES_BACK_MS`] counts as that. Its place is weighed as anybody's who comes now.
-    pub seen_ms: Option<u64>,
-}
+use crate::slots::{Slot, Slots};
 
 /// How long before a cache was made a client may have been heard of elsewhere: 49 days, as long as the longest interval.
 /// A clock of caches should begin so much above zero.
 pub const REACHES_BACK_MS: u64 = EPOCH_STEP_TICKS * TICK_MS;
-
-impl fmt::Debug for NewSession<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, value, expires_ms, context, history, hint_ms, sibling, seen_ms } = self;
-        f.debug_struct("NewSession")
-            .field("id", id)
-            .field("value", &format_args!("{} bytes", value.len()))
-            .field("expires_ms", expires_ms)
-            .field("context", context)
-            .field("history", history)
-            .field("hint_ms", hint_ms)
-            .field("sibling", sibling)
-            .field("seen_ms", seen_ms)
-            .finish()
-    }
-}
-
-/// A session was stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Inserted {
-    /// How many others had to go: at most one per block that the value needs.
-    pub evicted: u32,
-}
-
-/// A client came with a session id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Arrival {
-    /// Whether its session was found: its value is in the caller's buffer.
-    pub found: bool,
-    /// What is known of the client, this visit included.
-    pub history: History,
-}
-
-/// What is kept of a session, beside its value. Times are of the cache's clock, in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
-    /// When its lifetime is over, to the second below.
-    pub expires_ms: u64,
-    /// What is known of its client.
-    pub history: History,
-    /// When its client was heard of last.
-    pub seen_ms: u64,
-    /// When its client is expected. `None`: not at all.
-    pub returns_ms: Option<u64>,
-}
 
 /// A view of one region, of type `R`, as a shard.
 pub(crate) struct Shard<'r, R> {

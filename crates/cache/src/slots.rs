@@ -10,8 +10,69 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-use crate::layout::Slot;
+use crate::expectation::Expectation;
+use crate::history::History;
 use crate::region::Region;
+
+/// "No slot", in every link.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A session, or the rest of one whose value did not fit in one block.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Slot {
+    /// Of a slot with the rest of a value: that of the session, so that no chain can be led astray.
+    pub(crate) id: [u8; 32],
+    /// Neighbours in its list.
+    pub(crate) earlier: u32,
+    pub(crate) later: u32,
+    /// The slot with the rest of the value; in a free slot, the next free one.
+    pub(crate) rest: u32,
+    /// When the client was last heard of, in ticks.
+    pub(crate) seen: u32,
+    /// Seconds since the shard was born.
+    pub(crate) expiry_s: u32,
+    pub(crate) context: u32,
+    pub(crate) history: History,
+    pub(crate) value_length: u16,
+    /// The lower half of what is expected.
+    pub(crate) class: u8,
+    /// Six bits of the id's length, and what else is expected.
+    pub(crate) id_length_and_trust: u8,
+}
+
+impl Slot {
+    const ID_LENGTH_BITS: u32 = 6;
+    const ID_LENGTH_MASK: u8 = (1 << Self::ID_LENGTH_BITS) - 1;
+
+    /// Of the id; zero when this is not a session's first slot.
+    #[inline]
+    pub(crate) fn id_length(&self) -> u8 {
+        self.id_length_and_trust & Self::ID_LENGTH_MASK
+    }
+
+    /// What is expected of the client: the list that it is in.
+    #[inline]
+    pub(crate) fn expected(&self) -> Expectation {
+        let trust = usize::from(self.id_length_and_trust >> Self::ID_LENGTH_BITS);
+        Expectation::from_index(trust << 8 | usize::from(self.class))
+    }
+
+    #[inline]
+    pub(crate) fn expect(&mut self, expected: Expectation) {
+        let index = expected.index();
+        self.class = index as u8;
+        self.id_length_and_trust = self.id_length() | ((index >> 8) as u8) << Self::ID_LENGTH_BITS;
+    }
+
+    #[inline]
+    pub(crate) fn set_id_length(&mut self, length: u8) {
+        let trust = self.id_length_and_trust & !Self::ID_LENGTH_MASK;
+        self.id_length_and_trust = trust | length & Self::ID_LENGTH_MASK;
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == 64);
 
 /// See the module's documentation.
 pub(crate) struct Slots<'r, R> {
@@ -88,8 +149,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::layout::Line;
-    use crate::region::{HeapMemory, Memory};
+    use crate::region::{HeapMemory, Line, Memory};
 
     /// Memory of which nothing is promised.
     struct Anybodys;

@@ -14,8 +14,8 @@ use crate::history::History;
 use crate::id::{ContextTag, SessionId};
 use crate::interval::Interval;
 use crate::secret::SecretBytes;
+use crate::session::NewSession;
 use crate::session_store::SessionStore;
-use crate::shard::NewSession;
 
 /// Whether an application says when its clients return. Adapters are told, and call
 /// [`Visit::issue`] or [`Visit::issue_later`].
