@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use rejoin_cache::{
-    Arrival, ContextTag, Inserted, NewSession, Refusal, SecretBytes, SessionId, SessionStore,
+    Arrival, ContextTag, Inserted, Ledger, NewSession, Refusal, SecretBytes, SessionId,
+    SessionStore,
 };
 
 use crate::Store;
@@ -95,15 +96,7 @@ impl SessionStore for Tiered {
         was_there
     }
 
-    fn record_forged(&self) {
-        self.0.cache().record_forged();
-    }
-
-    fn record_rejected(&self) {
-        self.0.cache().record_rejected();
-    }
-
-    fn record_handshake(&self, resumed: bool) {
-        self.0.cache().record_handshake(resumed);
+    fn ledger(&self) -> &Ledger {
+        SessionStore::ledger(self.0.cache())
     }
 }
