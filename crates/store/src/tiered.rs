@@ -10,14 +10,14 @@ use rejoin_cache::{
 use crate::Store;
 use crate::mailbox::Says;
 
-/// The sessions of a [`Store`]; where it is a cluster's, those too that other machines made: what is missed
-/// here is asked for, and what is stored here is told of. A lookup then waits for a few milliseconds at most,
-/// and a thread for a quarter of its time ([`crate::Mailbox`]); nothing else waits at all.
+/// The sessions of a [`Store`] and, if it belongs to a cluster, those that other machines made: a miss here is asked
+/// for in the cluster, and a session stored here is announced to it. A lookup then waits for a few milliseconds at
+/// most, and a thread for a quarter of its time ([`crate::Mailbox`]); nothing else waits at all.
 #[derive(Debug, Clone)]
 pub struct Tiered(Arc<Store>);
 
 impl Tiered {
-    /// Of this store.
+    /// Wraps a store.
     pub fn new(store: Arc<Store>) -> Self {
         Self(store)
     }
@@ -58,7 +58,7 @@ impl SessionStore for Tiered {
         self.0.cache().peek(now_ms, id, context, value)
     }
 
-    /// Where it is a cluster's, only what the cluster gives: another machine may have had it.
+    /// Takes only what the cluster returns, if there is one: another machine may already have taken the session.
     fn take(
         &self,
         now_ms: u64,
@@ -80,7 +80,7 @@ impl SessionStore for Tiered {
         Ok(inserted)
     }
 
-    /// On this machine alone: a hint that comes before the session is stored is told with it.
+    /// Records the hint on this machine only. A hint that comes before the session is stored is announced with it.
     fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
         self.0.cache().hint(now_ms, id, interval_ms)
     }
