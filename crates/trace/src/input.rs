@@ -1,12 +1,12 @@
-//! What all readers of records of a fixed length share.
+//! The common parts of all readers of traces.
 
 use std::io::{ErrorKind, Read};
 
 use crate::error::Error;
 use crate::event::Event;
 
-/// Reads until the buffer is full or the input ends, and says how much there was. Not
-/// `read_exact`, which does not tell. `events` and `at` are where it is, for the error.
+/// Reads until the buffer is full or the input ends, and returns the number of bytes read, which
+/// `read_exact` does not tell. `events` and `at` are its place in the trace, for the error.
 pub(crate) fn fill(
     input: &mut impl Read,
     buffer: &mut [u8],
@@ -25,7 +25,7 @@ pub(crate) fn fill(
     Ok(length)
 }
 
-/// How many events there were, and the time of the last: events are in order of time.
+/// The number of events so far, and the time of the last: events are in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) events: u64,
