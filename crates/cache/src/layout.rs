@@ -1,4 +1,4 @@
-//! How a shard's memory is divided.
+//! The division of a shard's memory.
 //!
 //! A region is an array of cache lines, cut into six parts in this order:
 //!
@@ -11,9 +11,9 @@
 //! | slots | session | 64, of which 32 are the id |
 //! | blocks | session | [`Settings::block_bytes`] |
 //!
-//! The division is computed from the settings, never read from the region: a region that somebody
-//! else scribbled on can confuse the engine, but not lead it outside. A shard that notices is
-//! emptied.
+//! The division is computed from the settings, never read from the region: a region that another
+//! process wrote to can confuse the engine but not lead it outside the memory. A shard that notices
+//! is emptied.
 
 use crate::counters::Counters;
 use crate::error::Error;
@@ -30,38 +30,38 @@ use crate::slots::{NONE, Slot};
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Header {
-    /// When tick zero was, on the callers' clock.
+    /// The time of tick zero, on the callers' clock.
     pub(crate) epoch_ms: u64,
-    /// When expiry second zero was: unlike the epoch, never moved.
+    /// The time of expiry second zero. Unlike the epoch it never moves.
     pub(crate) born_ms: u64,
-    /// Which lists are not empty, a bit each.
+    /// The lists that are not empty, a bit each.
     pub(crate) occupied: [u64; Expectation::COUNT / 64],
     pub(crate) counters: Counters,
-    /// Slots in use, whether as a session or as the rest of one.
+    /// The number of slots in use, for a session or the rest of one.
     pub(crate) used: u32,
-    /// Head of the list of freed slots.
+    /// The head of the list of freed slots.
     pub(crate) free: u32,
-    /// Slots from here on were never used.
+    /// The first of the slots that were never used.
     pub(crate) fresh: u32,
-    /// The slot that is looked at next when the one worth least is sought.
+    /// The slot at which the next search for the one worth least goes on.
     pub(crate) hand: u32,
-    /// How often the shard was emptied because nothing in it could be trusted.
+    /// How often the shard was emptied because its contents could not be trusted.
     pub(crate) emptied: u64,
 }
 
 impl Header {
-    /// Of an empty shard.
+    /// Makes the header of an empty shard.
     pub(crate) fn new(epoch_ms: u64, born_ms: u64) -> Self {
         Self { epoch_ms, born_ms, free: NONE, ..bytemuck::Zeroable::zeroed() }
     }
 }
 
-/// The division of one shard's region, and the settings it works by.
+/// The division of one shard's region, and the shard's settings.
 #[derive(Debug, Clone)]
 pub struct Layout {
     /// Sessions of up to one block.
     pub(crate) slots: u32,
-    /// Lines of each part, in order.
+    /// The number of lines in each part, in order.
     pub(crate) parts: [usize; 6],
     pub(crate) block_bytes: u32,
     pub(crate) longest_value_bytes: u32,
@@ -72,19 +72,19 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Twenty-four bits of an index entry name the slot.
+    /// The most slots of a shard: twenty-four bits of an index entry name the slot.
     const MOST_SLOTS: u64 = (1 << 24) - 2;
     const HEADER_LINES: usize = size_of::<Header>().div_ceil(Line::BYTES);
-    /// Shards a cache may have.
+    /// The most shards of a cache.
     const MOST_SHARDS: u64 = 4_096;
-    /// Below this many sessions a second shard would cost more in evenness than it brings.
+    /// The sessions below which a second shard would cost more in evenness than it brings.
     const SESSIONS_PER_SHARD: u64 = 8_192;
 
-    /// One layout per shard; together they take exactly the capacity's sessions, or at most its
-    /// bytes.
+    /// Returns one layout per shard. Together they take exactly the capacity's sessions, or at most
+    /// its bytes.
     ///
     /// # Errors
-    /// A capacity below one session, or a setting out of range.
+    /// Returns an error for a capacity below one session, or a setting out of range.
     pub fn for_cache(settings: &Settings) -> Result<Vec<Self>, Error> {
         check(settings)?;
         let one = Self::with_slots(settings, 1);
@@ -147,7 +147,7 @@ impl Layout {
         }
     }
 
-    /// The most slots whose region fits in `bytes`, which one does.
+    /// Returns the most slots whose region fits in `bytes`. One slot must fit.
     fn slots_within(settings: &Settings, bytes: u64) -> u64 {
         let fits =
             |slots: u64| Self::with_slots(settings, slots as u32).region_bytes() as u64 <= bytes;
@@ -159,28 +159,28 @@ impl Layout {
         fit
     }
 
-    /// Bytes that one more session takes, everything included.
+    /// Returns the bytes that one more session takes, everything included.
     fn bytes_per_slot(settings: &Settings) -> u64 {
         let bytes = |slots| Self::with_slots(settings, slots).region_bytes() as u64;
         (bytes(1_000) - bytes(1)).div_ceil(999)
     }
 
-    /// Whether the engine finds out by itself when clients return.
+    /// Returns true if the engine learns by itself when clients return.
     pub(crate) fn learns(&self) -> bool {
         self.policy == Policy::Predictive && self.prediction != Prediction::Hint
     }
 
-    /// Lines that a shard needs.
+    /// Returns the number of lines that a shard needs.
     pub fn region_lines(&self) -> usize {
         self.parts.iter().sum()
     }
 
-    /// Bytes that a shard needs.
+    /// Returns the number of bytes that a shard needs.
     pub fn region_bytes(&self) -> usize {
         self.region_lines() * Line::BYTES
     }
 
-    /// Sessions of up to one block that fit.
+    /// Returns how many sessions of up to one block fit.
     pub fn sessions(&self) -> u64 {
         u64::from(self.slots)
     }
@@ -197,7 +197,7 @@ impl Layout {
     }
 }
 
-/// Trust matters only where something is learned.
+/// Returns the number of lists. Trust matters only where return times are learned.
 fn lists(settings: &Settings) -> usize {
     match (settings.policy, settings.prediction) {
         (Policy::Lru, _) | (_, Prediction::Hint) => IntervalClass::COUNT,

@@ -8,22 +8,24 @@ use crate::id::{ContextTag, SessionId};
 /// A session to be stored.
 #[derive(Clone, Copy)]
 pub struct NewSession<'a> {
-    /// Under what it will be looked up.
+    /// The id under which it will be looked up.
     pub id: SessionId,
     /// The serialised session.
     pub value: &'a [u8],
-    /// When its lifetime is over, on the cache's clock, to the second below.
+    /// The end of its lifetime on the cache's clock, rounded down to a second.
     pub expires_ms: u64,
     /// The session-id context it was made in.
     pub context: ContextTag,
-    /// What is known of its client.
+    /// The client's history.
     pub history: History,
-    /// The application's word on when the client comes back, in milliseconds from now.
+    /// The application's hint on when the client returns, in milliseconds from now.
     pub hint_ms: Option<u64>,
-    /// Whether another session of the same connection is the one to expect back.
+    /// True if the client is expected back with another session of the same connection.
     pub sibling: bool,
-    /// When its client was heard of last, where another machine had the session and the client comes for it
-    /// now. What is older than [`REACHES_BACK_MS`](crate::REACHES_BACK_MS) counts as that. Its place is weighed as anybody's who comes now.
+    /// The time its client was last seen, if the session comes from another machine because its
+    /// client presents it now. A time further back than
+    /// [`REACHES_BACK_MS`](crate::REACHES_BACK_MS) counts as that. The worth of its place is
+    /// that of any client that comes now.
     pub seen_ms: Option<u64>,
 }
 
@@ -43,31 +45,31 @@ impl fmt::Debug for NewSession<'_> {
     }
 }
 
-/// A session was stored.
+/// The result of storing a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inserted {
-    /// How many others had to go: at most one per block that the value needs.
+    /// The number of sessions evicted for it: at most one per block that the value needs.
     pub evicted: u32,
 }
 
-/// A client came with a session id.
+/// The result of looking up a session id that a client presents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Arrival {
-    /// Whether its session was found: its value is in the caller's buffer.
+    /// True if the session was found: its value is in the caller's buffer.
     pub found: bool,
-    /// What is known of the client, this visit included.
+    /// The client's history, this visit included.
     pub history: History,
 }
 
-/// What is kept of a session, beside its value. Times are of the cache's clock, in milliseconds.
+/// The data stored with a session's value. Times are on the cache's clock, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// When its lifetime is over, to the second below.
+    /// The end of its lifetime, rounded down to a second.
     pub expires_ms: u64,
-    /// What is known of its client.
+    /// The client's history.
     pub history: History,
-    /// When its client was heard of last.
+    /// The time its client was last seen.
     pub seen_ms: u64,
-    /// When its client is expected. `None`: not at all.
+    /// The time its client is expected; `None` if it is not expected back.
     pub returns_ms: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What a connection needs of whatever keeps its sessions.
+//! The trait through which a connection uses a store of sessions.
 
 use std::ops::Deref;
 
@@ -10,11 +10,12 @@ use crate::region::Region;
 use crate::secret::SecretBytes;
 use crate::session::{Arrival, Inserted, NewSession};
 
-/// Keeps sessions, on the heap or in memory that processes share.
+/// A store of sessions, on the heap or in memory that processes share.
 ///
-/// Any of them may be lost at any time: that is a full handshake, never an error. A session is never
-/// given out under another id, or in another context, than it was stored under; once taken, to
-/// nobody else. `now_ms` is of one clock that all callers share. Nothing waits for long, or calls back.
+/// Any session may be lost at any time: that costs a full handshake and is never an error. A
+/// session is never returned under another id, or in another context, than it was stored under; a
+/// session that was taken is never returned again. `now_ms` is on one clock that all callers share.
+/// No method waits for long, or calls back.
 pub trait SessionStore {
     /// See [`Cache::get`].
     fn get(
@@ -46,7 +47,7 @@ pub trait SessionStore {
     /// See [`Cache::insert`].
     ///
     /// # Errors
-    /// The reason it was not stored.
+    /// Returns the reason if the session is not stored.
     fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal>;
 
     /// See [`Cache::hint`].
