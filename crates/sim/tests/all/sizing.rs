@@ -112,7 +112,9 @@ fn servers_of_every_kind_are_sized() {
 
 #[test]
 fn the_work_is_bounded() {
-    let question = Question::new(plan(5_000, ""));
+    let mut question = Question::new(plan(5_000, ""));
+    // The number of sizes tried does not depend on seeds.
+    question.simulation.seeds = 1;
     let (found, _) = question.found(98.0, None);
     assert!((10..=17).contains(&found.sizes.len()), "{:?}", found.sizes);
     let tried = found.cells.len();
