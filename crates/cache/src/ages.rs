@@ -1,7 +1,7 @@
 //! Ages in bins: the time since a client was last heard of, in multiples of its interval.
 //!
-//! Every trust and octave of interval is a row of bins, and clients of which nothing is known are one
-//! more, with a bin for every class of age.
+//! Each pair of a trust and an octave of intervals has a row of bins. Clients about which nothing
+//! is known have one more row, with a bin for every class of age.
 
 use std::ops::Range;
 
@@ -10,17 +10,18 @@ use crate::interval::{Interval, IntervalClass};
 
 /// Octaves of intervals.
 pub(crate) const OCTAVES: usize = 32;
-/// As long as the interval of clients of which nothing is known counts: 65 s.
+/// The interval assumed for clients about which nothing is known: 65 s.
 pub(crate) const UNKNOWN_TICKS: u64 = 1 << 14;
-/// Bins in the row of clients of which nothing is known: one for every class of age.
+/// Bins in the row of clients about which nothing is known: one for every class of age.
 pub(crate) const UNKNOWN_BINS: usize = IntervalClass::COUNT;
 /// Bins in every other row.
 pub(crate) const BINS: usize = 64;
 pub(crate) const ALL_BINS: usize = UNKNOWN_BINS + 4 * OCTAVES * BINS;
 
-/// Bins of ages by how many classes (eighths of an octave) they are above or below the interval's:
-/// as fine as the classes within an octave of it, two to the octave below, where much happens to
-/// clients that come in bursts, and above two to the octave for four octaves, then whole octaves.
+/// Bins of ages, by how many classes (eighths of an octave) they are above or below the interval's.
+/// Within an octave of the interval they are as fine as the classes. Below, where clients that come
+/// in bursts return, there are two to the octave. Above, there are two to the octave for four
+/// octaves, then one.
 const FINE: i32 = 8;
 const FIRST_FINE_BIN: i32 = 22;
 const FIRST_ABOVE_BIN: i32 = FIRST_FINE_BIN + 2 * FINE;
@@ -28,7 +29,7 @@ const FIRST_FAR_BIN: i32 = FIRST_ABOVE_BIN + 8;
 /// The bin of the interval itself.
 pub(crate) const ON_TIME: usize = (FIRST_FINE_BIN + FINE) as usize;
 
-/// The first class apart of a bin.
+/// The lowest number of classes apart that a bin holds.
 const fn first_apart(bin: i32) -> i32 {
     if bin <= FIRST_FINE_BIN {
         -FINE - 4 * (FIRST_FINE_BIN - bin)

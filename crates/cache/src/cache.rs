@@ -14,16 +14,17 @@ use crate::occupancy::Occupancy;
 use crate::region::{HeapMemory, Region};
 use crate::return_time::{Clientele, ReturnTimes, Waits};
 use crate::secret::SecretBytes;
+use crate::session::{Arrival, Inserted, Kept, NewSession};
 use crate::settings::Settings;
-use crate::shard::{Arrival, Inserted, Kept, NewSession, Shard};
+use crate::shard::Shard;
 
-/// A session cache: by default on the heap, for any number of threads. Every operation runs alone
-/// in the one shard that the session id belongs to, for well under a microsecond; to evict one
-/// where clients of every interval and trust mix takes several. What is learned of return times
-/// takes [`ReturnTimes::BYTES`] beside the shards.
+/// A session cache: by default on the heap, for any number of threads. Every operation has the
+/// session id's shard to itself, for well under a microsecond; an eviction takes several where
+/// clients of every interval and trust mix. The table of return times takes
+/// [`ReturnTimes::BYTES`] beside the shards.
 ///
-/// Where a shard cannot be had ([`Region::with`]) every operation answers as if its session were
-/// not there.
+/// If a shard cannot be locked ([`Region::with`]), an operation answers as if its session were not
+/// there.
 pub struct Cache<R: Region = Mutex<HeapMemory>> {
     shards: Box<[Placed<R>]>,
     hash_key: [u8; 16],
@@ -31,7 +32,7 @@ pub struct Cache<R: Region = Mutex<HeapMemory>> {
     clientele: Clientele,
 }
 
-/// On cache lines of its own, so that neighbours' locks do not share one.
+/// A shard's region, on cache lines of its own, so that the locks of neighbours do not share one.
 #[repr(align(128))]
 struct Placed<R> {
     layout: Layout,
@@ -39,31 +40,31 @@ struct Placed<R> {
 }
 
 impl Cache {
-    /// A cache on the heap. `hash_key` must be random: with it nobody can choose ids that fall
-    /// on one place of the index. Memory is touched as it is first used.
+    /// Makes a cache on the heap. `hash_key` must be random, so that nobody can choose ids that fall
+    /// on one place of the index. Memory is touched when it is first used.
     ///
     /// # Errors
-    /// Settings that make no cache, or more memory than there is.
+    /// Returns an error if no cache can have these settings, or if memory is short.
     pub fn new(settings: &Settings, hash_key: [u8; 16], now_ms: u64) -> Result<Self, Error> {
         Self::on_heap(settings, hash_key, now_ms, Mutex::new)
     }
 }
 
 impl Cache<RefCell<HeapMemory>> {
-    /// As [`Cache::new`], for one thread alone, which saves it the locks.
+    /// Makes a cache on the heap for a single thread, which needs no locks.
     ///
     /// # Errors
-    /// As [`Cache::new`].
+    /// Returns the errors of [`Cache::new`].
     pub fn unshared(settings: &Settings, hash_key: [u8; 16], now_ms: u64) -> Result<Self, Error> {
         Self::on_heap(settings, hash_key, now_ms, RefCell::new)
     }
 }
 
 impl<R: Region<Ledger = Box<Ledger>>> Cache<R> {
-    /// A cache on regions that the caller brings, all zeros, one per layout.
+    /// Makes a cache on regions of zeros that the caller provides, one per layout.
     ///
     /// # Errors
-    /// Settings that make no cache.
+    /// Returns an error if no cache can have these settings.
     pub fn on(
         settings: &Settings,
         hash_key: [u8; 16],
@@ -93,12 +94,12 @@ impl<R: Region<Ledger = Box<Ledger>>> Cache<R> {
 }
 
 impl<R: Region> Cache<R> {
-    /// A cache on regions and a ledger that the caller brings: such as another cache with these
-    /// settings and this key left, or all zeros. The latter need [`Self::format`] before anything
-    /// else is done.
+    /// Makes a cache on regions and a ledger that the caller provides. They are as another cache
+    /// with these settings and this key left them, or all zeros; a cache on zeros needs
+    /// [`Self::format`] before any other call.
     ///
     /// # Errors
-    /// Settings that make no cache.
+    /// Returns an error if no cache can have these settings.
     pub fn over(
         settings: &Settings,
         hash_key: [u8; 16],
@@ -124,7 +125,7 @@ impl<R: Region> Cache<R> {
         Self { shards, hash_key, ledger, clientele }
     }
 
-    /// Makes an empty cache of regions and a ledger of zeros.
+    /// Turns regions and a ledger of zeros into an empty cache.
     pub fn format(&self, now_ms: u64) {
         for Placed { layout, region } in &self.shards {
             region.with(|lines, _| Shard::<R>::format(lines, layout, now_ms));
@@ -132,8 +133,9 @@ impl<R: Region> Cache<R> {
         self.return_times().format();
     }
 
-    /// A client presents `id` in `context`. A session found is copied to `value`, and its client
-    /// expected again by what is known of it until [`Self::hint`] says more.
+    /// Looks up the session that a client presents as `id` in `context`. Copies a session found to
+    /// `value`, and predicts its client's next return from its history, until [`Self::hint`] says
+    /// more.
     pub fn get(
         &self,
         now_ms: u64,
@@ -144,7 +146,7 @@ impl<R: Region> Cache<R> {
         self.with(id, |shard, key| shard.get(now_ms, key, context, value)).unwrap_or_default()
     }
 
-    /// Copies a session to `value` again, for the client that just presented it: leaves no trace.
+    /// Copies a session to `value` again for the client that just presented it. Leaves no trace.
     pub fn peek(
         &self,
         now_ms: u64,
@@ -155,7 +157,8 @@ impl<R: Region> Cache<R> {
         self.with(id, |shard, key| shard.peek(now_ms, key, context, value)).unwrap_or_default()
     }
 
-    /// As [`Self::peek`], and what else is kept of it: for those who carry sessions elsewhere.
+    /// Copies a session as [`Self::peek`] does and returns what else is stored with it, for callers
+    /// that carry sessions to other machines.
     pub fn look(
         &self,
         now_ms: u64,
@@ -166,7 +169,7 @@ impl<R: Region> Cache<R> {
         self.with(id, |shard, key| shard.look(now_ms, key, context, value))?
     }
 
-    /// As [`Self::get`], and the session is gone afterwards: nobody gets it twice.
+    /// Looks up a session as [`Self::get`] does and removes it, so that nobody gets it twice.
     pub fn take(
         &self,
         now_ms: u64,
@@ -177,60 +180,65 @@ impl<R: Region> Cache<R> {
         self.with(id, |shard, key| shard.take(now_ms, key, context, value)).unwrap_or_default()
     }
 
-    /// Stores a session, evicting others as the policy allows; one of the same id is replaced.
+    /// Stores a session and evicts others as the policy allows. Replaces a session of the same id.
     ///
     /// # Errors
-    /// The reason it was not stored.
+    /// Returns the reason if the session is not stored.
     pub fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
         let inserted = self.with(&new.id, |shard, key| shard.insert(now_ms, key, new));
         inserted.unwrap_or(Err(Refusal::Unavailable))
     }
 
-    /// The application says that the client of this session comes back in `interval_ms`. Returns
-    /// whether the session is there.
+    /// Records the application's hint that the client of this session returns in `interval_ms`.
+    /// Returns true if the session is there.
     pub fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
         self.with(id, |shard, key| shard.hint(now_ms, key, interval_ms)).unwrap_or_default()
     }
 
-    /// The client of this session holds a newer one: it is kept only while there is room to spare.
+    /// Marks a session whose client holds a newer one: it stays only while there is room to spare.
     /// Under the policy `lru` it keeps its place.
     pub fn retire(&self, id: &SessionId) {
         self.with(id, |shard, key| shard.retire(key));
     }
 
-    /// Forgets a session and wipes it. Returns whether it was there.
+    /// Removes a session and wipes it. Returns true if it was there.
     pub fn remove(&self, id: &SessionId) -> bool {
         self.with(id, |shard, key| shard.remove(key)).unwrap_or_default()
     }
 
-    /// Counts an id that was refused before it reached the cache.
+    /// Returns the counts that belong to no single shard.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Counts a forged id, which was refused before it reached the cache.
     pub fn record_forged(&self) {
         self.ledger.record_forged();
     }
 
-    /// Counts a session that was found, and that the TLS library then declined to resume: for
+    /// Counts a session that was found but that the TLS library then declined to resume, for
     /// instance because its cipher is no longer allowed.
     pub fn record_rejected(&self) {
         self.ledger.record_rejected();
     }
 
-    /// A server that the cache is attached to has finished a handshake.
+    /// Counts a handshake that a server with this cache has finished.
     pub fn record_handshake(&self, resumed: bool) {
         self.ledger.record_handshake(resumed);
     }
 
-    /// The counts of all shards. Not one instant's: shards are read one after the other, and one
-    /// that cannot be had is left out.
+    /// Returns the counts of all shards. They are not of one instant: shards are read one after the
+    /// other, and a shard that cannot be locked is left out.
     pub fn counters(&self) -> Counters {
         let counters = |shard| self.in_shard(shard, |shard| shard.counters());
         let of_shards = self.shards.iter().filter_map(counters);
         of_shards.fold(self.ledger.counters(), |sum, shard| sum.plus(&shard))
     }
 
-    /// How the sessions are spread over the times at which their clients are expected back. Every
-    /// session is looked at, which takes the longer the more there are; a shard is held for a few
-    /// thousand at a time only. Not one instant's, as [`Self::counters`]: a session that comes
-    /// or goes meanwhile may be counted or not.
+    /// Counts the sessions by when their clients are expected back. It reads every session, so it
+    /// takes longer the more there are, but it holds a shard's lock for a few thousand at a time
+    /// only. Like [`Self::counters`], the result is not of one instant: a session that comes or goes
+    /// meanwhile may be counted or not.
     pub fn occupancy(&self, now_ms: u64) -> Occupancy {
         const SLOTS_A_TURN: u32 = 4_096;
         let mut sum = Occupancy::default();
@@ -246,21 +254,21 @@ impl<R: Region> Cache<R> {
         sum
     }
 
-    /// How often a shard was emptied because nothing in it could be trusted: somebody was
-    /// interrupted in the middle of an operation, or wrote to it who should not.
+    /// Returns how often a shard was emptied because its contents could not be trusted: a process
+    /// was interrupted in the middle of an operation, or another one wrote to the memory.
     pub fn emptied(&self) -> u64 {
         let emptied = |shard| self.in_shard(shard, |shard| shard.emptied());
         self.shards.iter().filter_map(emptied).fold(0, u64::saturating_add)
     }
 
-    /// Forgets and wipes every session. The counts go on, and so does what was learned.
+    /// Removes and wipes every session. The counts and the learned return times stay.
     pub fn clear(&self) {
         for shard in &self.shards {
             self.in_shard(shard, |shard| shard.clear());
         }
     }
 
-    /// Forgets the counts, but for the sessions that are stored.
+    /// Resets every count but the number of stored sessions.
     pub fn reset_counters(&self) {
         self.ledger.reset_counters();
         for shard in &self.shards {
@@ -268,20 +276,20 @@ impl<R: Region> Cache<R> {
         }
     }
 
-    /// Looks whether every shard makes sense, one after the other, each under its lock for as
-    /// long as it takes to look at all its sessions. In the order of the shards. One that makes none
-    /// may be emptied for that, as by any other operation.
+    /// Checks that every shard is consistent and returns the results in the order of the shards.
+    /// Each shard stays locked while all its sessions are read. An inconsistent shard may be emptied
+    /// for that, as by any other operation.
     pub fn check(&self) -> Vec<Result<Checked, Inconsistency>> {
         let check = |shard| self.in_shard(shard, |shard| shard.check());
         self.shards.iter().map(|shard| check(shard).unwrap_or(Err(Inconsistency::Locked))).collect()
     }
 
-    /// Sessions of up to one block that fit.
+    /// Returns how many sessions of up to one block fit.
     pub fn capacity_sessions(&self) -> u64 {
         self.shards.iter().map(|shard| shard.layout.sessions()).sum()
     }
 
-    /// Bytes of all regions: the bound on what the cache holds.
+    /// Returns the size of all regions in bytes, which bounds what the cache holds.
     pub fn capacity_bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.layout.region_bytes() as u64).sum()
     }

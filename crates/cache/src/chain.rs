@@ -1,18 +1,19 @@
 //! A session's slots: the first, and a chain of others when its value does not fit in one block.
 //!
-//! Where a session is in the order and in the index is none of this module's business, except that
-//! it is put there, and taken out, together with its slots.
+//! This module also puts a session into the order and the index when it takes its slots, and takes
+//! it out of them when it gives its slots back. Other changes of place are not made here.
 
 use crate::expectation::Expectation;
 use crate::id::SessionId;
 use crate::index;
-use crate::layout::{NONE, Slot};
 use crate::region::Region;
 use crate::secret::{SecretBytes, wipe};
-use crate::shard::{NewSession, Shard};
+use crate::session::NewSession;
+use crate::shard::Shard;
+use crate::slots::{NONE, Slot};
 
 impl<R: Region> Shard<'_, R> {
-    /// Writes a session into slots known to be there.
+    /// Writes a session into slots. The caller has made room for them.
     pub(crate) fn write(
         &mut self,
         seen: u32,
@@ -72,14 +73,14 @@ impl<R: Region> Shard<'_, R> {
         self.unused(slot)
     }
 
-    /// The slot, which holds no session.
+    /// Returns the slot after it has checked that it holds no session.
     fn unused(&self, slot: u32) -> u32 {
         let slot = self.slots.within(slot) as u32;
         self.slots.expect(self.slots[slot].id_length() == 0);
         slot
     }
 
-    /// Takes a session out of everything and wipes it.
+    /// Takes a session out of the order, the index and its slots, and wipes it.
     pub(crate) fn free(&mut self, slot: u32, hash: u64) {
         self.order().leave(slot);
         let (slots, key) = (&self.slots, self.hash_key);
@@ -104,8 +105,8 @@ impl<R: Region> Shard<'_, R> {
         }
     }
 
-    /// Of a value of which so many bytes are here and in the slots behind; returns how many are
-    /// behind.
+    /// Frees and wipes a slot. `left` bytes of its value are in this slot and in those that follow;
+    /// returns how many are in those that follow.
     #[inline]
     fn free_slot(&mut self, freed: u32, left: usize) -> usize {
         let length = left.min(self.layout.block_bytes as usize);
@@ -118,7 +119,7 @@ impl<R: Region> Shard<'_, R> {
         left - length
     }
 
-    /// Copies a session's value. Returns whether it is whole.
+    /// Copies a session's value. Returns true if it is whole.
     #[inline]
     pub(crate) fn copy_value(&mut self, slot: u32, value: &mut SecretBytes) -> bool {
         let length = usize::from(self.slots[slot].value_length);
@@ -146,7 +147,7 @@ impl<R: Region> Shard<'_, R> {
         true
     }
 
-    /// Whether a slot holds the rest of the value of this session, as it should.
+    /// Returns true if a slot holds the rest of this session's value.
     fn is_rest_of(&self, slot: u32, id: &[u8; SessionId::LONGEST]) -> bool {
         let rest = &self.slots[slot];
         self.slots.expect(rest.id == *id && rest.id_length() == 0)

@@ -1,17 +1,17 @@
-//! Whether a shard makes sense: everything that must hold between its parts, looked at one by one.
+//! A check that a shard is consistent: everything that must hold between its parts, one by one.
 //!
-//! The engine needs none of this to be safe, and never asks. It is for tests, and for operators who
-//! want to know whether somebody else wrote to memory that processes share.
+//! The engine is safe without this check and never runs it. It is for tests, and for operators who
+//! want to know whether another process wrote to the shared memory.
 
 use crate::expectation::Expectation;
 use crate::id::{Key, SessionId};
 use crate::index::Bucket;
-use crate::layout::{NONE, Slot};
 use crate::order::List;
 use crate::region::Region;
 use crate::shard::Shard;
+use crate::slots::{NONE, Slot};
 
-/// A shard that makes sense.
+/// The size of a consistent shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Checked {
     /// Sessions stored, each found by its id, once.
@@ -22,22 +22,22 @@ pub struct Checked {
     pub freed: u64,
 }
 
-/// What makes no sense in a shard. Its sessions will be lost when an operation notices, and nothing
-/// else.
+/// An inconsistency in a shard. When an operation notices it, the shard loses its sessions, and
+/// nothing else happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Inconsistency {
-    /// The shard could not be had in time, so it was not looked at.
-    #[error("its lock could not be had in time: try again")]
+    /// The shard could not be locked in time, so it was not checked.
+    #[error("its lock was not free in time: try again")]
     Locked,
-    /// A count that is not what was found.
+    /// A count that differs from the number found.
     #[error("{name}: {counted} by its own count, {found} found")]
     Count {
-        /// Of what.
+        /// The name of the count.
         name: &'static str,
-        /// As the shard says.
+        /// The shard's own count.
         counted: u64,
-        /// As it is.
+        /// The number found.
         found: u64,
     },
     /// A slot that is beyond those ever used, or in two places at once.
@@ -71,7 +71,7 @@ pub enum Inconsistency {
 }
 
 impl<R: Region> Shard<'_, R> {
-    /// Looks at everything.
+    /// Checks every slot, list and count.
     pub(crate) fn check(&self) -> Result<Checked, Inconsistency> {
         let mut walk = Walk::new(self)?;
         walk.free_list()?;
@@ -80,7 +80,7 @@ impl<R: Region> Shard<'_, R> {
     }
 }
 
-/// The slots that were come across.
+/// The slots met so far.
 struct Walk<'a, 'r, R> {
     shard: &'a Shard<'r, R>,
     met: Vec<bool>,
@@ -97,7 +97,7 @@ impl<'a, 'r, R: Region> Walk<'a, 'r, R> {
         Ok(Self { shard, met: vec![false; fresh as usize], found: Checked::default() })
     }
 
-    /// Nobody else has come to this slot.
+    /// Returns a slot that was not met before, and marks it as met.
     fn meet(&mut self, slot: u32, found_in: &'static str) -> Result<&'a Slot, Inconsistency> {
         let shared = Inconsistency::Shared { slot, found_in };
         let met = self.met.get_mut(slot as usize).ok_or(shared)?;

@@ -1,4 +1,4 @@
-//! What a cache counts.
+//! The counts of a cache.
 
 /// Counts since the cache was made. Everything but [`Self::sessions`] only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
@@ -6,17 +6,19 @@
 pub struct Counters {
     /// Sessions stored now.
     pub sessions: u64,
-    /// Handshakes that made a new session, where the cache is attached.
+    /// Handshakes that made a new session, counted where the cache is attached to a server.
     pub full_handshakes: u64,
-    /// Handshakes that resumed one, of the cache or of a stateless ticket, where the cache is attached.
+    /// Handshakes that resumed a session of the cache or of a stateless ticket, counted where the
+    /// cache is attached to a server.
     pub resumed_handshakes: u64,
     /// Sessions stored so far.
     pub stored: u64,
     /// Lookups that found a session.
     pub hits: u64,
-    /// Lookups that did not, for whatever reason, forged ids excepted.
+    /// Lookups that found none, for any reason; forged ids are not counted.
     pub misses: u64,
-    /// Ids presented by clients that no server with this key ever issued, where they are presented.
+    /// Ids that a client presented but that no server with this key ever issued. The server to
+    /// which they were presented counts them.
     pub forged: u64,
     /// Hits whose session the TLS library then declined to resume.
     pub rejected: u64,
@@ -26,17 +28,17 @@ pub struct Counters {
     pub foreign_context: u64,
     /// Misses on a session that had been evicted, or refused, not long before.
     pub wanted_after_eviction: u64,
-    /// Evicted, its client being overdue, or not known at all.
+    /// Sessions evicted because their clients were overdue, or not known at all.
     pub evicted_overdue: u64,
-    /// Evicted, its client being expected later than others, or less surely.
+    /// Sessions evicted because their clients were expected later than others, or less surely.
     pub evicted_latest: u64,
-    /// Evicted by the policy `lru`.
+    /// Sessions evicted by the policy `lru`.
     pub evicted_oldest: u64,
-    /// Not stored: all others are expected sooner, or more surely.
+    /// Sessions refused because all others are expected sooner, or more surely.
     pub refused_returns_later: u64,
-    /// Not stored: too large.
+    /// Sessions refused because they were too large.
     pub refused_too_large: u64,
-    /// Not stored: its lifetime was over.
+    /// Sessions refused because their lifetime was over.
     pub refused_expired: u64,
     /// Hits whose return time had been predicted.
     pub predictions: u64,
@@ -45,7 +47,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Both together: a sum over shards.
+    /// Returns the sum of both, as over shards.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         let words: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut self));
@@ -54,7 +56,7 @@ impl Counters {
         self
     }
 
-    /// Every count and its name, for whoever prints them.
+    /// Returns every count with its name, for printing.
     pub fn named(&self) -> [(&'static str, u64); 19] {
         [
             ("sessions", self.sessions),
@@ -79,7 +81,7 @@ impl Counters {
         ]
     }
 
-    /// Mean absolute error of the predictions that a hit confirmed, in milliseconds.
+    /// Returns the mean absolute error of the predictions that a hit confirmed, in milliseconds.
     pub fn mean_prediction_error_ms(&self) -> Option<f64> {
         (self.predictions > 0).then(|| self.prediction_error_ms as f64 / self.predictions as f64)
     }

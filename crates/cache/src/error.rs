@@ -1,6 +1,6 @@
-//! What can go wrong when a cache is made, and why a session may not be stored.
+//! Errors of making a cache, and reasons for not storing a session.
 
-/// A cache that cannot be made as asked.
+/// The reason why a cache cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -9,12 +9,12 @@ pub enum Error {
         "capacity of {capacity_bytes} bytes cannot hold one session: give at least {needed_bytes} bytes"
     )]
     CapacityTooSmall {
-        /// What was asked for.
+        /// The capacity that was asked for.
         capacity_bytes: u64,
-        /// The least that works with these settings.
+        /// The smallest capacity that works with these settings.
         needed_bytes: u64,
     },
-    /// No session at all.
+    /// A capacity of no session at all.
     #[error("capacity of 0 sessions: give at least 1")]
     NoSessions,
     /// More sessions than a shard can address.
@@ -22,13 +22,13 @@ pub enum Error {
     ShardTooLarge {
         /// Sessions one shard would hold.
         sessions: u64,
-        /// The most it can.
+        /// The most sessions that a shard can hold.
         limit: u64,
     },
-    /// The operating system would not give the memory.
+    /// Memory that the operating system refused.
     #[error("no memory for a cache of {bytes} bytes: give a smaller capacity")]
     OutOfMemory {
-        /// What one shard asked for.
+        /// The size that one shard asked for.
         bytes: u64,
     },
     /// A setting outside its range.
@@ -51,7 +51,8 @@ pub enum Error {
     },
 }
 
-/// Why a session was not stored. The client will make a full handshake next time: nothing fails.
+/// The reason why a session was not stored. Nothing fails: the client makes a full handshake next
+/// time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -61,6 +62,6 @@ pub enum Refusal {
     TooLarge,
     /// Its lifetime was over before it was stored.
     Expired,
-    /// Its shard could not be had in time.
+    /// Its shard could not be locked in time.
     Unavailable,
 }

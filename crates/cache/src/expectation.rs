@@ -1,43 +1,43 @@
-//! What is expected of a client: how far the interval it keeps is trusted, and which it is.
+//! An expectation of a client's return: the interval it keeps, and how far that is trusted.
 
 use crate::history::History;
 use crate::interval::{Interval, IntervalClass};
 use crate::settings::Prediction;
 
-/// How far an interval is trusted.
+/// The degree to which an interval is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Trust {
-    /// It is the client's last gap, and no more.
+    /// The interval is the client's last gap; nothing else supports it.
     Loose,
     /// The client's last two gaps agree.
     Confirmed,
-    /// The application said so; the client's past does not bear it out.
+    /// The application gave the interval; the client's past does not support it.
     Claimed,
-    /// What the application said, or the client's own shortest gap where that is longer, and one
-    /// of its last two gaps agrees.
+    /// The interval is the application's hint, or the client's own shortest gap where that is longer,
+    /// and one of the client's last two gaps agrees with it.
     Kept,
 }
 
-/// What is expected of a client.
+/// The expectation of a client's return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Expectation {
-    /// How far the interval is trusted.
+    /// The degree to which the interval is trusted.
     pub trust: Trust,
     /// The interval at which it is expected.
     pub class: IntervalClass,
 }
 
 impl Expectation {
-    /// Of a client of which nothing is known.
+    /// The expectation of a client about which nothing is known.
     pub const UNKNOWN: Self = Self { trust: Trust::Loose, class: IntervalClass(0) };
-    /// A session that is not expected back: the unused sibling of another (TLS 1.3).
+    /// The expectation of a session that will not come back: the unused sibling of another (TLS 1.3).
     pub const NEVER: Self = Self { trust: Trust::Loose, class: IntervalClass(255) };
-    /// How many there are.
+    /// The number of expectations.
     pub(crate) const COUNT: usize = 4 * IntervalClass::COUNT;
 
-    /// By the hint as far as it is believed, else by the client's history. Where only hints count,
-    /// and there is none: what the caller has.
+    /// Predicts from the hint as far as it is believed, or else from the client's history. Where
+    /// only hints count and there is none, returns the caller's `otherwise`.
     #[inline]
     pub fn predicted(
         prediction: Prediction,
@@ -54,18 +54,18 @@ impl Expectation {
         }
     }
 
-    /// At this interval, whoever says so.
+    /// Expects a client at this interval, whatever the source.
     #[inline]
     pub fn every(interval: Interval) -> Self {
         Self { trust: Trust::Loose, class: IntervalClass::holding(interval) }
     }
 
-    /// When a client heard of at `seen_ms` is expected, on the same clock. `None`: never.
+    /// Returns when a client last seen at `seen_ms` is expected, on the same clock; `None` if never.
     pub fn returns_ms(self, seen_ms: u64) -> Option<u64> {
         (self != Self::NEVER).then(|| seen_ms.saturating_add(self.class.interval().as_ms()))
     }
 
-    /// By a client's own past.
+    /// Predicts from the client's own past.
     #[inline]
     pub fn learned(history: History) -> Self {
         let Some((interval, confirmed)) = history.interval() else { return Self::UNKNOWN };
@@ -73,8 +73,8 @@ impl Expectation {
         Self { trust, class: IntervalClass::holding(interval) }
     }
 
-    /// By the application's word, as far as the client's past supports it: nobody is expected
-    /// back sooner than it ever came.
+    /// Predicts from the application's hint as far as the client's past supports it: no client is
+    /// expected back sooner than it ever came.
     #[inline]
     pub fn hinted(history: History, hint: Interval) -> Self {
         let interval = history.least().map_or(hint, |least| least.max(hint));
@@ -82,13 +82,14 @@ impl Expectation {
         Self { trust, class: IntervalClass::holding(interval) }
     }
 
-    /// Its place among all [`Self::COUNT`].
+    /// Returns its place among all [`Self::COUNT`].
     #[inline]
     pub(crate) fn index(self) -> usize {
         usize::from(self.trust as u8) << 8 | usize::from(self.class.0)
     }
 
-    /// The inverse of [`Self::index`], of its lowest ten bits.
+    /// Returns the expectation of an index; the inverse of [`Self::index`]. Only the lowest ten bits
+    /// count.
     #[inline]
     pub(crate) fn from_index(index: usize) -> Self {
         let trust = match index >> 8 & 3 {

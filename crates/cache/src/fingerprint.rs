@@ -1,4 +1,4 @@
-//! What two programs must agree on before they use the same regions.
+//! A fingerprint of layouts, on which two programs must agree before they use the same regions.
 
 use std::hash::Hasher;
 
@@ -6,16 +6,19 @@ use siphasher::sip::SipHasher13;
 
 use crate::ghosts::GhostSet;
 use crate::index::Bucket;
-use crate::layout::{Header, Layout, Line, Slot};
+use crate::layout::{Header, Layout};
 use crate::ledger::Ledger;
 use crate::order::List;
+use crate::region::Line;
+use crate::slots::Slot;
 
 impl Layout {
-    /// Goes up when what is written to regions or ledgers changes its place or its meaning.
+    /// The version, which goes up when the data in regions or ledgers change their place or meaning.
     pub const VERSION: u32 = 2;
 
-    /// Of the layouts of a cache: the same for programs that divide regions in the same way and
-    /// understand by their parts the same, as far as sizes and [`Self::VERSION`] tell.
+    /// Returns the fingerprint of a cache's layouts. Two programs get the same one if they divide
+    /// regions in the same way and give the parts the same meaning, as far as sizes and
+    /// [`Self::VERSION`] tell.
     pub fn fingerprint(layouts: &[Self]) -> u64 {
         let mut hasher = SipHasher13::new();
         let sizes = [

@@ -1,18 +1,19 @@
-//! Clients whose session was evicted or refused: one that comes back soon after is counted as
-//! wanted, and is known when its next session is stored.
+//! Ghosts: clients whose session was evicted or refused. A client that comes back soon after is
+//! counted as wanted, and its history is known when its next session is stored.
 //!
 //! A ghost takes eight bytes: 16 bits of the id's hash, 24 of the time the client was seen, 10 of
-//! what is expected of it, 13 of its history. Eight share a cache line, chosen by hash, and the
-//! one worth least makes way. Mistaking one client for another (once in ten thousand misses), or
-//! one seen more than three days ago for a recent one, costs a wrong expectation, nothing else.
+//! its expectation, 13 of its history. Eight share a cache line, chosen by hash; when it is full,
+//! the ghost worth least makes way. If one client is mistaken for another (once in ten thousand
+//! misses), or one seen more than three days ago for a recent one, the expectation is wrong, and
+//! nothing else.
 
 use crate::History;
 use crate::expectation::Expectation;
 
-/// As many as a cache line holds.
+/// The number of ghosts in a cache line.
 const GHOSTS: usize = 8;
 
-/// Eight ghosts; zero is nobody.
+/// Eight ghosts; a zero is an empty place.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct GhostSet([u64; GHOSTS]);
@@ -21,12 +22,12 @@ impl GhostSet {
     pub(crate) const GHOSTS: usize = GHOSTS;
 }
 
-/// What is remembered of a client.
+/// The record of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ghost {
-    /// See [`tag`].
+    /// The client's [`tag`].
     pub(crate) tag: u16,
-    /// For how long it has not been seen.
+    /// The time since it was last seen.
     pub(crate) age_ticks: u32,
     pub(crate) expected: Expectation,
     pub(crate) history: History,
@@ -59,7 +60,8 @@ impl Ghost {
     }
 }
 
-/// Remembers a client. Returns the one that had to make way: itself if there is no place at all.
+/// Remembers a client. Returns the ghost that had to make way, which is the client itself if there
+/// is no place at all.
 pub(crate) fn add(
     sets: &mut [GhostSet],
     hash: u64,
@@ -75,7 +77,7 @@ pub(crate) fn add(
     (before != 0).then(|| Ghost::unpacked(before, now))
 }
 
-/// Forgets a client, and returns what was remembered of it.
+/// Removes a client and returns its record.
 pub(crate) fn take(sets: &mut [GhostSet], hash: u64, now: u32) -> Option<Ghost> {
     let GhostSet(ghosts) = set_of(sets, hash)?;
     let tag = u64::from(tag(hash));
@@ -92,7 +94,7 @@ fn set_of(sets: &mut [GhostSet], hash: u64) -> Option<&mut GhostSet> {
     sets.get_mut(at as usize)
 }
 
-/// What a client is told by: some bits of its id's hash, never zero.
+/// Returns the bits of an id's hash by which a ghost is recognised; never zero.
 pub(crate) fn tag(hash: u64) -> u16 {
     ((hash >> 32) as u16).max(1)
 }

@@ -1,4 +1,4 @@
-//! What is remembered of a client's own past visits.
+//! The history of a client's own past visits.
 
 use crate::interval::{Gap, Interval, TICK_MS};
 
@@ -12,23 +12,23 @@ pub struct History {
 }
 
 impl History {
-    /// Its length outside the cache.
+    /// The length of a history outside the cache.
     pub const BYTES: usize = 4;
 
-    /// For where the client itself keeps it, such as in an encrypted ticket.
+    /// Returns the bytes for a place where the client itself keeps them, such as an encrypted ticket.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         bytemuck::cast([self.gap.to_le_bytes(), self.gap_before.to_le_bytes()])
     }
 
-    /// Any bytes are a history: a gap longer than 49 days becomes one of 49 days.
+    /// Reads a history. Any bytes are one: a gap longer than 49 days becomes one of 49 days.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let [gap, gap_before]: [[u8; 2]; 2] = bytemuck::cast(bytes);
         Self { gap: Gap::from_le_bytes(gap), gap_before: Gap::from_le_bytes(gap_before) }
     }
 
-    /// Adds a visit that came `ticks` after the last. A client whose two gaps agree and who was
-    /// then away for more than three of them has begun a new run of visits: the absence says
-    /// nothing about its habit, and is not recorded.
+    /// Adds a visit that came `ticks` after the last. If the client's two gaps agree and it was then
+    /// away for more than three of them, it has begun a new run of visits: the absence says nothing
+    /// about its habit and is not recorded.
     pub(crate) fn record(&mut self, ticks: u32) {
         if let Some(habit) = self.habit()
             && u64::from(ticks) > 3 * u64::from(habit)
@@ -39,30 +39,30 @@ impl History {
         self.gap = Gap::from_ticks(ticks);
     }
 
-    /// The interval that the client keeps, and whether its last two gaps agree on it. If not, it
-    /// is the last gap.
+    /// Returns the interval that the client keeps, and whether its last two gaps agree on it. If
+    /// they do not, the interval is the last gap.
     pub fn interval(self) -> Option<(Interval, bool)> {
         let gap = self.gap.ticks()?;
         let agreed = self.gap_before.ticks().filter(|before| agree(gap, *before));
         Some((Interval::from_ticks(agreed.map_or(gap, |before| before.max(gap))), agreed.is_some()))
     }
 
-    /// What a hint may not undercut: the shorter of the gaps known. It stops a client from buying a
-    /// place by claiming to be back sooner than it ever was.
+    /// Returns the shorter of the known gaps, which a hint may not undercut. This stops a client
+    /// from gaining a place with the claim to be back sooner than it ever was.
     #[inline]
     pub(crate) fn least(self) -> Option<Interval> {
         let gap = self.gap.ticks()?;
         Some(Interval::from_ticks(self.gap_before.ticks().map_or(gap, |before| gap.min(before))))
     }
 
-    /// Whether one of the last two gaps agrees with an interval.
+    /// Returns true if one of the last two gaps agrees with an interval.
     #[inline]
     pub(crate) fn keeps(self, interval: Interval) -> bool {
         let gaps = [self.gap.ticks(), self.gap_before.ticks()];
         gaps.into_iter().flatten().any(|gap| agree(gap, interval.ticks()))
     }
 
-    /// In thirteen bits: the last gap, and whether the one before agrees.
+    /// Packs the last gap, and whether the one before agrees, into thirteen bits.
     pub(crate) fn coarse(self) -> u32 {
         u32::from(self.habit().is_some()) << 12 | self.gap.coarse()
     }
@@ -72,14 +72,14 @@ impl History {
         Self { gap, gap_before: if coarse >> 12 & 1 == 1 { gap } else { Gap::default() } }
     }
 
-    /// The gap of a client whose last two agree.
+    /// Returns the gap of a client whose last two gaps agree.
     fn habit(self) -> Option<u32> {
         let (gap, before) = (self.gap.ticks()?, self.gap_before.ticks()?);
         agree(gap, before).then_some(gap)
     }
 }
 
-/// Within a fifth and half a second.
+/// Returns true if a gap is within a fifth of the interval and half a second.
 fn agree(gap_ticks: u32, interval_ticks: u32) -> bool {
     const HALF_A_SECOND: u32 = (500 / TICK_MS) as u32;
     gap_ticks.abs_diff(interval_ticks) <= interval_ticks / 5 + HALF_A_SECOND

@@ -1,4 +1,4 @@
-//! Session ids: parsed, and sealed with a keyed tag so that forged ones are known by sight.
+//! Session ids: parsed, and sealed with a keyed tag so that forged ones are recognised.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -17,13 +17,13 @@ pub struct SessionId {
 }
 
 impl SessionId {
-    /// RFC 5246, section 7.4.1.2: `opaque SessionID<0..32>`.
+    /// The longest id: `opaque SessionID<0..32>` (RFC 5246, section 7.4.1.2).
     pub const LONGEST: usize = 32;
 
     /// Parses the bytes on the wire.
     ///
     /// # Errors
-    /// [`Error::BadSessionId`] when there are none, or more than 32.
+    /// Returns [`Error::BadSessionId`] if there are none, or more than 32.
     pub fn new(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.is_empty() || bytes.len() > Self::LONGEST {
             return Err(Error::BadSessionId { length: bytes.len() });
@@ -33,7 +33,7 @@ impl SessionId {
         Ok(Self { length: bytes.len() as u8, bytes: padded })
     }
 
-    /// The bytes on the wire.
+    /// Returns the bytes on the wire.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
@@ -46,8 +46,8 @@ impl SessionId {
         Self { length: length.min(Self::LONGEST as u8), bytes }
     }
 
-    /// A hash under a key. It need not resist those who choose ids: servers choose them, at
-    /// random, and an id that a client makes up is looked up and never stored.
+    /// Returns the id's hash under a key. It need not resist chosen ids: servers choose ids, at
+    /// random, and an id that a client makes up is looked up but never stored.
     #[inline]
     pub(crate) fn hash_with(&self, key: &[u8; 16]) -> u64 {
         static SHARED: SharedSeed = SharedSeed::from_u64(0);
@@ -73,24 +73,24 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The TLS session-id context a session was made in, as a keyed hash of it. A session made in
-/// one context is never found from another.
+/// A keyed hash of the TLS session-id context in which a session was made. A session made in one
+/// context is never found from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ContextTag(pub u32);
 
 impl ContextTag {
-    /// The tag of a context's name, under a key that all users of a cache share.
+    /// Returns the tag of a context's name, under a key that all users of a cache share.
     pub fn of(context: &[u8], key: &[u8; 16]) -> Self {
         Self(SipHasher13::new_with_key(key).hash(context) as u32)
     }
 }
 
-/// Makes session ids that carry a keyed tag, and knows them again. An id that somebody made up,
-/// or that came from another server, is recognised without touching the cache: one TLS 1.3
-/// ClientHello can carry hundreds.
+/// Makes session ids that carry a keyed tag, and recognises them. An id that was made up, or that
+/// came from another server, is refused without touching the cache: one TLS 1.3 ClientHello can
+/// carry hundreds.
 ///
 /// The tag is SipHash-2-4, a 64-bit pseudo-random function, over 24 random bytes and the context's
-/// name: an id is known only where it was made.
+/// name: an id is recognised only in the context in which it was made.
 #[derive(Clone)]
 pub struct IdSeal {
     key: [u8; 16],
@@ -98,15 +98,15 @@ pub struct IdSeal {
 
 impl IdSeal {
     const TAG: usize = 8;
-    /// Random bytes in an id: 192 bits.
+    /// The number of random bytes in an id: 192 bits.
     pub const RANDOM: usize = SessionId::LONGEST - Self::TAG;
 
-    /// Servers that share sessions must share this key.
+    /// Makes a seal of a key, which servers that share sessions must share.
     pub fn new(key: [u8; 16]) -> Self {
         Self { key }
     }
 
-    /// An id around fresh random bytes, for a context of this name.
+    /// Makes an id of fresh random bytes, for a context of this name.
     pub fn seal(&self, context: &[u8], random: &[u8; Self::RANDOM]) -> SessionId {
         let mut bytes = [0; SessionId::LONGEST];
         bytes[..Self::RANDOM].copy_from_slice(random);
@@ -114,21 +114,21 @@ impl IdSeal {
         SessionId { length: SessionId::LONGEST as u8, bytes }
     }
 
-    /// Whether the id was made with this key, for a context of this name.
+    /// Returns true if the id was made with this key, for a context of this name.
     pub fn recognises(&self, context: &[u8], id: &SessionId) -> bool {
         let (random, tag) = id.bytes.split_at(Self::RANDOM);
         usize::from(id.length) == SessionId::LONGEST && self.tag(context, random) == tag
     }
 
-    /// Appends a tag to a session's bytes that binds them to its id and to a context of this name:
-    /// memory that others may write to can hold anything, and a session that is not what it was fails
-    /// its handshake.
+    /// Appends a tag to a session's bytes that binds them to its id and to a context of this name.
+    /// Memory that others may write to can hold anything, and a changed session would fail its
+    /// handshake.
     pub fn seal_value(&self, id: &SessionId, context: &[u8], value: &mut SecretBytes) {
         let tag = self.value_tag(id, context, value);
         value.extend(&tag);
     }
 
-    /// The bytes that were sealed, if they are as they were.
+    /// Returns the bytes that were sealed, if they are unchanged.
     pub fn open_value<'a>(
         &self,
         id: &SessionId,

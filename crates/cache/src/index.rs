@@ -1,23 +1,24 @@
-//! From an id to its slot: open addressing with linear probing, two thirds full at most.
+//! The index from ids to slots: open addressing with linear probing, two thirds full at most.
 //!
-//! A bucket is the slot, how far it stands from where its probe starts, and four bits of the id's
-//! hash. A probe therefore touches hardly a slot that is not the one, and removal shifts the rest
-//! of the cluster back without touching any: there are no tombstones to sweep.
+//! A bucket holds the slot, its distance from where its probe starts, and four bits of the id's
+//! hash. A probe therefore hardly touches a wrong slot, and removal shifts the rest of the cluster
+//! back without touching any slot: there are no tombstones to sweep.
 
-/// Zero is empty; else the distance in four bits, four bits of hash, and the slot plus one.
+/// A bucket: zero if empty, else the distance in four bits, four bits of hash, and the slot plus
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
 pub(crate) struct Bucket(u32);
 
 const SLOT_BITS: u32 = 24;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-/// This far or farther: the slot's hash knows.
+/// This distance or a greater one, which the slot's hash tells.
 const FAR: usize = 15;
 
 impl Bucket {
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// Buckets for so many slots.
+    /// Returns the number of buckets for so many slots.
     pub(crate) const fn count(slots: usize) -> usize {
         slots + slots.div_ceil(2) + 1
     }
@@ -30,7 +31,7 @@ impl Bucket {
         (self.0 & SLOT_MASK).wrapping_sub(1)
     }
 
-    /// `None`: far.
+    /// Returns the distance, or `None` if it is far.
     fn distance(self) -> Option<usize> {
         let distance = (self.0 >> (SLOT_BITS + 4)) as usize;
         (distance < FAR).then_some(distance)
@@ -41,14 +42,14 @@ impl Bucket {
     }
 }
 
-/// What a bucket holds besides the slot.
+/// Returns the part of a bucket that is not the slot.
 #[inline]
 fn mark(hash: u64, distance: usize) -> u32 {
     let tag = (hash >> 32) as u32 & 0xf;
     ((distance.min(FAR) as u32) << 4 | tag) << SLOT_BITS
 }
 
-/// Where a probe starts: the low half of the hash, scaled. (The high bits chose the shard.)
+/// Returns where a probe starts: the low half of the hash, scaled. (The high bits chose the shard.)
 #[inline]
 fn home(buckets: &[Bucket], hash: u64) -> usize {
     ((u64::from(hash as u32) * buckets.len() as u64) >> 32) as usize
@@ -59,7 +60,7 @@ fn after(buckets: &[Bucket], at: usize) -> usize {
     if at + 1 == buckets.len() { 0 } else { at + 1 }
 }
 
-/// The slot with this hash that `is_it` accepts.
+/// Returns the slot with this hash that `is_it` accepts.
 #[inline]
 pub(crate) fn find(
     buckets: &[Bucket],
@@ -80,8 +81,8 @@ pub(crate) fn find(
     None
 }
 
-/// Adds a slot whose id is not there yet. Returns whether there was an empty bucket, as there always
-/// is where nobody else wrote.
+/// Adds a slot whose id is not there yet. Returns true if there was an empty bucket, as there always
+/// is unless another process wrote to the memory.
 pub(crate) fn insert(buckets: &mut [Bucket], hash: u64, slot: u32) -> bool {
     let mut at = home(buckets, hash);
     for distance in 0..buckets.len() {
@@ -94,8 +95,8 @@ pub(crate) fn insert(buckets: &mut [Bucket], hash: u64, slot: u32) -> bool {
     false
 }
 
-/// Removes a slot, and moves those behind it in its cluster to where a probe will find them.
-/// `hash_of` is asked only for those that stand far from home. Returns whether the slot was there.
+/// Removes a slot and moves those behind it in its cluster to where a probe finds them. Calls
+/// `hash_of` only for those far from where their probe starts. Returns true if the slot was there.
 pub(crate) fn remove(
     buckets: &mut [Bucket],
     hash: u64,

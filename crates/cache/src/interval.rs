@@ -1,8 +1,8 @@
 //! Time inside a shard: ticks, gaps between visits, and the logarithmic classes of intervals.
 //!
 //! A class holds all intervals between two bounds, eight classes to the octave, and stands for
-//! the larger bound: rounding *up* means that no client is called overdue before it is. Eight to
-//! the octave keeps the error below one part in eight.
+//! the larger bound: because it rounds *up*, no client is called overdue before it is. Eight to
+//! the octave keep the error below one part in eight.
 
 /// Milliseconds in a tick, the unit of time inside a shard.
 pub const TICK_MS: u64 = 4;
@@ -20,7 +20,7 @@ impl Interval {
         Self(ms.div_ceil(TICK_MS).min(u64::from(LONGEST_TICKS)) as u32)
     }
 
-    /// At most 49 days.
+    /// Makes an interval of ticks; more than 49 days becomes 49 days.
     pub(crate) fn from_ticks(ticks: u32) -> Self {
         Self(ticks.min(LONGEST_TICKS))
     }
@@ -29,7 +29,7 @@ impl Interval {
         self.0
     }
 
-    /// In milliseconds.
+    /// Returns the length in milliseconds.
     pub fn as_ms(self) -> u64 {
         u64::from(self.0) * TICK_MS
     }
@@ -40,10 +40,10 @@ impl Interval {
 pub struct IntervalClass(pub(crate) u8);
 
 impl IntervalClass {
-    /// Every class, and a few numbers that mean none.
+    /// The number of classes, with a few numbers that mean none.
     pub(crate) const COUNT: usize = 256;
 
-    /// The class whose upper bound is the first at or above `interval`.
+    /// Returns the class whose upper bound is the first at or above `interval`.
     pub fn holding(interval: Interval) -> Self {
         let ticks = interval.0;
         if ticks <= 8 {
@@ -54,7 +54,7 @@ impl IntervalClass {
         Self((shift * 8 + eighths) as u8)
     }
 
-    /// The upper bound of the class.
+    /// Returns the upper bound of the class.
     pub fn interval(self) -> Interval {
         Interval(self.upper_bound_ticks())
     }
@@ -64,7 +64,7 @@ impl IntervalClass {
     }
 }
 
-/// The upper bound of every class.
+/// The upper bounds of all classes.
 const UPPER_BOUNDS_TICKS: [u32; IntervalClass::COUNT] = {
     let mut bounds = [LONGEST_TICKS; IntervalClass::COUNT];
     let mut class = 0;
@@ -85,7 +85,7 @@ impl Gap {
     const PRECISION: u32 = 11;
     const COARSER: u32 = 4;
 
-    /// Rounds down; nothing is shorter than a tick.
+    /// Makes a gap of ticks, rounded down; no gap is shorter than a tick.
     pub(crate) fn from_ticks(ticks: u32) -> Self {
         let ticks = ticks.clamp(1, LONGEST_TICKS);
         let exponent = ticks.ilog2().saturating_sub(Self::PRECISION);
@@ -97,12 +97,12 @@ impl Gap {
         self.0.to_le_bytes()
     }
 
-    /// Any bytes: what no gap has becomes the longest.
+    /// Reads a gap. Any bytes are one: bytes that no gap has become the longest gap.
     pub(crate) fn from_le_bytes(bytes: [u8; 2]) -> Self {
         Self(u16::from_le_bytes(bytes).min(Self::from_ticks(LONGEST_TICKS).0))
     }
 
-    /// In twelve bits, with seven of precision, and 64 ms at the least.
+    /// Packs the gap into twelve bits, with seven of precision, and 64 ms at the least.
     pub(crate) fn coarse(self) -> u32 {
         let code = u32::from(self.0);
         (code >> Self::COARSER).max(u32::from(code != 0))

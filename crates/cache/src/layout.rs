@@ -1,4 +1,4 @@
-//! How a shard's memory is divided.
+//! The division of a shard's memory.
 //!
 //! A region is an array of cache lines, cut into six parts in this order:
 //!
@@ -11,132 +11,57 @@
 //! | slots | session | 64, of which 32 are the id |
 //! | blocks | session | [`Settings::block_bytes`] |
 //!
-//! The division is computed from the settings, never read from the region: a region that somebody
-//! else scribbled on can confuse the engine, but not lead it outside. A shard that notices is
-//! emptied.
-
-use std::fmt;
+//! The division is computed from the settings, never read from the region: a region that another
+//! process wrote to can confuse the engine but not lead it outside the memory. A shard that notices
+//! is emptied.
 
 use crate::counters::Counters;
+use crate::error::Error;
 use crate::expectation::Expectation;
 use crate::ghosts::GhostSet;
 use crate::index::Bucket;
 use crate::interval::{Interval, IntervalClass};
 use crate::order::List;
-use crate::settings::{Capacity, Settings};
-use crate::{Error, Policy, Prediction};
-
-/// A cache line: what regions are made of. It may hold a part of a session: never printed.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-pub struct Line([u64; 8]);
-
-impl Line {
-    const BYTES: usize = size_of::<Self>();
-    /// A line of zeros.
-    pub const ZERO: Self = Self([0; 8]);
-}
-
-impl fmt::Debug for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Line(…)")
-    }
-}
+use crate::region::Line;
+use crate::settings::{Capacity, Policy, Prediction, Settings};
+use crate::slots::{NONE, Slot};
 
 /// A shard's own figures, at the start of its region.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct Header {
-    /// When tick zero was, on the callers' clock.
+    /// The time of tick zero, on the callers' clock.
     pub(crate) epoch_ms: u64,
-    /// When expiry second zero was: unlike the epoch, never moved.
+    /// The time of expiry second zero. Unlike the epoch it never moves.
     pub(crate) born_ms: u64,
-    /// Which lists are not empty, a bit each.
+    /// The lists that are not empty, a bit each.
     pub(crate) occupied: [u64; Expectation::COUNT / 64],
     pub(crate) counters: Counters,
-    /// Slots in use, whether as a session or as the rest of one.
+    /// The number of slots in use, for a session or the rest of one.
     pub(crate) used: u32,
-    /// Head of the list of freed slots.
+    /// The head of the list of freed slots.
     pub(crate) free: u32,
-    /// Slots from here on were never used.
+    /// The first of the slots that were never used.
     pub(crate) fresh: u32,
-    /// The slot that is looked at next when the one worth least is sought.
+    /// The slot at which the next search for the one worth least goes on.
     pub(crate) hand: u32,
-    /// How often the shard was emptied because nothing in it could be trusted.
+    /// How often the shard was emptied because its contents could not be trusted.
     pub(crate) emptied: u64,
 }
 
 impl Header {
-    /// Of an empty shard.
+    /// Makes the header of an empty shard.
     pub(crate) fn new(epoch_ms: u64, born_ms: u64) -> Self {
         Self { epoch_ms, born_ms, free: NONE, ..bytemuck::Zeroable::zeroed() }
     }
 }
 
-/// A session, or the rest of one whose value did not fit in one block.
-#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub(crate) struct Slot {
-    /// Of a slot with the rest of a value: that of the session, so that no chain can be led astray.
-    pub(crate) id: [u8; 32],
-    /// Neighbours in its list.
-    pub(crate) earlier: u32,
-    pub(crate) later: u32,
-    /// The slot with the rest of the value; in a free slot, the next free one.
-    pub(crate) rest: u32,
-    /// When the client was last heard of, in ticks.
-    pub(crate) seen: u32,
-    /// Seconds since the shard was born.
-    pub(crate) expiry_s: u32,
-    pub(crate) context: u32,
-    pub(crate) history: crate::History,
-    pub(crate) value_length: u16,
-    /// The lower half of what is expected.
-    pub(crate) class: u8,
-    /// Six bits of the id's length, and what else is expected.
-    pub(crate) id_length_and_trust: u8,
-}
-
-impl Slot {
-    const ID_LENGTH_BITS: u32 = 6;
-    const ID_LENGTH_MASK: u8 = (1 << Self::ID_LENGTH_BITS) - 1;
-
-    /// Of the id; zero when this is not a session's first slot.
-    #[inline]
-    pub(crate) fn id_length(&self) -> u8 {
-        self.id_length_and_trust & Self::ID_LENGTH_MASK
-    }
-
-    /// What is expected of the client: the list that it is in.
-    #[inline]
-    pub(crate) fn expected(&self) -> Expectation {
-        let trust = usize::from(self.id_length_and_trust >> Self::ID_LENGTH_BITS);
-        Expectation::from_index(trust << 8 | usize::from(self.class))
-    }
-
-    #[inline]
-    pub(crate) fn expect(&mut self, expected: Expectation) {
-        let index = expected.index();
-        self.class = index as u8;
-        self.id_length_and_trust = self.id_length() | ((index >> 8) as u8) << Self::ID_LENGTH_BITS;
-    }
-
-    #[inline]
-    pub(crate) fn set_id_length(&mut self, length: u8) {
-        let trust = self.id_length_and_trust & !Self::ID_LENGTH_MASK;
-        self.id_length_and_trust = trust | length & Self::ID_LENGTH_MASK;
-    }
-}
-
-/// "No slot", in every link.
-pub(crate) const NONE: u32 = u32::MAX;
-
-/// The division of one shard's region, and the settings it works by.
+/// The division of one shard's region, and the shard's settings.
 #[derive(Debug, Clone)]
 pub struct Layout {
     /// Sessions of up to one block.
     pub(crate) slots: u32,
-    /// Lines of each part, in order.
+    /// The number of lines in each part, in order.
     pub(crate) parts: [usize; 6],
     pub(crate) block_bytes: u32,
     pub(crate) longest_value_bytes: u32,
@@ -147,19 +72,19 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Twenty-four bits of an index entry name the slot.
+    /// The most slots of a shard: twenty-four bits of an index entry name the slot.
     const MOST_SLOTS: u64 = (1 << 24) - 2;
     const HEADER_LINES: usize = size_of::<Header>().div_ceil(Line::BYTES);
-    /// Shards a cache may have.
+    /// The most shards of a cache.
     const MOST_SHARDS: u64 = 4_096;
-    /// Below this many sessions a second shard would cost more in evenness than it brings.
+    /// The sessions below which a second shard would cost more in evenness than it brings.
     const SESSIONS_PER_SHARD: u64 = 8_192;
 
-    /// One layout per shard; together they take exactly the capacity's sessions, or at most its
-    /// bytes.
+    /// Returns one layout per shard. Together they take exactly the capacity's sessions, or at most
+    /// its bytes.
     ///
     /// # Errors
-    /// A capacity below one session, or a setting out of range.
+    /// Returns an error for a capacity below one session, or a setting out of range.
     pub fn for_cache(settings: &Settings) -> Result<Vec<Self>, Error> {
         check(settings)?;
         let one = Self::with_slots(settings, 1);
@@ -222,7 +147,7 @@ impl Layout {
         }
     }
 
-    /// The most slots whose region fits in `bytes`, which one does.
+    /// Returns the most slots whose region fits in `bytes`. One slot must fit.
     fn slots_within(settings: &Settings, bytes: u64) -> u64 {
         let fits =
             |slots: u64| Self::with_slots(settings, slots as u32).region_bytes() as u64 <= bytes;
@@ -234,28 +159,28 @@ impl Layout {
         fit
     }
 
-    /// Bytes that one more session takes, everything included.
+    /// Returns the bytes that one more session takes, everything included.
     fn bytes_per_slot(settings: &Settings) -> u64 {
         let bytes = |slots| Self::with_slots(settings, slots).region_bytes() as u64;
         (bytes(1_000) - bytes(1)).div_ceil(999)
     }
 
-    /// Whether the engine finds out by itself when clients return.
+    /// Returns true if the engine learns by itself when clients return.
     pub(crate) fn learns(&self) -> bool {
         self.policy == Policy::Predictive && self.prediction != Prediction::Hint
     }
 
-    /// Lines that a shard needs.
+    /// Returns the number of lines that a shard needs.
     pub fn region_lines(&self) -> usize {
         self.parts.iter().sum()
     }
 
-    /// Bytes that a shard needs.
+    /// Returns the number of bytes that a shard needs.
     pub fn region_bytes(&self) -> usize {
         self.region_lines() * Line::BYTES
     }
 
-    /// Sessions of up to one block that fit.
+    /// Returns how many sessions of up to one block fit.
     pub fn sessions(&self) -> u64 {
         u64::from(self.slots)
     }
@@ -272,7 +197,7 @@ impl Layout {
     }
 }
 
-/// Trust matters only where something is learned.
+/// Returns the number of lists. Trust matters only where return times are learned.
 fn lists(settings: &Settings) -> usize {
     match (settings.policy, settings.prediction) {
         (Policy::Lru, _) | (_, Prediction::Hint) => IntervalClass::COUNT,
@@ -297,7 +222,6 @@ fn check(settings: &Settings) -> Result<(), Error> {
 }
 
 const _: () = {
-    assert!(size_of::<Slot>() == 64);
     assert!(size_of::<GhostSet>() == 64);
     assert!(size_of::<List>() == 16);
 };

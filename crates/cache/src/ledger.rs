@@ -1,12 +1,14 @@
-//! What a cache keeps beside its shards: one for all of them, and for all who share them.
+//! The ledger, which a cache has beside its shards: one for all of them, and for all processes that
+//! share them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::counters::Counters;
 use crate::return_time::Waits;
 
-/// See the module's documentation. Plain atomics, of which every value is a valid one, so that it
-/// may lie in memory that processes share. A ledger of zeros is a new one.
+/// The counts that belong to no single shard, and the table of return times. They are plain atomics
+/// of which every value is valid, so that a ledger may lie in memory that processes share. A ledger
+/// of zeros is a new one.
 #[derive(bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Ledger {
@@ -31,7 +33,7 @@ impl Ledger {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is counted here, and nothing else.
+    /// Returns the counts of the ledger; all others are zero.
     pub(crate) fn counters(&self) -> Counters {
         let [forged, rejected, full_handshakes, resumed_handshakes] =
             self.counts().map(|count| count.load(Ordering::Relaxed));

@@ -2,14 +2,14 @@
 //!
 //! A shard is one region of plain memory holding sessions, the order in which their clients are
 //! expected to return, and the histories those expectations come from. It is single-threaded and
-//! has all the behaviour. A [`Cache`] is many shards, each used by one at a time. A [`Visit`] is
-//! what one TLS connection does with a cache: look up, issue, hint, forget.
+//! has all the behaviour. A [`Cache`] is many shards, each used by one thread at a time. A
+//! [`Visit`] is one TLS connection's use of a cache: look up, issue, hint, forget.
 //!
 //! Eviction is *predictive* (Stevens & Chen, "Predictive Eviction", GLOBECOM 2015). By their
-//! Algorithm 1 a session overdue by more than the grace goes first, otherwise the one that returns
-//! last, and a newcomer that would return later still is refused. Where the application's hints
-//! are not all that counts, the session goes whose place is worth least by what was learned of
-//! clients like it ([`ReturnTimes`]), and that may be the newcomer.
+//! Algorithm 1 a session overdue by more than the grace is evicted first, or else the one that
+//! returns last; a new session that would return later still is refused. Where return times are
+//! learned, the session whose place is worth least, by the returns of clients like it
+//! ([`ReturnTimes`]), is evicted, and that may be the new one.
 //!
 //! What is not here: clocks, random numbers, files, sockets and TLS. Every `now_ms` is an
 //! argument: milliseconds of one clock that all callers of a cache share.
@@ -36,6 +36,7 @@ mod order;
 mod region;
 mod return_time;
 mod secret;
+mod session;
 mod session_store;
 mod settings;
 mod shard;
@@ -50,13 +51,14 @@ pub use expectation::{Expectation, Trust};
 pub use history::History;
 pub use id::{ContextTag, IdSeal, SessionId};
 pub use interval::{Interval, IntervalClass, TICK_MS};
-pub use layout::{Layout, Line};
+pub use layout::Layout;
 pub use ledger::Ledger;
 pub use occupancy::Occupancy;
-pub use region::{HeapMemory, Memory, Region};
+pub use region::{HeapMemory, Line, Memory, Region};
 pub use return_time::{ReturnTimes, Waits};
 pub use secret::SecretBytes;
+pub use session::{Arrival, Inserted, Kept, NewSession};
 pub use session_store::SessionStore;
 pub use settings::{Capacity, Policy, Prediction, Settings};
-pub use shard::{Arrival, Inserted, Kept, NewSession, REACHES_BACK_MS};
+pub use shard::REACHES_BACK_MS;
 pub use visit::{Hints, Issued, Visit};

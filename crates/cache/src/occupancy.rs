@@ -1,38 +1,39 @@
-//! How a cache's sessions are spread over the times at which their clients are expected back.
+//! Counts of a cache's sessions by when their clients are expected back.
 //!
-//! What is counted is the engine's own expectation, by which it evicts: an interval is rounded up to
-//! its class, so that a client appears up to an eighth of its interval too late, never too early.
-//! Lifetimes are not looked at: a session that is over lies in the cache until it is evicted or
-//! asked for, and is counted.
+//! They follow the engine's own expectation, by which it evicts: an interval is rounded up to its
+//! class, so that a client appears up to an eighth of its interval too late, never too early.
+//! Lifetimes are ignored: an expired session stays in the cache, and is counted, until it is evicted
+//! or looked up.
 
 use crate::expectation::Expectation;
 use crate::interval::TICK_MS;
-use crate::layout::Slot;
 use crate::order;
 use crate::region::Region;
 use crate::shard::Shard;
+use crate::slots::Slot;
 
-/// Sessions by when their clients are expected back, each counted once.
+/// The sessions by when their clients are expected back, each counted once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Occupancy {
-    /// Their clients should have been back. No grace is given here.
+    /// Sessions whose clients should have been back. No grace is given here.
     pub overdue: u64,
-    /// Expected within each of [`Self::BOUNDS_MS`], and not within the one before.
+    /// Sessions expected within each of [`Self::BOUNDS_MS`], and not within the one before.
     pub within: [u64; Self::BOUNDS_MS.len()],
-    /// Expected later than that.
+    /// Sessions expected later than that.
     pub later: u64,
-    /// Of clients of which nothing is known: they came once and did not say when they come again.
-    /// Under the policy `lru`, all.
+    /// Sessions of clients about which nothing is known: they came once, and no hint was given.
+    /// Under the policy `lru` all sessions count here.
     pub unknown: u64,
-    /// Not expected back: unused siblings, and sessions whose clients hold a newer one (TLS 1.3).
+    /// Sessions not expected back: unused siblings, and those whose clients hold a newer one
+    /// (TLS 1.3).
     pub never: u64,
 }
 
 impl Occupancy {
-    /// From now on, in milliseconds: one and ten seconds, one and ten minutes, one hour.
+    /// Bounds from now on, in milliseconds: one and ten seconds, one and ten minutes, one hour.
     pub const BOUNDS_MS: [u64; 5] = [1_000, 10_000, 60_000, 600_000, 3_600_000];
 
-    /// Both together: a sum over shards.
+    /// Returns the sum of both, as over shards.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         let bounded = self.within.iter_mut().zip(other.within);
@@ -44,7 +45,7 @@ impl Occupancy {
         self
     }
 
-    /// Every count and its name, soonest first, for whoever prints them.
+    /// Returns every count with its name, soonest first, for printing.
     pub fn named(&self) -> [(&'static str, u64); 9] {
         let [second, ten_seconds, minute, ten_minutes, hour] = self.within;
         [
@@ -60,7 +61,7 @@ impl Occupancy {
         ]
     }
 
-    /// Counts a session; it is `now_ticks` after the epoch of its shard.
+    /// Counts a session at `now_ticks` after the epoch of its shard.
     #[inline]
     fn count(&mut self, slot: &Slot, now_ticks: u64) {
         let expected = slot.expected();
@@ -81,10 +82,10 @@ impl Occupancy {
 }
 
 impl<R: Region> Shard<'_, R> {
-    /// How the sessions in some of the slots are spread over return times. `None` beyond the last
-    /// slot that was ever used.
+    /// Counts the sessions in some of the slots. Returns `None` beyond the last slot that was ever
+    /// used.
     pub(crate) fn occupancy(&mut self, now_ms: u64, from: u32, slots: u32) -> Option<Occupancy> {
-        // Who only looks does not move the epoch: before it moves, no time here is beyond 32 bits.
+        // Reading does not move the epoch: before it moves, no time here is beyond 32 bits.
         let now_ticks = now_ms.saturating_sub(self.header.epoch_ms) / TICK_MS;
         let used = self.slots.first(self.header.fresh).get(from as usize..)?;
         let some = used.iter().take(slots as usize).filter(|slot| slot.id_length() > 0);

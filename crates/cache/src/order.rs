@@ -1,21 +1,21 @@
 //! The order in which clients are expected back.
 //!
-//! One list per expectation: per class of interval, and where something is learned per trust, too.
-//! A session joins the end of its list when its client is heard of, so that every list is in order
-//! of return time by itself, and the first and last session of the whole shard are among the ends
-//! of the few dozen lists in use. Joining and leaving cost what they cost an LRU list; finding an
-//! end looks at the ends only, which the table of lists repeats so that no slot is touched.
+//! There is one list per expectation: per class of interval and, where return times are learned, per
+//! trust. A session joins the end of its list when its client is seen, so that every list is in
+//! order of return time, and the first and last session of the whole shard are among the ends of
+//! the few dozen lists in use. Joining and leaving cost as much as in an LRU list. A search for the
+//! first or last looks at the ends only, which the table of lists repeats so that no slot is
+//! touched.
 //!
 //! Under the policy `lru` there is one list.
 
 use std::num::NonZero;
 
 use crate::expectation::Expectation;
-use crate::layout::{NONE, Slot};
 use crate::region::Region;
-use crate::slots::Slots;
+use crate::slots::{NONE, Slot, Slots};
 
-/// A list, and when the clients at its ends were heard of, in ticks.
+/// A list, and when the clients at its ends were last seen, in ticks.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(crate) struct List {
@@ -38,13 +38,13 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// When the client is expected, in ticks.
+    /// Returns when the client is expected, in ticks.
     pub(crate) fn returns(&self) -> u32 {
         returns(self.seen, self.expected)
     }
 }
 
-/// The parts of a shard that make the order.
+/// The parts of a shard that hold the order.
 pub(crate) struct Order<'a, 'r, R> {
     pub(crate) lists: &'a mut [List],
     pub(crate) occupied: &'a mut [u64; Expectation::COUNT / 64],
@@ -100,32 +100,32 @@ impl<R: Region> Order<'_, '_, R> {
         if earlier == NONE && later == NONE {
             self.occupied[index / 64] &= !(1 << (index % 64));
         }
-        // Links lead both ways, unless somebody else wrote them.
+        // Links lead both ways, unless another process wrote to them.
         self.slots.expect(to_here == slot && from_here == slot);
     }
 
-    /// The session expected first, those never expected left out.
+    /// Returns the session expected first; those never expected are left out.
     pub(crate) fn earliest(&self) -> Option<End> {
         self.ends().map(|[first, _]| first).min_by_key(End::returns)
     }
 
-    /// The session expected last, those never expected left out.
+    /// Returns the session expected last; those never expected are left out.
     pub(crate) fn latest(&self) -> Option<End> {
         self.ends().map(|[_, last]| last).max_by_key(End::returns)
     }
 
-    /// Of the sessions never expected back, the one stored longest ago.
+    /// Returns the session stored longest ago of those never expected back.
     pub(crate) fn never(&self) -> Option<u32> {
         self.first_of(Expectation::NEVER)
     }
 
-    /// The first of a list.
+    /// Returns the first of a list.
     pub(crate) fn first_of(&self, expected: Expectation) -> Option<u32> {
         let first = self.lists[place(self.lists, expected)].first;
         (first != NONE).then_some(first)
     }
 
-    /// The first and the last of every list but that of sessions never expected.
+    /// Returns the first and the last of every list but that of sessions never expected.
     #[inline]
     pub(crate) fn ends(&self) -> impl Iterator<Item = [End; 2]> {
         let occupied = self.occupied.iter().enumerate().flat_map(|(word, bits)| {
@@ -142,7 +142,7 @@ impl<R: Region> Order<'_, '_, R> {
         })
     }
 
-    /// Reads again when the clients at the ends were heard of, after the epoch moved.
+    /// Updates when the clients at the ends were last seen, after the epoch moved.
     pub(crate) fn refresh(&mut self) {
         for list in self.lists.iter_mut().filter(|list| list.first != NONE) {
             list.first_seen = self.slots[list.first].seen;
@@ -151,14 +151,14 @@ impl<R: Region> Order<'_, '_, R> {
     }
 }
 
-/// The list of an expectation. Where trust does not matter there are lists for none but the first,
-/// and a slot that says otherwise was scribbled on.
+/// Returns the list of an expectation. Where trust does not matter there are lists for the first
+/// trust only, and a slot with another one was overwritten by another process.
 #[inline]
 fn place(lists: &[List], expected: Expectation) -> usize {
     expected.index() & (lists.len() - 1)
 }
 
-/// When a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].
+/// Returns when a client last seen at `seen`, below 2³¹, is expected: below 2³². See [`crate::shard`].
 #[inline]
 pub(crate) fn returns(seen: u32, expected: Expectation) -> u32 {
     seen.saturating_add(expected.class.upper_bound_ticks())

@@ -1,47 +1,65 @@
-//! The memory of shards, and what makes its users take turns.
+//! The memory of shards, and the locks by which its users take turns.
 
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Mutex;
 
 use crate::error::Error;
-use crate::layout::Line;
 use crate::ledger::Ledger;
+
+/// A cache line, the unit of regions. It may hold a part of a session, so it is never printed.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub struct Line([u64; 8]);
+
+impl Line {
+    pub(crate) const BYTES: usize = size_of::<Self>();
+    /// A line of zeros.
+    pub const ZERO: Self = Self([0; 8]);
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Line(…)")
+    }
+}
 
 /// Memory that can hold a shard: a heap allocation, or a mapping.
 ///
-/// The lines must stay where and what they are between uses, and be nobody else's during one.
+/// The lines must keep their place and contents between uses, and belong to one user during a use.
 pub trait Memory: Send {
-    /// As [`Region::PRIVATE`].
+    /// See [`Region::PRIVATE`].
     const PRIVATE: bool = false;
 
-    /// The region.
+    /// Returns the region's lines.
     fn lines(&mut self) -> &mut [Line];
 }
 
-/// A shard's memory, and what makes its users take turns.
+/// A shard's memory with a lock by which its users take turns.
 pub trait Region {
-    /// What holds the ledger of a cache on such regions.
+    /// The owner of the ledger of a cache on such regions.
     type Ledger: Deref<Target = Ledger>;
 
-    /// Whether others go on with the memory when a cache on it is dropped. Otherwise it is wiped.
+    /// True if others go on using the memory after a cache on it is dropped. If false, the cache
+    /// wipes it.
     const OUTLIVES_CACHE: bool = false;
 
-    /// Whether nobody can write to the memory but through [`Self::with`]. Otherwise nothing in it is
-    /// trusted, which costs every operation a few percent. Where this is said and not so, an
-    /// operation may panic or go on for ever, but not lead outside the memory.
+    /// True if nobody can write to the memory but through [`Self::with`]. If false, the cache does
+    /// not trust the contents, which costs every operation a few percent. If true by mistake, an
+    /// operation may panic or run for ever, but not reach outside the memory.
     const PRIVATE: bool = false;
 
-    /// Uses the memory, alone. The flag says that somebody was interrupted while using it: nothing
-    /// in it can be trusted. `None`: it could not be had in time, and the operation was not run; it
-    /// is then as if the session were not there.
+    /// Runs an operation with the memory to itself. The flag is true if an earlier user was
+    /// interrupted, so that the contents cannot be trusted. Returns `None` if the memory could not
+    /// be locked in time: the operation did not run, as if the session were not there.
     fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T>;
 
-    /// The cache says that it has just emptied the shard, for nothing in it could be trusted.
+    /// Is called when the cache has just emptied the shard because its contents could not be
+    /// trusted.
     fn emptied(&self) {}
 }
 
-/// For any number of threads.
+/// A region for any number of threads.
 impl<M: Memory> Region for Mutex<M> {
     type Ledger = Box<Ledger>;
     const PRIVATE: bool = M::PRIVATE;
@@ -60,7 +78,7 @@ impl<M: Memory> Region for Mutex<M> {
     }
 }
 
-/// For one thread, which needs no lock: a simulator's.
+/// A region for one thread, such as a simulator's, which needs no lock.
 impl<M: Memory> Region for RefCell<M> {
     type Ledger = Box<Ledger>;
     const PRIVATE: bool = M::PRIVATE;
@@ -79,11 +97,11 @@ impl Memory for Vec<Line> {
     }
 }
 
-/// Memory on the heap, which the operating system zeroes as it is first used. (An allocation
+/// Memory on the heap, which the operating system zeroes when it is first used. (An allocation
 /// aligned to lines would be zeroed at once.)
 pub struct HeapMemory {
     words: Vec<u64>,
-    /// The first word on a line's border.
+    /// The first word that begins a line.
     start: usize,
     lines: usize,
 }

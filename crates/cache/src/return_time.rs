@@ -1,24 +1,24 @@
 //! When a client comes back, learned from those that did.
 //!
-//! What is known of a client is an [`Expectation`]: the interval it keeps, and how far that is
-//! trusted. Clients of the same trust and the same octave of interval are alike, and share a row
-//! of counts: how many were waited for until which age (the time since they were last heard of, in
-//! multiples of their interval), and how many of those came back at that age. From the counts
-//! follows the hazard of a return at each age (Kaplan & Meier, "Nonparametric estimation from
-//! incomplete observations", 1958: whoever is given up on counts until then), and from the hazards
-//! what a place in the cache is *worth*: the greatest ratio, over all times that one might go on
-//! waiting, of the chance of a return to the time that the place is taken. Where a row has little
-//! to say, all rows of the same trust together speak for it.
+//! The cache knows a client by its [`Expectation`]: the interval it keeps, and how far that is
+//! trusted. Clients of the same trust and the same octave of interval share a row of counts: how
+//! many were waited for until which age (the time since they were last seen, in multiples of their
+//! interval), and how many of those came back at that age. The counts give the hazard of a return
+//! at each age (Kaplan & Meier, "Nonparametric estimation from incomplete observations", 1958: a
+//! client that is given up on counts until then). The hazards give the *worth* of a place in the
+//! cache: the greatest ratio, over all times that the cache might go on waiting, of the chance of a
+//! return to the time that the place is taken. Where a row has few counts, all rows of the same
+//! trust together stand in for it.
 //!
-//! The session worth least goes. A client that keeps its interval is worth more the closer its
-//! return is, and little once it is overdue; one whose visits come in bursts is worth most when it
-//! has just been there, and the engine finds out by itself which is which, how long to wait for
-//! the tardy, and that clients of some kind never return at all.
+//! The session worth least is evicted. A client that keeps its interval is worth more the closer
+//! its return is, and little once it is overdue; a client that comes in bursts is worth most when
+//! it has just been there. The engine learns by itself which is which, how long to wait for late
+//! clients, and that some kinds of clients never return.
 //!
-//! A table is one for all shards, and for all processes that share a cache, so that a small shard
-//! learns from everyone, and takes [`ReturnTimes::BYTES`]. It is lock-free; its figures are approximate under concurrency. Counts
-//! are whole numbers; only [`ReturnTimes::learn`], once in some hundred arrivals, calculates with
-//! fractions.
+//! One table serves all shards, and all processes that share a cache, so that a small shard learns
+//! from all clients. It takes [`ReturnTimes::BYTES`]. It is lock-free; its figures are approximate
+//! under concurrency. Counts are whole numbers; only [`ReturnTimes::learn`], once in some hundred
+//! arrivals, calculates with fractions.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,21 +39,22 @@ const PER_TICK: [u64; IntervalClass::COUNT] = {
     rates
 };
 
-/// Ends of waits between two calculations.
+/// The number of waits that end between two calculations.
 const BATCH: u32 = 256;
-/// What one of them adds to a count.
+/// The amount that the end of a wait adds to a count.
 const ONE: u32 = 256;
 /// The logarithm of the share of a count that fades at each calculation.
 const FADE: u32 = 6;
-/// The sessions of which everybody is counted; of more, as many.
+/// The number of sessions up to which all clients are counted. A larger cache counts a sample of
+/// this size.
 const SAMPLE: u64 = 1_024;
-/// As many clients of its own outweigh, in a row, all others of the same trust.
+/// The number of a row's own clients that weigh as much as all others of the same trust.
 const WEIGHT_OF_POOL: f64 = 4.0;
-/// What [`ReturnTimes::worth`] is in multiples of, per interval.
+/// The unit of [`ReturnTimes::worth`], per interval.
 const UNIT: f64 = 65_536.0;
 
-/// The table itself: plain atomics, of which every value is a valid one, so that it may lie in
-/// memory that processes share. Zeros until a cache or a [`ReturnTimes`] has been made on it.
+/// The table itself: plain atomics of which every value is valid, so that it may lie in memory that
+/// processes share. It is all zeros until a cache or a [`ReturnTimes`] has been made on it.
 #[derive(Debug, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Waits {
@@ -61,36 +62,36 @@ pub struct Waits {
     returned: [AtomicU32; ALL_BINS],
     worth: [AtomicU32; ALL_BINS],
     counted: AtomicU32,
-    /// Whether to calculate: zero is no.
+    /// A flag that a calculation is due: zero means no.
     due: AtomicU32,
 }
 
 impl Waits {
-    /// Whether there is anything to calculate.
+    /// Returns true if a calculation is due.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.due.load(Ordering::Relaxed) != 0
     }
 }
 
-/// See the module's documentation. By default the table is its own.
+/// Learned return times; see the module's documentation. By default they own their table.
 #[derive(Debug, Clone, Copy)]
 pub struct ReturnTimes<W = Box<Waits>> {
     of: Clientele,
     waits: W,
 }
 
-/// What is known of a cache's clients beforehand.
+/// The prior knowledge about a cache's clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clientele {
     prior: IntervalClass,
-    /// Only clients with all these bits in the tag of their id are counted.
+    /// The bits that the tag of a client's id must have for the client to be counted.
     sample: u16,
 }
 
 impl Clientele {
-    /// Of a cache of so many sessions, whose clients are expected at `prior` while nothing is
-    /// known of any.
+    /// Makes the prior of a cache of so many sessions, whose clients are expected at `prior` until
+    /// something is known about them.
     pub(crate) fn new(sessions: u64, prior: Interval) -> Self {
         let sample = (sessions / SAMPLE).clamp(1, 1 << 15).next_power_of_two() - 1;
         Self { prior: IntervalClass::holding(prior), sample: sample as u16 }
@@ -98,11 +99,11 @@ impl Clientele {
 }
 
 impl ReturnTimes {
-    /// What a table takes, whatever the size of the cache.
+    /// The size of a table, whatever the size of the cache.
     pub const BYTES: usize = size_of::<Waits>();
 
-    /// For a cache of so many sessions, whose clients are expected at `prior` while nothing is
-    /// known of any.
+    /// Makes a table for a cache of so many sessions, whose clients are expected at `prior` until
+    /// something is known about them.
     pub fn new(sessions: u64, prior: Interval) -> Self {
         let table = Self::over(bytemuck::zeroed_box(), Clientele::new(sessions, prior));
         table.format();
@@ -111,20 +112,20 @@ impl ReturnTimes {
 }
 
 impl<W: Deref<Target = Waits>> ReturnTimes<W> {
-    /// The same, over a table that is somewhere else.
+    /// Makes a view over a table that lies elsewhere.
     #[inline]
     pub(crate) fn over(waits: W, of: Clientele) -> Self {
         Self { of, waits }
     }
 
-    /// Makes a table of zeros one of which nothing is known but the prior.
+    /// Turns a table of zeros into one that knows nothing but the prior.
     pub(crate) fn format(&self) {
         let pools = std::array::from_fn(|trust| self.pool(trust));
         rows().for_each(|row| self.calculate(row, &pools));
     }
 
-    /// A wait of `age_ticks` for a client is over: it has returned, or is given up on. `tag` are
-    /// sixteen bits of its id's hash, always the same ones.
+    /// Records that a wait of `age_ticks` for a client is over: it has returned, or is given up on.
+    /// `tag` is sixteen bits of its id's hash, always the same ones.
     #[inline]
     pub fn record(&self, tag: u16, expected: Expectation, age_ticks: u32, returned: bool) {
         if tag & self.of.sample != self.of.sample || expected == Expectation::NEVER {
@@ -141,7 +142,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         }
     }
 
-    /// What a place is worth that is kept for a client last heard of `age_ticks` ago.
+    /// Returns the worth of a place that is kept for a client last seen `age_ticks` ago.
     #[inline]
     pub fn worth(&self, expected: Expectation, age_ticks: u32) -> u64 {
         let per_tick = if expected == Expectation::UNKNOWN {
@@ -154,9 +155,9 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         u64::from(per_interval).saturating_mul(per_tick)
     }
 
-    /// Calculates what places are worth from what was counted, if enough was counted since the
-    /// last time; counts of old fade. Takes some ten microseconds, up to two hundred where clients
-    /// of every interval and trust come: not to be called under a lock.
+    /// Calculates the worth of places from the counts, if enough were added since the last time; old
+    /// counts fade. It takes some ten microseconds, and up to two hundred where clients of every
+    /// interval and trust come, so it must not be called under a lock.
     pub fn learn(&self) {
         let due = &self.waits.due;
         if due.load(Ordering::Relaxed) != 0 && due.swap(0, Ordering::Relaxed) != 0 {
@@ -171,15 +172,15 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
 
     fn fade(&self, row: Row) {
         for count in self.waits.waited[row.bins()].iter().chain(&self.waits.returned[row.bins()]) {
-            // Two may calculate at once: neither takes what the other has taken.
+            // Two threads may calculate at once: neither takes what the other has taken.
             let faded = |count: u32| Some(count - count.div_ceil(1 << FADE));
             let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, faded);
         }
     }
 
-    /// From the hazards follow, for each age, how long places were taken until then and how many
-    /// clients came back. What a place is worth at an age is the steepest way from there to any
-    /// later age: along the upper hull of these points.
+    /// Calculates the worth of a row's places. For each age the hazards give how long places were
+    /// taken until then and how many clients came back. The worth at an age is the steepest way from
+    /// there to any later age, along the upper hull of these points.
     fn calculate(&self, row: Row, pools: &[Hazards; 4]) {
         let hazards = self.hazards(row, pools);
         let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
@@ -208,7 +209,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         }
     }
 
-    /// Those of a row. What it has not shown itself, other intervals of the same trust say.
+    /// Returns the hazards of a row. Where it has few counts, other intervals of the same trust stand
+    /// in for it.
     fn hazards(&self, row: Row, pools: &[Hazards; 4]) -> Hazards {
         let mut hazards = match row {
             Row::Unknown => self.counts(row).hazards(1.0, |bin| self.prior(row, bin)),
@@ -223,7 +225,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         hazards
     }
 
-    /// Those of all rows of a trust together.
+    /// Returns the hazards of all rows of a trust together.
     fn pool(&self, trust: usize) -> Hazards {
         let rows = (0..OCTAVES).map(|octave| Row::Known(trust * OCTAVES + octave));
         let all = rows.clone().map(|row| self.counts(row)).reduce(Counts::plus);
@@ -239,8 +241,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         Counts { waited: counts(&self.waits.waited), returned: counts(&self.waits.returned) }
     }
 
-    /// The chance of a return that is assumed as if one client had shown it: most where it is
-    /// expected, else in proportion to time, up to an eighth of an interval.
+    /// Returns the assumed chance of a return, which counts as one client: most of it where the
+    /// return is expected, the rest in proportion to time, up to an eighth of an interval.
     fn prior(&self, row: Row, bin: usize) -> f64 {
         let eighths = ((row.end(bin) - row.start(bin)) * 8.0).min(1.0);
         match row {
@@ -256,10 +258,10 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     }
 }
 
-/// The chance, for each bin, that a client waited for until then returns in it.
+/// The chance, for each bin, that a client waited for until then returns in that bin.
 type Hazards = Vec<f64>;
 
-/// Of a row's bins: in which so many waits ended, and how many of those in a return.
+/// The counts of a row's bins: how many waits ended in each, and how many of those in a return.
 struct Counts {
     waited: Vec<f64>,
     returned: Vec<f64>,
@@ -273,14 +275,14 @@ impl Counts {
         self
     }
 
-    /// With a chance assumed beforehand, as if so many clients had shown it.
+    /// Returns the hazards, with an assumed chance that counts as so many clients.
     fn hazards(&self, clients: f64, assumed: impl Fn(usize) -> f64) -> Hazards {
         let Self { waited, returned } = self;
         let mut waiting = 0.0;
         let mut hazards = vec![0.0; waited.len()];
         for bin in (0..waited.len()).rev() {
             waiting += waited[bin];
-            // Whoever was given up on within the bin was waited for during half of it.
+            // A client given up on within the bin was waited for during half of it.
             let exposed = waiting - 0.5 * (waited[bin] - returned[bin]);
             // Counts read while others add to them may show more returns than waits.
             let hazard = (returned[bin] + clients * assumed(bin)) / (exposed + clients);
@@ -313,7 +315,7 @@ mod tests {
         ReturnTimes::new(1, Interval::from_ms(60_000))
     }
 
-    /// As many as make the table learn.
+    /// Records as many waits as make the table learn, `batches` times.
     fn batches(table: &ReturnTimes, batches: u32, of: Expectation, age_ticks: u32, returned: bool) {
         for _ in 0..batches {
             (0..BATCH).for_each(|_| table.record(0, of, age_ticks, returned));
@@ -329,7 +331,7 @@ mod tests {
         IntervalClass(class).upper_bound_ticks()
     }
 
-    /// Counts of any size, and returns among them; the same ones every time (xorshift).
+    /// Fills a row with counts of any size and returns among them; the same every time (xorshift).
     fn fill_at_random(table: &ReturnTimes, row: Row) {
         let mut state = 0x9e37_79b9_u32;
         let mut below = |bound: u32| {
@@ -346,7 +348,7 @@ mod tests {
         }
     }
 
-    /// The chance of a return over the time taken, were one to wait from the start of `bin` until
+    /// Returns the chance of a return over the time taken, for a wait from the start of `bin` until
     /// the best of all ends.
     fn best_of_all(row: Row, hazards: &[f64], bin: usize) -> f64 {
         let (mut time, mut returned, mut waiting, mut best) = (0.0, 0.0, 1.0, 0.0_f64);
@@ -490,7 +492,7 @@ mod tests {
         batches(&table, 100, MINUTE, interval, true);
         batches(&faithful, 100, MINUTE, interval, true);
         assert!(table.worth(MINUTE, 0) > faithful.worth(MINUTE, 0) / 2);
-        // What nobody adds to any more is gone at last.
+        // A count to which nothing is added any more vanishes in the end.
         let other = Expectation { trust: Trust::Loose, ..MINUTE };
         batches(&table, 2_000, other, interval, true);
         assert_eq!(table.waits.waited[ages::bin_of(MINUTE, interval)].load(Ordering::Relaxed), 0);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroize;
 
-/// Zeroises, eight bytes at a time where it can: the compiler may not leave it out.
+/// Zeroises bytes, eight at a time where it can. The compiler may not leave it out.
 pub(crate) fn wipe(bytes: &mut [u8]) {
     let (start, words, end) = bytemuck::pod_align_to_mut::<u8, u64>(bytes);
     start.zeroize();
@@ -17,7 +17,7 @@ pub(crate) fn wipe(bytes: &mut [u8]) {
 pub struct SecretBytes(Vec<u8>);
 
 impl SecretBytes {
-    /// Room for `capacity` bytes, so that filling it leaves no stale copy behind.
+    /// Makes an empty buffer with room for `capacity` bytes, so that filling it leaves no stale copy.
     pub fn with_capacity(capacity: usize) -> Self {
         Self(Vec::with_capacity(capacity))
     }
@@ -28,8 +28,7 @@ impl SecretBytes {
         self.0.clear();
     }
 
-    /// Makes the contents `length` bytes long, for the caller to overwrite; what was beyond is
-    /// wiped.
+    /// Makes the contents `length` bytes long, for the caller to overwrite. Bytes beyond are wiped.
     pub fn resize(&mut self, length: usize) -> &mut [u8] {
         if self.0.len() == length {
             return &mut self.0;
@@ -42,7 +41,7 @@ impl SecretBytes {
         &mut self.0
     }
 
-    /// Appends, without leaving a copy in memory that was outgrown.
+    /// Appends bytes without leaving a copy in memory that was outgrown.
     pub fn extend(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
         self.0.extend_from_slice(bytes);

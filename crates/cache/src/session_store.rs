@@ -1,19 +1,21 @@
-//! What a connection needs of whatever keeps its sessions.
+//! The trait through which a connection uses a store of sessions.
 
 use std::ops::Deref;
 
 use crate::cache::Cache;
 use crate::error::Refusal;
 use crate::id::{ContextTag, SessionId};
+use crate::ledger::Ledger;
 use crate::region::Region;
 use crate::secret::SecretBytes;
-use crate::shard::{Arrival, Inserted, NewSession};
+use crate::session::{Arrival, Inserted, NewSession};
 
-/// Keeps sessions, on the heap or in memory that processes share.
+/// A store of sessions, on the heap or in memory that processes share.
 ///
-/// Any of them may be lost at any time: that is a full handshake, never an error. A session is never
-/// given out under another id, or in another context, than it was stored under; once taken, to
-/// nobody else. `now_ms` is of one clock that all callers share. Nothing waits for long, or calls back.
+/// Any session may be lost at any time: that costs a full handshake and is never an error. A
+/// session is never returned under another id, or in another context, than it was stored under; a
+/// session that was taken is never returned again. `now_ms` is on one clock that all callers share.
+/// No method waits for long, or calls back.
 pub trait SessionStore {
     /// See [`Cache::get`].
     fn get(
@@ -45,7 +47,7 @@ pub trait SessionStore {
     /// See [`Cache::insert`].
     ///
     /// # Errors
-    /// The reason it was not stored.
+    /// Returns the reason if the session is not stored.
     fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal>;
 
     /// See [`Cache::hint`].
@@ -57,133 +59,86 @@ pub trait SessionStore {
     /// See [`Cache::remove`].
     fn remove(&self, id: &SessionId) -> bool;
 
+    /// Returns the counts that belong to no single session.
+    fn ledger(&self) -> &Ledger;
+
     /// See [`Cache::record_forged`].
-    fn record_forged(&self);
+    fn record_forged(&self) {
+        self.ledger().record_forged();
+    }
 
     /// See [`Cache::record_rejected`].
-    fn record_rejected(&self);
+    fn record_rejected(&self) {
+        self.ledger().record_rejected();
+    }
 
     /// See [`Cache::record_handshake`].
-    fn record_handshake(&self, resumed: bool);
+    fn record_handshake(&self, resumed: bool) {
+        self.ledger().record_handshake(resumed);
+    }
 }
 
+/// The body of an implementation that leaves every method to `$to`, which `$self` leads to.
+macro_rules! left_to {
+    ($self:ident => $to:expr) => {
+        fn get(
+            &$self,
+            now_ms: u64,
+            id: &SessionId,
+            context: ContextTag,
+            value: &mut SecretBytes,
+        ) -> Arrival {
+            $to.get(now_ms, id, context, value)
+        }
+
+        fn peek(
+            &$self,
+            now_ms: u64,
+            id: &SessionId,
+            context: ContextTag,
+            value: &mut SecretBytes,
+        ) -> bool {
+            $to.peek(now_ms, id, context, value)
+        }
+
+        fn take(
+            &$self,
+            now_ms: u64,
+            id: &SessionId,
+            context: ContextTag,
+            value: &mut SecretBytes,
+        ) -> Arrival {
+            $to.take(now_ms, id, context, value)
+        }
+
+        fn insert(&$self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
+            $to.insert(now_ms, new)
+        }
+
+        fn hint(&$self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
+            $to.hint(now_ms, id, interval_ms)
+        }
+
+        fn retire(&$self, id: &SessionId) {
+            $to.retire(id);
+        }
+
+        fn remove(&$self, id: &SessionId) -> bool {
+            $to.remove(id)
+        }
+
+        fn ledger(&$self) -> &Ledger {
+            $to.ledger()
+        }
+    };
+}
+
+/// A cache's own methods are the store's.
 impl<R: Region> SessionStore for Cache<R> {
-    fn get(
-        &self,
-        now_ms: u64,
-        id: &SessionId,
-        context: ContextTag,
-        value: &mut SecretBytes,
-    ) -> Arrival {
-        Self::get(self, now_ms, id, context, value)
-    }
-
-    fn peek(
-        &self,
-        now_ms: u64,
-        id: &SessionId,
-        context: ContextTag,
-        value: &mut SecretBytes,
-    ) -> bool {
-        Self::peek(self, now_ms, id, context, value)
-    }
-
-    fn take(
-        &self,
-        now_ms: u64,
-        id: &SessionId,
-        context: ContextTag,
-        value: &mut SecretBytes,
-    ) -> Arrival {
-        Self::take(self, now_ms, id, context, value)
-    }
-
-    fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
-        Self::insert(self, now_ms, new)
-    }
-
-    fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
-        Self::hint(self, now_ms, id, interval_ms)
-    }
-
-    fn retire(&self, id: &SessionId) {
-        Self::retire(self, id);
-    }
-
-    fn remove(&self, id: &SessionId) -> bool {
-        Self::remove(self, id)
-    }
-
-    fn record_forged(&self) {
-        Self::record_forged(self);
-    }
-
-    fn record_rejected(&self) {
-        Self::record_rejected(self);
-    }
-
-    fn record_handshake(&self, resumed: bool) {
-        Self::record_handshake(self, resumed);
-    }
+    left_to!(self => self);
 }
 
-/// Whatever leads to one.
+/// A reference, a `Box` or an `Arc` of a store is a store.
 impl<P: Deref<Target: SessionStore>> SessionStore for P {
-    fn get(
-        &self,
-        now_ms: u64,
-        id: &SessionId,
-        context: ContextTag,
-        value: &mut SecretBytes,
-    ) -> Arrival {
-        (**self).get(now_ms, id, context, value)
-    }
-
-    fn peek(
-        &self,
-        now_ms: u64,
-        id: &SessionId,
-        context: ContextTag,
-        value: &mut SecretBytes,
-    ) -> bool {
-        (**self).peek(now_ms, id, context, value)
-    }
-
-    fn take(
-        &self,
-        now_ms: u64,
-        id: &SessionId,
-        context: ContextTag,
-        value: &mut SecretBytes,
-    ) -> Arrival {
-        (**self).take(now_ms, id, context, value)
-    }
-
-    fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
-        (**self).insert(now_ms, new)
-    }
-
-    fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
-        (**self).hint(now_ms, id, interval_ms)
-    }
-
-    fn retire(&self, id: &SessionId) {
-        (**self).retire(id);
-    }
-
-    fn remove(&self, id: &SessionId) -> bool {
-        (**self).remove(id)
-    }
-
-    fn record_forged(&self) {
-        (**self).record_forged();
-    }
-
-    fn record_rejected(&self) {
-        (**self).record_rejected();
-    }
-
-    fn record_handshake(&self, resumed: bool) {
-        (**self).record_handshake(resumed);
-    }
+    left_to!(self => (**self));
 }

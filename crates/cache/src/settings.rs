@@ -1,20 +1,20 @@
-//! What a cache can be told.
+//! The settings of a cache.
 
-/// How much a cache may hold. The bound is exact: nothing is allocated later.
+/// The size of a cache. The bound is exact: nothing is allocated later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capacity {
-    /// So many sessions whose value fits in [`Settings::block_bytes`]; a larger one takes the
+    /// A number of sessions whose value fits in [`Settings::block_bytes`]. A larger session takes the
     /// place of several.
     Sessions(u64),
-    /// So many bytes in all: sessions, index, orders and ghosts. The 100 KB of
-    /// [`ReturnTimes`](crate::ReturnTimes), whatever the capacity, come on top.
+    /// A number of bytes for sessions, index, orders and ghosts together. The 100 KB of
+    /// [`ReturnTimes`](crate::ReturnTimes) come on top, whatever the capacity.
     Bytes(u64),
 }
 
 impl std::str::FromStr for Capacity {
     type Err = String;
 
-    /// A number of bytes: `4096`, `64KiB`, `512MiB`, `2GiB`.
+    /// Reads a number of bytes: `4096`, `64KiB`, `512MiB`, `2GiB`.
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
@@ -30,27 +30,27 @@ impl std::str::FromStr for Capacity {
     }
 }
 
-/// Which session goes when there is no room.
+/// The choice of the session to evict when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// The one that is expected back last, or no more: by [`Prediction`].
+    /// The session that is expected back last, or no more, by the [`Prediction`].
     #[default]
     Predictive,
-    /// The one not used for longest.
+    /// The least recently used session.
     Lru,
 }
 
-/// What a return time is made of, and so who goes.
+/// The source of return times, which decides the eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prediction {
-    /// What the application says, taken at its word: the session overdue goes, else the one that
-    /// returns last (paper 000, Algorithm 1, read with "else").
+    /// The application's hint, taken at its word. An overdue session is evicted, or else the one
+    /// that returns last (paper 000, Algorithm 1, read with "else").
     Hint,
-    /// The client's own past visits, and those of clients like it: the session whose place is
-    /// worth least goes ([`ReturnTimes`](crate::ReturnTimes)).
+    /// The client's own past visits, and those of clients like it. The session whose place is worth
+    /// least is evicted ([`ReturnTimes`](crate::ReturnTimes)).
     Learned,
-    /// The hint as far as the client's past supports it, and what was learned of clients of whom
-    /// the like was said; else as [`Self::Learned`].
+    /// The hint as far as the client's past supports it, with the return times learned of clients
+    /// that had similar hints; without a hint, [`Self::Learned`].
     #[default]
     Both,
 }
@@ -58,34 +58,35 @@ pub enum Prediction {
 /// A cache's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How much it may hold.
+    /// The size.
     pub capacity: Capacity,
-    /// Which session goes.
+    /// The choice of the session to evict.
     pub policy: Policy,
-    /// Where return times come from.
+    /// The source of return times.
     pub prediction: Prediction,
-    /// How long after its return time a client still counts as on its way, in milliseconds. Only
-    /// for [`Prediction::Hint`]: elsewhere it is learned.
+    /// The time after its return time for which a client does not count as overdue, in milliseconds.
+    /// It is used with [`Prediction::Hint`] only: otherwise it is learned.
     pub grace_ms: u64,
-    /// The interval expected of a client without history while nothing is known of any,
+    /// The interval expected of a client without history until something is known about the clients,
     /// in milliseconds.
     pub prior_ms: u64,
-    /// Bytes of value stored beside each session, 8 to 65,528, rounded up to a multiple of 8; a
+    /// The bytes of value stored beside each session, 8 to 65,528, rounded up to a multiple of 8. A
     /// longer value takes the blocks of several sessions.
     pub block_bytes: u32,
-    /// The longest value that is stored at all, at most 65,535.
+    /// The longest value that is stored at all, in bytes, at most 65,535.
     pub longest_value_bytes: u32,
-    /// Histories of evicted clients kept, in percent of the sessions, at most 1,000.
+    /// The histories of evicted clients that are kept, in percent of the sessions, at most 1,000.
     pub ghosts_percent: u32,
-    /// Shards, each with its own lock, at most 4,096; `None`: one per 8,192 sessions, at most 64.
+    /// The number of shards, each with its own lock, at most 4,096. `None` means one per 8,192
+    /// sessions, at most 64.
     pub shards: Option<u32>,
 }
 
 impl Settings {
-    /// Two seconds, as in the paper's Table II.
+    /// The default grace: two seconds, as in the paper's Table II.
     pub const GRACE_MS: u64 = 2_000;
 
-    /// Safe defaults around a capacity.
+    /// Returns safe defaults for a capacity.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             capacity,

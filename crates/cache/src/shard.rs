@@ -1,13 +1,11 @@
 //! A shard: all the behaviour of the cache, single-threaded, over one region of plain memory.
 //!
-//! A shard is a *view*: made from a region at each use, it owns nothing, so the same code serves
-//! a heap allocation and a mapping shared by processes. Every operation costs the same at any
-//! size: nothing scans, and expiry is noticed when a session is looked up.
+//! A shard is a *view*: it is made from a region at each use and owns nothing, so the same code
+//! serves a heap allocation and a mapping shared by processes. Every operation costs the same at
+//! any size: none scans the slots, and expiry is noticed when a session is looked up.
 //!
-//! Time is kept in ticks since an epoch in 32 bits, which is 49 days ago at least. Every 49 days of
-//! uptime it moves, which is the one operation that touches all slots.
-
-use std::fmt;
+//! Time is kept in 32 bits of ticks since an epoch, which is at least 49 days ago. The epoch moves
+//! every 49 days of uptime; only that operation touches all slots.
 
 use crate::counters::Counters;
 use crate::error::Refusal;
@@ -17,84 +15,18 @@ use crate::history::History;
 use crate::id::{ContextTag, Key, SessionId};
 use crate::index::{self, Bucket};
 use crate::interval::TICK_MS;
-use crate::layout::{Header, Layout, Line, Slot};
+use crate::layout::{Header, Layout};
 use crate::order::{self, List, Order};
-use crate::region::Region;
+use crate::region::{Line, Region};
 use crate::return_time::{ReturnTimes, Waits};
 use crate::secret::{SecretBytes, wipe};
+use crate::session::{Arrival, Inserted, Kept, NewSession};
 use crate::settings::{Policy, Prediction};
-use crate::slots::Slots;
+use crate::slots::{Slot, Slots};
 
-/// A session to be stored.
-#[derive(Clone, Copy)]
-pub struct NewSession<'a> {
-    /// Under what it will be looked up.
-    pub id: SessionId,
-    /// The serialised session.
-    pub value: &'a [u8],
-    /// When its lifetime is over, on the cache's clock, to the second below.
-    pub expires_ms: u64,
-    /// The session-id context it was made in.
-    pub context: ContextTag,
-    /// What is known of its client.
-    pub history: History,
-    /// The application's word on when the client comes back, in milliseconds from now.
-    pub hint_ms: Option<u64>,
-    /// Whether another session of the same connection is the one to expect back.
-    pub sibling: bool,
-    /// When its client was heard of last, where another machine had the session and the client comes for it
-    /// now. What is older than [`REACHES_BACK_MS`] counts as that. Its place is weighed as anybody's who comes now.
-    pub seen_ms: Option<u64>,
-}
-
-/// How long before a cache was made a client may have been heard of elsewhere: 49 days, as long as the longest interval.
-/// A clock of caches should begin so much above zero.
+/// The longest time before a cache was made at which a client may have been seen elsewhere: 49 days,
+/// like the longest interval. A clock of caches should start at least this far above zero.
 pub const REACHES_BACK_MS: u64 = EPOCH_STEP_TICKS * TICK_MS;
-
-impl fmt::Debug for NewSession<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, value, expires_ms, context, history, hint_ms, sibling, seen_ms } = self;
-        f.debug_struct("NewSession")
-            .field("id", id)
-            .field("value", &format_args!("{} bytes", value.len()))
-            .field("expires_ms", expires_ms)
-            .field("context", context)
-            .field("history", history)
-            .field("hint_ms", hint_ms)
-            .field("sibling", sibling)
-            .field("seen_ms", seen_ms)
-            .finish()
-    }
-}
-
-/// A session was stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Inserted {
-    /// How many others had to go: at most one per block that the value needs.
-    pub evicted: u32,
-}
-
-/// A client came with a session id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Arrival {
-    /// Whether its session was found: its value is in the caller's buffer.
-    pub found: bool,
-    /// What is known of the client, this visit included.
-    pub history: History,
-}
-
-/// What is kept of a session, beside its value. Times are of the cache's clock, in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
-    /// When its lifetime is over, to the second below.
-    pub expires_ms: u64,
-    /// What is known of its client.
-    pub history: History,
-    /// When its client was heard of last.
-    pub seen_ms: u64,
-    /// When its client is expected. `None`: not at all.
-    pub returns_ms: Option<u64>,
-}
 
 /// A view of one region, of type `R`, as a shard.
 pub(crate) struct Shard<'r, R> {
@@ -109,17 +41,17 @@ pub(crate) struct Shard<'r, R> {
     pub(crate) blocks: &'r mut [u8],
 }
 
-/// Ticks at which the epoch moves, and by how much: an interval of up to 2³⁰ ticks still fits
+/// The ticks at which the epoch moves, and by how many: an interval of up to 2³⁰ ticks still fits
 /// behind.
 const OLDEST_TICKS: u64 = 1 << 31;
 const EPOCH_STEP_TICKS: u64 = 1 << 30;
 
 impl<'r, R: Region> Shard<'r, R> {
-    /// Makes an empty shard of a region of zeros. Writes its first few kilobytes only: the rest is
+    /// Turns a region of zeros into an empty shard. Writes its first few kilobytes only: the rest is
     /// not touched before it is used.
     ///
     /// # Panics
-    /// When the region is not of [`Layout::region_lines`].
+    /// Panics if the region does not have [`Layout::region_lines`].
     pub(crate) fn format(region: &mut [Line], layout: &Layout, now_ms: u64) {
         assert_eq!(region.len(), layout.region_lines(), "region of another layout");
         let [header, lists, ..] = layout.parts;
@@ -129,11 +61,11 @@ impl<'r, R: Region> Shard<'r, R> {
         bytemuck::cast_slice_mut(&mut rest[..lists]).fill(List::EMPTY);
     }
 
-    /// The view of a formatted region.
+    /// Makes the view of a formatted region.
     ///
     /// # Panics
-    /// When the region is shorter than [`Layout::region_lines`].
-    // Inlined wherever it is used: no operation wants all the parts.
+    /// Panics if the region is shorter than [`Layout::region_lines`].
+    // Inlined wherever it is used: no operation needs all the parts.
     #[inline(always)]
     pub(crate) fn view(
         region: &'r mut [Line],
@@ -160,8 +92,7 @@ impl<'r, R: Region> Shard<'r, R> {
         }
     }
 
-    /// A client presents `id` in `context`. A session found is copied to `value`, and its client
-    /// expected again by what is known of it until [`Self::hint`] says more.
+    /// See [`Cache::get`](crate::Cache::get).
     #[inline]
     pub(crate) fn get(
         &mut self,
@@ -177,7 +108,7 @@ impl<'r, R: Region> Shard<'r, R> {
         if self.expired(slot, now_ms) {
             add(&mut self.header.counters.expired, 1);
             add(&mut self.header.counters.misses, 1);
-            // Its place was kept in vain, though the client has come.
+            // Its place was kept in vain, although the client has come.
             self.wait_is_over(now, key.hash, slot, false);
             self.free(slot, key.hash);
             return Arrival { found: false, history: History::default() };
@@ -195,7 +126,7 @@ impl<'r, R: Region> Shard<'r, R> {
         Arrival { found: true, history: self.arrived(key.hash, slot, now) }
     }
 
-    /// Copies a session to `value` again, for the client that just presented it: leaves no trace.
+    /// See [`Cache::peek`](crate::Cache::peek).
     pub(crate) fn peek(
         &mut self,
         now_ms: u64,
@@ -209,7 +140,7 @@ impl<'r, R: Region> Shard<'r, R> {
         found.is_some_and(|slot| self.copy_value(slot, value))
     }
 
-    /// As [`Self::peek`], and what else is kept.
+    /// See [`Cache::look`](crate::Cache::look).
     pub(crate) fn look(
         &mut self,
         now_ms: u64,
@@ -233,7 +164,7 @@ impl<'r, R: Region> Shard<'r, R> {
         })
     }
 
-    /// As [`Self::get`], and the session is gone afterwards: nobody gets it twice.
+    /// See [`Cache::take`](crate::Cache::take).
     pub(crate) fn take(
         &mut self,
         now_ms: u64,
@@ -248,10 +179,7 @@ impl<'r, R: Region> Shard<'r, R> {
         arrival
     }
 
-    /// Stores a session, evicting others as the policy allows; one of the same id is replaced.
-    ///
-    /// # Errors
-    /// The reason it was not stored.
+    /// See [`Cache::insert`](crate::Cache::insert).
     pub(crate) fn insert(
         &mut self,
         now_ms: u64,
@@ -290,14 +218,13 @@ impl<'r, R: Region> Shard<'r, R> {
         Ok(Inserted { evicted })
     }
 
-    /// The application says that the client of this session comes back in `interval_ms`. Returns
-    /// whether the session is there.
+    /// See [`Cache::hint`](crate::Cache::hint).
     pub(crate) fn hint(&mut self, now_ms: u64, key: &Key<'_>, interval_ms: u64) -> bool {
         let now = self.tick(now_ms);
         self.find(key).is_some_and(|slot| {
             let Slot { history, seen, .. } = self.slots[slot];
             let expected = self.predict(history, Some(interval_ms), Expectation::NEVER);
-            // A client that keeps its interval is where it belongs since it arrived.
+            // A client that keeps its interval is in the right list since it arrived.
             if seen != now || self.slots[slot].expected() != expected {
                 self.expect(slot, now, expected);
             }
@@ -305,8 +232,7 @@ impl<'r, R: Region> Shard<'r, R> {
         })
     }
 
-    /// The client of this session holds a newer one: keep it only while there is room to spare.
-    /// Under the policy `lru` it keeps its place.
+    /// See [`Cache::retire`](crate::Cache::retire).
     pub(crate) fn retire(&mut self, key: &Key<'_>) {
         if self.layout.policy == Policy::Lru {
             return;
@@ -318,23 +244,22 @@ impl<'r, R: Region> Shard<'r, R> {
         }
     }
 
-    /// Forgets a session and wipes it. Returns whether it was there.
+    /// See [`Cache::remove`](crate::Cache::remove).
     pub(crate) fn remove(&mut self, key: &Key<'_>) -> bool {
         self.find(key).map(|slot| self.free(slot, key.hash)).is_some()
     }
 
-    /// Wipes every session's secrets; nothing else can be done with the shard afterwards but
-    /// [`Self::clear`].
+    /// Wipes every session's secrets. Afterwards the shard can only be cleared ([`Self::clear`]).
     pub(crate) fn wipe(&mut self) {
         let touched = self.header.fresh as usize * self.layout.block_bytes as usize;
         let touched = touched.min(self.blocks.len());
         wipe(&mut self.blocks[..touched]);
     }
 
-    /// Forgets and wipes every session. The counts go on.
+    /// Removes and wipes every session. The counts stay.
     pub(crate) fn clear(&mut self) {
-        // How many were touched is not asked of a region that may have been scribbled on; nor when
-        // tick zero was. The epoch moves to where it belongs at the next use.
+        // The region may have been overwritten, so it is not asked how many slots were touched, or
+        // when tick zero was. The epoch moves to its right place at the next use.
         wipe(self.blocks);
         self.slots.clear();
         self.buckets.fill(Bucket::EMPTY);
@@ -345,32 +270,32 @@ impl<'r, R: Region> Shard<'r, R> {
         *self.header = Header { counters, emptied, ..Header::new(0, 0) };
     }
 
-    /// Forgets the counts. The sessions stay.
+    /// Resets the counts. The sessions stay.
     pub(crate) fn reset_counters(&mut self) {
         let Counters { sessions, .. } = self.header.counters;
         self.header.counters = Counters { sessions, ..Counters::default() };
         self.header.emptied = 0;
     }
 
-    /// Whether something was read that no operation wrote.
+    /// Returns true if the operation read data that no operation can have written.
     #[inline]
     pub(crate) fn is_astray(&self) -> bool {
         self.slots.is_astray()
     }
 
-    /// Nothing in the region can be trusted: forgets every session, and counts that.
+    /// Removes every session because the region cannot be trusted, and counts that.
     #[cold]
     pub(crate) fn start_over(&mut self) {
         self.clear();
         self.header.emptied = self.header.emptied.wrapping_add(1);
     }
 
-    /// How often it had to start over.
+    /// Returns how often it had to start over.
     pub(crate) fn emptied(&self) -> u64 {
         self.header.emptied
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub(crate) fn counters(&self) -> Counters {
         self.header.counters
     }
@@ -396,7 +321,7 @@ impl<'r, R: Region> Shard<'r, R> {
         Arrival { found: false, history }
     }
 
-    /// Records the visit of a session's client and expects the next.
+    /// Records the visit of a session's client and predicts the next.
     #[inline]
     fn arrived(&mut self, hash: u64, slot: u32, now: u32) -> History {
         let Slot { seen, mut history, .. } = self.slots[slot];
@@ -429,8 +354,8 @@ impl<'r, R: Region> Shard<'r, R> {
         self.predict(new.history, new.hint_ms, Expectation::NEVER)
     }
 
-    /// What to expect. Where only hints count, and there is none: what was expected before, or of
-    /// any client.
+    /// Predicts a client's return. Where only hints count and there is none, returns the expectation
+    /// from before, or else that of any client.
     #[inline]
     fn predict(&self, history: History, hint_ms: Option<u64>, before: Expectation) -> Expectation {
         if self.layout.policy == Policy::Lru {
@@ -443,7 +368,7 @@ impl<'r, R: Region> Shard<'r, R> {
         Expectation::predicted(self.layout.prediction, history, hint_ms, otherwise)
     }
 
-    /// Moves a session to where a client heard of at `now` belongs.
+    /// Moves a session to the place of a client seen at `now`.
     #[inline]
     fn expect(&mut self, slot: u32, now: u32, expected: Expectation) {
         let mut order = self.order();
@@ -454,7 +379,7 @@ impl<'r, R: Region> Shard<'r, R> {
         order.join(slot);
     }
 
-    /// One eviction per slot that is missing.
+    /// Evicts one session per missing slot.
     fn make_room(&mut self, now: u32, needed: u32, newcomer: Expectation) -> Result<u32, Refusal> {
         let mut evicted = 0;
         while self.spare() < needed && !self.is_astray() {
@@ -473,7 +398,7 @@ impl<'r, R: Region> Shard<'r, R> {
         Ok(evicted)
     }
 
-    /// Slots that hold nothing.
+    /// Returns the number of slots that hold nothing.
     fn spare(&self) -> u32 {
         let spare = self.layout.slots.checked_sub(self.header.used);
         self.slots.expect(spare.is_some());
@@ -486,7 +411,7 @@ impl<'r, R: Region> Shard<'r, R> {
         oldest
     }
 
-    /// Algorithm 1.
+    /// Chooses a session by Algorithm 1.
     fn overdue_or_latest(&mut self, now: u32, newcomer: Expectation) -> Option<u32> {
         let grace = self.layout.grace_ticks;
         let order = self.order();
@@ -507,9 +432,9 @@ impl<'r, R: Region> Shard<'r, R> {
         last
     }
 
-    /// The session for whose client a place is worth least, if less than for the newcomer. It is
-    /// looked for at the ends of the lists and, since worth has its ups and downs within a list,
-    /// among the next few slots.
+    /// Returns the session whose place is worth least, if it is worth less than the newcomer's. The
+    /// search covers the ends of the lists and, because worth rises and falls within a list, the next
+    /// few slots.
     fn worth_least(&mut self, now: u32, newcomer: Expectation) -> Option<u32> {
         const FEW: u32 = 8;
         if newcomer == Expectation::NEVER {
@@ -522,7 +447,7 @@ impl<'r, R: Region> Shard<'r, R> {
         let return_times = self.return_times;
         let mut least = (return_times.worth(newcomer, 0), None);
         let mut consider = |expected, seen, slot| {
-            // Seen in the future, before the clock stepped back: of those one must get rid, too.
+            // A session seen in the future, before the clock stepped back, must be evictable too.
             let worth = return_times.worth(expected, now.abs_diff(seen));
             if worth < least.0 {
                 least = (worth, Some((slot, order::returns(seen, expected) < now)));
@@ -558,7 +483,7 @@ impl<'r, R: Region> Shard<'r, R> {
         self.free(slot, hash);
     }
 
-    /// Remembers a client whose session is not kept, unless it was not expected back.
+    /// Remembers a client whose session is not kept, if it was expected back.
     fn remember(
         &mut self,
         hash: u64,
@@ -590,7 +515,7 @@ impl<'r, R: Region> Shard<'r, R> {
         }
     }
 
-    /// A session was of use to its client, or is no longer.
+    /// Learns that a session was used by its client (`returned`), or no longer can be.
     #[inline]
     fn wait_is_over(&self, now: u32, hash: u64, slot: u32, returned: bool) {
         let slot = &self.slots[slot];
@@ -599,7 +524,7 @@ impl<'r, R: Region> Shard<'r, R> {
         self.learn(&Ghost { tag: ghosts::tag(hash), age_ticks, expected, history }, returned);
     }
 
-    /// A client has returned, or is given up on.
+    /// Learns that a client has returned, or is given up on.
     #[inline]
     fn learn(&self, of: &Ghost, returned: bool) {
         if self.layout.learns() {
@@ -639,7 +564,7 @@ impl<'r, R: Region> Shard<'r, R> {
         ms.saturating_sub(self.header.epoch_ms) / TICK_MS
     }
 
-    /// Moves the epoch by whole steps, which ghosts, who count in a fraction of one, do not feel.
+    /// Moves the epoch by whole steps. They do not affect ghosts, which count in a fraction of one.
     fn move_epoch(&mut self, ticks: u64) {
         self.header.epoch_ms += ticks * TICK_MS;
         let ticks = ticks.min(u64::from(u32::MAX)) as u32;
@@ -649,7 +574,7 @@ impl<'r, R: Region> Shard<'r, R> {
     }
 }
 
-/// A count that was scribbled on may be anything: it wraps.
+/// Adds to a count. An overwritten count may have any value, so it wraps.
 #[inline]
 fn add(count: &mut u64, more: u64) {
     *count = count.wrapping_add(more);

@@ -1,19 +1,81 @@
-//! A shard's slots, found by numbers that somebody else may have scribbled on.
+//! A shard's slots, found by numbers that another process may have overwritten.
 //!
-//! A number beyond the end leads to the last slot: it can confuse, but neither lead outside nor
-//! stop the program. That it happened is remembered, as is whatever else no operation can have
-//! written: [`crate::shard::Shard`] is emptied when the operation is over.
+//! A number beyond the end leads to the last slot: it can cause confusion, but neither lead outside
+//! nor stop the program. The slots remember such a number, and anything else that no operation can
+//! have written; [`crate::shard::Shard`] is then emptied when the operation is over.
 //!
-//! In memory that is [`Region::PRIVATE`] nothing is doubted, and nothing of this is compiled.
+//! In memory that is [`Region::PRIVATE`] every number is trusted, and no check is compiled.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-use crate::layout::Slot;
+use crate::expectation::Expectation;
+use crate::history::History;
 use crate::region::Region;
 
-/// See the module's documentation.
+/// The value of a link that leads to no slot.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A session, or the rest of one whose value did not fit in one block.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Slot {
+    /// The session's id. A slot with the rest of a value has it too, so that no chain can be led
+    /// astray.
+    pub(crate) id: [u8; 32],
+    /// The neighbours in its list.
+    pub(crate) earlier: u32,
+    pub(crate) later: u32,
+    /// The slot with the rest of the value; in a free slot, the next free one.
+    pub(crate) rest: u32,
+    /// The time the client was last seen, in ticks.
+    pub(crate) seen: u32,
+    /// The end of its lifetime, in seconds since the shard was made.
+    pub(crate) expiry_s: u32,
+    pub(crate) context: u32,
+    pub(crate) history: History,
+    pub(crate) value_length: u16,
+    /// The lower half of the expectation's index.
+    pub(crate) class: u8,
+    /// Six bits of the id's length, and the rest of the expectation's index.
+    pub(crate) id_length_and_trust: u8,
+}
+
+impl Slot {
+    const ID_LENGTH_BITS: u32 = 6;
+    const ID_LENGTH_MASK: u8 = (1 << Self::ID_LENGTH_BITS) - 1;
+
+    /// Returns the id's length; zero if this is not a session's first slot.
+    #[inline]
+    pub(crate) fn id_length(&self) -> u8 {
+        self.id_length_and_trust & Self::ID_LENGTH_MASK
+    }
+
+    /// Returns the expectation of the client, which is also the list that it is in.
+    #[inline]
+    pub(crate) fn expected(&self) -> Expectation {
+        let trust = usize::from(self.id_length_and_trust >> Self::ID_LENGTH_BITS);
+        Expectation::from_index(trust << 8 | usize::from(self.class))
+    }
+
+    #[inline]
+    pub(crate) fn expect(&mut self, expected: Expectation) {
+        let index = expected.index();
+        self.class = index as u8;
+        self.id_length_and_trust = self.id_length() | ((index >> 8) as u8) << Self::ID_LENGTH_BITS;
+    }
+
+    #[inline]
+    pub(crate) fn set_id_length(&mut self, length: u8) {
+        let trust = self.id_length_and_trust & !Self::ID_LENGTH_MASK;
+        self.id_length_and_trust = trust | length & Self::ID_LENGTH_MASK;
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// A shard's slots; see the module's documentation.
 pub(crate) struct Slots<'r, R> {
     slots: &'r mut [Slot],
     astray: Cell<bool>,
@@ -21,7 +83,7 @@ pub(crate) struct Slots<'r, R> {
 }
 
 impl<'r, R: Region> Slots<'r, R> {
-    /// Of a shard, which has one slot at least.
+    /// Wraps the slots of a shard, which has at least one.
     #[inline]
     pub(crate) fn new(slots: &'r mut [Slot]) -> Self {
         Self { slots, astray: Cell::new(false), of: PhantomData }
@@ -31,8 +93,8 @@ impl<'r, R: Region> Slots<'r, R> {
         self.slots.len() as u32
     }
 
-    /// Returns whether what was just read makes sense, and remembers if not.
-    // Inline: a call that returns would have every caller save its registers.
+    /// Returns true if the data just read make sense, and remembers if they do not.
+    // Inline: a call that returns would make every caller save its registers.
     #[inline]
     pub(crate) fn expect(&self, sense: bool) -> bool {
         if !R::PRIVATE && !sense {
@@ -46,19 +108,19 @@ impl<'r, R: Region> Slots<'r, R> {
         !R::PRIVATE && self.astray.get()
     }
 
-    /// The first so many, or all there are.
+    /// Returns the first `slots` slots, or all if there are fewer.
     pub(crate) fn first(&mut self, slots: u32) -> &mut [Slot] {
         let slots = slots.min(self.count());
         &mut self.slots[..slots as usize]
     }
 
-    /// Makes all of them unused.
+    /// Marks all slots as unused.
     pub(crate) fn clear(&mut self) {
         self.slots.fill(bytemuck::Zeroable::zeroed());
         self.astray.set(false);
     }
 
-    /// The number of the slot that `slot` leads to.
+    /// Returns the number of the slot that `slot` leads to.
     #[inline]
     pub(crate) fn within(&self, slot: u32) -> usize {
         let is_one = self.expect((slot as usize) < self.slots.len());
@@ -88,10 +150,9 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::layout::Line;
-    use crate::region::{HeapMemory, Memory};
+    use crate::region::{HeapMemory, Line, Memory};
 
-    /// Memory of which nothing is promised.
+    /// Memory that is not private.
     struct Anybodys;
 
     impl Memory for Anybodys {

@@ -1,11 +1,11 @@
-//! One TLS connection's dealings with a cache.
+//! A visit: one TLS connection's use of a cache.
 //!
-//! A visit carries a client's history from the session it presents to the session it is given:
-//! over TLS 1.2 they are the same, over TLS 1.3 every connection ends with new ids. Of several
-//! sessions issued on one connection the newest is the one to expect back; those before it, and
-//! the one consumed, are kept only while there is room to spare.
+//! A visit carries a client's history from the session it presents to the session it is given.
+//! Over TLS 1.2 they are the same; over TLS 1.3 every connection ends with new ids. If one
+//! connection issues several sessions, the client is expected back with the newest; those before
+//! it, and the one consumed, are kept only while there is room to spare.
 //!
-//! A session may also wait for the application's word on when its client returns, so that
+//! A session may also wait for the application's hint on when its client returns, so that
 //! Algorithm 1 can decide with it. [`Visit::finish`] ends the wait.
 
 use std::collections::VecDeque;
@@ -14,17 +14,17 @@ use crate::history::History;
 use crate::id::{ContextTag, SessionId};
 use crate::interval::Interval;
 use crate::secret::SecretBytes;
+use crate::session::NewSession;
 use crate::session_store::SessionStore;
-use crate::shard::NewSession;
 
-/// Whether an application says when its clients return. Adapters are told, and call
+/// The hints that an application gives on when its clients return. By this setting an adapter calls
 /// [`Visit::issue`] or [`Visit::issue_later`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hints {
-    /// It does not: a session is stored when the handshake has made it.
+    /// The application gives none: a session is stored when the handshake has made it.
     Never,
-    /// It says on every connection when the client returns, or that it does not know. A session
-    /// is stored then, so that the decision to keep it can use the hint, or else when the
+    /// The application says on every connection when the client returns, or that it does not know.
+    /// A session is stored then, so that the decision to keep it can use the hint, or else when the
     /// connection ends.
     Expected,
 }
@@ -32,34 +32,36 @@ pub enum Hints {
 /// A session that a handshake made.
 #[derive(Debug)]
 pub struct Issued {
-    /// Under what the client will present it.
+    /// The id under which the client will present it.
     pub id: SessionId,
     /// The serialised session.
     pub value: SecretBytes,
-    /// When its lifetime is over, on the cache's clock.
+    /// The end of its lifetime, on the cache's clock.
     pub expires_ms: u64,
     /// The session-id context it was made in.
     pub context: ContextTag,
 }
 
-/// See the module's documentation. Belongs to one connection, and is not shared by threads.
+/// One TLS connection's use of a cache; see the module's documentation. It belongs to one
+/// connection and is not shared by threads.
 #[derive(Debug, Default)]
 pub struct Visit {
     history: History,
-    /// The session to expect back: the one found, or the newest one stored.
+    /// The session with which the client is expected back: the one found, or the newest stored.
     current: Option<SessionId>,
-    /// Its others in the cache: those consumed, and those issued beside the newest.
+    /// The client's other sessions in the cache: those consumed, and those issued beside the newest.
     others: VecDeque<SessionId>,
     waiting: Vec<Issued>,
 }
 
 impl Visit {
-    /// Sessions of one connection that may wait for a hint; more are stored at once.
+    /// The most sessions of one connection that wait for a hint; more are stored at once.
     const MOST_WAITING: usize = 4;
-    /// Of more sessions than these, [`Self::forget`] leaves the oldest to be evicted.
+    /// The most other sessions that [`Self::forget`] removes; it leaves older ones to be evicted.
     const MOST_OTHERS: usize = 8;
 
-    /// The client presents a session id. If its session is in the cache, it is copied to `value`.
+    /// Looks up the session id that the client presents. Copies a session found to `value` and
+    /// returns true.
     pub fn look_up(
         &mut self,
         cache: &(impl SessionStore + ?Sized),
@@ -76,7 +78,8 @@ impl Visit {
         self.arrived(id, arrival.found, arrival.history)
     }
 
-    /// As [`Self::look_up`], for sessions that may be used once only.
+    /// Looks up a session as [`Self::look_up`] does and removes it, for sessions that may be used only
+    /// once.
     pub fn take(
         &mut self,
         cache: &(impl SessionStore + ?Sized),
@@ -100,8 +103,8 @@ impl Visit {
         found
     }
 
-    /// The client brought its own history, in a ticket that holds its whole session and that it was
-    /// given `away_ms` ago. Without that time only what was known before is.
+    /// Sets the history that the client brought in a ticket with its whole session. The ticket was
+    /// issued `away_ms` ago; if that is not known, this visit adds nothing to the history.
     pub fn recall(&mut self, mut history: History, away_ms: Option<u64>) {
         if let Some(away_ms) = away_ms {
             history.record(Interval::from_ms(away_ms).ticks());
@@ -109,17 +112,18 @@ impl Visit {
         self.history = history;
     }
 
-    /// What is known of the client's past visits, this one included.
+    /// Returns the client's history, this visit included.
     pub fn history(&self) -> History {
         self.history
     }
 
-    /// The handshake made a session: store it now.
+    /// Stores a session that the handshake made.
     pub fn issue(&mut self, cache: &(impl SessionStore + ?Sized), now_ms: u64, issued: &Issued) {
         self.store(cache, now_ms, issued, None, false);
     }
 
-    /// The handshake made a session: store it when [`Self::hint`] or [`Self::finish`] is called.
+    /// Takes a session that the handshake made, and stores it when [`Self::hint`] or [`Self::finish`]
+    /// is called.
     pub fn issue_later(
         &mut self,
         cache: &(impl SessionStore + ?Sized),
@@ -132,7 +136,7 @@ impl Visit {
         self.waiting.push(issued);
     }
 
-    /// The handshake made sessions, the newest last, and all is known that will be: store them now.
+    /// Stores the sessions that the handshake made, the newest last, with the hint if there is one.
     pub fn issue_all(
         &mut self,
         cache: &(impl SessionStore + ?Sized),
@@ -146,7 +150,7 @@ impl Visit {
         }
     }
 
-    /// The application says that the client comes back in `interval_ms`.
+    /// Records the application's hint that the client returns in `interval_ms`.
     pub fn hint(&mut self, cache: &(impl SessionStore + ?Sized), now_ms: u64, interval_ms: u64) {
         if !self.waiting.is_empty() {
             self.store_waiting(cache, now_ms, Some(interval_ms));
@@ -155,12 +159,12 @@ impl Visit {
         }
     }
 
-    /// No hint will come.
+    /// Stores the sessions that wait for a hint: none will come.
     pub fn finish(&mut self, cache: &(impl SessionStore + ?Sized), now_ms: u64) {
         self.store_waiting(cache, now_ms, None);
     }
 
-    /// The connection ended in a fatal alert: its sessions are not to be resumed (RFC 5246,
+    /// Removes the connection's sessions after a fatal alert: they must not be resumed (RFC 5246,
     /// section 7.2.2).
     pub fn forget(&mut self, cache: &(impl SessionStore + ?Sized)) {
         self.waiting.clear();
@@ -205,7 +209,7 @@ impl Visit {
             sibling,
             seen_ms: None,
         };
-        // A refusal is counted by the cache, and costs the client a full handshake, no more.
+        // The cache counts a refusal, which costs the client a full handshake and nothing else.
         let _ = cache.insert(now_ms, &new);
     }
 

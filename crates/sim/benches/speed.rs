@@ -1,12 +1,12 @@
-//! How fast the simulator is: requests a second on one thread, one policy at one size, the trace in
-//! memory; and what the shipped cache takes for each session.
+//! The speed of the simulator: requests per second on one thread, one policy at one size, with the
+//! trace in memory; and the memory of the shipped cache for each session.
 //!
 //! ```sh
 //! cargo bench --package rejoin-sim
 //! cargo bench --package rejoin-sim -- predictive
 //! ```
 //!
-//! The minimum time of several runs counts: whatever else the machine does only adds to it.
+//! The minimum time of several runs counts, because other load on the machine only adds to it.
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark prints times")]
 
@@ -35,7 +35,7 @@ const SUBJECTS: [&str; 11] = [
     "clairvoyant",
 ];
 
-/// Millions of requests a second that are wanted: what misses them is told at the end.
+/// The required millions of requests per second; the end of the output lists misses.
 const REQUIRED: [(&str, f64); 3] = [("lru", 10.0), ("predictive", 8.0), ("learned", 3.0)];
 const MOST_BYTES_A_SESSION: f64 = 100.0;
 
@@ -65,7 +65,7 @@ fn main() {
     }
 }
 
-/// Millions of requests a second, and the hit rate.
+/// Measures the millions of requests per second, and the hit rate.
 fn speed(subject: Subject, trace: &[Event]) -> (f64, f64) {
     let simulation = Simulation {
         title: String::new(),
@@ -89,7 +89,7 @@ fn speed(subject: Subject, trace: &[Event]) -> (f64, f64) {
     (trace.len() as f64 / fastest / 1e6, hits)
 }
 
-/// As the simulator sets it up.
+/// Returns the bytes per session of the shipped cache, with the simulator's settings.
 fn bytes_a_session() -> f64 {
     use rejoin_cache::{Cache, Capacity, Settings};
     let sessions = u64::from(SESSIONS);

@@ -1,7 +1,7 @@
-//! How many devices of paper 000's population run at a time, and how many sessions are in use.
+//! The numbers of running devices and of sessions in use, in paper 000's population.
 //!
-//! A session is in use until its client's announced return: a device that left goes on holding
-//! one for what remains of its interval, and nobody can know. The paper (§V.C, §VI.B) has 0.04 c
+//! A session is in use until its client's announced return: a device that left holds one for the
+//! rest of its interval, and the server cannot know. The paper (§V.C, §VI.B) has 0.04 c
 //! devices running with a standard deviation of 0.005 c, and 0.065 c sessions in use at most.
 //!
 //! ```sh
@@ -19,7 +19,7 @@ use rejoin_trace::{Population, PopulationSettings, Start};
 
 const DEVICES: u64 = 20_000;
 const SEEDS: u64 = 10;
-/// The population has come close enough to its steady state.
+/// The time after which the population is close enough to its steady state.
 const FROM_S: u64 = 600;
 const TO_S: u64 = 3_600;
 
@@ -52,7 +52,7 @@ fn mean_and_sd(values: &[f64]) -> (f64, f64) {
     (mean, (values.iter().map(square).sum::<f64>() / values.len() as f64).sqrt())
 }
 
-/// Devices that wait and run, each second: runs of 120 s, waits of 2,760 s, in the mean.
+/// Counts the devices that wait and run, each second: runs of 120 s, waits of 2,760 s, in the mean.
 fn running(seed: u64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut change = vec![0_i64; TO_S as usize + 1];
@@ -76,11 +76,11 @@ fn running(seed: u64) -> Vec<f64> {
     each_second.skip(FROM_S as usize).collect()
 }
 
-/// Sessions whose client has announced a return that is still to come, each second.
+/// Counts the sessions whose client has announced a return that is still to come, each second.
 fn in_use(seed: u64) -> Result<Vec<f64>, rejoin_trace::Error> {
     let paper = PopulationSettings::paper(DEVICES);
     let population = Population::new(PopulationSettings { start: Start::Waiting, ..paper })?;
-    // When it is expected back; 0 if it holds no session in use.
+    // The time at which a client is expected back; 0 if it holds no session in use.
     let mut expected_ms = vec![0; DEVICES as usize];
     let mut returns = BinaryHeap::new();
     let (mut now, mut second, mut counts) = (0, 0, Vec::new());
@@ -90,7 +90,7 @@ fn in_use(seed: u64) -> Result<Vec<f64>, rejoin_trace::Error> {
                 && ms < second * 1_000
             {
                 returns.pop();
-                // Back in time, it would be expected later by now.
+                // A client that came back in time would be expected later by now.
                 let expected: &mut u64 = &mut expected_ms[client as usize];
                 if *expected == ms {
                     *expected = 0;

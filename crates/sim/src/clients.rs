@@ -1,5 +1,5 @@
-//! Clients by number: those of a trace are any 64 bits, those of a pass are counted from 0 as they
-//! come.
+//! Clients by number: a trace's clients have any 64-bit numbers; a pass numbers them from 0 in the
+//! order in which they come.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -10,28 +10,28 @@ use crate::policy::nodes::hash;
 
 /// The clients seen so far.
 ///
-/// Where clients are counted, as those of a population are, their numbers are in pages: 4 bytes
-/// each, one access to memory. The rest are in a hash table, 17 to 39 bytes each.
+/// Clients that are numbered from 0, such as a population's, are in pages: 4 bytes each, one access
+/// to memory. The rest are in a hash table, 17 to 39 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     seen: u32,
-    /// By group and page. An entry is a number and 1, or 0.
+    /// The pages, by group and page. An entry is a number plus 1, or 0.
     pages: Vec<Vec<Option<Box<[u32; PAGE]>>>>,
     pages_made: usize,
     others: HashTable<(u64, u32)>,
 }
 
-/// Clients of a page.
+/// The number of clients in a page.
 const PAGE: usize = 1_024;
-/// Clients beyond these are not counted from 0.
+/// The largest number in pages. Clients beyond are taken not to be numbered from 0.
 const MOST_COUNTED: u64 = 1 << 32;
-/// There are at most so many entries for each client, if few of them are used.
+/// The most entries for each client, if few of them are used.
 const ENTRIES_A_CLIENT: usize = 64;
-/// Pages that are made in any case.
+/// The number of pages that are made in any case.
 const FEW_PAGES: usize = 256;
 
 impl Clients {
-    /// The number of a client, and whether it is its first appearance.
+    /// Returns the number of a client, and whether it appears for the first time.
     #[inline]
     pub(crate) fn number(&mut self, client: u64) -> Result<(u32, bool), Error> {
         if let Some(entry) = self.entry(client)
@@ -73,7 +73,7 @@ impl Clients {
         Ok((number, true))
     }
 
-    /// If the client is one that is counted, and pages are used well enough.
+    /// Returns the client's entry, if its number is small enough and pages are used well enough.
     fn make_page(&mut self, client: u64) {
         let entries = (self.pages_made + 1) * PAGE;
         let worth_it = entries <= self.seen as usize * ENTRIES_A_CLIENT + FEW_PAGES * PAGE;

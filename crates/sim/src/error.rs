@@ -1,40 +1,38 @@
-//! Why a simulation cannot be run.
+//! The errors of simulations.
 
+use crate::policy::UnknownPolicy;
 use crate::subject::Subject;
 
-/// A plan that makes no sense, or arrivals that cannot be read. One line each; the caller knows
-/// the file.
+/// An invalid plan, or arrivals that cannot be read. Each message has one line; the caller knows the
+/// file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No policy has this name.
-    #[error("no policy is called {name:?}: give one of {}", names())]
-    UnknownPolicy {
-        /// What was asked for.
-        name: String,
-    },
+    /// A name that no policy has.
+    #[error(transparent)]
+    UnknownPolicy(#[from] UnknownPolicy),
     /// Text that is no TOML, or has keys or types that no plan has.
     #[error("line {line}: {what}")]
     BadPlan {
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
-    /// A value that is well-formed and cannot be.
+    /// A value that is well-formed but not allowed.
     #[error("{key}: {what}")]
     BadValue {
-        /// Where it is in the plan.
+        /// Its place in the plan.
         key: String,
-        /// What is wrong with it, and what would be right.
+        /// The fault, and the remedy.
         what: String,
     },
-    /// A group of clients that cannot be.
+    /// A group of clients whose settings are out of range.
     #[error("group {name:?}: {cause}")]
     BadGroup {
         /// The group's name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         cause: rejoin_trace::Error,
     },
     /// A cache that cannot be made.
@@ -44,13 +42,13 @@ pub enum Error {
         policy: Subject,
         /// Its capacity.
         capacity: u32,
-        /// What is wrong with it.
+        /// The fault.
         cause: rejoin_cache::Error,
     },
-    /// More clients than can be told apart.
+    /// More clients than can be numbered.
     #[error("more than {most} clients: take a part of the trace")]
     TooManyClients {
-        /// As many as there may be.
+        /// The most clients allowed.
         most: u32,
     },
     /// A time beyond those that the shipped cache can tell apart.
@@ -64,22 +62,22 @@ pub enum Error {
         /// Its time.
         time_ms: u64,
     },
-    /// The arrivals cannot be opened.
+    /// Arrivals that cannot be opened.
     #[error("cannot be opened: {0}")]
     Open(std::io::Error),
-    /// The arrivals cannot be read.
+    /// Arrivals that cannot be read.
     #[error(transparent)]
     Trace(#[from] rejoin_trace::Error),
-    /// A thread of the simulation ended in a panic, which is a fault of this program.
+    /// A thread of the simulation that panicked, which is a fault of this program.
     #[error("a thread of the simulation panicked: please report it")]
     Panicked,
 }
 
 impl Error {
-    /// Whether what was asked for is wrong, and not what happened.
+    /// Returns true if the request was wrong, rather than its execution.
     pub fn is_misuse(&self) -> bool {
         match self {
-            Self::UnknownPolicy { .. }
+            Self::UnknownPolicy(_)
             | Self::BadPlan { .. }
             | Self::BadValue { .. }
             | Self::BadGroup { .. } => true,
@@ -91,8 +89,4 @@ impl Error {
             | Self::Panicked => false,
         }
     }
-}
-
-fn names() -> String {
-    Subject::all().map(Subject::as_str).collect::<Vec<_>>().join(", ")
 }

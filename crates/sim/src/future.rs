@@ -1,12 +1,13 @@
-//! What the clairvoyant knows of a pass: when a session made now will be wanted.
+//! The future of a pass, which the clairvoyant knows: when a session made now will be wanted.
 
 use crate::request::Request;
 
-/// For each request, how many requests later its client connects again to the same server and
-/// still has its session. Takes 4 bytes a request, and 16 a client while it is made.
+/// The number of requests, for each request, after which its client connects again to the same
+/// server and still has its session. It takes 4 bytes per request, and 16 per client while it is
+/// made.
 #[derive(Debug, Default)]
 pub(crate) struct Future {
-    /// 0: never. Longer gaps than fit are taken for the longest.
+    /// The gaps; 0 means never. Gaps that do not fit are taken for the longest.
     gaps: Vec<u32>,
     last: Vec<Last>,
 }
@@ -18,13 +19,13 @@ struct Last {
 }
 
 impl Future {
-    /// Takes note of the next request.
+    /// Records the next request.
     pub(crate) fn record(&mut self, request: &Request, sessions_kept: bool) {
         let position = self.gaps.len() as u64;
         self.gaps.push(0);
         let now = Last { position, server: request.server };
         let Some(last) = self.last.get_mut(request.client as usize) else {
-            // Clients are numbered as they come.
+            // Clients are numbered in the order in which they come.
             return self.last.push(now);
         };
         let before = std::mem::replace(last, now);
@@ -34,12 +35,12 @@ impl Future {
         }
     }
 
-    /// The whole pass is known.
+    /// Completes the future after the whole pass.
     pub(crate) fn finish(&mut self) {
         self.last = Vec::new();
     }
 
-    /// What follows so many requests; nothing if nothing was recorded.
+    /// Returns the gaps after so many requests; an empty slice if nothing was recorded.
     pub(crate) fn gaps_from(&self, position: u64) -> &[u32] {
         self.gaps.get(position as usize..).unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! Simulates caches of TLS sessions over arrivals: policies, optimum, hit-rate curves.
+//! A simulator of TLS session caches: policies, the optimum, hit-rate curves.
 //!
-//! A [`Simulation`] plays arrivals, those of a [`Plan`]'s clients or of a trace, in virtual time
-//! against caches: the shipped one as it is, and [yardsticks](policy). Its [`Outcome`] has the hit
-//! rates of every policy at every capacity.
+//! A [`Simulation`] plays arrivals in virtual time against caches: the shipped one as it is, and
+//! [yardsticks](policy). The arrivals are those of a [`Plan`]'s clients or of a trace. Its
+//! [`Outcome`] has the hit rates of every policy at every capacity.
 //!
 //! What is not here: clocks, files, sockets and TLS. A [`Source`] of arrivals is opened by the
-//! caller, reports are text that the caller writes somewhere.
+//! caller; reports are text that the caller writes.
 //!
 //! ```
 //! use rejoin_sim::{Drawn, Plan, Progress, Simulation, Subject};

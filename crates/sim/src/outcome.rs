@@ -1,10 +1,10 @@
-//! What a simulation found: hit rates per policy and capacity, over seeds.
+//! The outcome of a simulation: hit rates per policy and capacity, over seeds.
 
 use serde::Serialize;
 
 use crate::Subject;
 
-/// Mean and standard deviation over seeds, in percent.
+/// The mean and standard deviation over seeds, in percent.
 ///
 /// The deviation is that of a sample, 0 for one seed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -16,7 +16,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Over the figures of seeds; `None` if there is none.
+    /// Calculates both from the figures of seeds; `None` if there is none.
     pub fn over(percent: &[f64]) -> Option<Self> {
         let count = percent.len() as f64;
         let mean = percent.iter().sum::<f64>() / count;
@@ -26,14 +26,14 @@ impl Rate {
     }
 }
 
-/// The three hit rates. `None` when nothing was counted.
+/// The three hit rates. Each is `None` if nothing was counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct HitRates {
-    /// Of all requests.
+    /// The rate of all requests.
     pub hit_all: Option<Rate>,
-    /// Without the first request of each device, which nothing can make a hit.
+    /// The rate without the first request of each device, which cannot be a hit.
     pub hit_after_first_of_device: Option<Rate>,
-    /// Without the first request of each run of a device's requests (paper 000 §V.A).
+    /// The rate without the first request of each run of a device's requests (paper 000 §V.A).
     pub hit_after_first_of_run: Option<Rate>,
 }
 
@@ -42,18 +42,18 @@ pub struct HitRates {
 pub struct Cell {
     /// The policy.
     pub policy: Subject,
-    /// In sessions, of each server.
+    /// The capacity of each server, in sessions.
     pub capacity: u32,
-    /// How many seeds were played to their end.
+    /// The number of seeds played to their end.
     pub seeds: u32,
-    /// How many requests were counted: the mean over seeds.
+    /// The number of requests counted: the mean over seeds.
     pub requests: f64,
-    /// How many of them were full handshakes: the mean over seeds.
+    /// The number of full handshakes among them: the mean over seeds.
     pub full_handshakes: f64,
     /// The hit rates.
     #[serde(flatten)]
     pub rates: HitRates,
-    /// The same for each group of clients; empty unless the plan has several.
+    /// The figures of each group of clients; empty unless the plan has several groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupCell>,
 }
@@ -63,24 +63,24 @@ pub struct Cell {
 pub struct GroupCell {
     /// The group's name in the plan.
     pub name: String,
-    /// How many of its requests were counted: the mean over seeds.
+    /// The number of its requests counted: the mean over seeds.
     pub requests: f64,
     /// Its hit rates.
     #[serde(flatten)]
     pub rates: HitRates,
 }
 
-/// Everything of one run.
+/// The outcome of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// The plan's title, or the trace's name.
     pub title: String,
-    /// How many seeds were asked for.
+    /// The number of seeds asked for.
     pub seeds: u32,
-    /// Whether all of them were played in every cell.
+    /// True if all of them were played in every cell.
     pub complete: bool,
-    /// The cells of which at least one seed was played: in the order of policies asked for, then
-    /// of capacities.
+    /// The cells with at least one seed played, in the order of the policies asked for, then of
+    /// capacities.
     pub cells: Vec<Cell>,
 }
 

@@ -1,4 +1,4 @@
-//! One policy at one capacity, playing a pass.
+//! The player of a pass for one policy at one capacity.
 
 use std::num::NonZeroU32;
 
@@ -9,18 +9,18 @@ use crate::store::{Shipped, Store, Yardstick};
 use crate::subject::Subject;
 use crate::tally::Tally;
 
-/// Some requests in a row, and what is known of their future.
+/// Consecutive requests, with their future if it is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chunk<'a> {
     pub(crate) requests: &'a [Request],
-    /// How many requests there were before.
+    /// The number of requests before.
     pub(crate) position: u64,
-    /// [`crate::future::Future::gaps_from`]; empty if nobody asked for it.
+    /// See [`crate::future::Future::gaps_from`]; empty if it is not needed.
     pub(crate) gaps: &'a [u32],
 }
 
 impl Chunk<'_> {
-    /// Each request with the position of the one that wants its session next.
+    /// Returns each request with the position of the next request for its session.
     #[inline]
     fn iter(&self) -> impl Iterator<Item = (&Request, u64)> {
         let next = |at: usize| match self.gaps.get(at) {
@@ -31,13 +31,13 @@ impl Chunk<'_> {
     }
 }
 
-/// Plays requests and counts hits.
+/// A player of requests, which counts hits.
 pub(crate) trait Player: Send {
     fn play(&mut self, chunk: &Chunk<'_>);
     fn hits(&self) -> &Tally;
 }
 
-/// The player for a policy.
+/// Makes the player of a policy.
 pub(crate) fn player(
     subject: Subject,
     capacity: NonZeroU32,
@@ -66,7 +66,7 @@ fn assemble<S: Store + 'static>(
     groups: usize,
 ) -> Box<dyn Player> {
     let hits = Tally::new(groups);
-    // An optimum stores the newest ticket only: as if there was one session, and it went on.
+    // An optimum stores the newest ticket only, as if there were one session that goes on.
     let tls = if subject.needs_future() { Tls::V1_2 } else { server.tls };
     let by_client = server.keyed_by == KeyedBy::Client || subject.needs_future();
     let by_client = by_client && Server { tls, ..server.clone() }.can_key_by_client();
@@ -85,7 +85,7 @@ fn assemble<S: Store + 'static>(
     }
 }
 
-/// Every client has one key for life.
+/// A player in which every client always has the same key.
 struct ByClient<S> {
     store: S,
     hits: Tally,
@@ -110,14 +110,14 @@ impl<S: Store> Player for ByClient<S> {
     }
 }
 
-/// Every session has its own key, and each client holds the one it got last.
+/// A player in which every session has its own key, and each client holds its last session.
 struct BySession<S> {
     stores: Vec<S>,
-    /// How many sessions each client was given: the last is the one it holds.
+    /// The number of sessions that each client was given; it holds the last.
     held: Vec<u32>,
-    /// Sessions made by a full handshake.
+    /// The number of sessions that a full handshake makes.
     full: u32,
-    /// Sessions made by a resumption.
+    /// The number of sessions that a resumption makes.
     resumed: u32,
     sessions_kept: bool,
     hits: Tally,

@@ -1,31 +1,31 @@
-//! How far a simulation is, and how it is stopped, from another thread.
+//! The progress of a simulation, and its stop from another thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Shared by those who run a simulation and those who watch it.
+/// The progress of a simulation, shared by the threads that run it and those that watch it.
 #[derive(Debug, Default)]
 pub struct Progress {
     stop: AtomicBool,
-    /// In parts of a pass, for each cell.
+    /// The work done, in parts of a pass for each cell.
     done: AtomicU64,
     total: AtomicU64,
 }
 
-/// The parts a pass is counted in.
+/// The number of parts in which a pass is counted.
 const PARTS: f64 = 1e6;
 
 impl Progress {
-    /// Ends the simulation soon: what is finished is kept.
+    /// Ends the simulation soon; it keeps what is finished.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was told to stop.
+    /// Returns true if it was told to stop.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Which part of the simulation is over: 0 to 1.
+    /// Returns the part of the simulation that is done: 0 to 1.
     pub fn part_over(&self) -> f64 {
         let total = self.total.load(Ordering::Relaxed).max(1);
         self.done.load(Ordering::Relaxed) as f64 / total as f64
@@ -36,13 +36,13 @@ impl Progress {
         self.total.store(cells as u64 * PARTS as u64, Ordering::Relaxed);
     }
 
-    /// Follows one pass of so many cells.
+    /// Starts to follow one pass of so many cells.
     pub(crate) fn pass(&self, cells: usize) -> PassProgress<'_> {
         PassProgress { progress: self, cells: cells as u64, done: 0 }
     }
 }
 
-/// One pass within the whole.
+/// The progress of one pass within the whole.
 #[derive(Debug)]
 pub(crate) struct PassProgress<'a> {
     progress: &'a Progress,
@@ -51,7 +51,7 @@ pub(crate) struct PassProgress<'a> {
 }
 
 impl PassProgress<'_> {
-    /// Which part of the pass is over. It never goes back.
+    /// Sets the part of the pass that is done. It never goes back.
     pub(crate) fn set(&mut self, part: f64) {
         let done = (part.clamp(0.0, 1.0) * PARTS) as u64;
         let more = done.saturating_sub(self.done);

@@ -1,4 +1,4 @@
-//! The requests of a pass: events with all that is the same for every policy.
+//! The requests of a pass: events with the data that are the same for every policy.
 
 use rejoin_trace::{Event, group_of};
 
@@ -9,39 +9,40 @@ use crate::server::{Balancer, Server};
 use crate::source::{Pass, Source};
 use crate::tally::{Kind, Tally};
 
-/// Requests played at once by each cell: few enough to stay in a processor's cache.
+/// The number of requests that each cell plays at once: few enough to stay in a processor's cache.
 const CHUNK: usize = 4_096;
-/// From here on the shipped cache, whose seconds have 32 bits, would take every session for expired.
+/// The time from which the shipped cache, whose seconds have 32 bits, would take every session for
+/// expired.
 const END_OF_TIME_MS: u64 = u32::MAX as u64 * 1_000;
 
-/// A client connects.
+/// The request of a client that connects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) now_ms: u64,
     pub(crate) returns_in_ms: Option<u32>,
     pub(crate) client: u32,
-    /// Which server it reaches.
+    /// The server that it reaches.
     pub(crate) server: u16,
-    /// How it is counted.
+    /// The kind as which it is counted.
     pub(crate) kind: Kind,
     pub(crate) first_of_run: bool,
 }
 
-/// What a pass counts, and what of it.
+/// The range of requests that a pass plays and counts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
-    /// Requests before are played and not counted.
+    /// The time before which requests are played but not counted.
     pub(crate) warm_up_ms: u64,
-    /// Requests from then on are not played.
+    /// The time from which requests are not played.
     pub(crate) end_ms: u64,
-    /// Groups told apart, at least one.
+    /// The number of groups that are counted apart, at least one.
     pub(crate) groups: usize,
 }
 
-/// Reads the requests of a pass, chunk by chunk.
+/// A reader of the requests of a pass, chunk by chunk.
 pub(crate) struct Requests<'a> {
     pass: Box<dyn Pass + 'a>,
-    /// As read last.
+    /// The events read last.
     events: Vec<Event>,
     clients: Clients,
     scope: Scope,
@@ -71,7 +72,7 @@ impl<'a> Requests<'a> {
         })
     }
 
-    /// Goes on to the next chunk; false if there is none.
+    /// Reads the next chunk; returns false if there is none.
     pub(crate) fn advance(&mut self) -> Result<bool, Error> {
         self.position += self.chunk.len() as u64;
         self.chunk.clear();
@@ -98,13 +99,13 @@ impl<'a> Requests<'a> {
         self.position
     }
 
-    /// When the chunk ends, and how many requests there were then.
+    /// Returns when the chunk ends, and the number of requests until then.
     pub(crate) fn reached(&self) -> (u64, u64) {
         let time_ms = self.chunk.last().map_or(0, |request| request.now_ms);
         (time_ms, self.position + self.chunk.len() as u64)
     }
 
-    /// How many requests there were of each kind.
+    /// Returns the number of requests of each kind.
     pub(crate) fn into_counts(self) -> Tally {
         self.counts
     }

@@ -1,27 +1,27 @@
-//! The servers of a simulation, and what their clients do with sessions.
+//! The servers of a simulation, and their clients' use of sessions.
 
-/// What is the same for all policies.
+/// The servers, which are the same for all policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// The handshakes.
+    /// The kind of handshakes.
     pub tls: Tls,
-    /// How long after its return a client still counts as on its way, in milliseconds.
+    /// The time after its return time for which a client does not count as overdue, in milliseconds.
     pub grace_ms: u64,
-    /// Histories of evicted clients the shipped cache keeps, in percent of its sessions. `None`:
-    /// its default.
+    /// The histories of evicted clients that the shipped cache keeps, in percent of its sessions;
+    /// `None` for its default.
     pub ghosts_percent: Option<u32>,
-    /// Whether a device still has its session when it begins another run.
+    /// True if a device still has its session when it begins another run.
     pub sessions_kept: bool,
-    /// What sessions are looked up by.
+    /// The key by which sessions are looked up.
     pub keyed_by: KeyedBy,
-    /// How many servers there are, each with a cache of its own of the capacity simulated.
+    /// The number of servers, each with a cache of its own of the simulated capacity.
     pub servers: u16,
-    /// Which of them a connection reaches.
+    /// The choice of the server that a connection reaches.
     pub balancer: Balancer,
 }
 
 impl Default for Server {
-    /// One server, as in paper 000.
+    /// Returns one server, as in paper 000.
     fn default() -> Self {
         Self {
             tls: Tls::V1_2,
@@ -36,47 +36,47 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Whether a client's sessions can go under one name for life: over TLS 1.2, with one server,
-    /// and if clients lose none.
+    /// Returns true if all of a client's sessions can have the same key: over TLS 1.2, with one
+    /// server, and if clients lose none.
     pub fn can_key_by_client(&self) -> bool {
         self.tls == Tls::V1_2 && self.servers == 1 && self.sessions_kept
     }
 }
 
-/// The handshakes.
+/// The kind of handshakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tls {
-    /// A full handshake makes a session, which is resumed as often as it is found.
+    /// TLS 1.2: a full handshake makes a session, which is resumed as often as it is found.
     V1_2,
-    /// Handshakes make tickets, and a client offers the newest it has.
+    /// TLS 1.3: handshakes make tickets, and a client offers its newest.
     V1_3 {
-        /// Tickets of a full handshake.
+        /// The number of tickets of a full handshake.
         full: u8,
-        /// Tickets of a resumption. If there are none, the one that was resumed goes on.
+        /// The number of tickets of a resumption. If there are none, the resumed one stays valid.
         resumed: u8,
-        /// Whether a ticket is gone once it was resumed, as rustls has it. OpenSSL leaves it in
-        /// the cache, for the policy to judge.
+        /// True if a resumption removes the ticket, as in rustls. OpenSSL leaves it in the cache for
+        /// the policy to evict.
         used_once: bool,
     },
 }
 
-/// What the caches see as a session's key.
+/// The key of a session in the caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyedBy {
-    /// The client: all its sessions go under one key, so that a policy knows it again. Only where
-    /// [`Server::can_key_by_client`]; otherwise as [`Self::Session`].
+    /// The client: all its sessions have one key, so that a policy recognises it. This needs
+    /// [`Server::can_key_by_client`]; otherwise it is as [`Self::Session`].
     Client,
     /// The session's id, new with every session.
     Session,
 }
 
-/// Which server a connection reaches.
+/// The choice of the server that a connection reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancer {
-    /// One after the other.
+    /// One server after the other.
     RoundRobin,
-    /// Any, drawn for each connection.
+    /// A random server for each connection.
     Random,
-    /// Always the same for the same client, chosen by a hash of it.
+    /// The same server for the same client, chosen by a hash of its number.
     Client,
 }

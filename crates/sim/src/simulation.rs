@@ -1,4 +1,4 @@
-//! Running policies at capacities over seeds, on as many threads as wanted.
+//! A simulation: policies at capacities over seeds, on several threads.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Mutex;
@@ -17,40 +17,40 @@ use crate::source::Source;
 use crate::subject::Subject;
 use crate::tally::{Counts, Tally};
 
-/// Policies at capacities, and what they are to be tried on.
+/// Policies and capacities, and the servers on which to try them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Simulation {
-    /// What the outcome is called.
+    /// The title of the outcome.
     pub title: String,
-    /// What is the same for all policies.
+    /// The servers, which are the same for all policies.
     pub server: Server,
-    /// Requests before are played and not counted. What comes first of its device in them is its
-    /// first.
+    /// The time before which requests are played but not counted. The first request of a device may
+    /// be one of those.
     pub warm_up_ms: u64,
-    /// Requests from then on are not played. `None`: all are.
+    /// The time from which requests are not played; `None` if all are.
     pub end_ms: Option<u64>,
-    /// The names of the groups that the source's clients are in
-    /// ([`group_of`](rejoin_trace::group_of)). With fewer than two, they are not told apart.
+    /// The names of the groups of the source's clients ([`group_of`](rejoin_trace::group_of)). Fewer
+    /// than two are not counted apart.
     pub groups: Vec<String>,
     /// The policies.
     pub policies: Vec<Subject>,
-    /// In sessions, of each server.
+    /// The capacities of each server, in sessions.
     pub capacities: Vec<NonZeroU32>,
-    /// The seeds are 1 to this.
+    /// The number of seeds, which are numbered from 1.
     pub seeds: u32,
-    /// Threads, at most.
+    /// The most threads.
     pub jobs: NonZeroUsize,
 }
 
-/// As many sessions are in the caches of one pass at most, unless a single cell has more: with
-/// 100 bytes each, 800 MB.
+/// The most sessions in the caches of one pass, unless a single cell has more: with 100 bytes each,
+/// 800 MB.
 const MOST_SESSIONS_IN_A_PASS: u64 = 8_000_000;
 
-/// The part of a pass in which its future is found out.
+/// The part of a pass in which its future is recorded.
 const FUTURE_PART: f64 = 0.1;
 
 impl Simulation {
-    /// What a plan says, with one seed unless it says more, on one thread.
+    /// Makes the simulation of a plan, with one seed unless the plan has more, on one thread.
     pub fn of(plan: &Plan) -> Self {
         Self {
             title: plan.title.clone(),
@@ -67,14 +67,14 @@ impl Simulation {
 
     /// Plays every policy at every capacity over every seed.
     ///
-    /// A pass is one seed. Its arrivals are read once for many cells, twice if one of them must
-    /// know the future: memory is in proportion to clients and sessions, and to requests only for
-    /// the clairvoyant. The outcome does not depend on the number of threads.
+    /// A pass is one seed. Its arrivals are read once for many cells, twice if one of them needs the
+    /// future: memory is in proportion to clients and sessions, and to requests only for the
+    /// clairvoyant. The outcome does not depend on the number of threads.
     ///
-    /// If it is told to stop ([`Progress::stop`]), it gives the cells that have at least one seed.
+    /// If it is told to stop ([`Progress::stop`]), it returns the cells that have at least one seed.
     ///
     /// # Errors
-    /// [`Error::Cache`] for a capacity that cannot be, and what the source gives.
+    /// Returns [`Error::Cache`] for an impossible capacity, and the errors of the source.
     pub fn run(
         &self,
         source: &(impl Source + ?Sized),
@@ -100,8 +100,7 @@ impl Simulation {
         Ok(Outcome { title: self.title.clone(), seeds: self.seeds, complete, cells })
     }
 
-    /// The cells, in order, divided so that there is work for every thread and memory for every
-    /// pass.
+    /// Divides the cells, in order, so that there is work for every thread and memory for every pass.
     fn batches(&self) -> Vec<Vec<(Subject, NonZeroU32)>> {
         let capacities = || self.capacities.iter().copied();
         let cells: Vec<(Subject, NonZeroU32)> = self
@@ -166,7 +165,7 @@ impl Simulation {
         Ok(played.map(|()| Pass { requests: requests.into_counts(), hits: hits() }))
     }
 
-    /// `None` if no seed was played to its end.
+    /// Makes a cell of its seeds; returns `None` if no seed was played to its end.
     fn cell(
         &self,
         policy: Subject,
@@ -203,14 +202,14 @@ impl Simulation {
     }
 }
 
-/// One seed played by some cells: counts of requests, and of hits for each cell.
+/// The counts of one seed played by some cells: requests, and hits for each cell.
 #[derive(Debug)]
 struct Pass {
     requests: Tally,
     hits: Vec<Tally>,
 }
 
-/// Walks over a pass, from one part of it to another.
+/// A walk over a pass, from one part of it to another.
 struct Walk<'a, S: ?Sized> {
     source: &'a S,
     progress: &'a Progress,
@@ -244,11 +243,11 @@ impl<S: Source + ?Sized> Walk<'_, S> {
     }
 }
 
-/// How a piece of work ended: `None` if it was stopped.
+/// The result of a piece of work; `None` if it was stopped.
 type Ended<R> = Result<Option<R>, Error>;
 
-/// Does each piece of work on one of so many threads; the results are in the order of the work.
-/// Those not begun when an error occurred, or when it was told to stop, are `None`.
+/// Does each piece of work on one of so many threads and returns the results in the order of the
+/// work. A piece that had not begun when an error occurred, or when it was told to stop, is `None`.
 pub(crate) fn in_parallel<W: Sync, R: Send>(
     work: &[W],
     threads: NonZeroUsize,
@@ -260,7 +259,7 @@ pub(crate) fn in_parallel<W: Sync, R: Send>(
     let labour = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            // What comes before a failure is finished, so that the first is the one told.
+            // Work before a failure is finished, so that the first failure is returned.
             if at >= work.len() || at > failed.load(Ordering::Relaxed) || progress.stopped() {
                 return;
             }
@@ -292,7 +291,7 @@ fn mean_requests(counts: &[(Counts, Counts)]) -> f64 {
     counts.iter().map(|(requests, _)| requests.all as f64).sum::<f64>() / counts.len() as f64
 }
 
-/// Of requests and hits, for each seed.
+/// Calculates hit rates from the requests and hits of each seed.
 pub(crate) fn rates(counts: &[(Counts, Counts)]) -> HitRates {
     let rate = |of: fn(&Counts) -> u64| {
         let counted = counts.iter().filter(|(requests, _)| of(requests) > 0);

@@ -1,4 +1,4 @@
-//! Where the requests of a simulation come from.
+//! The sources of a simulation's requests.
 
 use rejoin_trace::{Event, Mixture};
 
@@ -6,16 +6,16 @@ use crate::error::Error;
 
 /// Arrivals that can be played again and again.
 ///
-/// Nothing is opened in this crate: a trace in a file is opened by an implementation elsewhere.
+/// This crate opens no file: an implementation elsewhere opens a trace in a file.
 pub trait Source: Sync {
-    /// The arrivals from the beginning, in order of time. The same seed gives the same ones.
+    /// Returns the arrivals from the beginning, in order of time. The same seed gives the same ones.
     ///
     /// # Errors
-    /// [`Error::Open`], [`Error::Trace`].
+    /// Returns [`Error::Open`] or [`Error::Trace`].
     fn open(&self, seed: u64) -> Result<Box<dyn Pass + '_>, Error>;
 
-    /// Which part of a pass is over, 0 to 1, after so many events, the last of them at `time_ms`:
-    /// as well as can be told.
+    /// Estimates the part of a pass that is done, 0 to 1, after so many events, the last of them at
+    /// `time_ms`.
     fn part_over(&self, time_ms: u64, events: u64) -> f64;
 }
 
@@ -24,7 +24,7 @@ pub trait Pass: Send {
     /// Adds so many events, or fewer if there are no more.
     ///
     /// # Errors
-    /// [`Error::Trace`].
+    /// Returns [`Error::Trace`].
     fn read(&mut self, events: &mut Vec<Event>, most: usize) -> Result<(), Error>;
 }
 
@@ -40,9 +40,9 @@ impl<I: Iterator<Item = Result<Event, rejoin_trace::Error>> + Send> Pass for I {
 /// Arrivals drawn for each seed, up to a time.
 #[derive(Debug)]
 pub struct Drawn<'a> {
-    /// Who arrives.
+    /// The clients that arrive.
     pub mixture: &'a Mixture,
-    /// Before when, in milliseconds.
+    /// The time before which they arrive, in milliseconds.
     pub end_ms: u64,
 }
 

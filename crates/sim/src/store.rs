@@ -14,25 +14,24 @@ use crate::request::Request;
 use crate::server::{Server, Tls};
 use crate::subject::Subject;
 
-/// What a server does with sessions during one connection: [`Self::resume`], and then
-/// [`Self::renew`] or [`Self::issue`]. `next` is the position of the request that wants the
-/// session next.
+/// A server's use of sessions during one connection: [`Self::resume`], and then [`Self::renew`] or
+/// [`Self::issue`]. `next` is the position of the next request for the session.
 pub(crate) trait Store: Send {
-    /// The client connects, and offers a session or none. Whether it was found.
+    /// Looks up the session that a connecting client offers, if any. Returns true if it was found.
     fn resume(&mut self, request: &Request, next: u64, offered: Option<u64>) -> bool;
 
-    /// It was resumed, and goes on as it is.
+    /// Keeps the resumed session as it is.
     fn renew(&mut self, request: &Request);
 
-    /// The handshake made sessions, the newest last.
+    /// Stores the sessions that the handshake made, the newest last.
     fn issue(&mut self, request: &Request, next: u64, sessions: RangeInclusive<u64>);
 }
 
-/// The cache Rejoin ships.
+/// The cache that Rejoin ships.
 pub(crate) struct Shipped {
     cache: Cache<RefCell<HeapMemory>>,
     visit: Visit,
-    /// Sessions to be issued: only their ids change.
+    /// The sessions to be issued: only their ids change.
     issued: Vec<Issued>,
     value: SecretBytes,
     hints: bool,
@@ -45,7 +44,7 @@ impl Shipped {
         capacity: NonZeroU32,
         server: &Server,
     ) -> Result<Self, Error> {
-        /// Enough that one shard never has too many.
+        /// The sessions per shard: few enough for the limit of a shard.
         const MOST_IN_A_SHARD: u32 = 1 << 23;
         let (policy, prediction) = subject.shipped().expect("a shipped policy");
         let mut settings = Settings {
@@ -118,7 +117,7 @@ fn id(session: u64) -> SessionId {
     SessionId::new(&session.to_le_bytes()).expect("eight bytes")
 }
 
-/// Without a value, which no policy looks at. It outlives every simulation.
+/// Makes a session without a value, which no policy reads. It outlives every simulation.
 fn session() -> Issued {
     let value = SecretBytes::default();
     Issued { id: id(0), value, expires_ms: u64::MAX, context: ContextTag(0) }
@@ -133,7 +132,7 @@ pub(crate) struct Yardstick {
 impl Yardstick {
     pub(crate) fn new(name: PolicyName, capacity: NonZeroU32, server: &Server, seed: u64) -> Self {
         let policy = name.build(capacity, seed, server.grace_ms);
-        // An optimum's only session goes on as the client's next ticket.
+        // The only session of an optimum goes on as the client's next ticket.
         Self { policy, used_once: used_once(server) && !name.needs_future() }
     }
 }

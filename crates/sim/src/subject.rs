@@ -1,4 +1,4 @@
-//! What is simulated, by name: the policies Rejoin ships and the yardsticks.
+//! The subjects of a simulation, by name: the policies Rejoin ships and the yardsticks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,22 @@ use std::str::FromStr;
 use rejoin_cache::{Policy, Prediction};
 use serde::{Serialize, Serializer};
 
-use crate::error::Error;
-use crate::policy::PolicyName;
+use crate::policy::{PolicyName, UnknownPolicy};
 
 /// A policy in a simulation.
 ///
-/// Those that Rejoin ships run in `rejoin_cache` as they are. Its `lru` is the one that is called
-/// so here: the yardstick of that name is what tests hold it against.
+/// The shipped policies run in `rejoin_cache` as they are. The name `lru` means the shipped one;
+/// tests compare it with the yardstick of that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Subject {
-    /// `predictive`: shipped; takes clients at their word ([`Prediction::Hint`]).
+    /// `predictive`: shipped; believes what clients announce ([`Prediction::Hint`]).
     Predictive,
-    /// `learned`: shipped; is told nothing ([`Prediction::Learned`]).
+    /// `learned`: shipped; gets no announcements ([`Prediction::Learned`]).
     Learned,
     /// `both`: shipped; believes clients as far as their past supports it ([`Prediction::Both`]).
     Both,
-    /// `lru`: shipped; the least recently used session goes.
+    /// `lru`: shipped; evicts the least recently used session.
     Lru,
     /// A yardstick, by its own name.
     Yardstick(PolicyName),
@@ -31,13 +30,13 @@ pub enum Subject {
 impl Subject {
     const SHIPPED: [Self; 4] = [Self::Predictive, Self::Learned, Self::Both, Self::Lru];
 
-    /// Every policy that can be asked for, the shipped ones first.
+    /// Returns every policy that can be asked for, the shipped ones first.
     pub fn all() -> impl Iterator<Item = Self> {
         let yardsticks = PolicyName::ALL.into_iter().filter(|name| *name != PolicyName::Lru);
         Self::SHIPPED.into_iter().chain(yardsticks.map(Self::Yardstick))
     }
 
-    /// As it is written.
+    /// Returns the policy's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Predictive => "predictive",
@@ -48,7 +47,7 @@ impl Subject {
         }
     }
 
-    /// How the shipped cache is set up for it; `None` for a yardstick.
+    /// Returns the settings of the shipped cache for this policy; `None` for a yardstick.
     pub(crate) const fn shipped(self) -> Option<(Policy, Prediction)> {
         match self {
             Self::Predictive => Some((Policy::Predictive, Prediction::Hint)),
@@ -59,7 +58,7 @@ impl Subject {
         }
     }
 
-    /// Whether it must know the whole pass beforehand, which takes memory for every request.
+    /// Returns true if it must know the whole pass beforehand, which takes memory for every request.
     pub const fn needs_future(self) -> bool {
         matches!(self, Self::Yardstick(name) if name.needs_future())
     }
@@ -72,11 +71,11 @@ impl fmt::Display for Subject {
 }
 
 impl FromStr for Subject {
-    type Err = Error;
+    type Err = UnknownPolicy;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let found = Self::all().find(|subject| subject.as_str() == text.trim());
-        found.ok_or_else(|| Error::UnknownPolicy { name: text.to_owned() })
+        found.ok_or_else(|| UnknownPolicy::new(text, Self::all().map(Self::as_str)))
     }
 }
 

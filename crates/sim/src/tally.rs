@@ -1,11 +1,11 @@
-//! Counting requests, so that all hit rates come out of one count.
+//! A tally of requests by kind, from which all hit rates are calculated.
 
-/// What a request counts for: its group, and whether it is the first of its device, of its run.
+/// The kind of a request: its group, and whether it is the first of its device, of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind(u16);
 
 impl Kind {
-    /// In the warm-up.
+    /// The kind of requests in the warm-up.
     pub(crate) const UNCOUNTED: Self = Self(0);
     const PER_GROUP: usize = 4;
     const FIRST_OF_DEVICE: usize = 1;
@@ -20,11 +20,11 @@ impl Kind {
 
 const _: () = assert!(rejoin_trace::MOST_GROUPS as usize * Kind::PER_GROUP < u16::MAX as usize);
 
-/// How many of each kind.
+/// The number of requests of each kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tally(Vec<u64>);
 
-/// How many of those that a hit rate is about.
+/// The numbers of requests on which the hit rates are based.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub(crate) all: u64,
@@ -46,7 +46,7 @@ impl Tally {
         (0..self.groups()).map(|group| self.of(group)).fold(Counts::default(), Counts::plus)
     }
 
-    /// How many there are of a group.
+    /// Returns the numbers of a group.
     pub(crate) fn of(&self, group: usize) -> Counts {
         let kinds = &self.0[1 + group * Kind::PER_GROUP..][..Kind::PER_GROUP];
         let without = |bit: usize| {

@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use rejoin_cache::{
-    Arrival, ContextTag, Inserted, NewSession, Refusal, SecretBytes, SessionId, SessionStore,
+    Arrival, ContextTag, Inserted, Ledger, NewSession, Refusal, SecretBytes, SessionId,
+    SessionStore,
 };
 
 use crate::Store;
 use crate::letters::Says;
 
-/// The sessions of a [`Store`] and, if it is a cluster's, those of the other machines: missing sessions are asked
-/// for, and stored sessions are announced. A lookup then waits for a few milliseconds at most,
-/// and a thread for a quarter of its time ([`crate::Mailbox`]). No other operation waits.
+/// The sessions of a [`Store`] and, if it belongs to a cluster, those that other machines made: a miss here is asked
+/// for in the cluster, and a session stored here is announced to it. A lookup then waits for a few milliseconds at
+/// most, and a thread for a quarter of its time ([`crate::Mailbox`]); nothing else waits at all.
 #[derive(Debug, Clone)]
 pub struct Tiered(Arc<Store>);
 
 impl Tiered {
-    /// Returns the sessions of a store.
+    /// Wraps a store.
     pub fn new(store: Arc<Store>) -> Self {
         Self(store)
     }
@@ -57,8 +58,7 @@ impl SessionStore for Tiered {
         self.0.cache().peek(now_ms, id, context, value)
     }
 
-    /// Takes a session. In a cluster, takes only a session that the cluster gives, because another machine may have
-    /// used it already.
+    /// Takes only what the cluster returns, if there is one: another machine may already have taken the session.
     fn take(
         &self,
         now_ms: u64,
@@ -80,7 +80,7 @@ impl SessionStore for Tiered {
         Ok(inserted)
     }
 
-    /// Notes a hint on this machine alone. A hint that comes before the session is stored is announced with it.
+    /// Records the hint on this machine only. A hint that comes before the session is stored is announced with it.
     fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
         self.0.cache().hint(now_ms, id, interval_ms)
     }
@@ -96,15 +96,7 @@ impl SessionStore for Tiered {
         was_there
     }
 
-    fn record_forged(&self) {
-        self.0.cache().record_forged();
-    }
-
-    fn record_rejected(&self) {
-        self.0.cache().record_rejected();
-    }
-
-    fn record_handshake(&self, resumed: bool) {
-        self.0.cache().record_handshake(resumed);
+    fn ledger(&self) -> &Ledger {
+        SessionStore::ledger(self.0.cache())
     }
 }

@@ -1,52 +1,54 @@
 //! Browsers: clients that come back when a person does, and announce nothing.
 //!
 //! The gaps of one browser are independent of each other and come from one distribution, the same
-//! for all. Each browser was there before time 0, and is there after the end: it has no runs, and
-//! none of its connections is the first of one.
+//! for all. Each browser exists before time 0 and after the end: it has no runs, and none of its
+//! connections is the first of a run.
 
 use crate::draws::{Draws, whole_ms};
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
 use crate::gaps::Gaps;
-use crate::population::{MOST_DEVICES, in_range};
+use crate::population::MOST_DEVICES;
 use crate::schedule::{Schedule, Scheduled};
 
-/// What a group of browsers is to be like.
+/// The settings of a group of browsers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrowserSettings {
-    /// How many there are: 1 to [`MOST_DEVICES`].
+    /// The number of browsers: 1 to [`MOST_DEVICES`].
     pub browsers: u64,
     /// The time between two connections of a browser.
     pub gaps: Gaps,
 }
 
-/// Browsers that can be: every setting is in its range.
+/// Browsers whose settings are all in range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Browsers(BrowserSettings);
 
 impl Browsers {
+    /// Checks the settings.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`] or [`Error::NumberOutOfRange`], naming the setting and its range.
+    /// Returns [`Error::OutOfRange`] or [`Error::NumberOutOfRange`], naming the setting and its range.
     pub fn new(settings: BrowserSettings) -> Result<Self, Error> {
         in_range("browsers", settings.browsers, 1, MOST_DEVICES)?;
         settings.gaps.check()?;
         Ok(Self(settings))
     }
 
-    /// What it was made from.
+    /// Returns the settings.
     pub fn settings(&self) -> &BrowserSettings {
         &self.0
     }
 
-    /// How many connections there are in a second, in the mean.
+    /// Returns the mean number of connections in a second.
     pub fn expected_connections_per_s(&self) -> f64 {
         self.0.browsers as f64 / self.0.gaps.mean_ms() * 1_000.0
     }
 
-    /// All their connections in order of time, without end, in their steady state.
+    /// Returns all their connections in order of time, without end, in their steady state.
     ///
-    /// The same seed gives the same connections on every platform. Takes 16 bytes a browser and a
-    /// constant time an event. Browsers are numbered from 0.
+    /// The same seed gives the same connections on every platform. It takes 16 bytes per browser
+    /// and constant time per event. Browsers are numbered from 0.
     pub fn arrivals(&self, seed: u64) -> BrowserArrivals {
         BrowserArrivals::new(self, Draws::new(seed, 0))
     }
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
     use crate::population::LONGEST_MEAN_MS;
 
-    /// The same browsers with the plainest schedule there is.
+    /// Returns the connections of the same browsers with the simplest schedule.
     fn plain(group: &Browsers, seed: u64, count: usize) -> Vec<(u64, u64)> {
         let BrowserSettings { browsers, gaps } = *group.settings();
         let mut draws = Draws::new(seed, 0);

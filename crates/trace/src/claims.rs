@@ -1,30 +1,29 @@
-//! What clients announce, of what they know.
+//! Claims: the return times that clients announce, true or not.
 //!
 //! A share of liars is a group of its own in a [`Mixture`](crate::Mixture): two populations, one
-//! truthful and one not. Claims draw nothing, so that the same devices connect at the same times
-//! whatever they claim, and what a lie gains can be seen device by device.
+//! truthful and one not. Claims use no random draws, so the same devices connect at the same times
+//! whatever they claim, and the gain of a lie can be seen device by device.
 
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
-use crate::population::in_range;
 use crate::speed_up::SpeedUp;
 
 /// The largest exaggeration: a thousand times the truth.
 const MOST_PERMILLE: u64 = 1_000_000;
 
-/// What the devices of a population announce.
+/// The claims of a population's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Claims {
-    /// What they know.
+    /// The truth, as far as the device knows it.
     #[default]
     Truth,
-    /// Nothing.
+    /// No claim.
     Nothing,
-    /// So many thousandths of what they know, 0 to 1,000,000, to the nearest millisecond.
+    /// A number of thousandths of the truth, 0 to 1,000,000, to the nearest millisecond.
     /// *Shading*: at 970, a device that returns in 60 s claims 58.2 s, and is kept where an
-    /// honest one is not. Who says that it will not be back says just that.
+    /// honest one is not. A device that will not be back still says so.
     Permille(u32),
-    /// Always the same, in milliseconds, whatever they know.
+    /// A fixed claim, in milliseconds, whatever the truth.
     Fixed(u32),
 }
 
@@ -38,21 +37,21 @@ impl Claims {
         }
     }
 
-    /// What is announced of what is known.
+    /// Returns the claim of a device that knows its return time.
     pub(crate) fn of(self, known_ms: u32) -> Option<u32> {
         match self {
             Self::Nothing => None,
             Self::Fixed(ms) => Some(ms),
             Self::Permille(permille) if known_ms != Event::NOT_BACK_MS => {
                 let claim = (u64::from(known_ms) * u64::from(permille) + 500) / 1_000;
-                // The longest that is a time.
+                // The longest claim that is a time.
                 Some(claim.min(u64::from(Event::NOT_BACK_MS - 1)) as u32)
             }
             Self::Truth | Self::Permille(_) => Some(known_ms),
         }
     }
 
-    /// The same claims in a world whose time runs faster.
+    /// Returns the same claims with all times divided.
     pub(crate) fn speed_up(self, by: SpeedUp) -> Self {
         match self {
             Self::Fixed(ms) if ms != Event::NOT_BACK_MS => {

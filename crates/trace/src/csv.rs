@@ -6,23 +6,22 @@
 //! 1644,228,false,
 //! ```
 //!
-//! The columns may come in any order; the last two may be missing, and their fields empty.
-//! `first_of_run` is `true` or `false`, `1` or `0`, and false if it is missing, which then means
-//! that it is not known. No `returns_in_ms` means that the client says nothing.
+//! The columns may come in any order. The last two columns may be missing, and their fields may be
+//! empty. `first_of_run` is `true` or `false`, `1` or `0`; if it is missing, it reads as false and
+//! means that it is not known. A missing `returns_in_ms` means that the client announces nothing.
 //!
-//! There is no end mark and no checksum: a file that lost whole lines from its end cannot be told
-//! from a whole one. One that lost part of a line can, because every line must end.
+//! There is no end mark and no checksum: a file that lost whole lines from its end looks like a
+//! whole one. A file that lost part of a line does not, because every line must end.
 
 use std::io::{self, BufWriter, Read, Write};
-use std::iter::FusedIterator;
 
 use ::csv::{ByteRecord, ErrorKind, Terminator, Trim};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::input::{Progress, until_error};
+use crate::input::{Progress, events_of_reader};
 
-/// The longest line, in bytes, up to a buffer more: whatever the input, a reader takes no more
+/// The longest line in bytes, give or take a buffer: whatever the input, a reader takes no more
 /// memory than a few lines.
 pub const LONGEST_LINE_BYTES: usize = 1 << 16;
 
@@ -32,19 +31,19 @@ const HEADER: &str = "time_ms,client,first_of_run,returns_in_ms\n";
 const NO_END: &str = "it has no end, so the file may be cut: \
                       copy it again, or add the missing line feed";
 
-/// How much of a field an error shows.
+/// The number of a field's characters that an error shows.
 const SHOWN_CHARS: usize = 40;
 
-/// Reads a trace from any input, in memory that does not depend on its length. It buffers by
+/// A reader of a trace from any input, in memory that does not depend on its length. It buffers by
 /// itself.
 ///
-/// It gives the events in order of time and stops at the first error: [`Error::BadField`],
+/// It returns the events in order of time and stops at the first error: [`Error::BadField`],
 /// [`Error::BadLine`], [`Error::BackInTime`], [`Error::Read`].
 #[derive(Debug)]
 pub struct Reader<R> {
     input: ::csv::Reader<Bounded<R>>,
     record: ByteRecord,
-    /// Where each of [`COLUMNS`] is.
+    /// The place of each of [`COLUMNS`] in a line.
     places: [Option<usize>; 4],
     progress: Progress,
     done: bool,
@@ -54,7 +53,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`Error::BadHeader`], [`Error::BadLine`] if it does not end, [`Error::Read`] if the input
+    /// Returns [`Error::BadHeader`], [`Error::BadLine`] if it does not end, [`Error::Read`] if the input
     /// fails.
     pub fn new(input: R) -> Result<Self, Error> {
         let mut builder = ::csv::ReaderBuilder::new();
@@ -96,7 +95,7 @@ impl<R: Read> Reader<R> {
             self.input.get_mut().left = LONGEST_LINE_BYTES;
             match self.input.read_byte_record(&mut self.record) {
                 Ok(false) => return Ok(false),
-                // What is left of a line that was but a carriage return.
+                // A line that held a carriage return only.
                 Ok(true) if self.record.len() == 1 && self.record[0].is_empty() => {}
                 Ok(true) if self.ended() => return Ok(true),
                 Ok(true) => return Err(self.bad_line(NO_END)),
@@ -105,7 +104,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether the line that was read ended, and not just the input.
+    /// Returns true if the line that was read has an end of its own, not just that of the input.
     fn ended(&self) -> bool {
         let input = self.input.get_ref();
         self.input.position().byte() < input.bytes || input.last == b'\n'
@@ -149,7 +148,7 @@ impl<R: Read> Reader<R> {
         number.ok_or_else(|| self.bad_field(column, expected))
     }
 
-    /// Empty if there is no such column.
+    /// Returns a field's text; empty if there is no such column.
     fn text(&self, column: usize) -> &[u8] {
         self.places[column].and_then(|place| self.record.get(place)).unwrap_or_default()
     }
@@ -163,24 +162,15 @@ impl<R: Read> Reader<R> {
         Error::BadLine { line: self.line(), what }
     }
 
-    /// The line that was read. (A record's own position is before the empty lines before it.)
+    /// Returns the line that was read. (A record's own position is that of the empty lines before it.)
     fn line(&self) -> u64 {
         self.input.position().line() - u64::from(self.ended())
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Event, Error>;
+events_of_reader!();
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let event = (!self.done).then(|| self.advance())?;
-        until_error(event, &mut self.done)
-    }
-}
-
-impl<R: Read> FusedIterator for Reader<R> {}
-
-/// Writes a trace to any output. It buffers by itself and keeps nothing of what it wrote.
+/// A writer of a trace to any output. It buffers by itself and keeps nothing that it wrote.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     output: BufWriter<W>,
@@ -192,7 +182,7 @@ impl<W: Write> Writer<W> {
     /// Begins a trace, with all four columns.
     ///
     /// # Errors
-    /// [`Error::Write`] if the output fails.
+    /// Returns [`Error::Write`] if the output fails.
     pub fn new(output: W) -> Result<Self, Error> {
         let output = BufWriter::new(output);
         let mut writer = Self { output, bytes: 0, progress: Progress::default() };
@@ -203,8 +193,8 @@ impl<W: Write> Writer<W> {
     /// Adds an event, at the time of the one before it or later.
     ///
     /// # Errors
-    /// [`Error::BackInTime`] if it is earlier: it is not written, and the trace may go on.
-    /// [`Error::Write`] if the output fails.
+    /// Returns [`Error::BackInTime`] if it is earlier: it is not written, and the trace may go on.
+    /// Returns [`Error::Write`] if the output fails.
     pub fn write(&mut self, event: Event) -> Result<(), Error> {
         self.progress.accept(&event, self.bytes)?;
         let Event { time_ms, client, first_of_run, returns_in_ms } = event;
@@ -213,15 +203,15 @@ impl<W: Write> Writer<W> {
         self.append(&format!("{time_ms},{client},{first_of_run},{returns_in_ms}\n"))
     }
 
-    /// How many events it was given.
+    /// Returns how many events it was given.
     pub fn events(&self) -> u64 {
         self.progress.events
     }
 
-    /// Flushes, and gives the output back.
+    /// Flushes and returns the output.
     ///
     /// # Errors
-    /// [`Error::Write`] if the output fails.
+    /// Returns [`Error::Write`] if the output fails.
     pub fn finish(self) -> Result<W, Error> {
         let Self { output, progress: Progress { events, .. }, .. } = self;
         let failed = |cause: io::Error| Error::Write { events, cause };
@@ -238,11 +228,11 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// An input that gives so much for each line, and remembers how it ended.
+/// An input that yields a bounded number of bytes per line, and remembers how it ended.
 #[derive(Debug)]
 struct Bounded<R> {
     input: R,
-    /// How much it may still give for this line.
+    /// The number of bytes that it may still yield for this line.
     left: usize,
     bytes: u64,
     last: u8,
@@ -261,7 +251,7 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// Reads once, again if that is interrupted, which the parser would take for a failure.
+/// Reads once, and again if it is interrupted, which the parser would take for a failure.
 fn read_some(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(buffer) {
@@ -271,7 +261,7 @@ fn read_some(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Where each column is, by the header.
+/// Finds the place of each column in the header.
 fn places(header: &ByteRecord) -> Result<[Option<usize>; 4], Error> {
     let bad = |what| Err(Error::BadHeader { what });
     let mut places = [None; 4];

@@ -11,7 +11,7 @@ use crate::schedule::Scheduled;
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) next_ms: u64,
-    /// `None`: its next connection begins a run.
+    /// `None` if its next connection begins a run.
     run_ends_ms: Option<NonZeroU64>,
     interval_ms: u32,
     after: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Device {
 const _: () = assert!(size_of::<Device>() == 24);
 
 impl Device {
-    /// As it is found at time 0.
+    /// Draws a device in its state at time 0.
     pub(crate) fn found(settings: &PopulationSettings, draws: &mut Draws) -> Self {
         let interval_ms = settings.intervals.draw(draws);
         let mut device = Self { next_ms: 0, run_ends_ms: None, interval_ms, after: 0 };
@@ -37,7 +37,7 @@ impl Device {
         device
     }
 
-    /// Connects, and goes on to the connection after this one.
+    /// Connects, and draws the time of the connection after this one.
     pub(crate) fn connect(
         &mut self,
         client: u32,
@@ -59,13 +59,14 @@ impl Device {
         Event { time_ms: now_ms, client: u64::from(client), first_of_run, returns_in_ms }
     }
 
-    /// What it knows after it connected.
+    /// Returns the return time that it knows after it connected.
     fn knows_to_return_in_ms(&self, settings: &PopulationSettings) -> u32 {
         let leaves = self.run_ends_ms.is_none();
         if settings.departures_known && leaves { Event::NOT_BACK_MS } else { self.interval_ms }
     }
 
-    /// Connects at `next_ms` if the run lasts until then, else when the next run begins.
+    /// Sets the next connection to `next_ms` if the run lasts until then, else to the beginning of
+    /// the next run.
     fn plan(
         &mut self,
         next_ms: u64,
@@ -83,7 +84,7 @@ impl Device {
         }
     }
 
-    /// The interval, jittered. The cut at both ends keeps the mean.
+    /// Draws the interval with jitter. The cut at both ends keeps the mean.
     fn gap_ms(&self, jitter_ms: u64, draws: &mut Draws) -> u64 {
         if jitter_ms == 0 {
             return u64::from(self.interval_ms);

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, or with what a population is asked to be.
+//! Errors in a trace, or in the settings of a population.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input begins with other bytes than a trace does.
+    /// An input that does not begin with the bytes of a trace.
     #[error("not a rejoin trace: it begins with other bytes; give a file that rejoin recorded")]
     NotATrace,
     /// A trace written by another version of this program.
@@ -17,33 +17,34 @@ pub enum Error {
         crate::VERSION
     )]
     AnotherVersion {
-        /// The version it says it has.
+        /// The version in its header.
         found: u32,
     },
-    /// The input ends before the end mark: the trace was never finished, or lost its tail.
+    /// An input that ends before the end mark: the trace was never finished, or lost its tail.
     #[error(
         "cut after {} whole events (byte {}): the recording was interrupted; record it again",
         grouped(*events),
         grouped(*byte)
     )]
     Cut {
-        /// Whole events before the cut.
+        /// The number of whole events before the cut.
         events: u64,
-        /// Where the input ends.
+        /// The byte at which the input ends.
         byte: u64,
     },
-    /// The bytes are not those that were written.
+    /// Bytes that differ from those that were written.
     #[error(
         "damaged after {} whole events (byte {}): {what}; copy it again or record it again",
         grouped(*events),
         grouped(*byte)
     )]
     Damaged {
-        /// Whole events before the place where it shows. The damage itself may be earlier.
+        /// The number of whole events before the record that shows the damage. The damage itself may
+        /// be earlier.
         events: u64,
-        /// Where the record begins that shows it.
+        /// The byte at which the record that shows the damage begins.
         byte: u64,
-        /// What shows it.
+        /// The evidence of the damage.
         what: &'static str,
     },
     /// An event earlier than the one before it, read or about to be written.
@@ -57,42 +58,42 @@ pub enum Error {
     BackInTime {
         /// The event, counted from 1.
         event: u64,
-        /// Where its record begins.
+        /// The byte at which its record begins.
         byte: u64,
         /// Its time.
         time_ms: u64,
         /// The time of the event before it.
         before_ms: u64,
     },
-    /// The input failed.
+    /// A failure of the input.
     #[error(
         "reading failed after {} whole events (byte {}): {cause}",
         grouped(*events),
         grouped(*byte)
     )]
     Read {
-        /// Whole events read.
+        /// The number of whole events read.
         events: u64,
-        /// Where it was reading.
+        /// The byte at which it was reading.
         byte: u64,
-        /// What the input said.
+        /// The input's own error.
         cause: io::Error,
     },
-    /// The output failed.
+    /// A failure of the output.
     #[error("writing failed after {} events: {cause}", grouped(*events))]
     Write {
-        /// Events accepted; the last of them may not have reached the output.
+        /// The number of events accepted; the last of them may not have reached the output.
         events: u64,
-        /// What the output said.
+        /// The output's own error.
         cause: io::Error,
     },
-    /// Bytes whose format neither they nor the name tell.
+    /// An input whose format neither its bytes nor its name tell.
     #[error(
         "{name:?} is in no format known here: \
          give a trace that rejoin recorded, a .csv, or a file with oracleGeneral in its name"
     )]
     UnknownFormat {
-        /// The name it was given.
+        /// The input's name.
         name: String,
     },
     /// A trace that is compressed.
@@ -107,7 +108,7 @@ pub enum Error {
          or with time_ms,client,first_of_run,returns_in_ms"
     )]
     BadHeader {
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// A field of a CSV file that its column cannot hold.
@@ -119,7 +120,7 @@ pub enum Error {
         column: &'static str,
         /// The field, shortened if it is long.
         text: String,
-        /// What would be right.
+        /// A description of a right field.
         expected: &'static str,
     },
     /// A line of a CSV file that is no event.
@@ -127,7 +128,7 @@ pub enum Error {
     BadLine {
         /// The line, counted from 1: the header is the first.
         line: u64,
-        /// What is wrong with it, and what to do.
+        /// The fault, and the remedy.
         what: &'static str,
     },
     /// A setting outside its range.
@@ -171,7 +172,7 @@ pub enum Error {
     /// A mix that never chooses any interval.
     #[error("no interval has a weight above 0: give at least one, such as 60:1")]
     WeightlessMix,
-    /// A factor time cannot be divided by.
+    /// A factor by which time cannot be divided.
     #[error("a speed-up of {factor}: it must be a number above 0, such as 6")]
     BadSpeedUp {
         /// The factor, as it was written.
@@ -187,7 +188,15 @@ pub enum Error {
     },
 }
 
-/// A number with a comma between its thousands, as in the messages of this crate.
+/// Refuses a setting outside its range.
+pub(crate) fn in_range(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::OutOfRange { name, value, least, most })
+}
+
+/// Formats a number with commas between its thousands, as in the messages of this crate.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

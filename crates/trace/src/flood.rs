@@ -1,52 +1,53 @@
 //! A flood: clients that connect once, claim to return, and never do.
 //!
-//! It costs its sender a full handshake each, and every session it leaves takes the place of one
-//! that would have been resumed, for as long as its claim is believed. It comes at random, so
-//! that its gaps are exponential.
+//! Each connection costs its sender a full handshake. Every session that it leaves takes the place
+//! of one that would have been resumed, for as long as its claim is believed. Connections come at
+//! random, so that the gaps are exponential.
 
 use crate::draws::Draws;
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
-use crate::population::in_range;
 
 /// The most clients of a flood in a second.
 pub const MOST_PER_S: u64 = 1_000_000;
 
-/// What a flood is to be like.
+/// The settings of a flood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloodSettings {
-    /// How many clients come in a second, in the mean: 1 to [`MOST_PER_S`].
+    /// The mean number of clients in a second: 1 to [`MOST_PER_S`].
     pub per_s: u64,
-    /// In how many milliseconds each claims to return, if it claims anything.
+    /// The time in which each client claims to return, in milliseconds, if it claims anything.
     pub claims_ms: Option<u32>,
 }
 
-/// A flood that can be: every setting is in its range.
+/// A flood whose settings are all in range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flood(FloodSettings);
 
 impl Flood {
+    /// Checks the settings.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`], naming the setting and its range.
+    /// Returns [`Error::OutOfRange`], naming the setting and its range.
     pub fn new(settings: FloodSettings) -> Result<Self, Error> {
         in_range("per_s", settings.per_s, 1, MOST_PER_S)?;
         Ok(Self(settings))
     }
 
-    /// What it was made from.
+    /// Returns the settings.
     pub fn settings(&self) -> &FloodSettings {
         &self.0
     }
 
-    /// How many connections there are in a second, in the mean.
+    /// Returns the mean number of connections in a second.
     pub fn expected_connections_per_s(&self) -> f64 {
         self.0.per_s as f64
     }
 
-    /// All its connections in order of time, without end, from time 0 on.
+    /// Returns all its connections in order of time, without end, from time 0 on.
     ///
-    /// The same seed gives the same connections on every platform. Takes no memory and a constant
-    /// time an event. Clients are numbered from 0 as they come; each begins a run.
+    /// The same seed gives the same connections on every platform. It takes no memory and constant
+    /// time per event. Clients are numbered from 0 as they come; each begins a run.
     pub fn arrivals(&self, seed: u64) -> FloodArrivals {
         FloodArrivals::new(self, Draws::new(seed, 0))
     }

@@ -21,17 +21,17 @@ pub const VERSION: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 24;
 pub(crate) const RECORD_BYTES: usize = 24;
 
-/// What a trace begins with.
+/// The bytes with which a trace begins.
 pub(crate) const MAGIC: [u8; 16] = *b"rejoin-trace\r\n\x1a\n";
 
 const FIRST_OF_RUN: u32 = 1;
 const ANNOUNCED: u32 = 2;
 const END: u32 = u32::from_le_bytes(*b"END.");
 
-/// The part of an end mark that its checksum covers.
+/// The length of an end mark's part that its checksum covers.
 pub(crate) const CHECKED_END_BYTES: usize = 16;
 
-/// Where the record after so many events begins.
+/// Returns the byte at which the record after so many events begins.
 pub(crate) fn offset(events: u64) -> u64 {
     HEADER_BYTES as u64 + events * RECORD_BYTES as u64
 }
@@ -43,7 +43,7 @@ pub(crate) fn header() -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Accepts the first bytes of a trace, fewer than a header's if the input ended there.
+/// Checks the first bytes of a trace; there are fewer than a header's if the input ended there.
 pub(crate) fn check_header(bytes: &[u8]) -> Result<(), Error> {
     let magic = bytes.len().min(MAGIC.len());
     if bytes[..magic] != MAGIC[..magic] {
@@ -58,7 +58,7 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// What 24 bytes after the header say.
+/// A record of 24 bytes after the header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Event(Event),
@@ -91,7 +91,7 @@ pub(crate) fn encode(event: Event) -> [u8; RECORD_BYTES] {
     record(event.time_ms, event.client, returns_in_ms, first_of_run | announced)
 }
 
-/// The end mark; `checksum` goes over everything before and the count it is given.
+/// Encodes the end mark. `checksum` covers everything before it; the count is added here.
 pub(crate) fn encode_end(events: u64, mut checksum: crc32fast::Hasher) -> [u8; RECORD_BYTES] {
     checksum.update(&record(events, 0, 0, END)[..CHECKED_END_BYTES]);
     record(events, 0, checksum.finalize(), END)

@@ -1,31 +1,31 @@
 //! Heavy-tailed times between two connections of a browser.
 //!
-//! A person comes back in a minute or in a month: most gaps are short, most of the time passes
-//! in long ones, and the last gap says little about the next.
+//! A person comes back in a minute or in a month: most gaps are short, most of the time passes in
+//! long ones, and the last gap says little about the next.
 
 use crate::draws::Draws;
-use crate::error::Error;
-use crate::population::{LONGEST_MEAN_MS, in_range};
+use crate::error::{Error, in_range};
+use crate::population::LONGEST_MEAN_MS;
 
-/// Closer to 1 the mean gap is thousands of times the least.
+/// The least shape. Closer to 1, the mean gap is thousands of times the least gap.
 const LEAST_SHAPE: f64 = 1.001;
 const MOST_SHAPE: f64 = 100.0;
-/// At 5, the mean is 268,000 times the median.
+/// The largest sigma. At 5, the mean is 268,000 times the median.
 const MOST_SIGMA: f64 = 5.0;
 
-/// How the gaps between the connections of one client are distributed.
+/// The distribution of the gaps between the connections of one client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Gaps {
-    /// Longer than t with probability (least / t)^shape.
+    /// Pareto's distribution: a gap is longer than t with probability (least / t)^shape.
     Pareto {
         /// The shortest gap, in milliseconds: 1 to [`LONGEST_MEAN_MS`].
         least_ms: u64,
-        /// How fast long gaps become rare: 1.001 to 100. At 2 and below there is a mean and no
-        /// deviation; at 1 there would be no mean, and no steady state.
+        /// The speed at which long gaps become rare: 1.001 to 100. At 2 and below there is a mean
+        /// and no deviation; at 1 there would be no mean, and no steady state.
         shape: f64,
     },
-    /// The logarithm is normal: with a sigma of 2, one gap in six is 7.4 times the median or
+    /// The log-normal distribution: with a sigma of 2, one gap in six is 7.4 times the median or
     /// longer, and one in six is as many times shorter.
     LogNormal {
         /// The median gap, in milliseconds: 1 to [`LONGEST_MEAN_MS`].
@@ -49,7 +49,7 @@ impl Gaps {
         }
     }
 
-    /// The mean gap in milliseconds.
+    /// Returns the mean gap in milliseconds.
     pub fn mean_ms(self) -> f64 {
         match self {
             Self::Pareto { least_ms, shape } => least_ms as f64 * shape / (shape - 1.0),
@@ -59,7 +59,7 @@ impl Gaps {
         }
     }
 
-    /// A gap in milliseconds.
+    /// Draws a gap in milliseconds.
     pub(crate) fn draw(self, draws: &mut Draws) -> f64 {
         match self {
             Self::Pareto { least_ms, shape } => pareto(least_ms, shape, draws),
@@ -67,7 +67,7 @@ impl Gaps {
         }
     }
 
-    /// What is left at time 0 of a gap that began before.
+    /// Draws the rest, at time 0, of a gap that began before.
     ///
     /// A moment falls into a long gap more often than into a short one, in proportion to its
     /// length, and anywhere within it. Gaps weighted by their length have the same distribution
@@ -84,7 +84,7 @@ impl Gaps {
     }
 }
 
-/// The logarithm of Pareto's distribution is exponential.
+/// Draws from Pareto's distribution, whose logarithm is exponential.
 fn pareto(least_ms: u64, shape: f64, draws: &mut Draws) -> f64 {
     least_ms as f64 * libm::exp(draws.exponential(1.0 / shape))
 }
@@ -108,7 +108,7 @@ mod tests {
 
     const DRAWN: usize = 200_000;
 
-    /// The share of gaps longer than each limit.
+    /// Returns the share of gaps longer than each limit.
     fn longer(gap: impl FnMut() -> f64, limits_ms: [f64; 3]) -> [f64; 3] {
         let gaps: Vec<f64> = std::iter::repeat_with(gap).take(DRAWN).collect();
         let longer = |limit_ms| gaps.iter().filter(|gap| **gap > limit_ms).count();

@@ -1,12 +1,12 @@
-//! What all readers of records of a fixed length share.
+//! The common parts of all readers of traces.
 
 use std::io::{ErrorKind, Read};
 
 use crate::error::Error;
 use crate::event::Event;
 
-/// Reads until the buffer is full or the input ends, and says how much there was. Not
-/// `read_exact`, which does not tell. `events` and `at` are where it is, for the error.
+/// Reads until the buffer is full or the input ends, and returns the number of bytes read, which
+/// `read_exact` does not tell. `events` and `at` are its place in the trace, for the error.
 pub(crate) fn fill(
     input: &mut impl Read,
     buffer: &mut [u8],
@@ -25,7 +25,7 @@ pub(crate) fn fill(
     Ok(length)
 }
 
-/// How many events there were, and the time of the last: events are in order of time.
+/// The number of events so far, and the time of the last: events are in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pub(crate) events: u64,
@@ -49,11 +49,22 @@ impl Progress {
     }
 }
 
-/// What a reader's iterator gives: events up to the end or the first error, after which it is done.
-pub(crate) fn until_error(
-    event: Result<Option<Event>, Error>,
-    done: &mut bool,
-) -> Option<Result<Event, Error>> {
-    *done = !matches!(event, Ok(Some(_)));
-    event.transpose()
+/// Makes a `Reader` an iterator over its events, up to the end or the first error. It needs a
+/// method `advance`, which reads an event, and a field `done`.
+macro_rules! events_of_reader {
+    () => {
+        impl<R: Read> Iterator for Reader<R> {
+            type Item = Result<Event, Error>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                let event = (!self.done).then(|| self.advance())?;
+                self.done = !matches!(event, Ok(Some(_)));
+                event.transpose()
+            }
+        }
+
+        impl<R: Read> std::iter::FusedIterator for Reader<R> {}
+    };
 }
+
+pub(crate) use events_of_reader;

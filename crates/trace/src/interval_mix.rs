@@ -21,10 +21,11 @@ struct Share {
 }
 
 impl IntervalMix {
-    /// From pairs of an interval in milliseconds, 1 to 4,294,967,295 (49 days), and a weight.
+    /// Makes a mix of pairs of an interval in milliseconds, 1 to 4,294,967,295 (49 days), and a
+    /// weight.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for such an interval, [`Error::WeightlessMix`] if there is no
+    /// Returns [`Error::OutOfRange`] for another interval, [`Error::WeightlessMix`] if there is no
     /// weight above 0.
     pub fn new(shares: impl IntoIterator<Item = (u64, u32)>) -> Result<Self, Error> {
         let share = |(interval_ms, weight)| Share::new(interval_ms, weight);
@@ -35,22 +36,22 @@ impl IntervalMix {
         Ok(mix)
     }
 
-    /// What was measured of 38 applications: 23 returned every 60 s, 13 every 30 s, 2 every 15 s
-    /// (paper 000 §V.C). Every application weighs the same here, whatever its downloads.
+    /// Returns the mix measured with 38 applications: 23 returned every 60 s, 13 every 30 s, 2 every
+    /// 15 s (paper 000 §V.C). Every application has the same weight here, whatever its downloads.
     pub fn paper() -> Self {
         let share = |(interval_ms, weight)| Share { interval_ms, weight };
         Self([(60_000, 23), (30_000, 13), (15_000, 2)].map(share).to_vec())
     }
 
-    /// Each interval in milliseconds with its weight, as given.
+    /// Returns each interval in milliseconds with its weight, as given.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
         self.0.iter().map(|share| (share.interval_ms, share.weight))
     }
 
-    /// The same mix with every interval divided, and rounded to the nearest millisecond.
+    /// Returns the same mix with every interval divided, and rounded to the nearest millisecond.
     ///
     /// # Errors
-    /// [`Error::TooFast`] if nothing is left of an interval, [`Error::OutOfRange`] if it becomes
+    /// Returns [`Error::TooFast`] if nothing is left of an interval, [`Error::OutOfRange`] if it becomes
     /// too long.
     pub fn speed_up(&self, by: SpeedUp) -> Result<Self, Error> {
         let faster = self.iter().map(|(interval_ms, weight)| {
@@ -59,13 +60,13 @@ impl IntervalMix {
         Self::new(faster.collect::<Result<Vec<_>, Error>>()?)
     }
 
-    /// The mean over the mix of a function of the interval in milliseconds.
+    /// Returns the mean over the mix of a function of the interval in milliseconds.
     pub(crate) fn mean(&self, of: impl Fn(f64) -> f64) -> f64 {
         let weighted = |(interval_ms, weight)| of(f64::from(interval_ms)) * f64::from(weight);
         self.iter().map(weighted).sum::<f64>() / self.total_weight() as f64
     }
 
-    /// An interval in milliseconds, each as often as its weight says.
+    /// Draws an interval in milliseconds, each in proportion to its weight.
     pub(crate) fn draw(&self, draws: &mut Draws) -> u32 {
         let mut ticket = draws.below(self.total_weight());
         for Share { interval_ms, weight } in &self.0 {
@@ -82,7 +83,7 @@ impl IntervalMix {
     }
 }
 
-/// [`Self::paper`].
+/// The default is [`Self::paper`].
 impl Default for IntervalMix {
     fn default() -> Self {
         Self::paper()
@@ -118,7 +119,7 @@ impl Share {
     }
 }
 
-/// `seconds:weight` as milliseconds and weight.
+/// Parses `seconds:weight` as milliseconds and weight.
 fn parse(entry: &str) -> Result<(u64, u32), Error> {
     let parsed = || {
         let (seconds, weight) = entry.split_once(':')?;

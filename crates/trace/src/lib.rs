@@ -2,9 +2,9 @@
 //!
 //! An [`Event`] is one TLS connection of one client at one time. A [`Writer`] and a [`Reader`]
 //! put events into a file and take them out again, one at a time, so that a trace may be longer
-//! than memory; [`open`] reads other people's formats, too. A [`Population`] makes the events of
-//! the devices of paper 000 §V.A: what the simulator and the fleet run on when nobody has recorded
-//! anything. [`Browsers`] and a [`Flood`] may share their server, in a [`Mixture`].
+//! than memory; [`open`] reads other formats, too. A [`Population`] makes the events of the devices
+//! of paper 000 §V.A, on which the simulator and the fleet run if there is no recording.
+//! [`Browsers`] and a [`Flood`] may share their server, in a [`Mixture`].
 //!
 //! What is not here: clocks, files, sockets and TLS. A reader reads any [`std::io::Read`], a
 //! population draws from the seed it is given and from nothing else.

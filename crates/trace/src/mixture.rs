@@ -1,9 +1,8 @@
 //! Groups of clients that share a server: devices, browsers, floods.
 //!
-//! Every group draws from its own stream of the seed, so that a group does the same things
-//! whatever the others in the mixture are; the first does what it would do alone.
-//! The groups are merged in order of time; of connections in the same millisecond, those of the
-//! earlier group come first.
+//! Every group draws from its own stream of the seed, so that a group does the same whatever the
+//! other groups are; the first group does the same as it would alone. The groups are merged in
+//! order of time; of connections in the same millisecond, those of the earlier group come first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,15 +10,16 @@ use std::collections::BinaryHeap;
 use crate::arrivals::Arrivals;
 use crate::browsers::{BrowserArrivals, Browsers};
 use crate::draws::Draws;
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
 use crate::flood::{Flood, FloodArrivals};
-use crate::population::{Population, in_range};
+use crate::population::Population;
 
 /// The most groups in a mixture.
 pub const MOST_GROUPS: u64 = 256;
 
-/// A client is the number of its group and, in so many bits, its number within the group.
+/// The number of bits of a client's number that hold its number within the group. The bits above
+/// hold the number of the group.
 const MEMBER_BITS: u32 = 56;
 const _: () = assert!(MOST_GROUPS == 1 << (u64::BITS - MEMBER_BITS));
 
@@ -36,7 +36,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// How many connections there are in a second in the steady state, in the mean.
+    /// Returns the mean number of connections in a second in the steady state.
     pub fn expected_connections_per_s(&self) -> f64 {
         match self {
             Self::Devices(population) => population.expected_connections_per_s(),
@@ -77,41 +77,44 @@ impl From<Flood> for Group {
 pub struct Mixture(Vec<Group>);
 
 impl Mixture {
+    /// Makes a mixture of groups.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there is no group, or more than [`MOST_GROUPS`].
+    /// Returns [`Error::OutOfRange`] if there is no group, or more than [`MOST_GROUPS`].
     pub fn new(groups: impl IntoIterator<Item = Group>) -> Result<Self, Error> {
         let groups: Vec<Group> = groups.into_iter().collect();
         in_range("groups", groups.len() as u64, 1, MOST_GROUPS)?;
         Ok(Self(groups))
     }
 
-    /// The groups, in their order.
+    /// Returns the groups, in their order.
     pub fn groups(&self) -> &[Group] {
         &self.0
     }
 
-    /// How many connections there are in a second in the steady state, in the mean.
+    /// Returns the mean number of connections in a second in the steady state.
     pub fn expected_connections_per_s(&self) -> f64 {
         self.0.iter().map(Group::expected_connections_per_s).sum()
     }
 
-    /// All their connections in order of time, without end.
+    /// Returns all their connections in order of time, without end.
     ///
-    /// The same seed gives the same connections on every platform. Takes the memory of the groups
-    /// together, and the time of a group and the logarithm of their number an event. The clients
-    /// of the first group keep their numbers; [`group_of`] and [`member_of`] take any apart.
+    /// The same seed gives the same connections on every platform. It takes the memory of all groups
+    /// together and, per event, the time of a group and of the logarithm of their number. The
+    /// clients of the first group keep their numbers; [`group_of`] and [`member_of`] split any
+    /// number.
     pub fn arrivals(&self, seed: u64) -> MixtureArrivals {
         let of = |(stream, group): (u64, &Group)| group.arrivals(Draws::new(seed, stream));
         MixtureArrivals::new((0..).zip(&self.0).map(of).collect())
     }
 }
 
-/// The place of a client's group in its [`Mixture`], counted from 0.
+/// Returns the place of a client's group in its [`Mixture`], counted from 0.
 pub const fn group_of(client: u64) -> usize {
     (client >> MEMBER_BITS) as usize
 }
 
-/// The number a client has within its group, counted from 0 without gaps.
+/// Returns a client's number within its group, counted from 0 without gaps.
 pub const fn member_of(client: u64) -> u64 {
     client & ((1 << MEMBER_BITS) - 1)
 }

@@ -8,11 +8,11 @@ use crate::format::MAGIC;
 use crate::input::fill;
 use crate::{csv, oracle_general, reader};
 
-/// How a trace is written down.
+/// The format of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// Our own: complete, and checked.
+    /// Our own format: complete, with a checksum.
     Rejoin,
     /// Text: [`crate::csv`].
     Csv,
@@ -21,15 +21,15 @@ pub enum Format {
 }
 
 impl Format {
-    /// As many of the first bytes as decide.
+    /// The number of first bytes that decide.
     pub const FIRST_BYTES: usize = MAGIC.len();
 
-    /// By its first bytes ([`Self::FIRST_BYTES`] of them, or all if there are fewer) and, as
-    /// libCacheSim's format has nothing to know it by, its name: one that ends in `.csv` or
-    /// contains `oracleGeneral`, in capitals or not. The bytes are believed first.
+    /// Recognises a format by the first bytes ([`Self::FIRST_BYTES`] of them, or all if there are
+    /// fewer) or else by the name, because libCacheSim's format has no mark: a name that ends in
+    /// `.csv` or contains `oracleGeneral`, in capitals or not.
     ///
     /// # Errors
-    /// [`Error::Compressed`] or [`Error::UnknownFormat`].
+    /// Returns [`Error::Compressed`] or [`Error::UnknownFormat`].
     pub fn of(name: &str, first: &[u8]) -> Result<Self, Error> {
         let lower_case = name.to_ascii_lowercase();
         if first.starts_with(&MAGIC) {
@@ -44,7 +44,7 @@ impl Format {
         if lower_case.contains("oraclegeneral") {
             return Ok(Self::OracleGeneral);
         }
-        // Cut within the header, which its reader will say.
+        // The trace is cut within the header, which its reader reports.
         if MAGIC.starts_with(first) {
             return Ok(Self::Rejoin);
         }
@@ -55,11 +55,11 @@ impl Format {
 /// The events of a trace in any format, in order of time, up to its end or the first error.
 pub type Events<'a> = Box<dyn Iterator<Item = Result<Event, Error>> + Send + 'a>;
 
-/// Reads a trace in the format that it is in, one event at a time. `name` is the input's, to tell
-/// the format by ([`Format::of`]); nothing is opened. It buffers by itself.
+/// Reads a trace in any format, one event at a time. `name` is the input's name, by which the
+/// format may be recognised ([`Format::of`]); no file is opened. It buffers by itself.
 ///
 /// # Errors
-/// Those of [`Format::of`] and of the format's reader about its beginning.
+/// Returns the errors of [`Format::of`], and those of the format's reader at the beginning.
 pub fn open<'a>(name: &str, mut input: impl Read + Send + 'a) -> Result<Events<'a>, Error> {
     let mut first = [0; Format::FIRST_BYTES];
     let length = fill(&mut input, &mut first, 0, 0)?;
@@ -72,7 +72,8 @@ pub fn open<'a>(name: &str, mut input: impl Read + Send + 'a) -> Result<Events<'
     })
 }
 
-/// The names of its columns, in any order, after a byte order mark or not.
+/// Returns true if a text begins with the names of columns, in any order, with or without a byte
+/// order mark.
 fn begins_as_csv(first: &[u8]) -> bool {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
     [&b"time_ms"[..], b"client,", b"first_of_run,", b"returns_in_ms"]
@@ -83,7 +84,7 @@ fn begins_as_csv(first: &[u8]) -> bool {
 fn compressed_with(first: &[u8]) -> Option<&'static str> {
     let begins = [
         (&b"\x28\xb5\x2f\xfd"[..], "zstd"),
-        // With its method: two bytes alone may be the seconds of a request.
+        // The method counts too: two bytes alone may be the seconds of a request.
         (b"\x1f\x8b\x08", "gzip"),
         (b"\xfd7zXZ\0", "xz"),
     ];

@@ -1,5 +1,5 @@
-//! libCacheSim's `oracleGeneral` format, so that its policies run on our traces and ours on those
-//! it is published with.
+//! libCacheSim's `oracleGeneral` format, so that its policies run on our traces and ours on its
+//! published ones.
 //!
 //! ```text
 //! request  24 bytes   seconds u32, object u64, size u32, next i64
@@ -12,48 +12,46 @@
 //! 1"; its Bélády evicts by it). libCacheSim knows the format by the file's name, which must
 //! contain `oracleGeneral`.
 //!
-//! Whole seconds are too coarse for a grace of two: our own format keeps what this one loses.
+//! Whole seconds are too coarse for a grace of two seconds; our own format keeps milliseconds.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::iter::FusedIterator;
 
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::event::Event;
 use crate::format::{u32_at, u64_at};
-use crate::input::{Progress, fill, until_error};
-use crate::population::in_range;
+use crate::input::{Progress, events_of_reader, fill};
 
 const RECORD_BYTES: usize = 24;
 /// The place of `next` in a record.
 const NEXT: usize = 16;
 
-/// `next` of an object that is not requested again.
+/// The `next` of an object that is not requested again.
 const NEVER: i64 = -1;
-/// `next` while the requests after it are not all known. No reader takes it for a number.
+/// The `next` of a request while later requests are not known. No reader takes it for a number.
 const UNFINISHED: i64 = i64::MIN;
 
 /// The latest time that fits: 136 years.
 const LATEST_MS: u64 = u32::MAX as u64 * 1_000 + 999;
 
-/// As many records as are read back and written at once when a trace is finished.
+/// The number of records that are read back and written at once when a trace is finished.
 const BLOCK_RECORDS: u64 = 2_730;
 
-/// Where the record after so many events begins.
+/// Returns the byte at which the record after so many events begins.
 fn offset(events: u64) -> u64 {
     events * RECORD_BYTES as u64
 }
 
-/// Reads requests as events from any input, in memory that does not depend on its length. It
+/// A reader of requests as events from any input, in memory that does not depend on its length. It
 /// buffers by itself.
 ///
 /// The time is the request's, in milliseconds; a trace may count its seconds from any moment.
 /// `returns_in_ms` is `None`: `next` is clairvoyance, which no client can announce.
 /// `first_of_run` is false, which here means that it is not known.
 ///
-/// It gives the events in order of time and stops at the first error. A trace that lost its tail
-/// exactly between two records cannot be told from a whole one.
+/// It returns the events in order of time and stops at the first error. A trace that lost its tail
+/// exactly between two records looks like a whole one.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: BufReader<R>,
@@ -62,13 +60,15 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read. There is no header, so nothing can be wrong yet.
+    /// Makes a reader. There is no header, so no error is possible yet.
     pub fn new(input: R) -> Self {
         Self { input: BufReader::new(input), progress: Progress::default(), done: false }
     }
 
+    /// Reads a request.
+    ///
     /// # Errors
-    /// [`Error::Damaged`] if the input ends within a record, or was never finished;
+    /// Returns [`Error::Damaged`] if the input ends within a record, or was never finished;
     /// [`Error::BackInTime`] if it is not sorted; [`Error::Read`] if it fails.
     fn advance(&mut self) -> Result<Option<Event>, Error> {
         let events = self.progress.events;
@@ -94,49 +94,41 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Event, Error>;
+events_of_reader!();
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let event = (!self.done).then(|| self.advance())?;
-        until_error(event, &mut self.done)
-    }
-}
-
-impl<R: Read> FusedIterator for Reader<R> {}
-
-/// Writes events as requests, to a file that can be read back.
+/// A writer of events as requests, to a file that can be read back.
 ///
-/// What comes next is known at the end only, so the trace is written twice: as the events come,
-/// and once more from its end to its beginning by [`Self::finish`]. That takes up to 60 bytes for
-/// each *client*, and 64 KiB; nothing is kept for each event. An output that cannot be read back,
-/// such as a pipe, takes a copy of what was written to an [`io::Cursor`], at 24 bytes an event.
+/// The next request of an object is known only at the end, so the trace is written twice: as the
+/// events come, and once more from its end to its beginning by [`Self::finish`]. That takes up to
+/// 60 bytes for each *client*, and 64 KiB; nothing is kept for each event. For an output that
+/// cannot be read back, such as a pipe, write to an [`io::Cursor`], at 24 bytes an event, and copy
+/// that.
 ///
-/// Until it is finished, a reader reports the trace as such at its first record, whatever
+/// Until the trace is finished, a reader reports it as unfinished at its first record, whatever
 /// happened in between.
 #[derive(Debug)]
 pub struct Writer<F: Read + Write + Seek> {
     file: BufWriter<F>,
-    /// Where the trace begins in the file.
+    /// The byte of the file at which the trace begins.
     start: u64,
     progress: Progress,
 }
 
 impl<F: Read + Write + Seek> Writer<F> {
-    /// Begins a trace where the file is.
+    /// Begins a trace at the file's position.
     ///
     /// # Errors
-    /// [`Error::Write`] if the file cannot tell where that is.
+    /// Returns [`Error::Write`] if the file cannot tell its position.
     pub fn new(mut file: F) -> Result<Self, Error> {
         let start = file.stream_position().map_err(|cause| Error::Write { events: 0, cause })?;
         Ok(Self { file: BufWriter::new(file), start, progress: Progress::default() })
     }
 
     /// Adds an event, at the time of the one before it or later. The part of its time below a
-    /// second is lost, and what it announces.
+    /// second is lost, and so is its announcement.
     ///
     /// # Errors
-    /// [`Error::BackInTime`] if it is earlier, [`Error::OutOfRange`] if it is after 136 years: it
+    /// Returns [`Error::BackInTime`] if it is earlier, [`Error::OutOfRange`] if it is after 136 years: it
     /// is not written, and the trace may go on. [`Error::Write`] if the file fails.
     pub fn write(&mut self, event: Event) -> Result<(), Error> {
         in_range("time_ms", event.time_ms, 0, LATEST_MS)?;
@@ -145,23 +137,23 @@ impl<F: Read + Write + Seek> Writer<F> {
         let mut bytes = [0; RECORD_BYTES];
         bytes[..4].copy_from_slice(&((event.time_ms / 1_000) as u32).to_le_bytes());
         bytes[4..12].copy_from_slice(&event.client.to_le_bytes());
-        // Every session is as large as every other; libCacheSim leaves out requests of size 0.
+        // All sessions have the same size; libCacheSim leaves out requests of size 0.
         bytes[12..NEXT].copy_from_slice(&1_u32.to_le_bytes());
         bytes[NEXT..].copy_from_slice(&UNFINISHED.to_le_bytes());
         let events = self.progress.events;
         self.file.write_all(&bytes).map_err(|cause| Error::Write { events, cause })
     }
 
-    /// How many events it was given.
+    /// Returns how many events it was given.
     pub fn events(&self) -> u64 {
         self.progress.events
     }
 
-    /// Makes the trace whole: writes down what comes next, flushes, and gives the file back, at
+    /// Completes the trace: writes the next requests, flushes, and returns the file, positioned at
     /// the end of the trace.
     ///
     /// # Errors
-    /// [`Error::Write`] if the file fails, or cannot be read back.
+    /// Returns [`Error::Write`] if the file fails, or cannot be read back.
     pub fn finish(self) -> Result<F, Error> {
         let Self { file, start, progress: Progress { events, .. } } = self;
         let failed = |cause: io::Error| Error::Write { events, cause };
@@ -171,7 +163,7 @@ impl<F: Read + Write + Seek> Writer<F> {
     }
 }
 
-/// Goes over the records block by block, from the last to the first, and gives each its next.
+/// Goes through the records block by block, from the last to the first, and sets each one's next.
 fn link(file: &mut (impl Read + Write + Seek), start: u64, events: u64) -> io::Result<()> {
     let mut following = Following::default();
     let mut block = Vec::new();
@@ -194,7 +186,7 @@ fn link(file: &mut (impl Read + Write + Seek), start: u64, events: u64) -> io::R
 
 /// For each client, the number of the request that comes next.
 ///
-/// The hasher has a fixed key: nothing in this crate is drawn at random.
+/// The hasher has a fixed key, because nothing in this crate may be random.
 #[derive(Default)]
 struct Following(HashMap<u64, i64, BuildHasherDefault<DefaultHasher>>);
 

@@ -2,19 +2,17 @@
 //!
 //! A device waits, then runs, then waits again, each for a time drawn from an exponential
 //! distribution. It connects when a run begins and then at its own interval until the run ends.
-//! It keeps its interval for life.
+//! It always keeps its interval.
 //!
 //! With [`Start::Steady`] it is in its steady state from the first millisecond. An exponential
-//! time has no memory: a device is found running with probability running / (running + waiting),
-//! and what remains of its run, or of its wait, has the distribution of the whole. So has what is
-//! *past* of its run, and that, taken modulo its interval, is the time since it last connected.
+//! time has no memory: a device is running with probability running / (running + waiting), and the
+//! rest of its run, or of its wait, has the distribution of the whole. So has the *past* part of
+//! its run, and that, taken modulo its interval, is the time since it last connected.
 //! (It is not uniform: because runs end, more devices are at the beginning of an interval than at
 //! its end. With a uniform phase the first seconds would have a tenth too many arrivals.)
 
-use crate::arrivals::Arrivals;
 use crate::claims::Claims;
-use crate::draws::Draws;
-use crate::error::Error;
+use crate::error::{Error, in_range};
 use crate::interval_mix::IntervalMix;
 use crate::speed_up::SpeedUp;
 
@@ -25,10 +23,10 @@ pub const LONGEST_MEAN_MS: u64 = 1 << 40;
 /// The largest standard deviation of a gap: 49 days.
 pub const LARGEST_JITTER_MS: u64 = u32::MAX as u64;
 
-/// What a population is to be like.
+/// The settings of a population.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PopulationSettings {
-    /// How many devices there are, running or not: 1 to [`MOST_DEVICES`].
+    /// The number of devices, running or not: 1 to [`MOST_DEVICES`].
     pub devices: u64,
     /// The mean wait between two runs, in milliseconds: 1 to [`LONGEST_MEAN_MS`].
     pub waiting_ms: u64,
@@ -40,33 +38,34 @@ pub struct PopulationSettings {
     /// [`LARGEST_JITTER_MS`]. Gaps are normal around the interval, cut off at none and at twice
     /// the interval.
     pub jitter_ms: u64,
-    /// How the devices are found at time 0.
+    /// The state of the devices at time 0.
     pub start: Start,
-    /// Whether a device knows at the last connection of a run that it is the last. It then
+    /// True if a device knows at the last connection of a run that it is the last. It then
     /// announces [`Event::NOT_BACK_MS`](crate::Event::NOT_BACK_MS) instead of its interval.
     pub departures_known: bool,
-    /// What the devices announce, of what they know.
+    /// The claims of the devices about their return.
     pub claims: Claims,
 }
 
-/// How the devices of a population are found at time 0.
+/// The state of a population's devices at time 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Start {
-    /// As at any time: most wait, some run.
+    /// The steady state: most devices wait, some run.
     #[default]
     Steady,
-    /// All wait, so that nobody runs at first. The population has come within 5 % of its steady
+    /// All devices wait, so that none runs at first. The population is within 5 % of its steady
     /// state after three times running × waiting / (running + waiting): 345 s for the paper's.
     ///
-    /// This is how the simulator began whose figures this project compares with: its trace of
-    /// 20,000 devices has 526 connections in the first minute, where a steady population has
-    /// 1,471, and 1,177 in the third.
+    /// The simulator whose figures this project compares with began like this: its trace of 20,000
+    /// devices has 526 connections in the first minute, where a steady population has 1,471, and
+    /// 1,177 in the third.
     Waiting,
 }
 
 impl PopulationSettings {
-    /// Paper 000, Table II, "real value": runs of 120 s, waits of 2,760 s, no jitter. In its
-    /// steady state from the start, departures not known, everybody truthful.
+    /// Returns the settings of paper 000, Table II, "real value": runs of 120 s, waits of 2,760 s, no
+    /// jitter. The population starts in its steady state, departures are not known, and all claims
+    /// are true.
     pub fn paper(devices: u64) -> Self {
         Self {
             devices,
@@ -81,13 +80,15 @@ impl PopulationSettings {
     }
 }
 
-/// Devices that can be: every setting is in its range.
+/// A population whose settings are all in range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Population(PopulationSettings);
 
 impl Population {
+    /// Checks the settings.
+    ///
     /// # Errors
-    /// [`Error::OutOfRange`], naming the setting and its range.
+    /// Returns [`Error::OutOfRange`], naming the setting and its range.
     pub fn new(settings: PopulationSettings) -> Result<Self, Error> {
         in_range("devices", settings.devices, 1, MOST_DEVICES)?;
         in_range("waiting_ms", settings.waiting_ms, 1, LONGEST_MEAN_MS)?;
@@ -97,20 +98,19 @@ impl Population {
         Ok(Self(settings))
     }
 
-    /// What it was made from.
+    /// Returns the settings.
     pub fn settings(&self) -> &PopulationSettings {
         &self.0
     }
 
-    /// How many devices run at any time in the steady state, in the mean (paper 000, appendix,
-    /// equation 1).
+    /// Returns the mean number of devices that run at any time in the steady state (paper 000,
+    /// appendix, equation 1).
     pub fn expected_running(&self) -> f64 {
         let (running, waiting) = (self.0.running_ms as f64, self.0.waiting_ms as f64);
         self.0.devices as f64 * running / (running + waiting)
     }
 
-    /// How many connections there are in a second in the steady state, in the mean, jitter
-    /// aside.
+    /// Returns the mean number of connections in a second in the steady state, without jitter.
     ///
     /// A run connects when it begins and once for every interval it outlives: with mean r and
     /// interval p, 1 / (1 − e^(−p/r)) times. That is more than r / p, by about half a
@@ -124,12 +124,12 @@ impl Population {
         self.expected_running() * per_run / running_ms * 1_000.0
     }
 
-    /// The same population in a world whose time runs faster (paper 000 §V.C): waits, runs,
-    /// intervals, jitter and a fixed claim are divided, and rounded to the nearest millisecond
-    /// once, so that gaps within a run stay exactly the interval.
+    /// Returns the same population with its time sped up (paper 000 §V.C): waits, runs, intervals,
+    /// jitter and a fixed claim are divided, and rounded to the nearest millisecond once, so that
+    /// gaps within a run stay exactly the interval.
     ///
     /// # Errors
-    /// [`Error::TooFast`] if nothing is left of a setting, [`Error::OutOfRange`] if one becomes
+    /// Returns [`Error::TooFast`] if nothing is left of a setting, [`Error::OutOfRange`] if one becomes
     /// too long.
     pub fn speed_up(&self, by: SpeedUp) -> Result<Self, Error> {
         Self::new(PopulationSettings {
@@ -142,20 +142,4 @@ impl Population {
             ..self.0
         })
     }
-
-    /// All its connections in order of time, without end: `take_while` bounds them.
-    ///
-    /// The same seed gives the same connections on every platform. Takes 24 bytes a device and a
-    /// constant time an event. Clients are numbered from 0. A device that runs at time 0 began
-    /// before: the first that is seen of it is not the first of its run.
-    pub fn arrivals(&self, seed: u64) -> Arrivals {
-        Arrivals::new(self, Draws::new(seed, 0))
-    }
-}
-
-pub(crate) fn in_range(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), Error> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::OutOfRange { name, value, least, most })
 }

@@ -1,19 +1,18 @@
-//! Reading a trace, one event at a time.
+//! The reader of a trace, one event at a time.
 
 use std::io::{BufReader, Read};
-use std::iter::FusedIterator;
 
 use crate::error::Error;
 use crate::event::Event;
 use crate::format::{CHECKED_END_BYTES, HEADER_BYTES, RECORD_BYTES, Record, check_header, offset};
-use crate::input::{Progress, fill, until_error};
+use crate::input::{Progress, events_of_reader, fill};
 
-/// Reads a trace from any input, in memory that does not depend on its length. It buffers by
+/// A reader of a trace from any input, in memory that does not depend on its length. It buffers by
 /// itself.
 ///
-/// It gives the events in order of time and stops at the first error. The checksum is at the end
-/// of the trace: a result is to be trusted only when the reader ended without an error. Nothing
-/// may follow the trace in the input, so a reader waits for the end of a pipe.
+/// It returns the events in order of time and stops at the first error. The checksum is at the end
+/// of the trace: trust a result only if the reader ended without an error. Nothing may follow the
+/// trace in the input, so a reader waits for the end of a pipe.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: BufReader<R>,
@@ -26,7 +25,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`Error::NotATrace`], [`Error::AnotherVersion`], [`Error::Cut`] if the input ends within
+    /// Returns [`Error::NotATrace`], [`Error::AnotherVersion`], [`Error::Cut`] if the input ends within
     /// the header, [`Error::Read`] if it fails.
     pub fn new(input: R) -> Result<Self, Error> {
         let mut reader = Self {
@@ -63,7 +62,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Holds the end mark against what was read.
+    /// Compares the end mark with the events that were read.
     fn close(&mut self, events: u64, checksum: u32) -> Result<(), Error> {
         if events != self.progress.events {
             return Err(self.damaged("the end mark counts another number of events"));
@@ -83,13 +82,4 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Event, Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let event = (!self.done).then(|| self.advance())?;
-        until_error(event, &mut self.done)
-    }
-}
-
-impl<R: Read> FusedIterator for Reader<R> {}
+events_of_reader!();

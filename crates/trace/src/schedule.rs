@@ -3,16 +3,15 @@
 //! Only the clients that connect within the present moment are in a heap. The others are in a
 //! ring of unsorted lists, one for each moment to come, and enter the heap when their moment
 //! begins. A client further ahead than the ring is long stays in its list for another lap. Time
-//! and number order the connections completely, so that this changes the order of nothing; with
-//! ten million clients in one heap, an event would cost several times as much.
+//! and number order the connections completely, so the ring does not change the order; with ten
+//! million clients in one heap, an event would cost several times as much.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How many connections a moment has, at most, in the mean: its heap stays in a processor's
-/// cache.
+/// The mean number of connections in a moment, at most: its heap stays in a processor's cache.
 const CONNECTIONS_PER_MOMENT: f64 = 256.0;
-/// Clients in a list of the ring, in the mean: few enough for laps to be rare.
+/// The mean number of clients in a list of the ring: few enough for laps to be rare.
 const CLIENTS_PER_LIST: usize = 64;
 
 /// The end of a list: no client has this number.
@@ -23,27 +22,27 @@ pub(crate) const MOST_CLIENTS: u64 = NONE as u64;
 
 /// A client between two connections, which lends the schedule a field for its lists.
 pub(crate) trait Scheduled {
-    /// When it connects next.
+    /// Returns when it connects next.
     fn next_ms(&self) -> u64;
-    /// The schedule's: the client after it in its list.
+    /// Returns the schedule's field: the client after it in its list.
     fn after(&mut self) -> &mut u32;
 }
 
 /// Clients, by number, in order of their next connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
-    /// Time and number of those of this moment, the least on top.
+    /// The times and numbers of the clients of this moment, the least on top.
     due: BinaryHeap<Reverse<u128>>,
-    /// The first of each list. Those of moment m are in list m modulo the length.
+    /// The first client of each list. Those of moment m are in list m modulo the length.
     later: Vec<u32>,
-    /// A moment is so many bits of a time in milliseconds.
+    /// The length of a moment: so many bits of a time in milliseconds.
     moment_bits: u32,
-    /// Which moment it is.
+    /// The present moment.
     moment: u64,
 }
 
 impl Schedule {
-    /// Of clients that connect so often, all together.
+    /// Makes the schedule of clients that connect so often, all together.
     pub(crate) fn new(clients: &mut [impl Scheduled], connections_per_s: f64) -> Self {
         let moment_ms = (CONNECTIONS_PER_MOMENT / connections_per_s * 1_000.0) as u64;
         let later = vec![NONE; clients.len().div_ceil(CLIENTS_PER_LIST)];
@@ -59,7 +58,7 @@ impl Schedule {
         let next_ms = client.next_ms();
         let moment = next_ms >> self.moment_bits;
         if moment <= self.moment {
-            // As one number, so that the heap compares without branches.
+            // Time and number are one number, so that the heap compares without branches.
             self.due.push(Reverse(u128::from(next_ms) << 32 | u128::from(number)));
         } else {
             let list = moment % self.later.len() as u64;
@@ -82,14 +81,14 @@ impl Schedule {
                 return;
             }
         }
-        // Nobody in a whole lap: all wait for ages.
+        // No client is due in a whole lap: all wait for a long time.
         let earliest_ms = clients.iter().map(Scheduled::next_ms).min();
         if let Some(earliest_ms) = earliest_ms {
             self.begin(earliest_ms >> self.moment_bits, clients);
         }
     }
 
-    /// Those of this moment become due, those of a later lap go back into the list.
+    /// Begins a moment: its clients become due, and those of a later lap go back into the list.
     fn begin(&mut self, moment: u64, clients: &mut [impl Scheduled]) {
         self.moment = moment;
         let list = moment % self.later.len() as u64;

@@ -1,16 +1,18 @@
-//! Running a population's hour in minutes (paper 000 §V.C: a factor of 6).
+//! A speed-up, which runs a population's hour in minutes (paper 000 §V.C: a factor of 6).
 
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// A factor that all times are divided by: above 0, finite. Below 1 it slows down.
+/// A factor by which all times are divided: above 0, finite. Below 1 it slows down.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct SpeedUp(f64);
 
 impl SpeedUp {
+    /// Checks the factor.
+    ///
     /// # Errors
-    /// [`Error::BadSpeedUp`] if the factor is not a finite number above 0.
+    /// Returns [`Error::BadSpeedUp`] if the factor is not a finite number above 0.
     pub fn new(factor: f64) -> Result<Self, Error> {
         if factor.is_finite() && factor > 0.0 {
             return Ok(Self(factor));
@@ -18,7 +20,7 @@ impl SpeedUp {
         Err(Error::BadSpeedUp { factor: factor.to_string() })
     }
 
-    /// The factor.
+    /// Returns the factor.
     pub fn factor(self) -> f64 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Writing a trace, one event at a time.
+//! The writer of a trace, one event at a time.
 
 use std::io::{self, BufWriter, Write};
 
@@ -7,9 +7,9 @@ use crate::event::Event;
 use crate::format::{encode, encode_end, header, offset};
 use crate::input::Progress;
 
-/// Writes a trace to any output. It buffers by itself and keeps nothing of what it wrote.
+/// A writer of a trace to any output. It buffers by itself and keeps nothing that it wrote.
 ///
-/// A trace is whole once [`Self::finish`] returned: until then, or if the writer is dropped
+/// A trace is whole once [`Self::finish`] has returned: until then, or if the writer is dropped
 /// instead, a reader reports it as cut.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
@@ -22,7 +22,7 @@ impl<W: Write> Writer<W> {
     /// Begins a trace.
     ///
     /// # Errors
-    /// [`Error::Write`] if the output fails.
+    /// Returns [`Error::Write`] if the output fails.
     pub fn new(output: W) -> Result<Self, Error> {
         let (output, checksum) = (BufWriter::new(output), crc32fast::Hasher::new());
         let mut writer = Self { output, checksum, progress: Progress::default() };
@@ -33,22 +33,22 @@ impl<W: Write> Writer<W> {
     /// Adds an event, at the time of the one before it or later.
     ///
     /// # Errors
-    /// [`Error::BackInTime`] if it is earlier: it is not written, and the trace may go on.
-    /// [`Error::Write`] if the output fails.
+    /// Returns [`Error::BackInTime`] if it is earlier: it is not written, and the trace may go on.
+    /// Returns [`Error::Write`] if the output fails.
     pub fn write(&mut self, event: Event) -> Result<(), Error> {
         self.progress.accept(&event, offset(self.progress.events))?;
         self.append(&encode(event))
     }
 
-    /// How many events it was given.
+    /// Returns how many events it was given.
     pub fn events(&self) -> u64 {
         self.progress.events
     }
 
-    /// Makes the trace whole: writes the end mark, flushes, and gives the output back.
+    /// Completes the trace: writes the end mark, flushes, and returns the output.
     ///
     /// # Errors
-    /// [`Error::Write`] if the output fails.
+    /// Returns [`Error::Write`] if the output fails.
     pub fn finish(mut self) -> Result<W, Error> {
         let end = encode_end(self.events(), self.checksum.clone());
         self.append(&end)?;

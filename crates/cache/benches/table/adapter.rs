@@ -1,4 +1,4 @@
-//! Rejoin as a rustls server sees it, against the session cache that comes with rustls.
+//! A comparison of Rejoin behind rustls's traits with the session cache that comes with rustls.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use crate::race::{median, timed};
 use crate::workload::{Id, VALUE_BYTES, new_id};
 
-/// What a server would be given.
+/// The store as a server would get it.
 fn rejoin(sessions: u64) -> Arc<dyn StoresServerSessions> {
     let settings =
         Settings { block_bytes: VALUE_BYTES as u32, ..Settings::new(Capacity::Sessions(sessions)) };
@@ -37,7 +37,7 @@ impl Stocked {
         Self { store, random, ids }
     }
 
-    /// Nanoseconds for one client to use its session up and be given another.
+    /// Returns the nanoseconds in which one client uses up its session and gets another.
     fn resume(&mut self, times: usize) -> f64 {
         let mut found = 0;
         let exchanged: Vec<(Id, Id)> = (0..times)
@@ -53,13 +53,13 @@ impl Stocked {
                 self.store.put(new.to_vec(), vec![7; VALUE_BYTES]);
             }
         });
-        // A shard that the ids fill unevenly has had to refuse or evict a few of them.
+        // The ids fill shards unevenly, so a shard may have refused or evicted a few of them.
         assert!(found * 10 > times * 9, "{found} of {times} sessions were there");
         ns / times as f64
     }
 }
 
-/// How many times faster Rejoin's take and put are.
+/// Measures how many times faster Rejoin's take and put are.
 pub(crate) fn speedup(sessions: u64, rounds: usize) -> f64 {
     let mut theirs = Stocked::new(ServerSessionMemoryCache::new(sessions as usize), sessions);
     let mut ours = Stocked::new(rejoin(sessions), sessions);

@@ -1,8 +1,8 @@
-//! What an operation of the session cache costs, beside its peers in the same run.
+//! The cost of an operation of the session cache, beside its peers in the same run.
 //!
 //! `cargo bench -p rejoin-cache` prints the table and the requirements, in a few minutes and with
-//! 9 GB of memory. `-- --quick` does so at the smallest size, in seconds; `-- --json` prints a
-//! JSON object to the line.
+//! 9 GB of memory. `-- --quick` does so at the smallest size, in seconds; `-- --json` prints one
+//! JSON object per line.
 
 mod adapter;
 mod peers;
@@ -18,7 +18,7 @@ use peers::CONTENDERS;
 use race::{Size, race};
 use report::Report;
 
-/// The size that most requirements speak of.
+/// The size for which most requirements are defined.
 const JUDGED_SESSIONS: u64 = 204_800;
 
 const WHOLE: [Size; 3] = [
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let (mut quick, mut json) = (false, false);
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
-            // Cargo's own.
+            // Cargo adds this one.
             "--bench" => {}
             "--quick" => quick = true,
             "--json" => json = true,
@@ -69,7 +69,7 @@ fn measure(sizes: &[Size]) -> Report {
     report
 }
 
-/// Says what takes so long, on one line of a terminal.
+/// Prints the present step on one line of a terminal.
 fn progress(what: &str) {
     if io::stderr().is_terminal() {
         eprint!("\r\x1b[K{what}");

@@ -1,4 +1,4 @@
-//! Peers take turns on the same arrivals, so that whatever slows the machine down slows them all.
+//! A race: peers take turns on the same arrivals, so that a slow machine slows them all.
 
 use std::time::Instant;
 
@@ -8,25 +8,25 @@ use crate::workload::{Arrival, ID_BYTES, VALUE_BYTES, Workload};
 
 const SEED: u64 = 0;
 
-/// How much is measured at one size of the cache.
+/// The amount of work at one size of the cache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) sessions: u64,
     pub(crate) rounds: usize,
-    /// Arrivals at the start of each turn that are not timed: they bring back into the processor's
-    /// caches what the others' turns drove out.
+    /// The arrivals at the start of each turn that are not timed: they fill the processor's caches
+    /// again after the others' turns.
     pub(crate) lead_in: usize,
     pub(crate) timed: usize,
 }
 
-/// What was measured of one peer at one size.
+/// The measurements of one peer at one size.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    /// Nanoseconds per operation, round by round.
+    /// The nanoseconds per operation, round by round.
     rounds_ns: Vec<f64>,
     returned: u64,
     lost: u64,
-    /// Bytes per session, beyond its id and value.
+    /// The bytes per session, beyond its id and value.
     pub(crate) overhead_bytes: f64,
 }
 
@@ -39,12 +39,12 @@ impl Figures {
         median(self.rounds_ns.clone())
     }
 
-    /// Returning clients whose session was still there.
+    /// Returns the share of returning clients whose session was still there.
     pub(crate) fn kept_percent(&self) -> f64 {
         100.0 * (self.returned - self.lost) as f64 / self.returned as f64
     }
 
-    /// How many times the other's time this one took, in the median round.
+    /// Returns this peer's time as a multiple of the other's, in the median round.
     pub(crate) fn times(&self, other: &Self) -> f64 {
         median(self.rounds_ns.iter().zip(&other.rounds_ns).map(|(a, b)| a / b).collect())
     }
@@ -78,7 +78,7 @@ impl Lane {
     }
 }
 
-/// Figures of each contender, in their order.
+/// Measures each contender, in their order.
 pub(crate) fn race(size: &Size, contenders: &[Contender]) -> Vec<Figures> {
     let mut workload = Workload::new(size.sessions, SEED);
     let fill = workload.fill();
@@ -87,7 +87,7 @@ pub(crate) fn race(size: &Size, contenders: &[Contender]) -> Vec<Figures> {
     for round in 0..size.rounds {
         let arrivals = workload.next(size.lead_in + size.timed);
         let (lead_in, arrivals) = arrivals.split_at(size.lead_in);
-        // Nobody always follows the same neighbour.
+        // The order changes, so that no peer always follows the same one.
         let first = round % lanes.len();
         let (front, back) = lanes.split_at_mut(first);
         back.iter_mut().chain(front).for_each(|lane| lane.turn(lead_in, arrivals));
@@ -95,7 +95,7 @@ pub(crate) fn race(size: &Size, contenders: &[Contender]) -> Vec<Figures> {
     lanes.into_iter().map(|lane| lane.figures).collect()
 }
 
-/// The nanoseconds that `work` took.
+/// Returns the nanoseconds that `work` took.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();

@@ -8,12 +8,13 @@ use crate::peers::CONTENDERS;
 use crate::race::{Figures, Size};
 use crate::requirements::{Bound, Requirement};
 
-/// Everything that was measured.
+/// All measurements.
 pub(crate) struct Report {
-    /// One for each size, and in it one for each contender.
+    /// The figures for each size, one for each contender.
     pub(crate) sizes: Vec<(Size, Vec<Figures>)>,
     pub(crate) requirements: Vec<Requirement>,
-    /// Whether they were measured at the size they speak of. At another they are shown only.
+    /// True if they were measured at the size for which they are defined. At another size they are
+    /// only shown.
     pub(crate) judged: bool,
 }
 
@@ -81,7 +82,7 @@ impl Report {
         writeln!(out, "{what:<36}{sessions:>10}{measured:>9.2}  {sign} {limit:<5}{verdict}")
     }
 
-    /// One JSON object to the line.
+    /// Prints one JSON object per line.
     pub(crate) fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         for (size, figures) in &self.sizes {
             for (contender, figures) in CONTENDERS.iter().zip(figures) {

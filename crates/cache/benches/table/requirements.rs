@@ -1,4 +1,4 @@
-//! What the cache must reach, as ratios within one run.
+//! The requirements on the cache, as ratios within one run.
 
 use rejoin_cache::{Cache, Policy, SecretBytes};
 
@@ -13,7 +13,7 @@ pub(crate) enum Bound {
     AtLeast(f64),
 }
 
-/// A requirement, and what was measured.
+/// A requirement, and the measured value.
 #[derive(Debug)]
 pub(crate) struct Requirement {
     pub(crate) what: &'static str,
@@ -33,7 +33,7 @@ impl Requirement {
 
 const VALUE: Value = [7; VALUE_BYTES];
 
-/// Those that the table answers.
+/// Returns the requirements that the table answers.
 pub(crate) fn of_table(sessions: u64, figures: &[Figures]) -> Vec<Requirement> {
     let of = |name| {
         let at = CONTENDERS.iter().position(|contender| contender.name == name);
@@ -50,7 +50,7 @@ pub(crate) fn of_table(sessions: u64, figures: &[Figures]) -> Vec<Requirement> {
     ]
 }
 
-/// Those with a workload of their own.
+/// Returns the requirements with a workload of their own.
 pub(crate) fn of_their_own(size: &Size) -> Vec<Requirement> {
     let Size { sessions, rounds, timed, .. } = *size;
     let lifetime = |sessions| Requirement {
@@ -77,8 +77,8 @@ pub(crate) fn of_their_own(size: &Size) -> Vec<Requirement> {
     ]
 }
 
-/// Operations per second of two threads, each with clients of its own, over those of one thread
-/// with both.
+/// Measures the operations per second of two threads, each with its own clients, over those of one
+/// thread with all clients.
 fn two_threads(sessions: u64, rounds: usize, arrivals_each: usize) -> f64 {
     let cache = ours::cache(sessions, Policy::Predictive, Some(64));
     let mut halves = [1, 2].map(|seed| Workload::new(sessions / 2, seed));
@@ -108,8 +108,8 @@ fn serve(cache: &Cache, arrivals: &[Arrival]) {
     }
 }
 
-/// Time to store a session in a full cache when sessions have lifetimes, of which some are over,
-/// to when they have none.
+/// Measures the time to store a session in a full cache when sessions have lifetimes, some of which
+/// are over, relative to the time when they have none.
 fn lifetime(sessions: u64, rounds: usize, arrivals: u64) -> f64 {
     let caches = [(), ()].map(|()| ours::cache(sessions, Policy::Predictive, None));
     let mut newcomers = Newcomers::new(sessions, 0);
@@ -125,7 +125,7 @@ fn lifetime(sessions: u64, rounds: usize, arrivals: u64) -> f64 {
         });
         with / without
     };
-    // Filled, and replaced once.
+    // The cache is filled, and every session is replaced once.
     round(2 * sessions);
     median((0..rounds).map(|_| round(arrivals)).collect())
 }

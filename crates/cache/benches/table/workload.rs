@@ -1,11 +1,10 @@
-//! Who comes, and when: one stream of arrivals that every peer is given.
+//! The workload: one stream of arrivals that every peer gets.
 //!
 //! Four fifths of a full cache belong to clients that keep returning, every 15, 30 or 60 seconds
-//! with a second of jitter; the rest were left behind by clients that are gone. A client makes
-//! twenty visits, the first with a new session, so that one operation in twenty stores a session
-//! in a full cache. At that rate a session nobody returns for is two minutes old when the last of
-//! its cohort goes: both LRU and prediction can keep every session that is still wanted, and the
-//! peers' times are those of the same work.
+//! with a second of jitter; the rest belong to clients that are gone. A client makes twenty visits,
+//! the first with a new session, so that one operation in twenty stores a session in a full cache.
+//! At that rate an unused session is two minutes old when the last of its cohort is evicted: both
+//! LRU and prediction can keep every session that is still wanted, and all peers do the same work.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,28 +13,28 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 pub(crate) const ID_BYTES: usize = 32;
-/// A serialised session without a client certificate takes 129 to 163 bytes.
+/// The bytes of a value. A serialised session without a client certificate takes 129 to 163 bytes.
 pub(crate) const VALUE_BYTES: usize = 152;
 pub(crate) type Id = [u8; ID_BYTES];
 pub(crate) type Value = [u8; VALUE_BYTES];
 
-/// When the first session is stored, on the virtual clock.
+/// The time at which the first session is stored, on the virtual clock.
 pub(crate) const START_MS: u64 = 1_000_000;
-/// How long a session nobody returns for stays, by the shares above.
+/// The time that an unused session stays, by the shares above.
 const STALE_MS: u64 = 128_000;
 const INTERVALS_MS: [u32; 3] = [15_000, 30_000, 60_000];
 const JITTER_MS: u32 = 1_000;
-/// After its first.
+/// The visits of a client after its first.
 const RETURNS: u32 = 19;
 
-/// A client arrives.
+/// The arrival of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) id: Id,
     pub(crate) at_ms: u64,
-    /// In how long its client says it will be back.
+    /// The time in which its client announces to return.
     pub(crate) interval_ms: u32,
-    /// It has no session yet.
+    /// True if the client has no session yet.
     pub(crate) first: bool,
 }
 
@@ -76,7 +75,7 @@ impl Workload {
         Self { random, clients, due: due.into(), fill }
     }
 
-    /// The arrivals that fill an empty cache: to be taken once, before any other.
+    /// Returns the arrivals that fill an empty cache. They are taken once, before any other.
     pub(crate) fn fill(&mut self) -> Vec<Arrival> {
         std::mem::take(&mut self.fill)
     }
@@ -102,8 +101,8 @@ impl Workload {
     }
 }
 
-/// Arrivals of clients that never return, at a rate that replaces `sessions` in the time a stale
-/// session stays: the cache is full, and every one of them evicts.
+/// Arrivals of clients that never return, at a rate that replaces `sessions` in the time that a
+/// stale session stays: the cache is full, and every arrival evicts.
 pub(crate) struct Newcomers {
     random: ChaCha8Rng,
     sessions: u64,

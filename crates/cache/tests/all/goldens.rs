@@ -1,5 +1,5 @@
-//! Exact counts on a small trace, so that no change to a policy goes unnoticed, and an LRU written
-//! down a second time that must agree to the last hit. `data/README.md` says what the trace is.
+//! Exact counts on a small trace, so that no change to a policy goes unnoticed, and a second LRU
+//! that must agree to the last hit. `data/README.md` describes the trace.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use rejoin_cache::{SecretBytes, SessionId, Settings};
 
 static TRACE: &[u8] = include_bytes!("../data/paper-000-sixteenth.bin");
 
-/// A device connects.
+/// The request of a device.
 #[derive(Clone, Copy)]
 struct Request {
     now_ms: u64,
     device: u16,
-    /// Until the same device's next request, if it makes one.
+    /// The time until the same device's next request, if it makes one.
     next_ms: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ fn requests() -> Vec<Request> {
     requests
 }
 
-/// Every device presents its session and gets one if it has none; hints are never wrong.
+/// Plays the trace: every device presents its session and gets one if it has none; hints are true.
 fn replay(settings: &Settings) -> Counters {
     let cache = Cache::new(settings, [7; 16], 0).expect("settings make a cache");
     let mut value = SecretBytes::default();
@@ -52,7 +52,7 @@ fn replay(settings: &Settings) -> Counters {
             sibling: false,
             seen_ms: None,
         };
-        // A refusal is one of the counts.
+        // Refusals are among the counts.
         let _ = cache.insert(now_ms, &new);
     }
     cache.counters()
@@ -65,7 +65,7 @@ fn settings(policy: Policy, prediction: Prediction, sessions: u64) -> Settings {
 #[test]
 fn predictive_eviction_counts() {
     use Prediction::{Both, Hint, Learned};
-    // Prediction, sessions; hits, evicted overdue, evicted latest, refused.
+    // Columns: prediction, sessions; hits, evicted overdue, evicted latest, refused.
     const GOLDENS: [(Prediction, u64, [u64; 4]); 12] = [
         (Hint, 12, [1534, 150, 422, 3043]),
         (Hint, 37, [2999, 534, 664, 927]),
@@ -92,7 +92,7 @@ fn predictive_eviction_counts() {
 
 #[test]
 fn lru_counts() {
-    // Sessions; hits.
+    // Columns: sessions; hits.
     const GOLDENS: [(u64, u64); 4] = [(12, 7), (37, 1083), (62, 2775), (81, 3613)];
     let replayed = GOLDENS.map(|(sessions, _)| {
         let counted = replay(&settings(Policy::Lru, Prediction::Both, sessions));
@@ -110,7 +110,7 @@ fn lru_is_lru() {
     }
 }
 
-/// Hits of a list with the last used at its end.
+/// Counts the hits of a list with the last used at its end.
 fn straightforward_lru(sessions: usize) -> u64 {
     let mut list: Vec<u16> = Vec::new();
     let mut hits = 0;

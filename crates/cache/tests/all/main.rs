@@ -1,4 +1,4 @@
-//! The cache's tests, each thing in a module.
+//! The cache's tests, one module for each subject.
 
 mod goldens;
 mod model;

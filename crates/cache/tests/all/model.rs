@@ -1,11 +1,11 @@
-//! The engine against a naive exact model of itself: four million seeded random operations, every
-//! answer, every value and every count compared; twenty million more in `make test-all`.
+//! A comparison of the engine with a naive exact model: four million seeded random operations, with
+//! every answer, value and count compared; twenty million more in `make test-all`.
 //!
 //! The model, `rejoin_testkit::cache_model`, is written from the documentation of the operations, with a `Vec`
 //! and linear scans. Ghosts of evicted clients are modelled exactly as well: the tests choose the
-//! hash key, so they know where a client is remembered. What a place is worth is calculated by the
-//! engine's own [`rejoin_cache::ReturnTimes`]; which places are compared, and what is learned, is
-//! the model's. Nothing of the crate is public for the sake of these tests.
+//! hash key, so they know where a client is remembered. The engine's own
+//! [`rejoin_cache::ReturnTimes`] calculates the worth of a place; the model decides which places are
+//! compared, and what is learned. Nothing of the crate is public for the sake of these tests.
 //!
 //! Configurations are the product of policy and prediction, grace, capacity and shards; block
 //! size, longest value, ghosts, prior, pace of the clock, and whether the clock may step back
@@ -20,9 +20,9 @@ use rejoin_testkit::cache_model::plan::Plan;
 use rejoin_testkit::cache_model::twins::{Happened, Twins};
 use rejoin_testkit::random::Random;
 
-/// The operations of one comparison.
+/// The number of operations in one comparison.
 const OPERATIONS: u64 = 2_000_000;
-/// The operations of one comparison that takes its time.
+/// The number of operations in one long comparison.
 const MANY_OPERATIONS: u64 = 10_000_000;
 
 fn on_the_heap(layout: &Layout) -> Vec<Line> {
@@ -102,12 +102,12 @@ fn plans(seed: u64) -> Vec<Plan> {
     }
     plans.push(plan(Settings::new(Capacity::Sessions(1_000)), &mut random));
     plans.push(plan(Settings::new(Capacity::Bytes(50_000)), &mut random));
-    // Large enough for one client in two only to be counted.
+    // Large enough that only one client in two is counted.
     plans.push(plan(Settings::new(Capacity::Sessions(2_500)), &mut random));
     plans
 }
 
-/// What the product leaves open is drawn.
+/// Draws the settings that the product leaves open.
 fn plan(asked: Settings, random: &mut Random) -> Plan {
     let block_bytes = random.one_of(&[8, 20, 64, 192]);
     let settings = Settings {

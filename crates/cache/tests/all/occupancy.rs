@@ -1,4 +1,4 @@
-//! What a cache says of when its clients return, where it is too large for the naive model.
+//! The occupancy of a cache that is too large for the naive model.
 
 use rejoin_cache::{
     Cache, Capacity, ContextTag, History, NewSession, Occupancy, SessionId, Settings,

@@ -1,8 +1,7 @@
-//! Somebody writes over a cache's memory. Whatever it is, no operation panics or goes on for ever,
-//! no session is found under another id or in another context, and the cache is of use again at
-//! once.
+//! A cache whose memory is overwritten. Whatever is written, no operation panics or runs for ever,
+//! no session is found under another id or in another context, and the cache works again at once.
 //!
-//! What is not asked is that a session's own bytes are as they were stored: nothing tells.
+//! A session's own bytes need not be as they were stored: the cache cannot tell.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,11 +18,11 @@ const ROUNDS: u64 = 20_000;
 const CLIENTS: u64 = 60;
 const CONTEXTS: [ContextTag; 2] = [ContextTag(0x1234_5678), ContextTag(0x9abc_def0)];
 
-/// Memory that somebody writes to before it is used.
+/// Memory that is overwritten before it is used.
 struct Scribbled {
     lines: Vec<Line>,
     random: Random,
-    /// How often to write before the next use.
+    /// The number of writes before the next use.
     writes: Arc<AtomicU32>,
 }
 
@@ -37,8 +36,8 @@ impl Memory for Scribbled {
 }
 
 impl Scribbled {
-    /// A byte, a word of four, or a whole line; the small numbers that pass for links more often
-    /// than others; the first lines, which are the header, as often as all the rest.
+    /// Overwrites a byte, a word of four, or a whole line. Small numbers, which pass for links, are
+    /// more frequent, and the first lines, which are the header, as frequent as all the rest.
     fn scribble(&mut self) {
         let random = &mut self.random;
         let all = self.lines.len() as u64;
@@ -63,12 +62,12 @@ fn id(client: u64) -> SessionId {
     SessionId::new(bytemuck::bytes_of(&bytes)).expect("32 bytes")
 }
 
-/// A word that says whose it is, and that no scribble makes of another's.
+/// Makes a word that names its session, and that no overwriting makes of another's word.
 fn word(client: u64, context: ContextTag) -> u64 {
     Random::new(client << 32 | u64::from(context.0)).next()
 }
 
-/// No word in a value is another session's.
+/// Checks that no word in a value is another session's.
 fn check_value(value: &[u8], client: u64, context: ContextTag) {
     for found in value.chunks_exact(8) {
         let found = u64::from_ne_bytes(found.try_into().expect("eight bytes"));

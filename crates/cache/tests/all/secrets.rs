@@ -1,5 +1,5 @@
-//! A session secret is in the cache's memory while the session is stored, and not after; and it is
-//! in no `Debug` output at any time.
+//! The secrets of sessions: they are in the cache's memory only while the session is stored, and
+//! never in `Debug` output.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use rejoin_testkit::random::Random;
 
 const CONTEXT: ContextTag = ContextTag(1);
 
-/// Memory that shows itself: what was in it at the last use, or when it was dropped.
+/// Memory that shows its contents at the last use, or when it was dropped.
 struct Watched {
     lines: Vec<Line>,
     window: Arc<Window>,
@@ -24,7 +24,7 @@ struct Watched {
 #[derive(Default)]
 struct Window {
     seen: Mutex<Vec<u8>>,
-    /// The next use panics, under the shard's lock.
+    /// Makes the next use panic, under the shard's lock.
     trap: AtomicBool,
 }
 
@@ -48,7 +48,7 @@ impl Drop for Watched {
     }
 }
 
-/// A cache of one shard, and the window on its memory.
+/// Makes a cache of one shard, and the window on its memory.
 struct Glass {
     cache: Option<Cache<Mutex<Watched>>>,
     window: Arc<Window>,
@@ -70,9 +70,9 @@ impl Glass {
         self.cache.as_ref().expect("not dropped")
     }
 
-    /// The serial numbers of all secrets of which a whole word is left in the memory.
+    /// Returns the serial numbers of all secrets of which a whole word is left in the memory.
     fn secrets(&self) -> BTreeSet<u32> {
-        // The window shows what was there when a use began: this one ends the last.
+        // The window shows the contents at the beginning of a use, so this use shows the last one's.
         let _ = self.cache.as_ref().map(Cache::counters);
         let seen = self.window.seen.lock().expect("window");
         let marked = seen.windows(8).filter(|bytes| bytes.ends_with(&MARK));
@@ -88,7 +88,7 @@ impl Glass {
 
 const MARK: [u8; 4] = [0x5e, 0xc7, 0xe7, 0xa7];
 
-/// The serial number and the mark, again and again.
+/// Makes a secret that repeats the serial number and the mark.
 fn secret(serial: u32, bytes: usize) -> Vec<u8> {
     let word = [serial.to_le_bytes(), MARK].concat();
     word.into_iter().cycle().take(bytes).collect()
@@ -213,7 +213,8 @@ fn a_panic_under_the_lock_costs_the_sessions_and_wipes_them() {
     assert_eq!(glass.cache().counters().stored, 2, "and counts on");
 }
 
-/// Whatever is done, the secrets in memory are those of the sessions that can be found.
+/// Checks that, after any operation, the secrets in memory are those of the sessions that can be
+/// found.
 #[test]
 fn only_stored_sessions_are_in_memory() {
     for seed in 0..8 {
@@ -242,13 +243,13 @@ fn one_change(glass: &Glass, now_ms: u64, serial: u32, random: &mut Random) {
                 hint_ms: Some(random.of_any_size(20)),
                 ..session(client)
             };
-            // Refused or not: what is in memory is what counts.
+            // The session may be refused: only the contents of the memory count.
             let _ = glass.cache().insert(now_ms, &new);
         }
     }
 }
 
-/// Expired ones included: they are wiped when somebody finds them, or evicted.
+/// Expired sessions are included: they are wiped when they are looked up or evicted.
 fn stored(glass: &Glass) -> BTreeSet<u32> {
     let mut value = SecretBytes::default();
     let serial = |client| {

@@ -1,5 +1,5 @@
-//! Many threads on one cache: values stay whole, nobody takes a session twice, and the counts add
-//! up when all are done.
+//! Many threads on one cache: values stay whole, no session is taken twice, and the counts add up
+//! when all are done.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -11,13 +11,13 @@ use rejoin_cache::{SecretBytes, SessionId, Settings};
 
 use rejoin_testkit::random::Random;
 
-/// Of each thread.
+/// The number of operations of each thread.
 const OPERATIONS: u64 = 150_000;
 const CLIENTS: u64 = 600;
 const SESSIONS: u64 = 200;
 const CONTEXT: ContextTag = ContextTag(3);
 
-/// What one thread was told.
+/// The answers that one thread got.
 #[derive(Default)]
 struct Told {
     hits: u64,
@@ -33,8 +33,8 @@ fn id(client: u64) -> SessionId {
     SessionId::new(&client.to_le_bytes()).expect("eight bytes")
 }
 
-/// A serial number, and bytes that follow from it and the client. Never more than one block, so
-/// that an eviction makes all the room there must be.
+/// Makes a value of a serial number, and bytes that follow from it and the client. It never takes
+/// more than one block, so that one eviction makes enough room.
 fn fill(client: u64, serial: u64, value: &mut SecretBytes) {
     let mut random = Random::new(client << 40 | serial);
     let bytes = value.resize(8 + random.below(185) as usize);
@@ -42,7 +42,7 @@ fn fill(client: u64, serial: u64, value: &mut SecretBytes) {
     bytes[..8].copy_from_slice(&serial.to_le_bytes());
 }
 
-/// The serial number, of a value that is as it was stored.
+/// Returns the serial number of a value, after a check that it is as it was stored.
 fn serial_of(client: u64, value: &SecretBytes) -> u64 {
     let serial = u64::from_le_bytes(value[..8].try_into().expect("eight bytes"));
     let mut stored = SecretBytes::default();
@@ -55,7 +55,7 @@ fn work(cache: &Cache, clock_ms: &AtomicU64, thread: u64) -> Told {
     let (mut told, mut value) = (Told::default(), SecretBytes::default());
     let mut random = Random::new(thread);
     for step in 0..OPERATIONS {
-        // Read before the lock is taken, as in any program: shards see it step back now and then.
+        // The clock is read before the lock is taken, as in any program, so shards see it step back.
         let now_ms = clock_ms.fetch_add(random.of_any_size(8), Ordering::Relaxed);
         let client = random.below(CLIENTS);
         match random.below(16) {

@@ -1,4 +1,4 @@
-//! What a [`Visit`] promises, whatever the sessions, the periods and the order of events.
+//! The promises of a [`Visit`], for any sessions, periods and order of events.
 
 use std::collections::BTreeSet;
 
@@ -27,12 +27,12 @@ fn issued(number: u64) -> Issued {
     Issued { id: id(number), value, expires_ms: u64::MAX, context: CONTEXT }
 }
 
-/// Whether it is in the cache, without a trace.
+/// Returns true if a session is in the cache, and leaves no trace.
 fn is_stored(cache: &Cache, number: u64) -> bool {
     cache.peek(0, &id(number), CONTEXT, &mut SecretBytes::default())
 }
 
-/// A session of no visit, whose client returns in `interval_ms`.
+/// Stores a session outside any visit, whose client returns in `interval_ms`.
 fn newcomer(cache: &Cache, now_ms: u64, number: u64, interval_ms: u64) -> Result<u32, Refusal> {
     let new = NewSession {
         id: id(number),
@@ -47,7 +47,7 @@ fn newcomer(cache: &Cache, now_ms: u64, number: u64, interval_ms: u64) -> Result
     cache.insert(now_ms, &new).map(|inserted| inserted.evicted)
 }
 
-/// A client that always presents the newest session it was given.
+/// A client that always presents its newest session.
 struct Client {
     first_ms: u64,
     period_ms: u64,
@@ -60,7 +60,7 @@ impl Client {
         Self { first_ms: random.below(60_000) * TICK_MS, period_ms, session: None }
     }
 
-    /// Presents its session, and is given a few new ones.
+    /// Presents its session, and gets a few new ones.
     fn connect(&mut self, cache: &Cache, now_ms: u64, random: &mut Random, next_id: &mut u64) {
         let (mut visit, mut value) = (Visit::default(), SecretBytes::default());
         if let Some(session) = self.session {
@@ -79,7 +79,7 @@ impl Client {
                 visit.issue_later(cache, now_ms, issued(*next_id));
             }
         }
-        // Those issued at once have overtaken those that wait: let a waiting one be the newest.
+        // Sessions issued at once have overtaken the waiting ones: make a waiting one the newest.
         *next_id += 1;
         visit.issue_later(cache, now_ms, issued(*next_id));
         visit.finish(cache, now_ms);
@@ -104,8 +104,8 @@ fn history_follows_the_client_over_changing_ids() {
             clients[at].connect(&cache, now_ms, &mut random, &mut next_id);
         }
         for Client { first_ms, period_ms, session } in clients {
-            // An absence of this length is no news of a client with a habit: what is learned is
-            // what the visits before handed on.
+            // An absence of this length says nothing about a client with a habit: the expectation
+            // follows from the visits before.
             let now_ms = first_ms + (VISITS + 4) * period_ms;
             let session = id(session.expect("connected"));
             let arrival = cache.get(now_ms, &session, CONTEXT, &mut SecretBytes::default());
@@ -194,7 +194,7 @@ fn the_consumed_session_is_retired() {
     }
 }
 
-/// How far from its expectation a session was found.
+/// Returns how far from its expectation a session was found.
 fn error_ms(cache: &Cache, now_ms: u64, number: u64) -> Option<u64> {
     let before = cache.counters();
     assert!(cache.get(now_ms, &id(number), CONTEXT, &mut SecretBytes::default()).found);
@@ -285,7 +285,7 @@ fn forget_removes_all_sessions_of_the_visit_and_no_other() {
     }
 }
 
-/// A history that came in a ticket counts for the session stored next, and as if seen here.
+/// Checks that a history from a ticket counts for the session stored next, as if seen here.
 #[test]
 fn a_recalled_history_predicts() {
     let mut elsewhere = Visit::default();
@@ -307,7 +307,8 @@ fn a_recalled_history_predicts() {
     assert_eq!(carried.interval().map(|(_, agreed)| agreed), Some(true));
 }
 
-/// Its client was heard of elsewhere before this machine was started; room is made now, and not then.
+/// Checks a session whose client was seen elsewhere before this machine started: room is made at the
+/// present time, not at that one.
 #[test]
 fn a_session_from_elsewhere_keeps_its_gap_and_finds_who_is_overdue() {
     let hints = Settings { prediction: Prediction::Hint, ..Settings::new(Capacity::Sessions(2)) };

@@ -1,5 +1,4 @@
-//! Who goes and who stays where places are weighed by what they are worth: a cache of one session,
-//! mostly, and a newcomer.
+//! Evictions by the worth of places: mostly a cache of one session, and a newcomer.
 
 use rejoin_cache::{Cache, Capacity, ContextTag, History, NewSession, Prediction, Refusal};
 use rejoin_cache::{SecretBytes, SessionId, Settings};
@@ -8,7 +7,7 @@ const CONTEXT: ContextTag = ContextTag(0);
 const SECOND_MS: u64 = 1_000;
 const HOUR_MS: u64 = 3_600 * SECOND_MS;
 const TEN_SECONDS_MS: u64 = 10 * SECOND_MS;
-/// When a place that is kept for a client of ten seconds is worth most.
+/// The age at which a place that is kept for a client of ten seconds is worth most.
 const NEARLY_TEN_SECONDS_MS: u64 = 9_900;
 
 fn cache_of(sessions: u64, prediction: Prediction) -> Cache {
@@ -44,7 +43,7 @@ fn insert(
     cache.insert(now_ms, &new).map(|inserted| inserted.evicted)
 }
 
-/// What a server knows of a client that came three times, with these gaps between.
+/// Makes the history of a client that came three times, with these gaps between.
 fn history(gaps_ms: [u64; 2]) -> History {
     let cache = cache_of(1, Prediction::Learned);
     assert_eq!(insert(&cache, 0, 1, History::default(), None), Ok(0));
@@ -101,8 +100,8 @@ fn who_has_kept_its_word_is_worth_more_than_who_gives_it() {
     assert!(is_stored(&cache, 1) && !is_stored(&cache, 2));
 }
 
-/// Thirty clients keep coming every ten seconds, and say so. In between come two hundred who say
-/// the same, and are never seen again. There is room for thirty.
+/// Plays thirty clients that come every ten seconds, as they announce, in a cache with room for
+/// thirty. In between come two hundred that announce the same and never return.
 #[test]
 fn of_claims_that_nobody_keeps_the_cache_learns() {
     let cache = cache_of(30, Prediction::Both);
@@ -132,7 +131,7 @@ fn a_clock_that_steps_back_makes_room_for_others() {
     assert_eq!(insert(&cache, 0, 2, History::default(), Some(TEN_SECONDS_MS)), Ok(1));
 }
 
-/// A client returns as it says, after ten minutes. Its session is over after five.
+/// Plays a client that returns after ten minutes, as it announces. Its session expires after five.
 #[test]
 fn of_sessions_that_are_over_when_they_are_wanted_the_cache_learns() {
     const LIFETIME_MS: u64 = 300 * SECOND_MS;

@@ -1,4 +1,4 @@
-//! A plan as it is written down: keys and types, no meaning.
+//! The TOML of a plan: keys and types, without their meaning.
 
 use serde::Deserialize;
 
@@ -55,8 +55,8 @@ pub(super) enum BalancerName {
     Client,
 }
 
-/// All keys of a group of any kind. One type, so that an error can say its line: which keys a kind
-/// has is looked at later.
+/// All keys of a group of any kind. They are one type, so that an error has its line; the keys that
+/// a kind may have are checked later.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Group {

@@ -1,4 +1,4 @@
-//! Groups of clients, from a plan's keys.
+//! The groups of clients of a plan, made from its keys.
 
 use rejoin_trace::{
     BrowserSettings, Browsers, Claims, Event, Flood, FloodSettings, Gaps, Group, Mixture,
@@ -9,7 +9,7 @@ use super::file::{self, ClaimsName, GapsName, Kind, StartName};
 use super::{bad, milliseconds, value, within};
 use crate::error::Error;
 
-/// The groups' names and what they are; `None` if there is none.
+/// Returns the groups' names and the groups; `None` if there is none.
 pub(super) fn mixture(groups: Vec<file::Group>) -> Result<(Vec<String>, Option<Mixture>), Error> {
     let mut names: Vec<String> = Vec::new();
     let mut made = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn mixture(groups: Vec<file::Group>) -> Result<(Vec<String>, Option<M
     Ok((names, Some(mixture)))
 }
 
-/// Its own, or its kind's: the second one of a kind is called "devices-2".
+/// Returns a group's own name, or one of its kind: the second group of a kind is "devices-2".
 fn name(group: &file::Group, taken: &[String]) -> Result<String, Error> {
     let free = |name: &String| !taken.contains(name);
     if let Some(name) = &group.name {
@@ -55,7 +55,7 @@ struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// A key of another kind would be taken for something that happens.
+    /// Refuses a key of another kind, which would have no effect.
     fn only_of_its_kind(&self) -> Result<(), Error> {
         let file::Group { kind, .. } = *self.group;
         let given = [
@@ -138,7 +138,7 @@ impl Keys<'_> {
         given.ok_or_else(|| value(&self.key(key), format!("it is missing: {kind} need it")))
     }
 
-    /// The range is the group's own to know.
+    /// Reads a whole number. The group itself checks its range.
     fn count(&self, key: &str, given: Option<i64>) -> Result<u64, Error> {
         let count = *self.needed(key, given.as_ref())?;
         u64::try_from(count).map_err(|_| value(&self.key(key), format!("{count} is below 1")))
@@ -148,7 +148,7 @@ impl Keys<'_> {
         milliseconds(&self.key(key), *self.needed(key, given.as_ref())?, 1)
     }
 
-    /// A claim is a time that fits in a trace.
+    /// Reads a claim, which is a time that fits in a trace.
     fn claim(&self, key: &str, seconds: f64) -> Result<u32, Error> {
         let ms = milliseconds(&self.key(key), seconds, 0)?;
         let fits = u32::try_from(ms).ok().filter(|ms| *ms < Event::NOT_BACK_MS);

@@ -1,4 +1,4 @@
-//! Plans: who connects to which servers, and what to try on them, as TOML.
+//! Plans in TOML: the clients, the servers, and the policies and capacities to try.
 //!
 //! ```
 //! let plan = rejoin_sim::Plan::parse(
@@ -21,20 +21,20 @@
 //!
 //! | key | default | |
 //! |---|---|---|
-//! | `title` | "untitled" | what the reports are called |
-//! | `duration_s` | | how long it is played; needed where there is a group |
-//! | `warm_up_s` | 0 | how much of that is not counted |
+//! | `title` | "untitled" | the title of the reports |
+//! | `duration_s` | | the length of the simulation; needed if there is a group |
+//! | `warm_up_s` | 0 | the part at the beginning that is not counted |
 //! | `tls` | "1.2" | or "1.3" |
 //! | `tickets_full` | 2 | TLS 1.3: tickets of a full handshake, 1 to 16 |
 //! | `tickets_resumed` | 1 | TLS 1.3: tickets of a resumption, 0 to 16 |
-//! | `tickets_used_once` | false | TLS 1.3: whether a resumption takes the ticket out of the cache |
-//! | `grace_ms` | 2000 | how late a client may be before its session is the first to go |
-//! | `ghosts_percent` | the cache's | histories of evicted clients it keeps |
-//! | `sessions_kept` | true | whether a device still has its session at its next run |
-//! | `keyed_by` | "client" where it can | or "session": [`KeyedBy`] |
+//! | `tickets_used_once` | false | TLS 1.3: true if a resumption takes the ticket out of the cache |
+//! | `grace_ms` | 2000 | the time a client may be late before its session is the first to be evicted |
+//! | `ghosts_percent` | the cache's | the histories of evicted clients that it keeps |
+//! | `sessions_kept` | true | true if a device still has its session at its next run |
+//! | `keyed_by` | "client" where possible | or "session": [`KeyedBy`] |
 //! | `servers` | 1 | to 1,024, each with its own cache of the whole capacity |
 //! | `balancer` | "random" | or "round-robin", "client": [`Balancer`] |
-//! | `capacities`, `policies`, `seeds` | | what to try, unless the caller says otherwise |
+//! | `capacities`, `policies`, `seeds` | | the values to try, unless the caller gives others |
 //!
 //! Each `[[group]]` has a `name` (its kind by default, a number behind it if that is taken) and a
 //! `kind`:
@@ -55,30 +55,31 @@ use std::num::NonZeroU32;
 use rejoin_trace::Mixture;
 
 use crate::error::Error;
+use crate::policy::UnknownPolicy;
 use crate::server::{Balancer, KeyedBy, Server, Tls};
 use crate::subject::Subject;
 use file::{BalancerName, File, KeyName, TlsName};
 
-/// What a plan says.
+/// A plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What the reports are called.
+    /// The title of the reports.
     pub title: String,
-    /// How much is played before anything is counted.
+    /// The time that is played before requests are counted.
     pub warm_up_ms: u64,
-    /// When it ends; `None`, which only a plan without groups can say: with its trace.
+    /// The end; `None`, which only a plan without groups may have, means the end of its trace.
     pub end_ms: Option<u64>,
     /// The servers.
     pub server: Server,
-    /// Who connects to them; `None` if the plan has no group and needs a trace.
+    /// The clients; `None` if the plan has no group and needs a trace.
     pub mixture: Option<Mixture>,
     /// The groups' names.
     pub groups: Vec<String>,
-    /// Capacities to try, perhaps none.
+    /// The capacities to try; may be empty.
     pub capacities: Vec<NonZeroU32>,
-    /// Policies to try, perhaps none.
+    /// The policies to try; may be empty.
     pub policies: Vec<Subject>,
-    /// How many seeds to try.
+    /// The number of seeds to try.
     pub seeds: Option<NonZeroU32>,
 }
 
@@ -95,14 +96,14 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// [`Error::BadPlan`], [`Error::BadValue`], [`Error::BadGroup`].
+    /// Returns [`Error::BadPlan`], [`Error::BadValue`] or [`Error::BadGroup`].
     pub fn parse(text: &str) -> Result<Self, Error> {
         File::parse(text)?.try_into()
     }
 }
 
 impl Default for Plan {
-    /// The empty plan, for a trace.
+    /// Returns the empty plan, for a trace.
     fn default() -> Self {
         Self {
             title: "untitled".to_owned(),
@@ -136,7 +137,7 @@ impl TryFrom<File> for Plan {
         let seeds = file.seeds.map(|seeds| within("seeds", seeds, 1, MOST_SEEDS)).transpose()?;
         let capacity = |sessions| within("capacities", sessions, 1, u32::MAX).map(not_zero);
         let policy = |name: String| {
-            name.parse().map_err(|cause: Error| value("policies", cause.to_string()))
+            name.parse().map_err(|cause: UnknownPolicy| value("policies", cause.to_string()))
         };
         Ok(Self {
             title: file.title.unwrap_or_else(|| "untitled".to_owned()),
@@ -208,7 +209,7 @@ fn server(file: &File) -> Result<Server, Error> {
     Ok(server)
 }
 
-/// Seconds as milliseconds, at least so many.
+/// Converts seconds to milliseconds, which must be at least so many.
 fn milliseconds(key: &str, seconds: f64, least_ms: u64) -> Result<u64, Error> {
     const LONGEST_S: f64 = 1e9;
     let ms = (seconds * 1_000.0).round();

@@ -8,15 +8,15 @@ use super::{Access, Policy};
 /// Adaptive replacement, ARC (Megiddo & Modha, FAST 2003, Fig. 4), with a real-valued target as in
 /// libCacheSim.
 ///
-/// Sessions used once are in T1, those used again in T2; B1 and B2 have the ghosts of those that
-/// had to go, no more than there is room for sessions. A ghost that comes back moves the target of
-/// T1's length towards the list it fell out of.
+/// Sessions used once are in T1, those used again in T2. B1 and B2 have the ghosts of evicted
+/// sessions, no more than there is room for sessions. A ghost that comes back moves the target of
+/// T1's length towards the list from which it was evicted.
 #[derive(Debug)]
 pub struct AdaptiveReplacement {
-    /// Noted: which of the lists it is in.
+    /// The nodes; the note is the list of a node.
     nodes: Nodes<usize>,
     lists: [List; 4],
-    /// The length T1 should have.
+    /// The target length of T1.
     target: f64,
     capacity: u32,
 }
@@ -27,7 +27,7 @@ const B1: usize = 2;
 const B2: usize = 3;
 
 impl AdaptiveReplacement {
-    /// Room for `capacity` sessions, and as many ghosts.
+    /// Makes a cache for `capacity` sessions, and as many ghosts.
     pub fn new(capacity: NonZeroU32) -> Self {
         let capacity = capacity.get();
         Self { nodes: Nodes::new(), lists: [List::EMPTY; 4], target: 0.0, capacity }
@@ -37,7 +37,7 @@ impl AdaptiveReplacement {
         u64::from(self.lists[list].len())
     }
 
-    /// Residents only, ghosts left out.
+    /// Finds a session; ghosts are left out.
     fn find(&self, key: u64) -> Option<u32> {
         self.nodes.find(key).filter(|&node| matches!(*self.nodes.note(node), T1 | T2))
     }
@@ -60,7 +60,7 @@ impl AdaptiveReplacement {
         }
     }
 
-    /// Cases II and III: a ghost came back.
+    /// Handles cases II and III: a ghost came back.
     fn revive(&mut self, node: u32, ghosts: usize) {
         let step = |these: u64, others: u64| (others as f64 / these as f64).max(1.0);
         let (b1, b2) = (self.len_of(B1), self.len_of(B2));
@@ -73,7 +73,7 @@ impl AdaptiveReplacement {
         self.move_to(T2, node);
     }
 
-    /// Case IV: nobody has heard of the key.
+    /// Handles case IV: the key is unknown.
     fn welcome(&mut self, key: u64) {
         let capacity = u64::from(self.capacity);
         let known: u64 = (T1..=B2).map(|list| self.len_of(list)).sum();
@@ -92,7 +92,7 @@ impl AdaptiveReplacement {
         self.lists[T1].join(&mut self.nodes, node);
     }
 
-    /// If there is no room, a resident becomes a ghost.
+    /// Turns a session into a ghost if there is no room.
     fn replace(&mut self, for_ghost_of_t2: bool) {
         if self.len() < self.capacity as usize {
             return;

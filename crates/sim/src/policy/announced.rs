@@ -1,4 +1,4 @@
-//! Algorithm 1 of paper 000, by the times clients announce, in their exact order.
+//! Algorithm 1 of paper 000, by the return times that clients announce, in their exact order.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -9,16 +9,16 @@ use super::nodes::hash;
 use super::{Access, Policy};
 
 /// Algorithm 1 as printed (paper 000 §IV): its two `if`s follow each other, so that an insertion
-/// may evict twice. Where the earliest session is overdue it goes and the new one is added; then,
-/// if the latest of those in the cache returns later than the new one, it goes, too.
+/// may evict twice. If the earliest session is overdue, it is evicted and the new one is added; then,
+/// if the latest session in the cache returns later than the new one, it is evicted, too.
 pub type Literal = Announced<true>;
 
-/// Algorithm 1 read with "else": an insertion evicts once at most. It is what Rejoin ships, whose
-/// order of return times is in classes; this one's is exact.
+/// Algorithm 1 read with "else": an insertion evicts once at most. Rejoin ships this reading with
+/// return times in classes; here their order is exact.
 pub type Exact = Announced<false>;
 
-/// Sessions in order of their clients' return, as announced. Who announces nothing is not expected
-/// back.
+/// Sessions in order of their clients' announced return. A client that announces nothing is not
+/// expected back.
 #[derive(Debug)]
 pub struct Announced<const EVICTS_TWICE: bool> {
     sessions: HashTable<Session>,
@@ -27,7 +27,7 @@ pub struct Announced<const EVICTS_TWICE: bool> {
     grace_ms: u64,
 }
 
-/// Ordered by time; of those expected at the same time, by key.
+/// A session, ordered by its return time and then by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Session {
     returns_ms: u64,
@@ -43,8 +43,8 @@ impl Session {
 }
 
 impl<const EVICTS_TWICE: bool> Announced<EVICTS_TWICE> {
-    /// Room for `capacity` sessions. A session is overdue when it was not used by `grace_ms` after
-    /// its client's return.
+    /// Makes a cache for `capacity` sessions. A session is overdue if it was not used by `grace_ms`
+    /// after its client's return time.
     pub fn new(capacity: NonZeroU32, grace_ms: u64) -> Self {
         Self {
             sessions: HashTable::new(),

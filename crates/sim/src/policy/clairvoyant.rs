@@ -8,35 +8,35 @@ use hashbrown::HashTable;
 use super::nodes::hash;
 use super::{Access, Policy};
 
-/// The session goes that is wanted last, or never again (Bélády, "A study of replacement algorithms
-/// for a virtual-storage computer", IBM Systems Journal 1966; optimal by Mattson, Gecsei, Slutz &
-/// Traiger, 1970).
+/// The optimum, which evicts the session that is wanted last, or never again (Bélády, "A study of
+/// replacement algorithms for a virtual-storage computer", IBM Systems Journal 1966; optimal by
+/// Mattson, Gecsei, Slutz & Traiger, 1970).
 ///
-/// With *bypass* the new session may be the one: it is not stored then. A TLS server is free to do
+/// With *bypass* that may be the new session, which is then not stored. A TLS server is free to do
 /// that, so this is its optimum. A cache that must store every session, as libCacheSim's does, can
 /// get no more hits than the variant without.
 #[derive(Debug)]
 pub struct Clairvoyant {
     sessions: HashTable<Session>,
-    /// When sessions are wanted, the last on top. Also has times that have passed: they stay below
+    /// The times at which sessions are wanted, the last on top. Times that have passed stay below
     /// those to come, and are swept when they are the greater part.
     latest: BinaryHeap<Session>,
     capacity: usize,
     bypass: bool,
 }
 
-/// Ordered by `next`.
+/// A session's next use, ordered by `next`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Session {
     next: u64,
     key: u64,
 }
 
-/// Times passed that are not worth a sweep.
+/// The number of passed times up to which a sweep is not worth it.
 const FEW: usize = 64;
 
 impl Clairvoyant {
-    /// Room for `capacity` sessions, to which none need be added.
+    /// Makes a cache for `capacity` sessions that may refuse a new session.
     pub fn new(capacity: NonZeroU32) -> Self {
         Self {
             sessions: HashTable::new(),
@@ -46,7 +46,7 @@ impl Clairvoyant {
         }
     }
 
-    /// The same, but it stores every session that was not there.
+    /// Makes a cache that stores every session that was not there.
     pub fn without_bypass(capacity: NonZeroU32) -> Self {
         Self { bypass: false, ..Self::new(capacity) }
     }
@@ -65,7 +65,7 @@ impl Clairvoyant {
         self.latest.push(session);
     }
 
-    /// The session wanted last.
+    /// Returns the session wanted last.
     fn last_wanted(&mut self) -> Option<Session> {
         while let Some(&last) = self.latest.peek() {
             if self.find(last.key) == Some(&last) {

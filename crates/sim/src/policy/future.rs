@@ -1,15 +1,15 @@
-//! What the clairvoyant knows.
+//! The future accesses that the clairvoyant knows.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::nodes::hash;
 
-/// For each access to a key, the position of the next access to the same key; [`u64::MAX`] if there
-/// is none.
+/// Returns, for each access to a key, the position of the next access to the same key;
+/// [`u64::MAX`] if there is none.
 ///
-/// Goes through the keys from the last to the first. Takes 8 bytes an access, and up to
-/// 40 a key while it runs.
+/// It goes through the keys from the last to the first, and takes 8 bytes per access, and up to 40
+/// per key while it runs.
 pub fn next_accesses(keys: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator) -> Vec<u64> {
     let mut next = vec![u64::MAX; keys.len()];
     let mut seen: HashTable<(u64, u64)> = HashTable::new();

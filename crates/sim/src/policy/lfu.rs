@@ -1,4 +1,4 @@
-//! LFU: the session used least often goes.
+//! LFU, which evicts the session used least often.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -6,11 +6,11 @@ use std::num::NonZeroU32;
 use super::nodes::{List, Nodes};
 use super::{Access, Policy};
 
-/// Least frequently used, counted while a session is there, its creation included. Among equals
-/// the one goes that reached its count first, as in libCacheSim.
+/// Least frequently used. Uses are counted while a session is there, its creation included. Of
+/// sessions with equal counts, the one that reached its count first is evicted, as in libCacheSim.
 #[derive(Debug)]
 pub struct Lfu {
-    /// Noted: how often it was used.
+    /// The nodes; the note is the number of uses.
     nodes: Nodes<u64>,
     /// The sessions of each count that occurs, in order of reaching it.
     by_uses: BTreeMap<u64, List>,
@@ -19,7 +19,7 @@ pub struct Lfu {
 }
 
 impl Lfu {
-    /// Room for `capacity` sessions.
+    /// Makes a cache for `capacity` sessions.
     pub fn new(capacity: NonZeroU32) -> Self {
         let capacity = capacity.get();
         Self { nodes: Nodes::new(), by_uses: BTreeMap::new(), stored: 0, capacity }

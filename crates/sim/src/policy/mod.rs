@@ -1,10 +1,10 @@
 //! The yardsticks: eviction policies that a session cache might have instead, and the optimum.
 //!
-//! Each decides which sessions stay in a cache that holds so many of them. They keep keys and
-//! order, no values. A key is whatever a session is looked up by: the client if its sessions keep
-//! their id, the id itself if every handshake makes a new one.
+//! Each decides which sessions stay in a cache of a given capacity. They keep keys and order, no
+//! values. A session is looked up by its key: the client if its sessions keep their id, or the id
+//! itself if every handshake makes a new one.
 //!
-//! What is not here: the policies Rejoin ships, which are run as they are, in their own cache.
+//! What is not here: the policies Rejoin ships, which run as they are, in their own cache.
 //!
 //! ```
 //! use rejoin_sim::policy::{Access, Policy, PolicyName, next_accesses};
@@ -50,46 +50,46 @@ pub use s3_fifo::S3Fifo;
 pub use set_associative::SetAssociativeFifo;
 pub use sieve::Sieve;
 
-/// A session is wanted, or was made.
+/// An access to a session, which is wanted or was just made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// What the session is looked up by.
+    /// The key by which the session is looked up.
     pub key: u64,
-    /// When, on the trace's clock.
+    /// The time on the trace's clock.
     pub now_ms: u64,
-    /// Position in the trace of the next access to the same key; [`u64::MAX`]: there is none.
-    /// Only the clairvoyant looks.
+    /// The position in the trace of the next access to the same key; [`u64::MAX`] if there is none.
+    /// Only the clairvoyant reads it.
     pub next: u64,
-    /// In how many milliseconds the client announces to return. `None`, or
-    /// [`Self::NOT_BACK_MS`]: it is not expected back. Only [`Literal`] and [`Exact`] look.
+    /// The time in which the client announces to return, in milliseconds. With `None` or
+    /// [`Self::NOT_BACK_MS`] it is not expected back. Only [`Literal`] and [`Exact`] read it.
     pub returns_in_ms: Option<u32>,
 }
 
 impl Access {
-    /// Announced by a client that leaves, as in a trace.
+    /// The announcement of a client that leaves, as in a trace.
     pub const NOT_BACK_MS: u32 = rejoin_trace::Event::NOT_BACK_MS;
 }
 
-/// Which sessions are in a cache.
+/// An eviction policy, which decides which sessions are in a cache.
 ///
 /// A policy never holds more sessions than its capacity, and one that was not stored is never
 /// there. Every operation takes constant or logarithmic time, amortised.
 pub trait Policy {
-    /// Whether the session is there. If it is, this is a use of it.
+    /// Returns true if the session is there, and counts as a use of it.
     fn access(&mut self, access: &Access) -> bool;
 
-    /// A session that was not there was made. It is stored, for which another may have to go, or
-    /// it is refused. Storing one that is there changes nothing.
+    /// Stores a session that was just made, for which another may be evicted, or refuses it. Storing
+    /// one that is there changes nothing.
     fn store(&mut self, access: &Access);
 
-    /// The session is no more: used up, expired or forgotten. Its place becomes free; what the
-    /// policy remembers of sessions it evicted stays. Returns whether it was there.
+    /// Removes a session that was used up, expired or forgotten. Its place becomes free; the policy's
+    /// memory of evicted sessions stays. Returns true if it was there.
     fn remove(&mut self, key: u64) -> bool;
 
-    /// Sessions stored.
+    /// Returns the number of stored sessions.
     fn len(&self) -> usize;
 
-    /// Whether none is.
+    /// Returns true if no session is stored.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! Policies by name.
+//! The names of the yardsticks.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -65,7 +65,7 @@ impl PolicyName {
         Self::ClairvoyantNoBypass,
     ];
 
-    /// As it is written.
+    /// Returns the name as text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
@@ -86,13 +86,13 @@ impl PolicyName {
         }
     }
 
-    /// Whether it needs [`Access::next`](super::Access::next), and so the whole trace beforehand.
+    /// Returns true if it needs [`Access::next`](super::Access::next), and so the whole trace beforehand.
     pub const fn needs_future(self) -> bool {
         matches!(self, Self::Clairvoyant | Self::ClairvoyantNoBypass)
     }
 
-    /// An empty cache for `capacity` sessions. Only random eviction depends on the seed, and only
-    /// those that listen to announcements on the grace.
+    /// Makes an empty cache for `capacity` sessions. Only random eviction depends on the seed, and
+    /// only the policies that use announcements on the grace.
     pub fn build(self, capacity: NonZeroU32, seed: u64, grace_ms: u64) -> Box<dyn Policy + Send> {
         const WAYS: [NonZeroU32; 3] = [ways(4), ways(8), ways(11)];
         let set_associative = |ways| Box::new(SetAssociativeFifo::new(capacity, ways));
@@ -131,16 +131,24 @@ impl FromStr for PolicyName {
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let found = Self::ALL.into_iter().find(|policy| policy.as_str() == text.trim());
-        found.ok_or_else(|| UnknownPolicy { name: text.to_owned() })
+        found.ok_or_else(|| UnknownPolicy::new(text, Self::ALL.into_iter().map(Self::as_str)))
     }
 }
 
-/// No policy has this name.
+/// A name that no policy has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no policy is called {name:?}: give one of {}", PolicyName::ALL.map(PolicyName::as_str).join(", "))]
+#[error("no policy is called {name:?}: give one of {}", known.join(", "))]
 pub struct UnknownPolicy {
-    /// What was asked for.
+    /// The name that was asked for.
     pub name: String,
+    /// The names that there are.
+    pub known: Vec<&'static str>,
+}
+
+impl UnknownPolicy {
+    pub(crate) fn new(name: &str, known: impl Iterator<Item = &'static str>) -> Self {
+        Self { name: name.to_owned(), known: known.collect() }
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Keys in lists: what most policies are made of.
+//! Keys in lists, of which most policies are made.
 //!
 //! [`Nodes`] finds a key's node, and each node is in one [`List`], linked by number. Lists share
 //! their nodes, so that a key moves from one to another without being looked up again.
@@ -8,15 +8,15 @@ use hashbrown::HashTable;
 /// The end of a list: no node has this number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// SplitMix64's finaliser (Steele, Lea & Flood, OOPSLA 2014). Written out, so that the sets of a
-/// set-associative cache stay the same whatever version of whatever crate is around.
+/// Hashes a key with SplitMix64's finaliser (Steele, Lea & Flood, OOPSLA 2014). It is written out so
+/// that the sets of a set-associative cache do not depend on the version of a crate.
 pub(crate) fn hash(key: u64) -> u64 {
     let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
 }
 
-/// A key, its place in a list, and what the policy notes of it.
+/// A key, its place in a list, and the policy's note on it.
 #[derive(Debug)]
 pub(super) struct Node<T> {
     pub(super) key: u64,
@@ -25,7 +25,7 @@ pub(super) struct Node<T> {
     pub(super) note: T,
 }
 
-/// Nodes by key.
+/// Nodes, found by key.
 #[derive(Debug)]
 pub(super) struct Nodes<T> {
     index: HashTable<u32>,
@@ -44,7 +44,7 @@ impl<T> Nodes<T> {
         self.index.find(hash(key), |&node| nodes[node as usize].key == key).copied()
     }
 
-    /// A node for a key that has none, in no list yet.
+    /// Adds a node for a key that has none. It is in no list yet.
     pub(super) fn add(&mut self, key: u64, note: T) -> u32 {
         let fresh = Node { key, earlier: NONE, later: NONE, note };
         let node = self.unused;
@@ -60,7 +60,7 @@ impl<T> Nodes<T> {
         node
     }
 
-    /// Gives a node back that is in no list any more.
+    /// Frees a node that is no longer in a list.
     pub(super) fn discard(&mut self, node: u32) {
         let discarded = &mut self.nodes[node as usize];
         discarded.later = std::mem::replace(&mut self.unused, node);
@@ -70,7 +70,7 @@ impl<T> Nodes<T> {
         }
     }
 
-    /// The one behind it in its list, or [`NONE`].
+    /// Returns the node behind it in its list, or [`NONE`].
     pub(super) fn later(&self, node: u32) -> u32 {
         self.nodes[node as usize].later
     }
@@ -95,12 +95,12 @@ pub(super) struct List {
 impl List {
     pub(super) const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
 
-    /// The one that joined longest ago, or [`NONE`].
+    /// Returns the node that joined longest ago, or [`NONE`].
     pub(super) fn first(&self) -> u32 {
         self.first
     }
 
-    /// The one that joined last, or [`NONE`].
+    /// Returns the node that joined last, or [`NONE`].
     pub(super) fn last(&self) -> u32 {
         self.last
     }
@@ -109,7 +109,7 @@ impl List {
         self.len
     }
 
-    /// A node that is in no list joins this one.
+    /// Adds a node that is in no list.
     pub(super) fn join<T>(&mut self, nodes: &mut Nodes<T>, node: u32) {
         let before = std::mem::replace(&mut self.last, node);
         match before {
@@ -121,7 +121,7 @@ impl List {
         self.len += 1;
     }
 
-    /// A node of this list leaves it.
+    /// Takes a node out of this list.
     pub(super) fn leave<T>(&mut self, nodes: &mut Nodes<T>, node: u32) {
         let Node { earlier, later, .. } = nodes.nodes[node as usize];
         match earlier {
@@ -140,7 +140,7 @@ impl List {
 mod tests {
     use super::*;
 
-    /// Bytes of a full list that has turned over many times.
+    /// Returns the bytes of a full list that has turned over many times.
     fn bytes(residents: u32) -> usize {
         let mut nodes = Nodes::new();
         let mut list = List::EMPTY;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_resident_takes_at_most_sixty_bytes() {
-        // Those just beyond a power of two, or beyond 7/8 of one, have most memory to spare.
+        // Sizes just beyond a power of two, or beyond 7/8 of one, waste the most memory.
         for residents in [8_192, 8_193, 10_000, 14_336, 14_337] {
             let bytes = bytes(residents);
             assert!(bytes <= 60 * residents as usize, "{bytes} bytes for {residents}");

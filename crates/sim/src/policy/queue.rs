@@ -1,4 +1,4 @@
-//! Policies that are one list and a choice of its end: FIFO, LRU, MRU.
+//! Policies that consist of one list and a choice of its end: FIFO, LRU, MRU.
 
 use std::num::NonZeroU32;
 
@@ -9,14 +9,14 @@ use super::{Access, Policy};
 /// nothing.
 pub type Fifo = Queue<false, false>;
 
-/// Least recently used: the session goes whose last use is longest ago. JSSE's cache (paper 000,
-/// Table I).
+/// Least recently used: the session whose last use is longest ago is evicted. JSSE's cache (paper
+/// 000, Table I).
 pub type Lru = Queue<true, false>;
 
-/// Most recently used: of the sessions there the one used last goes, and the new one is stored.
+/// Most recently used: the session used last is evicted, and the new one is stored.
 ///
-/// Made for loops longer than the cache (Chou & DeWitt, VLDB 1985). Where clients leave for good
-/// it fills up with theirs, and turns over a single place ever after (paper 000 §VI.B).
+/// It is made for loops longer than the cache (Chou & DeWitt, VLDB 1985). If clients leave for good,
+/// it fills up with their sessions and then turns over a single place (paper 000 §VI.B).
 pub type Mru = Queue<true, true>;
 
 /// A list of sessions, in order of arrival or of last use.
@@ -28,7 +28,7 @@ pub struct Queue<const BY_USE: bool, const LAST_GOES: bool> {
 }
 
 impl<const BY_USE: bool, const LAST_GOES: bool> Queue<BY_USE, LAST_GOES> {
-    /// Room for `capacity` sessions.
+    /// Makes a cache for `capacity` sessions.
     pub fn new(capacity: NonZeroU32) -> Self {
         Self { nodes: Nodes::new(), list: List::EMPTY, capacity: capacity.get() }
     }

@@ -9,25 +9,25 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use super::nodes::hash;
 use super::{Access, Policy};
 
-/// Any of the sessions there goes, each as likely as another (paper 000's RR).
+/// Random eviction, with the same chance for every session (paper 000's RR).
 ///
 /// Whatever the order of arrivals, it does neither very well nor very badly. (libCacheSim's
 /// `Random` is no yardstick: it does not choose evenly.)
 #[derive(Debug)]
 pub struct RandomEviction {
     keys: Vec<u64>,
-    /// Where each is in `keys`.
+    /// The place of each key in `keys`.
     index: HashTable<u32>,
     random: ChaCha8Rng,
     capacity: u32,
 }
 
 impl RandomEviction {
-    /// Room for `capacity` sessions. The same seed evicts the same on every platform.
+    /// Makes a cache for `capacity` sessions. The same seed evicts the same on every platform.
     pub fn new(capacity: NonZeroU32, seed: u64) -> Self {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
-        // Apart from the draws that make a population of the same seed.
+        // Another stream than the draws of a population with the same seed.
         key[8..24].copy_from_slice(b"random eviction\0");
         let random = ChaCha8Rng::from_seed(key);
         Self { keys: Vec::new(), index: HashTable::new(), random, capacity: capacity.get() }
@@ -37,12 +37,12 @@ impl RandomEviction {
         self.index.find(hash(key), |&at| self.keys[at as usize] == key).copied()
     }
 
-    /// Uniform to one part in 2³².
+    /// Draws a number below `bound`, uniform to one part in 2³².
     fn below(&mut self, bound: u32) -> u32 {
         ((u128::from(self.random.next_u64()) * u128::from(bound)) >> 64) as u32
     }
 
-    /// The last key takes the place of the one that goes.
+    /// Removes a key; the last key takes its place.
     fn discard(&mut self, at: u32) {
         let gone = self.keys.swap_remove(at as usize);
         if let Ok(entry) = self.index.find_entry(hash(gone), |&other| other == at) {

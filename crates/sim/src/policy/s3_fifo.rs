@@ -9,9 +9,9 @@ use super::{Access, Policy};
 /// the capacity small, nine tenths as many ghosts, two uses to pass from small to main.
 ///
 /// A new session joins the small queue, or main if its ghost is still there. The oldest of the
-/// small queue goes, and leaves a ghost, unless it was used twice since it came: then it passes on
-/// to main. The oldest of main goes unless it was used; each round there costs it one use, of
-/// three at most.
+/// small queue is evicted and leaves a ghost, unless it was used twice since it came: then it
+/// passes on to main. The oldest of main is evicted unless it was used; each round there costs it
+/// one use, of three at most.
 ///
 /// As in libCacheSim, the small queue may be as long as the cache until main has filled up, and
 /// main may be a little over its share after many have passed at once. Below 20 sessions
@@ -33,13 +33,13 @@ const SMALL: usize = 0;
 const MAIN: usize = 1;
 const GHOSTS: usize = 2;
 
-/// Uses that take a session from the small queue to main.
+/// The number of uses that take a session from the small queue to main.
 const USES_TO_PASS: u8 = 2;
-/// More uses than these do not count.
+/// The most uses that count.
 const MOST_USES: u8 = 3;
 
 impl S3Fifo {
-    /// Room for `capacity` sessions.
+    /// Makes a cache for `capacity` sessions.
     pub fn new(capacity: NonZeroU32) -> Self {
         Self { nodes: Nodes::new(), queues: [List::EMPTY; 3], capacity: capacity.get() }
     }
@@ -52,7 +52,7 @@ impl S3Fifo {
         (u64::from(self.capacity) * 9 / 10) as u32
     }
 
-    /// Residents only, ghosts left out.
+    /// Finds a session; ghosts are left out.
     fn find(&self, key: u64) -> Option<u32> {
         self.nodes.find(key).filter(|&node| self.nodes.note(node).queue != GHOSTS)
     }
@@ -69,7 +69,7 @@ impl S3Fifo {
         self.nodes.discard(node);
     }
 
-    /// One session goes, or all of the small queue pass.
+    /// Evicts one session, or passes all of the small queue on to main.
     fn make_room(&mut self) {
         if self.queues[MAIN].len() > self.main_capacity() || self.queues[SMALL].len() == 0 {
             self.evict_from_main();
@@ -121,7 +121,7 @@ impl Policy for S3Fifo {
             Some(_) => return,
             None => None,
         };
-        // Before room is made: the ghosts have a place more then.
+        // The ghost goes before room is made, so that the ghosts have one more place.
         ghost.into_iter().for_each(|ghost| self.discard(ghost));
         while self.len() == self.capacity as usize {
             self.make_room();

@@ -9,21 +9,21 @@ use super::{Access, Policy};
 /// First in, first out in each of many small sets: the caches of NSS and CyaSSL, whose threads
 /// lock one set at a time (paper 000 §III). CyaSSL's largest has 11 ways.
 ///
-/// A set has at most so many ways. If the capacity is not a multiple of them, some sets have one
-/// less or so, and all of them have exactly the capacity together. A key's set is chosen by its
+/// A set has a limited number of ways. If the capacity is not a multiple of it, some sets have about
+/// one way less, so that all sets together have exactly the capacity. A key's set is chosen by its
 /// hash, as evenly as at random, so that some sets overflow while others have room: the fewer the
 /// ways, the more it is like random eviction.
 #[derive(Debug)]
 pub struct SetAssociativeFifo {
     /// The ways of the first set, oldest first, then those of the second, and so on.
     ways: Vec<u64>,
-    /// How many ways of each set are in use.
+    /// The number of ways of each set that are in use.
     used: Vec<u32>,
     stored: usize,
 }
 
 impl SetAssociativeFifo {
-    /// Room for `capacity` sessions, at most `ways` to a set.
+    /// Makes a cache for `capacity` sessions, with at most `ways` to a set.
     pub fn new(capacity: NonZeroU32, ways: NonZeroU32) -> Self {
         let sets = capacity.get().div_ceil(ways.get()) as usize;
         Self { ways: vec![0; capacity.get() as usize], used: vec![0; sets], stored: 0 }
@@ -33,14 +33,14 @@ impl SetAssociativeFifo {
         ((u128::from(hash(key)) * self.used.len() as u128) >> 64) as usize
     }
 
-    /// All ways of a set.
+    /// Returns all ways of a set.
     fn ways_of(&self, set: usize) -> Range<usize> {
         let start =
             |set: usize| (set as u64 * self.ways.len() as u64 / self.used.len() as u64) as usize;
         start(set)..start(set + 1)
     }
 
-    /// Where among the ways of its set a key is.
+    /// Finds a key among the ways of its set.
     fn find(&self, set: usize, key: u64) -> Option<usize> {
         let ways = self.ways_of(set);
         let used = &self.ways[ways.start..][..self.used[set] as usize];

@@ -1,4 +1,4 @@
-//! SIEVE: a FIFO queue that a hand goes through, sparing what was used.
+//! SIEVE: a FIFO queue with a hand that goes through it and spares used sessions.
 
 use std::num::NonZeroU32;
 
@@ -7,20 +7,20 @@ use super::{Access, Policy};
 
 /// SIEVE (Zhang, Yang, Yue, Vigfusson & Rashmi, NSDI 2024).
 ///
-/// The hand goes from old to new. A session that was used since the hand last passed it is
-/// spared; the first that was not goes. New sessions join at the end the hand moves to.
+/// The hand goes from old to new. It spares a session that was used since it last passed; the first
+/// other session is evicted. New sessions join at the end towards which the hand moves.
 #[derive(Debug)]
 pub struct Sieve {
-    /// Noted: used since the hand passed.
+    /// The nodes; the note is true if a session was used since the hand passed.
     nodes: Nodes<bool>,
     list: List,
-    /// Where the hand goes on, or [`NONE`]: at the oldest.
+    /// The node at which the hand goes on, or [`NONE`] for the oldest.
     hand: u32,
     capacity: u32,
 }
 
 impl Sieve {
-    /// Room for `capacity` sessions.
+    /// Makes a cache for `capacity` sessions.
     pub fn new(capacity: NonZeroU32) -> Self {
         Self { nodes: Nodes::new(), list: List::EMPTY, hand: NONE, capacity: capacity.get() }
     }

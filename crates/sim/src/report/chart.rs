@@ -21,7 +21,7 @@ const TO_LABEL: f64 = 34.0;
 const TOP: f64 = 62.0;
 const BOTTOM: f64 = 52.0;
 const LEFT: f64 = 38.0;
-/// Of a policy's curve in one view, more would run into each other.
+/// The most points with a marker in a policy's curve: more would run into each other.
 const MARKERS_MAX: usize = 24;
 
 /// How a picture is to be cut.
@@ -43,12 +43,12 @@ pub(super) struct Chart<'a> {
     seeds: u32,
     axis: Axis,
     width: f64,
-    /// Of the plot: right and lower edge.
+    /// The right and lower edge of the plot.
     right: f64,
     floor: f64,
 }
 
-/// What a picture can show: one of the rates, of everyone or of one group of clients.
+/// A view of a picture: one of the rates, of all clients or of one group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) counted: Counted,
@@ -81,7 +81,7 @@ pub(super) fn groups(outcome: &Outcome) -> Vec<&str> {
 }
 
 impl<'a> Chart<'a> {
-    /// Of `views` the one at `shown` is displayed.
+    /// Draws the views; the one at `shown` is displayed.
     pub(super) fn new(
         format: Format,
         curves: &'a [Curve<'a>],
@@ -133,7 +133,7 @@ impl<'a> Chart<'a> {
 }
 
 impl View<'_> {
-    /// What a view is called in the page.
+    /// Returns the name of a view in the page.
     pub(super) fn key(&self) -> (&'static str, usize) {
         (self.counted.key(), self.group.map_or(0, |(at, _)| at + 1))
     }

@@ -1,8 +1,8 @@
-//! For spreadsheets and scripts.
+//! The outcome as CSV, for spreadsheets and scripts.
 
 use crate::{HitRates, Outcome, Rate};
 
-/// The columns, whose names and order stay.
+/// The columns. Their names and order do not change.
 const COLUMNS: [&str; 12] = [
     "policy",
     "capacity",
@@ -18,7 +18,7 @@ const COLUMNS: [&str; 12] = [
     "hit_after_first_of_run_sd",
 ];
 
-/// The outcome as CSV: a line for each cell, followed by one for each of its groups of clients.
+/// Formats the outcome as CSV: a line for each cell, followed by one for each of its groups of clients.
 ///
 /// `group` is empty in the line that counts all of them, `full_handshakes` in that of a group; a
 /// rate is empty where nothing was counted. Rates are in percent, with every digit.

@@ -1,6 +1,6 @@
-//! What a simulation found, as text: a table for a terminal, CSV, and a page with the curves.
+//! The outcome of a simulation as text: a table for a terminal, CSV, and a page with the curves.
 //!
-//! Pure functions. Where the text goes is the caller's affair.
+//! These are pure functions; the caller writes the text.
 
 mod chart;
 mod comma_separated;
@@ -15,7 +15,7 @@ pub use comma_separated::csv;
 pub use page::html;
 pub use terminal::table;
 
-/// Why there is no page.
+/// The reason why there is no page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,16 +25,16 @@ pub enum Error {
     /// A rate that no axis from 0 to 100 percent can show.
     #[error("{policy} at {capacity} sessions: {rate} is no hit rate in percent")]
     NotAPercentage {
-        /// Whose rate.
+        /// The policy.
         policy: Subject,
-        /// At which capacity, in sessions.
+        /// Its capacity, in sessions.
         capacity: u32,
-        /// As it was given, with its deviation.
+        /// The rate, with its deviation.
         rate: String,
     },
 }
 
-/// Which requests a hit rate counts.
+/// The requests that a hit rate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counted {
     All,
@@ -107,17 +107,17 @@ impl<'a> Curve<'a> {
     }
 }
 
-/// Says so where cells had fewer seeds than asked for, or none.
+/// Returns a note if cells had fewer seeds than asked for, or none.
 fn incomplete(outcome: &Outcome) -> Option<&'static str> {
     (!outcome.complete).then_some("incomplete: not every seed of every policy and size was played")
 }
 
-/// Whether it must be said of each cell how many seeds it had.
+/// Returns true if each cell must be shown with its number of seeds.
 fn seeds_differ(outcome: &Outcome) -> bool {
     outcome.cells.iter().any(|cell| cell.seeds != outcome.seeds)
 }
 
-/// `76.8 ± 0.4`; of one seed, which has no deviation, `76.8`.
+/// Formats a rate as `76.8 ± 0.4`; with one seed, which has no deviation, as `76.8`.
 fn percent(rate: Option<Rate>, seeds: u32) -> String {
     match rate {
         None => "–".to_owned(),
@@ -126,7 +126,7 @@ fn percent(rate: Option<Rate>, seeds: u32) -> String {
     }
 }
 
-/// To the nearest whole, with commas between the thousands. Below nothing is nothing.
+/// Rounds to a whole number, with commas between the thousands. A negative number becomes 0.
 pub fn thousands(number: f64) -> String {
     grouped(number.round_ties_even() as u64)
 }

@@ -1,7 +1,7 @@
-//! The page: curves to be read, chosen and taken along, and the figures below them.
+//! The page: curves that can be read, chosen and saved, and the figures below them.
 //!
-//! One file that asks nobody for anything. The pictures are complete without the script, which
-//! shows another of them, hides lines, reads points and saves files.
+//! It is one file that makes no request. The pictures are complete without the script, which shows
+//! another of them, hides lines, reads points and saves files.
 
 use std::fmt;
 
@@ -65,7 +65,7 @@ fn check(outcome: &Outcome) -> Result<(), Error> {
 
 struct Body<'a> {
     outcome: &'a Outcome,
-    /// What was counted at all.
+    /// The rates that were counted.
     counted: Vec<Counted>,
     groups: Vec<&'a str>,
     /// The first is displayed.
@@ -99,7 +99,8 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Which rate, and of whom. Only the script can choose; without it they are explanations.
+    /// Writes the choice of the rate and the group. Only the script can choose; without it the entries
+    /// are explanations.
     fn choices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<fieldset class=\"rates\" disabled>\n<legend>Requests that count</legend>\n")?;
         for (at, counted) in self.counted.iter().enumerate() {
@@ -208,7 +209,7 @@ const fn checked(is_checked: bool) -> &'static str {
     if is_checked { " checked" } else { "" }
 }
 
-/// A title as a name for files: letters, digits and single hyphens.
+/// Turns a title into a name for files: letters, digits and single hyphens.
 fn file_name(title: &str) -> String {
     let mut name = String::new();
     for c in title.chars().take(80) {

@@ -1,4 +1,4 @@
-//! For a person at a terminal.
+//! The outcome as a table for a terminal.
 
 use rejoin_report::printable;
 

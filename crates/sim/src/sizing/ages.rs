@@ -1,44 +1,44 @@
-//! How long sessions must live.
+//! The lifetime that sessions need.
 //!
-//! A session lives from the handshake that made it. Over TLS 1.3 a resumption makes new tickets, so
-//! what counts is the gap between two requests of a client. Over TLS 1.2 the session that is resumed
-//! goes on and grows old, and so it does with OpenSSL, nginx and HAProxy: a lifetime as long as the
-//! gaps would make every second handshake a full one. So lifetimes are tried, all at once, on a
-//! cache that evicts nothing.
+//! A session's lifetime starts at the handshake that made it. Over TLS 1.3 a resumption makes new
+//! tickets, so the gap between two requests of a client counts. Over TLS 1.2 the resumed session
+//! grows older, as it does with OpenSSL, nginx and HAProxy: a lifetime as long as the gaps would
+//! make every second handshake a full one. Therefore lifetimes are tried, all at once, on a cache
+//! that evicts nothing.
 
 use serde::Serialize;
 
 use crate::server::{Server, Tls};
 
-/// Lifetimes that are tried, in seconds: round ones. The last is the longest that TLS 1.3 allows
+/// The lifetimes that are tried, in seconds: round ones. The last is the longest that TLS 1.3 allows
 /// (RFC 8446 §4.6.1), a day the longest that TLS 1.2 suggests (RFC 5246 §F.1.4).
 const LIFETIMES_S: [u32; 12] =
     [60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 28_800, A_DAY_S, 172_800, 604_800];
 const A_DAY_S: u32 = 86_400;
-/// Ages are counted in tenths of a second.
+/// The unit of ages: a tenth of a second.
 const TICKS_A_SECOND: u32 = 10;
-/// At most so many percent of the requests that could resume may find their session expired.
+/// The most requests, in percent of those that could resume, that may find their session expired.
 const MOST_LOST_PERCENT: f64 = 1.0;
 
-/// How long sessions must live so that few returning clients find theirs expired.
+/// The lifetime with which few returning clients find their session expired.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Lifetime {
-    /// In seconds.
+    /// The lifetime in seconds.
     pub seconds: u32,
-    /// Of the requests that an unlimited cache resumes, how many it would lose, in percent.
+    /// The requests that would be lost, in percent of those that an unlimited cache resumes.
     pub lost_percent: f64,
-    /// Whether a resumption makes a new session, so that age is counted from the last request.
+    /// True if a resumption makes a new session, so that age is counted from the last request.
     pub renewed: bool,
 }
 
-/// When each client's session was made, for every lifetime.
+/// The time when each client's session was made, for every lifetime.
 #[derive(Debug)]
 pub(super) struct Ages {
     lifetimes: &'static [u32],
     renewed: bool,
-    /// When the first request was: clocks may have begun long before.
+    /// The time of the first request: clocks may have begun long before.
     origin_ms: Option<u64>,
-    /// In ticks since then, `stride` for each client.
+    /// The times in ticks since then, `stride` for each client.
     born: Vec<u32>,
     stride: usize,
     lost: Vec<u64>,
@@ -53,7 +53,7 @@ impl Ages {
                 (false, &LIFETIMES_S[..allowed])
             }
         };
-        // Renewed ones are as old for every lifetime.
+        // Renewed sessions have the same age for every lifetime.
         let stride = if renewed { 1 } else { lifetimes.len() };
         Self {
             lifetimes,
@@ -65,8 +65,9 @@ impl Ages {
         }
     }
 
-    /// The client, numbered as they come, connects. `resumes`: an unlimited cache would have its
-    /// session. `counted`: whether it is one of those to be counted.
+    /// Records that a client connects; clients are numbered in the order in which they come.
+    /// `resumes` is true if an unlimited cache would have its session, `counted` if the request is
+    /// to be counted.
     pub(super) fn record(&mut self, client: u32, now_ms: u64, resumes: bool, counted: bool) {
         let now_ms = now_ms - *self.origin_ms.get_or_insert(now_ms);
         let now = u32::try_from(now_ms / (1_000 / u64::from(TICKS_A_SECOND))).unwrap_or(u32::MAX);
@@ -92,7 +93,8 @@ impl Ages {
         self.lost.iter_mut().zip(&other.lost).for_each(|(lost, more)| *lost += more);
     }
 
-    /// The shortest that is long enough for so many requests that could resume, else the longest.
+    /// Returns the shortest lifetime that is long enough, given the number of requests that could
+    /// resume, or else the longest.
     pub(super) fn lifetime(&self, could_resume: u64) -> Lifetime {
         let percent = |lost: u64| lost as f64 * 100.0 / could_resume.max(1) as f64;
         let enough = self.lost.iter().position(|lost| percent(*lost) <= MOST_LOST_PERCENT);
@@ -109,7 +111,7 @@ impl Ages {
 mod tests {
     use super::*;
 
-    /// A client that connects every 50 s for ten hours.
+    /// Returns the lifetime for a client that connects every 50 s for ten hours.
     fn regular(server: &Server) -> Lifetime {
         let mut ages = Ages::new(server);
         for request in 0..720 {

@@ -1,33 +1,33 @@
-//! Bytes of memory that sessions take, ours and in the caches of others.
+//! The memory that sessions take, in the shipped cache and in others.
 
 use rejoin_cache::{Capacity, Layout, Settings};
 
-/// Another cache, by what it says of itself.
+/// Another cache, by its own documentation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peer {
-    /// Whose cache.
+    /// The name of the cache.
     pub name: &'static str,
-    /// Bytes of one session.
+    /// The bytes of one session.
     pub session_bytes: f64,
-    /// Where that is from.
+    /// The source of that figure.
     pub source: &'static str,
 }
 
-/// OpenSSL's own cache, in the process.
+/// OpenSSL's own cache in the process.
 pub const OPENSSL: Peer = Peer {
     name: "OpenSSL",
     session_bytes: 1_049.0,
     source: "counted as libssl 3.0.19 frees them (docs/benchmarks.md)",
 };
 
-/// nginx's cache shared by its workers. It reads `1m` as a mebibyte.
+/// The cache shared by nginx's workers. It reads `1m` as a mebibyte.
 pub const NGINX: Peer = Peer {
     name: "nginx",
     session_bytes: 1_048_576.0 / 4_000.0,
     source: "nginx documentation, ssl_session_cache: one megabyte can store about 4000 sessions",
 };
 
-/// HAProxy's cache shared by its threads.
+/// The cache shared by HAProxy's threads.
 pub const HAPROXY: Peer = Peer {
     name: "HAProxy",
     session_bytes: 200.0,
@@ -36,17 +36,17 @@ pub const HAPROXY: Peer = Peer {
 };
 
 impl Peer {
-    /// Bytes of so many sessions.
+    /// Returns the bytes of so many sessions.
     pub fn bytes(&self, sessions: u32) -> u64 {
         (f64::from(sessions) * self.session_bytes).ceil() as u64
     }
 }
 
-/// Bytes of the shipped cache with room for so many sessions of up to `session_bytes` each,
-/// everything included.
+/// Returns the bytes of the shipped cache with room for so many sessions of up to `session_bytes`
+/// each, everything included.
 ///
 /// # Errors
-/// What no cache can be made of.
+/// Returns an error if no cache can be made of these.
 pub fn shipped_bytes(
     sessions: u32,
     session_bytes: u32,

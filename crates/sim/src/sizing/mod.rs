@@ -1,18 +1,19 @@
-//! How big a cache must be: sizes found by trying them.
+//! The size that a cache needs, found by trying sizes.
 //!
-//! A [`Survey`] reads the arrivals once and knows what an unlimited cache would resume. [`Sizing`]
-//! then tries sizes until the smallest is known that comes close enough to that. The hit rate meant
-//! is the one after the first request of each device: the share of *returning* devices that resume.
+//! A [`Survey`] reads the arrivals once and finds how much an unlimited cache would resume.
+//! [`Sizing`] then tries sizes until it knows the smallest that comes close enough to that. The hit
+//! rate is the one after the first request of each device: the share of *returning* devices that
+//! resume.
 //!
 //! # Method
 //!
 //! Sizes go up in steps of four, from a few sessions to as many as an unlimited cache would hold,
 //! and no further than to where every policy is within a tenth of a point of the unlimited cache.
-//! Between the last step at which no policy resumes a twentieth of what could be, and the first at
-//! which all resume everything, each step is divided evenly, so that there are about a dozen sizes.
-//! What a policy needs is the smallest of them from which on it reaches the target; the interval
-//! below is then narrowed to a hundredth of the size. Hit rates need not grow with the size (FIFO's
-//! do not always), and narrowing keeps to the *last* size that fails.
+//! Between the last step at which no policy resumes a twentieth of the possible resumptions, and the
+//! first at which all policies resume everything, each step is divided evenly, so that there are
+//! about a dozen sizes. A policy's need is the smallest of them from which on it reaches the target;
+//! the interval below is then narrowed to a hundredth of the size. Hit rates need not grow with the
+//! size (FIFO's do not always), and narrowing keeps to the *last* size that fails.
 //!
 //! What is not here: prices of handshakes, which the caller gives, and configuration files.
 
@@ -40,65 +41,66 @@ pub use memory::{HAPROXY, NGINX, OPENSSL, Peer, shipped_bytes};
 pub use sizes::narrow;
 pub use survey::Survey;
 
-/// FIFO, by which OpenSSL, nginx and HAProxy evict.
+/// FIFO, the policy of OpenSSL, nginx and HAProxy.
 pub const FIFO: Subject = Subject::Yardstick(PolicyName::Fifo);
 
-/// The shipped policies. Where two need the same capacity, the earlier is recommended.
+/// The shipped policies. If two need the same capacity, the earlier is recommended.
 const SHIPPED: [Subject; 4] = [Subject::Both, Subject::Learned, Subject::Lru, Subject::Predictive];
 
-/// A question: which capacity is enough?
+/// A search for the capacity that is enough.
 #[derive(Debug)]
 pub struct Sizing<'a> {
-    /// Servers, policies, seeds and threads. Its capacities are not looked at.
+    /// The servers, policies, seeds and threads. Its capacities are ignored.
     pub simulation: &'a Simulation,
-    /// The same arrivals, surveyed.
+    /// The survey of the same arrivals.
     pub survey: &'a Survey,
-    /// What is enough, in percent of what an unlimited cache would resume.
+    /// The target, in percent of the requests that an unlimited cache would resume.
     pub target_percent: f64,
 }
 
-/// What is being done, for those who watch.
+/// The step of the search, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Finding out from where to where sizes matter.
+    /// The search for the range in which sizes matter.
     Range,
-    /// Trying the sizes between.
+    /// The trial of the sizes between.
     Sizes,
-    /// Narrowing down what is needed.
+    /// The narrowing of the needs.
     Narrowing,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Every policy at every capacity that was tried: in the order of capacities, then of policies
-    /// asked for.
+    /// Every policy at every capacity that was tried, in the order of capacities, then of the
+    /// policies asked for.
     pub cells: Vec<Cell>,
-    /// The capacities to show: every policy was tried at each. Those that only said where sizes
-    /// begin to matter are not among them.
+    /// The capacities to show: every policy was tried at each. Those that were tried only to find
+    /// where sizes begin to matter are left out.
     pub sizes: Vec<u32>,
-    /// What each policy needs, in the order asked for.
+    /// The need of each policy, in the order asked for.
     pub needs: Vec<Need>,
-    /// Whether it ran to its end. If not, nothing is known of needs.
+    /// True if the search ran to its end. If not, no need is known.
     pub complete: bool,
 }
 
-/// What a policy needs to reach the target.
+/// The capacity that a policy needs to reach the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Need {
     /// The policy.
     pub policy: Subject,
-    /// In sessions, of each server. `None`: it does not reach the target at any size tried.
+    /// The capacity of each server, in sessions; `None` if the policy does not reach the target at
+    /// any size tried.
     pub sessions: Option<u32>,
-    /// The largest size below that was tried and does not reach it. `None` if there is none.
+    /// The largest smaller size that was tried and does not reach it; `None` if there is none.
     pub fails_at: Option<u32>,
 }
 
 impl Sizing<'_> {
-    /// Tries the capacities given, or else finds and narrows them down by itself.
+    /// Tries the given capacities, or else finds and narrows them by itself.
     ///
     /// # Errors
-    /// As [`Simulation::run`].
+    /// Returns the errors of [`Simulation::run`].
     pub fn run(
         &self,
         capacities: Option<&[NonZeroU32]>,
@@ -146,7 +148,7 @@ impl Sizing<'_> {
         let policies = &self.simulation.policies;
         begins(Stage::Range);
         let ladder = sizes::ladder(self.survey.most_sessions);
-        // The small ones cost no more together than the larger one of them.
+        // The small sizes together cost no more than the largest of them.
         let small = ladder.partition_point(|size| *size <= sizes::SMALL);
         trials.run(policies, &ladder[..small])?;
         let mut tried = small;
@@ -164,42 +166,42 @@ impl Sizing<'_> {
         Ok(sizes)
     }
 
-    /// In percent of requests after the first of each device.
+    /// Returns the target in percent of the requests after the first of each device.
     pub fn goal(&self) -> f64 {
         self.survey.returning_percent() * self.target_percent / 100.0
     }
 }
 
 impl Found {
-    /// The shipped policy that needs least, if any reaches the target.
+    /// Returns the shipped policy that needs least, if any reaches the target.
     pub fn recommended(&self) -> Option<&Need> {
         best(&self.needs)
     }
 
-    /// What a policy needs, if it was tried.
+    /// Returns the need of a policy, if it was tried.
     pub fn need(&self, policy: Subject) -> Option<&Need> {
         self.needs.iter().find(|need| need.policy == policy)
     }
 
-    /// A policy at a capacity.
+    /// Returns the cell of a policy at a capacity.
     pub fn cell(&self, policy: Subject, capacity: u32) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.policy == policy && cell.capacity == capacity)
     }
 
-    /// The largest capacity tried.
+    /// Returns the largest capacity tried.
     pub fn largest(&self) -> Option<u32> {
         self.sizes.last().copied()
     }
 }
 
-/// Of the shipped policies that reach the target, the one that needs least.
+/// Returns the shipped policy that needs least to reach the target.
 fn best(needs: &[Need]) -> Option<&Need> {
     let place = |need: &Need| SHIPPED.iter().position(|shipped| *shipped == need.policy);
     let reaching = needs.iter().filter(|need| need.sessions.is_some() && place(need).is_some());
     reaching.min_by_key(|need| (need.sessions, place(need)))
 }
 
-/// FIFO, which everything is compared with, and the shipped policies that may turn out best.
+/// Returns FIFO, the basis of comparison, and the shipped policies that may be the best.
 fn worth_narrowing(needs: &[Need]) -> Vec<usize> {
     let best = best(needs).and_then(|need| need.sessions);
     let worth_it = |need: &Need| {

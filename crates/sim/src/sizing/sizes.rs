@@ -1,19 +1,19 @@
-//! Capacities to try.
+//! The capacities to try.
 
-/// Sizes up to this are tried in one pass.
+/// The largest size that is tried in the first pass.
 pub(super) const SMALL: u32 = 1 << 16;
-/// No larger size is tried: the cache alone would take a gigabyte and a half.
+/// The largest size that is tried: its cache takes a gigabyte and a half.
 const MOST_TRIED: u64 = 1 << 24;
-/// From one step of the ladder to the next.
+/// The ratio of one step of the ladder to the one before.
 const STEP: u32 = 4;
-/// Sizes between the ends of the range, about.
+/// The approximate number of sizes between the ends of the range.
 const SIZES: usize = 12;
-/// A bound is narrowed down to this part of itself.
+/// The part of itself to which a bound is narrowed.
 const PRECISION: u32 = 100;
-/// Sizes tried in each round of narrowing.
+/// The number of sizes tried in each round of narrowing.
 const PROBES: u64 = 3;
 
-/// From a few sessions to `most`, each four times the one before.
+/// Returns the steps from a few sessions to `most`, each four times the one before.
 pub(super) fn ladder(most: u64) -> Vec<u32> {
     let most = most.clamp(1, MOST_TRIED) as u32;
     let down = std::iter::successors(Some(most), |size| Some(size / STEP));
@@ -22,8 +22,8 @@ pub(super) fn ladder(most: u64) -> Vec<u32> {
     sizes
 }
 
-/// The steps, and as many sizes between as make about a dozen, evenly in ratio. Sizes between have
-/// two digits that are not zero.
+/// Returns the steps, and enough sizes between them to make about a dozen, evenly in ratio. Sizes
+/// between have two digits that are not zero.
 pub(super) fn divided(ladder: &[u32]) -> Vec<u32> {
     let parts = SIZES.div_ceil(ladder.len().saturating_sub(1).max(1));
     let between = ladder.windows(2).flat_map(|step| {
@@ -43,7 +43,7 @@ fn two_digits(size: f64) -> u32 {
     ((size / unit).round() * unit) as u32
 }
 
-/// In order, none twice.
+/// Sorts sizes and removes duplicates.
 pub(super) fn sorted(sizes: impl Iterator<Item = u32>) -> Vec<u32> {
     let mut sizes: Vec<u32> = sizes.collect();
     sizes.sort_unstable();
@@ -51,15 +51,14 @@ pub(super) fn sorted(sizes: impl Iterator<Item = u32>) -> Vec<u32> {
     sizes
 }
 
-/// The smallest size that is enough, to within a hundredth of itself, when `fails` is not enough
-/// and `reaches` is; and the largest one below that is not. `enough` is asked about several sizes
+/// Finds the smallest size that is enough, to within a hundredth of itself, and the largest one
+/// below that is not. `fails` is not enough, and `reaches` is. `enough` is called with several sizes
 /// at a time, in order; `None` from it ends the search.
 ///
-/// Where being enough does not grow with the size, it is the last change that is found, as far as
-/// the sizes asked about show.
+/// If more is not always enough, the last change is found, as far as the sizes tried show it.
 ///
 /// # Errors
-/// Those of `enough`.
+/// Returns the errors of `enough`.
 pub fn narrow<E>(
     mut fails: u32,
     mut reaches: u32,
@@ -99,7 +98,7 @@ mod tests {
         assert_eq!(divided(&[7]), [7]);
     }
 
-    /// Against trying every size, for every bound.
+    /// Compares the search with a trial of every size, for every bound.
     #[test]
     fn narrowing_finds_the_bound() {
         for (bound, most) in (1..=300).map(|bound| (bound, 300)).chain([(77_777, 100_000)]) {

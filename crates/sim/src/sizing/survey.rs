@@ -1,4 +1,4 @@
-//! What arrivals are like, and what a cache that evicts nothing would resume.
+//! A survey of arrivals, and of the requests that a cache without eviction would resume.
 
 use crate::error::Error;
 use crate::outcome::{Cell, HitRates};
@@ -11,32 +11,32 @@ use crate::tally::{Counts, Kind, Tally};
 
 use super::ages::{Ages, Lifetime};
 
-/// Arrivals seen from far. Figures are means over seeds where nothing else is said.
+/// The figures of arrivals. They are means over seeds unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Survey {
-    /// How many clients there are, at most.
+    /// The largest number of clients.
     pub clients: u64,
-    /// Requests counted.
+    /// The number of requests counted.
     pub requests: f64,
     /// The time between the first and the last of them, in seconds.
     pub counted_s: f64,
-    /// What a cache that evicts nothing would resume.
+    /// The hit rates of a cache that evicts nothing.
     pub unlimited: HitRates,
-    /// How many sessions such a cache would come to hold on one server, at most.
+    /// The most sessions that such a cache would hold on one server.
     pub most_sessions: u64,
-    /// Whether anybody announces a return.
+    /// True if any client announces a return.
     pub hints: bool,
-    /// Whether it is known where runs begin.
+    /// True if it is known where runs begin.
     pub runs: bool,
-    /// How long sessions must live.
+    /// The lifetime that sessions need.
     pub lifetime: Lifetime,
 }
 
 impl Survey {
-    /// Reads the arrivals of every seed once. `None` if it was stopped before.
+    /// Reads the arrivals of every seed once. Returns `None` if it was stopped before the end.
     ///
     /// # Errors
-    /// What the source gives.
+    /// Returns the errors of the source.
     pub fn of(
         simulation: &Simulation,
         source: &(impl Source + ?Sized),
@@ -70,25 +70,25 @@ impl Survey {
         }
     }
 
-    /// What an unlimited cache would resume after the first request of each device, in percent; 0
-    /// if nobody returns.
+    /// Returns the hit rate of an unlimited cache after the first request of each device, in percent;
+    /// 0 if no client returns.
     pub fn returning_percent(&self) -> f64 {
         self.unlimited.hit_after_first_of_device.map_or(0.0, |rate| rate.mean)
     }
 
-    /// Full handshakes that a cache saves each second, against no resumption at all. `None` if
-    /// everything happened in one moment.
+    /// Returns the full handshakes that an unlimited cache saves each second, compared with no
+    /// resumption at all; `None` if everything happened in one moment.
     pub fn avoided_per_s(&self, cell: &Cell) -> Option<f64> {
         (self.counted_s > 0.0).then(|| (cell.requests - cell.full_handshakes) / self.counted_s)
     }
 }
 
-/// One seed.
+/// The survey of one seed.
 struct Seen {
     server: Server,
-    /// On which server each client's session is.
+    /// The server that has each client's session.
     held: Vec<u16>,
-    /// Sessions that each server would hold.
+    /// The number of sessions that each server would hold.
     issued: Vec<u64>,
     requests: Tally,
     hits: Tally,
@@ -143,7 +143,7 @@ impl Seen {
         let resumes = offers && known == Some(server);
         match self.held.get_mut(client) {
             Some(held) => *held = server,
-            // Clients are numbered as they come.
+            // Clients are numbered in the order in which they come.
             None => self.held.push(server),
         }
         self.issued[usize::from(server)] += self.made(resumes);
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!((lost.returning_percent(), lost.most_sessions), (50.0, 3));
     }
 
-    /// A simulation whose cache never fills up, of every kind of server.
+    /// Compares the survey with a simulation whose cache never fills up, for every kind of server.
     #[test]
     fn unlimited_is_what_a_simulation_of_it_gives() {
         let plan = "duration_s = 2000\n[[group]]\nkind = \"devices\"\ndevices = 200\n\

@@ -1,4 +1,4 @@
-//! Policies at capacities, each tried once.
+//! The trials of policies at capacities, each made once.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -11,18 +11,18 @@ use crate::simulation::Simulation;
 use crate::source::Source;
 use crate::subject::Subject;
 
-/// What was tried so far.
+/// The trials so far.
 pub(super) struct Trials<'a, S: ?Sized> {
     sizing: &'a Sizing<'a>,
     source: &'a S,
     progress: &'a Progress,
-    /// By capacity and policy.
+    /// The cells by capacity and policy.
     cells: BTreeMap<(u32, Subject), Cell>,
 }
 
-/// A policy within so many points of an unlimited cache has nothing more to win.
+/// The points below an unlimited cache within which a policy has nothing more to gain.
 const NOTHING_POINTS: f64 = 0.1;
-/// Below this part of what an unlimited cache resumes, little is resumed.
+/// The part of an unlimited cache's resumptions below which a size is too small to matter.
 const LITTLE: f64 = 0.05;
 
 impl<'a, S: Source + ?Sized> Trials<'a, S> {
@@ -30,7 +30,7 @@ impl<'a, S: Source + ?Sized> Trials<'a, S> {
         Self { sizing, source, progress, cells: BTreeMap::new() }
     }
 
-    /// Tries what was not tried yet. If it is stopped, some of it stays untried.
+    /// Tries the sizes that were not tried yet. If it is stopped, some stay untried.
     pub(super) fn run(&mut self, policies: &[Subject], sizes: &[u32]) -> Result<(), Error> {
         let known =
             |size: &u32| policies.iter().all(|policy| self.cells.contains_key(&(*size, *policy)));
@@ -47,13 +47,13 @@ impl<'a, S: Source + ?Sized> Trials<'a, S> {
         Ok(())
     }
 
-    /// Whether no policy gets anywhere with so many sessions.
+    /// Returns true if every policy resumes little with so many sessions.
     pub(super) fn little_resumed(&self, size: u32) -> bool {
         let little = self.sizing.survey.returning_percent() * LITTLE;
         self.at(size).all(|percent| percent < little)
     }
 
-    /// Whether more than so many sessions are of no use to any policy.
+    /// Returns true if no policy gains from more than so many sessions.
     pub(super) fn nothing_to_win(&self, size: u32) -> bool {
         let all = self.sizing.survey.returning_percent() - NOTHING_POINTS;
         self.at(size).all(|percent| percent >= all)
@@ -69,7 +69,7 @@ impl<'a, S: Source + ?Sized> Trials<'a, S> {
         cell.is_some_and(|cell| percent(cell) >= self.sizing.goal())
     }
 
-    /// The smallest size tried from which on all that were tried are enough.
+    /// Returns the smallest size tried from which on all sizes tried are enough.
     pub(super) fn need(&self, policy: Subject) -> Need {
         let mut need = Need { policy, sessions: None, fails_at: None };
         for (size, _) in self.cells.keys().rev().filter(|(_, of)| *of == policy) {
@@ -82,7 +82,7 @@ impl<'a, S: Source + ?Sized> Trials<'a, S> {
         need
     }
 
-    /// Tries sizes between what is enough and what is not.
+    /// Tries sizes between one that is enough and one that is not.
     pub(super) fn narrow(&mut self, need: &mut Need) -> Result<(), Error> {
         let Need { policy, sessions: Some(sessions), fails_at } = *need else { return Ok(()) };
         let narrowed = sizes::narrow(fails_at.unwrap_or(0), sessions, |sizes| {
@@ -98,7 +98,7 @@ impl<'a, S: Source + ?Sized> Trials<'a, S> {
         Ok(())
     }
 
-    /// In the order of capacities, then of policies asked for.
+    /// Returns the cells in the order of capacities, then of the policies asked for.
     pub(super) fn into_cells(self) -> Vec<Cell> {
         let asked = &self.sizing.simulation.policies;
         let place = |cell: &Cell| asked.iter().position(|policy| *policy == cell.policy);
@@ -108,7 +108,7 @@ impl<'a, S: Source + ?Sized> Trials<'a, S> {
     }
 }
 
-/// What it resumes after the first request of each device; 0 if nobody returns.
+/// Returns the hit rate after the first request of each device; 0 if no client returns.
 fn percent(cell: &Cell) -> f64 {
     cell.rates.hit_after_first_of_device.map_or(0.0, |rate| rate.mean)
 }

@@ -1,5 +1,5 @@
-//! Exact counts on a trace of paper 000's population, and libCacheSim's answers on the same one.
-//! `data/README.md` says what the trace is.
+//! Exact counts on a trace of paper 000's population, and libCacheSim's results on the same trace.
+//! `data/README.md` describes the trace.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ static TRACE: &[u8] = include_bytes!("../data/paper-000.oracleGeneral.bin");
 const REQUESTS: u64 = 85_973;
 const CAPACITIES: [u32; 4] = [200, 600, 1_000, 1_300];
 
-/// Miss ratios by libCacheSim (March 2024), every request counted, in ten-thousandths.
+/// The miss ratios by libCacheSim (March 2024), every request counted, in ten-thousandths.
 const LIB_CACHE_SIM: [(PolicyName, [u64; 4]); 7] = [
     (PolicyName::Fifo, [9994, 8425, 4761, 3779]),
     (PolicyName::Lru, [9992, 8721, 5374, 2875]),
@@ -22,7 +22,7 @@ const LIB_CACHE_SIM: [(PolicyName, [u64; 4]); 7] = [
     (PolicyName::ClairvoyantNoBypass, [6703, 3444, 2510, 2345]),
 ];
 
-/// Hits, by capacity.
+/// The hits, by capacity.
 const GOLDENS: [(PolicyName, [u64; 4]); 13] = [
     (PolicyName::Fifo, [50, 13_537, 45_041, 53_486]),
     (PolicyName::Lru, [70, 10_997, 39_770, 61_256]),

@@ -1,4 +1,4 @@
-//! The tests of the simulator, each thing in a module.
+//! The tests of the simulator, one module for each subject.
 
 mod agreement;
 mod learned;

@@ -1,30 +1,30 @@
-//! Each policy against one written down without any care for speed, over seeded operations:
-//! accesses, several sessions stored after one, sessions removed.
+//! Each policy compared with a naive one, over seeded operations: accesses, several sessions stored
+//! after one, sessions removed.
 
 mod naive;
 mod naive_ghosts;
 
 use std::num::NonZeroU32;
 
-use naive::{Ends, Frequency, Furthest, Hand};
+use naive::{Ends, Hand, Ranked};
 use naive_ghosts::{FourLists, ThreeQueues};
 use rejoin_sim::policy::{Access, Policy, PolicyName, SetAssociativeFifo, next_accesses};
 use rejoin_testkit::random::Random;
 
-/// Operations of a run.
+/// The number of operations in a run.
 const STEPS: usize = 3_000;
 
-/// What is done to a policy at a position of the trace.
+/// The operation at a position of the trace.
 #[derive(Clone, Copy)]
 enum Step {
-    /// Look up; if it is not there, store.
+    /// A lookup, and a store after a miss.
     Resume,
-    /// Store, whether it is there or not.
+    /// A store, whether the session is there or not.
     Store,
     Remove,
 }
 
-/// Keys below `keys`, some more often than others.
+/// Draws keys below `keys`, some more often than others.
 fn script(random: &mut Random, keys: u64) -> Vec<(Access, Step)> {
     let drawn: Vec<u64> =
         (0..STEPS).map(|_| random.below(random.clone().below(keys) + 1)).collect();
@@ -68,7 +68,7 @@ fn run(one: &mut dyn Policy, other: &mut dyn Policy, script: &[(Access, Step)], 
     }
 }
 
-/// Small caches of every size, few keys and many.
+/// Compares on small caches of every size, with few keys and many.
 fn assert_same<N: Policy>(
     make: impl Fn(NonZeroU32) -> Box<dyn Policy + Send>,
     naive: impl Fn(usize) -> N,
@@ -107,7 +107,7 @@ fn mru() {
 
 #[test]
 fn lfu() {
-    assert_named(PolicyName::Lfu, Frequency::new);
+    assert_named(PolicyName::Lfu, Ranked::by_frequency);
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn arc() {
 
 #[test]
 fn clairvoyant() {
-    assert_named(PolicyName::Clairvoyant, |capacity| Furthest::new(capacity, true));
-    assert_named(PolicyName::ClairvoyantNoBypass, |capacity| Furthest::new(capacity, false));
+    assert_named(PolicyName::Clairvoyant, |capacity| Ranked::by_next_use(capacity, true));
+    assert_named(PolicyName::ClairvoyantNoBypass, |capacity| Ranked::by_next_use(capacity, false));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn one_set_is_a_fifo() {
     assert_same(one_set, |capacity| Ends::new(capacity, false, false));
 }
 
-/// Which one goes cannot be foreseen: that exactly one does, and only if it must, can.
+/// Checks that exactly one session is evicted, and only if necessary; which one is random.
 #[test]
 fn random_and_sets_hold_what_was_stored() {
     let policies = [PolicyName::Random, PolicyName::Fifo4Way, PolicyName::Fifo11Way];

@@ -1,12 +1,12 @@
-//! The clairvoyant against every possible sequence of decisions, on short traces.
+//! The clairvoyant compared with every possible sequence of decisions, on short traces.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use rejoin_sim::policy::{Access, Clairvoyant, Policy, PolicyName, next_accesses};
 
-/// The most hits that any decisions can get: for each set of keys the cache may hold (one bit
-/// each), the most hits so far.
+/// Returns the most hits that any decisions can get, from the most hits so far for each set of keys
+/// that the cache may hold (one bit each).
 fn most_hits(keys: &[u64], capacity: u32, bypass: bool) -> u32 {
     let mut best = HashMap::from([(0_u32, 0)]);
     for key in keys {

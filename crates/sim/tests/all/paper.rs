@@ -6,10 +6,10 @@ use rejoin_sim::{Cell, Outcome};
 
 const CAPACITIES: [u32; 4] = [200, 600, 1_000, 1_300];
 const SEEDS: u32 = 3;
-/// In points. Three seeds are within 0.6 of ten.
+/// The tolerance in points. Three seeds are within 0.6 of ten.
 const TOLERANCE: f64 = 1.5;
 
-/// After the first of each run.
+/// The hit rates after the first of each run.
 const INDEPENDENT: [(&str, [f64; 4]); 7] = [
     ("lru", [0.1, 17.2, 64.9, 100.0]),
     ("random", [4.3, 35.8, 61.4, 72.3]),
@@ -20,7 +20,7 @@ const INDEPENDENT: [(&str, [f64; 4]); 7] = [
     ("s3-fifo", [2.5, 52.0, 69.0, 76.0]),
 ];
 
-/// After the first of each device, at 600.
+/// The hit rates after the first of each device, at 600.
 const INDEPENDENT_OF_DEVICE: [(&str, f64); 6] = [
     ("predictive", 65.7),
     ("clairvoyant", 79.4),
@@ -47,7 +47,7 @@ fn an_independent_simulator_agrees() {
             assert!(off < TOLERANCE, "{policy} at {capacity}: {rate:.1}, not {expected}");
         }
     }
-    // It falls into step with the devices, or does not.
+    // Depending on the seed it falls into step with the devices or not.
     let fifo = |capacity| after_first_of_run(cell(&outcome, "fifo", capacity));
     assert!((fifo(600) - 27.0).abs() < 20.0, "{}", fifo(600));
     assert!((fifo(1_300) - 87.1).abs() < TOLERANCE, "{}", fifo(1_300));
@@ -65,7 +65,7 @@ fn after_the_first_of_each_device_it_agrees_too() {
     }
 }
 
-/// The independent simulator's tickets were used once.
+/// Compares with the independent simulator, whose tickets were used once.
 #[test]
 fn tickets_flood_a_cache_that_does_not_know_better() {
     for (resumed, lru, exact) in [(1, 64.0, 96.1), (2, 18.4, 77.1)] {
@@ -79,7 +79,7 @@ fn tickets_flood_a_cache_that_does_not_know_better() {
     }
 }
 
-/// As OpenSSL leaves them.
+/// Compares with tickets that a resumption leaves in the cache, as in OpenSSL.
 #[test]
 fn tickets_used_again_and_again() {
     let plan = plan(20_000, "tls = '1.3'\ntickets_resumed = 2");
@@ -87,6 +87,6 @@ fn tickets_used_again_and_again() {
     let rate = |policy| after_first_of_run(cell(&outcome, policy, 600));
     assert!(rate("lru") < 1.0, "{}", rate("lru"));
     assert!(rate("predictive") > 76.0, "{}", rate("predictive"));
-    // An optimum stores one ticket a client, as if over TLS 1.2.
+    // An optimum stores one ticket per client, as over TLS 1.2.
     assert!((rate("clairvoyant") - 92.4).abs() < TOLERANCE, "{}", rate("clairvoyant"));
 }

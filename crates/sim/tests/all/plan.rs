@@ -1,4 +1,4 @@
-//! Plans as they are written, and what is wrong with them.
+//! Plans, and the errors in them.
 
 use rejoin_sim::plan::Plan;
 use rejoin_sim::{Balancer, Error, KeyedBy, Subject, Tls};
@@ -96,7 +96,7 @@ fn an_empty_plan_is_one_for_a_trace() {
     assert!(Plan::parse("tls = '1.3'").expect("a plan").mixture.is_none());
 }
 
-/// Each is a line of the plan above, what to write instead, and what the error names.
+/// Checks errors. Each case is a line of the plan above, its replacement, and the text of the error.
 const WRONG: [(&str, &str, &str); 43] = [
     ("seeds = 10", "seeds = ", "line 17: "),
     ("seeds = 10", "seeds = 10\nseeds = 11", "line 18: "),

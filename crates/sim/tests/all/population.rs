@@ -1,10 +1,10 @@
-//! Paper 000's population, and one line for a simulation.
+//! Paper 000's population, and a simulation of it.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use rejoin_sim::{Cell, Drawn, Outcome, Plan, Progress, Simulation, Subject};
 
-/// Runs of 120 s, waits of 46 minutes; nobody runs at first.
+/// The devices: runs of 120 s, waits of 46 minutes; none runs at first.
 pub(crate) const DEVICES: &str = r#"
 kind = "devices"
 running_s = 120
@@ -13,7 +13,7 @@ intervals = "60:23,30:13,15:2"
 start = "waiting"
 "#;
 
-/// An hour of so many devices, with more keys for the whole plan.
+/// Makes the plan of an hour of so many devices, with more keys for the whole plan.
 pub(crate) fn plan(devices: u32, keys: &str) -> Plan {
     let text = format!("duration_s = 3600\n{keys}\n[[group]]\ndevices = {devices}{DEVICES}");
     Plan::parse(&text).expect("a plan")
@@ -42,7 +42,7 @@ pub(crate) fn play(plan: &Plan, simulation: &Simulation) -> Outcome {
     simulation.run(&source, &Progress::default()).expect("a simulation")
 }
 
-/// The hit rate after the first of each run, in percent.
+/// Returns the hit rate after the first of each run, in percent.
 pub(crate) fn after_first_of_run(cell: &Cell) -> f64 {
     cell.rates.hit_after_first_of_run.expect("some were counted").mean
 }

@@ -1,4 +1,4 @@
-//! Reports: what stands in them, and that nothing from outside gets out of its place.
+//! Reports: their contents, and the escaping of text from outside.
 
 use rejoin_sim::report::{self, Error};
 use rejoin_sim::{Cell, GroupCell, HitRates, Outcome, Rate};
@@ -37,7 +37,7 @@ fn outcome() -> Outcome {
     }
 }
 
-/// Two groups, and fewer seeds than asked for.
+/// Makes an outcome with two groups, and fewer seeds than asked for.
 fn interrupted(groups: [&str; 2]) -> Outcome {
     let mut outcome = outcome();
     outcome.complete = false;
@@ -121,7 +121,7 @@ fn the_picture_has_a_line_for_each_policy() {
         let lines = displayed(&page, picture).matches("<polyline").count();
         assert_eq!(lines, 2, "{picture}");
     }
-    // Every rate can be chosen, and the one that says most is.
+    // Every rate can be chosen; the most telling one is chosen at first.
     assert!(page.contains(r#"value="run" autocomplete="off" checked"#));
     assert_eq!(page.matches(r#"name="rate""#).count(), 3);
 }
@@ -143,7 +143,7 @@ fn the_picture_shows_the_rates_of_the_outcome() {
             let read = (floor - point.y) / (floor - ceiling) * 100.0;
             assert!((read - mean).abs() < 0.03, "{read} for {}", point.text);
         }
-        // The axis begins at nothing: 600 of 1,000.
+        // The axis begins at 0: 600 of 1,000.
         let left = points[0].x - 1.5 * (points[1].x - points[0].x);
         assert!((left - 38.0).abs() < 0.5, "{left}");
     }
@@ -229,14 +229,14 @@ struct Point<'a> {
     y: f64,
 }
 
-/// One of the two pictures.
+/// Returns one of the two pictures.
 fn picture<'a>(page: &'a str, class: &str) -> &'a str {
     let start = page.find(&format!("class=\"{class}\"")).expect("a picture");
     let end = page[start..].find("</svg>").expect("its end");
     &page[start..start + end]
 }
 
-/// The view that is seen before anyone chooses.
+/// Returns the view that is displayed at first.
 fn displayed<'a>(page: &'a str, class: &str) -> &'a str {
     let views = picture(page, class).split("<g class=\"view\" ").skip(1);
     let mut displayed = views.filter(|view| {
@@ -260,7 +260,7 @@ fn points(view: &str) -> Vec<Point<'_>> {
         .collect()
 }
 
-/// Of the grid's line for so many percent.
+/// Returns the height of the grid's line for so many percent.
 fn height(page: &str, class: &str, percent: u8) -> f64 {
     let label = format!(">{percent}</text>");
     let picture = picture(page, class);

@@ -1,4 +1,4 @@
-//! Passes, threads, groups, stopping: what must not change a figure, and what must.
+//! Passes, threads, groups and stopping, and their effect on the figures.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ fn seeds_differ() {
     }
 }
 
-/// Tells a progress to stop when so many events were read.
+/// A source that tells a progress to stop when so many events were read.
 struct Stopping<'a> {
     mixture: &'a Mixture,
     progress: &'a Progress,
@@ -109,7 +109,7 @@ fn a_warm_up_is_played_and_not_counted() {
     assert!(missed < 1e-9, "a device first seen in the warm-up is known: {missed}");
 }
 
-/// Groups are told apart, and together they are the whole.
+/// Checks that groups are counted apart, and that together they are the whole.
 #[test]
 fn every_group_has_its_own_rates() {
     let flood = "[[group]]\nkind = 'flood'\nper_s = 5\nclaims_s = 1\n";

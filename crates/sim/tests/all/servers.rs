@@ -1,11 +1,11 @@
-//! What clients do with sessions, and how many servers there are.
+//! Clients' use of sessions, and the number of servers.
 
 use crate::population::{DEVICES, after_first_of_run, plan, play, simulation};
 use rejoin_sim::policy::PolicyName;
 use rejoin_sim::{KeyedBy, Plan, Progress, Simulation, Subject};
 use rejoin_trace::Event;
 
-/// Hit rates after the first of each run, of each policy in order.
+/// Returns the hit rates after the first of each run, of each policy in order.
 fn rates(keys: &str, policies: &str, capacity: u32) -> Vec<f64> {
     let plan = plan(4_000, keys);
     let outcome = play(&plan, &simulation(&plan, policies, &[capacity], 2));
@@ -27,8 +27,8 @@ fn the_shipped_lru_is_the_yardstick_hit_for_hit() {
     }
 }
 
-/// A policy that only knows the ids it sees is at a loss; one told who returns when is not, and an
-/// LRU never cared.
+/// Compares policies by session id: one that only sees ids gets worse, one with announced returns
+/// does not, and an LRU is not affected.
 #[test]
 fn sessions_may_be_new_after_every_miss() {
     let policies = "lru,exact,predictive,arc";
@@ -71,7 +71,7 @@ fn a_client_that_reaches_any_server_is_not_known_there() {
     }
 }
 
-/// It does not hold on to what a client lost, or left at another server.
+/// Checks that sessions that a client lost, or left at another server, are not kept.
 #[test]
 fn the_optimum_knows_what_is_useless() {
     for keys in ["", "sessions_kept = false", "servers = 2", "tls = '1.3'\nservers = 3"] {
@@ -83,7 +83,7 @@ fn the_optimum_knows_what_is_useless() {
     }
 }
 
-/// Hints are given on every connection, hit or miss.
+/// Checks that hints are given on every connection, hit or miss.
 #[test]
 fn devices_that_say_they_leave_make_room() {
     for keys in ["", "tls = '1.3'"] {
@@ -104,7 +104,7 @@ fn devices_that_say_they_leave_make_room() {
 fn a_ticket_is_used_once_if_the_server_says_so() {
     let event = |time_ms| Event { time_ms, client: 7, first_of_run: false, returns_in_ms: None };
     let trace: Vec<Event> = (0..10).map(event).collect();
-    // No ticket after a resumption: the one that was used goes on, or is gone.
+    // A resumption makes no ticket: the used one stays valid, or is gone.
     for (used_once, hits) in [(false, 9), (true, 5)] {
         let mut plan = plan(1, "tls = '1.3'\ntickets_resumed = 0");
         if let rejoin_sim::Tls::V1_3 { used_once: once, .. } = &mut plan.server.tls {

@@ -1,18 +1,11 @@
-//! Traces as text, there and back, and every way in which they are wrong.
+//! Traces as text: written and read back, and every error in them.
 
 use std::io::{self, Read};
 
 use rejoin_trace::csv::{LONGEST_LINE_BYTES, Reader, Writer};
-use rejoin_trace::{Error, Event, Population, PopulationSettings};
+use rejoin_trace::{Error, Event};
 
-fn at(time_ms: u64, client: u64) -> Event {
-    Event { time_ms, client, first_of_run: false, returns_in_ms: None }
-}
-
-fn arrivals(seed: u64, count: usize) -> Vec<Event> {
-    let population = Population::new(PopulationSettings::paper(500)).expect("in range");
-    population.arrivals(seed).take(count).collect()
-}
+use crate::{arrivals, at};
 
 fn written(events: &[Event]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new()).expect("memory");
@@ -152,7 +145,7 @@ fn every_cut_within_a_line_is_noticed_and_placed() {
     }
 }
 
-/// Gives a line feed only at the end, if ever, as long as it is read.
+/// An input that yields a line feed only at the end, if ever.
 #[derive(Debug)]
 struct Endless(u64);
 

@@ -1,4 +1,4 @@
-//! Traces that come back as they were, and every way in which they do not.
+//! Traces that read as they were written, and every error in them.
 
 use std::io::{self, Read, Write};
 
@@ -9,7 +9,7 @@ use rejoin_trace::{Error, Event, Reader, VERSION, Writer};
 const HEADER_BYTES: usize = 24;
 const RECORD_BYTES: usize = 24;
 
-/// Events whose every field takes small, large and extreme values.
+/// Returns events with small, large and extreme values in every field.
 fn random_events(seed: u64, count: usize) -> Vec<Event> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut time_ms = 0_u64;
@@ -71,7 +71,7 @@ fn golden_bytes() {
     assert_eq!(bytes[88..92], crc32_bit_by_bit(&bytes[..88]).to_le_bytes());
 }
 
-/// CRC-32 as its definition has it, so that the checksum is not what a crate makes of it.
+/// Calculates CRC-32 by its definition, so that the checksum does not depend on a crate.
 fn crc32_bit_by_bit(bytes: &[u8]) -> u32 {
     let shift = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
     let byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), shift);
@@ -140,7 +140,7 @@ fn no_bytes_make_it_panic() {
         let mut bytes = vec![0; round % 200];
         random.fill_bytes(&mut bytes);
         read(&bytes).ok();
-        // Kinds that exist, so that it gets further than the first record.
+        // Kinds that exist, so that the reader gets beyond the first record.
         bytes.chunks_exact_mut(RECORD_BYTES).for_each(|record| {
             record[20..].copy_from_slice(&(random.next_u32() % 5).to_le_bytes());
             record[..8].rotate_left(round % 8);
@@ -190,7 +190,7 @@ fn a_writer_that_is_dropped_leaves_a_trace_that_is_cut() {
     assert!(matches!(error(&bytes), Error::Cut { events: 4, byte: 120 }));
 }
 
-/// Gives one byte at a time, interrupted before each, and fails where told.
+/// An input that yields one byte at a time, is interrupted before each, and fails where told.
 struct Awkward<'a> {
     bytes: &'a [u8],
     interrupt: bool,
@@ -225,7 +225,7 @@ fn an_awkward_input_is_read_all_the_same() {
     assert_eq!(told.to_string(), expected);
 }
 
-/// Takes so many bytes and no more.
+/// An output that takes so many bytes and no more.
 struct Full(usize);
 
 impl Write for Full {

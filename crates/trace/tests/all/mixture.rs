@@ -59,7 +59,7 @@ fn browsers_come_at_the_same_rate_from_the_first_minute() {
     }
 }
 
-/// Gaps that begin in the first hour, over thirty hours: nearly all of them end.
+/// Returns the gaps that begin in the first hour of thirty hours: nearly all of them end.
 #[test]
 fn gaps_of_browsers_are_heavy_tailed() {
     let group = browsers(5_000, Gaps::Pareto { least_ms: 60_000, shape: 1.5 });
@@ -90,7 +90,7 @@ fn a_flood_comes_at_random_and_never_returns() {
         let expected = Event { client, first_of_run: true, returns_in_ms: Some(14_000), ..*event };
         assert_eq!(*event, expected);
     }
-    // As many gaps below a mean as an exponential distribution has: 1 − 1 / e.
+    // The share of gaps below the mean is that of an exponential distribution: 1 − 1 / e.
     let seldom = until(100_000_000, flood(1, None).arrivals(4));
     let short = seldom.windows(2).filter(|two| two[1].time_ms - two[0].time_ms < 1_000).count();
     let expected = 0.632_12 * (seldom.len() - 1) as f64;
@@ -149,7 +149,7 @@ fn a_group_does_the_same_whatever_the_others_do() {
     for place in [1, 2] {
         assert_eq!(of(all_kinds(), place), of(quieter.clone(), place));
     }
-    // Equal groups are not each other's copies.
+    // Equal groups are not copies of each other.
     let twins = mixture([devices(500, Claims::Truth).into(), devices(500, Claims::Truth).into()]);
     let times = |place| -> Vec<u64> {
         of(twins.clone(), place).iter().map(|event| event.time_ms).collect()
@@ -157,8 +157,8 @@ fn a_group_does_the_same_whatever_the_others_do() {
     assert_ne!(times(0), times(1));
 }
 
-/// The same on every platform and for ever. The figures come from a second program, written in
-/// another language from the description alone.
+/// Checks figures that are the same on every platform and for ever. They come from a second program,
+/// written in another language from the description alone.
 #[test]
 fn a_seed_is_a_mixture() {
     let shading = PopulationSettings {
@@ -187,7 +187,7 @@ fn a_seed_is_a_mixture() {
     ];
     assert_eq!(firsts, expected);
 
-    // All of them, by the checksum of their trace.
+    // The checksum of their trace covers all of them.
     let mut writer = Writer::new(Vec::new()).expect("memory");
     events.into_iter().for_each(|event| writer.write(event).expect("in order"));
     let bytes = writer.finish().expect("memory");

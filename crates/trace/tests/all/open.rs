@@ -2,16 +2,11 @@
 
 use std::io::{self, Cursor, Read};
 
-use rejoin_trace::{
-    Error, Event, Format, Population, PopulationSettings, Writer, csv, open, oracle_general,
-};
+use rejoin_trace::{Error, Event, Format, Writer, csv, open, oracle_general};
 
-fn arrivals() -> Vec<Event> {
-    let population = Population::new(PopulationSettings::paper(500)).expect("in range");
-    population.arrivals(1).take(1_000).collect()
-}
+use crate::arrivals;
 
-/// The same events in every format, with a name each.
+/// Returns the same events in every format, each with a name.
 fn written(events: &[Event]) -> [(&'static str, Vec<u8>); 3] {
     let mut own = Writer::new(Vec::new()).expect("memory");
     let mut text = csv::Writer::new(Vec::new()).expect("memory");
@@ -28,7 +23,7 @@ fn written(events: &[Event]) -> [(&'static str, Vec<u8>); 3] {
     ]
 }
 
-/// Gives one byte at a time, interrupted before each, and then fails.
+/// An input that yields one byte at a time, is interrupted before each, and then fails.
 struct Slow<'a> {
     bytes: &'a [u8],
     interrupt: bool,
@@ -54,7 +49,7 @@ impl Read for Slow<'_> {
 
 #[test]
 fn every_format_is_read_by_one_call() {
-    let events = arrivals();
+    let events = arrivals(1, 1_000);
     let [own, text, oracle] = written(&events);
     for (name, bytes) in [own, text] {
         let read: Result<Vec<Event>, Error> = open(name, &bytes[..]).expect(name).collect();
@@ -68,7 +63,7 @@ fn every_format_is_read_by_one_call() {
 
 #[test]
 fn an_input_that_is_slow_and_fails() {
-    for (name, bytes) in written(&arrivals()) {
+    for (name, bytes) in written(&arrivals(1, 1_000)) {
         let given: Vec<_> = open(name, slow(&bytes)).expect(name).collect();
         let (last, events) = given.split_last().expect("some");
         let last = last.as_ref().expect_err("fails").to_string();
@@ -88,8 +83,8 @@ fn grouped(number: usize) -> String {
 #[test]
 fn bytes_are_believed_before_names() {
     let of = |name, first: &[u8]| Format::of(name, first).ok();
-    let [(_, own), (_, text), (_, oracle)] =
-        written(&arrivals()).map(|(name, bytes)| (name, bytes[..Format::FIRST_BYTES].to_vec()));
+    let [(_, own), (_, text), (_, oracle)] = written(&arrivals(1, 1_000))
+        .map(|(name, bytes)| (name, bytes[..Format::FIRST_BYTES].to_vec()));
     for name in ["a", "a.csv", "a.oracleGeneral"] {
         assert_eq!(of(name, &own), Some(Format::Rejoin));
     }

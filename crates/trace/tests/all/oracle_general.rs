@@ -1,21 +1,14 @@
-//! libCacheSim's format, there and back.
+//! libCacheSim's format, written and read back.
 
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 
 use rejoin_trace::oracle_general::{Reader, Writer};
-use rejoin_trace::{Error, Event, Population, PopulationSettings};
+use rejoin_trace::{Error, Event};
+
+use crate::{arrivals, at};
 
 const RECORD_BYTES: usize = 24;
-
-fn at(time_ms: u64, client: u64) -> Event {
-    Event { time_ms, client, first_of_run: false, returns_in_ms: None }
-}
-
-fn arrivals(seed: u64, count: usize) -> Vec<Event> {
-    let population = Population::new(PopulationSettings::paper(500)).expect("in range");
-    population.arrivals(seed).take(count).collect()
-}
 
 fn written(events: &[Event]) -> Vec<u8> {
     let mut writer = Writer::new(Cursor::new(Vec::new())).expect("memory");
@@ -27,7 +20,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Event>, Error> {
     Reader::new(bytes).collect()
 }
 
-/// Whole seconds and who, which is all that is kept.
+/// Returns the whole seconds and the client, the only data that the format keeps.
 fn kept(event: &Event) -> Event {
     at(event.time_ms / 1_000 * 1_000, event.client)
 }
@@ -54,7 +47,7 @@ fn another_programs_records() {
     assert_eq!(read(bytes).expect("whole"), expected);
 }
 
-/// By hand: requests are numbered from 1.
+/// Checks records made by hand: requests are numbered from 1.
 #[test]
 fn golden_bytes() {
     let bytes = written(&[at(1_999, 7), at(2_000, 258), at(2_000, 7), at(66_000, 7)]);
@@ -146,7 +139,7 @@ fn a_trace_may_begin_within_a_file() {
     assert_eq!(file.get_ref()[6..], written(&events));
 }
 
-/// Takes so many bytes, over all, and no more.
+/// An output that takes so many bytes in all, and no more.
 struct Full {
     file: Cursor<Vec<u8>>,
     left: usize,
@@ -175,7 +168,7 @@ impl Seek for Full {
     }
 }
 
-/// Wherever it stops before its end, what is there is not taken for a whole trace.
+/// Checks that a trace that was cut anywhere is not taken for a whole one.
 #[test]
 fn what_was_not_finished_is_called_so() {
     let events = arrivals(10, 6_000);

@@ -1,6 +1,6 @@
 //! The population against the formulas of paper 000 §V.A and its appendix.
 //!
-//! All seeds are fixed: a tolerance is about four standard deviations of what is measured, and a
+//! All seeds are fixed: a tolerance is about four standard deviations of the measured value, and a
 //! test that passed once passes for ever.
 
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ fn devices_found_running_are_the_expected_share() {
     let population = paper(400_000);
     let mut seen = vec![false; 400_000];
     let mut found_running = 0;
-    // The longest interval: who runs and connects again at all has connected by then.
+    // By the longest interval, every running device that connects again has connected.
     for event in until(&population, 3, MINUTE_MS + 1) {
         let first_seen = !std::mem::replace(&mut seen[event.client as usize], true);
         found_running += u32::from(first_seen && !event.first_of_run);
@@ -108,15 +108,15 @@ fn gaps_within_a_run_are_the_interval_and_runs_do_not_overlap() {
     assert!(within > 50_000, "{within}");
 }
 
-/// Seen at intervals of a second. The same number of runs of every device, since all that fit into
-/// a time would be the short ones.
+/// Checks runs, seen at intervals of a second. It takes the same number of runs of every device,
+/// because the runs that fit into a fixed time would be the short ones.
 #[test]
 fn runs_and_waits_have_their_means() {
     const RUNS: usize = 10;
     let intervals = "1:1".parse().expect("a mix");
     let settings = PopulationSettings { intervals, ..PopulationSettings::paper(1_500) };
     let population = Population::new(settings).expect("in range");
-    // Of each device, the first and the last connection of each of its runs.
+    // The first and the last connection of each run, for each device.
     let mut seen = vec![Vec::new(); 1_500];
     for event in until(&population, 5, 2_400 * MINUTE_MS) {
         let runs: &mut Vec<(u64, u64)> = &mut seen[event.client as usize];
@@ -184,8 +184,9 @@ fn no_jitter_is_too_large() {
     assert!(times.is_sorted());
 }
 
-/// The same on every platform and for ever: a recorded result names its seed only. The figures
-/// come from a second program, written in another language from the description alone.
+/// Checks figures that are the same on every platform and for ever, because a recorded result names
+/// its seed only. They come from a second program, written in another language from the description
+/// alone.
 #[test]
 fn a_seed_is_a_population() {
     let first: Vec<_> = paper(1_000)
@@ -203,7 +204,7 @@ fn a_seed_is_a_population() {
     ];
     assert_eq!(first, expected);
 
-    // Ten thousand of them, by the checksum of their trace.
+    // The checksum of their trace covers ten thousand of them.
     let checksum = |seed| {
         let mut writer = Writer::new(Vec::new()).expect("memory");
         let arrivals = paper(1_000).arrivals(seed).take(10_000);
@@ -229,7 +230,7 @@ fn sped_up_six_times_it_is_the_papers_simulated_value() {
     assert_eq!(*population.settings(), expected);
     assert_near(population.expected_running(), 833.33, 1e-4, "as many run");
 
-    // Sped up before or after, a device is first seen at the same time, a rounding apart.
+    // Sped up before or after, a device is first seen at the same time, up to rounding.
     let before: Vec<Event> = population.arrivals(9).take(300).collect();
     let after = paper(20_000).arrivals(9).take(300).map(|event| event.speed_up(by));
     for (before, after) in before.into_iter().zip(after) {

@@ -19,7 +19,7 @@ fn waiting(devices: u64) -> Population {
     population(devices, |paper| PopulationSettings { start: Start::Waiting, ..paper })
 }
 
-/// Connections in each of the first minutes.
+/// Counts the connections in each of the first minutes.
 fn minutes<const N: usize>(population: &Population, seed: u64) -> [u32; N] {
     let mut minutes = [0; N];
     for event in population.arrivals(seed) {
@@ -29,8 +29,9 @@ fn minutes<const N: usize>(population: &Population, seed: u64) -> [u32; N] {
     minutes
 }
 
-/// Runs that began within so many seconds, if all waited at 0: the share that runs approaches
-/// r / (r + w) with the time constant r w / (r + w), and only who waits can begin.
+/// Calculates the runs that began within so many seconds, if all waited at 0: the share of running
+/// devices approaches r / (r + w) with the time constant r w / (r + w), and only a waiting device
+/// can begin a run.
 fn runs_begun(devices: f64, seconds: f64) -> f64 {
     let seconds = seconds.max(0.0);
     let share = RUNNING_S / (RUNNING_S + WAITING_S);
@@ -39,7 +40,7 @@ fn runs_begun(devices: f64, seconds: f64) -> f64 {
     devices / WAITING_S * (seconds * (1.0 - share) + running)
 }
 
-/// Connections in a minute: of the runs that began k intervals before, those that still go on.
+/// Calculates the connections in a minute: the runs that began k intervals before and still go on.
 fn expected_in_minute(devices: f64, minute: f64) -> f64 {
     let (begin, end) = (minute * 60.0, (minute + 1.0) * 60.0);
     let of = |interval: f64| -> f64 {
@@ -65,16 +66,16 @@ fn who_begins_waiting_fills_up_as_the_formula_says() {
     assert!(first.first_of_run, "nobody runs at the beginning");
 }
 
-/// The simulator whose figures this project compares with began with everybody waiting. Of its
-/// trace (20,000 devices, an hour, `paper-000.oracleGeneral.bin`) these are the connections in
-/// the first five minutes, in the hour, and the devices seen.
+/// Compares with the simulator whose figures this project uses, in which all devices wait at first.
+/// The figures of its trace (20,000 devices, an hour, `paper-000.oracleGeneral.bin`) are the
+/// connections in the first five minutes, in the hour, and the devices seen.
 #[test]
 fn the_other_simulator_began_waiting() {
     let trace = [526, 942, 1_177, 1_266, 1_316];
     let deviations = |count: f64, expected: f64, spread: f64| (count - expected).abs() / spread;
     for (minute, count) in trace.into_iter().enumerate() {
         let expected = expected_in_minute(20_000.0, minute as f64);
-        // Connections of a run come together: twice the spread of single ones, generously.
+        // Connections of a run come together, so allow twice the spread of single ones.
         let off = deviations(f64::from(count), expected, 2.0 * expected.sqrt());
         assert!(off < 2.0, "minute {minute}: {count}, expected {expected}");
     }
@@ -121,7 +122,7 @@ fn a_departure_is_announced_at_the_last_connection_of_a_run_and_only_there() {
         }
     }
     assert_eq!(known.len(), unknown.len());
-    // One for each of 5,000 devices in 2,880 s.
+    // The rate is one for each of 5,000 devices in 2,880 s.
     assert!((f64::from(leaving) / 6_250.0 - 1.0).abs() < 0.05, "{leaving}");
 }
 

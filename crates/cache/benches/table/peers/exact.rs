@@ -1,6 +1,6 @@
-//! Algorithm 1 exactly as paper 000 has it (read with "else"): a hash map for the sessions, and
-//! an ordered index of return times. With a skip list for the index it is the structure the paper
-//! measured; with a B-tree, the one a Rust program would reach for.
+//! Algorithm 1 exactly as in paper 000 (read with "else"): a hash map for the sessions, and an
+//! ordered index of return times. With a skip list for the index it is the structure that the paper
+//! measured; with a B-tree it is the usual choice of a Rust program.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use rejoin_cache::Settings;
 use super::{Peer, locked};
 use crate::workload::{Arrival, Id, Value};
 
-/// When a client is expected, and which.
+/// A return time, and the client expected then.
 type Due = (u64, Id);
 
 /// An ordered set of return times.

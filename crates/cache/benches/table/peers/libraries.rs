@@ -1,5 +1,4 @@
-//! Caches from the crates registry, made as their documentation says and with the hash function
-//! they come with.
+//! Caches of other crates, made as their documentation says and with their own hash function.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;

@@ -13,23 +13,23 @@ use crate::workload::{Arrival, VALUE_BYTES, Value};
 
 /// A full cache of sessions.
 pub(crate) trait Peer {
-    /// A client presents its session: it is copied to `value`, and the client is expected again.
-    /// Returns whether the session was there.
+    /// Looks up the session that a client presents, copies it to `value`, and expects the client
+    /// again. Returns true if the session was there.
     fn arrive(&mut self, arrival: &Arrival, value: &mut Value) -> bool;
 
     /// Stores a session, evicting another.
     fn insert(&mut self, arrival: &Arrival, value: &Value);
 
-    /// Finishes work that was put off, before memory is measured.
+    /// Finishes deferred work before memory is measured.
     fn settle(&mut self) {}
 
-    /// Bytes that its memory is bound to, when it says so itself.
+    /// Returns the bound on its memory in bytes, if it has one.
     fn exact_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Serves arrivals and returns how many of the returning clients had lost their session:
-    /// these make a full handshake and get another. Provided here so that it is compiled once
+    /// Serves arrivals and returns how many of the returning clients had lost their session: these
+    /// make a full handshake and get another. It is a provided method so that it is compiled once
     /// for each peer, without a dynamic call for each arrival.
     fn serve(&mut self, arrivals: &[Arrival]) -> u64 {
         let stored = black_box([7; VALUE_BYTES]);
@@ -51,13 +51,13 @@ pub(crate) trait Peer {
 /// A row of the table.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
-    /// A peer for so many sessions.
+    /// Makes a peer for so many sessions.
     pub(crate) make: fn(u64) -> Box<dyn Peer>,
-    /// What a reader must know about the row.
+    /// A note on the row for its reader.
     pub(crate) note: Option<&'static str>,
 }
 
-/// The rows that requirements compare.
+/// The rows that the requirements compare.
 pub(crate) const PREDICTIVE: &str = "predictive";
 pub(crate) const LRU: &str = "lru, ours";
 pub(crate) const BTREE: &str = "hash map + BTreeMap";
@@ -101,7 +101,7 @@ pub(crate) const CONTENDERS: [Contender; 11] = [
     },
 ];
 
-/// Peers that a server's threads could not share are locked as if they did.
+/// A lock around a peer that a server's threads could not share otherwise.
 fn locked<T>(peer: &Mutex<T>) -> MutexGuard<'_, T> {
     peer.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -30,7 +30,7 @@ struct Internal {
     context: SslContext,
     /// Makes the lookups.
     ssl: Ssl,
-    /// What new sessions are copies of.
+    /// The session that new sessions are copied from.
     session: SslSession,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn internal(sessions: u64) -> Box<dyn Peer> {
     // SAFETY: the session is alive and not shared. The version is the one that a connection
     // before its handshake looks for.
     unsafe { SSL_SESSION_set_protocol_version(session.as_ptr(), openssl_sys::TLS1_3_VERSION) };
-    // SAFETY: as above.
+    // SAFETY: the session is alive and not shared.
     unsafe { SSL_SESSION_set_timeout(session.as_ptr(), LIFETIME_S) };
     Box::new(Internal { context, ssl, session })
 }
@@ -61,7 +61,7 @@ fn copy_as(session: &SslSessionRef, arrival: &Arrival) -> SslSession {
     // SAFETY: the copy is alive and not shared; the id is ID_BYTES long, which is the most that
     // a session holds.
     unsafe { SSL_SESSION_set1_id(copy.as_ptr(), arrival.id.as_ptr(), ID_BYTES as c_uint) };
-    // SAFETY: as above.
+    // SAFETY: the copy is alive and not shared.
     unsafe { SSL_SESSION_set_time(copy.as_ptr(), (arrival.at_ms / 1_000) as c_long) };
     copy
 }
@@ -80,7 +80,7 @@ impl Peer for Internal {
     }
 }
 
-/// Bytes that this process has allocated, the allocator's own included.
+/// Returns the bytes that this process has allocated, the allocator's own included.
 pub(crate) fn allocated_bytes() -> u64 {
     // SAFETY: reads the allocator's counts under its own locks.
     let info = unsafe { libc::mallinfo2() };

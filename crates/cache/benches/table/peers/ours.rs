@@ -1,4 +1,4 @@
-//! Rejoin's cache, as its users call it.
+//! Rejoin's cache, called as its users call it.
 
 use std::hint::black_box;
 
@@ -10,7 +10,7 @@ use crate::workload::{Arrival, START_MS, VALUE_BYTES, Value};
 
 const HASH_KEY: [u8; 16] = *b"not random here!";
 const CONTEXT: ContextTag = ContextTag(1);
-/// Two hours, the default of many servers.
+/// The lifetime of a session: two hours, the default of many servers.
 const LIFETIME_MS: u64 = 7_200_000;
 
 struct Ours {
@@ -47,7 +47,7 @@ fn session_id(arrival: &Arrival) -> SessionId {
     SessionId::new(&arrival.id).expect("32 bytes are allowed")
 }
 
-/// Looks a returning client up, and says whether its session was there.
+/// Looks up a returning client. Returns true if its session was there.
 pub(crate) fn arrive(cache: &Cache, arrival: &Arrival, out: &mut SecretBytes) -> bool {
     let found = cache.get(arrival.at_ms, &session_id(arrival), CONTEXT, out).found;
     black_box(out);
@@ -66,7 +66,7 @@ pub(crate) fn store(cache: &Cache, arrival: &Arrival, value: &[u8], expires_ms: 
         sibling: false,
         seen_ms: None,
     };
-    // A refusal is the policy's word, and costs what it costs.
+    // A refusal is the policy's decision, and its cost counts.
     let _ = black_box(cache.insert(arrival.at_ms, &new));
 }
 

@@ -1,4 +1,4 @@
-//! The session cache that comes with rustls, through the trait its server calls it by.
+//! The session cache that comes with rustls, through the trait by which its server calls it.
 
 use std::sync::Arc;
 

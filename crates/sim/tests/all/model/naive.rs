@@ -1,4 +1,4 @@
-//! Policies without ghosts: a vector and searches through it.
+//! Naive policies without ghosts: a vector and searches through it.
 
 use rejoin_sim::policy::{Access, Policy};
 
@@ -46,24 +46,38 @@ impl Policy for Ends {
     }
 }
 
-/// LFU: key, uses, and the step that counted the last of them.
-pub(crate) struct Frequency {
-    sessions: Vec<(u64, u64, u64)>,
+/// LFU and the clairvoyant: each session with a rank, of which the least goes.
+pub(crate) struct Ranked {
+    sessions: Vec<(u64, Rank)>,
     steps: u64,
     capacity: usize,
+    rank: fn(&Access, before: Option<Rank>, step: u64) -> Rank,
+    /// True if a session whose rank would be the least, or equal to it, is refused.
+    bypass: bool,
 }
 
-impl Frequency {
-    pub(crate) fn new(capacity: usize) -> Self {
-        Self { sessions: Vec::new(), steps: 0, capacity }
+type Rank = (u64, u64);
+
+impl Ranked {
+    /// Ranks by the number of uses, then by the step that counted the last of them.
+    pub(crate) fn by_frequency(capacity: usize) -> Self {
+        let rank = |_: &Access, before: Option<Rank>, step| (before.map_or(0, |b| b.0) + 1, step);
+        Self { sessions: Vec::new(), steps: 0, capacity, rank, bypass: false }
+    }
+
+    /// Ranks by the next use, the last one least. Several may never be wanted; any will do, such as
+    /// the one with the greatest key.
+    pub(crate) fn by_next_use(capacity: usize, bypass: bool) -> Self {
+        let rank = |access: &Access, _, _| (!access.next, !access.key);
+        Self { sessions: Vec::new(), steps: 0, capacity, rank, bypass }
     }
 }
 
-impl Policy for Frequency {
+impl Policy for Ranked {
     fn access(&mut self, access: &Access) -> bool {
         self.steps += 1;
         let found = self.sessions.iter_mut().find(|session| session.0 == access.key);
-        found.map(|session| (session.1, session.2) = (session.1 + 1, self.steps)).is_some()
+        found.map(|session| session.1 = (self.rank)(access, Some(session.1), self.steps)).is_some()
     }
 
     fn store(&mut self, access: &Access) {
@@ -71,11 +85,16 @@ impl Policy for Frequency {
         if self.sessions.iter().any(|session| session.0 == access.key) {
             return;
         }
+        let rank = (self.rank)(access, None, self.steps);
         if self.sessions.len() == self.capacity {
-            let least = self.sessions.iter().min_by_key(|session| (session.1, session.2));
-            self.remove(least.expect("a session").0);
+            let least = self.sessions.iter().min_by_key(|session| session.1);
+            let (key, least) = *least.expect("a session");
+            if self.bypass && rank.0 <= least.0 {
+                return;
+            }
+            self.remove(key);
         }
-        self.sessions.push((access.key, 1, self.steps));
+        self.sessions.push((access.key, rank));
     }
 
     fn remove(&mut self, key: u64) -> bool {
@@ -117,7 +136,7 @@ impl Policy for Hand {
                 self.hand = (self.hand + 1) % self.capacity;
             }
             self.sessions.remove(self.hand);
-            // Past the newest it starts over, and does not wait for the one that comes.
+            // Past the newest the hand starts over, and does not wait for the next new session.
             self.hand %= self.sessions.len().max(1);
         }
         self.sessions.push((access.key, false));
@@ -133,52 +152,6 @@ impl Policy for Hand {
         }
         self.hand %= self.sessions.len().max(1);
         true
-    }
-
-    fn len(&self) -> usize {
-        self.sessions.len()
-    }
-}
-
-/// The clairvoyant: key and when it is wanted.
-pub(crate) struct Furthest {
-    sessions: Vec<(u64, u64)>,
-    capacity: usize,
-    bypass: bool,
-}
-
-impl Furthest {
-    pub(crate) fn new(capacity: usize, bypass: bool) -> Self {
-        Self { sessions: Vec::new(), capacity, bypass }
-    }
-}
-
-impl Policy for Furthest {
-    fn access(&mut self, access: &Access) -> bool {
-        let found = self.sessions.iter_mut().find(|session| session.0 == access.key);
-        found.map(|session| session.1 = access.next).is_some()
-    }
-
-    fn store(&mut self, access: &Access) {
-        if self.sessions.iter().any(|session| session.0 == access.key) {
-            return;
-        }
-        if self.sessions.len() == self.capacity {
-            // Of several that are never wanted, the one with the greatest key: it is the same.
-            let last =
-                *self.sessions.iter().max_by_key(|session| (session.1, session.0)).expect("one");
-            if self.bypass && last.1 <= access.next {
-                return;
-            }
-            self.remove(last.0);
-        }
-        self.sessions.push((access.key, access.next));
-    }
-
-    fn remove(&mut self, key: u64) -> bool {
-        let before = self.len();
-        self.sessions.retain(|session| session.0 != key);
-        self.len() < before
     }
 
     fn len(&self) -> usize {

@@ -1,4 +1,4 @@
-//! Policies with ghosts, after the pseudo-code of their papers.
+//! Naive policies with ghosts, after the pseudo-code of their papers.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ impl FourLists {
     }
 
     fn replace(&mut self, in_b2: bool) {
-        // Figure 4 knows no removal, and so no cache that has ghosts and room.
+        // Figure 4 has no removal, and so no cache that has both ghosts and room.
         if self.len() < self.capacity {
             return;
         }
@@ -96,7 +96,7 @@ impl Policy for FourLists {
     }
 }
 
-/// S3-FIFO as libCacheSim runs it. Queues from old to new, with the uses of each.
+/// S3-FIFO as in libCacheSim. Queues from old to new, with the uses of each.
 pub(crate) struct ThreeQueues {
     small: VecDeque<(u64, u32)>,
     main: VecDeque<(u64, u32)>,
