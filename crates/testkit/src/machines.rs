@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_store::{MailboxFacts, Store};
 
+use crate::process::{self, Signal};
 use crate::shipped::{rejoin, target};
 use crate::site::{Client, Site, Versions};
 
@@ -161,8 +162,8 @@ impl Cluster {
         self.valkey.take().into_iter().for_each(end);
     }
 
-    pub fn signal_valkey(&self, signal: &str) {
-        send(signal, self.valkey.as_ref().expect("it runs"));
+    pub fn signal_valkey(&self, signal: Signal) {
+        process::signal(self.valkey.as_ref().expect("it runs"), signal);
     }
 
     pub fn ask_valkey(&self, words: &[&str]) -> String {
@@ -220,11 +221,6 @@ pub fn valkey(port: u16, folder: &Path, more: &[&str]) -> Option<Child> {
 pub fn ask(port: u16, words: &[&str]) -> String {
     let asked = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output();
     String::from_utf8_lossy(&asked.expect("redis-cli").stdout).into_owned()
-}
-
-pub fn send(signal: &str, child: &Child) {
-    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
-    assert!(sent.is_ok_and(|sent| sent.success()));
 }
 
 pub fn end(mut child: Child) {

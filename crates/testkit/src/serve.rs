@@ -10,9 +10,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::certificates::Pair;
+use crate::process::{Signal, signal};
 use crate::shipped::{rejoin, target};
 
 /// A `rejoin serve`, killed when dropped.
@@ -72,8 +73,7 @@ impl Drop for Server {
 
 /// Sends SIGINT, as Ctrl-C does.
 pub fn interrupt(child: &Child) {
-    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
-    kill_process(pid, Signal::INT).expect("our own child");
+    signal(child, Signal::INT);
 }
 
 /// A folder of this run's own.
@@ -89,9 +89,7 @@ fn pair() -> (String, String) {
     static PAIRS: AtomicU32 = AtomicU32::new(0);
     let number = PAIRS.fetch_add(1, Ordering::Relaxed);
     let folder = scratch("certificates");
-    let file = |ending| folder.join(format!("{}-{number}.{ending}", std::process::id()));
-    let (certificate, key) = (file("pem"), file("key"));
-    let identity = rejoin_serve::Identity::made(rejoin_serve::KeyType::P256).expect("a pair");
-    identity.write(&certificate, &key).expect("files");
-    (certificate.display().to_string(), key.display().to_string())
+    let stem = folder.join(format!("{}-{number}", std::process::id()));
+    Pair::of_localhost().write(&stem);
+    ["pem", "key"].map(|ending| format!("{}.{ending}", stem.display())).into()
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rejoin_store::Store;
 
 use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, ask};
+use rejoin_testkit::process::Signal;
 use rejoin_testkit::site::Versions;
 
 fn cluster(name: &'static str, machines: usize, tickets: bool) -> Option<Cluster> {
@@ -101,9 +102,9 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
         machine.wait_until("it is back", |facts| facts.is_linked);
     }
     share(&cluster, "empty, and together again");
-    cluster.signal_valkey("-STOP");
+    cluster.signal_valkey(Signal::STOP);
     served(&cluster);
-    cluster.signal_valkey("-CONT");
+    cluster.signal_valkey(Signal::CONT);
     for machine in &cluster.machines {
         machine.wait_until("it goes on", |facts| facts.is_linked);
     }

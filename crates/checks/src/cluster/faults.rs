@@ -16,6 +16,7 @@ use super::load::{Load, Phase};
 use super::relay::Relay;
 use super::{Effort, Found};
 use rejoin_testkit::machines::{Cluster, Machine, NGINX, Plan, SHARDS, ask, end, valkey};
+use rejoin_testkit::process::Signal;
 use rejoin_testkit::site::Versions;
 
 const MACHINES: usize = 2;
@@ -187,7 +188,7 @@ impl World {
 }
 
 fn restarted(world: &mut World, effort: Effort) -> Result<String, String> {
-    world.cluster.signal_valkey("-TERM");
+    world.cluster.signal_valkey(Signal::TERM);
     world.cluster.stop_valkey();
     world.is_linked(false);
     thread::sleep(if effort.quick { 3 * SECOND } else { 10 * SECOND });
@@ -198,11 +199,11 @@ fn restarted(world: &mut World, effort: Effort) -> Result<String, String> {
 
 fn paused(world: &mut World, effort: Effort) -> Result<String, String> {
     let pause = if effort.quick { 3 * SECOND } else { 30 * SECOND };
-    world.cluster.signal_valkey("-STOP");
+    world.cluster.signal_valkey(Signal::STOP);
     thread::sleep(pause);
     let noticed = world.cluster.machines.iter().filter_map(Machine::facts);
     let all_noticed = noticed.filter(|facts| !facts.is_linked).count() == MACHINES;
-    world.cluster.signal_valkey("-CONT");
+    world.cluster.signal_valkey(Signal::CONT);
     let noticed = format!("for {} s, which agents noticed", pause.as_secs());
     if all_noticed { Ok(noticed) } else { Err("an agent did not notice".to_owned()) }
 }

@@ -6,7 +6,8 @@ use rejoin_manager::client::{Manager, Stream};
 use rejoin_manager::protocol::Connect;
 
 use super::process::{Taken, raise_descriptor_limit};
-use super::{Effort, Found, start};
+use super::{Effort, Found};
+use rejoin_testkit::manager::Managed;
 use rejoin_testkit::stacks::{Stack, Tls};
 
 const MOST_KIB: f64 = 64.0;
@@ -18,7 +19,7 @@ const WARM: usize = 50;
 pub(crate) fn memory(effort: Effort) -> Option<Found> {
     raise_descriptor_limit();
     let connections = if effort.quick { 200 } else { 2_000 };
-    let managed = start("check-idle");
+    let managed = Managed::start("check-idle");
     let server = Stack::Nginx.start(&managed, Tls::V13)?;
     let manager = Manager::at(managed.socket());
     let wanted = Connect::new("localhost".parse().ok()?, server.port.try_into().ok()?);

@@ -10,6 +10,7 @@ use rejoin_manager::client::Manager;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use rejoin_testkit::manager::Managed;
+use rejoin_testkit::process::status_kib;
 
 const MOMENT: Duration = Duration::from_millis(50);
 const MOMENTS: usize = 20;
@@ -33,16 +34,13 @@ impl Taken {
             assert!(Instant::now() < until, "connections stay open");
             sleep(MOMENT);
         }
-        let folder = format!("/proc/{pid}");
-        let status = std::fs::read_to_string(format!("{folder}/status")).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
-        let kib = line.split_whitespace().next().and_then(|kib| kib.parse().ok());
+        let kib = status_kib(pid as u32, "VmRSS").expect("it runs");
         // Those of our own questions are closed in a moment.
         let descriptors = (0..MOMENTS).map(|_| {
             sleep(MOMENT);
-            std::fs::read_dir(format!("{folder}/fd")).expect("it runs").count()
+            std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
         });
-        Self { kib: kib.expect("a number"), descriptors: descriptors.min().expect("moments") }
+        Self { kib, descriptors: descriptors.min().expect("moments") }
     }
 }
 

@@ -14,7 +14,7 @@ use rejoin_manager::client::{Manager, Stream};
 use rejoin_manager::protocol::Connect;
 
 use super::process::{Taken, raise_descriptor_limit};
-use super::{Effort, Found, start};
+use super::{Effort, Found};
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::stacks::{Ended, Running, Stack, Tls};
 
@@ -42,7 +42,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 pub(crate) fn steady(effort: Effort) -> Option<Found> {
     raise_descriptor_limit();
     let all = if effort.quick { QUICK_CONNECTIONS } else { CONNECTIONS };
-    let managed = start("check-soak");
+    let managed = Managed::start("check-soak");
     let soak = Soak::new(&managed)?;
     let began = Instant::now();
     let warm = all * WARM_PERCENT / 100;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Effort, Found, start};
+use super::{Effort, Found};
+use rejoin_testkit::manager::Managed;
 use rejoin_testkit::programs::hidden::{Exposed, Hidden, look};
 use rejoin_testkit::programs::secrets::{Held, Holder, hold};
 use rejoin_testkit::stacks::Tls;
@@ -13,12 +14,12 @@ pub(crate) fn programs(_: Effort) -> Option<Found> {
     let (mut control, mut kinds) = (0, 0);
     for tls in Tls::ALL {
         for holder in [Holder::Connect, Holder::Python, Holder::Preloaded] {
-            let held = hold(&start("check-secrets"), holder, tls);
+            let held = hold(&Managed::start("check-secrets"), holder, tls);
             secrets += held.secrets.len();
             bytes += held.search.bytes;
             found.extend(held.search.found);
         }
-        let held: Held = hold(&start("check-control"), Holder::SClient, tls);
+        let held: Held = hold(&Managed::start("check-control"), Holder::SClient, tls);
         control += held.search.found.len();
         kinds += held.kinds().len();
     }

@@ -12,7 +12,7 @@ use crate::random::Random;
 const CONTEXTS: [ContextTag; 2] = [ContextTag(0), ContextTag(0x0c0f_fee0)];
 const DAY_MS: u64 = 86_400_000;
 
-/// What to run, and how.
+/// A run: its configuration, its seed and its pace.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub settings: Settings,
@@ -21,7 +21,7 @@ pub struct Plan {
     pub clients: u16,
     /// Bits of the usual step of the clock, in milliseconds.
     pub pace_bits: u32,
-    /// Whether the clock may step back, and a session's client have been heard of before.
+    /// True if the clock may step back, and a session's client may have been heard of before.
     pub back: bool,
     /// Operations from one comparison of the counters to the next.
     pub counters_every: u64,
@@ -164,7 +164,7 @@ impl Plan {
     }
 }
 
-/// Says which plan failed.
+/// Prints the plan when a run ends, for the output of one that failed.
 struct Shown<'a>(&'a Plan);
 
 impl Drop for Shown<'_> {

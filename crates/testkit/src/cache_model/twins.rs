@@ -14,7 +14,7 @@ use super::operation::{New, Operation, fill_value, id_of};
 pub struct Twins<R: Region> {
     cache: Cache<R>,
     naive: Naive,
-    /// What each client's last lookup said of it, by the engine and by the naive cache.
+    /// The history that each client's last lookup returned, by the engine and by the naive cache.
     clients: Vec<(History, Past)>,
     value: SecretBytes,
     new_value: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct Twins<R: Region> {
 }
 
 impl<M: Memory> Twins<Mutex<M>> {
-    /// Of `clients` clients.
+    /// Makes both caches, for `clients` clients.
     pub fn new(
         settings: &Settings,
         hash_key: [u8; 16],
@@ -42,7 +42,7 @@ impl<M: Memory> Twins<Mutex<M>> {
 }
 
 impl<R: Region> Twins<R> {
-    /// With a cache made just so.
+    /// Compares a cache that was made with the same settings, hash key and time.
     pub fn with(
         cache: Cache<R>,
         settings: &Settings,
@@ -188,7 +188,7 @@ impl<R: Region> Twins<R> {
     }
 }
 
-/// What a run came across, so that a test can tell that it tested something.
+/// The events of a run, so that a test can see that it tested something.
 #[derive(Debug, Default)]
 pub struct Happened {
     pub counters: Counters,

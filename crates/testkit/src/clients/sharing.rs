@@ -1,6 +1,6 @@
 //! The handshakes that servers count when several programs come.
 
-use rejoin_manager::client::Manager;
+use rejoin_client::Manager;
 
 use crate::clients::cases::{CASES, Case, Way};
 use crate::clients::pages::Pages;

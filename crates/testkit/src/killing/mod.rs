@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use rejoin_store::{Facts, Store};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::process::status_kib;
 use crate::site::Site;
 use visitor::{Visit, load, visitors};
 
@@ -153,9 +154,7 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 fn resident_kib(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(u64::MAX)
+    status_kib(process, "VmRSS").unwrap_or(u64::MAX)
 }
 
 impl Outcome {

@@ -8,8 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rejoin_manager::client::{Error, Manager};
-use rejoin_manager::protocol::{Connect, Why};
+use rejoin_client::{Error, Manager};
+use rejoin_client::protocol::{Connect, Why};
 
 use crate::manager::Managed;
 use crate::proxy::{tapped, ticket};

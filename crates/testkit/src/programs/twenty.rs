@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-use rejoin_manager::client::Manager;
-use rejoin_manager::protocol::Handshakes;
+use rejoin_client::Manager;
+use rejoin_client::protocol::Handshakes;
 use serde_json::Value;
 
 use crate::manager::Managed;

@@ -18,9 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use client::{Client, Versions};
-use rejoin_serve::{Identity, KeyType};
 use rejoin_store::{CacheName, Store};
 
+use crate::certificates::Pair;
+use crate::process::{Signal, signal};
 use crate::shipped::{library, target};
 
 /// The settings that every nginx includes in its `http`.
@@ -56,10 +57,11 @@ impl Site {
         let folder = target().join("tmp").join(format!("capi-{name}"));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
-        let identity = Identity::made(KeyType::P256).expect("a pair");
-        identity.write(&folder.join("cert.pem"), &folder.join("key.pem")).expect("files");
-        let both = ["cert.pem", "key.pem"].map(|file| fs::read(folder.join(file)).expect("there"));
-        fs::write(folder.join("both.pem"), both.concat()).expect("a file");
+        let Pair { certificate, key, .. } = Pair::of_localhost();
+        let both = format!("{certificate}{key}");
+        for (file, text) in [("cert.pem", &certificate), ("key.pem", &key), ("both.pem", &both)] {
+            fs::write(folder.join(file), text).expect("a file");
+        }
         let port = reserve();
         let cache = format!("test-{name}-{}", std::process::id());
         let configuration = folder.join("openssl.cnf").display().to_string();
@@ -148,7 +150,10 @@ impl Site {
 
     pub fn stop(&mut self) {
         for mut child in self.running.drain(..) {
-            let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+            // One that has ended was perhaps waited for.
+            if child.try_wait().expect("our own child").is_none() {
+                signal(&child, Signal::TERM);
+            }
             let until = Instant::now() + Duration::from_secs(10);
             while child.try_wait().expect("our own child").is_none() {
                 if Instant::now() > until {
