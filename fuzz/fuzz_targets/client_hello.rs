@@ -1,4 +1,4 @@
-//! What an unchanged program sends first, and what the preload library reads of it: facts that stand in it, or nothing.
+//! The first bytes of an unchanged program, as the preload library reads them: facts that are in them, or nothing.
 
 #![no_main]
 

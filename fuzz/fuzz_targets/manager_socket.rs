@@ -1,6 +1,6 @@
-//! What comes over the manager's socket, in two parts of any size: what programs send to a real manager,
-//! with descriptors and without, or what a client hears from anything that calls itself one. A manager
-//! answers once and well, or not at all; a client has a session or an error.
+//! Messages over the manager's socket, in two parts of any size: a program's to a real manager, with
+//! descriptors and without, or an impostor's to a client. A manager answers once and well, or not at
+//! all; a client has a session or an error.
 
 #![no_main]
 
@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
     if flags & 2 == 0 { ask(said) } else { hear(said) }
 });
 
-/// What one side says, and then nothing more.
+/// The words of one side, which then says nothing more.
 #[derive(Default)]
 struct Said {
     message: Vec<u8>,
@@ -118,7 +118,7 @@ fn hear(said: Said) {
     let _ = manager.stats();
 }
 
-/// What says to all the same, in a thread.
+/// Starts an impostor that gives everybody the same answer, in a thread.
 fn liar() -> (Manager, Arc<Mutex<Said>>) {
     let path = place("answers");
     let listener = UnixListener::bind(&path).expect("a socket");

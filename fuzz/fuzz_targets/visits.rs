@@ -12,7 +12,7 @@ mod input;
 
 use input::{Small, Step};
 
-/// What happens on one connection. Sessions are presented by how many were issued since.
+/// An event on one connection. Sessions are presented by how many were issued since.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Event {
     LookUp(u8),
