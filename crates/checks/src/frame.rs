@@ -41,7 +41,8 @@ pub(crate) struct Effort {
 impl Effort {
     fn of(words: &Words) -> Self {
         let quick = words.has("--quick");
-        let kill_s = words.value("--kill-s").map(|text| text.parse().expect("--kill-s takes seconds"));
+        let kill_s =
+            words.value("--kill-s").map(|text| text.parse().expect("--kill-s takes seconds"));
         let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
         let captures = words.operand().map_or_else(beside, PathBuf::from);
         // Checks need it to the end of the program.
@@ -111,7 +112,9 @@ impl Group {
             let found = check(effort);
             let (count, verdict, figure) = match &found {
                 Some(Found { figure, holds: true }) => (&mut kept, "holds", figure.as_str()),
-                Some(Found { figure, holds: false }) => (&mut broken, "FALLS SHORT", figure.as_str()),
+                Some(Found { figure, holds: false }) => {
+                    (&mut broken, "FALLS SHORT", figure.as_str())
+                }
                 None => (&mut skipped, "skipped", "not possible here"),
             };
             *count += 1;

@@ -1,4 +1,4 @@
-//! A manager that tests start, and servers' certificates by an authority that it believes.
+//! A manager that tests start, and servers' certificates by an authority that it trusts.
 
 #![expect(
     missing_docs,
@@ -74,7 +74,7 @@ impl Managed {
         (self.file(&format!("{file}.pem")), self.file(&format!("{file}.key")))
     }
 
-    /// Changes what its settings say, and starts it anew.
+    /// Replaces its settings, and starts it anew.
     pub fn set(&mut self, settings: &str) {
         let own = format!("system_bundle = {:?}\n{settings}\n", self.file("ca.pem"));
         std::fs::write(self.file("manager.toml"), own).expect("a file");

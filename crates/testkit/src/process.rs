@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open};
 
-/// How long a wait lasts at most: far longer than anything takes on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+/// The longest wait: far longer than anything takes on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The pause between two looks at a condition.
 pub const STEP: Duration = Duration::from_millis(5);

@@ -8,12 +8,12 @@
 )]
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use crate::manager::Managed;
+use crate::port;
+use crate::process::wait_until;
 use crate::serve::Server;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Stack {
             Self::OpenSsl | Self::Rustls => s_server(&pair, tls),
         };
         if started.is_none() {
-            eprintln!("{self:?} is not installed, or does not start: nothing is tested with it");
+            eprintln!("{self:?} is not installed: nothing is tested with it");
         }
         let (_child, port) = started?;
         Some(Running { port, process: Process::Other { _child } })
@@ -173,9 +173,7 @@ http {
 fn nginx(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ended, u16)> {
     let folder = managed.file(&format!("nginx-{}", tls.number()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let free =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let port = free.expect("a free port").port();
+    let port = port::reserve();
     let mut text = NGINX.to_owned();
     for (word, value) in [
         ("FOLDER", folder.as_str()),
@@ -192,16 +190,17 @@ fn nginx(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ende
 }
 
 /// An nginx with this configuration, which has a server at this port. `None` where it is not installed.
+///
+/// # Panics
+///
+/// If it ends, or does not listen in time.
 pub fn nginx_listening(configuration: &Path, port: u16) -> Option<Ended> {
     let mut command = Command::new("nginx");
-    command.arg("-c").arg(configuration).stdin(Stdio::null()).stderr(Stdio::null());
+    command.arg("-c").arg(configuration).stdin(Stdio::null());
     let mut child = Ended(command.spawn().ok()?);
-    let until = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if child.0.try_wait().expect("our own child").is_some() || Instant::now() > until {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("nginx", || {
+        assert!(child.0.try_wait().expect("our own child").is_none(), "nginx ended");
+        port::is_open(port)
+    });
     Some(child)
 }

@@ -9,7 +9,7 @@ use super::{Effort, Found};
 use crate::frame::median;
 use rejoin_testkit::serve::scratch;
 
-/// A run takes a tenth of a second.
+/// Rounds, each of a tenth of a second.
 const ROUNDS: usize = 21;
 
 pub(crate) fn megabytes(Effort { captures, .. }: Effort) -> Option<Found> {
@@ -63,7 +63,7 @@ fn ours(capture: &Path) -> (f64, u64) {
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         handshakes = report["handshakes_seen"].as_u64().unwrap_or_default();
     }
-    // The first brought the file into the page cache.
+    // The first round brought the file into the page cache.
     seconds.remove(0);
     (median(seconds), handshakes)
 }
@@ -74,7 +74,7 @@ fn merged(captures: &Path) -> Option<PathBuf> {
     if merged.exists() {
         return Some(merged);
     }
-    // A run that is stopped leaves no half of it under its name.
+    // A run that is stopped must not leave half a capture under this name.
     let part = merged.with_extension("part");
     let mut mergecap = Command::new("mergecap");
     mergecap.args(["-a", "-w"]).arg(&part).args(whole_captures(&captures.join("files")));

@@ -1,4 +1,4 @@
-//! The cost of Rejoin to programs that are not changed, and what it saves them and their servers.
+//! The cost of Rejoin to unchanged programs, and its savings for them and their servers.
 
 use rejoin_testkit::process::cpu_ns;
 use rejoin_testkit::shipped::library;
@@ -56,7 +56,7 @@ pub(crate) fn sequential_p256(effort: Effort) -> Option<Found> {
     sequential(effort, Tls::V13, |site| site.port)
 }
 
-/// Thirty, in turns with thirty without, and the median of what came of that.
+/// The median of rounds of thirty programs with Rejoin, in turns with thirty without.
 fn sequential(effort: Effort, tls: Tls, port: fn(&Pages) -> u16) -> Option<Found> {
     let world = World::new("check-sequential");
     let port = port(nginx(&world, tls)?.site.as_ref()?);
@@ -66,7 +66,7 @@ fn sequential(effort: Effort, tls: Tls, port: fn(&Pages) -> u16) -> Option<Found
     for _ in 0..rounds {
         let (mut with, mut without) = (Duration::ZERO, Duration::ZERO);
         for turn in 0..30 {
-            // What the manager does after a program has gone falls into the next one's time, whichever it is.
+            // The manager's work after a program has gone falls into the next one's time, with Rejoin or without.
             for is_with in [turn % 2 == 0, turn % 2 == 1] {
                 let taken = if is_with { &mut with } else { &mut without };
                 *taken += curl(&world, port, is_with)?;
@@ -112,8 +112,7 @@ fn cpu(effort: Effort, tls: Tls) -> Option<Found> {
     Some(Found { figure, holds: times <= SERVER_CPU })
 }
 
-/// Programs that never do TLS, with the library loaded and a manager named, one of which does nothing at all:
-/// `valgrind` counts.
+/// The instructions of programs that never do TLS, with the library loaded and a manager named, counted by `valgrind`.
 pub(crate) fn without_tls(_: Effort) -> Option<Found> {
     let instructions = |with: bool, program: &[&str]| -> Option<f64> {
         let mut valgrind = Command::new("valgrind");

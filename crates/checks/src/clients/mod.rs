@@ -16,7 +16,12 @@ pub(crate) const GROUP: Group = Group {
         ("2", "sharing", "programs on each service (one full handshake)", scripts::sharing),
         ("3", "security", "tests of what nobody may gain (all pass)", scripts::security),
         ("3", "trouble", "tests of what may go wrong (all pass)", scripts::trouble),
-        ("4", "round-trip-1.2", "of 40 ms, saved by curl (≥ 1; of its time ≥ 0.95)", costs::round_trip),
+        (
+            "4",
+            "round-trip-1.2",
+            "of 40 ms, saved by curl (≥ 1; of its time ≥ 0.95)",
+            costs::round_trip,
+        ),
         (
             "4",
             "sequential-1.2",

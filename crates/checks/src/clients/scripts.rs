@@ -1,4 +1,4 @@
-//! The programs' behaviour with Rejoin and without, and what they share.
+//! The programs' behaviour with Rejoin and without, and the sessions that they share.
 
 use super::{Effort, Found};
 use crate::frame::test;

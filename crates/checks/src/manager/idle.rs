@@ -1,4 +1,4 @@
-//! The memory of connections on which nothing is said.
+//! The memory of idle connections.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ use rejoin_testkit::stacks::{Stack, Tls};
 const MOST_KIB: f64 = 64.0;
 /// Threads that connect at the same time.
 const THREADS: usize = 20;
-/// Before it is measured: what is allocated once is there.
+/// Connections before the measurement, which allocate what is allocated once.
 const WARM: usize = 50;
 
 pub(crate) fn memory(effort: Effort) -> Option<Found> {

@@ -1,5 +1,5 @@
-//! The cost of a connection through the manager, and what it saves, against a program that does its own TLS
-//! with rustls. All of an object is measured in one run, in turns.
+//! The cost of a connection through the manager, and its savings, against a program that does its own TLS
+//! with rustls. All figures of an object are measured in one run, in turns.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ const WARM_ROUNDS: u64 = 20;
 const DELAYED_ROUNDS: usize = 9;
 const DOWNLOAD_BYTES: u64 = 512 << 20;
 const ROUND_TRIP: Duration = Duration::from_millis(40);
-/// Asks for a byte.
+/// A request for one byte.
 const FIRST: [u8; 8] = 1_u64.to_be_bytes();
 const NAME: &str = "server.test";
 
@@ -46,7 +46,7 @@ pub(super) fn measure(quick: bool) -> Vec<Value> {
     all
 }
 
-/// A server that is told by eight bytes how many to send.
+/// Starts a server whose clients ask, by eight bytes, for a number of bytes.
 fn server(house: &House, tls: &'static SupportedProtocolVersion) -> u16 {
     let pair = {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).expect("a key");
@@ -95,7 +95,7 @@ fn serve(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
         if let Some(mut data) = tls.early_data() {
             early += data.read(&mut asked[early..]).ok()?;
         }
-        // Before the client's own flight is here.
+        // The client's own flight has not arrived yet.
         if early == asked.len() && left.is_none() {
             tls.writer().write_all(&[7]).ok()?;
             left = Some(u64::from_be_bytes(asked) - 1);
@@ -193,7 +193,7 @@ fn first_byte(rounds: u64, house: &House, tls: &'static SupportedProtocolVersion
     let (resumes, full) = (own(house, true), own(house, false));
     let (mut managed, mut own, mut in_full) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..WARM_ROUNDS + rounds {
-        // What one leaves to do is done while the next runs: each comes behind each of the others as often.
+        // The work that one leaves behind falls into the next one's time: each follows each of the others equally often.
         for who in ORDERS[round as usize % ORDERS.len()] {
             let (times, time) = match who {
                 0 => (&mut managed, managed_fetch(&manager, &wanted)),

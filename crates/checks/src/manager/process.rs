@@ -23,7 +23,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Once this many of its connections stand.
+    /// Measures the manager once this many of its connections are open.
     pub(crate) fn by(managed: &Managed, open: u64) -> Self {
         let listening = UnixStream::connect(managed.socket()).expect("it listens");
         let pid = getsockopt(&listening, PeerCredentials).expect("who listens").pid();
@@ -35,7 +35,7 @@ impl Taken {
             sleep(MOMENT);
         }
         let kib = status_kib(pid as u32, "VmRSS").expect("it runs");
-        // Those of our own questions are closed in a moment.
+        // The descriptors of our own requests are closed a moment later.
         let descriptors = (0..MOMENTS).map(|_| {
             sleep(MOMENT);
             std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
@@ -47,6 +47,6 @@ impl Taken {
 /// Raises the limit of descriptors of this process, and those it starts, to the hard limit.
 pub(crate) fn raise_descriptor_limit() {
     let most = getrlimit(Resource::Nofile).maximum;
-    // What is allowed at most is allowed.
+    // Raising it to the hard limit is always permitted.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
 }

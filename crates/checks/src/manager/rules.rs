@@ -1,4 +1,4 @@
-//! The sixteen rules: the manager's own tests, and the first one where the manager is killed.
+//! The sixteen rules: the manager's own tests, and rule 1 while the manager is killed.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! One full handshake for twenty programs, and for a service: what is asked is in `tests/programs`.
+//! One full handshake for twenty programs, and for a service; the programs are in the test kit.
 
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::shipped::rejoin;
@@ -11,7 +11,7 @@ use rejoin_testkit::programs::twenty::Twenty;
 use rejoin_testkit::serve::scratch;
 use rejoin_testkit::stacks::{Counted, Stack, Tls};
 
-/// Percent of full handshakes where nobody shares.
+/// The least percentage of full handshakes without sharing.
 const UNSHARED_PERCENT: f64 = 75.0;
 
 pub(crate) fn nginx(_: Effort) -> Option<Found> {

@@ -20,12 +20,12 @@ use rejoin_testkit::stacks::{Ended, Running, Stack, Tls};
 
 const CONNECTIONS: u64 = 100_000;
 const QUICK_CONNECTIONS: u64 = 5_000;
-/// After these, of a hundred, what is allocated once is there.
+/// Percent of the connections after which everything that is allocated once is there.
 const WARM_PERCENT: u64 = 10;
 const THREADS: usize = 8;
 /// Partitions that programs share sessions in.
 const LABELS: u64 = 8;
-/// More than this per connection, and more than the allocator's own unrest, is growth.
+/// Growth is more than this per connection, and more than the allocator's own fluctuation.
 const GROWTH_BYTES: u64 = 16;
 const UNREST_KIB: u64 = 1_024;
 /// One of so many connections, each: a program that is killed, one that hangs up, one that does
@@ -137,7 +137,7 @@ impl Soak {
         if number.is_multiple_of(HANGS_UP) { Ok(()) } else { Ok(fetch(&mut stream)?) }
     }
 
-    /// A program that has its connection, and does not get further.
+    /// Kills a program that has just got its connection.
     fn kill(&self, port: u16) -> std::io::Result<()> {
         let mut program = Command::new(rejoin())
             .args(["connect", "--socket", &self.socket, &format!("localhost:{port}")])
@@ -157,7 +157,7 @@ impl Soak {
     }
 }
 
-/// Reads a page to an end that the server announces.
+/// Reads a page up to the announced end.
 fn fetch(stream: &mut Stream) -> std::io::Result<()> {
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
     let mut page = Vec::new();

@@ -1,5 +1,5 @@
-//! The holders of secrets: the manager, which shows them to nobody, and no program. The search is in
-//! `tests/programs`.
+//! The secrets of connections: the manager holds them and shows them to nobody, and no program holds them. The test kit
+//! searches for them.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub(crate) fn manager(_: Effort) -> Option<Found> {
     };
     let figure = format!("{}; another program {}", told(&manager), told(&other));
     let hides = manager == Exposed { is_readable: false, leaves_core: false };
-    // Where nothing can be seen of anybody, nothing is shown.
+    // If no process can be read here, the check proves nothing.
     let shows = other == Exposed { is_readable: true, leaves_core: true };
     shows.then_some(Found { figure, holds: hides })
 }

@@ -21,9 +21,19 @@ pub(crate) const GROUP: Group = Group {
     checks: &[
         ("2", "fleet-nginx-1.2", "resumed, times nginx's own cache (≥ 2.5)", fleet::nginx_tls12),
         ("2", "fleet-nginx-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::nginx_tls13),
-        ("2", "fleet-haproxy-1.2", "resumed, times HAProxy's own cache (≥ 2.5)", fleet::haproxy_tls12),
+        (
+            "2",
+            "fleet-haproxy-1.2",
+            "resumed, times HAProxy's own cache (≥ 2.5)",
+            fleet::haproxy_tls12,
+        ),
         ("2", "fleet-haproxy-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::haproxy_tls13),
-        ("3", "cost-instructions", "a connection's instructions, times (≤ 1.02)", instructions::ratio),
+        (
+            "3",
+            "cost-instructions",
+            "a connection's instructions, times (≤ 1.02)",
+            instructions::ratio,
+        ),
         (
             "3",
             "cost-operation",
@@ -39,7 +49,12 @@ pub(crate) const GROUP: Group = Group {
             "verdicts of testssl.sh, tickets off",
             judges::testssl_without_tickets,
         ),
-        ("5", "judges-testssl-on", "verdicts of testssl.sh, tickets on", judges::testssl_with_tickets),
+        (
+            "5",
+            "judges-testssl-on",
+            "verdicts of testssl.sh, tickets on",
+            judges::testssl_with_tickets,
+        ),
     ],
 };
 

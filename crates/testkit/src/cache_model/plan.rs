@@ -23,15 +23,15 @@ pub struct Plan {
     pub pace_bits: u32,
     /// True if the clock may step back, and a session's client may have been heard of before.
     pub back: bool,
-    /// Operations from one comparison of the counters to the next.
+    /// Operations between two comparisons of the counters.
     pub counters_every: u64,
 }
 
 impl Plan {
-    /// Operations from one look at how everything fits together to the next.
+    /// Operations between two checks that everything fits together.
     const PARTS_EVERY: u64 = 100;
 
-    /// Runs it on memory made by `memory`, and says what happened.
+    /// Runs it on memory made by `memory`. Returns the events.
     pub fn run<M: Memory>(&self, mut memory: impl FnMut(&Layout) -> M) -> Happened {
         self.run_on(|settings, hash_key, now_ms| {
             let region = |layout: &Layout| Mutex::new(memory(layout));

@@ -1,5 +1,5 @@
 //! The manager's process hides its memory from other processes of its user, and from core dumps.
-//! Another program shows that both would work else.
+//! Another program shows that both would work without that.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -26,7 +26,7 @@ pub struct Hidden {
     pub other: Exposed,
 }
 
-/// Root may read everything: as root, they run as `nobody`.
+/// Looks at both. Root may read everything: as root, they run as `nobody`.
 pub fn look() -> Hidden {
     let house = House::new();
     let program = house.0.join("rejoin");
@@ -36,7 +36,7 @@ pub fn look() -> Hidden {
     let manager = Ended(serving(&mut manager));
     let other = house.command(Path::new("cat")).stdin(Stdio::piped()).spawn();
     let mut other = Ended(other.expect("it runs"));
-    // It has read what it was given: it has become what it is.
+    // It has read its input, and so has replaced the shell.
     let stdin = other.0.stdin.as_mut().expect("piped");
     std::io::Write::write_all(stdin, b"\n").expect("it reads");
     std::io::Read::read_exact(&mut other.0.stdout.as_mut().expect("piped"), &mut [0])
@@ -57,7 +57,7 @@ impl House {
         Self(folder)
     }
 
-    /// One that may leave a core of any size in the folder.
+    /// A command that may leave a core of any size in the folder.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -c unlimited; exec \"$@\"", "sh"]);

@@ -24,7 +24,7 @@ pub enum Holder {
     SClient,
 }
 
-/// Connects, prints the first bytes, and stays.
+/// A program that connects, prints the first bytes, and stays.
 const PYTHON: &str = "\
 import rejoin, sys
 connection = rejoin.connect('localhost', int(sys.argv[1]), manager=sys.argv[2])
@@ -32,7 +32,7 @@ sys.stdout.buffer.write(connection.recv(6))
 sys.stdout.flush()
 sys.stdin.read()
 ";
-/// The same, and knows nothing of the manager.
+/// The same without `rejoin`: it knows nothing of the manager.
 const UNCHANGED: &str = "\
 import socket, ssl, sys
 plain = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
@@ -136,8 +136,8 @@ impl Knowing {
         Self { child, stdout, port: port.expect("a port"), keys }
     }
 
-    /// Says a word to a program that connects, and adds what it knows of the connection. When the
-    /// program has heard it, it has had all that the server sent before, tickets too.
+    /// Sends a word to a program that connects, and adds the connection's secrets. A program that has read the word has
+    /// also read everything before it, tickets too.
     fn greet(&mut self, mut program: Ended, secrets: &mut Vec<Secret>) -> Ended {
         let session = read_until(&mut self.stdout, "-----END SSL SESSION PARAMETERS-----\n");
         let session = &session[session.find("-----BEGIN").expect("PEM")..];
@@ -160,7 +160,7 @@ fn hear(program: &mut Child) {
     assert_eq!(&word, WORD);
 }
 
-/// Everything up to a line that begins so.
+/// Reads up to a line that begins so.
 fn read_until(from: &mut impl BufRead, line: &str) -> String {
     let mut text = String::new();
     loop {
