@@ -183,7 +183,7 @@ impl Cluster {
             client.address = machine.site.address();
             let resumed = client.connect();
             // The session has time to reach the next machine.
-            thread::sleep(Duration::from_millis(30));
+            thread::sleep(Duration::from_millis(60));
             resumed
         };
         machines.take(connections).map(connect).collect()

@@ -13,12 +13,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::Value;
 
 use crate::certificates::Pair;
-use crate::process::{Signal, signal};
+use crate::process::{Process, Signal, signal};
 use crate::shipped::{rejoin, target};
 
 /// A `rejoin serve`, killed when dropped.
 pub struct Server {
-    child: Child,
+    process: Process,
     stdout: BufReader<ChildStdout>,
     pub listening: String,
     /// The same with `localhost`, which is the certificate's name.
@@ -35,39 +35,28 @@ impl Server {
 
     /// With this certificate and key.
     pub fn with((certificate, key): (String, String), more: &[&str]) -> Self {
-        let mut child = Command::new(rejoin())
-            .args(["serve", "--json", "--end-with-parent"])
-            .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
-            .args(["--certificate", &certificate, "--key", &key])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut serve = Command::new(rejoin());
+        serve.args(["serve", "--json", "--end-with-parent"]);
+        serve.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+        serve.args(["--certificate", &certificate, "--key", &key]).args(more);
+        let mut process = Process::start(serve.stdout(Stdio::piped()));
+        let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("a line");
         let said: Value = serde_json::from_str(&line).expect("what it listens on");
         let address = |what: &str| said[what].as_str().expect("an address").to_owned();
         let listening = address("listening");
         let target = listening.replace("127.0.0.1", "localhost");
-        Self { child, stdout, listening, target, metrics: address("metrics"), certificate, key }
+        Self { process, stdout, listening, target, metrics: address("metrics"), certificate, key }
     }
 
     /// Its summary.
     pub fn stop(mut self) -> Value {
-        interrupt(&self.child);
+        interrupt(&self.process);
         let mut said = String::new();
         self.stdout.read_to_string(&mut said).expect("a summary");
-        assert!(self.child.wait().expect("an end").success());
+        assert!(self.process.wait().success());
         serde_json::from_str(&said).expect("JSON")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Already ended, when the test went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

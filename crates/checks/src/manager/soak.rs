@@ -16,7 +16,8 @@ use rejoin_manager::protocol::Connect;
 use super::process::{Taken, raise_descriptor_limit};
 use super::{Effort, Found};
 use rejoin_testkit::manager::Managed;
-use rejoin_testkit::stacks::{Ended, Running, Stack, Tls};
+use rejoin_testkit::process::Process;
+use rejoin_testkit::stacks::{Running, Stack, Tls};
 
 const CONNECTIONS: u64 = 100_000;
 const QUICK_CONNECTIONS: u64 = 5_000;
@@ -139,15 +140,12 @@ impl Soak {
 
     /// Kills a program that has just got its connection.
     fn kill(&self, port: u16) -> std::io::Result<()> {
-        let mut program = Command::new(rejoin())
-            .args(["connect", "--socket", &self.socket, &format!("localhost:{port}")])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map(Ended)?;
+        let mut connect = Command::new(rejoin());
+        connect.args(["connect", "--socket", &self.socket, &format!("localhost:{port}")]);
+        connect.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut program = Process::try_start(&mut connect)?;
         let mut line = String::new();
-        BufReader::new(program.0.stderr.take().expect("piped")).read_line(&mut line)?;
+        BufReader::new(program.stderr.take().expect("piped")).read_line(&mut line)?;
         if !line.contains("TLSv1.") {
             return Err(std::io::Error::other(line));
         }

@@ -7,8 +7,8 @@ use rcgen::{KeyPair, PKCS_RSA_SHA256};
 
 use crate::manager::Managed;
 use crate::port;
-use crate::process::wait_until;
-use crate::stacks::{Counted, Ended, Tls, nginx_listening};
+use crate::process::{Process, wait_until};
+use crate::stacks::{Counted, Tls, nginx_listening};
 
 /// Pages, uploads, a repository and a server whose certificate has expired.
 pub struct Pages {
@@ -17,7 +17,7 @@ pub struct Pages {
     pub expired: u16,
     /// The port of a server with an RSA key.
     pub rsa: u16,
-    child: Ended,
+    nginx: Process,
 }
 
 const NGINX: &str = "\
@@ -81,8 +81,8 @@ impl Pages {
         }
         let configuration = folder.join("nginx.conf");
         std::fs::write(&configuration, text).expect("a file");
-        let child = nginx_listening(&configuration, port)?;
-        Some(Self { folder, port, expired, rsa, child })
+        let nginx = nginx_listening(&configuration, port)?;
+        Some(Self { folder, port, expired, rsa, nginx })
     }
 
     /// Counts requests by the kind of their connection, since this was last called. Waits for at least so many: nginx
@@ -106,7 +106,7 @@ impl Pages {
 
     /// The server's process.
     pub fn pid(&self) -> u32 {
-        self.child.0.id()
+        self.nginx.id()
     }
 
     pub fn big(&self) -> String {

@@ -8,10 +8,11 @@ use crate::certificates::Authority;
 use crate::clients::cases::{Case, Needs, Way};
 use crate::clients::pages::Pages;
 use crate::manager::Managed;
+use crate::process::Process;
 use crate::proxy::connect;
 use crate::serve::{Server, scratch};
 use crate::shipped::library;
-use crate::stacks::{Ended, Tls, started};
+use crate::stacks::{Tls, started};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
 
@@ -40,7 +41,7 @@ pub struct Service {
 enum Runs {
     Here,
     Rejoin { _server: Server },
-    Other { _child: Ended },
+    Other { _process: Process },
 }
 
 /// The output and the exit code of a program.
@@ -232,8 +233,8 @@ impl Service {
         command.args(["s_server", how, "-accept", "127.0.0.1:0", version]);
         command.args(["-cert", &certificate, "-key", &key]).current_dir(managed.file(""));
         let port = |line: &str| line.strip_prefix("ACCEPT 127.0.0.1:")?.parse().ok();
-        let (_child, port) = started(&mut command, port)?;
-        Some(Self { name: "OpenSSL", tls, port, site: None, _runs: Runs::Other { _child } })
+        let (_process, port) = started(&mut command, port)?;
+        Some(Self { name: "OpenSSL", tls, port, site: None, _runs: Runs::Other { _process } })
     }
 
     fn rustls(managed: &Managed, tls: Tls) -> Self {
