@@ -7,18 +7,17 @@
 use std::collections::HashMap;
 
 use libfuzzer_sys::fuzz_target;
-use rejoin_cache::Settings;
-use rejoin_cache::{Cache, Counters, History, NewSession, Refusal, SecretBytes, SessionId};
+use rejoin_cache::{Cache, ContextTag, Counters, History, NewSession, Refusal};
+use rejoin_cache::{SecretBytes, SessionId, Settings};
 
 mod input;
 
-use input::{Input, New, Operation, Small, client_of, context_of};
+use input::{CLIENTS, Input, Small};
+use rejoin_testkit::cache_model::operation::{New, Operation};
 
 fuzz_target!(|input: Input| {
     let mut ledger = Ledger::new(&input.cache);
-    let mut now_ms = 0;
-    for (step, operation) in input.operations {
-        now_ms = step.after(now_ms);
+    for (now_ms, operation) in input.operations {
         ledger.apply(now_ms, operation);
         ledger.check();
     }
@@ -28,7 +27,7 @@ fuzz_target!(|input: Input| {
 /// A session that was stored, and may have been evicted since.
 struct Stored {
     value: Vec<u8>,
-    foreign: bool,
+    context: ContextTag,
 }
 
 struct Ledger {
@@ -63,43 +62,40 @@ impl Ledger {
     fn apply(&mut self, now_ms: u64, operation: Operation) {
         let Self { cache, value, .. } = self;
         match operation {
-            Operation::Get { client, foreign } => {
-                let (client, context) = (client_of(client), context_of(foreign));
+            Operation::Get { client, context } => {
                 let arrival = cache.get(now_ms, &id(client), context, value);
                 self.lookups += 1;
                 self.history = arrival.history;
-                self.check_value(arrival.found, client, foreign);
+                self.check_value(arrival.found, client, context);
             }
-            Operation::Take { client, foreign } => {
-                let (client, context) = (client_of(client), context_of(foreign));
+            Operation::Take { client, context } => {
                 let arrival = cache.take(now_ms, &id(client), context, value);
                 self.lookups += 1;
-                self.check_value(arrival.found, client, foreign);
+                self.check_value(arrival.found, client, context);
                 if arrival.found {
                     self.withdrawn += 1;
                     self.stored.remove(&client);
                 }
             }
-            Operation::Peek { client, foreign } => {
-                let (client, context) = (client_of(client), context_of(foreign));
+            Operation::Peek { client, context } => {
                 let before = cache.counters();
                 let found = cache.peek(now_ms, &id(client), context, value);
                 assert_eq!(cache.counters(), before);
-                self.check_value(found, client, foreign);
+                self.check_value(found, client, context);
             }
-            Operation::Insert { client, new } => self.insert(now_ms, client_of(client), new),
+            Operation::Insert { client, new } => self.insert(now_ms, client, new),
             Operation::Hint { client, interval_ms } => {
-                let there = self.is_there(client_of(client));
-                let hinted = self.cache.hint(now_ms, &id(client_of(client)), interval_ms.into());
-                assert_eq!(hinted, there);
+                let there = self.is_there(client);
+                assert_eq!(self.cache.hint(now_ms, &id(client), interval_ms), there);
             }
-            Operation::Retire { client } => cache.retire(&id(client_of(client))),
+            Operation::Retire { client } => cache.retire(&id(client)),
             Operation::Remove { client } => {
-                let there = self.is_there(client_of(client));
-                assert_eq!(self.cache.remove(&id(client_of(client))), there);
+                let there = self.is_there(client);
+                assert_eq!(self.cache.remove(&id(client)), there);
                 self.withdrawn += u64::from(there);
-                self.stored.remove(&client_of(client));
+                self.stored.remove(&client);
             }
+            Operation::Forged | Operation::Rejected | Operation::Handshake { .. } => {}
         }
     }
 
@@ -111,12 +107,12 @@ impl Ledger {
         let session = NewSession {
             id: id(client),
             value: &value,
-            expires_ms: now_ms + u64::from(new.lifetime_ms),
-            context: context_of(new.foreign),
+            expires_ms: new.expires_ms,
+            context: new.context,
             history: if new.with_history { self.history } else { History::default() },
-            hint_ms: new.hint_ms.map(u64::from),
+            hint_ms: new.hint_ms,
             sibling: new.sibling,
-            seen_ms: new.seen_ago_ms.map(|ago_ms| now_ms.saturating_sub(ago_ms.into())),
+            seen_ms: new.seen_ms,
         };
         match self.cache.insert(now_ms, &session) {
             Ok(inserted) => {
@@ -125,19 +121,19 @@ impl Ledger {
                 assert!(bytes <= self.settings.longest_value_bytes as usize);
                 assert!(self.cache.peek(now_ms, &id(client), session.context, &mut self.value));
                 self.inserted += 1;
-                self.stored.insert(client, Stored { value, foreign: new.foreign });
+                self.stored.insert(client, Stored { value, context: new.context });
             }
             Err(refusal) => {
-                assert!(refusal != Refusal::Expired || new.lifetime_ms < 1_000);
+                assert!(refusal != Refusal::Expired || new.expires_ms < now_ms + 1_000);
                 self.refused += 1;
             }
         }
     }
 
-    fn check_value(&self, found: bool, client: u16, foreign: bool) {
+    fn check_value(&self, found: bool, client: u16, context: ContextTag) {
         if found {
             let stored = self.stored.get(&client).expect("found, and never stored");
-            assert_eq!((&*self.value, foreign), (&*stored.value, stored.foreign));
+            assert_eq!((&*self.value, context), (&*stored.value, stored.context));
         }
     }
 
@@ -157,7 +153,7 @@ impl Ledger {
     }
 
     fn check_presence(&mut self) {
-        let there = (0..input::CLIENTS).filter(|client| self.is_there(*client)).count();
+        let there = (0..CLIENTS).filter(|client| self.is_there(*client)).count();
         assert_eq!(there as u64, self.cache.counters().sessions);
     }
 
@@ -165,7 +161,7 @@ impl Ledger {
     /// cache was made.
     fn is_there(&mut self, client: u16) -> bool {
         let Some(stored) = self.stored.get(&client) else { return false };
-        self.cache.peek(0, &id(client), context_of(stored.foreign), &mut self.value)
+        self.cache.peek(0, &id(client), stored.context, &mut self.value)
     }
 }
 

@@ -1,10 +1,13 @@
-//! The input of the cache's targets: a small cache, and operations on it at certain times.
+//! The decoding of a fuzzer's bytes: a small cache, and operations on it at their times.
 
-use arbitrary::Arbitrary;
+use arbitrary::{Arbitrary, Result, Unstructured};
 use rejoin_cache::{Capacity, ContextTag, Policy, Prediction, Settings};
+use rejoin_testkit::cache_model::operation::{New, Operation};
 
 /// The number of clients whose sessions are operated on.
 pub const CLIENTS: u16 = 24;
+/// Sessions of the second are foreign to the first.
+pub const CONTEXTS: [ContextTag; 2] = [ContextTag(0), ContextTag(1)];
 
 /// A cache of a few sessions.
 #[derive(Debug, Arbitrary)]
@@ -38,7 +41,7 @@ impl Small {
     }
 }
 
-/// The step of the clock before an operation.
+/// A step of the clock before an operation.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 pub enum Step {
     Not,
@@ -60,41 +63,50 @@ impl Step {
     }
 }
 
-/// An operation on the session of a client.
-#[derive(Debug, Clone, Copy, Arbitrary)]
-pub enum Operation {
-    Get { client: u8, foreign: bool },
-    Peek { client: u8, foreign: bool },
-    Take { client: u8, foreign: bool },
-    Insert { client: u8, new: New },
-    Hint { client: u8, interval_ms: u32 },
-    Retire { client: u8 },
-    Remove { client: u8 },
-}
-
-/// A session to insert.
-#[derive(Debug, Clone, Copy, Arbitrary)]
-pub struct New {
-    pub value_bytes: u8,
-    pub lifetime_ms: u32,
-    pub foreign: bool,
-    pub hint_ms: Option<u32>,
-    pub sibling: bool,
-    pub seen_ago_ms: Option<u32>,
-    pub with_history: bool,
-}
-
-/// A cache and the operations on it.
-#[derive(Debug, Arbitrary)]
+/// A cache, and the operations on it at their times in milliseconds.
+#[derive(Debug)]
 pub struct Input {
     pub cache: Small,
-    pub operations: Vec<(Step, Operation)>,
+    pub operations: Vec<(u64, Operation)>,
 }
 
-pub fn client_of(byte: u8) -> u16 {
-    u16::from(byte) % CLIENTS
+impl<'a> Arbitrary<'a> for Input {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        let (cache, mut now_ms, mut operations) = (bytes.arbitrary()?, 0, Vec::new());
+        while !bytes.is_empty() {
+            now_ms = Step::arbitrary(bytes)?.after(now_ms);
+            operations.push((now_ms, operation(bytes, now_ms)?));
+        }
+        Ok(Self { cache, operations })
+    }
 }
 
-pub fn context_of(foreign: bool) -> ContextTag {
-    ContextTag(u32::from(foreign))
+fn operation(bytes: &mut Unstructured<'_>, now_ms: u64) -> Result<Operation> {
+    let client = u16::from(u8::arbitrary(bytes)?) % CLIENTS;
+    Ok(match bytes.int_in_range(0..=6)? {
+        0 => Operation::Get { client, context: context(bytes)? },
+        1 => Operation::Peek { client, context: context(bytes)? },
+        2 => Operation::Take { client, context: context(bytes)? },
+        3 => Operation::Insert { client, new: new_session(bytes, now_ms)? },
+        4 => Operation::Hint { client, interval_ms: u32::arbitrary(bytes)?.into() },
+        5 => Operation::Retire { client },
+        _ => Operation::Remove { client },
+    })
+}
+
+fn new_session(bytes: &mut Unstructured<'_>, now_ms: u64) -> Result<New> {
+    let seen_ago_ms = Option::<u32>::arbitrary(bytes)?;
+    Ok(New {
+        value_bytes: u8::arbitrary(bytes)?.into(),
+        expires_ms: now_ms + u64::from(u32::arbitrary(bytes)?),
+        context: context(bytes)?,
+        hint_ms: Option::<u32>::arbitrary(bytes)?.map(u64::from),
+        sibling: bytes.arbitrary()?,
+        seen_ms: seen_ago_ms.map(|ago_ms| now_ms.saturating_sub(ago_ms.into())),
+        with_history: bytes.arbitrary()?,
+    })
+}
+
+fn context(bytes: &mut Unstructured<'_>) -> Result<ContextTag> {
+    Ok(CONTEXTS[usize::from(bool::arbitrary(bytes)?)])
 }

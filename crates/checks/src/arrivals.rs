@@ -8,11 +8,11 @@ use rejoin_serve::Versions;
 use rejoin_trace::{Population, PopulationSettings, SpeedUp};
 use tokio::sync::watch;
 
-/// Per thousand arrivals.
+/// The most arrivals in a thousand that may be skipped.
 const MOST_SKIPPED: u64 = 10;
 const ATTEMPTS: usize = 3;
 
-/// The population, played faster than it lives.
+/// The population, played at a higher speed.
 pub(crate) struct Play {
     pub(crate) population: Population,
     speed_up: SpeedUp,
@@ -85,8 +85,8 @@ impl fmt::Display for Seen {
     }
 }
 
-/// Repeats a run that a busy machine disturbed: there, devices are still connected when they should come again.
-/// Fewer arrivals are another population: then once more.
+/// Repeats a run that a busy machine disturbed: devices that are still connected when they should return are skipped, and
+/// fewer arrivals are another population.
 pub(crate) fn undisturbed(play: impl Fn() -> Option<Seen>) -> Option<Seen> {
     let mut best = play()?;
     for _ in 1..ATTEMPTS {

@@ -1,6 +1,8 @@
 //! The frame of all checks: a table of them, run one after the other, a line for each, and a summary.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 /// The finding of a check: its figure, and whether it is as promised.
 #[derive(Debug)]
@@ -9,9 +11,45 @@ pub(crate) struct Found {
     pub(crate) holds: bool,
 }
 
-/// The promise's number, its name, what it says, and the check: `None` if it cannot be made here. `E`
-/// is how much is done.
-pub(crate) type Check<E> = (&'static str, &'static str, &'static str, fn(E) -> Option<Found>);
+/// A check: the promise's number, its name, the promise itself, and its measurement, which is `None` if it cannot be
+/// made here.
+pub(crate) type Check = (&'static str, &'static str, &'static str, fn(Effort) -> Option<Found>);
+
+/// The checks of one `make check-NAME`.
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    /// The arguments of make.
+    pub(crate) arguments: &'static str,
+    /// A part of a check's name, as an example.
+    pub(crate) example: &'static str,
+    /// The packages that are built for release before the first check.
+    pub(crate) packages: &'static [&'static str],
+    pub(crate) checks: &'static [Check],
+}
+
+/// The size of each check, and the means that it is given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// True if everything is smaller, and figures coarser.
+    pub(crate) quick: bool,
+    /// The time for which workers are killed.
+    pub(crate) kill_s: u64,
+    /// The folder of captures with answers.
+    pub(crate) captures: &'static Path,
+}
+
+impl Effort {
+    fn of(words: &Words) -> Self {
+        let quick = words.has("--quick");
+        let kill_s =
+            words.value("--kill-s").map(|text| text.parse().expect("--kill-s takes seconds"));
+        let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
+        let captures = words.operand().map_or_else(beside, PathBuf::from);
+        // Checks need it to the end of the program.
+        let captures = Box::leak(captures.into_boxed_path());
+        Self { quick, kill_s: kill_s.unwrap_or(if quick { 10 } else { 60 }), captures }
+    }
+}
 
 /// The words of the command line after the group.
 pub(crate) struct Words(Vec<String>);
@@ -52,38 +90,47 @@ impl Words {
     }
 }
 
+/// The arguments that most groups take.
+pub(crate) const ARGUMENTS: &str = "CHECKS='[--quick] [--only PART_OF_A_NAME]'";
 /// The packages that most checks need.
 pub(crate) const SHIPPED: &[&str] =
     &["rejoin-cli", "rejoin-capi", "rejoin-gnutls", "rejoin-preload"];
 
-/// Runs those whose names hold what `--only` says, after building the packages they need.
-pub(crate) fn run<E: Copy>(
-    checks: &[Check<E>],
-    words: &Words,
-    effort: E,
-    (usage, packages): (&str, &[&str]),
-) -> ExitCode {
-    let only = words.value("--only").unwrap_or_default();
-    let chosen = || checks.iter().filter(|(_, name, ..)| name.contains(only));
-    if words.has("--help") || chosen().next().is_none() {
-        println!("{usage}");
-        checks.iter().for_each(|(line, name, promise, _)| println!("{line}  {name:22} {promise}"));
-        return if words.has("--help") { ExitCode::SUCCESS } else { ExitCode::from(2) };
+impl Group {
+    /// Runs the checks whose names contain the value of `--only`, after building the packages they need.
+    pub(crate) fn run(&self, words: &Words) -> ExitCode {
+        let only = words.value("--only").unwrap_or_default();
+        let chosen = || self.checks.iter().filter(|(_, name, ..)| name.contains(only));
+        if words.has("--help") || chosen().next().is_none() {
+            self.print_help();
+            return if words.has("--help") { ExitCode::SUCCESS } else { ExitCode::from(2) };
+        }
+        build(self.packages);
+        let effort = Effort::of(words);
+        let (mut kept, mut broken, mut skipped) = (0, 0, 0);
+        for (line, name, promise, check) in chosen() {
+            let found = check(effort);
+            let (count, verdict, figure) = match &found {
+                Some(Found { figure, holds: true }) => (&mut kept, "holds", figure.as_str()),
+                Some(Found { figure, holds: false }) => {
+                    (&mut broken, "FALLS SHORT", figure.as_str())
+                }
+                None => (&mut skipped, "skipped", "not possible here"),
+            };
+            *count += 1;
+            println!("{line}  {verdict:11} {name:22} {promise}: {figure}");
+        }
+        println!("{kept} hold, {broken} fall short, {skipped} skipped");
+        if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
-    build(packages);
-    let (mut kept, mut broken, mut skipped) = (0, 0, 0);
-    for (line, name, promise, check) in chosen() {
-        let found = check(effort);
-        let (count, verdict, figure) = match &found {
-            Some(Found { figure, holds: true }) => (&mut kept, "holds", figure.as_str()),
-            Some(Found { figure, holds: false }) => (&mut broken, "FALLS SHORT", figure.as_str()),
-            None => (&mut skipped, "skipped", "not possible here"),
-        };
-        *count += 1;
-        println!("{line}  {verdict:11} {name:22} {promise}: {figure}");
+
+    fn print_help(&self) {
+        let Self { name, arguments, example, .. } = self;
+        println!("make check-{name} {arguments}\n  such as CHECKS='--only {example}'\n");
+        for (line, name, promise, _) in self.checks {
+            println!("{line}  {name:22} {promise}");
+        }
     }
-    println!("{kept} hold, {broken} fall short, {skipped} skipped");
-    if broken == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Builds what servers load.
@@ -105,8 +152,32 @@ pub(crate) fn cargo(what: &str) -> Command {
     cargo
 }
 
+/// Runs the tests of a package whose names contain `name`. Returns the summary of their results, and true if they passed.
+pub(crate) fn test(package: &str, name: &str) -> Option<(String, bool)> {
+    let mut tests = cargo("test");
+    tests.args(["--package", package, "--test", "*", name, "--", "--include-ignored"]);
+    let told = String::from_utf8(tests.output().ok()?.stdout).ok()?;
+    let results = told.lines().filter_map(|line| line.strip_prefix("test result: "));
+    // A test program without such a test has a result of its own.
+    let results: Vec<_> = results.filter(|result| !result.starts_with("ok. 0 passed")).collect();
+    let short = |result: &&str| {
+        let words: Vec<_> = result.split("; ").collect();
+        let end = words.last().copied().unwrap_or_default();
+        words.iter().take(2).copied().chain([end]).collect::<Vec<_>>().join(", ")
+    };
+    let all: Vec<_> = results.iter().map(short).collect();
+    let passed = !results.is_empty() && results.iter().all(|result| result.starts_with("ok."));
+    Some((all.join("; "), passed))
+}
+
 /// The middle figure; of two in the middle the higher.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
+}
+
+/// The middle time; of two in the middle the longer.
+pub(crate) fn median_time(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
 }

@@ -1,7 +1,9 @@
 //! The promises of Rejoin, measured on the release build: a line for each, and exit code 1 if one is not kept.
 //!
-//! `rejoin-checks capture|servers|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]`; `make check-*` installs what
-//! each needs. `--help` after a group's name lists its checks. A check that cannot be made here is said to be skipped.
+//! `rejoin-checks capture|servers|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]`; `make check-*` installs
+//! the programs that a group needs. `--help` after a group's name lists its checks. `--only` chooses checks by a part of
+//! their names; `--quick` makes everything smaller, and figures coarser. A check whose program is not installed is
+//! reported as skipped.
 
 #![expect(clippy::print_stdout, reason = "a check tells what it found")]
 
@@ -16,25 +18,28 @@ mod servers;
 
 use std::process::ExitCode;
 
-use frame::Words;
+use frame::{Group, Words};
 
+const GROUPS: [&Group; 6] = [
+    &capture::GROUP,
+    &servers::GROUP,
+    &cluster::GROUP,
+    &manager::GROUP,
+    &clients::GROUP,
+    &cost::GROUP,
+];
 const USAGE: &str =
     "rejoin-checks capture|servers|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
-    let (group, words) = Words::given();
+    let (name, words) = Words::given();
     if let Some(word) = words.wrong() {
         eprintln!("rejoin-checks: {word} is unknown, or lacks its value: {USAGE}");
         return ExitCode::from(2);
     }
-    match group.as_str() {
-        "capture" => capture::run(&words),
-        "servers" => servers::run(&words),
-        "cluster" => cluster::run(&words),
-        "manager" => manager::run(&words),
-        "clients" => clients::run(&words),
-        "cost" => cost::run(&words),
-        _ => {
+    match GROUPS.iter().find(|group| group.name == name) {
+        Some(group) => group.run(&words),
+        None => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
         }

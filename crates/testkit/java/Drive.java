@@ -23,7 +23,7 @@ public final class Drive {
   private final SocketChannel server;
   private final ByteBuffer in = ByteBuffer.allocate(64 * 1024).limit(0);
   private final Set<HandshakeStatus> seen = EnumSet.noneOf(HandshakeStatus.class);
-  /** What came in, of which the engine sees a little more at a time. */
+  /** The bytes that came in, of which the engine sees a little more at a time. */
   private int shown;
   private int step;
 

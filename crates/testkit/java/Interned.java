@@ -77,7 +77,7 @@ public final class Interned {
     }
   }
 
-  /** Of one certificate many, that differ in the signature: nobody verifies it here. */
+  /** Makes many certificates of one, which differ in the signature: nobody verifies it here. */
   private Interned(Path pem) throws Exception {
     byte[] der;
     try (InputStream file = Files.newInputStream(pem)) {
@@ -265,7 +265,7 @@ public final class Interned {
     }
   }
 
-  /** As the JDK does. */
+  /** Decodes as the JDK does. */
   private static X509Certificate decode(Told one) throws CertificateException {
     CertificateFactory factory = CertificateFactory.getInstance("X.509");
     return (X509Certificate) factory.generateCertificate(new ByteArrayInputStream(one.der));

@@ -14,7 +14,7 @@ REQUEST = f"GET /page HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".enc
 
 
 def body(answer):
-    """What is left of an answer without what changes with the time."""
+    """An answer without the parts that change with the time."""
     return hashlib.sha256(answer.partition(b"\r\n\r\n")[2]).hexdigest()[:16]
 
 

@@ -8,7 +8,7 @@ use std::any::type_name;
 use std::env;
 use std::process::{Command, Stdio};
 
-use crate::process::{Process, output};
+use crate::process::{DEADLINE, Process, output};
 
 /// The name of the test that runs in a process of its own, in that process's environment.
 const ALONE: &str = "REJOIN_TESTKIT_ALONE";
@@ -28,7 +28,7 @@ pub fn alone<F: FnOnce()>(body: F) {
     if env::var(ALONE).is_ok_and(|other| other == name) {
         return body();
     }
-    let output = output(again(name).env(ALONE, name), crate::process::DEADLINE * 10);
+    let output = output(again(name).env(ALONE, name), DEADLINE * 5);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     let passed = output.status.success() && stdout.contains("1 passed");

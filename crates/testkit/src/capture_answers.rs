@@ -1,4 +1,4 @@
-//! Handshakes that we found against those that a second tool found in the same captures.
+//! A comparison of our handshakes with a second tool's, found in the same captures.
 
 #![expect(missing_docs, reason = "tests are its only users, and the names say it")]
 
@@ -12,7 +12,7 @@ const KEY: [&str; 6] =
     ["file", "client_ip", "client_port", "server_ip", "server_port", "ch_random"];
 /// The fields that must be equal.
 const COMPARED: [&str; 7] = ["cls", "version", "sni", "hrr", "direct", "method", "client_auth"];
-/// The fields that a difference shows, too.
+/// The fields that are only reported.
 const TOLD: [&str; 9] = [
     "evidence",
     "completed",
@@ -87,7 +87,7 @@ fn key(record: &Value) -> String {
     KEY.map(|field| record[field].to_string()).join(" ")
 }
 
-/// A field, with what is not known and what is not so taken as one.
+/// Returns a field, with false taken for null.
 fn value<'a>(record: &'a Value, field: &str) -> &'a Value {
     match &record[field] {
         Value::Bool(false) => &Value::Null,

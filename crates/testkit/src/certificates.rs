@@ -111,6 +111,13 @@ impl Pair {
         Self::of(&parameters.self_signed(key).expect("a certificate"), key)
     }
 
+    /// An authority of its own for this machine, as `rejoin serve` makes: clients may be told to trust it.
+    pub fn of_localhost() -> Self {
+        Self::self_signed_for(&new_key(), &["localhost", "127.0.0.1", "::1"], |parameters| {
+            parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        })
+    }
+
     /// Writes `STEM.pem` and `STEM.key`.
     pub fn write(&self, stem: &Path) {
         self.write_certificate(stem);

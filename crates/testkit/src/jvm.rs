@@ -1,5 +1,4 @@
-//! Java programs that are not changed, and the provider of `bindings/java`, which `-javaagent` puts
-//! into them.
+//! Unchanged Java programs, and the provider of `bindings/java`, which `-javaagent` puts into them.
 
 #![expect(
     missing_docs,
@@ -24,7 +23,7 @@ pub struct Jvm<'a> {
     managed: &'a Managed,
 }
 
-/// The authority that a program believes.
+/// The authority that a program trusts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Believes {
     TheAuthority,
@@ -113,8 +112,8 @@ fn said(command: &mut Command) -> (String, bool) {
     (String::from_utf8_lossy(&ran.stdout).trim().to_owned(), ran.status.success())
 }
 
-/// The provider, into `rejoin.jar`, and the programs, of which one knows it; once for all tests of a process. `false`
-/// where there is no JDK.
+/// Compiles the provider into `rejoin.jar`, and the programs; once for all tests of a process. Returns false where there
+/// is no JDK.
 fn compile() -> bool {
     let (file, folder) = (compiled, target().join("tmp/java"));
     let _ = std::fs::remove_dir_all(&folder);
@@ -143,7 +142,7 @@ fn compile() -> bool {
     true
 }
 
-/// The path of what is compiled.
+/// The path of a compiled file.
 fn compiled(name: &str) -> String {
     target().join("tmp/java").join(name).display().to_string()
 }

@@ -1,31 +1,48 @@
 //! The test kit: processes, folders, ports, certificates, servers and counters that the tests,
 //! benches and checks of several crates use.
 //!
-//! Only dev-dependencies and `rejoin-checks` may name this crate. Everything here panics, with a
-//! message, where a test could not go on; every wait ends after [`process::DEADLINE`].
+//! Only dev-dependencies and `rejoin-checks` may name this crate. Everything here panics with a
+//! message if a test cannot go on; every wait ends after [`process::DEADLINE`]. What needs a crate
+//! of ours, or a large one of others, is behind a feature.
 
 pub mod alone;
+#[cfg(feature = "cache-model")]
 pub mod cache_model;
+#[cfg(feature = "captures")]
 pub mod capture_answers;
+#[cfg(feature = "certificates")]
 pub mod certificates;
+#[cfg(feature = "programs")]
 pub mod clients;
+#[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod folder;
+#[cfg(feature = "house")]
 pub mod house;
+#[cfg(feature = "programs")]
 pub mod jvm;
+#[cfg(feature = "servers")]
 pub mod killing;
+#[cfg(feature = "programs")]
 pub mod live_capture;
+#[cfg(feature = "servers")]
 pub mod machines;
+#[cfg(feature = "captures")]
 pub mod made_capture;
+#[cfg(feature = "programs")]
 pub mod manager;
 pub mod memory;
 pub mod port;
 pub mod process;
+#[cfg(feature = "programs")]
 pub mod programs;
 pub mod proxy;
 pub mod random;
+#[cfg(feature = "programs")]
 pub mod serve;
 pub mod shipped;
+#[cfg(feature = "servers")]
 pub mod site;
+#[cfg(feature = "programs")]
 pub mod stacks;
 pub mod valkey;

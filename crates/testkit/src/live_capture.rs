@@ -6,13 +6,15 @@
     reason = "tests are its only users, and the names say it"
 )]
 
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::process::wait_until;
 use crate::serve::{Server, interrupt};
 use crate::shipped::rejoin;
 
@@ -22,7 +24,7 @@ pub struct Watched {
     pub counted: [u64; 2],
 }
 
-/// Captures a short fleet's run against a server of these settings. `None` without the right to.
+/// Captures a short fleet's run against a server of these settings. `None` without the right to capture.
 pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
     let server = Server::start(server);
     let port = server.listening.rsplit(':').next()?.parse().ok()?;
@@ -33,10 +35,12 @@ pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
         .spawn()
         .expect("the program runs");
     let lines = BufReader::new(capture.stdout.take().expect("piped"));
-    let reader = thread::spawn(move || count(lines, port));
-    // The socket is open well before, and if not, the counts differ and the test says so.
-    thread::sleep(Duration::from_millis(500));
-    if capture.try_wait().expect("our own child").is_some() {
+    let seen = Arc::new(Mutex::new([0; 2]));
+    let counts = Arc::clone(&seen);
+    let reader = thread::spawn(move || count(lines, port, &counts));
+    let is_over = |capture: &mut Child| capture.try_wait().expect("our own child").is_some();
+    wait_until("a packet socket", || is_over(&mut capture) || has_packet_socket(capture.id()));
+    if is_over(&mut capture) {
         return None;
     }
     let played = Command::new(rejoin())
@@ -46,26 +50,40 @@ pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
         .expect("the program runs");
     assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
     let said = server.stop();
-    thread::sleep(Duration::from_millis(500));
+    let counted = ["full", "resumed"].map(|count| said[count].as_u64().unwrap_or_default());
+    let captured = || *seen.lock().expect("no panic");
+    wait_until("all handshakes", || captured().iter().sum::<u64>() >= counted.iter().sum());
     interrupt(&capture);
-    let captured = reader.join().expect("it reads to the end");
+    reader.join().expect("it reads to the end");
     let ended = capture.wait_with_output().expect("it ends");
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    let counted = ["full", "resumed"].map(|count| said[count].as_u64().unwrap_or_default());
-    Some(Watched { captured, counted })
+    Some(Watched { captured: captured(), counted })
 }
 
-/// Full and resumed handshakes with this port.
-fn count(lines: impl BufRead, port: u16) -> [u64; 2] {
-    let mut counts = [0; 2];
+/// True if the process has a packet socket that receives (`R` in `/proc/net/packet`).
+fn has_packet_socket(pid: u32) -> bool {
+    let sockets = fs::read_to_string("/proc/net/packet").unwrap_or_default();
+    let receiving = sockets.lines().skip(1).filter_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        (words.get(5) == Some(&"1"))
+            .then(|| format!("socket:[{}]", words.last().copied().unwrap_or_default()))
+    });
+    let receiving: Vec<_> = receiving.collect();
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut open = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    open.any(|target| receiving.iter().any(|socket| target.as_os_str() == socket.as_str()))
+}
+
+/// Counts full and resumed handshakes with this port.
+fn count(lines: impl BufRead, port: u16, counts: &Mutex<[u64; 2]>) {
     for line in lines.lines().map_while(Result::ok) {
         let record: Value = serde_json::from_str(&line).expect("JSON");
         let is_ours = record["server_port"].as_u64() == Some(port.into());
+        let mut counts = counts.lock().expect("no panic");
         match record["cls"].as_str() {
             Some("full") if is_ours => counts[0] += 1,
             Some("resumed") if is_ours => counts[1] += 1,
             _ => {}
         }
     }
-    counts
 }

@@ -17,8 +17,10 @@ use std::time::{Duration, Instant};
 
 use rejoin_store::{MailboxFacts, Store};
 
+use crate::process::{self, Process, Signal};
 use crate::shipped::{rejoin, target};
 use crate::site::{Client, Site, Versions};
+use crate::valkey::server;
 
 /// A cluster to be.
 #[derive(Debug, Clone, Copy)]
@@ -36,11 +38,11 @@ pub struct Plan {
     pub deadline_ms: u64,
 }
 
-/// A program, and how it is told what to do.
+/// A server program and its configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Server {
     pub program: &'static str,
-    /// Before the file.
+    /// The arguments before the name of the file.
     pub arguments: &'static [&'static str],
     pub configuration: &'static str,
     /// The replacement of `TICKETS`: without tickets, and with them.
@@ -64,7 +66,7 @@ http {
     tickets: ["off", "on"],
 };
 
-/// Its session-id context is another than nginx's: only under a name are they one.
+/// HAProxy, whose session-id context differs from nginx's: they share sessions only under a named context.
 pub const HAPROXY: Server = Server {
     program: "haproxy",
     arguments: &["-db", "-f"],
@@ -81,7 +83,7 @@ frontend tls
 pub struct Cluster {
     pub folder: PathBuf,
     plan: Plan,
-    valkey: Option<Child>,
+    valkey: Option<Process>,
     pub port: u16,
     /// Ports on which agents look for Valkey.
     pub agents_ask: Vec<u16>,
@@ -103,14 +105,14 @@ pub struct Machine {
 }
 
 impl Cluster {
-    /// `None`: there is no Valkey and no Redis, or no such server.
+    /// Starts it. `None` if neither Valkey nor Redis is installed, or no such server.
     pub fn start(plan: Plan) -> Option<Self> {
         let mut cluster = Self::without_machines(plan)?;
         cluster.add_machines()?;
         Some(cluster)
     }
 
-    /// Valkey alone.
+    /// Starts Valkey alone.
     pub fn without_machines(plan: Plan) -> Option<Self> {
         let folder = target().join("tmp").join(format!("cluster-{}", plan.name));
         let _ = fs::remove_dir_all(&folder);
@@ -158,11 +160,11 @@ impl Cluster {
     }
 
     pub fn stop_valkey(&mut self) {
-        self.valkey.take().into_iter().for_each(end);
+        self.valkey = None;
     }
 
-    pub fn signal_valkey(&self, signal: &str) {
-        send(signal, self.valkey.as_ref().expect("it runs"));
+    pub fn signal_valkey(&self, signal: Signal) {
+        self.valkey.as_ref().expect("it runs").signal(signal);
     }
 
     pub fn ask_valkey(&self, words: &[&str]) -> String {
@@ -174,14 +176,14 @@ impl Cluster {
         self.machines[0].site.client(versions)
     }
 
-    /// Which of so many connections, each to the next machine, were resumed.
+    /// Makes so many connections, each to the next machine. Returns which were resumed.
     pub fn go_round(&self, client: &mut Client, connections: usize) -> Vec<bool> {
         let machines = self.machines.iter().cycle();
         let connect = |machine: &Machine| {
             client.address = machine.site.address();
             let resumed = client.connect();
-            // What was made there has time to get here.
-            thread::sleep(Duration::from_millis(30));
+            // The session has time to reach the next machine.
+            thread::sleep(Duration::from_millis(60));
             resumed
         };
         machines.take(connections).map(connect).collect()
@@ -196,35 +198,20 @@ impl Drop for Cluster {
     }
 }
 
-/// `None` if neither it nor Redis is installed.
-pub fn valkey(port: u16, folder: &Path, more: &[&str]) -> Option<Child> {
-    let start = |program| {
-        Command::new(program)
-            .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
-            // What is searched must not be compressed.
-            .args(["--rdbcompression", "no", "--maxmemory-policy", "noeviction"])
-            .args(["--port", &port.to_string(), "--dir"])
-            .arg(folder)
-            .args(more)
-            .stdout(Stdio::null())
-            .spawn()
-    };
-    let started = start("valkey-server").or_else(|_| start("redis-server"));
-    if started.is_err() {
+/// Starts Valkey and waits until it listens. `None` if neither it nor Redis is installed.
+pub fn valkey(port: u16, folder: &Path, more: &[&str]) -> Option<Process> {
+    let never_evicts = ["--maxmemory-policy", "noeviction"];
+    let started = server(port, folder, &[&never_evicts, more].concat());
+    if started.is_none() {
         eprintln!("redis-server is not installed: nothing is tested with it");
     }
-    started.ok()
+    started
 }
 
 /// Sends a command to Valkey. Returns its answer.
 pub fn ask(port: u16, words: &[&str]) -> String {
     let asked = Command::new("redis-cli").args(["-p", &port.to_string()]).args(words).output();
     String::from_utf8_lossy(&asked.expect("redis-cli").stdout).into_owned()
-}
-
-pub fn send(signal: &str, child: &Child) {
-    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
-    assert!(sent.is_ok_and(|sent| sent.success()));
 }
 
 pub fn end(mut child: Child) {
@@ -287,7 +274,7 @@ impl Machine {
         self.agent.take().into_iter().for_each(end);
     }
 
-    /// Ends it, and starts another when the first is forgotten.
+    /// Ends the agent, and starts another when servers have noticed.
     pub fn restart_agent(&mut self) {
         self.stop_agent();
         self.wait_until("it is forgotten", |facts| !facts.is_linked);
@@ -309,11 +296,11 @@ impl Machine {
     }
 
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&MailboxFacts) -> bool) {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + process::DEADLINE;
         while !self.facts().is_some_and(|facts| is_so(&facts)) {
             let told = fs::read_to_string(self.site.file("agent")).unwrap_or_default();
             assert!(Instant::now() < until, "{what}: {:?} {told}", self.facts());
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(process::STEP);
         }
     }
 }

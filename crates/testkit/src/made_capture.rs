@@ -85,6 +85,17 @@ impl Capture {
         Self(header.iter().flat_map(|word| word.to_le_bytes()).collect())
     }
 
+    /// A capture of [`full_1_2`], with the ClientHello in a segment of its own.
+    pub fn of_full_1_2() -> Self {
+        let (client, server) = full_1_2();
+        let hello = record(22, &client_hello(1, &[])).len();
+        let mut capture = Self::new();
+        capture.client(0, &client[..hello]);
+        capture.server(0, &server);
+        capture.client(hello, &client[hello..]);
+        capture
+    }
+
     pub fn packet(&mut self, packet: &[u8]) {
         let length = u32::try_from(packet.len()).unwrap();
         for word in [1_700_000_000, 5, length, length] {
@@ -117,6 +128,18 @@ impl Capture {
 
     pub fn server(&mut self, offset: usize, payload: &[u8]) {
         self.segment((SERVER, CLIENT), at(SERVER_BEGIN, offset), payload);
+    }
+
+    /// The packets that the capture holds.
+    pub fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[24..];
+        std::iter::from_fn(move || {
+            let (header, after) = rest.split_at_checked(16)?;
+            let length = u32::from_le_bytes(header[8..12].try_into().unwrap());
+            let (packet, after) = after.split_at(length as usize);
+            rest = after;
+            Some(packet)
+        })
     }
 
     pub fn handshakes(&self) -> Vec<Handshake> {

@@ -1,4 +1,4 @@
-//! A manager that tests start, and servers' certificates by an authority that it believes.
+//! A manager that tests start, and servers' certificates by an authority that it trusts.
 
 #![expect(
     missing_docs,
@@ -8,11 +8,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rcgen::{CertificateParams, KeyPair};
 
 use crate::certificates::Authority;
+use crate::process::Process;
 use crate::shipped::rejoin;
 
 /// A `rejoin manager`, its folder and its authority; killed when dropped.
@@ -20,7 +21,7 @@ pub struct Managed {
     /// Short: a socket's path has 107 characters at most.
     folder: PathBuf,
     authority: Authority,
-    pub child: Option<Child>,
+    pub child: Option<Process>,
 }
 
 impl Managed {
@@ -43,10 +44,7 @@ impl Managed {
     }
 
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.child = None;
     }
 
     pub fn socket(&self) -> String {
@@ -74,7 +72,7 @@ impl Managed {
         (self.file(&format!("{file}.pem")), self.file(&format!("{file}.key")))
     }
 
-    /// Changes what its settings say, and starts it anew.
+    /// Replaces its settings, and starts it anew.
     pub fn set(&mut self, settings: &str) {
         let own = format!("system_bundle = {:?}\n{settings}\n", self.file("ca.pem"));
         std::fs::write(self.file("manager.toml"), own).expect("a file");
@@ -84,13 +82,13 @@ impl Managed {
 }
 
 /// Starts a manager whose standard output is piped, and waits until it serves.
-pub fn serving(command: &mut Command) -> Child {
-    let mut child = command.spawn().expect("the program runs");
+pub fn serving(command: &mut Command) -> Process {
+    let mut manager = Process::start(command);
     let mut line = String::new();
-    let stdout = child.stdout.take().expect("piped");
+    let stdout = manager.stdout.take().expect("piped");
     BufReader::new(stdout).read_line(&mut line).expect("a line");
     assert!(line.starts_with("serving"), "{line}");
-    child
+    manager
 }
 
 impl Drop for Managed {

@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open};
 
-/// How long a wait lasts at most: far longer than anything takes on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+/// The longest wait: far longer than anything takes on a busy machine.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The pause between two looks at a condition.
 pub const STEP: Duration = Duration::from_millis(5);
@@ -77,7 +77,7 @@ impl Process {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).expect("a child of ours");
+        self::signal(&self.child, signal);
     }
 
     /// Asks it to end by `SIGTERM`, and waits until it has.
@@ -179,6 +179,29 @@ impl Lines {
     pub fn rest(&self) -> Vec<String> {
         std::iter::from_fn(|| self.next_line()).collect()
     }
+}
+
+/// Sends a signal to a child that was not waited for.
+pub fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("a child of ours");
+}
+
+/// A size in `/proc/PID/status`, in KiB, such as `VmRSS`. `None` if the process has ended.
+pub fn status_kib(pid: u32, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The CPU time of a process's threads, in nanoseconds (`Documentation/scheduler/sched-stats.rst`). Threads that have ended
+/// do not count.
+pub fn cpu_ns(pid: u32) -> Option<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let ran = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        stat.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(threads.flatten().filter_map(ran).sum())
 }
 
 /// Runs a command to its end, and returns what it printed. It reads nothing.

@@ -10,14 +10,15 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::certificates::Pair;
+use crate::process::{Process, Signal, signal};
 use crate::shipped::{rejoin, target};
 
 /// A `rejoin serve`, killed when dropped.
 pub struct Server {
-    child: Child,
+    process: Process,
     stdout: BufReader<ChildStdout>,
     pub listening: String,
     /// The same with `localhost`, which is the certificate's name.
@@ -34,46 +35,34 @@ impl Server {
 
     /// With this certificate and key.
     pub fn with((certificate, key): (String, String), more: &[&str]) -> Self {
-        let mut child = Command::new(rejoin())
-            .args(["serve", "--json", "--end-with-parent"])
-            .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
-            .args(["--certificate", &certificate, "--key", &key])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut serve = Command::new(rejoin());
+        serve.args(["serve", "--json", "--end-with-parent"]);
+        serve.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+        serve.args(["--certificate", &certificate, "--key", &key]).args(more);
+        let mut process = Process::start(serve.stdout(Stdio::piped()));
+        let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("a line");
         let said: Value = serde_json::from_str(&line).expect("what it listens on");
         let address = |what: &str| said[what].as_str().expect("an address").to_owned();
         let listening = address("listening");
         let target = listening.replace("127.0.0.1", "localhost");
-        Self { child, stdout, listening, target, metrics: address("metrics"), certificate, key }
+        Self { process, stdout, listening, target, metrics: address("metrics"), certificate, key }
     }
 
     /// Its summary.
     pub fn stop(mut self) -> Value {
-        interrupt(&self.child);
+        interrupt(&self.process);
         let mut said = String::new();
         self.stdout.read_to_string(&mut said).expect("a summary");
-        assert!(self.child.wait().expect("an end").success());
+        assert!(self.process.wait().success());
         serde_json::from_str(&said).expect("JSON")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Already ended, when the test went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
 /// Sends SIGINT, as Ctrl-C does.
 pub fn interrupt(child: &Child) {
-    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
-    kill_process(pid, Signal::INT).expect("our own child");
+    signal(child, Signal::INT);
 }
 
 /// A folder of this run's own.
@@ -89,9 +78,7 @@ fn pair() -> (String, String) {
     static PAIRS: AtomicU32 = AtomicU32::new(0);
     let number = PAIRS.fetch_add(1, Ordering::Relaxed);
     let folder = scratch("certificates");
-    let file = |ending| folder.join(format!("{}-{number}.{ending}", std::process::id()));
-    let (certificate, key) = (file("pem"), file("key"));
-    let identity = rejoin_serve::Identity::made(rejoin_serve::KeyType::P256).expect("a pair");
-    identity.write(&certificate, &key).expect("files");
-    (certificate.display().to_string(), key.display().to_string())
+    let stem = folder.join(format!("{}-{number}", std::process::id()));
+    Pair::of_localhost().write(&stem);
+    ["pem", "key"].map(|ending| format!("{}.{ending}", stem.display())).into()
 }

@@ -8,12 +8,12 @@
 )]
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use crate::manager::Managed;
+use crate::port;
+use crate::process::{Process, wait_until};
 use crate::serve::Server;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,24 +61,14 @@ impl Counted {
 /// A server for `localhost`, ended when dropped.
 pub struct Running {
     pub port: u16,
-    process: Process,
+    runs: Runs,
 }
 
-enum Process {
+enum Runs {
     /// Its summary counts.
     Rejoin(Server),
     /// A server whose answer says the handshake's kind.
-    Other { _child: Ended },
-}
-
-/// A child that is killed when dropped.
-pub struct Ended(pub Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Other { _process: Process },
 }
 
 impl Stack {
@@ -89,7 +79,7 @@ impl Stack {
             let words = ["--stack", "rustls", "--resumption", "tickets", "--tls", tls.number()];
             let server = Server::with(pair, &words);
             let port = server.listening.rsplit(':').next().and_then(|port| port.parse().ok());
-            return Some(Running { port: port?, process: Process::Rejoin(server) });
+            return Some(Running { port: port?, runs: Runs::Rejoin(server) });
         }
         let started = match self {
             Self::Nginx => nginx(managed, &pair, tls),
@@ -97,23 +87,23 @@ impl Stack {
             Self::OpenSsl | Self::Rustls => s_server(&pair, tls),
         };
         if started.is_none() {
-            eprintln!("{self:?} is not installed, or does not start: nothing is tested with it");
+            eprintln!("{self:?} is not installed: nothing is tested with it");
         }
-        let (_child, port) = started?;
-        Some(Running { port, process: Process::Other { _child } })
+        let (_process, port) = started?;
+        Some(Running { port, runs: Runs::Other { _process } })
     }
 }
 
 impl Running {
     /// Counts the handshakes of a server that gave these answers and no others.
     pub fn counted(self, answers: &[String]) -> Counted {
-        match self.process {
-            Process::Rejoin(server) => {
+        match self.runs {
+            Runs::Rejoin(server) => {
                 let summary = server.stop();
                 let count = |kind: &str| summary[kind].as_u64().expect("a count");
                 Counted { full: count("full"), resumed: count("resumed") }
             }
-            Process::Other { .. } => Counted::of(answers.iter().map(|answer| {
+            Runs::Other { .. } => Counted::of(answers.iter().map(|answer| {
                 let says = |word| answer.contains(word);
                 let (resumed, full) = (says("session r") || says("Reused, TLS"), says("New, TLS"));
                 assert!(resumed || full || says("session ."), "{answer}");
@@ -126,7 +116,7 @@ impl Running {
 type Pair = (String, String);
 
 /// OpenSSL's own, which says it on its status page.
-fn s_server((certificate, key): &Pair, tls: Tls) -> Option<(Ended, u16)> {
+fn s_server((certificate, key): &Pair, tls: Tls) -> Option<(Process, u16)> {
     let version = if tls == Tls::V12 { "-tls1_2" } else { "-tls1_3" };
     let mut command = Command::new("openssl");
     command.args(["s_server", "-www", "-accept", "127.0.0.1:0", version]);
@@ -135,7 +125,7 @@ fn s_server((certificate, key): &Pair, tls: Tls) -> Option<(Ended, u16)> {
 }
 
 /// A source file, which Java compiles.
-fn java(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ended, u16)> {
+fn java(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Process, u16)> {
     let store = managed.file("java.p12");
     let mut export = Command::new("openssl");
     export.args(["pkcs12", "-export", "-passout", "pass:rejoin", "-out", &store]);
@@ -148,14 +138,17 @@ fn java(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ended
 }
 
 /// Starts a server that prints its port when it listens.
-pub fn started(command: &mut Command, port: impl Fn(&str) -> Option<u16>) -> Option<(Ended, u16)> {
+pub fn started(
+    command: &mut Command,
+    port: impl Fn(&str) -> Option<u16>,
+) -> Option<(Process, u16)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = Ended(command.spawn().ok()?);
-    let mut lines = BufReader::new(child.0.stdout.take()?).lines().map_while(Result::ok);
+    let mut process = Process::try_start(command).ok()?;
+    let mut lines = BufReader::new(process.stdout.take()?).lines().map_while(Result::ok);
     let port = lines.find_map(|line| port(&line))?;
     // A server that goes on printing must not find its pipe closed, or full.
     std::thread::spawn(move || lines.for_each(drop));
-    Some((child, port))
+    Some((process, port))
 }
 
 const NGINX: &str = "\
@@ -170,12 +163,10 @@ http {
 }
 ";
 
-fn nginx(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ended, u16)> {
+fn nginx(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Process, u16)> {
     let folder = managed.file(&format!("nginx-{}", tls.number()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let free =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let port = free.expect("a free port").port();
+    let port = port::reserve();
     let mut text = NGINX.to_owned();
     for (word, value) in [
         ("FOLDER", folder.as_str()),
@@ -192,16 +183,17 @@ fn nginx(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Ende
 }
 
 /// An nginx with this configuration, which has a server at this port. `None` where it is not installed.
-pub fn nginx_listening(configuration: &Path, port: u16) -> Option<Ended> {
+///
+/// # Panics
+///
+/// If it ends, or does not listen in time.
+pub fn nginx_listening(configuration: &Path, port: u16) -> Option<Process> {
     let mut command = Command::new("nginx");
-    command.arg("-c").arg(configuration).stdin(Stdio::null()).stderr(Stdio::null());
-    let mut child = Ended(command.spawn().ok()?);
-    let until = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if child.0.try_wait().expect("our own child").is_some() || Instant::now() > until {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Some(child)
+    command.arg("-c").arg(configuration).stdin(Stdio::null());
+    let mut nginx = Process::try_start(&mut command).ok()?;
+    wait_until("nginx", || {
+        assert!(nginx.ended().is_none(), "nginx ended");
+        port::is_open(port)
+    });
+    Some(nginx)
 }

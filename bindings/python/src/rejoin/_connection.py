@@ -11,7 +11,7 @@ class Truncated(ConnectionError):
 
 
 class Session:
-    """What the manager said of a connection: the fields of docs/manager-protocol.md."""
+    """The manager's facts about a connection: the fields of docs/manager-protocol.md."""
 
     def __init__(self, said):
         self.connection = said["connection"]
@@ -76,7 +76,7 @@ class Connection(socket.socket):
             raise Truncated("the connection broke off: the server did not say that this was all")
         self._is_over = True
 
-    # As an ssl.SSLSocket says it.
+    # The methods of an ssl.SSLSocket.
 
     def version(self):
         return self.session.version

@@ -28,7 +28,7 @@ class Error(OSError):
 
     @property
     def is_the_managers(self):
-        """Whether the manager itself failed the program, so that a direct connection may do."""
+        """True if the manager itself failed the program, so that a direct connection may succeed."""
         return self.kind in ("busy", "shutting_down", "unsupported_version", "not_permitted", "silent")
 
 
@@ -50,7 +50,7 @@ class NotRunning(Error):
 
 
 def stats(manager=None):
-    """What the manager counted: a dictionary."""
+    """The manager's counts: a dictionary."""
     answer, connected, _ = ask({"stats": {}}, manager, PATIENCE_S)
     connected.close()
     return answer["stats"]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rejoin_store::Store;
 
 use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, ask};
-use rejoin_testkit::process::{wait_for, wait_until};
+use rejoin_testkit::process::{Signal, wait_for, wait_until};
 use rejoin_testkit::site::Versions;
 
 fn plan(name: &'static str, machines: usize, tickets: bool) -> Plan {
@@ -106,9 +106,9 @@ fn without_valkey_machines_go_on_by_themselves_and_come_back() {
         machine.wait_until("it is back", |facts| facts.is_linked);
     }
     share(&cluster, "empty, and together again");
-    cluster.signal_valkey("-STOP");
+    cluster.signal_valkey(Signal::STOP);
     served(&cluster);
-    cluster.signal_valkey("-CONT");
+    cluster.signal_valkey(Signal::CONT);
     for machine in &cluster.machines {
         machine.wait_until("it goes on", |facts| facts.is_linked);
     }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use openssl::ssl::SslSession;
 
-use rejoin_testkit::machines::{Cluster, Plan, end, send};
+use rejoin_testkit::machines::{Cluster, Plan, end};
+use rejoin_testkit::process::{Signal, signal};
 use rejoin_testkit::site::{Client, Site, Versions};
 
 const BOTH: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
@@ -291,7 +292,7 @@ fn haproxy_resumes_anothers_tickets_and_a_command_that_fails_stops_nothing() {
         assert_eq!(resumed, [false, true], "{versions:?}");
     }
     let mut exporter = servers[0].exporter.take().expect("it runs");
-    send("-TERM", &exporter);
+    signal(&exporter, Signal::TERM);
     assert!(exporter.wait().is_ok_and(|status| status.success()));
 }
 

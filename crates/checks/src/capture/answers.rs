@@ -4,16 +4,16 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Found, rejoin};
+use super::{Effort, Found, rejoin};
 use rejoin_testkit::capture_answers::{Comparison, answers, compare};
 use rejoin_testkit::serve::scratch;
 
-pub(crate) fn found(captures: &Path) -> Option<Found> {
+pub(crate) fn found(Effort { captures, .. }: Effort) -> Option<Found> {
     let Comparison { wanted, missing, .. } = comparison(captures)?;
     Some(share(wanted, missing, ""))
 }
 
-pub(crate) fn equal(captures: &Path) -> Option<Found> {
+pub(crate) fn equal(Effort { captures, .. }: Effort) -> Option<Found> {
     let Comparison { wanted, missing, worst: (field, differing), .. } = comparison(captures)?;
     Some(share(wanted - missing, differing, field))
 }

@@ -1,14 +1,12 @@
 //! A live capture of the fleet against what the server counted, in both versions of TLS.
 
-use std::path::Path;
-
-use super::Found;
+use super::{Effort, Found};
 use rejoin_testkit::live_capture::{Watched, run};
 
 const FLEET: [&str; 8] =
     ["--devices", "800", "--speedup", "100", "--warm-up-s", "60", "--duration-s", "240"];
 
-pub(crate) fn agrees(_: &Path) -> Option<Found> {
+pub(crate) fn agrees(_: Effort) -> Option<Found> {
     let mut figures = Vec::new();
     let mut holds = true;
     for tls in ["1.2", "1.3"] {

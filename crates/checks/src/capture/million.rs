@@ -1,13 +1,14 @@
 //! A capture of two gigabytes and a million connections, made while it is read.
 
+use rejoin_testkit::process::status_kib;
 use rejoin_testkit::shipped::rejoin;
 use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::Found;
+use super::{Effort, Found};
+use rejoin_testkit::made_capture::{extension, message, record, with_length};
 
 const CONNECTIONS: u32 = 1_000_000;
 /// Application data per connection.
@@ -15,7 +16,7 @@ const DATA_BYTES: usize = 500;
 /// Connections that are open at once.
 const OPEN: u32 = 10_000;
 
-pub(crate) fn memory(_: &Path) -> Option<Found> {
+pub(crate) fn memory(_: Effort) -> Option<Found> {
     let mut child = Command::new(rejoin())
         .args(["capture", "--json", "-"])
         .stdin(Stdio::piped())
@@ -24,10 +25,9 @@ pub(crate) fn memory(_: &Path) -> Option<Found> {
         .ok()?;
     let stdin = child.stdin.take()?;
     let writer = thread::spawn(move || write(BufWriter::with_capacity(1 << 20, stdin)));
-    let status = format!("/proc/{}/status", child.id());
     let mut peak_kib = 0;
     while child.try_wait().ok()?.is_none() {
-        peak_kib = peak_kib.max(high_water_kib(&status).unwrap_or(0));
+        peak_kib = peak_kib.max(status_kib(child.id(), "VmHWM").unwrap_or(0));
         thread::sleep(Duration::from_millis(20));
     }
     let bytes = writer.join().ok()?.ok()?;
@@ -37,12 +37,6 @@ pub(crate) fn memory(_: &Path) -> Option<Found> {
     let figure = format!("{peak_mib} ({handshakes} handshakes in {:.1} GB)", bytes as f64 / 1e9);
     let complete = handshakes == u64::from(CONNECTIONS) && full == handshakes;
     Some(Found { figure, holds: complete && peak_mib < 512 && bytes >= 2_000_000_000 })
-}
-
-fn high_water_kib(status: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(status).ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The stages of a connection, each of which all open connections go through together.
@@ -107,23 +101,11 @@ fn segment(to: &mut impl Write, connection: u32, stage: usize) -> std::io::Resul
     Ok(u64::from(length) + 16)
 }
 
-fn record(kind: u8, body: &[u8]) -> Vec<u8> {
-    [&[kind, 3, 3], &(body.len() as u16).to_be_bytes()[..], body].concat()
-}
-
-fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    [&[kind], &(body.len() as u32).to_be_bytes()[1..], body].concat()
-}
-
 fn client_hello(connection: u32) -> Vec<u8> {
     let random: Vec<u8> =
         (0..8_u32).flat_map(|word| (connection ^ word << 24).to_le_bytes()).collect();
-    let name = format!("{}.example", connection % 1_000);
-    let length = name.len() as u16;
-    let [list, entry] = [length + 3, length].map(u16::to_be_bytes);
-    let value = [&list[..], &[0], &entry, name.as_bytes()].concat();
-    let extension = [&[0, 0], &(length + 5).to_be_bytes()[..], &value].concat();
-    let extensions = [&(extension.len() as u16).to_be_bytes()[..], &extension].concat();
+    let name = with_length(format!("{}.example", connection % 1_000).as_bytes());
+    let extensions = with_length(&extension(0, &with_length(&[&[0][..], &name].concat())));
     [&[3, 3][..], &random, &[0], &[0, 2, 0xc0, 0x2f], &[1, 0], &extensions].concat()
 }
 

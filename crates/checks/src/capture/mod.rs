@@ -1,8 +1,7 @@
-//! The promises of `rejoin capture`, a line for each: `make check-capture`.
+//! The promises of `rejoin capture`: `make check-capture`.
 //!
-//! `rejoin-checks capture FOLDER` with a folder of captures and a second
-//! tool's answers (`files/`, `oracle.jsonl`, `asn.csv`, `apps.tsv`); without them, what needs them is
-//! said to be skipped (ten minutes of fuzzing for each target: `make fuzz`). tshark and mergecap come from Debian's packages.
+//! They need a folder of captures and a second tool's answers (`files/`, `oracle.jsonl`, `asn.csv`, `apps.tsv`); a check
+//! that lacks one is skipped. `make fuzz` fuzzes each parser for ten minutes.
 
 mod answers;
 mod live;
@@ -10,43 +9,36 @@ mod million;
 mod sharing;
 mod speed;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::frame::{self, Check, Found, Words};
+use crate::frame::{Effort, Found, Group};
 use rejoin_testkit::shipped;
 
-const CHECKS: [Check<&'static Path>; 9] = [
-    (
-        "1",
-        "handshakes",
-        "handshakes found, of those a second tool found (≥ 99.7 %)",
-        answers::found,
-    ),
-    ("1", "fields", "fields equal, the worst one (≥ 99.7 %)", answers::equal),
-    ("2", "sharing", "the sharing table, exactly", sharing::table),
-    ("2", "services", "the services of most applications, exactly", sharing::services),
-    ("3", "table-i", "Table I of paper 004, largest difference (≤ 0.01)", sharing::table_i),
-    ("4", "speed", "MB/s on one thread, from the page cache (≥ 400)", speed::megabytes),
-    ("4", "tshark", "handshakes a second, as times tshark's (≥ 25)", speed::against_tshark),
-    ("4", "memory", "MiB of memory for 1,000,000 connections in 2 GB (< 512)", million::memory),
-    ("5", "live", "a live capture against what the server counted", live::agrees),
-];
-
-const USAGE: &str = "\
-make check-capture CAPTURES=FOLDER CHECKS='[--only PART_OF_A_NAME]'
-  such as CHECKS='--only speed'
-";
-
-pub(crate) fn run(words: &Words) -> ExitCode {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
-    let captures = words.operand().map_or_else(beside, PathBuf::from);
-    // It is needed to the end of the program.
-    let captures: &'static Path = Box::leak(captures.into_boxed_path());
-    frame::run(&CHECKS, words, captures, (USAGE, &["rejoin-cli"]))
-}
+pub(crate) const GROUP: Group = Group {
+    name: "capture",
+    arguments: "CAPTURES=FOLDER CHECKS='[--only PART_OF_A_NAME]'",
+    example: "speed",
+    packages: &["rejoin-cli"],
+    checks: &[
+        (
+            "1",
+            "handshakes",
+            "handshakes found, of those a second tool found (≥ 99.7 %)",
+            answers::found,
+        ),
+        ("1", "fields", "fields equal, the worst one (≥ 99.7 %)", answers::equal),
+        ("2", "sharing", "the sharing table, exactly", sharing::table),
+        ("2", "services", "the services of most applications, exactly", sharing::services),
+        ("3", "table-i", "Table I of paper 004, largest difference (≤ 0.01)", sharing::table_i),
+        ("4", "speed", "MB/s on one thread, from the page cache (≥ 400)", speed::megabytes),
+        ("4", "tshark", "handshakes a second, as times tshark's (≥ 25)", speed::against_tshark),
+        ("4", "memory", "MiB of memory for 1,000,000 connections in 2 GB (< 512)", million::memory),
+        ("5", "live", "a live capture against what the server counted", live::agrees),
+    ],
+};
 
 /// Runs the command and gives its standard output, whatever its exit code: some captures of the set
 /// are corrupt on purpose.

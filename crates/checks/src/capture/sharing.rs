@@ -1,10 +1,8 @@
 //! The sharing table of the captures' README, and Table I of paper 004.
 
-use std::path::Path;
-
 use serde_json::Value;
 
-use super::{Found, rejoin, report};
+use super::{Effort, Found, rejoin, report};
 
 const COLUMNS: [&str; 6] = [
     "handshakes",
@@ -29,7 +27,7 @@ const SERVICES: [(&str, u64, usize); 8] = [
     ("pagead2.googleadservices.com", 14, 4),
 ];
 
-pub(crate) fn table(captures: &Path) -> Option<Found> {
+pub(crate) fn table(Effort { captures, .. }: Effort) -> Option<Found> {
     let apps = captures.join("apps.tsv");
     let by_file = counts(&report(captures, &[])?);
     let by_application = counts(&report(captures, &["--apps", apps.to_str()?])?);
@@ -41,7 +39,7 @@ fn counts(report: &Value) -> [u64; 6] {
     COLUMNS.map(|column| report[column].as_u64().unwrap_or_default())
 }
 
-pub(crate) fn services(captures: &Path) -> Option<Found> {
+pub(crate) fn services(Effort { captures, .. }: Effort) -> Option<Found> {
     let report = report(captures, &[])?;
     let found: Vec<(&str, u64, usize)> = report["top_services"]
         .as_array()?
@@ -66,7 +64,7 @@ const TABLE_I: [(&str, f64, f64); 6] = [
     ("12539:58115", 627.75, 38.05),
 ];
 
-pub(crate) fn table_i(_: &Path) -> Option<Found> {
+pub(crate) fn table_i(_: Effort) -> Option<Found> {
     let counts = TABLE_I.map(|(counts, ..)| counts).join(",");
     let text = String::from_utf8(rejoin(&["capture", "--counts", &counts])).ok()?;
     let printed = text.lines().skip(2).filter_map(|line| {

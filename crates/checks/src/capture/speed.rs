@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::Found;
+use super::{Effort, Found};
+use crate::frame::median;
 use rejoin_testkit::serve::scratch;
 
-/// A run takes a tenth of a second.
+/// Rounds, each of a tenth of a second.
 const ROUNDS: usize = 21;
 
-pub(crate) fn megabytes(captures: &Path) -> Option<Found> {
+pub(crate) fn megabytes(Effort { captures, .. }: Effort) -> Option<Found> {
     let merged = merged(captures)?;
     let megabytes = std::fs::metadata(&merged).ok()?.len() as f64 / 1e6;
     let (seconds, _) = ours(&merged);
@@ -21,7 +22,7 @@ pub(crate) fn megabytes(captures: &Path) -> Option<Found> {
     Some(Found { figure, holds: rate >= 400.0 })
 }
 
-pub(crate) fn against_tshark(captures: &Path) -> Option<Found> {
+pub(crate) fn against_tshark(Effort { captures, .. }: Effort) -> Option<Found> {
     let merged = merged(captures)?;
     let (seconds, handshakes) = ours(&merged);
     let rate = handshakes as f64 / seconds;
@@ -62,10 +63,9 @@ fn ours(capture: &Path) -> (f64, u64) {
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         handshakes = report["handshakes_seen"].as_u64().unwrap_or_default();
     }
-    // The first brought the file into the page cache.
+    // The first round brought the file into the page cache.
     seconds.remove(0);
-    seconds.sort_by(f64::total_cmp);
-    (seconds[ROUNDS / 2], handshakes)
+    (median(seconds), handshakes)
 }
 
 /// All captures of the set that mergecap takes, one behind the other.
@@ -74,10 +74,12 @@ fn merged(captures: &Path) -> Option<PathBuf> {
     if merged.exists() {
         return Some(merged);
     }
-    let files = captures.join("files");
+    // A run that is stopped must not leave half a capture under this name.
+    let part = merged.with_extension("part");
     let mut mergecap = Command::new("mergecap");
-    mergecap.args(["-a", "-w"]).arg(&merged).args(whole_captures(&files)).stderr(Stdio::null());
-    mergecap.status().is_ok_and(|status| status.success()).then_some(merged)
+    mergecap.args(["-a", "-w"]).arg(&part).args(whole_captures(&captures.join("files")));
+    let is_done = mergecap.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    (is_done && std::fs::rename(part, &merged).is_ok()).then_some(merged)
 }
 
 /// Captures that mergecap reads to their end: it stops at the first that it cannot.

@@ -1,10 +1,12 @@
-//! The cost of Rejoin to programs that are not changed, and what it saves them and their servers.
+//! The cost of Rejoin to unchanged programs, and its savings for them and their servers.
 
+use rejoin_testkit::process::cpu_ns;
 use rejoin_testkit::shipped::library;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Effort, Found};
+use crate::frame::median_time;
 use rejoin_testkit::clients::pages::Pages;
 use rejoin_testkit::clients::world::{Service, World};
 use rejoin_testkit::proxy::delayed::SlowWay;
@@ -33,7 +35,7 @@ pub(crate) fn round_trip(effort: Effort) -> Option<Found> {
             if is_with { &mut with } else { &mut without }.push(taken);
         }
     }
-    let (with, without) = (median(with), median(without));
+    let (with, without) = (median_time(with), median_time(without));
     let saved = without.saturating_sub(with).as_secs_f64() / ROUND_TRIP.as_secs_f64();
     let [trips_without, trips_with] = trips;
     let fewer = (trips_without as f64 - trips_with as f64) / f64::from(rounds);
@@ -54,7 +56,7 @@ pub(crate) fn sequential_p256(effort: Effort) -> Option<Found> {
     sequential(effort, Tls::V13, |site| site.port)
 }
 
-/// Thirty, in turns with thirty without, and the median of what came of that.
+/// The median of rounds of thirty programs with Rejoin, in turns with thirty without.
 fn sequential(effort: Effort, tls: Tls, port: fn(&Pages) -> u16) -> Option<Found> {
     let world = World::new("check-sequential");
     let port = port(nginx(&world, tls)?.site.as_ref()?);
@@ -64,7 +66,7 @@ fn sequential(effort: Effort, tls: Tls, port: fn(&Pages) -> u16) -> Option<Found
     for _ in 0..rounds {
         let (mut with, mut without) = (Duration::ZERO, Duration::ZERO);
         for turn in 0..30 {
-            // What the manager does after a program has gone falls into the next one's time, whichever it is.
+            // The manager's work after a program has gone falls into the next one's time, with Rejoin or without.
             for is_with in [turn % 2 == 0, turn % 2 == 1] {
                 let taken = if is_with { &mut with } else { &mut without };
                 *taken += curl(&world, port, is_with)?;
@@ -96,11 +98,11 @@ fn cpu(effort: Effort, tls: Tls) -> Option<Found> {
     let (mut with, mut without) = (0, 0);
     for _ in 0..hundreds {
         for (is_with, taken) in [(true, &mut with), (false, &mut without)] {
-            let before = ran(site.pid())?;
+            let before = cpu_ns(site.pid())?;
             for _ in 0..100 {
                 curl(&world, site.rsa, is_with)?;
             }
-            *taken += ran(site.pid())? - before;
+            *taken += cpu_ns(site.pid())? - before;
         }
     }
     let times = with as f64 / without as f64;
@@ -110,8 +112,7 @@ fn cpu(effort: Effort, tls: Tls) -> Option<Found> {
     Some(Found { figure, holds: times <= SERVER_CPU })
 }
 
-/// Programs that never do TLS, with the library loaded and a manager named, one of which does nothing at all:
-/// `valgrind` counts.
+/// The instructions of programs that never do TLS, with the library loaded and a manager named, counted by `valgrind`.
 pub(crate) fn without_tls(_: Effort) -> Option<Found> {
     let instructions = |with: bool, program: &[&str]| -> Option<f64> {
         let mut valgrind = Command::new("valgrind");
@@ -133,7 +134,7 @@ pub(crate) fn without_tls(_: Effort) -> Option<Found> {
         with.push(started(true)?);
         without.push(started(false)?);
     }
-    let late = median(with).saturating_sub(median(without));
+    let late = median_time(with).saturating_sub(median_time(without));
     let figure = format!(
         "{:.2} % of Python's; {NOTHING} starts {late:.0?} later, of {start:.0} instructions",
         more * 100.0
@@ -178,15 +179,4 @@ fn curl(world: &World, port: u16, with: bool) -> Option<Duration> {
     let taken = since.elapsed();
     assert!(done.success(), "curl failed, with: {with}");
     Some(taken)
-}
-
-/// The time that a process's first thread ran, in nanoseconds (`Documentation/scheduler/sched-stats.rst`).
-fn ran(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    stat.split_whitespace().next()?.parse().ok()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
 }

@@ -1,4 +1,4 @@
-//! Java, and what it shares with curl.
+//! The sessions that Java shares with curl.
 
 use rejoin_testkit::shipped::library;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use rejoin_testkit::jvm::{Believes, Jvm};
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::stacks::{Stack, Tls};
 
-/// curl, Java's two ways of asking, curl: of each version of TLS one handshake in full.
+/// Runs curl, Java's two clients and curl again: one full handshake for each version of TLS.
 pub(crate) fn shares(_: Effort) -> Option<Found> {
     let (mut full, mut resumed) = (0, 0);
     for tls in Tls::ALL {

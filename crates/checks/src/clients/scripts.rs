@@ -1,7 +1,7 @@
-//! The programs' behaviour with Rejoin and without, and what they share.
+//! The programs' behaviour with Rejoin and without, and the sessions that they share.
 
 use super::{Effort, Found};
-use crate::frame::cargo;
+use crate::frame::test;
 use rejoin_testkit::clients::matrix;
 use rejoin_testkit::clients::sharing::Shared;
 use rejoin_testkit::clients::world::World;
@@ -38,16 +38,10 @@ pub(crate) fn trouble(_: Effort) -> Option<Found> {
     tests(&["clients::trouble"])
 }
 
-/// The tests of the command whose names have one of these in them.
-fn tests(all: &[&str]) -> Option<Found> {
-    let (mut figures, mut holds) = (Vec::new(), true);
-    for name in all {
-        let mut tests = cargo("test");
-        tests.args(["--package", "rejoin-cli", "--test", "all", name, "--", "--include-ignored"]);
-        let said = String::from_utf8(tests.output().ok()?.stdout).ok()?;
-        let result = said.lines().find_map(|line| line.strip_prefix("test result: "))?;
-        holds &= result.starts_with("ok.");
-        figures.push(result.split(';').take(2).collect::<String>());
-    }
-    Some(Found { figure: figures.join(", "), holds })
+/// The tests of the command whose names contain one of these.
+fn tests(names: &[&str]) -> Option<Found> {
+    let results = names.iter().map(|name| test("rejoin-cli", name)).collect::<Option<Vec<_>>>()?;
+    let holds = results.iter().all(|(_, passed)| *passed);
+    let figures: Vec<_> = results.into_iter().map(|(figure, _)| figure).collect();
+    Some(Found { figure: figures.join("; "), holds })
 }

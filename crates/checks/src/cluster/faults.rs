@@ -8,14 +8,15 @@
 use rejoin_testkit::shipped::rejoin;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::load::{Load, Phase};
 use super::relay::Relay;
 use super::{Effort, Found};
-use rejoin_testkit::machines::{Cluster, Machine, NGINX, Plan, SHARDS, ask, end, valkey};
+use rejoin_testkit::machines::{Cluster, Machine, NGINX, Plan, SHARDS, ask, valkey};
+use rejoin_testkit::process::{Process, Signal};
 use rejoin_testkit::site::Versions;
 
 const MACHINES: usize = 2;
@@ -187,7 +188,7 @@ impl World {
 }
 
 fn restarted(world: &mut World, effort: Effort) -> Result<String, String> {
-    world.cluster.signal_valkey("-TERM");
+    world.cluster.signal_valkey(Signal::TERM);
     world.cluster.stop_valkey();
     world.is_linked(false);
     thread::sleep(if effort.quick { 3 * SECOND } else { 10 * SECOND });
@@ -198,11 +199,11 @@ fn restarted(world: &mut World, effort: Effort) -> Result<String, String> {
 
 fn paused(world: &mut World, effort: Effort) -> Result<String, String> {
     let pause = if effort.quick { 3 * SECOND } else { 30 * SECOND };
-    world.cluster.signal_valkey("-STOP");
+    world.cluster.signal_valkey(Signal::STOP);
     thread::sleep(pause);
     let noticed = world.cluster.machines.iter().filter_map(Machine::facts);
     let all_noticed = noticed.filter(|facts| !facts.is_linked).count() == MACHINES;
-    world.cluster.signal_valkey("-CONT");
+    world.cluster.signal_valkey(Signal::CONT);
     let noticed = format!("for {} s, which agents noticed", pause.as_secs());
     if all_noticed { Ok(noticed) } else { Err("an agent did not notice".to_owned()) }
 }
@@ -280,7 +281,7 @@ fn failed_over(world: &mut World, _: Effort) -> Result<String, String> {
     let has_ring = |node: &Node| ask(node.port, &["EXISTS", RING]).trim() == "1";
     let primary = nodes.iter().position(has_ring).ok_or("nobody has the ring")?;
     let began = Instant::now();
-    nodes.remove(primary).end();
+    drop(nodes.remove(primary));
     while !nodes.iter().any(has_ring) {
         if began.elapsed() > 20 * SECOND {
             return Err("no replica took its place".to_owned());
@@ -372,7 +373,7 @@ struct Nodes(Vec<Node>);
 
 struct Node {
     port: u16,
-    child: Option<Child>,
+    _process: Process,
     folder: PathBuf,
 }
 
@@ -391,7 +392,7 @@ impl Nodes {
             let folder = of.folder.join(port.to_string());
             std::fs::create_dir_all(&folder).expect("a folder");
             let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-            Some(Node { port, child: Some(valkey(port, &folder, &more)?), folder })
+            Some(Node { port, _process: valkey(port, &folder, &more)?, folder })
         });
         let nodes = Self(nodes.collect::<Option<_>>()?);
         nodes.until("they answer", |node| ask(node.port, &["PING"]).trim() == "PONG");
@@ -421,15 +422,8 @@ impl Nodes {
     }
 }
 
-impl Node {
-    fn end(mut self) {
-        self.child.take().into_iter().for_each(end);
-    }
-}
-
 impl Drop for Node {
     fn drop(&mut self) {
-        self.child.take().into_iter().for_each(end);
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

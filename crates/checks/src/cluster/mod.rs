@@ -1,9 +1,4 @@
-//! The promises of Rejoin to several machines, a line for each: `make check-cluster`.
-//!
-//! `rejoin-checks cluster [--only NAME] [--quick]`; nginx and Redis (or
-//! Valkey) come from Debian's packages. Without one of them, what needs it is said to be
-//! skipped. `--only` takes a part of a check's name; `--quick` makes everything smaller, and its
-//! figures coarser.
+//! The promises of Rejoin to several machines: `make check-cluster`.
 
 mod faults;
 mod fleet;
@@ -12,41 +7,29 @@ mod own;
 mod relay;
 mod secrets;
 
-use std::process::ExitCode;
+use crate::frame::{self, Effort, Found, Group};
 
-use crate::frame::{self, Check, Found, Words};
-
-/// The size of each check.
-#[derive(Debug, Clone, Copy)]
-struct Effort {
-    quick: bool,
-}
-
-const CHECKS: [Check<Effort>; 16] = [
-    ("1", "fleet-1.2", "resumed over 3 machines (one for all, less 2 points)", fleet::tls12),
-    ("1", "fleet-1.3", "the same, TLS 1.3", fleet::tls13),
-    ("2", "valkey-hits", "points between Valkey and a machine (≤ 0.5)", own::hits),
-    ("2", "valkey-round-trips", "a put that evicts (one)", own::round_trips),
-    ("2", "valkey-speed", "operations a second of one client (≥ 25,000)", own::speed),
-    ("2", "valkey-latency", "ms a get takes at half of that, p99 (< 2)", own::latency),
-    ("3", "faults-restart", "Valkey stopped, and back empty (none fails)", faults::restart),
-    ("3", "faults-pause", "Valkey stands still", faults::pause),
-    ("3", "faults-scripts", "scripts flushed", faults::scripts),
-    ("3", "faults-full", "Valkey has no memory left", faults::full),
-    ("3", "faults-altered", "values corrupted", faults::altered),
-    ("3", "faults-replayed", "values under other ids", faults::replayed),
-    ("3", "faults-failover", "a primary of three killed", faults::failover),
-    ("3", "faults-cut", "one machine cut off from Valkey while keys change", faults::cut),
-    ("4", "rotations", "a thousand, of four servers", own::rotations),
-    ("5", "secrets", "found (none)", secrets::unseen),
-];
-
-const USAGE: &str = "\
-make check-cluster CHECKS='[--quick] [--only PART_OF_A_NAME]'
-  such as CHECKS='--only faults'
-";
-
-pub(crate) fn run(words: &Words) -> ExitCode {
-    let effort = Effort { quick: words.has("--quick") };
-    frame::run(&CHECKS, words, effort, (USAGE, &["rejoin-capi", "rejoin-cli"]))
-}
+pub(crate) const GROUP: Group = Group {
+    name: "cluster",
+    arguments: frame::ARGUMENTS,
+    example: "faults",
+    packages: frame::SHIPPED,
+    checks: &[
+        ("1", "fleet-1.2", "resumed over 3 machines (one for all, less 2 points)", fleet::tls12),
+        ("1", "fleet-1.3", "the same, TLS 1.3", fleet::tls13),
+        ("2", "valkey-hits", "points between Valkey and a machine (≤ 0.5)", own::hits),
+        ("2", "valkey-round-trips", "a put that evicts (one)", own::round_trips),
+        ("2", "valkey-speed", "operations a second of one client (≥ 25,000)", own::speed),
+        ("2", "valkey-latency", "ms a get takes at half of that, p99 (< 2)", own::latency),
+        ("3", "faults-restart", "Valkey stopped, and back empty (none fails)", faults::restart),
+        ("3", "faults-pause", "Valkey stands still", faults::pause),
+        ("3", "faults-scripts", "scripts flushed", faults::scripts),
+        ("3", "faults-full", "Valkey has no memory left", faults::full),
+        ("3", "faults-altered", "values corrupted", faults::altered),
+        ("3", "faults-replayed", "values under other ids", faults::replayed),
+        ("3", "faults-failover", "a primary of three killed", faults::failover),
+        ("3", "faults-cut", "one machine cut off from Valkey while keys change", faults::cut),
+        ("4", "rotations", "a thousand, of four servers", own::rotations),
+        ("5", "secrets", "found (none)", secrets::unseen),
+    ],
+};

@@ -1,11 +1,9 @@
 //! The bench of the crate `cluster`, and its test of a thousand rotations.
 
-use std::process::Output;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use super::{Effort, Found};
-use crate::frame::cargo;
+use crate::frame::{cargo, test};
 
 const MOST_POINTS_APART: f64 = 0.5;
 const LEAST_A_SECOND: f64 = 25_000.0;
@@ -44,34 +42,17 @@ pub(crate) fn latency(_: Effort) -> Option<Found> {
 }
 
 pub(crate) fn rotations(_: Effort) -> Option<Found> {
-    let began = Instant::now();
-    let test = cargo("test")
-        .args(["--package", "rejoin-cluster", "--test", "all", "--", "--exact"])
-        .arg("rotations::a_thousand_rotations")
-        .output();
-    let test = test.ok()?;
-    let said = said(&test);
-    let finished =
-        said.split("finished in ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let took = finished.map_or_else(|| format!("{:?}", began.elapsed()), str::to_owned);
-    let passed = test.status.success() && said.contains("1 passed");
-    Some(Found {
-        figure: format!("{} in {took}", if passed { "passed" } else { "failed" }),
-        holds: passed,
-    })
+    let (figure, holds) = test("rejoin-cluster", "a_thousand_rotations")?;
+    Some(Found { figure, holds })
 }
 
 /// The lines of the bench that begin so. The bench runs once.
 fn lines(begin: &str) -> impl Iterator<Item = &'static str> {
     static SAID: OnceLock<String> = OnceLock::new();
     let bench = || {
-        let bench =
-            cargo("bench").args(["--package", "rejoin-cluster", "--bench", "valkey"]).output();
-        said(&bench.expect("cargo"))
+        let mut bench = cargo("bench");
+        bench.args(["--package", "rejoin-cluster", "--bench", "valkey"]);
+        String::from_utf8_lossy(&bench.output().expect("cargo").stdout).into_owned()
     };
     SAID.get_or_init(bench).lines().filter(move |line| line.starts_with(begin))
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -10,10 +10,10 @@ use super::{Effort, Found};
 
 /// Runs that are compared.
 const RUNS: usize = 3;
-/// Between the lowest and the highest of them, in percent of the lowest.
+/// The largest difference between two of them, in percent of the lower.
 const APART_PERCENT: f64 = 2.0;
 
-/// Plain, and full and resumed over both versions; with `--quick` over TLS 1.3 alone.
+/// Counts plain, full and resumed transactions over both versions; with `--quick` over TLS 1.3 alone.
 pub(crate) fn repeat(effort: Effort) -> Option<Found> {
     Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().ok()?;
     let tls = if effort.quick { "1.3" } else { "both" };

@@ -33,7 +33,7 @@ pub(crate) fn perf_stat(effort: Effort) -> Option<Found> {
     Some(Found { figure: format!("{unit}: {}", figures.join(", ")), holds })
 }
 
-/// Theirs by ours, and of what.
+/// The ratio of their count to ours, and its unit.
 fn both(mode: &str, seconds: &str) -> Option<(f64, &'static str)> {
     let mut cost = Command::new(rejoin());
     cost.args(["cost", "--json", "--sizes", "30", "--mode", mode, "--tls", "1.3"]);

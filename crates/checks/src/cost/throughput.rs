@@ -14,7 +14,7 @@ const OF_TICKETS: f64 = 0.97;
 const OF_OPENSSL: [f64; 2] = [1.0, 1.3];
 
 /// Transactions and CPU time are summed over all numbers of devices on one side of saturation, round by round.
-/// Servers keep up with their devices: what is left of one that does not depends on what devices do that wait.
+/// Servers keep up with their devices: the rate of an overloaded server depends on the devices that wait.
 pub(crate) fn fig_2(effort: Effort) -> Option<Found> {
     let mut bench = Command::new(rejoin());
     bench.args(["bench", "throughput", "--json", "--resumption", "predictive,openssl,tickets"]);
@@ -25,7 +25,7 @@ pub(crate) fn fig_2(effort: Effort) -> Option<Found> {
     if !output.status.success() {
         return Some(Found { figure: "it could not be measured".to_owned(), holds: false });
     }
-    // Its rows and its picture stay there. Without them the figure is the same.
+    // The rows and the chart stay there for a reader; the figure does not depend on them.
     let _ = std::fs::write(directory.join("fig-2.jsonl"), &output.stdout);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let rows: Vec<Value> =

@@ -1,4 +1,4 @@
-//! The cost of a connection and what it saves, measured once for all lines.
+//! The cost of a connection and its savings, measured once for all lines.
 
 use std::sync::OnceLock;
 
@@ -58,7 +58,7 @@ pub(crate) fn relay(effort: Effort) -> Option<Found> {
     })
 }
 
-/// One object of what was measured, once for all lines.
+/// One object of the measurement, which is made once for all lines.
 fn line(effort: Effort, what: &str, tls: &str) -> Option<&'static Value> {
     static MEASURED: OnceLock<Vec<Value>> = OnceLock::new();
     let measured = MEASURED.get_or_init(|| measure(effort.quick));

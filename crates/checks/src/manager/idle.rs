@@ -1,4 +1,4 @@
-//! The memory of connections on which nothing is said.
+//! The memory of idle connections.
 
 use std::thread;
 
@@ -6,19 +6,20 @@ use rejoin_manager::client::{Manager, Stream};
 use rejoin_manager::protocol::Connect;
 
 use super::process::{Taken, raise_descriptor_limit};
-use super::{Effort, Found, start};
+use super::{Effort, Found};
+use rejoin_testkit::manager::Managed;
 use rejoin_testkit::stacks::{Stack, Tls};
 
 const MOST_KIB: f64 = 64.0;
 /// Threads that connect at the same time.
 const THREADS: usize = 20;
-/// Before it is measured: what is allocated once is there.
+/// Connections before the measurement, which allocate what is allocated once.
 const WARM: usize = 50;
 
 pub(crate) fn memory(effort: Effort) -> Option<Found> {
     raise_descriptor_limit();
     let connections = if effort.quick { 200 } else { 2_000 };
-    let managed = start("check-idle");
+    let managed = Managed::start("check-idle");
     let server = Stack::Nginx.start(&managed, Tls::V13)?;
     let manager = Manager::at(managed.socket());
     let wanted = Connect::new("localhost".parse().ok()?, server.port.try_into().ok()?);

@@ -1,5 +1,5 @@
-//! The cost of a connection through the manager, and what it saves, against a program that does its own TLS
-//! with rustls. All of an object is measured in one run, in turns.
+//! The cost of a connection through the manager, and its savings, against a program that does its own TLS
+//! with rustls. All figures of an object are measured in one run, in turns.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -20,6 +20,8 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
+use crate::frame::median_time;
+
 const ROUNDS: u64 = 300;
 /// The orders in which three things are measured, round after round.
 const ORDERS: [[u8; 3]; 6] = [[0, 1, 2], [2, 0, 1], [1, 0, 2], [2, 1, 0], [0, 2, 1], [1, 2, 0]];
@@ -27,7 +29,7 @@ const WARM_ROUNDS: u64 = 20;
 const DELAYED_ROUNDS: usize = 9;
 const DOWNLOAD_BYTES: u64 = 512 << 20;
 const ROUND_TRIP: Duration = Duration::from_millis(40);
-/// Asks for a byte.
+/// A request for one byte.
 const FIRST: [u8; 8] = 1_u64.to_be_bytes();
 const NAME: &str = "server.test";
 
@@ -44,7 +46,7 @@ pub(super) fn measure(quick: bool) -> Vec<Value> {
     all
 }
 
-/// A server that is told by eight bytes how many to send.
+/// Starts a server whose clients ask, by eight bytes, for a number of bytes.
 fn server(house: &House, tls: &'static SupportedProtocolVersion) -> u16 {
     let pair = {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).expect("a key");
@@ -93,7 +95,7 @@ fn serve(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
         if let Some(mut data) = tls.early_data() {
             early += data.read(&mut asked[early..]).ok()?;
         }
-        // Before the client's own flight is here.
+        // The client's own flight has not arrived yet.
         if early == asked.len() && left.is_none() {
             tls.writer().write_all(&[7]).ok()?;
             left = Some(u64::from_be_bytes(asked) - 1);
@@ -184,11 +186,6 @@ fn managed_fetch(manager: &Manager, wanted: &Connect) -> Duration {
     taken
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
 fn first_byte(rounds: u64, house: &House, tls: &'static SupportedProtocolVersion) -> Value {
     let port = server(house, tls);
     let label = format!("{:?}", tls.version);
@@ -196,7 +193,7 @@ fn first_byte(rounds: u64, house: &House, tls: &'static SupportedProtocolVersion
     let (resumes, full) = (own(house, true), own(house, false));
     let (mut managed, mut own, mut in_full) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..WARM_ROUNDS + rounds {
-        // What one leaves to do is done while the next runs: each comes behind each of the others as often.
+        // The work that one leaves behind falls into the next one's time: each follows each of the others equally often.
         for who in ORDERS[round as usize % ORDERS.len()] {
             let (times, time) = match who {
                 0 => (&mut managed, managed_fetch(&manager, &wanted)),
@@ -208,7 +205,7 @@ fn first_byte(rounds: u64, house: &House, tls: &'static SupportedProtocolVersion
             }
         }
     }
-    let (managed, own, in_full) = (median(managed), median(own), median(in_full));
+    let (managed, own, in_full) = (median_time(managed), median_time(own), median_time(in_full));
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     json!({"what": "first_byte", "tls": label, "managed_us": us(managed),
                        "own_resumed_us": us(own), "own_full_us": us(in_full)})
@@ -225,7 +222,7 @@ fn throughput(bytes: u64, house: &House) -> Value {
         own.push(fetch(&mut own_connection(&config, port), bytes));
     }
     let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e6;
-    let (managed, own) = (rate(median(managed)), rate(median(own)));
+    let (managed, own) = (rate(median_time(managed)), rate(median_time(own)));
     json!({"what": "relay", "tls": "TLSv1_3", "managed_mb_s": managed, "own_mb_s": own})
 }
 
@@ -243,7 +240,7 @@ fn delayed(house: &House) -> [Value; 2] {
             with.push(managed_fetch(&manager, &better));
             without.push(managed_fetch(&manager, &worse));
         }
-        let (with, without) = (median(with), median(without));
+        let (with, without) = (median_time(with), median_time(without));
         let saved = without.saturating_sub(with).as_secs_f64() / ROUND_TRIP.as_secs_f64();
         json!({"what": "delayed", "tls": label, "round_trips_saved": saved})
     })

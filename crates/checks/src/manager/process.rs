@@ -10,6 +10,7 @@ use rejoin_manager::client::Manager;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use rejoin_testkit::manager::Managed;
+use rejoin_testkit::process::status_kib;
 
 const MOMENT: Duration = Duration::from_millis(50);
 const MOMENTS: usize = 20;
@@ -22,7 +23,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Once this many of its connections stand.
+    /// Measures the manager once this many of its connections are open.
     pub(crate) fn by(managed: &Managed, open: u64) -> Self {
         let listening = UnixStream::connect(managed.socket()).expect("it listens");
         let pid = getsockopt(&listening, PeerCredentials).expect("who listens").pid();
@@ -33,22 +34,19 @@ impl Taken {
             assert!(Instant::now() < until, "connections stay open");
             sleep(MOMENT);
         }
-        let folder = format!("/proc/{pid}");
-        let status = std::fs::read_to_string(format!("{folder}/status")).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
-        let kib = line.split_whitespace().next().and_then(|kib| kib.parse().ok());
-        // Those of our own questions are closed in a moment.
+        let kib = status_kib(pid as u32, "VmRSS").expect("it runs");
+        // The descriptors of our own requests are closed a moment later.
         let descriptors = (0..MOMENTS).map(|_| {
             sleep(MOMENT);
-            std::fs::read_dir(format!("{folder}/fd")).expect("it runs").count()
+            std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
         });
-        Self { kib: kib.expect("a number"), descriptors: descriptors.min().expect("moments") }
+        Self { kib, descriptors: descriptors.min().expect("moments") }
     }
 }
 
 /// Raises the limit of descriptors of this process, and those it starts, to the hard limit.
 pub(crate) fn raise_descriptor_limit() {
     let most = getrlimit(Resource::Nofile).maximum;
-    // What is allowed at most is allowed.
+    // Raising it to the hard limit is always permitted.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
 }

@@ -1,31 +1,25 @@
-//! The sixteen rules: the manager's own tests, and the first one where the manager is killed.
+//! The sixteen rules: the manager's own tests, and rule 1 while the manager is killed.
 
 use std::collections::BTreeSet;
 
-use super::{Effort, Found, start};
-use crate::frame::cargo;
+use super::{Effort, Found};
+use crate::frame::{cargo, test};
+use rejoin_testkit::manager::Managed;
 use rejoin_testkit::programs::once::ask_at_once;
 
 const RULES: u32 = 16;
 
 pub(crate) fn all(_: Effort) -> Option<Found> {
-    let mut tests = cargo("test");
-    tests.args(["--package", "rejoin-manager", "--test", "all", "rule"]);
-    let said = String::from_utf8(tests.output().ok()?.stdout).ok()?;
+    let (result, passed) = test("rejoin-manager", "rule")?;
     let listed = cargo("test")
         .args(["--package", "rejoin-manager", "--test", "all", "rule", "--", "--list"])
         .output();
     let listed = String::from_utf8(listed.ok()?.stdout).ok()?;
     let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
     let named: BTreeSet<u32> = names.flat_map(numbers).collect();
-    let result = said.lines().find(|line| line.starts_with("test result:"))?;
     let all_named = named.iter().copied().eq(1..=RULES);
-    let figure = format!(
-        "{} of {RULES} rules are named; {}",
-        named.len(),
-        result.trim_start_matches("test result: ").split(';').take(2).collect::<String>()
-    );
-    Some(Found { figure, holds: all_named && result.contains("ok.") })
+    let figure = format!("{} of {RULES} rules are named; {result}", named.len());
+    Some(Found { figure, holds: all_named && passed })
 }
 
 /// `…::rule_10_and_15_…`: 10 and 15.
@@ -35,7 +29,7 @@ fn numbers(test: &str) -> impl Iterator<Item = u32> {
 }
 
 pub(crate) fn once(_: Effort) -> Option<Found> {
-    let seen = ask_at_once(&mut start("check-once"));
+    let seen = ask_at_once(&mut Managed::start("check-once"));
     let figure = format!(
         "{} of {} tickets; {} of {} visits of {} programs resumed, {} broken off by the kill and made \
          again",

@@ -1,16 +1,17 @@
-//! One full handshake for twenty programs, and for a service: what is asked is in `tests/programs`.
+//! One full handshake for twenty programs, and for a service; the programs are in the test kit.
 
+use rejoin_testkit::manager::Managed;
 use rejoin_testkit::shipped::rejoin;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{Effort, Found, start};
+use super::{Effort, Found};
 use rejoin_testkit::programs::twenty::Twenty;
 use rejoin_testkit::serve::scratch;
 use rejoin_testkit::stacks::{Counted, Stack, Tls};
 
-/// Percent of full handshakes where nobody shares.
+/// The least percentage of full handshakes without sharing.
 const UNSHARED_PERCENT: f64 = 75.0;
 
 pub(crate) fn nginx(_: Effort) -> Option<Found> {
@@ -32,7 +33,7 @@ pub(crate) fn java(_: Effort) -> Option<Found> {
 fn twenty(stack: Stack) -> Option<Found> {
     let (mut figures, mut holds) = (Vec::new(), true);
     for tls in Tls::ALL {
-        let managed = start(&format!("check-{stack:?}-{}", tls.number()));
+        let managed = Managed::start(&format!("check-{stack:?}-{}", tls.number()));
         let seen = Twenty::visit(&managed, stack, tls)?;
         let Twenty { in_turn, at_once, server, .. } = &seen;
         let Counted { full, resumed } = in_turn;

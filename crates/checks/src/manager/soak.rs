@@ -14,18 +14,19 @@ use rejoin_manager::client::{Manager, Stream};
 use rejoin_manager::protocol::Connect;
 
 use super::process::{Taken, raise_descriptor_limit};
-use super::{Effort, Found, start};
+use super::{Effort, Found};
 use rejoin_testkit::manager::Managed;
-use rejoin_testkit::stacks::{Ended, Running, Stack, Tls};
+use rejoin_testkit::process::Process;
+use rejoin_testkit::stacks::{Running, Stack, Tls};
 
 const CONNECTIONS: u64 = 100_000;
 const QUICK_CONNECTIONS: u64 = 5_000;
-/// After these, of a hundred, what is allocated once is there.
+/// Percent of the connections after which everything that is allocated once is there.
 const WARM_PERCENT: u64 = 10;
 const THREADS: usize = 8;
 /// Partitions that programs share sessions in.
 const LABELS: u64 = 8;
-/// More than this per connection, and more than the allocator's own unrest, is growth.
+/// Growth is more than this per connection, and more than the allocator's own fluctuation.
 const GROWTH_BYTES: u64 = 16;
 const UNREST_KIB: u64 = 1_024;
 /// One of so many connections, each: a program that is killed, one that hangs up, one that does
@@ -42,7 +43,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 pub(crate) fn steady(effort: Effort) -> Option<Found> {
     raise_descriptor_limit();
     let all = if effort.quick { QUICK_CONNECTIONS } else { CONNECTIONS };
-    let managed = start("check-soak");
+    let managed = Managed::start("check-soak");
     let soak = Soak::new(&managed)?;
     let began = Instant::now();
     let warm = all * WARM_PERCENT / 100;
@@ -137,17 +138,14 @@ impl Soak {
         if number.is_multiple_of(HANGS_UP) { Ok(()) } else { Ok(fetch(&mut stream)?) }
     }
 
-    /// A program that has its connection, and does not get further.
+    /// Kills a program that has just got its connection.
     fn kill(&self, port: u16) -> std::io::Result<()> {
-        let mut program = Command::new(rejoin())
-            .args(["connect", "--socket", &self.socket, &format!("localhost:{port}")])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map(Ended)?;
+        let mut connect = Command::new(rejoin());
+        connect.args(["connect", "--socket", &self.socket, &format!("localhost:{port}")]);
+        connect.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut program = Process::try_start(&mut connect)?;
         let mut line = String::new();
-        BufReader::new(program.0.stderr.take().expect("piped")).read_line(&mut line)?;
+        BufReader::new(program.stderr.take().expect("piped")).read_line(&mut line)?;
         if !line.contains("TLSv1.") {
             return Err(std::io::Error::other(line));
         }
@@ -157,7 +155,7 @@ impl Soak {
     }
 }
 
-/// Reads a page to an end that the server announces.
+/// Reads a page up to the announced end.
 fn fetch(stream: &mut Stream) -> std::io::Result<()> {
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
     let mut page = Vec::new();

@@ -1,9 +1,10 @@
-//! The holders of secrets: the manager, which shows them to nobody, and no program. The search is in
-//! `tests/programs`.
+//! The secrets of connections: the manager holds them and shows them to nobody, and no program holds them. The test kit
+//! searches for them.
 
 use std::collections::BTreeSet;
 
-use super::{Effort, Found, start};
+use super::{Effort, Found};
+use rejoin_testkit::manager::Managed;
 use rejoin_testkit::programs::hidden::{Exposed, Hidden, look};
 use rejoin_testkit::programs::secrets::{Held, Holder, hold};
 use rejoin_testkit::stacks::Tls;
@@ -13,12 +14,12 @@ pub(crate) fn programs(_: Effort) -> Option<Found> {
     let (mut control, mut kinds) = (0, 0);
     for tls in Tls::ALL {
         for holder in [Holder::Connect, Holder::Python, Holder::Preloaded] {
-            let held = hold(&start("check-secrets"), holder, tls);
+            let held = hold(&Managed::start("check-secrets"), holder, tls);
             secrets += held.secrets.len();
             bytes += held.search.bytes;
             found.extend(held.search.found);
         }
-        let held: Held = hold(&start("check-control"), Holder::SClient, tls);
+        let held: Held = hold(&Managed::start("check-control"), Holder::SClient, tls);
         control += held.search.found.len();
         kinds += held.kinds().len();
     }
@@ -40,7 +41,7 @@ pub(crate) fn manager(_: Effort) -> Option<Found> {
     };
     let figure = format!("{}; another program {}", told(&manager), told(&other));
     let hides = manager == Exposed { is_readable: false, leaves_core: false };
-    // Where nothing can be seen of anybody, nothing is shown.
+    // If no process can be read here, the check proves nothing.
     let shows = other == Exposed { is_readable: true, leaves_core: true };
     shows.then_some(Found { figure, holds: hides })
 }

@@ -1,9 +1,9 @@
 //! The resumptions of the paper's devices, with Rejoin and with the server's own cache of as many bytes.
 //!
-//! The cache is given the bytes in which whoever needs fewer of them, Rejoin or the server, keeps as many
-//! TLS 1.2 sessions as 0.6 of the devices that are running: Rejoin against nginx, HAProxy itself. (The
-//! 100 KB of what Rejoin learns come on top, whatever the capacity.) The same arrivals come to both. No device hints: nothing inside these
-//! servers would tell Rejoin, so that all it knows of return times it has learned.
+//! The cache has the bytes that the more compact of the two, Rejoin or the server, needs for as many TLS 1.2 sessions as
+//! 0.6 of the running devices: Rejoin against nginx, HAProxy itself. (The 100 KB of what Rejoin learns come on top, at any
+//! capacity.) Both have the same arrivals. No device hints: nothing inside these servers would pass hints to Rejoin, which
+//! learns all return times.
 
 use rejoin_cache::{Capacity, Layout, Settings};
 use rejoin_serve::Versions;
@@ -34,7 +34,7 @@ pub(crate) fn haproxy_tls13(effort: Effort) -> Option<Found> {
     compare(&HAPROXY, Versions::Tls13, effort)
 }
 
-/// A server, and what its own cache is called.
+/// A server, and the settings of its own cache.
 struct Server {
     program: &'static str,
     arguments: &'static [&'static str],
@@ -96,7 +96,7 @@ fn compare(server: &Server, versions: Versions, effort: Effort) -> Option<Found>
     Some(Found { figure, holds: holds && ours.failed + own.failed == 0 })
 }
 
-/// Bytes of a cache that is too small for those who are running.
+/// The bytes of a cache that is too small for the running devices.
 fn capacity_bytes(play: &Play, server: &Server) -> u64 {
     let sessions = (SHARE * play.population.expected_running()).round() as u64;
     let settings = Settings::new(Capacity::Sessions(sessions));
@@ -106,7 +106,7 @@ fn capacity_bytes(play: &Play, server: &Server) -> u64 {
     bytes.next_multiple_of(PAGE_BYTES)
 }
 
-/// With Rejoin if it has bytes.
+/// Plays the arrivals, with Rejoin if it has bytes.
 fn resumed(
     server: &Server,
     play: &Play,

@@ -1,8 +1,8 @@
 //! The instructions that a resumed connection costs nginx, with Rejoin and with its own shared cache.
 //!
-//! Counted are the instructions of one worker outside the kernel, by valgrind, since processors in
-//! virtual machines seldom let theirs be counted. What starting takes is in a run with few connections
-//! and in one with many; the difference is the connections'. Valgrind knows no SHA instructions, so
+//! Valgrind counts the instructions of one worker outside the kernel, because virtual machines seldom
+//! allow the processor's own counters. The figure is the difference between a run with few connections
+//! and one with many, without the start. Valgrind has no SHA instructions, so
 //! that hashing takes more than in production, with Rejoin and without.
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! The verdicts of sslyze and testssl.sh on nginx with Rejoin, and on the same nginx without.
 //!
-//! Compared are what they find about resumption and vulnerabilities, word by word. What differs is
-//! printed; it holds if a session resumes where it did not, or a finding is less severe. Both talk to
+//! The findings about resumption and vulnerabilities are compared word by word. Differences are
+//! printed; the check holds if a session resumes where it did not, or a finding is less severe. Both connect to
 //! 127.0.0.1 only.
 //!
 //! nginx has one worker: sslyze comes back so soon that with two the session it brings is sometimes
@@ -29,7 +29,7 @@ http {
 }
 ";
 
-/// A verdict: how good, the more the worse, and its words.
+/// A verdict: its badness, and its words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Verdict {
     badness: usize,
@@ -105,7 +105,7 @@ fn count(differences: &[bool]) -> usize {
     differences.iter().filter(|is_worse| **is_worse).count()
 }
 
-/// Prints them; whether each is worse with Rejoin.
+/// Prints the differences. Returns for each whether it is worse with Rejoin.
 fn differences(ours: &Verdicts, own: &Verdicts) -> Vec<bool> {
     let names = ours.keys().chain(own.keys().filter(|name| !ours.contains_key(*name)));
     let differing = names.filter(|name| ours.get(*name) != own.get(*name));
@@ -131,7 +131,7 @@ fn could_not_connect(words: &str) -> bool {
     words.contains("connect") && failed.iter().any(|word| words.contains(word))
 }
 
-/// Into an environment of its own, below the target folder.
+/// Installs sslyze into an environment of its own, below the target folder.
 fn installed_sslyze() -> Option<PathBuf> {
     let environment = scratch("check-servers").join("sslyze");
     let program = environment.join("bin/sslyze");
@@ -187,7 +187,7 @@ fn verdicts_of_sslyze(program: &Path, site: &Site) -> Option<Verdicts> {
     Some(verdicts)
 }
 
-/// The words for resumption, best first; testssl.sh's, too.
+/// The words of both judges for resumption, best first.
 const RESUMPTION: [&str; 6] = [
     "FULLY_SUPPORTED",
     "supported",
@@ -197,11 +197,11 @@ const RESUMPTION: [&str; 6] = [
     "no -- no lifetime advertised",
 ];
 const SEVERITIES: [&str; 7] = ["OK", "INFO", "LOW", "MEDIUM", "WARN", "HIGH", "CRITICAL"];
-/// Not of the server: the two certificates, when each was made, and how long it took.
+/// Findings that are not the server's: the certificates, the judge's own engine, and the time that it took.
 const NOT_COMPARED: [&str; 3] = ["cert", "engine_problem", "scanTime"];
 
-/// Its client leaves at the end of the handshake: whether it has a TLS 1.3 ticket by then, without
-/// which it finds that nothing resumes, is chance, with Rejoin and without.
+/// Rounds of testssl.sh. Its client leaves at the end of the handshake, by chance with or without a TLS 1.3 ticket;
+/// without one it reports that nothing resumes, with Rejoin and without.
 fn testssl_rounds(effort: Effort) -> usize {
     if effort.quick { 3 } else { 10 }
 }
@@ -215,7 +215,7 @@ fn verdicts_of_testssl(site: &Site, round: usize) -> Option<Verdicts> {
 
 fn asked_testssl(site: &Site, asks: &[&str]) -> Option<Vec<(String, Verdict)>> {
     let answer = site.file("testssl.json");
-    // It writes over nothing.
+    // It does not overwrite files.
     let _ = fs::remove_file(&answer);
     let output = Command::new("testssl")
         .args(["--quiet", "--warnings", "off", "--nodns", "none", "--color", "0"])

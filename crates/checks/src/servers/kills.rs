@@ -1,4 +1,4 @@
-//! Workers of nginx killed under load; what is asked is in `tests/servers/killing`.
+//! Workers of nginx killed under load, by the test kit.
 
 use super::{Effort, Found};
 use rejoin_testkit::killing::{Outcome, kill_workers};

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rejoin_testkit::live_capture::{Watched, run};
-use rejoin_testkit::made_capture::{Capture, client_hello, full_1_2, record};
+use rejoin_testkit::made_capture::Capture;
 use serde_json::Value;
 
 fn rejoin(arguments: &[&str]) -> Output {
@@ -22,13 +22,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A capture of one full handshake.
 fn full() -> Vec<u8> {
-    let (client, server) = full_1_2();
-    let hello = record(22, &client_hello(1, &[])).len();
-    let mut capture = Capture::new();
-    capture.client(0, &client[..hello]);
-    capture.server(0, &server);
-    capture.client(hello, &client[hello..]);
-    capture.0
+    Capture::of_full_1_2().0
 }
 
 /// A folder with these files.

@@ -1,9 +1,9 @@
-//! What the documentation says about time and return times, written down a second time.
+//! The documented rules of time and return times, implemented a second time.
 //!
 //! Times are ticks in `u64`; nothing is packed and nothing saturates but what is documented to.
-//! What a place is worth is asked of a [`ReturnTimes`] of the model's own, which is told the same
-//! as the engine's: its calculations have tests of their own, and a decision between two places of
-//! nearly the same worth must not hang on a rounding.
+//! The worth of a place comes from a [`ReturnTimes`] of the model's own, which records the same as
+//! the engine's: its calculations have tests of their own, and a decision between two places of
+//! nearly the same worth must not depend on rounding.
 
 use std::sync::LazyLock;
 
@@ -39,7 +39,7 @@ impl Class {
     }
 }
 
-/// What is expected of a client, in the order in which lists are looked at.
+/// The expectation of a client's return, in the order in which lists are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Expected {
     /// Nothing is known of it.
@@ -49,7 +49,7 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    /// What is not trusted at all and takes no time is as good as not known.
+    /// Returns the expectation of a return after this interval: a loose one of no time counts as unknown.
     fn back(trust: Trust, interval_ticks: u64) -> Self {
         match Class::of(interval_ticks) {
             Class(0) if trust == Trust::Loose => Self::Unknown,
@@ -66,7 +66,7 @@ impl Expected {
         }
     }
 
-    /// As the engine says it.
+    /// Converts to the engine's own type.
     fn told(self) -> Expectation {
         let class =
             |class: Class| IntervalClass::holding(Interval::from_ms(class.ticks() * TICK_MS));
@@ -115,7 +115,7 @@ impl Past {
         self.interval().map(|(ticks, trust)| (ticks * TICK_MS, trust == Trust::Confirmed))
     }
 
-    /// What a hint may not undercut: the shortest gap known.
+    /// The shortest gap known, which no hint may undercut.
     fn floor(self) -> u64 {
         [self.last, self.before].into_iter().flatten().min().unwrap_or(0)
     }
@@ -124,7 +124,7 @@ impl Past {
         [self.last, self.before].into_iter().flatten().any(|gap| agree(gap, interval_ticks))
     }
 
-    /// As a ghost keeps it: the last gap, and again if the one before agrees.
+    /// The part that a ghost keeps: the last gap, twice if the one before agrees.
     pub(crate) fn coarse(self) -> Self {
         let last = self.last.map(seven_bits);
         Self { last, before: last.filter(|_| self.habit().is_some()) }
@@ -150,7 +150,7 @@ fn eleven_bits(gap_ticks: u64) -> u64 {
     gap >> dropped << dropped
 }
 
-/// What the cache believes of clients: its settings, and what it has learned.
+/// The cache's beliefs about clients: its settings, and what it has learned.
 pub(crate) struct Beliefs {
     policy: Policy,
     prediction: Prediction,
@@ -159,7 +159,7 @@ pub(crate) struct Beliefs {
 }
 
 impl Beliefs {
-    /// Of a cache of so many sessions in all.
+    /// The beliefs of a cache of so many sessions in all.
     pub(crate) fn new(settings: &Settings, sessions: u64) -> Self {
         Self {
             policy: settings.policy,
@@ -169,12 +169,12 @@ impl Beliefs {
         }
     }
 
-    /// Whether places are weighed by what they are worth.
+    /// Returns true if places are weighed by what they are worth.
     pub(crate) fn weighs(&self) -> bool {
         self.policy == Policy::Predictive && self.prediction != Prediction::Hint
     }
 
-    /// What to expect of a client, by its hint, its past, and what was expected before.
+    /// Returns the expectation of a client, from its hint, its past, and the expectation before.
     pub(crate) fn expectation(
         &self,
         past: Past,
@@ -207,12 +207,12 @@ impl Beliefs {
         }
     }
 
-    /// What a place is worth for a client heard of so long ago.
+    /// Returns the worth of a place for a client heard of so long ago.
     pub(crate) fn worth(&self, expected: Expected, age_ticks: u64) -> u64 {
         self.return_times.worth(expected.told(), in_32_bits(age_ticks))
     }
 
-    /// What remembering is worth: where nothing is learned, the less the older.
+    /// Returns the worth of remembering a client: where nothing is learned, it falls with age.
     pub(crate) fn worth_remembering(&self, expected: Expected, age_ticks: u64) -> u64 {
         if self.weighs() { self.worth(expected, age_ticks) } else { u64::MAX - age_ticks }
     }

@@ -1,4 +1,4 @@
-//! What stays known of clients whose session was evicted or refused.
+//! Ghosts: the history of clients whose session was evicted or refused.
 
 use rejoin_cache::SessionId;
 
@@ -21,7 +21,7 @@ struct Ghost {
     past: Past,
 }
 
-/// What was remembered of a client.
+/// A client's history, as a ghost gives it back.
 pub(crate) struct Remembered {
     /// For how long it had not been seen.
     pub(crate) age_ticks: u64,
@@ -38,7 +38,7 @@ impl Ghosts {
         Self { sets: vec![GhostSet::default(); ghosts.div_ceil(8)], hash_key }
     }
 
-    /// Remembers a client. Whoever finds no place or loses it is given up on.
+    /// Remembers a client. A client that finds no place, or loses it, is recorded as not back.
     pub(crate) fn add(
         &mut self,
         id: &SessionId,

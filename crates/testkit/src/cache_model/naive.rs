@@ -24,7 +24,7 @@ use super::slots::Slots;
 const OLDEST_TICKS: u64 = 1 << 31;
 const EPOCH_STEP_TICKS: u64 = 1 << 30;
 
-/// What a lookup says. `value` is there if the session was found.
+/// The result of a lookup. `value` is there if the session was found.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) value: Option<Vec<u8>>,
@@ -201,7 +201,7 @@ struct Shard {
     grace_ticks: u64,
     capacity: usize,
     born_ms: u64,
-    /// As early as a client may have been heard of elsewhere: when tick zero was.
+    /// The earliest time at which a client may have been heard of elsewhere: that of tick zero.
     begin_ms: u64,
     /// In ticks.
     epoch: u64,

@@ -1,4 +1,4 @@
-//! What can be done to a cache, as plain data: made at random, or decoded from a fuzzer's bytes.
+//! Operations on a cache, as plain data: made at random, or decoded from a fuzzer's bytes.
 
 use rejoin_cache::{ContextTag, SessionId};
 
@@ -26,7 +26,7 @@ pub struct New {
     pub hint_ms: Option<u64>,
     pub sibling: bool,
     pub seen_ms: Option<u64>,
-    /// Whether the client brings the history of its last arrival.
+    /// True if the client brings the history of its last arrival.
     pub with_history: bool,
 }
 

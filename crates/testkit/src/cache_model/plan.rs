@@ -12,7 +12,7 @@ use crate::random::Random;
 const CONTEXTS: [ContextTag; 2] = [ContextTag(0), ContextTag(0x0c0f_fee0)];
 const DAY_MS: u64 = 86_400_000;
 
-/// What to run, and how.
+/// A run: its configuration, its seed and its pace.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub settings: Settings,
@@ -21,17 +21,17 @@ pub struct Plan {
     pub clients: u16,
     /// Bits of the usual step of the clock, in milliseconds.
     pub pace_bits: u32,
-    /// Whether the clock may step back, and a session's client have been heard of before.
+    /// True if the clock may step back, and a session's client may have been heard of before.
     pub back: bool,
-    /// Operations from one comparison of the counters to the next.
+    /// Operations between two comparisons of the counters.
     pub counters_every: u64,
 }
 
 impl Plan {
-    /// Operations from one look at how everything fits together to the next.
+    /// Operations between two checks that everything fits together.
     const PARTS_EVERY: u64 = 100;
 
-    /// Runs it on memory made by `memory`, and says what happened.
+    /// Runs it on memory made by `memory`. Returns the events.
     pub fn run<M: Memory>(&self, mut memory: impl FnMut(&Layout) -> M) -> Happened {
         self.run_on(|settings, hash_key, now_ms| {
             let region = |layout: &Layout| Mutex::new(memory(layout));
@@ -164,7 +164,7 @@ impl Plan {
     }
 }
 
-/// Says which plan failed.
+/// Prints the plan when a run ends, for the output of one that failed.
 struct Shown<'a>(&'a Plan);
 
 impl Drop for Shown<'_> {

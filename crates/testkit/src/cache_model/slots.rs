@@ -1,4 +1,4 @@
-//! Which slots sessions take. It matters to the engine's choice: when a place is sought, a hand goes
+//! The slots that sessions take. They matter to the engine's choice: when it looks for a place, a hand goes
 //! round the slots.
 
 /// Slots by number.

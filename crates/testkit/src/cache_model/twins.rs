@@ -9,12 +9,12 @@ use super::expectation::Past;
 use super::naive::{Answer, Naive, Weighed};
 use super::operation::{New, Operation, fill_value, id_of};
 
-/// A failing comparison panics; what was being done is then printed.
+/// Both caches. A failing comparison panics and prints the operation.
 #[expect(missing_debug_implementations, reason = "a failing comparison prints what it did")]
 pub struct Twins<R: Region> {
     cache: Cache<R>,
     naive: Naive,
-    /// What each client's last lookup said of it, by the engine and by the naive cache.
+    /// The history that each client's last lookup returned, by the engine and by the naive cache.
     clients: Vec<(History, Past)>,
     value: SecretBytes,
     new_value: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct Twins<R: Region> {
 }
 
 impl<M: Memory> Twins<Mutex<M>> {
-    /// Of `clients` clients.
+    /// Makes both caches, for `clients` clients.
     pub fn new(
         settings: &Settings,
         hash_key: [u8; 16],
@@ -42,7 +42,7 @@ impl<M: Memory> Twins<Mutex<M>> {
 }
 
 impl<R: Region> Twins<R> {
-    /// With a cache made just so.
+    /// Compares a cache that was made with the same settings, hash key and time.
     pub fn with(
         cache: Cache<R>,
         settings: &Settings,
@@ -64,7 +64,7 @@ impl<R: Region> Twins<R> {
         }
     }
 
-    /// Does it to both, and compares what they answer.
+    /// Applies an operation to both, and compares their answers.
     pub fn apply(&mut self, now_ms: u64, operation: Operation) {
         self.step += 1;
         self.doing = Some((now_ms, operation));
@@ -155,12 +155,12 @@ impl<R: Region> Twins<R> {
         assert_eq!(self.cache.counters(), expected);
     }
 
-    /// Both say the same of when clients come back, whatever the time is taken to be.
+    /// Compares when clients are expected back, at any time.
     pub fn compare_occupancy(&self, now_ms: u64) {
         assert_eq!(self.cache.occupancy(now_ms), self.naive.occupancy(now_ms), "at {now_ms} ms");
     }
 
-    /// Looks at everything, leaving no trace.
+    /// Compares everything, leaving no trace.
     pub fn compare_all(&mut self, now_ms: u64, contexts: &[ContextTag]) {
         for client in 0..self.clients.len() as u16 {
             contexts.iter().for_each(|&context| {
@@ -171,7 +171,7 @@ impl<R: Region> Twins<R> {
         self.compare_parts();
     }
 
-    /// Everything in the cache fits together.
+    /// Checks that everything in the cache fits together.
     pub fn compare_parts(&self) {
         let checked = self.cache.check().into_iter().map(|shard| shard.expect("makes sense"));
         let sessions: u64 = checked.map(|shard| shard.sessions).sum();
@@ -188,7 +188,7 @@ impl<R: Region> Twins<R> {
     }
 }
 
-/// What a run came across, so that a test can tell that it tested something.
+/// The events of a run, so that a test can see that it tested something.
 #[derive(Debug, Default)]
 pub struct Happened {
     pub counters: Counters,

@@ -1,4 +1,4 @@
-//! Programs, and what they are asked to do.
+//! Programs and their tasks.
 
 /// The server's means that a case needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Needs {
 pub enum Way {
     /// Through the manager.
     Manager,
-    /// The same way as without Rejoin: the words are in the reason that Rejoin gives.
+    /// The same way as without Rejoin, for a reason that contains these words.
     Directly(&'static str),
 }
 

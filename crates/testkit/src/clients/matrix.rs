@@ -20,18 +20,18 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// The same as without Rejoin, by the way that the case says.
+    /// Returns true if it behaved as without Rejoin, and went the way of the case.
     pub fn holds(&self) -> bool {
         self.seen.is_same() && self.seen.went(self.case.way) && self.arrived
     }
 }
 
-/// Tries all; sorted by the cases' order, then by server.
+/// Tries all; the results are in the cases' order, then by server.
 pub fn run(world: &World) -> Vec<Tried> {
     let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(service) = world.servers.get(next.fetch_add(1, Ordering::Relaxed)) {
-            // One after the other: later ones resume what the first one got.
+            // One after the other: later ones resume the session of the first.
             for (at, case) in CASES.iter().enumerate() {
                 if let Some(tried) = try_one(world, case, service) {
                     all.lock().expect("nobody panics with it").push((at, tried));
@@ -39,7 +39,7 @@ pub fn run(world: &World) -> Vec<Tried> {
             }
         }
     };
-    // Programs wait for much of their time.
+    // Programs mostly wait.
     thread::scope(|scope| {
         scope.spawn(work);
         work();

@@ -1,4 +1,4 @@
-//! Programs that are not changed, with Rejoin and without: what they do, and what they share.
+//! Unchanged programs, with Rejoin and without: their behaviour, and the sessions that they share.
 
 #![expect(
     missing_docs,

@@ -1,4 +1,4 @@
-//! nginx with all that the programs ask for, for one version of TLS.
+//! nginx with everything that the programs ask for, for one version of TLS.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,16 +6,18 @@ use std::process::Command;
 use rcgen::{KeyPair, PKCS_RSA_SHA256};
 
 use crate::manager::Managed;
-use crate::stacks::{Counted, Ended, Tls, nginx_listening};
+use crate::port;
+use crate::process::{Process, wait_until};
+use crate::stacks::{Counted, Tls, nginx_listening};
 
-/// Pages, uploads, a repository and a server whose certificate is over.
+/// Pages, uploads, a repository and a server whose certificate has expired.
 pub struct Pages {
     folder: PathBuf,
     pub port: u16,
     pub expired: u16,
-    /// With a key of RSA.
+    /// The port of a server with an RSA key.
     pub rsa: u16,
-    child: Ended,
+    nginx: Process,
 }
 
 const NGINX: &str = "\
@@ -59,7 +61,7 @@ impl Pages {
         );
         let rsa_pair = KeyPair::generate_for(&PKCS_RSA_SHA256).expect("a key");
         let (rsa_certificate, rsa_key) = managed.issue(&rsa_pair, (&["localhost"], "rsa"), |_| {});
-        let [port, expired, rsa] = ports();
+        let [port, expired, rsa] = [(); 3].map(|()| port::reserve());
         let mut text = NGINX.to_owned();
         for (word, value) in [
             ("FOLDER", folder.display().to_string()),
@@ -79,20 +81,23 @@ impl Pages {
         }
         let configuration = folder.join("nginx.conf");
         std::fs::write(&configuration, text).expect("a file");
-        let child = nginx_listening(&configuration, port)?;
-        Some(Self { folder, port, expired, rsa, child })
+        let nginx = nginx_listening(&configuration, port)?;
+        Some(Self { folder, port, expired, rsa, nginx })
     }
 
-    /// Requests by the kind of their connection, since this was asked last.
-    pub fn counted(&self) -> Counted {
+    /// Counts requests by the kind of their connection, since this was last called. Waits for at least so many: nginx
+    /// logs them after it has answered.
+    pub fn counted(&self, requests: u64) -> Counted {
         let log = self.folder.join("access.log");
-        let lines = std::fs::read_to_string(&log).unwrap_or_default();
-        // nginx goes on at the end of what is there.
+        let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+        wait_until("nginx's log", || logged().lines().count() as u64 >= requests);
+        let lines = logged();
+        // nginx appends to the file.
         std::fs::write(&log, "").expect("its log");
         Counted::of(lines.lines().map(|line| line == "r"))
     }
 
-    /// Uploads are equal, or they would not be.
+    /// Returns true if the upload arrived whole.
     pub fn uploaded(&self, name: &str) -> bool {
         let read = |path: &str| std::fs::read(self.folder.join("www").join(path)).ok();
         let big = read("big");
@@ -101,18 +106,12 @@ impl Pages {
 
     /// The server's process.
     pub fn pid(&self) -> u32 {
-        self.child.0.id()
+        self.nginx.id()
     }
 
     pub fn big(&self) -> String {
         self.folder.join("www/big").display().to_string()
     }
-}
-
-fn ports<const COUNT: usize>() -> [u16; COUNT] {
-    let free =
-        [(); COUNT].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    free.map(|listener| listener.local_addr().expect("an address").port())
 }
 
 /// A repository that any server of files can serve.

@@ -1,9 +1,8 @@
-//! The handshakes that servers count when several programs come.
+//! The handshakes that servers count when several programs connect.
 
-use rejoin_manager::client::Manager;
+use rejoin_client::Manager;
 
 use crate::clients::cases::{CASES, Case, Way};
-use crate::clients::pages::Pages;
 use crate::clients::world::{Service, World};
 use crate::stacks::Counted;
 
@@ -12,7 +11,7 @@ use crate::stacks::Counted;
 pub struct Shared {
     manager: Counted,
     server: Option<Counted>,
-    /// Connections that were to come.
+    /// The connections that programs made.
     wanted: u64,
 }
 
@@ -29,7 +28,7 @@ const PROGRAMS: [(&str, &str); 8] = [
 ];
 
 impl Shared {
-    /// One after the other, each in a process of its own.
+    /// Runs the programs one after the other, each in a process of its own.
     pub fn by(world: &World, service: &Service) -> Self {
         let manager = Manager::at(world.managed.socket());
         let name = format!("localhost:{}", service.port);
@@ -43,7 +42,7 @@ impl Shared {
         };
         let before = handshakes();
         if let Some(site) = &service.site {
-            site.counted();
+            site.counted(0);
         }
         let mut wanted = 0;
         for case in PROGRAMS.map(found) {
@@ -58,12 +57,12 @@ impl Shared {
         let after = handshakes();
         let manager =
             Counted { full: after.full - before.full, resumed: after.resumed - before.resumed };
-        let server = service.site.as_ref().map(Pages::counted);
+        let server = service.site.as_ref().map(|site| site.counted(wanted));
         Self { manager, server, wanted }
     }
 
-    /// The first one is in full. Connections of one program at the same time may want more tickets of TLS
-    /// 1.3 than there are.
+    /// Returns true if only the first handshake was full. (Simultaneous connections of one program may need more TLS 1.3
+    /// tickets than there are.)
     pub fn holds(&self) -> bool {
         let one = Counted { full: 1, resumed: self.wanted - 1 };
         self.wanted >= 7 && self.manager == one && self.server.is_none_or(|server| server == one)

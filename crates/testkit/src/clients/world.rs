@@ -1,27 +1,29 @@
-//! The servers, the authorities and the programs, and what each program does with Rejoin and without.
+//! The servers, the authorities and the programs, and the behaviour of each program with Rejoin and without.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use crate::certificates::Authority;
 use crate::clients::cases::{Case, Needs, Way};
 use crate::clients::pages::Pages;
 use crate::manager::Managed;
+use crate::process::Process;
 use crate::proxy::connect;
 use crate::serve::{Server, scratch};
 use crate::shipped::library;
-use crate::stacks::{Ended, Tls, started};
+use crate::stacks::{Tls, started};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
 
-/// See the module's documentation.
+/// The servers, the authorities and the programs.
 pub struct World {
     pub managed: Managed,
     pub servers: Vec<Service>,
     proxy: u16,
-    /// A busy machine's manager takes its time.
+    /// The time that Rejoin waits for the manager, which is slow on a busy machine.
     pub patience_ms: u64,
-    /// And whether it has packages.
+    /// Python, and true if it has packages.
     python: (PathBuf, bool),
     /// The C program, if there is a compiler.
     verify: Option<PathBuf>,
@@ -39,7 +41,7 @@ pub struct Service {
 enum Runs {
     Here,
     Rejoin { _server: Server },
-    Other { _child: Ended },
+    Other { _process: Process },
 }
 
 /// The output and the exit code of a program.
@@ -76,7 +78,7 @@ impl World {
         Self { managed, servers, proxy, patience_ms: 20_000, python, verify }
     }
 
-    /// `None`: the program is not here, or the server is not for it.
+    /// Runs a case without Rejoin and with it. `None` if the program is not installed, or the server is not for it.
     pub fn see(&self, case: &Case, service: &Service) -> Option<Seen> {
         let is_served = match case.needs {
             Needs::Page => true,
@@ -98,7 +100,7 @@ impl World {
         Some(Seen { without, with: Done { stderr, ..with }, told: told_lines })
     }
 
-    /// Puts Rejoin into what a command runs.
+    /// Puts Rejoin into a command's program.
     pub fn with_rejoin(&self, command: &mut Command) {
         command.env("LD_PRELOAD", library("librejoin_preload.so"));
         command.env("REJOIN_MANAGER", self.managed.socket()).env("REJOIN_DEBUG", "1");
@@ -127,7 +129,7 @@ impl World {
             "C" => self.verify.clone()?,
             other => panic!("{other}: no such program"),
         };
-        // One that hangs is one that differs.
+        // A program that hangs counts as different.
         let mut command = Command::new("timeout");
         command.args(["--foreground", "60"]).arg(program);
         let folder =
@@ -149,7 +151,7 @@ impl World {
         ];
         for word in case.words {
             let mut word = (*word).to_owned();
-            // `--cacert` is no placeholder, and `CA` is a part of many words.
+            // `CA` is a part of other words, such as `--cacert`.
             for (name, value) in &values {
                 if *name != "CA" || word == "CA" || word.ends_with("=CA") {
                     word = word.replace(name, value);
@@ -176,12 +178,12 @@ impl World {
 }
 
 impl Seen {
-    /// The same output and the same exit code.
+    /// Returns true if output and exit code are the same.
     pub fn is_same(&self) -> bool {
         self.without == self.with
     }
 
-    /// The way it went, as the case says it does.
+    /// Returns true if its connections went this way.
     pub fn went(&self, way: Way) -> bool {
         match way {
             Way::Manager => self.through() > 0 && self.direct().is_empty(),
@@ -231,8 +233,8 @@ impl Service {
         command.args(["s_server", how, "-accept", "127.0.0.1:0", version]);
         command.args(["-cert", &certificate, "-key", &key]).current_dir(managed.file(""));
         let port = |line: &str| line.strip_prefix("ACCEPT 127.0.0.1:")?.parse().ok();
-        let (_child, port) = started(&mut command, port)?;
-        Some(Self { name: "OpenSSL", tls, port, site: None, _runs: Runs::Other { _child } })
+        let (_process, port) = started(&mut command, port)?;
+        Some(Self { name: "OpenSSL", tls, port, site: None, _runs: Runs::Other { _process } })
     }
 
     fn rustls(managed: &Managed, tls: Tls) -> Self {
@@ -252,9 +254,14 @@ fn compiled(managed: &Managed) -> Option<PathBuf> {
     made.is_ok_and(|made| made.success()).then_some(program)
 }
 
-/// With requests, httpx and aiohttp, in an environment below the target folder; or the system's, if there
-/// is no way to them.
+/// Python with requests, httpx and aiohttp, in an environment below the target folder; the system's without them if they
+/// cannot be installed. Tests that run at the same time wait for one installation.
 fn python() -> (PathBuf, bool) {
+    static PYTHON: OnceLock<(PathBuf, bool)> = OnceLock::new();
+    PYTHON.get_or_init(installed_python).clone()
+}
+
+fn installed_python() -> (PathBuf, bool) {
     let environment = scratch("clients-python").join("environment");
     let done = environment.join("installed");
     let run = |command: &mut Command| {

@@ -44,7 +44,7 @@ impl House {
         house
     }
 
-    /// Without a manager yet.
+    /// A house without a manager yet.
     pub fn empty() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl House {
         Self { folder, authority, clock: Clock::default(), threads: 2, manager: None }
     }
 
-    /// The system's authority is the test's.
+    /// Settings in which the system's authority is the test's.
     pub fn settings(&self) -> Settings {
         Settings {
             system_bundle: Some(self.folder.join("authority.pem")),
@@ -91,7 +91,7 @@ impl House {
         self.manager = Some((stop, thread));
     }
 
-    /// Ends the manager. Returns what it did.
+    /// Ends the manager. Returns its counts.
     pub fn stop(&mut self) -> Stats {
         let (stop, thread) = self.manager.take().expect("it runs");
         let _ = stop.send(());

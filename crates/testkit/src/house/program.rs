@@ -1,22 +1,23 @@
-//! A program that speaks the protocol, by hand: what it sends is what `docs/manager-protocol.md`
-//! says, and not what the manager's own types write.
+//! A program that speaks the protocol by hand: it follows `docs/manager-protocol.md`, and not the
+//! manager's own types.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
+
+use crate::process::DEADLINE;
 
 #[derive(Clone)]
 pub struct Program {
     socket: PathBuf,
 }
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub struct Connection {
     pub stream: UnixStream,
@@ -30,7 +31,7 @@ impl Program {
 
     pub fn dial(&self) -> UnixStream {
         let stream = UnixStream::connect(&self.socket).expect("a manager");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         stream
     }
 
@@ -69,7 +70,7 @@ impl Program {
         }
     }
 
-    /// Fails where [`Self::connect`] connects. Returns the error's kind.
+    /// Connects, and returns the kind of the error that is expected.
     pub fn kind(&self, host: &str, port: u16, wishes: Value) -> String {
         match self.connect(host, port, wishes) {
             Ok(Connection { facts, .. }) => format!("connected: {facts}"),
@@ -77,7 +78,7 @@ impl Program {
         }
     }
 
-    /// Connects, has a word with an `s_server -rev` or one that behaves like it, and ends. Sessions
+    /// Connects, exchanges a word with an `s_server -rev` or one that behaves like it, and ends. Sessions
     /// that the server issued are stored when this returns. Returns why it was resumed, or not.
     pub fn visit(&self, host: &str, port: u16, wishes: Value) -> String {
         let connection = self.connect(host, port, wishes);

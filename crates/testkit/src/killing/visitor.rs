@@ -1,4 +1,4 @@
-//! Clients that come again and again, ask who serves them, and tell what came of it.
+//! Clients that come again and again, ask which process serves them, and record the outcome.
 
 use std::error::Error;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::site::{Client, Site, Versions};
 
-/// Between the two requests of a connection: what most kills fall into.
+/// The pause between the two requests of a connection, in which most kills happen.
 const PAUSE: Duration = Duration::from_millis(8);
 
 /// A client, and the subject that the server is to repeat.
@@ -23,7 +23,7 @@ pub(super) struct Visitor {
     forgets: bool,
 }
 
-/// With and without a certificate, of both versions.
+/// Makes clients with and without a certificate, of both versions.
 pub(super) fn visitors(site: &Site, thread: usize) -> Vec<Visitor> {
     let mut visitors = Vec::new();
     for versions in [Versions::Tls12, Versions::Tls13] {
@@ -55,11 +55,11 @@ fn certificate(site: &Site, subject: &str) -> PathBuf {
     file
 }
 
-/// One connection, and what came of it.
+/// One connection, and its outcome.
 pub(super) struct Visit {
     pub(super) from: Instant,
     pub(super) until: Instant,
-    /// Once it answered.
+    /// The worker that answered.
     pub(super) worker: Option<u32>,
     pub(super) resumed: bool,
     pub(super) failure: Option<String>,

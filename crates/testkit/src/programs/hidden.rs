@@ -1,16 +1,16 @@
 //! The manager's process hides its memory from other processes of its user, and from core dumps.
-//! Another program shows that both would work else.
+//! Another program shows that both would work without that.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::geteuid;
 
 use crate::manager::serving;
+use crate::process::{Process, Signal};
 use crate::shipped::rejoin;
-use crate::stacks::Ended;
 
 /// The access to a process that others of its user have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,20 +26,19 @@ pub struct Hidden {
     pub other: Exposed,
 }
 
-/// Root may read everything: as root, they run as `nobody`.
+/// Looks at both. Root may read everything: as root, they run as `nobody`.
 pub fn look() -> Hidden {
     let house = House::new();
     let program = house.0.join("rejoin");
     std::fs::copy(rejoin(), &program).expect("a copy that nobody may run");
     let mut manager = house.command(&program);
     manager.arg("manager").arg("--socket").arg(house.0.join("m.sock"));
-    let manager = Ended(serving(&mut manager));
-    let other = house.command(Path::new("cat")).stdin(Stdio::piped()).spawn();
-    let mut other = Ended(other.expect("it runs"));
-    // It has read what it was given: it has become what it is.
-    let stdin = other.0.stdin.as_mut().expect("piped");
+    let manager = serving(&mut manager);
+    let mut other = Process::start(house.command(Path::new("cat")).stdin(Stdio::piped()));
+    // It has read its input, and so has replaced the shell.
+    let stdin = other.stdin.as_mut().expect("piped");
     std::io::Write::write_all(stdin, b"\n").expect("it reads");
-    std::io::Read::read_exact(&mut other.0.stdout.as_mut().expect("piped"), &mut [0])
+    std::io::Read::read_exact(&mut other.stdout.as_mut().expect("piped"), &mut [0])
         .expect("it writes");
     Hidden { manager: exposed(manager), other: exposed(other) }
 }
@@ -57,7 +56,7 @@ impl House {
         Self(folder)
     }
 
-    /// One that may leave a core of any size in the folder.
+    /// A command that may leave a core of any size in the folder.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -c unlimited; exec \"$@\"", "sh"]);
@@ -82,15 +81,15 @@ fn unprivileged() -> &'static [&'static str] {
     }
 }
 
-fn exposed(mut process: Ended) -> Exposed {
-    let memory = format!("/proc/{}/mem", process.0.id());
+fn exposed(mut process: Process) -> Exposed {
+    let memory = format!("/proc/{}/mem", process.id());
     let opened = Command::new(unprivileged()[0])
         .args(&unprivileged()[1..])
         .args(["sh", "-c", ": <\"$0\"", &memory])
         .stderr(Stdio::null())
         .status();
     let is_readable = opened.expect("util-linux is installed").success();
-    kill_process(Pid::from_child(&process.0), Signal::ABORT).expect("our own child");
-    let leaves_core = process.0.wait().expect("our own child").core_dumped();
+    process.signal(Signal::ABORT);
+    let leaves_core = process.wait().core_dumped();
     Exposed { is_readable, leaves_core }
 }

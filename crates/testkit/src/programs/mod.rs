@@ -1,4 +1,4 @@
-//! Many programs and one manager: what they share, and what nobody but the manager holds.
+//! Many programs and one manager: the sessions that they share, and the secrets that only the manager holds.
 
 #![expect(missing_docs, reason = "tests are its only users, and the names say it")]
 

@@ -8,8 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rejoin_manager::client::{Error, Manager};
-use rejoin_manager::protocol::{Connect, Why};
+use rejoin_client::protocol::{Connect, Why};
+use rejoin_client::{Error, Manager};
 
 use crate::manager::Managed;
 use crate::proxy::{tapped, ticket};
@@ -36,7 +36,7 @@ pub struct Once {
 impl Once {
     pub fn holds(&self) -> bool {
         let is_whole = self.visits == self.programs * 2 * VISITS && self.resumed > 0;
-        // Only where the kill came was a ticket in vain.
+        // Only the kill may waste a ticket.
         let is_used = self.tickets <= self.resumed + self.broken;
         is_whole && is_used && self.tickets == self.different
     }
@@ -51,7 +51,7 @@ pub fn ask_at_once(managed: &mut Managed) -> Once {
     wanted.deadline_ms = PATIENCE.as_millis() as u32;
     let manager = Manager::at(managed.socket());
     let [resumed, broken, done] = [const { AtomicUsize::new(0) }; 3];
-    // What the others resume.
+    // The others resume its session.
     visit(&manager, &wanted).expect("a connection");
     thread::scope(|scope| {
         for _ in 0..PROGRAMS {
@@ -82,12 +82,12 @@ pub fn ask_at_once(managed: &mut Managed) -> Once {
     }
 }
 
-/// 1 if it resumed.
+/// Visits until it succeeds. Returns 1 if it resumed.
 fn patiently(manager: &Manager, wanted: &Connect, until: Instant, broken: &AtomicUsize) -> usize {
     loop {
         match visit(manager, wanted) {
             Ok(why) => {
-                // Called again by the manager, without what broke off.
+                // The manager called the server again, without the ticket that broke off.
                 broken.fetch_add(usize::from(why == Why::Refused), Ordering::Relaxed);
                 return usize::from(why == Why::Resumed);
             }

@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 /// A secret's kind and its bytes.
 pub type Secret = (&'static str, Vec<u8>);
 
-/// Searched for at a time: what is there in part is found, too.
+/// The bytes that are searched for at a time: a secret that is there in part is found, too.
 const PART_BYTES: usize = 16;
-/// Read at a time.
+/// The bytes that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The bytes that were searched, and the kinds of secrets that were found.

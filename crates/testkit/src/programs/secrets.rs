@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::manager::Managed;
+use crate::process::Process;
 use crate::programs::process_memory::{Search, Secret, search};
 use crate::shipped::{library, rejoin};
-use crate::stacks::{Ended, Tls};
+use crate::stacks::Tls;
 
 /// Programs that hold a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum Holder {
     SClient,
 }
 
-/// Connects, prints the first bytes, and stays.
+/// A program that connects, prints the first bytes, and stays.
 const PYTHON: &str = "\
 import rejoin, sys
 connection = rejoin.connect('localhost', int(sys.argv[1]), manager=sys.argv[2])
@@ -32,7 +33,7 @@ sys.stdout.buffer.write(connection.recv(6))
 sys.stdout.flush()
 sys.stdin.read()
 ";
-/// The same, and knows nothing of the manager.
+/// The same without `rejoin`: it knows nothing of the manager.
 const UNCHANGED: &str = "\
 import socket, ssl, sys
 plain = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
@@ -66,12 +67,12 @@ pub fn hold(managed: &Managed, holder: Holder, tls: Tls) -> Held {
     let mut secrets = Vec::new();
     drop(server.greet(holder.start(managed, server.port), &mut secrets));
     let program = server.greet(holder.start(managed, server.port), &mut secrets);
-    let search = search(program.0.id(), &secrets);
+    let search = search(program.id(), &secrets);
     Held { secrets, search }
 }
 
 impl Holder {
-    fn start(self, managed: &Managed, port: u16) -> Ended {
+    fn start(self, managed: &Managed, port: u16) -> Process {
         let socket = managed.socket();
         let target = format!("localhost:{port}");
         let mut command = match self {
@@ -101,13 +102,13 @@ impl Holder {
             }
         };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        Ended(command.spawn().expect("it is installed"))
+        Process::start(&mut command)
     }
 }
 
 /// OpenSSL's server, which tells the secrets of each connection.
 struct Knowing {
-    child: Ended,
+    process: Process,
     stdout: BufReader<ChildStdout>,
     port: u16,
     /// Its key log.
@@ -121,35 +122,34 @@ impl Knowing {
         let keys = managed.file("keys");
         let _ = std::fs::remove_file(&keys);
         let version = if tls == Tls::V12 { "-tls1_2" } else { "-tls1_3" };
-        let mut child = Command::new("openssl")
-            .args(["s_server", "-accept", "127.0.0.1:0", version, "-keylogfile", &keys])
-            .args(["-cert", &certificate, "-key", &key, "-no_ticket", "-num_tickets", "1"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map(Ended)
-            .expect("openssl is installed");
-        let mut stdout = BufReader::new(child.0.stdout.take().expect("piped"));
+        let mut process = Process::start(
+            Command::new("openssl")
+                .args(["s_server", "-accept", "127.0.0.1:0", version, "-keylogfile", &keys])
+                .args(["-cert", &certificate, "-key", &key, "-no_ticket", "-num_tickets", "1"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null()),
+        );
+        let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
         let line = read_until(&mut stdout, "ACCEPT");
         let port = line.trim().rsplit(':').next().and_then(|port| port.parse().ok());
-        Self { child, stdout, port: port.expect("a port"), keys }
+        Self { process, stdout, port: port.expect("a port"), keys }
     }
 
-    /// Says a word to a program that connects, and adds what it knows of the connection. When the
-    /// program has heard it, it has had all that the server sent before, tickets too.
-    fn greet(&mut self, mut program: Ended, secrets: &mut Vec<Secret>) -> Ended {
+    /// Sends a word to a program that connects, and adds the connection's secrets. A program that has read the word has
+    /// also read everything before it, tickets too.
+    fn greet(&mut self, mut program: Process, secrets: &mut Vec<Secret>) -> Process {
         let session = read_until(&mut self.stdout, "-----END SSL SESSION PARAMETERS-----\n");
         let session = &session[session.find("-----BEGIN").expect("PEM")..];
         self.say();
-        hear(&mut program.0);
+        hear(&mut program);
         secrets.extend(of_session(session));
         secrets.extend(key_log(Path::new(&self.keys)));
         program
     }
 
     fn say(&mut self) {
-        let stdin = self.child.0.stdin.as_mut().expect("piped");
+        let stdin = self.process.stdin.as_mut().expect("piped");
         stdin.write_all(WORD).and_then(|()| stdin.flush()).expect("it reads");
     }
 }
@@ -160,7 +160,7 @@ fn hear(program: &mut Child) {
     assert_eq!(&word, WORD);
 }
 
-/// Everything up to a line that begins so.
+/// Reads up to a line that begins so.
 fn read_until(from: &mut impl BufRead, line: &str) -> String {
     let mut text = String::new();
     loop {

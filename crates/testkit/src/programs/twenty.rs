@@ -1,10 +1,10 @@
-//! Twenty programs and one service: processes of their own, which share what the first one got.
+//! Twenty programs and one service: processes of their own, which share the session of the first.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-use rejoin_manager::client::Manager;
-use rejoin_manager::protocol::Handshakes;
+use rejoin_client::Manager;
+use rejoin_client::protocol::Handshakes;
 use serde_json::Value;
 
 use crate::manager::Managed;
@@ -19,7 +19,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
 pub struct Twenty {
     /// Twenty, one after the other.
     pub in_turn: Counted,
-    /// One under another label, and then twenty at once: of these.
+    /// Twenty at once, after one under another label.
     pub at_once: Counted,
     /// All handshakes by the server's own count.
     pub server: Counted,
@@ -53,8 +53,8 @@ impl Twenty {
         })
     }
 
-    /// One full handshake, and everybody counts the same. Tickets of TLS 1.3 are used once: of those
-    /// at once, each has one or does without.
+    /// Returns true if there was one full handshake, and all counts agree. Tickets of TLS 1.3 are used once: each of
+    /// the programs at once has one or does without.
     pub fn holds(&self, tls: Tls) -> bool {
         let in_turn = Counted { full: 1, resumed: PROGRAMS - 1 };
         let is_shared = match tls {
@@ -83,7 +83,7 @@ pub fn begin(managed: &Managed, server: &Running, label: &str) -> Program {
         .spawn()
         .expect("the program runs");
     let mut stdin = child.stdin.take().expect("piped");
-    // Who has no connection does not listen.
+    // A program without a connection has closed its input.
     let _ = stdin.write_all(REQUEST);
     Program(child)
 }

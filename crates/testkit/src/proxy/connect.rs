@@ -16,7 +16,7 @@ pub fn start() -> u16 {
     port
 }
 
-/// Every name is this machine.
+/// Serves a client; every name is this machine.
 fn serve(client: TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(client.try_clone()?);
     let mut asked = String::new();

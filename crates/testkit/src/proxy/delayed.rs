@@ -1,4 +1,4 @@
-//! A way on which everything takes longer.
+//! A path with a longer round trip.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::rogue;
 
-/// A port behind which a server is, and a round trip takes longer.
+/// A port that leads to a server by a longer round trip.
 pub struct SlowWay {
     pub port: u16,
     answers: Arc<AtomicU64>,
@@ -31,7 +31,7 @@ impl SlowWay {
         let counted = Arc::clone(&answers);
         let port = rogue(move |client| {
             let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
-            // `None`: what comes is the end of it.
+            // `None` once the connection is ending.
             let spoke = Arc::new(Mutex::new(Some(End::Server)));
             for (end, from, into) in
                 [(End::Client, &client, &server), (End::Server, &server, &client)]
@@ -55,8 +55,8 @@ impl SlowWay {
         Self { port, answers }
     }
 
-    /// The number of times that a server answered a client, in all connections over TLS 1.2: their round trips, but for
-    /// TCP's own. How a connection ends is none.
+    /// The number of times that a server answered a client, in all connections over TLS 1.2: their round trips, without
+    /// TCP's own and the end of a connection.
     pub fn round_trips(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }

@@ -5,12 +5,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use openssl::ssl::{
     ConnectConfiguration, SslConnector, SslConnectorBuilder, SslFiletype, SslMethod, SslSession,
     SslSessionCacheMode, SslStream, SslVerifyMode, SslVersion,
 };
+
+use crate::process::DEADLINE;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
@@ -29,15 +30,12 @@ pub struct Client {
     pub answers: Vec<String>,
 }
 
-/// The longest wait for a read.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 impl Client {
     pub fn new(address: SocketAddr, versions: Versions) -> Self {
         Self::with(address, versions, |_| {})
     }
 
-    /// With a file that holds its certificate, and its key.
+    /// A client with a file that holds its certificate and its key.
     pub fn presenting(address: SocketAddr, versions: Versions, certificate: Option<&Path>) -> Self {
         Self::with(address, versions, |connector| {
             if let Some(file) = certificate {
@@ -47,7 +45,7 @@ impl Client {
         })
     }
 
-    /// One whose context is made ready by the caller, too.
+    /// A client whose context the caller changes.
     pub fn with(
         address: SocketAddr,
         versions: Versions,
@@ -72,7 +70,7 @@ impl Client {
         Self { address, connector, session, name: "localhost", answers: Vec::new() }
     }
 
-    /// Asks for a page; whether the session was resumed.
+    /// Asks for a page. Returns true if the session was resumed.
     pub fn connect(&mut self) -> bool {
         self.try_connect().expect("a handshake and a request")
     }
@@ -88,11 +86,11 @@ impl Client {
         let request = format!("GET / HTTP/1.0\r\nHost: {}\r\n\r\n", self.name);
         tls.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
-        // A server that ends without close_notify has said what it had to say.
+        // The answer counts even if the server ends without close_notify.
         let _ = tls.read_to_end(&mut answer);
         let answer = String::from_utf8_lossy(&answer);
         self.answers.push(answer.lines().last().unwrap_or_default().to_owned());
-        // A connection that ends without close_notify takes its session with it.
+        // Without close_notify, OpenSSL would drop the session.
         let _ = tls.shutdown();
         Ok(tls.ssl().session_reused())
     }
@@ -101,7 +99,7 @@ impl Client {
     pub fn shake_hands(&self) -> Result<SslStream<Steady>, Box<dyn Error>> {
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(DEADLINE))?;
         Ok(self.ssl()?.connect(self.name, Steady(stream))?)
     }
 
@@ -117,8 +115,8 @@ impl Client {
     }
 }
 
-/// Reads on after a signal. A socket with a timeout says that there was one, even if it only stopped the
-/// process for a while, and OpenSSL takes that for the connection's end.
+/// A socket that reads on after a signal. One with a timeout reports the signal, even if that only stopped the
+/// process for a while, and OpenSSL takes the report for the connection's end.
 #[derive(Debug)]
 pub struct Steady(TcpStream);
 

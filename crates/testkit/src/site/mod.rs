@@ -8,9 +8,9 @@
 
 mod client;
 
-use crate::port::reserve;
+use crate::port::{is_open, reserve};
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,9 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use client::{Client, Versions};
-use rejoin_serve::{Identity, KeyType};
 use rejoin_store::{CacheName, Store};
 
+use crate::certificates::Pair;
+use crate::process::{DEADLINE, STEP, Signal, signal};
 use crate::shipped::{library, target};
 
 /// The settings that every nginx includes in its `http`.
@@ -30,6 +31,9 @@ client_body_temp_path FOLDER/body; proxy_temp_path FOLDER/proxy; fastcgi_temp_pa
 uwsgi_temp_path FOLDER/uwsgi; scgi_temp_path FOLDER/scgi;
 ssl_certificate FOLDER/cert.pem; ssl_certificate_key FOLDER/key.pem;
 ";
+
+/// The time that a server has to end before it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The settings of every HAProxy, in the place of `@DEFAULTS@`.
 const HAPROXY_DEFAULTS: &str = "\
@@ -56,10 +60,11 @@ impl Site {
         let folder = target().join("tmp").join(format!("capi-{name}"));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
-        let identity = Identity::made(KeyType::P256).expect("a pair");
-        identity.write(&folder.join("cert.pem"), &folder.join("key.pem")).expect("files");
-        let both = ["cert.pem", "key.pem"].map(|file| fs::read(folder.join(file)).expect("there"));
-        fs::write(folder.join("both.pem"), both.concat()).expect("a file");
+        let Pair { certificate, key, .. } = Pair::of_localhost();
+        let both = format!("{certificate}{key}");
+        for (file, text) in [("cert.pem", &certificate), ("key.pem", &key), ("both.pem", &both)] {
+            fs::write(folder.join(file), text).expect("a file");
+        }
         let port = reserve();
         let cache = format!("test-{name}-{}", std::process::id());
         let configuration = folder.join("openssl.cnf").display().to_string();
@@ -70,7 +75,7 @@ impl Site {
         site
     }
 
-    /// Writes what `OPENSSL_CONF` names.
+    /// Writes the file that `OPENSSL_CONF` names.
     pub fn configure(&self, more: &str) {
         let library = library("librejoin.so");
         let text = format!(
@@ -95,7 +100,7 @@ impl Site {
         fs::write(self.file(name), self.filled(text)).expect("a file");
     }
 
-    /// With the folder, the port and what HAProxies have in common in their places.
+    /// Fills in the folder, the port and the settings of every HAProxy.
     pub fn filled(&self, text: &str) -> String {
         let text = text.replace("@DEFAULTS@", HAPROXY_DEFAULTS);
         let text = text.replace("FOLDER", &self.folder.display().to_string());
@@ -106,7 +111,7 @@ impl Site {
         let mut command = Command::new(program);
         command.env_remove("OPENSSL_CONF").envs(self.environment.iter().cloned());
         command.current_dir(&self.folder);
-        // Apache ends by ending its whole group.
+        // Apache ends by a signal to its whole group.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null());
         let log = fs::File::options().create(true).append(true).open(self.file("stderr"));
         command.stderr(log.expect("a file"));
@@ -125,8 +130,8 @@ impl Site {
     }
 
     pub fn wait_until_it_listens(&self, server: &mut Child) {
-        let until = Instant::now() + Duration::from_secs(60);
-        while TcpStream::connect(self.address()).is_err() {
+        let until = Instant::now() + DEADLINE;
+        while !is_open(self.port) {
             let ended = server.try_wait().expect("our own child");
             let told = || fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
             assert!(ended.is_none_or(|status| status.success()), "it ended: {}", told());
@@ -134,7 +139,7 @@ impl Site {
                 let _ = server.kill();
                 panic!("it does not listen: {}", told());
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(STEP);
         }
     }
 
@@ -148,13 +153,16 @@ impl Site {
 
     pub fn stop(&mut self) {
         for mut child in self.running.drain(..) {
-            let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-            let until = Instant::now() + Duration::from_secs(10);
+            // A process that was waited for has no id any more.
+            if child.try_wait().expect("our own child").is_none() {
+                signal(&child, Signal::TERM);
+            }
+            let until = Instant::now() + PATIENCE;
             while child.try_wait().expect("our own child").is_none() {
                 if Instant::now() > until {
                     let _ = child.kill();
                 }
-                thread::sleep(Duration::from_millis(10));
+                thread::sleep(STEP);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Nothing that is wrong with the manager, or between it and a server, costs a program its connection.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rcgen::{KeyPair, PKCS_RSA_SHA256};
 use rejoin_manager::client::Manager;
@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use rejoin_testkit::clients::cases::{CASES, Case};
 use rejoin_testkit::clients::world::{Seen, World};
-use rejoin_testkit::stacks::{Ended, started};
+use rejoin_testkit::process::Process;
+use rejoin_testkit::stacks::started;
 
 fn page(program: &str) -> &'static Case {
     let is = |case: &&Case| case.program == program && ["a page", "asyncio"].contains(&case.what);
@@ -89,7 +90,7 @@ fn a_manager_that_is_killed() {
     world.managed.kill();
     for holder in &mut holders {
         // It reads an end that nobody announced, and says so.
-        assert_eq!(holder.0.wait().expect("an end").code(), Some(3));
+        assert_eq!(holder.wait().code(), Some(3));
     }
     world.managed.run();
     let seen = world.see(page("curl"), &world.servers[0]).expect("it is installed");
@@ -111,15 +112,15 @@ except (ssl.SSLError, ConnectionError):
 ";
 
 /// A program that waits for what its server says.
-fn hold(world: &World, port: u16) -> Ended {
+fn hold(world: &World, port: u16) -> Process {
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-c", HOLD, &port.to_string(), &world.managed.file("ca.pem")]);
     world.with_rejoin(&mut command);
     command.stderr(Stdio::null()).stdout(Stdio::piped());
-    let mut child: Child = command.spawn().expect("python3 is installed");
+    let mut program = Process::start(&mut command);
     let mut line = String::new();
-    let stdout = child.stdout.take().expect("piped");
+    let stdout = program.stdout.take().expect("piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("a line");
     assert_eq!(line, "connected\n");
-    Ended(child)
+    program
 }

@@ -11,7 +11,8 @@ use super::start;
 use rejoin_testkit::jvm::{Believes, Jvm};
 use rejoin_testkit::manager::Managed;
 use rejoin_testkit::programs::twenty;
-use rejoin_testkit::stacks::{Counted, Ended, Stack, Tls, nginx_listening};
+use rejoin_testkit::process::Process;
+use rejoin_testkit::stacks::{Counted, Stack, Tls, nginx_listening};
 
 const NGINX: &str = "\
 daemon off; master_process off; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
@@ -35,7 +36,7 @@ struct Pages {
     port: u16,
     /// Here it has a suite alone that Java has, and the manager has not.
     old: u16,
-    _nginx: Ended,
+    _nginx: Process,
 }
 
 impl Pages {

@@ -5,7 +5,7 @@ import java.util.Arrays;
 
 /** Bytes that wait, in order. */
 final class Bytes {
-  /** What is kept of an array when nothing waits in it. */
+  /** The largest array that is kept when it is empty. */
   private static final int SMALL = 4 * 1024;
 
   private byte[] bytes = new byte[0];
@@ -20,7 +20,7 @@ final class Bytes {
     return from == to;
   }
 
-  /** Of those that wait, the one at this place, unsigned. */
+  /** Returns the byte at this place, unsigned. */
   int get(int at) {
     return bytes[from + at] & 0xff;
   }
@@ -38,7 +38,7 @@ final class Bytes {
     to += more.length;
   }
 
-  /** Moves as many as there is room for. */
+  /** Moves as many bytes as there is room for. */
   int moveTo(ByteBuffer room, int most) {
     int count = Math.min(Math.min(most, size()), room.remaining());
     room.put(bytes, from, count);

@@ -15,16 +15,16 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Servers' certificates, decoded once: a server shows the same ones at each connection, and the manager need not even
- * send those that are here. Memory that runs short takes them. Any number of threads may use it.
+ * Servers' certificates, decoded once: a server shows the same ones at each connection, and the manager does not send
+ * those that are here. The garbage collector may take them when memory runs short. Any number of threads may use it.
  *
- * <p>{@code -Drejoin.intern=false}: each is sent and decoded anew.
+ * <p>With {@code -Drejoin.intern=false} each is sent and decoded anew.
  */
 final class Certificates {
-  /** Some 6 KiB each. */
+  /** Decoded certificates that are kept, of some 6 KiB each. */
   static final int MOST_CERTIFICATES = 1_024;
   static final int MOST_PLACES = 1_024;
-  /** What a request may name. */
+  /** The most fingerprints that a request may name. */
   private static final int MOST_KNOWN = 64;
 
   static final Certificates OF_THIS_PROCESS = new Certificates();
@@ -33,7 +33,7 @@ final class Certificates {
   /** The fingerprints of the chain that a place showed last. */
   private final Map<String, List<String>> chains = recent(MOST_PLACES);
 
-  /** Of a place, those that the manager need not send, by fingerprint: who has them keeps them from being collected. */
+  /** Returns the certificates that the manager need not send for a place; the map keeps them from being collected. */
   synchronized Map<String, X509Certificate> known(String place) {
     Map<String, X509Certificate> known = new LinkedHashMap<>();
     for (String fingerprint : isOff() ? List.<String>of() : chains.getOrDefault(place, List.of())) {
@@ -46,10 +46,10 @@ final class Certificates {
   }
 
   /**
-   * The chain that the manager tells.
+   * Returns the chain of an answer.
    *
-   * @param known what the request said
-   * @throws IllegalArgumentException if that is none
+   * @param known the certificates that the request named
+   * @throws IllegalArgumentException if it is not a chain
    */
   X509Certificate[] chain(String place, List<?> told, Map<String, X509Certificate> known) throws CertificateException {
     if (told.isEmpty()) {
@@ -116,7 +116,7 @@ final class Certificates {
     }
   }
 
-  /** What was not used for longest goes first. */
+  /** Makes a map that drops the least recently used entry first. */
   private static <V> Map<String, V> recent(int most) {
     return new LinkedHashMap<>(16, 0.75f, true) {
       private static final long serialVersionUID = 1;

@@ -15,18 +15,18 @@ import javax.net.ssl.SSLSocketFactory;
 import javax.net.ssl.TrustManager;
 import javax.net.ssl.TrustManagerFactory;
 
-/** A context of the JDK's, whose client sockets and engines are the manager's where that can be. */
+/** A context of the JDK's, whose client sockets and engines are the manager's where possible. */
 public class Context extends SSLContextSpi {
   private SSLContext jdk;
   private Trust trust;
 
-  /** Made by {@link SSLContext#getInstance}. */
+  /** Makes a context, for {@link SSLContext#getInstance}. */
   public Context() {}
 
-  /** With the JDK's authorities, as {@link SSLContext#getDefault} gives it. */
+  /** The context with the JDK's authorities that {@link SSLContext#getDefault} returns. */
   public static final class Default extends Context {
     /**
-     * Made by {@link SSLContext#getDefault}.
+     * Makes the context, for {@link SSLContext#getDefault}.
      *
      * @throws GeneralSecurityException the JDK's
      */
@@ -57,7 +57,7 @@ public class Context extends SSLContextSpi {
         managers = factory.getTrustManagers();
       }
       context.init(keys, managers, random);
-      // Who may show a certificate does so itself: the manager has no key of it.
+      // A program with a client certificate connects itself: the manager does not have its key.
       boolean hasKeys = keys != null && keys.length > 0;
       use(context, hasKeys ? null : Trust.of(managers));
     } catch (KeyManagementException error) {

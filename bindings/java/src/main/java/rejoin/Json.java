@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * JSON (RFC 8259), as far as the manager's protocol has it: to objects maps, to arrays lists, to numbers doubles. A
+ * JSON (RFC 8259), as far as the manager's protocol uses it: objects become maps, arrays lists, numbers doubles. A
  * security provider must not bring libraries of its own into other people's programs, and the JDK has none.
  */
 final class Json {
@@ -20,7 +20,7 @@ final class Json {
     this.text = text;
   }
 
-  /** @throws IllegalArgumentException if it is none */
+  /** @throws IllegalArgumentException if it is not JSON */
   static Object read(String text) {
     Json json = new Json(text);
     Object value = json.value(0);
@@ -32,9 +32,9 @@ final class Json {
   }
 
   /**
-   * What an object has under a name.
+   * Returns an object's value under a name.
    *
-   * @throws IllegalArgumentException if it has none, or of another kind
+   * @throws IllegalArgumentException if there is none, or one of another kind
    */
   static <T> T of(Map<?, ?> object, String name, Class<T> kind) {
     Object value = object.get(name);

@@ -22,8 +22,8 @@ import javax.net.ssl.SSLSession;
 
 /**
  * A client's engine. With the handshake it becomes the manager's: the program carries the records, the manager does
- * TLS. Where that cannot be, or the manager has no session for the place, it becomes one of the JDK's before anything
- * was sent, as if nobody had been asked.
+ * TLS. Where that is impossible, or the manager has no session for the place, it becomes one of the JDK's before
+ * anything is sent, as if Rejoin were not there.
  *
  * <p>Records go in and out whole, and in one at a time, as with the JDK's; but the manager sees all that are there, and
  * what it makes of them waits until the program comes to them. The manager is asked, and the application decides on the
@@ -32,15 +32,15 @@ import javax.net.ssl.SSLSession;
  */
 final class ManagedEngine extends WantedEngine {
   private static final Cleaner ABANDONED = Cleaner.create();
-  /** Of TLS records: type, version, length. */
+  /** The head of a TLS record: type, version, length. */
   private static final int HEAD_BYTES = 5;
-  /** Of a record: the plaintext, and what each suite adds at least. */
+  /** The most plaintext in a record, and the least that a suite adds to it. */
   private static final int MOST_PLAINTEXT = 16 * 1024;
   private static final int LEAST_ADDED = HEAD_BYTES + 16;
   private static final int PACKET_BYTES = ManagedSession.RECORD_BYTES;
 
   private enum State {
-    /** Nothing was asked of it. */
+    /** Unused so far. */
     NEW,
     /** A task asks the manager. */
     ASKING,
@@ -50,12 +50,12 @@ final class ManagedEngine extends WantedEngine {
     JUDGING,
     STANDS,
     OVER,
-    /** All is the JDK's. */
+    /** The JDK's engine does everything. */
     DIRECT
   }
 
   private final Trust trust;
-  /** Its engines have what a program has that chooses nothing. */
+  /** The JDK's context, whose engines have the parameters of a program that chooses none. */
   private final SSLContext jdk;
   private State state = State.NEW;
   private Runnable task;
@@ -63,13 +63,13 @@ final class ManagedEngine extends WantedEngine {
   private Records records;
   private Cleaner.Cleanable whenAbandoned;
   private ManagedSession session;
-  /** Told once, by the next that wraps or unwraps. */
+  /** A failure that the next wrap or unwrap throws, once. */
   private SSLException failure;
   private final Bytes outgoing = new Bytes();
   private final Bytes incoming = new Bytes();
-  /** Of the server's records, in bytes, what the manager has seen, and the program still has. */
+  /** The bytes of the server's records that the manager has seen and the program has not yet passed. */
   private int ahead;
-  /** What the manager said of it last, which is for the end of it: that something is wrong. */
+  /** Frames about an error in those records, which take effect when the program has passed them. */
   private List<Records.Frame> later = List.of();
   private boolean isInboundClosed;
   private boolean isOutboundClosed;
@@ -197,7 +197,7 @@ final class ManagedEngine extends WantedEngine {
 
   // Turns with the manager.
 
-  /** @throws SSLException it is over */
+  /** @throws SSLException if it is over */
   private void turn(char kind, ByteBuffer body) throws SSLException {
     take(later);
     take(said(kind, body));
@@ -248,7 +248,7 @@ final class ManagedEngine extends WantedEngine {
     task = () -> judge(told);
   }
 
-  /** Ends it. What waits for the server may still be sent: it has the alert. */
+  /** Ends the connection. Records that wait for the server may still be sent: the alert is among them. */
   private SSLException over(SSLException why) {
     session = state == State.STANDS ? session : null;
     state = State.OVER;
@@ -311,7 +311,7 @@ final class ManagedEngine extends WantedEngine {
     return result(status, consumed, produced);
   }
 
-  /** So many records' worth at most. */
+  /** Encrypts at most so many records. */
   private int encrypt(ByteBuffer[] from, int offset, int length, int records) throws SSLException {
     int most = Math.min(records * MOST_PLAINTEXT, Records.MOST_BYTES);
     ByteBuffer plaintext = ByteBuffer.allocate((int) Math.min(most, remaining(from, offset, length)));
@@ -326,7 +326,7 @@ final class ManagedEngine extends WantedEngine {
     return plaintext.limit();
   }
 
-  /** Of those that wait for the server. */
+  /** Returns the length of the first record that waits for the server. */
   private int firstRecord() {
     return outgoing.size() < HEAD_BYTES ? outgoing.size() : HEAD_BYTES + (outgoing.get(3) << 8 | outgoing.get(4));
   }
@@ -379,19 +379,19 @@ final class ManagedEngine extends WantedEngine {
     return result(isInboundDone() && produced == 0 ? Status.CLOSED : Status.OK, record, produced);
   }
 
-  /** Has the manager see so many bytes. */
+  /** Shows the manager so many bytes. */
   private void show(ByteBuffer from, int count) throws SSLException {
     List<Records.Frame> said = said('r', from.slice(from.position(), count));
     ahead = count;
     if (state == State.STANDS && said.stream().anyMatch(frame -> frame.kind() == 'j')) {
-      // What came before arrives before.
+      // Plaintext that came before the error is delivered before it.
       later = said.stream().filter(frame -> frame.kind() != 'p').toList();
       said = said.stream().filter(frame -> frame.kind() == 'p').toList();
     }
     take(said);
   }
 
-  /** How long the whole records are together that are here. */
+  /** Returns the total length of the whole records that are here. */
   private static int records(ByteBuffer from) {
     int all = 0;
     for (int next = record(from, 0); next > 0; next = record(from, all)) {
@@ -403,7 +403,7 @@ final class ManagedEngine extends WantedEngine {
     return all;
   }
 
-  /** How long the record is that begins there: negative if that cannot be seen yet, zero if it is none. */
+  /** Returns the length of the record that begins there: negative if not known yet, zero if it is not a record. */
   private static int record(ByteBuffer from, int offset) {
     if (from.remaining() - offset < HEAD_BYTES) {
       return -1;
@@ -414,7 +414,7 @@ final class ManagedEngine extends WantedEngine {
     return type < 20 || type > 23 || from.get(at + 1) != 3 || length > PACKET_BYTES ? 0 : length;
   }
 
-  /** At most. */
+  /** Returns the most plaintext that a record of this length can hold. */
   private static int plaintext(int record) {
     return Math.min(MOST_PLAINTEXT, record - LEAST_ADDED);
   }
@@ -427,7 +427,7 @@ final class ManagedEngine extends WantedEngine {
     return produced;
   }
 
-  /** As the JDK: with TLS 1.2 the server's end is both ends. */
+  /** Notes the server's end; with TLS 1.2 it ends both directions, as in the JDK. */
   private void noteEnd() throws SSLException {
     if (wasEndedByServer && !isInboundClosed) {
       isInboundClosed = true;
@@ -440,7 +440,7 @@ final class ManagedEngine extends WantedEngine {
     }
   }
 
-  /** Tells what a task came upon. */
+  /** Throws the failure of a task. */
   private void fail() throws SSLException {
     SSLException told = failure;
     if (told != null) {
@@ -513,7 +513,7 @@ final class ManagedEngine extends WantedEngine {
     }
   }
 
-  /** Nothing was sent, or all is the JDK's anyway. */
+  /** Returns true if nothing was sent, or the JDK's engine does everything anyway. */
   private boolean isStillDirect() {
     if (state == State.NEW || state == State.ASKING) {
       state = State.DIRECT;

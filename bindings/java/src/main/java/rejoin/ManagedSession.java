@@ -9,13 +9,13 @@ import javax.net.ssl.SSLPeerUnverifiedException;
 import javax.net.ssl.SSLSession;
 import javax.net.ssl.SSLSessionContext;
 
-/** What the manager said of a connection. There is no secret in it, and nothing to resume. */
+/** The manager's facts about a connection. It holds no secret, and nothing to resume. */
 final class ManagedSession implements SSLSession {
-  /** What a connection has that never stood (JSSE's own name for it). */
+  /** The session of a connection that was never established (JSSE's own name for it). */
   static final ManagedSession NONE =
       new ManagedSession("", -1, "NONE", "SSL_NULL_WITH_NULL_NULL", "", false, new X509Certificate[0]);
 
-  /** Of a record at most, as JSSE has it. */
+  /** The longest record, by JSSE's own measure. */
   static final int RECORD_BYTES = 16_709;
 
   private final String host;
@@ -49,7 +49,7 @@ final class ManagedSession implements SSLSession {
     return new ManagedSession(host, port, version, cipher, protocol, resumed, chain);
   }
 
-  /** Whether the manager resumed a session. */
+  /** Returns true if the manager resumed a session. */
   boolean isResumed() {
     return resumed;
   }
@@ -149,7 +149,7 @@ final class ManagedSession implements SSLSession {
     return port;
   }
 
-  /** Of two records: so an engine says more in a turn with the manager. */
+  /** Returns the size of two records, so that an engine sends more in a turn with the manager. */
   @Override
   public int getPacketBufferSize() {
     return 2 * RECORD_BYTES;

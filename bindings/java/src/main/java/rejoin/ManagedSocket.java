@@ -21,31 +21,31 @@ import javax.net.ssl.SSLSession;
 import javax.net.ssl.SSLSocket;
 
 /**
- * A client's socket. With the handshake it becomes the manager's: plaintext over a Unix socket. Where that cannot be,
- * or the manager does not do, it becomes one of the JDK's, as if nobody had been asked.
+ * A client's socket. With the handshake it becomes the manager's: plaintext over a Unix socket. Where that is
+ * impossible, or the manager refuses, it becomes one of the JDK's, as if Rejoin were not there.
  *
- * <p>Until the handshake nothing is connected: what stands in the way of a TCP connection is told then.
+ * <p>Nothing is connected before the handshake, which therefore also reports a TCP connection that fails.
  */
 final class ManagedSocket extends SSLSocket {
   private final SSLContext jdk;
   private final Trust trust;
   private final List<HandshakeCompletedListener> listeners = new CopyOnWriteArrayList<>();
-  /** What a program has that chooses nothing. */
+  /** The parameters of a program that chooses none. */
   private final SSLParameters usual;
   private SSLParameters parameters;
   private InetSocketAddress server;
   private int connectTimeoutMs;
   private int readTimeoutMs;
-  /** Asked for what only a socket of the JDK's does. */
+  /** True if the program asked for something that only a socket of the JDK's does. */
   private boolean wantsJdk;
   private boolean hasShakenHands;
   private volatile boolean isClosed;
   private volatile boolean isInputShut;
   private volatile boolean isOutputShut;
-  /** One of them, after the handshake. */
+  /** The JDK's socket; after the handshake either this or {@code managed} is set. */
   private volatile SSLSocket direct;
   private volatile Manager.Connection managed;
-  /** While the application decides on the chain. */
+  /** The session on whose chain the application is deciding. */
   private volatile SSLSession handshake;
 
   ManagedSocket(SSLContext jdk, Trust trust) {
@@ -93,7 +93,7 @@ final class ManagedSocket extends SSLSocket {
     }
   }
 
-  /** Becomes one or the other. Returns whether it did so now, or is the manager's. */
+  /** Becomes the manager's or the JDK's. Returns true if it did so now, or is the manager's. */
   private boolean stands() throws IOException {
     synchronized (listeners) {
       if (isClosed) {
@@ -117,7 +117,7 @@ final class ManagedSocket extends SSLSocket {
     }
   }
 
-  /** Whether the manager's connections are as this one is wanted. */
+  /** Returns true if the manager can make the connection that the program wants. */
   private boolean mayBeManaged() {
     String otherwise = wantsJdk ? "the program chooses its own way" : Wanted.otherwise(host(), parameters, usual);
     if (otherwise != null) {
@@ -126,14 +126,14 @@ final class ManagedSocket extends SSLSocket {
     return otherwise == null;
   }
 
-  /** Becomes the manager's. Returns whether it has. */
+  /** Becomes the manager's. Returns true if it has. */
   private boolean become() throws IOException {
     Wanted wanted = Wanted.of(host(), server.getPort(), parameters);
     Manager.Connection connection;
     try {
       connection = Manager.connect(wanted, server, trust.told(), connectTimeoutMs);
     } catch (IOException none) {
-      // Whatever is wrong, the application hears of it from the JDK, or has its connection.
+      // The JDK then connects, or reports the error to the application.
       explain("not through rejoin manager: " + none.getMessage());
       return false;
     }
@@ -187,7 +187,7 @@ final class ManagedSocket extends SSLSocket {
     }
   }
 
-  /** As the application called it. */
+  /** Returns the name that the application gave. */
   private String host() {
     return server.getHostString();
   }
@@ -304,11 +304,11 @@ final class ManagedSocket extends SSLSocket {
       direct.close();
     } else if (managed != null && managed.pipe.isOpen()) {
       if (!isOutputShut) {
-        // Else the server sees a connection that breaks off.
+        // Without it, the server would see a truncated connection.
         try {
           managed.pipe.shutdownOutput();
         } catch (IOException gone) {
-          // Then there is nobody to tell.
+          // The manager has already gone.
         }
       }
       managed.pipe.close();

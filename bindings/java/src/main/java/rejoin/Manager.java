@@ -20,30 +20,30 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
-/** The manager, spoken to as {@code docs/manager-protocol.md} says. */
+/** A client of the manager, by the protocol of {@code docs/manager-protocol.md}. */
 final class Manager {
   private static final Path SYSTEM_SOCKET = Path.of("/run/rejoin/manager.sock");
   private static final int REQUEST_BYTES = 256 * 1024;
   static final int ANSWER_BYTES = 1024 * 1024;
-  /** For the handshake where the program says nothing; and past its deadline. */
+  /** The handshake's deadline if the program sets none, and the wait for an answer past it. */
   private static final int DEADLINE_MS = 10_000;
   private static final int PATIENCE_MS = 3_000;
-  /** For records: the manager may first make a connection of its own, which it gives 3.3 seconds. */
+  /** The wait for an answer about records: the manager may first connect by itself, for up to 3.3 seconds. */
   private static final int READY_MS = 5_000;
   private static final Certificates CERTIFICATES = Certificates.OF_THIS_PROCESS;
 
-  /** One that did not answer is not asked for this long: a program makes many connections. */
+  /** The pause after a manager did not answer: a program makes many connections. */
   private static final long ALONE_NS = TimeUnit.SECONDS.toNanos(5);
   private static volatile long aloneUntil = System.nanoTime();
 
   private Manager() {}
 
-  /** It did not answer in time. */
+  /** Notes that the manager did not answer in time. */
   static void leaveAlone() {
     aloneUntil = System.nanoTime() + ALONE_NS;
   }
 
-  /** A connection that stands: plaintext flows over the channel, which does not block. */
+  /** An established connection: plaintext flows over the channel, which does not block. */
   static final class Connection {
     final Pipe pipe;
     final String id;
@@ -60,7 +60,7 @@ final class Manager {
    * Asks for a connection.
    *
    * @param trust a value of the field {@code trust}, as JSON
-   * @throws IOException there is no manager, it does not answer, or says why there is no connection
+   * @throws IOException if there is no manager, it does not answer, or it makes no connection, with its reason
    */
   static Connection connect(Wanted wanted, InetSocketAddress server, String trust, int deadlineMs) throws IOException {
     int deadline = deadlineMs > 0 ? Math.min(deadlineMs, 120_000) : DEADLINE_MS;
@@ -86,8 +86,8 @@ final class Manager {
   /**
    * Asks for a connection whose records the program carries.
    *
-   * @param address where the program's own socket leads
-   * @throws IOException there is no manager, it does not answer, or has no session for the place
+   * @param address the peer of the program's own socket
+   * @throws IOException if there is no manager, it does not answer, or it has no session for the place
    */
   static Records records(Wanted wanted, InetAddress address, String trust) throws IOException {
     Map<String, X509Certificate> known = CERTIFICATES.known(place(wanted));
@@ -107,14 +107,14 @@ final class Manager {
     }
   }
 
-  /** What the manager says of a connection that stands. */
+  /** Makes the session of an established connection from the manager's facts. */
   static ManagedSession session(Wanted wanted, Map<?, ?> facts, Map<String, X509Certificate> known)
       throws CertificateException {
     X509Certificate[] chain = CERTIFICATES.chain(place(wanted), Json.of(facts, "chain", List.class), known);
     return ManagedSession.of(wanted.host(), wanted.port(), facts, chain);
   }
 
-  /** Whether the server said that what came of this connection was all. */
+  /** Returns true if the server announced the end of this connection. */
   static boolean endedWell(String id) {
     String wish = "{\"rejoin\":1,\"end\":{\"connection\":" + Json.quoted(id) + "}}";
     try (Pipe pipe = new Pipe(dial())) {
@@ -124,7 +124,7 @@ final class Manager {
     }
   }
 
-  /** For a new connection. */
+  /** Opens a pipe for a new connection. */
   private static Pipe pipe() throws IOException {
     if (System.nanoTime() - aloneUntil < 0) {
       throw new IOException("rejoin manager did not answer a moment ago");
@@ -132,7 +132,7 @@ final class Manager {
     return new Pipe(dial());
   }
 
-  /** {@code rejoin.socket}, else the user's own manager, else the system's. */
+  /** Connects to {@code rejoin.socket}, else the user's own manager, else the system's. */
   private static SocketChannel dial() throws IOException {
     List<Path> places = new ArrayList<>();
     String said = System.getProperty("rejoin.socket");
@@ -149,7 +149,7 @@ final class Manager {
     for (Path place : places) {
       SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
       try {
-        // Not to wait for a manager that accepts nobody.
+        // A manager that accepts nobody must not block the program.
         channel.configureBlocking(false);
         if (!channel.connect(UnixDomainSocketAddress.of(place))) {
           throw new IOException("rejoin manager has no room");
@@ -195,7 +195,7 @@ final class Manager {
     return message(exactly(pipe, bytes, until).array());
   }
 
-  /** @throws IOException if it is none of this protocol's */
+  /** @throws IOException if it is not an answer of this protocol */
   static Map<?, ?> message(byte[] json) throws IOException {
     try {
       Map<?, ?> said = (Map<?, ?>) Json.read(new String(json, StandardCharsets.UTF_8));
@@ -208,7 +208,7 @@ final class Manager {
     throw new IOException("rejoin manager is of another version");
   }
 
-  /** What a message says is wrong; null if it says something else. */
+  /** Returns the error in a message, or null. */
   static String problem(Map<?, ?> message) {
     Object problem = message.get("error");
     return problem instanceof Map<?, ?> of ? of.get("kind") + ": " + of.get("detail") : null;
@@ -220,7 +220,7 @@ final class Manager {
     return room.flip();
   }
 
-  /** A request, but for what its kind has more. */
+  /** Writes the fields that requests of all kinds have. */
   private static String wish(String kind, Wanted wanted, Set<String> known, String trust) {
     StringBuilder wish = new StringBuilder("{\"rejoin\":1,\"").append(kind).append("\":{\"host\":");
     wish.append(Json.quoted(wanted.host())).append(",\"port\":").append(wanted.port());
@@ -244,7 +244,7 @@ final class Manager {
     return words.stream().map(Json::quoted).collect(Collectors.joining(",", "[", "]"));
   }
 
-  /** Without a zone, which means nothing to another process. */
+  /** Quotes an address without its zone, which means nothing to another process. */
   private static String quoted(InetAddress address) {
     return Json.quoted(address.getHostAddress().replaceFirst("%.*", ""));
   }

@@ -13,13 +13,13 @@ import java.nio.channels.SocketChannel;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A channel that is waited for: reading with a timeout, which Unix sockets have not in Java. One thread may read while
- * another writes. As sockets of the JDK's, it does not mind that its thread is interrupted.
+ * A channel with blocking reads that time out, which Java's Unix sockets lack. One thread may read while another
+ * writes. Like sockets of the JDK's, it ignores that its thread is interrupted.
  */
 final class Pipe implements Closeable {
   private final SocketChannel channel;
   private final Selector readable;
-  /** Made when it is needed: most of the time there is room. */
+  /** The selector, made when it is needed: most of the time there is room. */
   private Selector writable;
 
   Pipe(SocketChannel channel) throws IOException {
@@ -39,7 +39,7 @@ final class Pipe implements Closeable {
     }
   }
 
-  /** As {@link SocketChannel#read}, but waits: zero is for ever. */
+  /** Reads like {@link SocketChannel#read}, but waits; a timeout of zero is for ever. */
   int read(ByteBuffer room, int timeoutMs) throws IOException {
     long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
     for (int read = channel.read(room); ; read = channel.read(room)) {
@@ -116,7 +116,7 @@ final class Pipe implements Closeable {
   }
 
   private void await(Selector selector, long timeoutMs) throws IOException {
-    // Who is interrupted selects nothing.
+    // A thread that is interrupted would select nothing.
     boolean wasInterrupted = Thread.interrupted();
     try {
       selector.selectedKeys().clear();

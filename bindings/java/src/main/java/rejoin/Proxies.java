@@ -5,14 +5,14 @@ import java.net.ProxySelector;
 import java.net.URI;
 import java.net.URISyntaxException;
 
-/** Proxies that a program goes through: the manager, which calls a server itself, would go past them. */
+/** The proxies of a program: the manager connects to servers itself, and would bypass them. */
 final class Proxies {
-  /** Of {@code java.net.http}: what holds the engine of a connection through {@code CONNECT}. */
+  /** The class of {@code java.net.http} that holds the engine of a connection through {@code CONNECT}. */
   private static final String TUNNEL = "jdk.internal.net.http.AsyncSSLTunnelConnection";
 
   private Proxies() {}
 
-  /** Whether there is one, as far as who makes an engine for this server shows it. */
+  /** Returns true if a proxy is in use for this server, as far as the stack or the usual selector show. */
   static boolean areBetween(String host, int port) {
     boolean isTunnel = StackWalker.getInstance()
         .walk(callers -> callers.limit(16).anyMatch(caller -> TUNNEL.equals(caller.getClassName())));

@@ -16,13 +16,13 @@ import java.util.concurrent.atomic.AtomicInteger;
  * all that it answers, as {@code docs/manager-protocol.md} says. One thread at a time.
  */
 final class Records implements Closeable {
-  /** Of a frame. */
+  /** The largest body of a frame. */
   static final int MOST_BYTES = 64 * 1024;
   static final ByteBuffer NOTHING = ByteBuffer.allocate(0).asReadOnlyBuffer();
-  /** At a time, in this process: who leaves an engine behind without an end closes its connection with its memory. */
+  /** Connections at a time in this process: an engine that is abandoned keeps its connection until it is collected. */
   private static final int MOST_OPEN = 512;
   private static final int HEAD_BYTES = 4;
-  /** The manager answers at once, for it waits for nobody. */
+  /** The longest wait for a turn: the manager answers at once, because it waits for nobody. */
   private static final int TURN_MS = 10_000;
   private static final AtomicInteger OPEN = new AtomicInteger();
 
@@ -32,10 +32,10 @@ final class Records implements Closeable {
   private final ByteBuffer read = ByteBuffer.allocate(16 * 1024 + 512).limit(0);
   private boolean isClosed;
 
-  /** What the manager says in a turn; {@code message} if it is one. */
+  /** A frame of the manager's answer; {@code message} is null unless it is one. */
   record Frame(char kind, byte[] body, Map<?, ?> message) {}
 
-  /** @throws IOException there are too many */
+  /** @throws IOException if there are too many */
   Records(Pipe pipe, Map<String, X509Certificate> known) throws IOException {
     this.pipe = pipe;
     this.known = known;
@@ -49,7 +49,7 @@ final class Records implements Closeable {
     return known;
   }
 
-  /** Says one thing, and hears all that comes of it. */
+  /** Sends one frame, and returns all frames of the answer. */
   List<Frame> turn(char kind, ByteBuffer body) throws IOException {
     long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TURN_MS);
     ByteBuffer frame = ByteBuffer.allocate(HEAD_BYTES + body.remaining());

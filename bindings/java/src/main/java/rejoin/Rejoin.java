@@ -5,7 +5,7 @@ import java.security.Security;
 
 /**
  * Serves {@code SSLContext} for clients: TLS connections that {@code rejoin manager} makes, so that all programs of this
- * machine share sessions. What it does not serve the JDK's own provider does, as if this one were not there.
+ * machine share sessions. The JDK's own provider does everything else, as if this one were not there.
  *
  * <p>{@code java -javaagent:rejoin.jar …} puts it first in a program that is not changed; a program may do so itself:
  * {@code Security.insertProviderAt(new Rejoin(), 1)}.

@@ -10,14 +10,14 @@ import javax.net.ssl.TrustManager;
 import javax.net.ssl.X509ExtendedTrustManager;
 
 /**
- * What the application trusts. It decides itself, on the real chain and at every connection; the manager is told as
- * much of it as it needs to know which sessions may be shared.
+ * The application's trust. The application decides itself, on the real chain and at every connection; the manager
+ * learns only as much as it needs to know which sessions may be shared.
  */
 final class Trust {
   /** TLS 1.3 has no name for how keys are exchanged; JSSE says so, too. */
   static final String KEY_EXCHANGE = "UNKNOWN";
   private static final String NONE = "\"none\"";
-  /** Of a request, which has 256 KiB at most, in PEM. */
+  /** The most PEM in a request, which has 256 KiB at most. */
   private static final int MOST_CHARACTERS = 192 * 1024;
 
   private final X509ExtendedTrustManager decides;
@@ -28,7 +28,7 @@ final class Trust {
   }
 
   /**
-   * Of an application's trust managers the one that JSSE would ask.
+   * Returns the trust manager that JSSE would ask.
    *
    * @return null if the JDK wraps it in checks of its own, which only the JDK can do
    */
@@ -44,15 +44,15 @@ final class Trust {
     return null;
   }
 
-  /** How a trust manager is asked about a chain. */
+  /** A question to a trust manager about a chain. */
   interface Question {
     void ask(X509ExtendedTrustManager manager) throws CertificateException;
   }
 
   /**
-   * Has the application decide.
+   * Lets the application decide.
    *
-   * @throws SSLException as JSSE has it, if it does not believe the server
+   * @throws SSLException JSSE's own, if the application does not trust the server
    */
   void judge(Question question) throws SSLException {
     SSLException refused;
@@ -68,7 +68,7 @@ final class Trust {
     throw refused;
   }
 
-  /** Whether there is nothing that sessions could be shared by. */
+  /** Returns true if there is no basis on which sessions could be shared. */
   boolean sharesNothing() {
     return NONE.equals(told());
   }
@@ -81,7 +81,7 @@ final class Trust {
     return told;
   }
 
-  /** The JDK never asks a client for them: whoever wrote it may give null, or throw. */
+  /** Returns the authorities. The JDK never asks a client for them, so an application may return null, or throw. */
   private X509Certificate[] issuers() {
     try {
       X509Certificate[] issuers = decides.getAcceptedIssuers();
@@ -93,7 +93,7 @@ final class Trust {
 
   private static String tell(X509Certificate[] issuers) {
     if (issuers.length == 0) {
-      // It believes in something else than authorities: nothing of it is shared.
+      // It trusts something other than authorities: nothing is shared.
       return NONE;
     }
     Base64.Encoder base64 = Base64.getMimeEncoder(64, new byte[] {'\n'});

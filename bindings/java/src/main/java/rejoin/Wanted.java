@@ -6,9 +6,9 @@ import javax.net.ssl.SNIHostName;
 import javax.net.ssl.SNIServerName;
 import javax.net.ssl.SSLParameters;
 
-/** What a program wants of a connection, as far as the manager is told. */
+/** The connection that a program wants, as far as the manager is told. */
 record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) {
-  /** What the manager may agree on. */
+  /** The suites that the manager may agree on. */
   private static final List<String> TLS13_SUITES =
       List.of("TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256");
 
@@ -27,10 +27,10 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
   }
 
   /**
-   * Why the manager's connections are not as these parameters want them.
+   * Returns the reason why the manager cannot make a connection with these parameters.
    *
-   * @param usual what a program has that chooses nothing
-   * @return null if they are
+   * @param usual the parameters of a program that chooses none
+   * @return null if it can
    */
   static String otherwise(String host, SSLParameters parameters, SSLParameters usual) {
     // It offers TLS 1.3 with or without TLS 1.2, and the suites of its own choice.
@@ -39,7 +39,7 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
         || parameters.getAlgorithmConstraints() != usual.getAlgorithmConstraints()) {
       return "the program chooses its own way";
     }
-    // Whatever it agrees on with a server, the program's settings and the system's must allow it.
+    // The program's and the system's settings must allow any suite that the manager may agree on.
     List<String> suites = Arrays.asList(parameters.getCipherSuites());
     boolean tls12 = Arrays.asList(parameters.getProtocols()).contains("TLSv1.2");
     if (!suites.containsAll(TLS13_SUITES) || tls12 && !suites.containsAll(TLS12_SUITES)) {
@@ -51,7 +51,7 @@ record Wanted(String host, int port, List<String> protocols, boolean onlyTls13) 
     return namesOther ? "the program names another server" : null;
   }
 
-  /** A line on standard error, for who asked by {@code REJOIN_DEBUG=1}. */
+  /** Writes a line on standard error if {@code REJOIN_DEBUG=1} is set. */
   static void explain(String host, int port, String why) {
     if ("1".equals(System.getenv("REJOIN_DEBUG"))) {
       System.err.println("rejoin: " + host + ":" + port + ": " + why);

@@ -5,9 +5,9 @@ import java.util.function.BiFunction;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLParameters;
 
-/** What a program wants of an engine: one of the JDK's keeps it. What the engine does is not here. */
+/** The settings that a program makes on an engine, kept by one of the JDK's. The engine's work is in the subclass. */
 abstract class WantedEngine extends SSLEngine {
-  /** For the same host and port; it may also do what is wanted. */
+  /** An engine of the JDK's for the same host and port, which can also do the whole connection. */
   final SSLEngine direct;
 
   WantedEngine(SSLEngine direct) {

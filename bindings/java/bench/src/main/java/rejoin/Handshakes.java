@@ -56,7 +56,7 @@ public class Handshakes {
   @Param("P-256")
   public String key;
 
-  /** Whether the client shows one, too. */
+  /** True if the client shows a certificate, too. */
   @Param("false")
   public boolean clientCertificates;
 
@@ -69,7 +69,7 @@ public class Handshakes {
   private Verifications verifications;
   private int port = PORT;
 
-  /** What is counted of an iteration. */
+  /** The counts of an iteration. */
   @State(Scope.Thread)
   @AuxCounters(AuxCounters.Type.EVENTS)
   public static class Counts {
@@ -185,7 +185,7 @@ public class Handshakes {
       return engine.getHandshakeStatus() == SSLEngineResult.HandshakeStatus.NOT_HANDSHAKING && received.position() == 0;
     }
 
-    /** As far as it gets. */
+    /** Goes on as far as possible. */
     boolean advance(Side other) throws SSLException {
       boolean moved = false;
       while (true) {

@@ -33,7 +33,7 @@ public class Interning {
   /** Made by JMH. */
   public Interning() {}
 
-  /** Of one certificate many, that differ in their serial number. */
+  /** Makes many certificates of one, which differ in their serial number. */
   @Setup
   public void setUp() throws GeneralSecurityException, IOException {
     System.setProperty("rejoin.intern", String.valueOf(interns));

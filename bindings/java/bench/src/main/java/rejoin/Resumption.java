@@ -21,13 +21,13 @@ import org.openjdk.jmh.annotations.State;
 public class Resumption {
   private static final byte[] REQUEST = "GET / HTTP/1.0\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
 
-  /** Who makes it: the JDK itself, or the manager, whose certificates are decoded each time or once. */
+  /** The maker of a connection: the JDK itself, or the manager, with certificates decoded each time or once. */
   public enum By {
     /** SunJSSE. */
     JDK,
-    /** As before certificates were interned. */
+    /** The manager, with certificates decoded at each connection. */
     MANAGER_DECODING,
-    /** As it is. */
+    /** The manager, with certificates decoded once. */
     MANAGER
   }
 

@@ -6,11 +6,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rejoin_capture::{Analyser, Error, Handshake, Limits, Stop};
 
+use crate::pcapng::{ETHERNET, RAW, block, interface, packet, section};
+
 /// Seconds and microseconds of the one frame.
 const TIME: (u32, u32) = (1_600_000_000, 250_000);
-
-const ETHERNET: u32 = 1;
-const RAW: u32 = 101;
 
 /// A ClientHello without extensions, in its record.
 fn hello() -> Vec<u8> {
@@ -70,27 +69,12 @@ fn pcap(magic: u32, big_endian: bool, more: usize, link: u32, frames: &[Vec<u8>]
     bytes
 }
 
-fn block(kind: u32, body: &[u8]) -> Vec<u8> {
-    let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
-    let length = u32::try_from(12 + body.len() + padding.len()).unwrap().to_le_bytes();
-    [&kind.to_le_bytes()[..], &length, body, &padding, &length].concat()
-}
-
 /// A pcapng with two interfaces, the second with a resolution of 10^-3 seconds.
 fn pcapng(frame: &[u8]) -> Vec<u8> {
-    let section = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
-    let ethernet = [1, 0, 0, 0, 0, 0, 0, 0];
-    let raw = [101, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0];
+    let milliseconds = interface(RAW, &[9, 0, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
     let time = u64::from(TIME.0) * 1_000 + u64::from(TIME.1 / 1_000);
-    let length = u32::try_from(frame.len()).unwrap();
-    let mut packet = Vec::new();
-    for word in [1, u32::try_from(time >> 32).unwrap(), time as u32, length, length] {
-        packet.extend(word.to_le_bytes());
-    }
-    packet.extend(frame);
     let unknown = block(0x0bad, &[1, 2, 3]);
-    [block(0x0a0d_0d0a, &section), block(1, &ethernet), block(1, &raw), unknown, block(6, &packet)]
-        .concat()
+    [section(ETHERNET), milliseconds, unknown, packet(1, time, frame)].concat()
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -201,13 +185,8 @@ fn pptp(packet: &[u8]) -> Vec<u8> {
 #[test]
 fn a_simple_packet_has_no_time() {
     let frame = ip_v4(6, &tcp());
-    let section = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
     let length = u32::try_from(frame.len()).unwrap().to_le_bytes();
-    let blocks = [
-        block(0x0a0d_0d0a, &section),
-        block(1, &[101, 0, 0, 0, 0, 0, 0, 0]),
-        block(3, &[&length, &frame[..]].concat()),
-    ];
+    let blocks = [section(RAW), block(3, &[&length, &frame[..]].concat())];
     let (found, stop) = read(&blocks.concat());
     assert!(stop.is_none());
     assert_eq!((found.len(), found[0].t_ch), (1, Some(0.0)));

@@ -1,4 +1,4 @@
-//! What a handshake tells beside its class: tickets, session ids, certificates, bytes, moments.
+//! The fields of a handshake beside its class: tickets, session ids, certificates, bytes, moments.
 
 use rejoin_capture::{Class, Digest, Handshake, Via};
 use rejoin_testkit::made_capture::*;
@@ -153,10 +153,10 @@ fn the_proof_is_the_message_that_decided() {
     assert_eq!((handshake.frame_sh, handshake.proof_frame), (Some(2), Some(3)));
 }
 
-/// Who says what, in turn.
+/// A conversation: each side in turn, and its words.
 type Talk<'a> = &'a [(&'a str, &'a [u8])];
 
-/// What is recognised in what both sides say before TLS.
+/// The protocol that is recognised in the words before TLS.
 fn via(talk: Talk<'_>) -> Option<Via> {
     let mut capture = Capture::new();
     let mut sent = [0; 2];

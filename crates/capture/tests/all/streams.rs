@@ -5,13 +5,7 @@ use rejoin_testkit::made_capture::*;
 
 #[test]
 fn a_full_handshake_is_full() {
-    let (client, server) = full_1_2();
-    let hello = record(22, &client_hello(1, &[])).len();
-    let mut capture = Capture::new();
-    capture.client(0, &client[..hello]);
-    capture.server(0, &server);
-    capture.client(hello, &client[hello..]);
-    let handshake = capture.handshake();
+    let handshake = Capture::of_full_1_2().handshake();
     assert_eq!((handshake.cls, handshake.evidence), (Class::Full, Some(Evidence::KeyExchange)));
     assert_eq!(handshake.version, Some(Version::Tls12));
     assert_eq!(handshake.sni.as_deref(), Some("rejoin.example"));

@@ -1,40 +1,10 @@
-//! How much memory hostile captures take: never more than the limits promise.
+//! The memory that hostile captures take: never more than the limits promise.
 
-#![expect(unsafe_code, reason = "an allocator that counts is an unsafe trait")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, Read};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rejoin_capture::{Analyser, Limits};
 use rejoin_testkit::made_capture::*;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// One measurement at a time.
-static MEASURING: Mutex<()> = Mutex::new(());
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator as it is. `realloc` is the trait's own,
-// so that both halves of a copy count.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(IN_USE.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller's promises are those of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promises are those of `dealloc`.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use rejoin_testkit::memory;
 
 /// A capture that is made while it is read: `frame` fills packet after packet.
 struct Endless<F> {
@@ -64,13 +34,11 @@ impl<F: FnMut(u32, &mut Capture)> Read for Endless<F> {
 
 /// The most memory, in bytes, that so many packets take.
 fn peak_bytes(limits: Limits, packets: u32, frame: impl FnMut(u32, &mut Capture)) -> usize {
-    let _alone = MEASURING.lock().unwrap();
-    let before = IN_USE.load(Relaxed);
-    PEAK.store(before, Relaxed);
-    let ready = Capture::new().0;
-    let reader = Endless { ready, given: 0, count: 0, packets, frame };
-    Analyser::new(limits).read(reader, |_| {}).unwrap();
-    PEAK.load(Relaxed) - before
+    memory::peak_bytes(|| {
+        let ready = Capture::new().0;
+        let reader = Endless { ready, given: 0, count: 0, packets, frame };
+        Analyser::new(limits).read(reader, |_| {}).unwrap();
+    })
 }
 
 /// The ends of connection `count`.

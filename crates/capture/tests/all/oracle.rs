@@ -1,4 +1,4 @@
-//! Compares what is found in real captures with a second tool's answers.
+//! Compares the handshakes found in real captures with a second tool's answers.
 //!
 //! The captures lie beside the project (`shared/captures`), not in it; without them there is
 //! nothing to compare.
@@ -10,7 +10,7 @@ use rejoin_capture::{Analyser, Limits};
 use rejoin_testkit::capture_answers::{answers, compare};
 use serde_json::Value;
 
-/// Of a thousand handshakes or fields, so many may differ.
+/// The number of handshakes or fields in a thousand that may differ.
 const TOLERATED_PER_MILLE: usize = 3;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What sharing would save, of handshakes made by hand.
+//! The savings of sharing, computed from handshakes made by hand.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use rejoin_capture::{Analyser, Limits};
 use rejoin_testkit::made_capture::*;
 
+use crate::pcapng::{RAW, packet, section};
+
 /// Gives a capture in pieces, and refuses to be asked for more than there is while a handshake
 /// that is complete was not given.
 struct Live<'a> {
@@ -40,13 +42,7 @@ fn assert_given_at_once(capture: &[u8]) {
 
 #[test]
 fn a_handshake_is_given_as_soon_as_its_packets_were_read() {
-    let (client, server) = full_1_2();
-    let hello = record(22, &client_hello(1, &[])).len();
-    let mut capture = Capture::new();
-    capture.client(0, &client[..hello]);
-    capture.server(0, &server);
-    capture.client(hello, &client[hello..]);
-    assert_given_at_once(&capture.0);
+    assert_given_at_once(&Capture::of_full_1_2().0);
 }
 
 #[test]
@@ -61,35 +57,9 @@ fn so_is_one_of_tls_1_3() {
 
 #[test]
 fn and_one_in_a_pcapng() {
-    let (client, server) = full_1_2();
-    let hello = record(22, &client_hello(1, &[])).len();
-    let mut bytes = section();
-    for (port, sequence, payload) in [
-        (CLIENT, CLIENT_BEGIN, &client[..hello]),
-        (SERVER, SERVER_BEGIN, &server),
-        (CLIENT, CLIENT_BEGIN + u32::try_from(hello).unwrap(), &client[hello..]),
-    ] {
-        let mut capture = Capture(Vec::new());
-        let to = if port == CLIENT { SERVER } else { CLIENT };
-        capture.segment((port, to), sequence, payload);
-        bytes.extend(enhanced_packet(&capture.0[16..]));
+    let mut bytes = section(RAW);
+    for frame in Capture::of_full_1_2().packets() {
+        bytes.extend(packet(0, 0, frame));
     }
     assert_given_at_once(&bytes);
-}
-
-fn block(kind: u32, body: &[u8]) -> Vec<u8> {
-    let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
-    let length = u32::try_from(12 + body.len() + padding.len()).unwrap().to_le_bytes();
-    [&kind.to_le_bytes()[..], &length, body, &padding, &length].concat()
-}
-
-fn section() -> Vec<u8> {
-    let header = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
-    [block(0x0a0d_0d0a, &header), block(1, &[101, 0, 0, 0, 0, 0, 0, 0])].concat()
-}
-
-fn enhanced_packet(packet: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(packet.len()).unwrap();
-    let words = [0, 0, 0, length, length].map(u32::to_le_bytes).concat();
-    block(6, &[&words, packet].concat())
 }

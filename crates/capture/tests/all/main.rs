@@ -1,0 +1,17 @@
+//! The tests of captures: made by hand, message by message, and real ones with a second tool's answers.
+
+mod fields;
+mod files;
+mod live;
+mod memory;
+mod oracle;
+mod pcapng;
+mod quic;
+mod sharing;
+mod streams;
+
+use rejoin_testkit::memory::Counting;
+
+/// Counts what each thread has in use, for the tests of [`memory`].
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
