@@ -384,7 +384,7 @@ mod handshake {
             (&["--rounds", "0"], 2, "--rounds"),
             (&["--client-certificates", "perhaps"], 2, "without"),
             (&nowhere, 1, "make bench-handshake"),
-            (&old, 1, "TLS 1.3 alone"),
+            (&old, 1, "TLS 1.3 only"),
         ];
         for (arguments, code, remedy) in wrong {
             let output = handshake(arguments);
