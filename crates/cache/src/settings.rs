@@ -14,15 +14,15 @@ pub enum Capacity {
 impl std::str::FromStr for Capacity {
     type Err = String;
 
-    /// Reads a number of bytes: `4096`, `64KiB`, `512MiB`, `2GiB`.
+    /// Reads a number of bytes: `4096`, `36KB`, `64KiB`, `512MiB`, `2GiB`. The units count in 1,024s.
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let shift = match unit {
+        let shift = match unit.trim_start() {
             "" | "B" => 0,
-            "KiB" => 10,
-            "MiB" => 20,
-            "GiB" => 30,
+            "kB" | "KB" | "KiB" => 10,
+            "MB" | "MiB" => 20,
+            "GB" | "GiB" => 30,
             _ => return Err("write bytes as 4096, 64KiB, 512MiB or 2GiB".to_owned()),
         };
         let number: u64 = number.parse().map_err(|_| "a whole number of bytes".to_owned())?;

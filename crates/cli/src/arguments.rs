@@ -1,13 +1,15 @@
-//! Arguments that several subcommands share, and how they are written.
+//! Arguments that several subcommands share.
 
-use std::str::FromStr;
+use std::net::SocketAddr;
 
 use clap::ValueEnum;
-use rejoin_cache::{Capacity, Prediction};
+#[cfg(feature = "lab")]
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rejoin_cache::Prediction;
 use rejoin_serve::KeyType;
 use rejoin_serve::{Resumption, Stack, Versions};
 
-/// Arguments that are well-formed one by one and make no sense together.
+/// An error in how the command was called: arguments that are well-formed but make no sense together.
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 
@@ -19,7 +21,7 @@ impl std::fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-/// `--tls`
+/// A value of `--tls`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tls {
     #[value(name = "1.2")]
@@ -39,12 +41,12 @@ impl From<Tls> for Versions {
     }
 }
 
-/// `--stack`
+/// A value of `--stack`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackName {
     Openssl,
     Rustls,
-    /// no TLS: HTTP in clear, to compare with
+    /// no TLS: plain HTTP, for comparison
     None,
 }
 
@@ -58,14 +60,14 @@ impl From<StackName> for Stack {
     }
 }
 
-/// `--key`, and `--key-type`
+/// A value of `--key-type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum KeyName {
     #[value(name = "rsa-2048", alias = "rsa2048")]
     Rsa2048,
     #[value(name = "p-256", alias = "p256")]
     P256,
-    /// post-quantum, in TLS 1.3 alone; OpenSSL from 3.5 on
+    /// post-quantum; TLS 1.3 only, OpenSSL 3.5 or later
     #[value(name = "ml-dsa-65")]
     MlDsa65,
 }
@@ -80,14 +82,14 @@ impl From<KeyName> for KeyType {
     }
 }
 
-/// `--resumption`
+/// A value of `--resumption`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum ResumptionName {
-    /// our cache, evicting by return time
+    /// Rejoin's cache, evicting by predicted return time
     Predictive,
-    /// our cache, evicting the least recently used
+    /// Rejoin's cache, evicting the least recently used session
     Lru,
-    /// OpenSSL's own cache
+    /// OpenSSL's internal cache
     Openssl,
     /// stateless tickets
     Tickets,
@@ -107,14 +109,14 @@ impl From<ResumptionName> for Resumption {
     }
 }
 
-/// `--prediction`
+/// A value of `--prediction`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PredictionName {
-    /// what clients announce, taken at their word
+    /// the times that clients announce, taken at their word
     Hint,
-    /// clients' own past visits
+    /// the clients' past visits
     Learned,
-    /// announcements, as far as the client's past supports them
+    /// announced times, as far as the client's past visits support them
     Both,
 }
 
@@ -139,48 +141,35 @@ impl PredictionName {
     }
 }
 
-/// A number of bytes: `4096`, `64KiB`, `512MiB`, `2GiB`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bytes(pub(crate) u64);
-
-impl FromStr for Bytes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse()? {
-            Capacity::Bytes(bytes) | Capacity::Sessions(bytes) => Ok(Self(bytes)),
-        }
-    }
+/// Returns a parser of all values of an enumeration but one.
+#[cfg(feature = "lab")]
+pub(crate) fn all_but<T>(left_out: T) -> impl TypedValueParser<Value = T>
+where
+    T: ValueEnum + PartialEq + Send + Sync + 'static,
+{
+    let values = T::value_variants().iter().filter(|value| **value != left_out);
+    PossibleValuesParser::new(values.filter_map(ValueEnum::to_possible_value))
+        .try_map(|name| T::from_str(&name, false))
 }
 
-/// A positive number of seconds, a fraction allowed, as milliseconds.
-pub(crate) fn seconds(text: &str) -> Result<u64, String> {
-    const LONGEST_S: f64 = 3.2e9;
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds".to_owned())?;
-    let valid = seconds > 0.0 && seconds <= LONGEST_S;
-    valid
-        .then_some((seconds * 1_000.0).round() as u64)
-        .ok_or_else(|| "a number of seconds above 0, a century at most".to_owned())
+/// Reads an address with a port. `localhost` means 127.0.0.1 and is not looked up.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let parsed = port.as_deref().unwrap_or(text).parse();
+    parsed.map_err(|_| "give ADDRESS:PORT, such as 127.0.0.1:9464".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::address;
 
     #[test]
-    fn bytes_have_units() {
-        assert_eq!("64KiB".parse(), Ok(Bytes(65_536)));
-        assert_eq!("7".parse(), Ok(Bytes(7)));
-        for wrong in ["", "MiB", "1MB", "-1", "99999999999GiB"] {
-            assert!(wrong.parse::<Bytes>().is_err(), "{wrong}");
+    fn addresses_have_ports_and_one_has_a_name() {
+        for known in ["127.0.0.1:9464", "localhost:9464"] {
+            assert_eq!(address(known).map(|known| known.to_string()), Ok("127.0.0.1:9464".into()));
         }
-    }
-
-    #[test]
-    fn seconds_are_positive() {
-        assert_eq!(seconds("0.25"), Ok(250));
-        for wrong in ["0", "-1", "NaN", "inf", "soon"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+        for wrong in ["9464", ":9464", "localhost", "localhost:", "example.com:9464", ""] {
+            assert!(address(wrong).is_err_and(|why| why.contains("127.0.0.1:9464")), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Plans and traces that are named on the command line.
+//! The plans and traces that commands read.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -6,41 +6,51 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use clap::ArgGroup;
 use rejoin_sim::plan::MOST_SEEDS;
-use rejoin_sim::{Drawn, Error, Pass, Plan, Simulation, Source};
+use rejoin_sim::{Drawn, Error, Pass, Plan, Simulation, Source, Subject};
 use rejoin_trace::Mixture;
 
 use crate::arguments::Misuse;
+use crate::sizes::Sizes;
 
-/// What is simulated: the same for every command that does.
+/// The input of a simulation, the same for every command that simulates.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(group = ArgGroup::new("input").args(["plan", "trace"]).required(true).multiple(true))]
 pub(crate) struct Input {
-    /// Who connects to which servers, in TOML
-    #[arg(long, value_name = "FILE", required_unless_present = "trace")]
+    /// The clients and servers, in TOML; with --trace, the servers only
+    #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Arrivals to play instead of drawing them: rejoin's own format, CSV or oracleGeneral
+    /// A trace of arrivals, in Rejoin's format, CSV or oracleGeneral
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// How many seeds to try, from 1 on [default: the plan's, else 1]
+    /// Sessions that the cache may hold, in turn: 300,600 or 100..2000:100
+    #[arg(long, value_name = "N,…")]
+    pub(crate) capacities: Option<Sizes>,
+    /// Policies to try, in turn
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub(crate) policies: Option<Vec<Subject>>,
+    /// The number of seeds to try, from 1 on [default: the plan's, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SEEDS)))]
     seeds: Option<u32>,
-    /// Threads [default: as many as there are processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    /// Threads [default: one for each processor]
+    #[arg(long, value_name = "N", alias = "jobs", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 impl Input {
-    /// The empty plan if none is given.
+    /// Reads the plan. Returns the empty plan if none is given.
     pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
         self.plan.as_deref().map_or_else(|| Ok(Plan::default()), read_plan)
     }
 
-    /// Of a plan's clients, or of the trace.
+    /// Returns the arrivals of the plan's clients, or of the trace.
     pub(crate) fn arrivals<'a>(&self, plan: &'a Plan) -> anyhow::Result<Arrivals<'a>> {
         Arrivals::of(self.plan.as_deref(), plan, self.trace.as_deref())
     }
 
-    /// What the plan says, where the flags do not say otherwise.
+    /// Returns the simulation that the plan describes, with the changes of the options.
     pub(crate) fn simulation(&self, plan: &Plan, arrivals: &Arrivals<'_>) -> Simulation {
         let mut simulation = Simulation::of(plan);
         if self.plan.is_none() {
@@ -48,12 +58,12 @@ impl Input {
         }
         simulation.seeds = self.seeds.unwrap_or(simulation.seeds);
         let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let jobs = self.jobs.and_then(|jobs| NonZeroUsize::new(usize::from(jobs)));
-        simulation.jobs = jobs.unwrap_or(processors);
+        let threads = self.threads.and_then(|threads| NonZeroUsize::new(usize::from(threads)));
+        simulation.jobs = threads.unwrap_or(processors);
         simulation
     }
 
-    /// The files that are read.
+    /// Returns the files that are read.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         [&self.plan, &self.trace].into_iter().flatten().map(PathBuf::as_path)
     }
@@ -65,21 +75,21 @@ fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let read = File::open(path).and_then(|file| file.take(PLAN_BYTES + 1).read_to_end(&mut bytes));
     read.with_context(|| format!("{}: cannot be read", path.display()))?;
     if bytes.len() as u64 > PLAN_BYTES {
-        let what = "longer than 1 MiB: a plan is a short text in TOML; a trace goes to --trace";
+        let what = "longer than 1 MiB: a plan is a short text in TOML; give a trace with --trace";
         return Err(misuse(what.to_owned()).into());
     }
     let text = str::from_utf8(&bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        misuse(format!("line {line}: not UTF-8: a plan is TOML; a trace goes to --trace"))
+        misuse(format!("line {line}: not UTF-8: a plan is TOML; give a trace with --trace"))
     })?;
     Ok(Plan::parse(text).map_err(|error| misuse(error.to_string()))?)
 }
 
-/// No plan is longer: what is longer is another file, or has no end.
+/// The longest plan. A longer file is not a plan, or has no end.
 const PLAN_BYTES: u64 = 1 << 20;
 
-/// Where the arrivals come from, and the file to name when something is wrong with them.
+/// A source of arrivals, and the file to name in its errors.
 pub(crate) struct Arrivals<'a> {
     pub(crate) name: String,
     from: From<'a>,
@@ -91,7 +101,7 @@ enum From<'a> {
 }
 
 impl<'a> Arrivals<'a> {
-    /// `plan_file` is where the plan is from.
+    /// Returns the arrivals of the plan, which was read from `plan_file`, or of the trace.
     fn of(plan_file: Option<&Path>, plan: &'a Plan, trace: Option<&Path>) -> anyhow::Result<Self> {
         let shown = |path: Option<&Path>| {
             path.map(Path::display).map(|path| path.to_string()).unwrap_or_default()
@@ -109,7 +119,8 @@ impl<'a> Arrivals<'a> {
             }
             (Some(_), Some(_)) => {
                 let plan = shown(plan_file);
-                let what = "the plan has clients of its own: remove its groups, or --trace";
+                let what =
+                    "the plan has clients of its own: remove its groups, or leave out --trace";
                 Err(Misuse(format!("{plan}: {what}")).into())
             }
         }
@@ -122,15 +133,18 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// When nobody came in the time that counts.
+    /// Returns the error for a source without arrivals after the warm-up.
     pub(crate) fn none_counted(&self) -> anyhow::Error {
-        anyhow!("{}: no arrivals in what is counted: give a longer one", self.name)
+        anyhow!(
+            "{}: no arrivals in the time that is counted: give a longer trace or duration",
+            self.name
+        )
     }
 
-    /// What went wrong with them, with their file's name.
+    /// Adds the file's name to an error of the simulation.
     pub(crate) fn failed(&self, error: Error) -> anyhow::Error {
         match error {
-            // About the flags as much as about the file.
+            // The options cause this error as much as the file.
             Error::Cache { .. } if error.is_misuse() => Misuse(error.to_string()).into(),
             Error::Cache { .. } => error.into(),
             error => anyhow!("{}: {error}", self.name),
@@ -142,14 +156,14 @@ fn drawn<'a>(mixture: &'a Mixture, plan: &Plan) -> Drawn<'a> {
     Drawn { mixture, end_ms: plan.end_ms.unwrap_or(u64::MAX) }
 }
 
-/// A trace in a file, which is read once for every pass.
+/// A trace in a file, which every pass reads once.
 #[derive(Debug)]
 struct TraceFile {
     path: PathBuf,
     bytes: u64,
 }
 
-/// An event in a binary trace, and about as much in a CSV file.
+/// Bytes of an event in a binary trace; in a CSV file about as many.
 const EVENT_BYTES: f64 = 24.0;
 
 impl TraceFile {
@@ -157,7 +171,8 @@ impl TraceFile {
         let found = fs::metadata(path);
         let found = found.with_context(|| format!("{}: cannot be read", path.display()))?;
         if !found.is_file() {
-            let what = "no file: a trace is read once for every seed, so put it into one";
+            let what =
+                "not a regular file: a trace is read once for every seed, so write it to a file";
             return Err(Misuse(format!("{}: {what}", path.display())).into());
         }
         Ok(Self { path: path.to_owned(), bytes: found.len() })

@@ -1,4 +1,4 @@
-//! What commands write: files that are whole or not there.
+//! Files that commands write, which appear complete or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -8,25 +8,25 @@ use anyhow::Context;
 
 use crate::arguments::Misuse;
 
-/// A file that gets its name when it is whole: until then it lies beside, and nothing of it stays
-/// behind if it never is.
+/// A file that is written under a temporary name beside its target, and renamed when it is complete.
+/// If it is dropped before, the temporary file is removed.
 #[derive(Debug)]
 pub(crate) struct Beside {
-    /// As it was named.
+    /// The path as given.
     path: PathBuf,
-    /// Where that leads.
+    /// The path with links resolved.
     target: PathBuf,
     beside: PathBuf,
-    /// `None` once it has its name.
+    /// The temporary file; `None` once it is renamed.
     file: Option<File>,
 }
 
 impl Beside {
-    /// Made before there is anything to write, so that a folder that is not there shows early.
+    /// Creates the temporary file. Called early, this reports a missing folder before the work starts.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let target = resolved(path);
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned());
-        // A device or a pipe would be replaced by a file.
+        // The rename would replace a device or a pipe.
         let free = target.is_file() || !target.exists();
         let name = name.filter(|_| free).ok_or_else(|| {
             Misuse(format!("{}: not the name of a file to write", path.display()))
@@ -42,7 +42,7 @@ impl Beside {
         &self.target
     }
 
-    /// Complains if it is one of these files, which have another use.
+    /// Returns an error if the target is one of these files, which have another use.
     pub(crate) fn differs_from(&self, others: &[PathBuf]) -> Result<(), Misuse> {
         let what = "already read or written by this command: give another name";
         match others.contains(&self.target) {
@@ -57,12 +57,12 @@ impl Beside {
         self.finish()
     }
 
-    /// Where to write what is too long for one text.
+    /// Returns the file to write to, for content that is too long for one text.
     pub(crate) fn file(&self) -> anyhow::Result<File> {
         self.file.as_ref().context("closed").and_then(|file| Ok(file.try_clone()?))
     }
 
-    /// It is whole.
+    /// Renames the complete file to its target.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         fs::rename(&self.beside, &self.target).with_context(|| self.failed())?;
         self.file = None;
@@ -77,13 +77,13 @@ impl Beside {
 impl Drop for Beside {
     fn drop(&mut self) {
         if self.file.is_some() {
-            // What cannot be removed has a name that says what it is.
+            // A file that cannot be removed has a name that explains it.
             let _ = fs::remove_file(&self.beside);
         }
     }
 }
 
-/// Where a name leads: through links, which stay what they are, whether the file is there or not.
+/// Resolves the links of a path, whether the file exists or not.
 pub(crate) fn resolved(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let in_folder = || {

@@ -12,106 +12,110 @@ use rejoin_capture::report::{self, Captured, LeftOut, Report};
 use rejoin_capture::sharing::{Application, Assumptions, Device, Scope, Sharing};
 use rejoin_capture::{Analyser, Limits, Model, Networks};
 
-use crate::arguments::{Misuse, seconds};
+use crate::arguments::Misuse;
 use crate::terminal::{self, Watch};
+use crate::units::{Time, above_zero};
 use inputs::Inputs;
 use outputs::Outputs;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Captures are pcap or pcapng, also gzipped, of any link layer; TLS is found on every port, QUIC too.
-Folders are searched for captures, whose names are relative to the folder if it is all that is
-given. - is standard input.
-Without --list the answer is a report: what was full and resumed, what every application could have
-resumed itself, what sharing on the client would save, and what sharing between servers would.
-docs/capture.md explains the figures, and where to get a table of networks.
+Captures are pcap or pcapng files of any link layer, gzipped or not. TLS and QUIC are found on every
+port. Folders are searched for captures; if one folder is the only argument, names are relative to
+it. - is standard input.
+The report counts full and resumed handshakes. It estimates what each application could have resumed
+itself, and what sharing sessions on the client and between servers would save. docs/capture.md
+explains the figures and names sources for --networks.
 Examples:
   rejoin capture phone.pcapng
   rejoin capture --networks asn.csv --html report.html captures/
   rejoin capture --list --explain --interface lo
-  rejoin capture --server 192.0.2.7 --trace arrivals.trace eth0.pcap
+  rejoin capture --server 192.0.2.7 --write-trace arrivals.trace eth0.pcap
   rejoin plan --trace arrivals.trace")]
 pub(crate) struct Arguments {
     /// Captures, folders of captures, or - for standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["interface", "counts"])]
     files: Vec<PathBuf>,
-    /// Capture from this interface until Ctrl-C instead; any is all of them
+    /// Capture from this interface until Ctrl-C; any means all interfaces
     #[arg(long, value_name = "NAME", conflicts_with = "files")]
     interface: Option<String>,
-    /// Stop capturing after this time, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds, requires = "interface")]
-    duration: Option<u64>,
-    /// Print a line for each handshake, as it is found, instead of the report
+    /// Stop capturing after this time
+    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "interface")]
+    duration: Option<Time>,
+    /// Print a line for each handshake as it is found, instead of the report
     #[arg(long)]
     list: bool,
-    /// Say of each handshake why it is taken for full or resumed
+    /// Explain for each handshake why it counts as full or resumed
     #[arg(long, requires = "list")]
     explain: bool,
-    /// Print JSON: the report, or with --list an object for each handshake
+    /// Print one JSON object, or with --list one for each handshake
     #[arg(long)]
     json: bool,
-    /// Write each handshake as comma-separated values, too
+    /// Write each handshake to a file too, as comma-separated values
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the report as a page with charts, too
+    /// Write a page with the report and charts too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write arrivals for simulate and plan, too: a client is an address
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
-    /// Only handshakes with this server
+    /// Write the arrivals to a trace too, for simulate and plan; each client address is a client
+    #[arg(long, value_name = "FILE", alias = "trace")]
+    write_trace: Option<PathBuf>,
+    /// Count only handshakes with this server
     #[arg(long, value_name = "ADDRESS")]
     server: Option<std::net::IpAddr>,
-    /// Which application a capture shows: lines of file, tab, application [default: each its own]
-    #[arg(long, value_name = "FILE")]
-    apps: Option<PathBuf>,
-    /// What an application is
-    #[arg(long, value_enum, default_value = "capture", conflicts_with = "apps")]
+    /// The application of each capture, in lines of file, tab, application [default: each capture is
+    /// its own]
+    #[arg(long, value_name = "FILE", alias = "apps")]
+    app_map: Option<PathBuf>,
+    /// The definition of an application
+    #[arg(long, value_enum, default_value = "capture", conflicts_with = "app_map")]
     apps_by: AppsBy,
-    /// Which applications could share sessions
+    /// The applications that could share sessions
     #[arg(long, value_enum, default_value = "all")]
     share: Share,
-    /// Who runs which addresses: lines of start,end,asn,org or prefix,asn,org
+    /// The operators of addresses, in lines of start,end,asn,org or prefix,asn,org
     #[arg(long, value_name = "FILE")]
     networks: Option<PathBuf>,
-    /// What handshakes cost, in TOML [default: a smartphone's, from paper 004]
+    /// The cost of handshakes, in TOML [default: that of a smartphone, from paper 004]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Services to show
+    /// The number of services to show
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=10_000))]
     top: u16,
     /// Replace names, addresses and files by pseudonyms
     #[arg(long)]
     anonymise: bool,
-    /// The key of the pseudonyms, 32 hexadecimal digits: the same key gives the same ones
-    /// [default: a new one]
+    /// The key of the pseudonyms, 32 hexadecimal digits; the same key gives the same pseudonyms
+    /// [default: a new key]
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     anonymise_key: Option<PathBuf>,
-    /// Print the table of these counts instead: full:resumed,…
-    #[arg(long, value_name = "FULL:RESUMED,…", value_delimiter = ',', value_parser = counts, conflicts_with_all = ["files", "interface", "list", "json", "csv", "html", "trace", "networks", "apps", "server", "anonymise"])]
+    /// Only print the table of these counts
+    #[arg(long, value_name = "FULL:RESUMED,…", value_delimiter = ',', value_parser = counts, conflicts_with_all = ["files", "interface", "list", "json", "csv", "html", "write_trace", "networks", "app_map", "server", "anonymise"])]
     counts: Option<Vec<(u64, u64)>>,
 }
 
+/// A value of `--apps-by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum AppsBy {
-    /// a capture is an application
+    /// each capture is an application
     Capture,
-    /// a client address is an application
+    /// each client address is an application
     Client,
 }
 
+/// A value of `--share`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Share {
-    /// all: they count as programs of one device, as in the paper
+    /// all applications, as programs of one device, as in the paper
     All,
-    /// those with the same client address
+    /// applications with the same client address
     Client,
 }
 
 impl Arguments {
-    /// The files to write.
+    /// Returns the files to write.
     fn outputs(&self) -> impl Iterator<Item = &Path> {
-        [&self.csv, &self.html, &self.trace].into_iter().flatten().map(PathBuf::as_path)
+        [&self.csv, &self.html, &self.write_trace].into_iter().flatten().map(PathBuf::as_path)
     }
 }
 
@@ -132,7 +136,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut report = Report::new(captured, findings, model);
     outputs.finish(&mut report)?;
     let left_out = report.captured.left_out.len();
-    anyhow::ensure!(!report.captured.interrupted, "interrupted: this is what was read by then");
+    anyhow::ensure!(
+        !report.captured.interrupted,
+        "interrupted: the figures cover the captures read so far"
+    );
     anyhow::ensure!(
         left_out == 0,
         "{left_out} of {} not read, or not to the end",
@@ -141,7 +148,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads all there is to read, or until it is told to stop.
+/// Reads all inputs, or until Ctrl-C.
 fn analyse(
     arguments: &Arguments,
     inputs: &Inputs,
@@ -178,7 +185,7 @@ fn analyse(
             }
             Err(reason) => Some(reason),
         };
-        // What we broke off ourselves is not the capture's fault.
+        // An interruption is no fault of the capture.
         if let Some(reason) = left_out.filter(|_| !stop.stopped()) {
             let file = outputs.shown(&input.name);
             bar.suspend(|| terminal::complain(&format!("{file}: {reason}")));
@@ -187,7 +194,7 @@ fn analyse(
     }
     captured.bytes = bar.position();
     bar.finish_and_clear();
-    // A live capture ends by being told to, a list by nobody reading on.
+    // Ctrl-C is the normal end of a live capture, and a closed pipe that of a list.
     captured.interrupted = stop.stopped() && outputs.is_open() && arguments.interface.is_none();
     if let Some(reason) = inputs.lost() {
         let file = outputs.shown(arguments.interface.as_deref().unwrap_or_default());
@@ -228,7 +235,7 @@ fn misuse(path: &Path, what: &dyn std::fmt::Display) -> anyhow::Error {
     Misuse(format!("{}: {what}", path.display())).into()
 }
 
-/// `4021:974`
+/// Reads counts such as `4021:974`.
 fn counts(text: &str) -> Result<(u64, u64), String> {
     let parsed = text.split_once(':').and_then(|(full, resumed)| {
         Some((full.trim().parse().ok()?, resumed.trim().parse().ok()?))
@@ -236,7 +243,7 @@ fn counts(text: &str) -> Result<(u64, u64), String> {
     parsed.ok_or_else(|| "write full:resumed, such as 4021:974".to_owned())
 }
 
-/// A number that nobody can guess.
+/// Returns a random number that cannot be guessed.
 fn random() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
     fill_random(&mut bytes)?;

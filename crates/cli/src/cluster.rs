@@ -9,13 +9,13 @@ use serde_json::json;
 
 use crate::{process, terminal};
 
-/// Where an operator's settings are.
+/// The default file of a cluster's settings.
 pub(crate) const SETTINGS: &str = "/etc/rejoin/cluster.toml";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Servers of several machines resume each other's sessions, and share ticket keys, over Valkey or
-Redis; see docs/cluster.md. On each machine an agent runs, before the servers.
+Servers on several machines resume each other's sessions and share ticket keys through Valkey or
+Redis; see docs/cluster.md. An agent must run on each machine before its servers start.
 Examples:
   rejoin cluster key /etc/rejoin/cluster.key
   rejoin cluster run --user rejoin
@@ -33,18 +33,18 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Make the key that encrypts all that leaves a machine: once, to be copied to the others
+    /// Make the key that encrypts all data that leaves a machine; copy it to the other machines
     Key {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Carry ticket keys and sessions between this machine's servers and Valkey
+    /// Run the agent, which carries ticket keys and sessions between this machine's servers and Valkey
     Run {
-        /// Become this user once all files are read and the cache is there
+        /// Switch to this user once all files are read and the cache exists
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
     },
-    /// Say what the cluster holds, and what this machine did with it
+    /// Show what the cluster holds, and this machine's counters
     Status,
 }
 
@@ -63,12 +63,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// One thread for all that waits on sockets.
+/// Starts a runtime with one thread.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot wait on sockets")
+        .context("cannot start a runtime")
 }
 
 fn carry(settings: &Settings, user: Option<&str>) -> anyhow::Result<()> {
@@ -91,12 +91,12 @@ fn carry(settings: &Settings, user: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What this process serves is there: who waits for it may start (`sd_notify(3)`).
+/// Tells the service manager that this process is ready (`sd_notify(3)`).
 pub(crate) fn ready() {
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Ok(from) = std::os::unix::net::UnixDatagram::unbound()
     {
-        // Nobody listens: then nobody waits.
+        // Without a listener, nothing waits for the message.
         let _ = from.send_to(b"READY=1", socket);
     }
 }
@@ -181,7 +181,7 @@ fn machine(
     }
 }
 
-/// Unix time.
+/// Returns the Unix time in seconds.
 pub(crate) fn now_s() -> anyhow::Result<u64> {
     Ok(std::time::SystemTime::UNIX_EPOCH.elapsed().context("the clock is before 1970")?.as_secs())
 }

@@ -17,54 +17,59 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::arguments::Misuse;
 use crate::terminal;
+use crate::units::above_zero;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Standard input goes to the server, and what it says to standard output; the session is a line on
-standard error. The connection lasts until the server ends it, or Ctrl-C; `--half-close` tells the
-server when standard input has ended. `rejoin manager` must run. Exit code 1 also if the server did
-not say that what came was all.
+Standard input is sent to the server, and its answer is written to standard output; standard error
+has a line about the session. The connection lasts until the server closes it, or until Ctrl-C;
+`--half-close` tells the server when standard input has ended. `rejoin manager` must be running. Also
+exits 1 if the server closes without close_notify (possible truncation).
 Examples:
   printf 'HEAD / HTTP/1.0\\r\\n\\r\\n' | rejoin connect example.com:443
   rejoin connect -v --ca ca.pem --alpn h2,http/1.1 '[::1]:8443'")]
 pub(crate) struct Arguments {
-    /// The server: a name, or an address (`[::1]:443`)
+    /// The server: a name or an address, such as `[::1]:443`
     #[arg(value_name = "HOST:PORT")]
     target: Target,
-    /// Protocols, the preferred one first
+    /// ALPN protocols, the preferred one first
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     alpn: Vec<Protocol>,
-    /// Believe the authorities in this file of PEM, and no others
+    /// Trust the certificates in this PEM file, and no others
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pin", "insecure"])]
     ca: Option<PathBuf>,
-    /// Believe chains with a certificate or public key of this SHA-256
+    /// Trust chains with a certificate or public key of this SHA-256
     #[arg(long, value_name = "HEX", value_delimiter = ',', conflicts_with = "insecure")]
     pin: Vec<Fingerprint>,
-    /// Believe everybody; no session is shared then
+    /// Trust any certificate; no session is shared then
     #[arg(long)]
     insecure: bool,
-    /// Neither use nor leave a session
+    /// Neither use a stored session nor store one
     #[arg(long)]
     no_share: bool,
-    /// Share sessions under this label only
+    /// Share sessions only with programs of the same label
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: Label,
-    /// Send this with the first flight if a session allows it; others can replay it. Not sent again
+    /// Send this file as 0-RTT data if a session allows it; others can replay it. If it is rejected,
+    /// it is not sent again
     #[arg(long, value_name = "FILE")]
     early_data: Option<PathBuf>,
-    /// Tell the server when standard input has ended. Many that speak HTTP take it for a client that
-    /// has gone, and do not say that what they sent was all
+    /// Send close_notify when standard input has ended. Many HTTP servers then take the client for
+    /// gone, and do not send close_notify themselves
     #[arg(long, short = 'N')]
     half_close: bool,
-    /// For resolving, connecting and the handshake together, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    /// The longest time for resolving, connecting and the handshake together, 2 minutes at most
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = deadline)]
+    deadline: u32,
+    /// The old name of --deadline, in milliseconds
+    #[arg(long, value_name = "MS", hide = true, conflicts_with = "deadline")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DEADLINE_MS)))]
-    deadline_ms: u32,
-    /// Where the manager listens [default: $XDG_RUNTIME_DIR/rejoin.sock, else
+    deadline_ms: Option<u32>,
+    /// The socket of the TLS manager [default: $XDG_RUNTIME_DIR/rejoin.sock, else
     /// /run/rejoin/manager.sock]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// Say also why, and by which certificates
+    #[arg(long, value_name = "PATH", alias = "socket")]
+    manager: Option<PathBuf>,
+    /// Print also why the handshake was full or resumed, and the certificates
     #[arg(long, short)]
     verbose: bool,
     /// Print the session as JSON, on standard error
@@ -83,15 +88,23 @@ impl std::str::FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (host, port) = text.rsplit_once(':').ok_or("HOST:PORT, as example.com:443")?;
-        let port = port.parse().map_err(|_| "HOST:PORT, the port from 1 to 65535")?;
+        let (host, port) =
+            text.rsplit_once(':').ok_or("give HOST:PORT, such as example.com:443")?;
+        let port = port.parse().map_err(|_| "give HOST:PORT, with a port from 1 to 65535")?;
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         Ok(Self { host: bare.unwrap_or(host).parse()?, port })
     }
 }
 
+/// Reads a deadline and returns it in milliseconds.
+fn deadline(text: &str) -> Result<u32, String> {
+    let ms = above_zero(text)?.ms;
+    let possible = u32::try_from(ms).ok().filter(|ms| *ms <= MOST_DEADLINE_MS);
+    possible.ok_or_else(|| format!("at most {} s", MOST_DEADLINE_MS / 1_000))
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let manager = arguments.socket.clone().map_or_else(Manager::find, Manager::at);
+    let manager = arguments.manager.clone().map_or_else(Manager::find, Manager::at);
     let stream = match manager.connect(&wanted(arguments)?) {
         Ok(stream) => stream,
         Err(Error::Malformed(why)) => return Err(Misuse(why.to_string()).into()),
@@ -113,7 +126,7 @@ fn wanted(arguments: &Arguments) -> anyhow::Result<Connect> {
     wanted.trust = trust(arguments)?;
     wanted.share = !arguments.no_share;
     wanted.label = arguments.label.clone();
-    wanted.deadline_ms = arguments.deadline_ms;
+    wanted.deadline_ms = arguments.deadline_ms.unwrap_or(arguments.deadline);
     if let Some(path) = &arguments.early_data {
         let data = read(path)?;
         if data.len() > EARLY_DATA_BYTES {
@@ -129,7 +142,7 @@ fn trust(arguments: &Arguments) -> anyhow::Result<Trust> {
     Ok(match &arguments.ca {
         Some(path) => Trust::Bundle(
             String::from_utf8(read(path)?)
-                .with_context(|| format!("{}: no file of PEM", path.display()))?,
+                .with_context(|| format!("{}: not a PEM file", path.display()))?,
         ),
         None if !arguments.pin.is_empty() => Trust::Pins(arguments.pin.clone()),
         None if arguments.insecure => Trust::None,
@@ -141,12 +154,12 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("{}: cannot be read", path.display()))
 }
 
-/// Plaintext in both directions, until the server has said all.
+/// Carries plaintext in both directions until the server closes.
 fn carry(mut stream: Stream, half_closes: bool) -> anyhow::Result<()> {
     let writer = stream.writer().context("the connection cannot be written to")?;
-    // Ends with the process: standard input may have nothing to say for ever.
+    // This thread ends with the process: standard input may stay silent for ever.
     thread::spawn(move || {
-        // A server that does not listen any more may still have something to say.
+        // A server that reads no more may still send data.
         let _ = io::copy(&mut io::stdin().lock(), &mut &writer);
         if half_closes {
             let _ = writer.shutdown(Shutdown::Write);
@@ -163,7 +176,7 @@ fn carry(mut stream: Stream, half_closes: bool) -> anyhow::Result<()> {
         };
         match output.write_all(&part[..count]).and_then(|()| output.flush()) {
             Ok(()) => {}
-            // Who does not read any more has read enough.
+            // A reader that has closed the pipe has read enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => return Err(error).context("standard output cannot be written"),
         }

@@ -1,4 +1,4 @@
-//! The measuring commands: all that depends on the laboratory (`rejoin-lab`).
+//! The measuring commands, which depend on the laboratory (`rejoin-lab`).
 
 pub(crate) mod bench;
 pub(crate) mod cost;

@@ -12,26 +12,28 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::arguments::Misuse;
+use crate::units::time;
 use crate::{cluster, terminal};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The servers that share a cache share the keys of stateless tickets, which change by themselves; see
-docs/servers.md, and for those of several machines docs/cluster.md. Key bytes are never printed.
+Servers that share a cache also share the keys of their stateless tickets, which rotate by
+themselves: see docs/servers.md, and docs/cluster.md for servers on several machines. Key bytes are
+never printed.
 Examples:
   rejoin keys list web
   rejoin keys rotate web
   rejoin keys retire web 3f2a
   rejoin keys revoke --cluster 3f2a
-  rejoin keys export --cluster --follow --format nginx --context web --into /run/rejoin/nginx \
+  rejoin keys export --cluster --follow --format nginx --context web --output /run/rejoin/nginx \
     --then 'nginx -s reload'")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// Where caches lie
+    /// The folder of the caches
     #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER, global = true)]
     folder: PathBuf,
-    /// Instead of a cache's, the keys of the cluster that these settings are of
+    /// Use the cluster's keys instead of a cache's; FILE holds the cluster's settings
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, global = true,
         default_missing_value = cluster::SETTINGS)]
     cluster: Option<PathBuf>,
@@ -42,7 +44,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Name the keys, from the oldest to the newest, and what each is for
+    /// List the keys and their states, from the oldest to the newest
     List {
         #[arg(value_name = "NAME")]
         name: Option<CacheName>,
@@ -52,16 +54,20 @@ enum Action {
         #[arg(value_name = "NAME")]
         name: Option<CacheName>,
     },
-    /// Wipe a key that is not to be trusted: tickets under it become full handshakes. KEY is its id, or as much
-    /// of its beginning as no other key has
-    #[command(visible_alias = "revoke")]
+    /// Wipe a key that is no longer trusted; its tickets become full handshakes
+    #[command(visible_alias = "revoke", override_usage = RETIRE_USAGE)]
     Retire {
-        #[arg(value_names = ["NAME", "KEY"], num_args = 1..=2, required = true)]
+        /// The key's id, or its first digits if no other key has the same; before it the cache's name,
+        /// unless --cluster is given
+        #[arg(value_name = "KEY", num_args = 1..=2, required = true)]
         words: Vec<String>,
     },
-    /// Write the cluster's keys to files, for a server that knows nothing of Rejoin
+    /// Write the cluster's keys to files, for a server that does not load Rejoin
     Export(export::Arguments),
 }
+
+const RETIRE_USAGE: &str = "rejoin keys retire [OPTIONS] <NAME> <KEY>
+       rejoin keys retire [OPTIONS] --cluster[=<FILE>] <KEY>";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { action, folder, cluster, json } = arguments;
@@ -70,17 +76,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         (Some(settings), None) => Keys::of_cluster(settings),
         (None, Some(name)) => Ok(Keys::OfCache(Store::open(folder, &name, None)?)),
         (Some(_), Some(name)) => {
-            Err(Misuse(format!("{name} or --cluster, not both: see --help")).into())
+            Err(Misuse(format!("give a cache's name ({name}) or --cluster, not both")).into())
         }
         (None, None) => {
-            Err(Misuse("name a cache, or give --cluster: see --help".to_owned()).into())
+            Err(Misuse("give a cache's name or --cluster: see --help".to_owned()).into())
         }
     };
     match action {
         Action::List { name } => list(&keys(name.clone())?.ring(now_s)?, now_s, *json),
         Action::Rotate { name } => rotate(&mut keys(name.clone())?, now_s, *json),
         Action::Retire { words } => {
-            let (key, name) = words.split_last().expect("one at least");
+            let (key, name) = words.split_last().expect("at least one word");
             let wrong = |error: rejoin_store::Error| Misuse(error.to_string());
             let name = name.first().map(|name| name.parse().map_err(wrong)).transpose()?;
             retire(&mut keys(name)?, key, now_s, *json)
@@ -92,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Whose keys.
+/// The keys of a cache or of a cluster.
 enum Keys {
     OfCache(Store),
     OfCluster { runtime: Runtime, link: Link, keys: ClusterKeys },
@@ -117,7 +123,7 @@ impl Keys {
             Self::OfCluster { runtime, link, keys } => {
                 runtime.block_on(keys.follow(link, now_s))?;
                 let ring = keys.ring().cloned();
-                ring.context("the cluster has no ticket keys: start an agent, by rejoin cluster run")
+                ring.context("the cluster has no ticket keys: start an agent with rejoin cluster run")
             }
         }
     }
@@ -167,11 +173,11 @@ fn list(ring: &KeyRing, now_s: u64, json: bool) -> anyhow::Result<()> {
 }
 
 fn rotate(keys: &mut Keys, now_s: u64, json: bool) -> anyhow::Result<()> {
-    // A ring is made by servers or agents, which know its schedule.
+    // Only servers and agents make a ring, because they know its schedule.
     keys.ring(now_s)?;
     let id = keys.rotate(now_s)?;
     let key = keys.ring(now_s)?.list(now_s).find(|key| key.id == id);
-    let changed = || format!("another has changed the keys meanwhile: see {}", keys.how_to_list());
+    let changed = || format!("another process has changed the keys: see {}", keys.how_to_list());
     let key = key.with_context(changed)?;
     if json {
         return terminal::print_result(&record(&key).to_string());
@@ -189,7 +195,7 @@ fn retire(keys: &mut Keys, beginning: &str, now_s: u64, json: bool) -> anyhow::R
         let text = format!("{what} with {beginning:?}: see {}", keys.how_to_list());
         return Err(Misuse(text).into());
     };
-    anyhow::ensure!(keys.retire(id, now_s)?, "{id}: somebody else has retired it");
+    anyhow::ensure!(keys.retire(id, now_s)?, "{id}: another process has retired it");
     if json {
         return terminal::print_result(&json!({"retired": id.to_string()}).to_string());
     }
@@ -216,29 +222,5 @@ fn state(state: KeyState) -> &'static str {
         KeyState::Encrypting => "encrypting",
         KeyState::Opening => "opening",
         KeyState::Expired => "expired",
-    }
-}
-
-/// The two largest units that are not zero at the front: `11 h 3 min`.
-fn time(seconds: u64) -> String {
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, ..) => format!("{hours} h {minutes} min"),
-        _ => format!("{days} d {hours} h"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::time;
-
-    #[test]
-    fn times_are_short() {
-        let told = [0, 59, 61, 3_599, 3_600, 86_399, 90_000].map(time);
-        let expected =
-            ["0 s", "59 s", "1 min 1 s", "59 min 59 s", "1 h 0 min", "23 h 59 min", "1 d 1 h"];
-        assert_eq!(told, expected);
     }
 }

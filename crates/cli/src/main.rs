@@ -1,6 +1,7 @@
-//! The `rejoin` command: arguments become settings, and each subcommand is one library call.
+//! The `rejoin` command: turns arguments into settings and makes one library call per subcommand.
 //!
-//! Exit codes: 0 done, 1 failed, 2 misused. Errors are one line that names cause and remedy.
+//! Exit codes: 0 for success, 1 for a failure, 2 for wrong arguments. An error is one line that names
+//! the cause and the remedy.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +11,9 @@ mod beside;
 mod capture;
 mod cluster;
 mod connect;
+#[cfg(all(test, feature = "lab"))]
+mod glossary;
+mod help;
 #[cfg(feature = "lab")]
 mod instruments;
 mod keys;
@@ -24,13 +28,14 @@ mod stats;
 mod store;
 mod terminal;
 mod trace_file;
+mod units;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Rejoin saves TLS handshakes: a session cache that knows which clients come back, and when.
+/// TLS session resumption for servers and clients, with a cache that predicts when clients return
 #[derive(Debug, Parser)]
 #[command(name = "rejoin", version, max_term_width = 100, subcommand_required = true)]
 struct Arguments {
@@ -41,47 +46,49 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     #[cfg(feature = "lab")]
-    /// Compare every way of resuming on one recorded population: a minute, a table, two charts
+    /// Compare all ways of resuming on one recorded population, in a table and two charts
     Demo(instruments::demo::Arguments),
     #[cfg(feature = "lab")]
-    /// Measure what resumption is worth to a server, as the paper did
+    /// Measure what resumption saves a server, as the paper did
     Bench(instruments::bench::Arguments),
-    /// Serve HTTPS with a choice of TLS library and of resumption
+    /// Run the reference HTTPS server, with a choice of TLS library and of resumption
     Serve(Box<serve::Arguments>),
     #[cfg(feature = "lab")]
-    /// Let thousands of devices connect to a TLS server and come back
+    /// Connect thousands of simulated devices to a TLS server, again and again
     Fleet(Box<instruments::fleet::Arguments>),
-    /// Play populations or traces against caches in virtual time: hit rates by policy and capacity
+    /// Compute hit rates by eviction policy and capacity, from a population or a trace
     Simulate(Box<simulate::Arguments>),
-    /// Find the TLS handshakes in captures: what is resumed, and what could be
+    /// Find the TLS handshakes in captures, and report which resumed and which could have
     Capture(Box<capture::Arguments>),
-    /// Run a server with its sessions in a cache that all its processes share
+    /// Run a server whose processes share their sessions in a cache
     Run(run::Arguments),
-    /// Say what the servers that share a cache did with it
+    /// Show the counters of a shared cache or of the TLS manager
     Stats(stats::Arguments),
-    /// Name, rotate and retire the ticket keys that servers share
+    /// List, rotate, retire and export the ticket keys that servers share
     Keys(keys::Arguments),
-    /// Name, check and remove the caches that servers share
+    /// List, check and remove shared caches
     Store(store::Arguments),
-    /// Share sessions and ticket keys with other machines
+    /// Share sessions and ticket keys between machines
     Cluster(cluster::Arguments),
-    /// Make TLS connections for this machine's programs, which share sessions
+    /// Run the TLS manager, which connects for this machine's programs and shares their sessions
     Manager(manager::Arguments),
     #[cfg(feature = "lab")]
-    /// One app of `demo --client`
+    /// Run one app of `demo --client`
     #[command(hide = true)]
     App,
-    /// Connect to a TLS server through the manager: standard input and output, as plaintext
+    /// Connect standard input and output to a TLS server, through the manager
     Connect(Box<connect::Arguments>),
     #[cfg(feature = "lab")]
-    /// Measure what TLS costs a server, where the time goes, and what resumption would save here
+    /// Measure what TLS costs a server, where the time goes, and what resumption saves
     Cost(Box<instruments::cost::Arguments>),
-    /// Say how big a cache must be, with which policy, and what it saves
+    /// Recommend a size and a policy for a cache, and estimate what it saves
     Plan(Box<plan::Arguments>),
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let command = help::in_groups(Arguments::command());
+    let parsed = command.try_get_matches().and_then(|found| Arguments::from_arg_matches(&found));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return refused(&error),
     };
@@ -119,19 +126,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// So many threads for what waits on sockets.
-fn runtime(workers: u16) -> anyhow::Result<tokio::runtime::Runtime> {
+/// Starts a runtime with this many threads.
+fn runtime(threads: u16) -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(usize::from(workers))
+        .worker_threads(usize::from(threads))
         .enable_all()
         .build()
         .context("cannot start threads")
 }
 
-/// Help goes out whole; a wrong argument becomes one line.
+/// Prints help whole, and an error in the arguments as one line. Returns the exit code.
 fn refused(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A closed pipe is the reader's choice.
+        // A reader may close the pipe early.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

@@ -9,27 +9,28 @@ use rejoin_manager::{SYSTEM_SOCKET, Settings};
 
 use crate::{cluster, process, terminal};
 
-/// Read if it is there.
+/// The default file of the settings, which may be missing.
 const SETTINGS: &str = "/etc/rejoin/manager.toml";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Programs ask it for TLS connections, and share sessions that none of them holds (docs/manager.md).
+Programs ask the manager for TLS connections, and so share sessions that none of them holds
+itself; see docs/manager.md.
 Examples:
   rejoin manager
   rejoin manager --socket /run/rejoin/manager.sock --user rejoin")]
 pub(crate) struct Arguments {
-    /// Where programs find it [default: $XDG_RUNTIME_DIR/rejoin.sock, else
-    /// /run/rejoin/manager.sock]; not used if the service manager brings a socket
+    /// The socket to listen on [default: $XDG_RUNTIME_DIR/rejoin.sock, else
+    /// /run/rejoin/manager.sock]; unused if the service manager passes a socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// The manager's settings [default: /etc/rejoin/manager.toml, if it is there]
+    /// The manager's settings [default: /etc/rejoin/manager.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Become this user once the socket is there, which its group's programs may then use
+    /// Switch to this user once the socket exists; programs of the user's group may use the socket
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Print what was done, at the end, as JSON
+    /// Print the counters as JSON at the end
     #[arg(long)]
     json: bool,
 }
@@ -65,7 +66,8 @@ fn read(path: Option<&Path>) -> anyhow::Result<Settings> {
     }
 }
 
-/// The system's manager, and one with a user of its own, are its group's; a user's own is the user's.
+/// Returns the socket's mode. A group may use the system's manager, and one with its own user; only
+/// the user may use a user's manager.
 fn mode(path: &Path, has_user: bool) -> u32 {
     if has_user || path == Path::new(SYSTEM_SOCKET) { 0o660 } else { 0o600 }
 }
@@ -81,10 +83,11 @@ fn serve(listener: UnixListener, settings: Settings, place: &str) -> anyhow::Res
             cluster::ready();
         };
         let run = rejoin_manager::run(listener, settings, ready, terminal::interrupted());
-        // By a worker, which goes on with whom it lets in: this thread would have to wake one.
+        // Runs on a worker, which continues with the connections that it accepts; this thread would
+        // have to wake one.
         Ok(tokio::spawn(run).await.context("the manager failed")??)
     });
-    // A name that is being looked up is not waited for.
+    // Does not wait for name look-ups in progress.
     runtime.shutdown_background();
     done
 }

@@ -14,13 +14,15 @@ use crate::arguments::KeyName;
 use crate::arrivals::{Arrivals, Input};
 use crate::sizes::{Sizes, distinct};
 use crate::terminal::{self, Watch};
+use crate::units::{bytes_in, seconds_in};
 use answer::Answer;
 use costs::Costs;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Returning devices: every connection but the first of its device. A plan without groups gives its
-servers to a trace. A plan's capacities and policies are for `rejoin simulate`.
+Returning devices are all connections but the first of each device. By default, capacities are found
+by trial, and the policies are fifo, lru, learned, and both if clients announce their return; those
+of a plan are for `rejoin simulate` only. A plan without groups describes the servers of a trace.
 Examples:
   rejoin plan --plan plans/paper-000.toml --measure
   rejoin plan --trace arrivals.trace --target 95 --full-us 900 --resumed-us 90
@@ -28,13 +30,7 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Sessions the cache may hold: 300,600 or 100..5000:100 [default: found by trying]
-    #[arg(long, value_name = "N,…")]
-    capacities: Option<Sizes>,
-    /// Policies to compare [default: fifo,lru,learned, and both if clients announce their return]
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    policies: Option<Vec<Subject>>,
-    /// What is enough, in percent of what an unlimited cache would resume
+    /// The resumptions to reach, in percent of those of an unlimited cache
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "98", allow_negative_numbers = true)]
     target: f64,
     /// Server CPU time of a full handshake, in microseconds
@@ -44,19 +40,20 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "US", value_parser = microseconds, requires = "full_us", allow_negative_numbers = true)]
     resumed_us: Option<f64>,
     #[cfg(feature = "lab")]
-    /// Measure both here, with real handshakes, and what OpenSSL's own cache takes
+    /// Measure both on this machine, with real handshakes, and the memory of OpenSSL's internal cache
     #[arg(long, conflicts_with_all = ["full_us", "resumed_us"])]
     measure: bool,
     #[cfg(feature = "lab")]
-    /// Key of the certificate to measure with
-    #[arg(long, value_enum, default_value = "rsa-2048", requires = "measure")]
-    key: KeyName,
-    /// Bytes of a session in rejoin's cache
-    #[arg(long, value_name = "BYTES", default_value_t = answer::SESSION_BYTES, value_parser = clap::value_parser!(u32).range(8..=65_528))]
+    /// The type of the certificate's key for --measure
+    #[arg(long, value_enum, alias = "key", default_value = "rsa-2048", requires = "measure")]
+    key_type: KeyName,
+    /// The size of a session in Rejoin's cache
+    #[arg(long, value_name = "SIZE", default_value_t = answer::SESSION_BYTES, value_parser = bytes_in(8..=65_528))]
     session_bytes: u32,
-    /// How long sessions live, for the configurations [default: found from the arrivals]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=604_800))]
-    lifetime_s: Option<u32>,
+    /// The lifetime of sessions, 7 days at most, for the configurations [default: found from the
+    /// arrivals]
+    #[arg(long, value_name = "TIME", alias = "lifetime-s", value_parser = seconds_in(1..=604_800))]
+    lifetime: Option<u32>,
     /// Print one JSON object with everything
     #[arg(long)]
     json: bool,
@@ -77,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     simulation.policies = policies(arguments, &survey);
     let sizing =
         Sizing { simulation: &simulation, survey: &survey, target_percent: arguments.target };
-    let capacities = arguments.capacities.as_ref().map(|Sizes(capacities)| &capacities[..]);
+    let capacities = arguments.input.capacities.as_ref().map(|Sizes(capacities)| &capacities[..]);
     let begins = |stage| {
         bar.set_prefix(label(stage));
         bar.reset();
@@ -94,15 +91,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 const NOTHING_TRIED: &str = "interrupted before anything was tried";
 
-/// Without policies, which depend on who arrives.
+/// Returns the simulation without policies, which depend on the arrivals.
 fn simulation(arguments: &Arguments, plan: &Plan, arrivals: &Arrivals<'_>) -> Simulation {
     let mut simulation = arguments.input.simulation(plan, arrivals);
-    // A group's own rates are of no use here.
+    // The rates of single groups are not needed.
     simulation.groups = Vec::new();
     simulation
 }
 
-/// Whether a cache can be of any use.
+/// Checks that the arrivals leave something to resume.
 fn check(survey: &Survey, arrivals: &Arrivals<'_>) -> anyhow::Result<()> {
     if survey.requests == 0.0 {
         return Err(arrivals.none_counted());
@@ -115,13 +112,13 @@ fn check(survey: &Survey, arrivals: &Arrivals<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Those asked for, none twice.
+/// Returns the policies to try, without repetitions.
 fn policies(arguments: &Arguments, survey: &Survey) -> Vec<Subject> {
     let default = || {
         let told = survey.hints.then_some(Subject::Both);
         [FIFO, Subject::Lru, Subject::Learned].into_iter().chain(told).collect()
     };
-    distinct(arguments.policies.clone().unwrap_or_else(default))
+    distinct(arguments.input.policies.clone().unwrap_or_else(default))
 }
 
 const fn label(stage: Stage) -> &'static str {

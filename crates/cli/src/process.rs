@@ -1,5 +1,4 @@
-//! What the process may be: no core, no reading of its memory by others, nobody's rights but its
-//! user's.
+//! Process hardening: no core dumps, no memory access by other processes, and a change of user.
 
 use std::path::Path;
 
@@ -10,32 +9,37 @@ use rustix::process::{
     DumpableBehavior, Gid, Resource, Rlimit, Uid, set_dumpable_behavior, setrlimit,
 };
 
-/// Its memory holds secrets: no core dump is written of it, and no process of the same user reads
-/// it (`prctl(2)`, `PR_SET_DUMPABLE`). To be called first.
+/// Protects the secrets in memory: no core dump is written, and no process of the same user can read
+/// the memory (`prctl(2)`, `PR_SET_DUMPABLE`). Must be called first.
 pub(crate) fn harden() -> anyhow::Result<()> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot hide its memory")?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .context("cannot protect the process's memory")?;
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     setrlimit(Resource::Core, none).context("cannot forbid core dumps")
 }
 
-/// Gives up root's rights for a user's, for good, before there are threads; and [`harden`]s anew,
-/// for that is lost on the way. Who is not root stays who he is.
+/// Switches from root to a user for good. Must be called before threads start. It calls [`harden`]
+/// again, because the switch undoes it. A process that is not root keeps its user.
 pub(crate) fn become_user(name: &str) -> anyhow::Result<()> {
     let user = user(name)?;
     if !getuid().is_root() {
         let is_ours = getuid() == user.uid;
-        anyhow::ensure!(is_ours, "only root becomes {name}: start it as root, or without --user");
+        anyhow::ensure!(
+            is_ours,
+            "only root can switch to {name}: start this as root, or without --user"
+        );
         return Ok(());
     }
     let c_name = std::ffi::CString::new(name).context("no name of a user")?;
     initgroups(&c_name, user.gid).context("cannot take a user's groups")?;
     setgid(user.gid).context("cannot become a user's group")?;
-    // Of a process that was root it takes every capability, too (capabilities(7)).
+    // This also drops every capability of a process that was root (capabilities(7)).
     setuid(user.uid).context("cannot become a user")?;
     harden()
 }
 
-/// Has a socket be a user's and its group's, whose programs may then ask: before [`become_user`].
+/// Gives a socket to a user and its group, whose programs may then connect. Must be called before
+/// [`become_user`].
 pub(crate) fn hand_over(socket: &Path, name: &str) -> anyhow::Result<()> {
     let failed = || format!("cannot give {} to {name}", socket.display());
     let User { uid, gid, .. } = user(name)?;
@@ -46,7 +50,7 @@ pub(crate) fn hand_over(socket: &Path, name: &str) -> anyhow::Result<()> {
 
 fn user(name: &str) -> anyhow::Result<User> {
     let user = User::from_name(name).context("cannot look up users")?;
-    user.with_context(|| format!("there is no user {name}: make one, or name another"))
+    user.with_context(|| format!("there is no user {name}: create it, or name another"))
 }
 
 #[cfg(test)]
@@ -63,8 +67,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_nobody_is_told_so() {
+    fn an_unknown_user_is_an_error() {
         let error = become_user("no-such-user").expect_err("none");
-        assert_eq!(error.to_string(), "there is no user no-such-user: make one, or name another");
+        assert_eq!(error.to_string(), "there is no user no-such-user: create it, or name another");
     }
 }

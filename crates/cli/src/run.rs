@@ -13,17 +13,18 @@ use anyhow::Context;
 use rejoin_manager::protocol::Label;
 use rejoin_store::{CacheName, Store};
 
-use crate::arguments::{Bytes, Misuse};
+use crate::arguments::Misuse;
 use crate::beside::Beside;
+use crate::units::Bytes;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The program must use a shared libssl 3; docs/servers.md says which servers were tried. It takes the
-place of this command, with OPENSSL_CONF set to a file that includes the system's and loads
-librejoin.so (module), and with LD_PRELOAD naming librejoin_preload.so, which lies beside that
-(preload): the first that the program lets in attaches. What the program connects to goes through
-the TLS manager, if one runs and the program would see no difference; docs/clients.md says which
-programs were tried, and REJOIN_DEBUG=1 why a connection did not.
+The program must use a shared libssl 3; docs/servers.md lists the servers that were tested. This
+command replaces itself with the program. It sets OPENSSL_CONF to a file that includes the system's
+and loads librejoin.so (--by module), and LD_PRELOAD to librejoin_preload.so in the same folder
+(--by preload); whichever the program loads first attaches. The program's own TLS connections go
+through the TLS manager, if one runs and the program cannot tell the difference. docs/clients.md
+lists the clients that were tested; REJOIN_DEBUG=1 tells why a connection bypasses the manager.
 Examples:
   rejoin run --cache web --capacity 64MiB -- nginx -g 'daemon off;'
   rejoin run --by preload -- ./server-that-ignores-OPENSSL_CONF
@@ -33,31 +34,32 @@ pub(crate) struct Arguments {
     /// The cache's name
     #[arg(long, value_name = "NAME", default_value = "default")]
     cache: CacheName,
-    /// Its bytes
-    #[arg(long, value_name = "BYTES", default_value = "64MiB")]
+    /// Memory that the cache may take
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     capacity: Bytes,
-    /// Let no context issue stateless tickets, so that TLS 1.3 clients have sessions, too
+    /// Issue no stateless tickets, so that the sessions of TLS 1.3 clients are in the cache, too
     #[arg(long)]
     stateful: bool,
-    /// The program only connects: it gets no cache
+    /// The program is only a client and gets no cache
     #[arg(long, conflicts_with_all = ["cache", "capacity", "stateful", "folder", "by", "no_manager"])]
     client: bool,
-    /// The manager's socket [default: $XDG_RUNTIME_DIR/rejoin.sock, else /run/rejoin/manager.sock]
+    /// The socket of the TLS manager [default: $XDG_RUNTIME_DIR/rejoin.sock, else
+    /// /run/rejoin/manager.sock]
     #[arg(long, value_name = "PATH")]
     manager: Option<PathBuf>,
-    /// Let the program make its own connections
+    /// Let the program make its own TLS connections, without the manager
     #[arg(long, conflicts_with = "manager")]
     no_manager: bool,
-    /// Sessions are shared with programs of the same label only
+    /// Share sessions only with programs of the same label
     #[arg(long, value_name = "TEXT")]
     label: Option<Label>,
-    /// Where caches lie
+    /// The folder of the caches
     #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER)]
     folder: PathBuf,
-    /// The way in
+    /// How the program loads the library
     #[arg(long, value_enum, value_name = "WAY", default_value = "both")]
     by: Way,
-    /// librejoin.so [default: beside this program, or where the system has its libraries]
+    /// librejoin.so [default: the one beside this program, else in the system's library folders]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program and its arguments
@@ -70,14 +72,14 @@ pub(crate) struct Arguments {
     program: Vec<OsString>,
 }
 
-/// How a program is made to load us.
+/// A value of `--by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
-    /// By OPENSSL_CONF
+    /// by OPENSSL_CONF
     Module,
-    /// By LD_PRELOAD
+    /// by LD_PRELOAD
     Preload,
-    /// By whichever the program lets in first
+    /// by whichever the program loads first
     Both,
 }
 
@@ -109,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Err(failed).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
 }
 
-/// The variables by which the program loads the library.
+/// Returns the environment variables that make the program load the library.
 fn ways_in(by: Way, library: &Path) -> anyhow::Result<Vec<(&'static str, OsString)>> {
     let mut variables = Vec::new();
     if by != Way::Preload {
@@ -117,7 +119,7 @@ fn ways_in(by: Way, library: &Path) -> anyhow::Result<Vec<(&'static str, OsStrin
     }
     match preloaded(library) {
         Ok(preload) if by != Way::Module => {
-            // Both are to load one library, whatever the environment said of another.
+            // Both must load the same library, whatever the environment named before.
             variables.push(("REJOIN_LIBRARY", library.into()));
             variables.push(("LD_PRELOAD", preload));
         }
@@ -127,15 +129,19 @@ fn ways_in(by: Way, library: &Path) -> anyhow::Result<Vec<(&'static str, OsStrin
     Ok(variables)
 }
 
-/// What the dynamic linker is to load first: what it was told to before, and ours.
+/// Returns the new value of `LD_PRELOAD`: its present value and our library.
 fn preloaded(library: &Path) -> anyhow::Result<OsString> {
     let ours = library.with_file_name("librejoin_preload.so");
-    let how = "cargo build --release -p rejoin-preload makes it";
-    anyhow::ensure!(ours.is_file(), "{} is not there: {how}", ours.display());
+    let how = "cargo build --release -p rejoin-preload builds it";
+    anyhow::ensure!(ours.is_file(), "{} does not exist: {how}", ours.display());
     let bytes = ours.as_os_str().as_bytes();
-    // ld.so(8): both separate names, and nothing makes them part of one.
+    // Both characters separate names and cannot be escaped (ld.so(8)).
     let named = !bytes.iter().any(|byte| b" :".contains(byte));
-    anyhow::ensure!(named, "{}: no path that LD_PRELOAD can name: move it", ours.display());
+    anyhow::ensure!(
+        named,
+        "{}: LD_PRELOAD cannot name a path with a space or colon: move the library",
+        ours.display()
+    );
     let mut all = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     if !all.is_empty() {
         all.push(":");
@@ -144,7 +150,7 @@ fn preloaded(library: &Path) -> anyhow::Result<OsString> {
     Ok(all)
 }
 
-/// Where the library is.
+/// Returns the path of the library.
 fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     const NAME: &str = "librejoin.so";
     if let Some(given) = given {
@@ -157,12 +163,12 @@ fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     let system = system.into_iter().map(|folder| Path::new(folder).join(NAME));
     let found = beside.into_iter().chain(system).find(|path| path.is_file());
     found.with_context(|| {
-        format!("{NAME} is not here: cargo build --release -p rejoin-capi makes it")
+        format!("{NAME} is not installed: cargo build --release -p rejoin-capi builds it")
     })
 }
 
-/// The file for `OPENSSL_CONF`, which says the same for every program: what differs is in variables.
-/// What the variable named before is included.
+/// Writes the file for `OPENSSL_CONF` and returns its path. It includes the file that the variable
+/// named before. It is the same for every program; the settings that differ are in variables.
 fn configuration(library: &Path) -> anyhow::Result<PathBuf> {
     const SYSTEM: &str = "/etc/ssl/openssl.cnf";
     let before = std::env::var_os("OPENSSL_CONF").unwrap_or_else(|| SYSTEM.into());
@@ -181,7 +187,7 @@ fn configuration(library: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// The section that names the modules, in the part before the first section.
+/// Returns the section of the modules, as named before the first section of the configuration.
 fn modules_section(configuration: &str) -> Option<&str> {
     let lines = configuration.lines().map(str::trim).take_while(|line| !line.starts_with('['));
     lines.filter_map(|line| line.split_once('=')).find_map(|(name, value)| {
@@ -189,7 +195,7 @@ fn modules_section(configuration: &str) -> Option<&str> {
     })
 }
 
-/// A folder that nobody else can write to: what is in it becomes part of the program.
+/// Returns a folder that no other user can write to: its content is loaded into the program.
 fn private_folder() -> anyhow::Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
@@ -203,7 +209,7 @@ fn private_folder() -> anyhow::Result<PathBuf> {
     let found = fs::symlink_metadata(&folder);
     let found = found.with_context(|| format!("{}: cannot be read", folder.display()))?;
     let is_ours = found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0;
-    anyhow::ensure!(is_ours, "{}: others may write there: remove it", folder.display());
+    anyhow::ensure!(is_ours, "{}: other users may write there: remove it", folder.display());
     Ok(folder)
 }
 

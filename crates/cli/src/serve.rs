@@ -5,80 +5,88 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rejoin_cache::{Capacity, Settings as CacheSettings};
-use rejoin_serve::{Identity, PATIENCE, RESPONSE_BYTES, Server, Settings, Stack, Summary};
+use rejoin_serve::{Identity, RESPONSE_BYTES, Server, Settings, Stack, Summary};
 use serde_json::json;
 
-use crate::arguments::{Bytes, KeyName, Misuse, PredictionName, ResumptionName, StackName, Tls};
+use crate::arguments::{KeyName, Misuse, PredictionName, ResumptionName, StackName, Tls, address};
 use crate::terminal;
+use crate::units::{Bytes, Time, bytes_in};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A client may announce when it connects next, in seconds, in the field `Next-Connect: 60`.
+A client may announce in how many seconds it connects again, in the HTTP field `Next-Connect: 60`.
 Example:
   rejoin serve --resumption predictive --capacity-sessions 5000 --metrics 127.0.0.1:9443")]
 pub(crate) struct Arguments {
-    /// Where to serve
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
+    /// The address to serve HTTPS on
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443", value_parser = address)]
     listen: SocketAddr,
-    /// Where to serve GET /metrics for Prometheus, in clear
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// The address to serve /metrics for Prometheus on, over plain HTTP
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     metrics: Option<SocketAddr>,
-    /// TLS library
+    /// The TLS library
     #[arg(long, value_enum, default_value = "openssl")]
     stack: StackName,
-    /// TLS version
+    /// The TLS version
     #[arg(long, value_enum, default_value = "both")]
     tls: Tls,
-    /// How sessions are resumed
+    /// The way of resuming sessions
     #[arg(long, value_enum, default_value = "predictive")]
     resumption: ResumptionName,
-    /// Sessions the cache may hold [default: 20480, OpenSSL's own]
-    #[arg(long, value_name = "N", conflicts_with = "capacity_bytes")]
+    /// Sessions that the cache may hold [default: 20480, as OpenSSL's internal cache]
+    #[arg(long, value_name = "N", conflicts_with = "capacity")]
     capacity_sessions: Option<u64>,
-    /// Bytes the cache may take in all, as 512MiB
-    #[arg(long, value_name = "BYTES")]
-    capacity_bytes: Option<Bytes>,
-    /// Where return times come from
+    /// Memory that the cache may take, such as 512MiB
+    #[arg(long, value_name = "SIZE", alias = "capacity-bytes")]
+    capacity: Option<Bytes>,
+    /// The source of the predicted return times
     #[arg(long, value_enum, default_value = "both")]
     prediction: PredictionName,
-    /// How late a client may be before its session is the first to go, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = CacheSettings::GRACE_MS)]
-    grace_ms: u64,
+    /// How late a client may return before its session is evicted first
+    #[arg(long, value_name = "TIME", default_value = GRACE)]
+    grace: Time,
+    /// The old name of --grace, in milliseconds
+    #[arg(long, value_name = "MS", hide = true, conflicts_with = "grace")]
+    grace_ms: Option<u64>,
     /// Threads
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: u16,
-    /// Certificate chain in PEM [default: one made on the spot for localhost]
+    #[arg(long, value_name = "N", alias = "workers", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
+    /// The certificate chain, in PEM [default: a new certificate for localhost]
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// Its private key in PEM
+    /// The certificate's private key, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// Write the certificate made on the spot here, for clients to trust
-    #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
-    certificate_out: Option<PathBuf>,
-    /// Key of the certificate made on the spot
+    /// Write the new certificate to a file, for clients to trust
+    #[arg(long, value_name = "FILE", alias = "certificate-out", conflicts_with = "certificate")]
+    write_certificate: Option<PathBuf>,
+    /// The type of the new certificate's key
     #[arg(long, value_enum, default_value = "p-256")]
     key_type: KeyName,
-    /// Bytes of each response
-    #[arg(long, value_name = "N", default_value_t = RESPONSE_BYTES as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    /// The size of each response
+    #[arg(long, value_name = "SIZE", default_value_t = RESPONSE_BYTES as u32, value_parser = bytes_in(1..=1 << 26))]
     response_bytes: u32,
-    /// Bytes of each response's body, instead
-    #[arg(long, value_name = "N", conflicts_with = "response_bytes", value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    /// The size of each response's body, instead
+    #[arg(long, value_name = "SIZE", conflicts_with = "response_bytes", value_parser = bytes_in(1..=1 << 26))]
     body_bytes: Option<u32>,
-    /// Print one JSON object when listening and one at the end
+    /// Print a JSON object when the server listens, and another when it ends
     #[arg(long)]
     json: bool,
-    /// End when the parent process does
+    /// End when the parent process ends
     #[arg(long, hide = true)]
     end_with_parent: bool,
-    /// Seconds for a handshake, a request or a response: more for a server under valgrind
-    #[arg(long, value_name = "S", default_value_t = PATIENCE.as_secs(), hide = true)]
-    patience_s: u64,
+    /// The longest time for a handshake, a request or a response; a server under valgrind needs more
+    #[arg(long, value_name = "TIME", alias = "patience-s", default_value = PATIENCE, hide = true)]
+    patience: Time,
 }
+
+/// The cache's default grace and the server's default patience, as arguments. A test compares them.
+const GRACE: &str = "2s";
+const PATIENCE: &str = "10s";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.resumption == ResumptionName::Openssl {
-        // Counts what OpenSSL's own cache weighs; works only before OpenSSL's first allocation.
+        // Counts the memory of OpenSSL's internal cache. It must precede OpenSSL's first allocation.
         rejoin_serve::weigh_internal_cache();
     }
     if arguments.end_with_parent {
@@ -86,13 +94,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     terminal::raise_descriptor_limit();
     let settings = settings(arguments)?;
-    let runtime = crate::runtime(arguments.workers)?;
+    let runtime = crate::runtime(arguments.threads)?;
     runtime.block_on(async {
         let server = Server::bind(&settings).await?;
         let (listening, metrics) = server.addresses()?;
         let scheme = if settings.stack == Stack::None { "http" } else { "https" };
         announce(arguments.json, scheme, listening, metrics);
-        // On the runtime's own threads: block_on's thread is one more.
+        // The server runs on the runtime's threads; block_on's own thread would be one more.
         let running = tokio::spawn(server.run(terminal::interrupted()));
         summarise(arguments.json, &running.await?);
         Ok(())
@@ -100,21 +108,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
-    let capacity = match (arguments.capacity_sessions, arguments.capacity_bytes) {
+    let capacity = match (arguments.capacity_sessions, arguments.capacity) {
         (_, Some(Bytes(bytes))) => Capacity::Bytes(bytes),
         (sessions, None) => Capacity::Sessions(sessions.unwrap_or(20_480)),
     };
     let cache = CacheSettings {
         prediction: arguments.prediction.into(),
-        grace_ms: arguments.grace_ms,
+        grace_ms: arguments.grace_ms.unwrap_or(arguments.grace.ms),
         ..CacheSettings::new(capacity)
     };
     if arguments.metrics == Some(arguments.listen) && arguments.listen.port() != 0 {
-        let why = "--listen and --metrics are the same address: give two";
+        let why = "--listen and --metrics name the same address; give two addresses";
         return Err(Misuse(why.to_owned()).into());
     }
-    if Stack::from(arguments.stack) == Stack::None && arguments.certificate_out.is_some() {
-        let why = "--certificate-out: there is no certificate without TLS: leave it out";
+    if Stack::from(arguments.stack) == Stack::None && arguments.write_certificate.is_some() {
+        let why = "--write-certificate: there is no certificate without TLS; leave it out";
         return Err(Misuse(why.to_owned()).into());
     }
     Ok(Settings {
@@ -127,11 +135,12 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         identity: identity(arguments)?,
         response_bytes: arguments.response_bytes as usize,
         body_bytes: arguments.body_bytes.map(|bytes| bytes as usize),
-        patience: Duration::from_secs(arguments.patience_s),
+        patience: Duration::from_millis(arguments.patience.ms),
     })
 }
 
-/// `None` where there is no TLS: to make a key takes longer than a thousand requests in clear.
+/// Returns the certificate and key, or `None` without TLS: generating a key takes longer than a
+/// thousand plain requests.
 fn identity(arguments: &Arguments) -> Result<Option<Identity>, rejoin_serve::Error> {
     if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
         return Identity::read(certificate, key).map(Some);
@@ -140,7 +149,7 @@ fn identity(arguments: &Arguments) -> Result<Option<Identity>, rejoin_serve::Err
         return Ok(None);
     }
     let identity = Identity::made(arguments.key_type.into())?;
-    if let Some(path) = &arguments.certificate_out {
+    if let Some(path) = &arguments.write_certificate {
         identity.write_certificate(path)?;
     }
     Ok(Some(identity))
@@ -166,4 +175,16 @@ fn summarise(json: bool, summary: &Summary) {
          {requests} requests; {cpu_us_per_handshake:.0} µs of CPU per handshake",
         full + resumed
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_libraries() {
+        assert_eq!(GRACE.parse(), Ok(Time { ms: CacheSettings::GRACE_MS }));
+        let patience = rejoin_serve::PATIENCE.as_millis() as u64;
+        assert_eq!(PATIENCE.parse(), Ok(Time { ms: patience }));
+    }
 }

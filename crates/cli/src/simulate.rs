@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rejoin_sim::{Outcome, Plan, Progress, Simulation, Subject, report};
+use rejoin_sim::{Outcome, Plan, Progress, Simulation, report};
 
 use crate::arguments::Misuse;
 use crate::arrivals::{Arrivals, Input};
@@ -14,13 +14,13 @@ use crate::trace_file;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Hit rates are of all requests, after the first of each device, and after the first of each run; in a
-trace that marks no runs the last is that of all requests.
-Policies: lru, predictive, learned and both are the shipped cache's; fifo, random, lfu, mru,
-fifo-4way, fifo-8way, fifo-11way, sieve, s3-fifo, arc, literal, exact, clairvoyant and
-clairvoyant-no-bypass are to compare with.
-What the flags say goes before what the plan says. A plan with no group gives the servers to a
-trace.
+There are three hit rates: of all requests, of those after the first of each device, and of those
+after the first of each run. The last equals the first if a trace marks no runs.
+Policies of the shipped cache: lru, predictive, learned, both. Policies to compare with: fifo, random,
+lfu, mru, fifo-4way, fifo-8way, fifo-11way, sieve, s3-fifo, arc, literal, exact, clairvoyant,
+clairvoyant-no-bypass.
+Options override the plan. The default policies are the plan's, else fifo, lru, random, predictive,
+learned and clairvoyant. A plan without groups describes the servers of a trace.
 Examples:
   rejoin simulate --plan plans/paper-000.toml --capacities 200..2000:100 --html curves.html
   rejoin simulate --trace arrivals.trace --capacities 1000,5000 --policies lru,learned --json
@@ -28,37 +28,31 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Sessions the cache may hold, one after the other: 300,600 or 100..2000:100
-    #[arg(long, value_name = "N,…")]
-    capacities: Option<Sizes>,
-    /// Policies to try [default: the plan's, else fifo,lru,random,predictive,learned,clairvoyant]
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    policies: Option<Vec<Subject>>,
-    /// Print a table, as if nothing was said
+    /// Print a table, which is the default
     #[arg(long, conflicts_with = "json")]
     table: bool,
     /// Print one JSON object for each policy and capacity
     #[arg(long)]
     json: bool,
-    /// Write a table as comma-separated values, too
+    /// Write the table to a file too, as comma-separated values
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write a page with the curves, too
+    /// Write a page with the curves too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the arrivals to a trace, in the format its name says, and do nothing else
+    /// Only write the arrivals to a trace, in the format of its name
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["capacities", "policies", "seeds", "jobs", "table", "json", "csv", "html"]
+        conflicts_with_all = ["capacities", "policies", "seeds", "threads", "table", "json", "csv", "html"]
     )]
     write_trace: Option<PathBuf>,
-    /// Which seed's arrivals to write [default: 1]
+    /// The seed of the arrivals to write [default: 1]
     #[arg(long, value_name = "N", requires = "write_trace")]
     seed: Option<u64>,
 }
 
-/// Arrivals written between two looks at whether to go on.
+/// Arrivals written between two checks for Ctrl-C.
 const AT_ONCE: usize = 4_096;
 
 const POLICIES: [&str; 6] = ["fifo", "lru", "random", "predictive", "learned", "clairvoyant"];
@@ -84,11 +78,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     print(arguments.json, &outcome)?;
     csv.map(|file| file.write(&report::csv(&outcome))).transpose()?;
     html.map(|file| file.write(&report::html(&outcome)?)).transpose()?;
-    anyhow::ensure!(outcome.complete, "interrupted: the figures are those of the seeds finished");
+    anyhow::ensure!(outcome.complete, "interrupted: the figures are of the finished seeds");
     Ok(())
 }
 
-/// The files to write: two, and none that is read.
+/// Creates the files to write, which differ from each other and from those that are read.
 fn outputs(arguments: &Arguments) -> anyhow::Result<(Option<Beside>, Option<Beside>)> {
     let csv = arguments.csv.as_deref().map(Beside::create).transpose()?;
     let html = arguments.html.as_deref().map(Beside::create).transpose()?;
@@ -132,14 +126,14 @@ fn simulation(
     arrivals: &Arrivals<'_>,
 ) -> anyhow::Result<Simulation> {
     let mut simulation = arguments.input.simulation(plan, arrivals);
-    if let Some(Sizes(capacities)) = &arguments.capacities {
+    if let Some(Sizes(capacities)) = &arguments.input.capacities {
         simulation.capacities.clone_from(capacities);
     }
     if simulation.capacities.is_empty() {
-        let what = "no capacity is given: say --capacities, such as 300,600 or 100..2000:100";
+        let what = "no capacity is given: add --capacities, such as 300,600 or 100..2000:100";
         return Err(Misuse(what.to_owned()).into());
     }
-    if let Some(policies) = &arguments.policies {
+    if let Some(policies) = &arguments.input.policies {
         simulation.policies.clone_from(policies);
     }
     if simulation.policies.is_empty() {

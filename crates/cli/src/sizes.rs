@@ -1,15 +1,15 @@
-//! Capacities as they are written: `300,600`, `100..2000:100`.
+//! Lists of capacities in arguments: `300,600`, `100..2000:100`.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// In the order given, none twice.
+/// Capacities in the given order, without repetitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sizes(pub(super) Vec<NonZeroU32>);
 
-/// The most that are tried in one run.
+/// The largest number of capacities in one run.
 const MOST: usize = 10_000;
 
 impl FromStr for Sizes {
@@ -30,14 +30,14 @@ impl FromStr for Sizes {
     }
 }
 
-/// In the order of their first appearance.
+/// Removes repetitions and keeps the order of first appearances.
 pub(crate) fn distinct<T: Copy + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
     let mut seen = HashSet::new();
     items.retain(|item| seen.insert(*item));
     items
 }
 
-/// One number, or those from the first to the last by a step; both ends belong to it.
+/// Reads one number, or a range with a step, which includes both ends.
 fn range(text: &str) -> Option<impl Iterator<Item = NonZeroU32>> {
     let number = |text: &str| text.trim().parse::<NonZeroU32>().ok();
     let (first, last, step) = match text.split_once("..") {

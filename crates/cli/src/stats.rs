@@ -11,10 +11,13 @@ use std::path::PathBuf;
 
 use rejoin_store::{CacheName, Store};
 
+use crate::arguments::address;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Counts of a cache are of all processes that share it, since it was made or its counts were reset.
-Those of the manager are of the programs of who asks (of all, for root), since it started.
+Cache counters cover all processes that share the cache, since it was created or its counters were
+reset. Manager counters cover your own programs (for root: those of all users) since the manager
+started.
 Examples:
   rejoin stats web
   rejoin stats web --watch
@@ -22,28 +25,28 @@ Examples:
   rejoin stats web --serve 127.0.0.1:9464
   rejoin stats --manager")]
 pub(crate) struct Arguments {
-    /// The cache that servers share [default: default, as for `rejoin run`]
+    /// The shared cache [default: default, as for `rejoin run`]
     #[arg(value_name = "NAME")]
     name: Option<CacheName>,
-    /// The TLS manager instead [default PATH: $XDG_RUNTIME_DIR/rejoin.sock, else
-    /// /run/rejoin/manager.sock]
+    /// Show the TLS manager that listens on this socket instead [default PATH:
+    /// $XDG_RUNTIME_DIR/rejoin.sock, else /run/rejoin/manager.sock]
     #[arg(long, value_name = "PATH", conflicts_with_all = ["name", "folder", "reset"])]
     manager: Option<Option<PathBuf>>,
-    /// Where caches lie
+    /// The folder of the caches
     #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER)]
     folder: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print a line every second, of what happened in it, until Ctrl-C
+    /// Print the changes of each second on a line, until Ctrl-C
     #[arg(long, conflicts_with = "reset")]
     watch: bool,
-    /// Show it on a live page and, at /metrics, to Prometheus, in clear, until Ctrl-C; port 0 is one
-    /// of the system's choice
+    /// Serve a live page, and metrics for Prometheus at /metrics, over plain HTTP until Ctrl-C; for
+    /// port 0 the system chooses a port
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     #[arg(conflicts_with_all = ["json", "watch", "reset"])]
     serve: Option<SocketAddr>,
-    /// Forget instead: the sessions, which are wiped, or the counts
+    /// Reset instead: wipe the sessions, zero the counters, or both
     #[arg(long, value_enum, value_name = "WHAT")]
     reset: Option<What>,
 }
@@ -64,33 +67,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// `localhost` needs no look-up: it is 127.0.0.1.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
-    let parsed = port.as_deref().unwrap_or(text).parse();
-    parsed.map_err(|_| "give ADDRESS:PORT, as 127.0.0.1:9464".to_owned())
-}
-
-/// One part of a whole, in percent, if there is a whole.
+/// Returns a part of a whole in percent, or `None` if the whole is 0.
 fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
 fn shown_percent(percent: Option<f64>) -> String {
     percent.map_or_else(|| "–".to_owned(), |percent| format!("{percent:.1} %"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::address;
-
-    #[test]
-    fn addresses_have_ports_and_one_has_a_name() {
-        for known in ["127.0.0.1:9464", "localhost:9464"] {
-            assert_eq!(address(known).map(|known| known.to_string()), Ok("127.0.0.1:9464".into()));
-        }
-        for wrong in ["9464", ":9464", "localhost", "localhost:", "example.com:9464", ""] {
-            assert!(address(wrong).is_err_and(|why| why.contains("127.0.0.1:9464")), "{wrong}");
-        }
-    }
 }

@@ -20,7 +20,7 @@ Examples:
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
-    /// Where caches lie
+    /// The folder of the caches
     #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER, global = true)]
     folder: PathBuf,
     /// Print JSON
@@ -30,15 +30,15 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Name the caches that are there
+    /// List the caches
     List,
-    /// Look whether a cache makes sense, every session of it, while servers use it
+    /// Check the integrity of every session of a cache, while servers use it
     Check {
         #[arg(value_name = "NAME")]
         name: CacheName,
     },
-    /// Wipe a cache and remove it; servers that have it go on with an empty one. What belongs to
-    /// somebody else is removed by root alone, and not wiped
+    /// Wipe a cache and remove it; servers that use it go on with an empty one. Only root can remove
+    /// a cache of another user, which is not wiped
     Remove {
         #[arg(value_name = "NAME")]
         name: CacheName,
@@ -71,7 +71,7 @@ fn list(folder: &Path, json: bool) -> anyhow::Result<()> {
                 grouped(store.cache().counters().sessions),
                 grouped(store.cache().capacity_sessions()),
             ]),
-            // One that cannot be opened is there all the same.
+            // A cache that cannot be opened exists all the same.
             Err(error) if error.cache().is_some() => terminal::complain(&error.to_string()),
             Err(error) => terminal::complain(&format!("{name}: {error}")),
         }
@@ -100,7 +100,7 @@ fn check(folder: &Path, name: &CacheName, json: bool) -> anyhow::Result<()> {
         terminal::print_result(&format!("{name}: {shards} shards, {sessions} sessions"))?;
     }
     wrong.iter().for_each(|line| terminal::complain(&printable(line)));
-    anyhow::ensure!(wrong.is_empty(), "{name}: {} shards make no sense", wrong.len());
+    anyhow::ensure!(wrong.is_empty(), "{name}: {} shards are inconsistent", wrong.len());
     Ok(())
 }
 

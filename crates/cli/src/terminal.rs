@@ -1,4 +1,4 @@
-//! What a person sees: lines, progress, and being told to stop.
+//! Output on the terminal, progress bars, and Ctrl-C.
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -8,13 +8,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_report::printable;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Prints a line of result. A reader who has gone away ends the output, not the run.
+/// Prints a line of a result. A closed pipe ends the output, not the run.
 pub(crate) fn print(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// Prints what the run was for. A reader who has gone away has read enough; a full disk has not
-/// kept it.
+/// Prints the result of a run. A closed pipe is no error; a full disk is.
 pub(crate) fn print_result(text: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout().lock(), "{text}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -24,13 +23,13 @@ pub(crate) fn print_result(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a line of complaint, one line whatever the names in it are.
+/// Prints an error or a warning. It stays on one line, whatever the names in it contain.
 pub(crate) fn complain(line: &str) {
     let line = printable(line);
     let _ = writeln!(std::io::stderr().lock(), "rejoin: {line}");
 }
 
-/// An error and its causes, in one line. A cause that the line already contains is left out.
+/// Returns an error and its causes in one line, without causes that the line already contains.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |line, cause| match cause.to_string() {
         first if line.is_empty() => first,
@@ -39,7 +38,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// Completes at Ctrl-C or when the process is asked to end.
+/// Completes at Ctrl-C or SIGTERM.
 pub(crate) async fn interrupted() {
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;
@@ -50,16 +49,16 @@ pub(crate) async fn interrupted() {
     }
 }
 
-/// What goes on beside a simulation: being told to stop, and the bar. Nothing of it is shown when
-/// standard error is no terminal.
+/// The companion of a simulation: it listens for Ctrl-C and moves the bar, which is hidden unless
+/// standard error is a terminal.
 pub(crate) struct Watch {
-    /// For signals and the bar; the simulation has threads of its own.
+    /// A runtime for signals and the bar; the simulation has its own threads.
     runtime: tokio::runtime::Runtime,
     progress: Arc<rejoin_sim::Progress>,
 }
 
 impl Watch {
-    /// The parts a simulation is counted in.
+    /// The steps of the bar.
     const PARTS: u64 = 10_000;
 
     pub(crate) fn start() -> anyhow::Result<Self> {
@@ -76,7 +75,7 @@ impl Watch {
         &self.progress
     }
 
-    /// A bar that moves until it is finished.
+    /// Returns a bar that moves until it is finished.
     pub(crate) fn bar(&self, label: &'static str) -> ProgressBar {
         let style = "{prefix} {bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left";
         let style =
@@ -98,12 +97,12 @@ impl Watch {
     }
 }
 
-/// Lets the process hold as many connections as the system allows.
+/// Raises the limit of open files to the maximum that the system allows.
 pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Refused, the limit stays what it was, and connections beyond it fail one by one.
+    // If this fails, the limit stays, and connections beyond it fail one by one.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

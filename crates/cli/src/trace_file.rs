@@ -1,4 +1,4 @@
-//! Arrivals, written to a file as the simulator and the planner read them.
+//! Trace files with arrivals, as the simulator and the planner read them.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use rejoin_trace::{Event, Format, Writer, csv, oracle_general};
 use crate::arguments::Misuse;
 use crate::beside::Beside;
 
-/// Writes arrivals in the format that the name says. `each` hands them over in order of time; what
-/// stops it leaves no file behind.
+/// Writes arrivals in the format that the file's name tells. `each` passes them in order of time; if
+/// it fails, no file remains.
 pub(crate) fn write(
     path: &Path,
     each: impl FnOnce(&mut dyn FnMut(Event) -> anyhow::Result<()>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let is_compressed = |ending| path.extension().is_some_and(|found| found == ending);
     if ["gz", "zst", "xz", "bz2"].into_iter().any(is_compressed) {
-        let what = "traces are written uncompressed: give a name that does not say otherwise";
+        let what = "traces are written uncompressed: give a name without an ending for compression";
         return Err(Misuse(format!("{}: {what}", path.display())).into());
     }
     let beside = Beside::create(path)?;

@@ -104,6 +104,14 @@ impl Default for SessionBounds {
 }
 
 impl Settings {
+    /// Parses the text of a file. An error is one line, which begins with the line in the file.
+    fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(0, |span| 1 + text[..span.start].matches('\n').count());
+            format!("line {line}: {}", error.message().replace('\n', " "))
+        })
+    }
+
     /// Reads a file of TOML.
     ///
     /// # Errors
@@ -112,13 +120,7 @@ impl Settings {
         let unreadable = |cause| Error::Unreadable { path: path.into(), cause };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let wrong = |what: String| Error::BadSettings { path: path.into(), what };
-        // The line number and the message, in one line.
-        let parsed = toml::from_str(&text).map_err(|error: toml::de::Error| {
-            let before = error.span().map_or("", |span| &text[..span.start]);
-            let line = 1 + before.matches('\n').count();
-            wrong(format!("line {line}: {}", error.message().replace('\n', " ")))
-        });
-        let settings: Self = parsed?;
+        let settings = Self::parse(&text).map_err(&wrong)?;
         settings.addresses().map_err(&wrong)?;
         settings.bounds().check()?;
         if !(1..=Self::MOST_DEADLINE_MS).contains(&settings.deadline_ms) {
@@ -226,4 +228,22 @@ where
 
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seconds>, D::Error> {
     parsed(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Settings;
+
+    #[test]
+    fn an_error_names_its_line() {
+        for (text, line) in [
+            ("nam = 1", 1),
+            ("# settings\n\nnam = 1\n", 3),
+            ("# settings\nname = 1\n", 2),
+            ("# settings\nname 1", 2),
+        ] {
+            let refused = Settings::parse(text).expect_err(text);
+            assert!(refused.starts_with(&format!("line {line}: ")), "{text}: {refused}");
+        }
+    }
 }

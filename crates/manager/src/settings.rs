@@ -142,8 +142,7 @@ impl Settings {
 
     fn parse(text: &str) -> Result<Self, String> {
         let settings: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
-            let before = error.span().map_or("", |span| &text[..span.start]);
-            let line = 1 + before.matches('\n').count();
+            let line = error.span().map_or(0, |span| 1 + text[..span.start].matches('\n').count());
             format!("line {line}: {}", error.message().replace('\n', " "))
         })?;
         settings.check()?;
@@ -250,6 +249,19 @@ mod tests {
             assert!(!refused.contains('\n') && !refused.is_empty(), "{text}: {refused}");
             let below = Settings::parse(&format!("\n# A comment.\n{text}")).unwrap_err();
             assert_eq!(below, refused.replace("line 1: ", "line 3: "), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_its_line() {
+        for (text, line) in [
+            ("session_byte = 1", 1),
+            ("tickets = 1\n\nsession_byte = 1\n", 3),
+            ("tickets = 1\nsession_bytes = \"much\"\n", 2),
+            ("tickets = 1\ntickets 2", 2),
+        ] {
+            let refused = Settings::parse(text).unwrap_err();
+            assert!(refused.starts_with(&format!("line {line}: ")), "{text}: {refused}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub use axis::Axis;
 pub use escape::Escaped;
 pub use lines::{Line, Lines};
 pub use marks::Mark;
-pub use page::Page;
+pub use page::{Page, STYLE as PAGE_STYLE};
 pub use terminal::{printable, table, trimmed};
 
 /// Rules for the pictures of a page, which colours them where the page is dark.

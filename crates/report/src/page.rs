@@ -4,7 +4,8 @@ use std::fmt::{self, Display};
 
 use crate::escape::Escaped;
 
-const STYLE: &str = include_str!("page.css");
+/// The style of every page.
+pub const STYLE: &str = include_str!("page.css");
 
 /// A page in one file, light or dark as its reader likes, for screen and paper. Nothing in it can
 /// reach the network: its own policy forbids it.

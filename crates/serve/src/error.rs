@@ -17,7 +17,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file that does not hold the certificate or key that was expected.
-    #[error("{}: no {what} in PEM in it; give a file that has one", path.display())]
+    #[error("{}: contains no {what} in PEM; give a file that does", path.display())]
     NotPem {
         /// The file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum Error {
     },
     /// A key that belongs to another certificate.
     #[error(
-        "{}: this key is not the one of the certificate in {}; give the pair",
+        "{}: this key does not match the certificate in {}; give the pair",
         key.display(),
         certificate.display()
     )]
@@ -63,10 +63,10 @@ pub enum Error {
         /// Bytes of the machine's memory.
         memory_bytes: u64,
     },
-    /// A key type that the OpenSSL at hand does not know.
-    #[error("a key of this type is not available here: {why}")]
+    /// A type of key that the system's OpenSSL does not support.
+    #[error("this type of key is unavailable: {why}")]
     UnknownKeyType {
-        /// The version of OpenSSL, and what would know the type.
+        /// The version of OpenSSL, and what would support the type.
         why: String,
     },
     /// OpenSSL refused its settings.

@@ -1,33 +1,33 @@
-//! As much HTTP/1.1 as a reference server and a device need.
+//! The part of HTTP/1.1 that the reference server and simulated devices need.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The field in which a client announces when it connects next: seconds from now, a decimal
-/// fraction allowed, as in `Next-Connect: 60`.
+/// The field in which a client announces when it connects next, in seconds from now, with decimals
+/// if needed: `Next-Connect: 60`.
 pub const NEXT_CONNECT: &str = "Next-Connect";
 
-/// The longest request head that is read.
+/// The longest request head.
 const LONGEST_HEAD_BYTES: usize = 16 * 1024;
-/// The longest body that is skipped.
+/// The longest request body, which is skipped.
 const LONGEST_BODY_BYTES: u64 = 1 << 20;
-/// Beyond this a `Next-Connect` says nothing: 49 days.
+/// The longest `Next-Connect`, 49 days. Longer ones are ignored.
 const LONGEST_NEXT_CONNECT_S: f64 = 49.0 * 86_400.0;
 
-/// What the server wants to know of a request.
+/// A request, as far as the server uses it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// What the client takes us for; nothing if it does not say, or says it twice.
+    /// The `Host` field, if there is exactly one.
     pub(crate) host: Option<String>,
     pub(crate) keep_alive: bool,
     pub(crate) next_connect_ms: Option<u64>,
 }
 
-/// Reads a request. `rest` carries what was read beyond it to the next call. `None` at the end of
-/// the stream.
+/// Reads a request. `rest` keeps the bytes read beyond it for the next call. Returns `None` at the end
+/// of the stream.
 pub(crate) async fn read_request(
     stream: &mut (impl AsyncRead + Unpin),
     rest: &mut Vec<u8>,
@@ -48,7 +48,7 @@ pub(crate) async fn read_request(
 }
 
 fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, u64)>> {
-    // A head that comes in single bytes is not parsed at each.
+    // A head that arrives byte by byte is not parsed at every byte.
     if !bytes.ends_with(b"\n") && !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
         return Ok(None);
     }
@@ -78,7 +78,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, u64)>> {
     Ok(Some((request, head_bytes, body_bytes)))
 }
 
-/// A number of seconds that makes sense; anything else is no hint.
+/// Reads a plausible number of seconds; anything else is no hint.
 fn milliseconds(seconds: &str) -> Option<u64> {
     let seconds: f64 = seconds.parse().ok()?;
     (0.0..=LONGEST_NEXT_CONNECT_S).contains(&seconds).then_some((seconds * 1_000.0) as u64)
@@ -95,7 +95,7 @@ async fn skip(
     tokio::io::copy(&mut body, &mut tokio::io::sink()).await.map(drop)
 }
 
-/// A whole response of exactly `total_bytes`, or as few more as its head takes.
+/// Returns a response of exactly `total_bytes`, or as few more as its head needs.
 pub(crate) fn padded_response(total_bytes: usize, keep_alive: bool) -> Vec<u8> {
     let head = |body| response_head(body, keep_alive).len();
     let mut body = total_bytes.saturating_sub(head(total_bytes));
@@ -103,7 +103,7 @@ pub(crate) fn padded_response(total_bytes: usize, keep_alive: bool) -> Vec<u8> {
     response(body, keep_alive)
 }
 
-/// A response with a body of so many bytes.
+/// Returns a response with a body of this many bytes.
 pub(crate) fn response(body_bytes: usize, keep_alive: bool) -> Vec<u8> {
     let mut response = response_head(body_bytes, keep_alive).into_bytes();
     response.resize(response.len() + body_bytes, b'.');
@@ -118,7 +118,7 @@ fn response_head(body_bytes: usize, keep_alive: bool) -> String {
     )
 }
 
-/// A device's request, of exactly `total_bytes` or as few more as its head takes.
+/// Returns a device's request of exactly `total_bytes`, or as few more as its head needs.
 pub fn padded_request(host: &str, next_connect_ms: Option<u64>, total_bytes: usize) -> Vec<u8> {
     let hint = next_connect_ms.map_or_else(String::new, |ms| {
         format!("{NEXT_CONNECT}: {}.{:03}\r\n", ms / 1_000, ms % 1_000)

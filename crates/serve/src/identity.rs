@@ -1,4 +1,4 @@
-//! A server's certificate and key: read, or made on the spot.
+//! A server's certificate and key, which are read from files or newly made.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::Error;
 use crate::Versions;
 
-/// What a certificate made on the spot signs with.
+/// The type of the key of a new certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyType {
     /// ECDSA on P-256.
@@ -21,13 +21,13 @@ pub enum KeyType {
     P256,
     /// RSA with 2,048 bits.
     Rsa2048,
-    /// ML-DSA-65 (FIPS 204), which no quantum computer is known to break. In TLS 1.3 alone
-    /// (draft-ietf-tls-mldsa), and not in an OpenSSL before 3.5.
+    /// ML-DSA-65 (FIPS 204), which no quantum computer is known to break. It works in TLS 1.3 only
+    /// (draft-ietf-tls-mldsa) and needs OpenSSL 3.5 or later.
     MlDsa65,
 }
 
 impl KeyType {
-    /// As in tables, and, in small letters, as on the command line.
+    /// Returns the name for tables; the command line uses it in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::P256 => "P-256",
@@ -36,23 +36,23 @@ impl KeyType {
         }
     }
 
-    /// Whether certificates with such a key can be used in these versions of TLS.
+    /// Checks that certificates with this type of key work in these TLS versions.
     ///
     /// # Errors
-    /// ML-DSA, unless TLS 1.3 is the only version.
+    /// Fails for ML-DSA, unless TLS 1.3 is the only version.
     pub fn check(self, versions: Versions) -> Result<(), Error> {
         match self {
-            Self::MlDsa65 if versions != Versions::Tls13 => {
-                Err(Error::Settings("ML-DSA is for TLS 1.3 alone: give --tls 1.3, or other keys"))
-            }
+            Self::MlDsa65 if versions != Versions::Tls13 => Err(Error::Settings(
+                "ML-DSA works in TLS 1.3 only: give --tls 1.3, or another type of key",
+            )),
             _ => Ok(()),
         }
     }
 
-    /// Whether the OpenSSL at hand can use it, too.
+    /// Checks that the system's OpenSSL can use the type of key, too.
     ///
     /// # Errors
-    /// As [`KeyType::check`]; ML-DSA if OpenSSL is older than 3.5.
+    /// Fails like [`KeyType::check`], and for ML-DSA if OpenSSL is older than 3.5.
     pub fn check_openssl(self, versions: Versions) -> Result<(), Error> {
         self.check(versions)?;
         match self {
@@ -72,7 +72,7 @@ impl KeyType {
     /// Makes a new key.
     ///
     /// # Errors
-    /// An error of the library that makes it.
+    /// Fails if the library cannot make the key.
     pub fn generate(self) -> Result<KeyPair, Error> {
         Ok(KeyPair::generate_for(self.algorithm())?)
     }
@@ -88,15 +88,15 @@ pub struct Identity {
 #[derive(Clone)]
 enum Key {
     Known(PKey<Private>),
-    /// Of a kind that the OpenSSL at hand cannot read.
+    /// A key of a type that the system's OpenSSL cannot read.
     Unknown(std::sync::Arc<PrivatePkcs8KeyDer<'static>>),
 }
 
 impl Identity {
-    /// A self-signed certificate for `localhost`, 127.0.0.1 and ::1, good for a month.
+    /// Makes a self-signed certificate for `localhost`, 127.0.0.1 and ::1, valid for a month.
     ///
     /// # Errors
-    /// Of the library that makes it.
+    /// Fails if the library cannot make the key or the certificate.
     pub fn made(key_type: KeyType) -> Result<Self, Error> {
         let key = key_type.generate()?;
         let parameters = authority_parameters("localhost", &["localhost", "127.0.0.1", "::1"])?;
@@ -104,7 +104,7 @@ impl Identity {
         Self::of(&[certificate.der().as_ref()], &key)
     }
 
-    /// An identity of certificates in DER, the end certificate first, and their key.
+    /// Returns the identity of certificates in DER, the end certificate first, and their key.
     ///
     /// # Errors
     /// A certificate that OpenSSL cannot read.
@@ -118,7 +118,7 @@ impl Identity {
         Ok(Self { chain, key })
     }
 
-    /// A chain and a key from PEM files.
+    /// Reads a chain and a key from PEM files.
     ///
     /// # Errors
     /// A file that cannot be read, holds something else, or is another certificate's key.
@@ -126,7 +126,7 @@ impl Identity {
         let chain =
             X509::stack_from_pem(&read(certificate)?).ok().filter(|chain| !chain.is_empty());
         let chain = chain.ok_or_else(|| not_pem(certificate, "certificate"))?;
-        // Without a callback OpenSSL would ask on the terminal for the phrase of an encrypted key.
+        // Without a callback OpenSSL would prompt for the passphrase of an encrypted key.
         let private = PKey::private_key_from_pem_callback(&read(key)?, |_| Ok(0));
         let private = private.map_err(|_| not_pem(key, "unencrypted private key"))?;
         if !chain[0].public_key()?.public_eq(&private) {
@@ -139,7 +139,7 @@ impl Identity {
     /// Writes chain and key as PEM, the key readable by its owner only.
     ///
     /// # Errors
-    /// A file that cannot be written; a key of a kind that the OpenSSL at hand does not know.
+    /// A file that cannot be written, or a key of a type that the system's OpenSSL does not support.
     pub fn write(&self, certificate: &Path, key: &Path) -> Result<(), Error> {
         self.write_certificate(certificate)?;
         write_private(key, &self.openssl_key()?.private_key_to_pem_pkcs8()?)
@@ -157,7 +157,7 @@ impl Identity {
         write_private(certificate, &chain)
     }
 
-    /// The certificates, the end certificate first.
+    /// Returns the certificates, the end certificate first.
     pub fn certificates(&self) -> &[X509] {
         &self.chain
     }
@@ -165,7 +165,8 @@ impl Identity {
     /// Sets chain and key of a context.
     ///
     /// # Errors
-    /// An empty chain, a key of a type that the OpenSSL at hand does not know, or OpenSSL's errors.
+    /// An empty chain, a key of a type that the system's OpenSSL does not support, or an error of
+    /// OpenSSL.
     pub fn install(&self, context: &mut SslContextBuilder) -> Result<(), Error> {
         let key = self.openssl_key()?;
         let (leaf, issuers) = self
@@ -179,7 +180,7 @@ impl Identity {
         Ok(context.set_private_key(key)?)
     }
 
-    /// Chain and key for rustls.
+    /// Returns the chain and key for rustls.
     ///
     /// # Errors
     /// A certificate or key that OpenSSL cannot write.
@@ -195,16 +196,16 @@ impl Identity {
         Ok((chain, PrivateKeyDer::from(key)))
     }
 
-    /// The key for OpenSSL.
+    /// Returns the key for OpenSSL.
     ///
     /// # Errors
-    /// A key of a type that the OpenSSL at hand does not know.
+    /// A key of a type that the system's OpenSSL does not support.
     pub fn openssl_key(&self) -> Result<&PKey<Private>, Error> {
         match &self.key {
             Key::Known(key) => Ok(key),
             Key::Unknown(_) => Err(Error::UnknownKeyType {
                 why: format!(
-                    "{} does not know it: ML-DSA needs OpenSSL 3.5, or rustls",
+                    "{} does not support it: ML-DSA needs OpenSSL 3.5, or rustls",
                     openssl::version::version()
                 ),
             }),
@@ -212,10 +213,10 @@ impl Identity {
     }
 }
 
-/// A chain and its key, as rustls takes them.
+/// A chain and its key, in the types of rustls.
 pub type RustlsIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Parameters of a certificate that is valid for a month, from now on.
+/// Returns the parameters of a certificate that is valid for a month from now.
 ///
 /// # Errors
 /// A name that cannot be in a certificate.
@@ -224,7 +225,7 @@ pub fn certificate_parameters(name: &str, names: &[&str]) -> Result<CertificateP
     let mut parameters = CertificateParams::new(names)?;
     parameters.distinguished_name = DistinguishedName::new();
     parameters.distinguished_name.push(DnType::CommonName, name);
-    // A clock before 1970 is as wrong as one that says 1970.
+    // A clock before 1970 counts as 1970.
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     parameters.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_1970;
     parameters.not_after = parameters.not_before + MONTH;
@@ -233,7 +234,7 @@ pub fn certificate_parameters(name: &str, names: &[&str]) -> Result<CertificateP
 
 const MONTH: std::time::Duration = std::time::Duration::from_secs(30 * 86_400);
 
-/// Parameters of a certificate that may sign others, valid for a month.
+/// Returns the parameters of a certificate that may sign others, valid for a month from now.
 ///
 /// # Errors
 /// A name that cannot be in a certificate.
@@ -243,7 +244,7 @@ pub fn authority_parameters(name: &str, names: &[&str]) -> Result<CertificatePar
     Ok(parameters)
 }
 
-/// The certificates of a PEM file: at least one.
+/// Reads the certificates of a PEM file, at least one.
 ///
 /// # Errors
 /// A file that cannot be read, or that holds none.

@@ -1,8 +1,8 @@
-//! The reference server, and a port that shows what a process counts.
+//! The reference server, and a port that shows the counters of a process.
 //!
-//! [`Server`] is a small HTTPS server on OpenSSL or rustls with every way of resuming that they
-//! have, and ours; `rejoin serve` runs it. [`StatusPort`] and [`metrics`] show counts to people and
-//! to Prometheus; the server and `rejoin stats --serve` use them.
+//! [`Server`] is a small HTTPS server on OpenSSL or rustls. It supports every way of resuming that
+//! they have, and Rejoin's; `rejoin serve` runs it. [`StatusPort`] and [`metrics`] show counters to
+//! people and to Prometheus; the server and `rejoin stats --serve` use them.
 //!
 //! This crate has no clients and no measurements (`rejoin-lab`), and no argument parsing
 //! (`rejoin-cli`).

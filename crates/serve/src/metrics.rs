@@ -1,4 +1,4 @@
-//! Counts in the text format of OpenMetrics, which Prometheus reads.
+//! Counters in the text format of OpenMetrics, which Prometheus reads.
 
 use std::fmt::Error;
 
@@ -10,10 +10,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use rejoin_cache::Counters;
 
-/// Of the text that [`Meters::text`] makes.
+/// The content type of the text that [`Meters::text`] returns.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is to be told, in this order.
+/// The metrics to write, in this order.
 #[derive(Debug, Default)]
 pub struct Meters(Vec<Meter>);
 
@@ -37,12 +37,12 @@ enum Value {
 }
 
 impl Meters {
-    /// What only grows. Its name begins with `rejoin_` and ends in `_total` when it is told.
+    /// Adds a counter. In the text its name begins with `rejoin_` and ends in `_total`.
     pub fn counter(&mut self, name: impl Into<String>, help: &'static str, count: u64) {
         self.add(name, help, Value::Counter(count));
     }
 
-    /// What only grows, of several kinds, told apart by labels.
+    /// Adds a family of counters, which differ by their labels.
     pub fn counters(
         &mut self,
         name: impl Into<String>,
@@ -52,17 +52,17 @@ impl Meters {
         self.add(name, help, Value::Counters(counts));
     }
 
-    /// A sum of seconds, which only grows: ends in `_seconds_total`.
+    /// Adds a counter of seconds, whose name ends in `_seconds_total`.
     pub fn seconds(&mut self, name: impl Into<String>, help: &'static str, seconds: f64) {
         self.add(name, help, Value::Seconds(seconds));
     }
 
-    /// What there is now, up to 2⁶³.
+    /// Adds a gauge, whose value is at most 2⁶³.
     pub fn gauge(&mut self, name: impl Into<String>, help: &'static str, value: u64) {
         self.add(name, help, Value::Gauge(value));
     }
 
-    /// What there is now of several kinds, told apart by a label.
+    /// Adds a family of gauges, which differ by one label.
     pub fn gauges(
         &mut self,
         name: impl Into<String>,
@@ -73,7 +73,7 @@ impl Meters {
         self.add(name, help, Value::Gauges(label, values));
     }
 
-    /// All that a cache counts.
+    /// Adds all counters of a cache.
     pub fn cache(&mut self, counters: &Counters) {
         for (name, count) in counters.named() {
             let help = help(name);
@@ -87,7 +87,7 @@ impl Meters {
         }
     }
 
-    /// The text; `labels`, which are written as they are, are those of everything in it.
+    /// Returns the text. Every metric gets the `labels`, which are not escaped.
     pub fn text(self, labels: &[(&'static str, String)]) -> String {
         let labels = labels.iter().map(|(name, value)| ((*name).into(), value.clone().into()));
         let mut registry = Registry::with_prefix_and_labels("rejoin", labels);
@@ -138,7 +138,7 @@ impl Value {
     }
 }
 
-/// What [`Counters`] says of its fields, in a line.
+/// Returns the description of a field of [`Counters`], in a line.
 fn help(name: &str) -> &'static str {
     match name {
         "sessions" => "Sessions stored now",

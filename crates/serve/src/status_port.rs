@@ -1,11 +1,11 @@
-//! A port for onlookers, in clear: counts for Prometheus, pages for people.
+//! A read-only port over plain HTTP: counters for Prometheus, pages for people.
 //!
-//! Whoever reaches the port may read everything it has; nothing can be changed through it. A browser
-//! on the same machine reaches it for whatever site it shows, so a request must be meant for the
-//! address and not for a name that somebody else's name server made of it (DNS rebinding), and what
-//! is answered may load nothing from elsewhere.
+//! Every client that reaches the port can read everything it serves, and change nothing. A browser on
+//! the same machine can be made to reach the port by any web site. A request must therefore name the
+//! address itself, not a host name that an attacker's name server resolves to it (DNS rebinding), and
+//! the pages may load nothing from elsewhere.
 //!
-//! What is not here: connections that are kept, bodies, ranges, compression, TLS.
+//! Not supported: persistent connections, bodies, ranges, compression, TLS.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -22,17 +22,17 @@ use tokio::time::timeout;
 use crate::Error;
 use crate::http::{Request, read_request};
 
-/// Connections open at once. For one more the oldest makes way: a request takes a millisecond, and
-/// who takes longer keeps nobody out.
+/// The largest number of open connections. One more closes the oldest: a request takes a millisecond,
+/// so that slow clients keep nobody out.
 const MOST_CONNECTIONS: usize = 64;
-/// For a connection, from its beginning to its end.
+/// The longest time of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Read of a request that was refused before its end: a connection closed on unread bytes is reset,
-/// and the client may never see why.
+/// The bytes read after a request was refused before its end. Closing a connection with unread bytes
+/// resets it, and the client may never see the answer.
 const LONGEST_REST_BYTES: u64 = 256 * 1024;
 
-/// In every answer. Whatever a page shows, it loads nothing from elsewhere, and no other site
-/// shows it or reads it.
+/// Fields of every answer. A page loads nothing from elsewhere, and no other site can embed or read
+/// it.
 const PROTECTION: &str = "Cache-Control: no-store\r\n\
     Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
     connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
@@ -41,7 +41,7 @@ const PROTECTION: &str = "Cache-Control: no-store\r\n\
     Referrer-Policy: no-referrer\r\n\
     X-Content-Type-Options: nosniff\r\n";
 
-/// What a request is answered.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     status: &'static str,
@@ -50,12 +50,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What was asked for.
+    /// Returns an answer with the requested content.
     pub fn found(content_type: &'static str, body: impl Into<Cow<'static, str>>) -> Self {
         Self { status: "200 OK", content_type, body: body.into() }
     }
 
-    /// Nothing is there; a line that says what is.
+    /// Returns an answer for an unknown path, with a line that names the known ones.
     pub fn not_found(line: &'static str) -> Self {
         Self::refused("404 Not Found", line)
     }
@@ -77,12 +77,12 @@ impl Answer {
     }
 }
 
-/// A port that listens.
+/// A listening port.
 #[derive(Debug)]
 pub struct StatusPort(TcpListener);
 
 impl StatusPort {
-    /// Listens; on a port of the system's choice, if it is 0.
+    /// Listens on an address. For port 0 the system chooses the port.
     ///
     /// # Errors
     /// An address in use, or not this machine's.
@@ -91,34 +91,35 @@ impl StatusPort {
         listener.map(Self).map_err(|source| Error::Listen { address, source })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     ///
     /// # Errors
-    /// The operating system's.
+    /// The operating system's error.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
-    /// Answers until it is dropped. `pages` is asked with a path, on a thread that may wait.
+    /// Answers requests until it is dropped. `pages` returns the answer for a path, on a thread that may
+    /// block.
     pub async fn serve(&self, pages: impl Fn(&str) -> Answer + Send + Sync + 'static) {
         let pages = Arc::new(pages);
         let mut open = Open::default();
         loop {
             let Ok((tcp, _)) = self.0.accept().await else {
-                // Out of descriptors, or the client is gone already: either passes.
+                // No free descriptors, or the client has gone. Both are temporary.
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             };
             let pages = Arc::clone(&pages);
             open.add(tokio::spawn(async move {
-                // Too slow, or gone: nobody is left to be told.
+                // A client that is too slow or gone gets no answer.
                 let _ = timeout(PATIENCE, converse(tcp, pages)).await;
             }));
         }
     }
 }
 
-/// The connections, oldest first. They end when it is dropped.
+/// The open connections, oldest first, which are aborted on drop.
 #[derive(Default)]
 struct Open(VecDeque<JoinHandle<()>>);
 
@@ -140,7 +141,7 @@ impl Drop for Open {
     }
 }
 
-/// One request, one answer.
+/// Answers one request.
 async fn converse(
     mut tcp: TcpStream,
     pages: Arc<impl Fn(&str) -> Answer + Send + Sync + 'static>,
@@ -148,7 +149,7 @@ async fn converse(
     let request = match read_request(&mut tcp, &mut Vec::new()).await {
         Ok(Some(request)) => request,
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            let refused = Answer::refused("400 Bad Request", "no request that is understood\n");
+            let refused = Answer::refused("400 Bad Request", "not a valid HTTP request\n");
             tcp.write_all(&refused.to_bytes(true)).await?;
             tcp.shutdown().await?;
             return copy(&mut tcp.take(LONGEST_REST_BYTES), &mut sink()).await.map(drop);
@@ -164,22 +165,26 @@ async fn converse(
     tcp.shutdown().await
 }
 
-/// Without what is asked of it.
+/// Returns the path without the query.
 fn path(request: &Request) -> &str {
     request.path.split_once('?').map_or(&request.path, |(path, _)| path)
 }
 
 fn refusal(request: &Request, here: IpAddr) -> Option<Answer> {
     if !matches!(&*request.method, "GET" | "HEAD") {
-        return Some(Answer::refused("405 Method Not Allowed", "there is nothing but to read\n"));
+        return Some(Answer::refused(
+            "405 Method Not Allowed",
+            "only GET and HEAD are supported\n",
+        ));
     }
     let is_meant = request.host.as_deref().is_some_and(|host| is_here(host, here));
-    let line = "ask for the address that is listened on, or for localhost\n";
+    let line = "use the address that the port listens on, or localhost\n";
     (!is_meant).then(|| Answer::refused("421 Misdirected Request", line))
 }
 
-/// Whether a `Host` names this end of the connection. Any port will do, for it may be forwarded;
-/// and beyond this machine any address will, for it may be translated. No address can be rebound.
+/// Returns true if a `Host` names this end of the connection. Any port is accepted, because ports may
+/// be forwarded; from other machines any address is, because addresses may be translated. DNS
+/// rebinding needs a name, never an address.
 fn is_here(host: &str, here: IpAddr) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

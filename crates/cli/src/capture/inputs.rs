@@ -1,4 +1,4 @@
-//! Where captures come from: files, folders, standard input, an interface.
+//! The sources of captures: files, folders, standard input, an interface.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -20,16 +20,16 @@ use super::live::Live;
 use super::{Arguments, misuse};
 use crate::beside::resolved;
 
-/// Everything there is to read, in the order of names.
+/// All inputs, ordered by name.
 pub(super) struct Inputs {
     list: Vec<Input>,
     applications: HashMap<String, String>,
     bytes: u64,
 }
 
-/// A capture, and what it is called.
+/// A capture and its name.
 pub(super) struct Input {
-    /// Relative to the folder, if one folder is all that was given.
+    /// The name, relative to the folder if one folder is the only argument.
     pub(super) name: String,
     from: From,
 }
@@ -38,7 +38,7 @@ enum From {
     File(PathBuf),
     StandardInput,
     Interface(Live),
-    /// It was found and cannot be read, for this reason.
+    /// A capture that cannot be read, and the reason.
     Nowhere(String),
 }
 
@@ -46,7 +46,7 @@ impl Inputs {
     pub(super) fn find(arguments: &Arguments) -> anyhow::Result<Self> {
         let mut list = Vec::new();
         if let Some(interface) = &arguments.interface {
-            let live = Live::open(interface, arguments.duration)?;
+            let live = Live::open(interface, arguments.duration.map(|time| time.ms))?;
             list.push(Input { name: interface.clone(), from: From::Interface(live) });
         }
         let is_only = arguments.files.len() == 1;
@@ -69,16 +69,16 @@ impl Inputs {
             _ => 0,
         };
         let bytes = list.iter().map(size).sum();
-        let applications = arguments.apps.as_deref().map(|path| applications(path, &list));
+        let applications = arguments.app_map.as_deref().map(|path| applications(path, &list));
         Ok(Self { list, applications: applications.transpose()?.unwrap_or_default(), bytes })
     }
 
-    /// What the capture of this name shows.
+    /// Returns the application of the capture of this name.
     pub(super) fn application<'a>(&'a self, name: &'a str) -> &'a str {
         self.applications.get(name).map_or(name, String::as_str)
     }
 
-    /// `459 captures`
+    /// Returns the number of captures, such as `459 captures`.
     pub(super) fn counted(&self) -> String {
         let count = self.list.len();
         format!("{} {}", grouped(count as u64), if count == 1 { "capture" } else { "captures" })
@@ -91,7 +91,7 @@ impl Inputs {
         })
     }
 
-    /// Whether standard input is read from this file.
+    /// Returns true if standard input is read from this file.
     pub(super) fn reads_from(&self, file: &Path) -> bool {
         let is_read = self.list.iter().any(|input| matches!(input.from, From::StandardInput));
         let same = |found: Metadata| {
@@ -105,7 +105,7 @@ impl Inputs {
         self.list.iter().any(|input| matches!(input.from, From::Interface(_)))
     }
 
-    /// A bar over the bytes of all files, on a terminal.
+    /// Returns a bar over the bytes of all files, which shows on a terminal.
     pub(super) fn bar(&self) -> ProgressBar {
         if self.bytes == 0 {
             return ProgressBar::hidden();
@@ -116,14 +116,15 @@ impl Inputs {
         ProgressBar::new(self.bytes).with_style(style)
     }
 
-    /// What the system could not hand over of a live capture.
+    /// Returns a message if a live capture lost packets.
     pub(super) fn lost(&self) -> Option<String> {
         let lost = self.list.iter().filter_map(|input| match &input.from {
             From::Interface(live) => Some(live.lost()),
             _ => None,
         });
         let lost: u32 = lost.sum();
-        (lost > 0).then(|| format!("{lost} packets came faster than they were read, and are lost"))
+        (lost > 0)
+            .then(|| format!("{lost} packets arrived faster than they were read, and are lost"))
     }
 }
 
@@ -145,7 +146,7 @@ impl Input {
         Self { name, from: From::Nowhere(reason) }
     }
 
-    /// The bytes of the capture, until it ends or somebody says stop.
+    /// Returns a reader of the capture, which ends with the capture or at Ctrl-C.
     pub(super) fn open<'a>(
         &'a self,
         stop: &'a Progress,
@@ -153,7 +154,7 @@ impl Input {
     ) -> Result<Box<dyn Read + 'a>, String> {
         match &self.from {
             From::File(path) => {
-                // A pipe without a writer is waited for below, where one can say stop.
+                // `Stoppable` waits for the writer of a pipe, so that Ctrl-C ends the wait.
                 let flags = OFlags::NONBLOCK.bits().cast_signed();
                 let opened = File::options().read(true).custom_flags(flags).open(path);
                 let file = opened.map_err(|error| error.to_string())?;
@@ -166,7 +167,8 @@ impl Input {
     }
 }
 
-/// Every file below a folder but those that we write, named from there if it is the only one.
+/// Returns every file below a folder but the outputs. Names are relative to the folder if it is the
+/// only argument.
 fn in_folder(folder: &Path, is_only: bool, outputs: &[PathBuf]) -> Vec<Input> {
     let name = |path: &Path| {
         let from_folder = path.strip_prefix(folder).ok().filter(|_| is_only);
@@ -182,7 +184,7 @@ fn in_folder(folder: &Path, is_only: bool, outputs: &[PathBuf]) -> Vec<Input> {
             Ok(_) => None,
             Err(error) => {
                 let path = error.path().unwrap_or(folder);
-                // What the system says, without the names that walkdir adds.
+                // The system's message, without the names that walkdir adds.
                 let reason = error
                     .io_error()
                     .map_or_else(|| "a loop of links".to_owned(), io::Error::to_string);
@@ -192,7 +194,7 @@ fn in_folder(folder: &Path, is_only: bool, outputs: &[PathBuf]) -> Vec<Input> {
     found.collect()
 }
 
-/// Lines of file, tab, application, some of which must name a capture.
+/// Reads lines of file, tab, application, at least one of which must name a capture.
 fn applications(path: &Path, inputs: &[Input]) -> anyhow::Result<HashMap<String, String>> {
     let text = fs::read_to_string(path);
     let text = text.with_context(|| format!("{}: cannot be read", path.display()))?;
@@ -209,13 +211,13 @@ fn applications(path: &Path, inputs: &[Input]) -> anyhow::Result<HashMap<String,
     if !inputs.iter().any(|input| found.contains_key(&input.name)) {
         let name = inputs.first().map_or("", |input| &input.name);
         let what =
-            format!("names none of the captures: write them as they are listed, such as {name}");
+            format!("names none of the captures: write names as they are listed, such as {name}");
         return Err(misuse(path, &what));
     }
     Ok(found)
 }
 
-/// Ends when somebody says stop, even while it waits.
+/// A reader that Ctrl-C ends, even while it waits.
 struct Stoppable<'a, R> {
     input: R,
     stop: &'a Progress,
@@ -229,7 +231,7 @@ impl<R: Read + AsFd> Read for Stoppable<'_, R> {
                 return Ok(0);
             }
             match self.input.read(buffer) {
-                // Somebody else took it.
+                // Another reader took it.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => break read?,
             }
@@ -239,7 +241,7 @@ impl<R: Read + AsFd> Read for Stoppable<'_, R> {
     }
 }
 
-/// Waits until there is something to read; false if somebody said stop, or the time was over, first.
+/// Waits until there is something to read. Returns false if Ctrl-C or the end of the time came first.
 pub(super) fn is_readable(
     input: impl AsFd,
     stop: &Progress,

@@ -1,7 +1,7 @@
-//! Packets of an interface, as they pass: a capture file that is written while it is read.
+//! Live packets of an interface, in the form of a capture file that grows while it is read.
 //!
-//! A packet socket below the link layer (packet(7)) gives the network packet and where it belongs,
-//! whatever the interface is; they become Linux cooked captures (`LINKTYPE_LINUX_SLL2`).
+//! A packet socket (packet(7)) returns network packets without link headers, and the interface of
+//! each, whatever the kind of interface. They become Linux cooked captures (`LINKTYPE_LINUX_SLL2`).
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut, Read};
@@ -24,15 +24,15 @@ use rejoin_sim::Progress;
 use super::inputs::is_readable;
 use crate::arguments::Misuse;
 
-/// Packets that wait for us, in bytes.
+/// The size of the receive buffer.
 const WAITING_BYTES: usize = 64 << 20;
-/// Segments that the system has joined may be that long.
+/// The longest packet; the system joins segments up to this length.
 const LONGEST_PACKET_BYTES: usize = 256 << 10;
-/// On loopback every packet is seen as it leaves and as it arrives.
+/// The packet type of outgoing packets. On loopback every packet is seen twice, outgoing and incoming.
 const OUTGOING: u8 = 4;
 const LOOPBACK: u16 = 772;
 
-/// An interface that is listened to.
+/// A live capture of an interface.
 pub(super) struct Live {
     socket: OwnedFd,
     until: Option<Instant>,
@@ -40,7 +40,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Listens to the interface of this name, or to `any`, for so many milliseconds.
+    /// Captures from the interface of this name, or from `any`, for this many milliseconds.
     pub(super) fn open(name: &str, duration_ms: Option<u64>) -> anyhow::Result<Self> {
         let address = if name == "any" { None } else { Some(address_of(name)?) };
         let opened = socket(
@@ -51,7 +51,7 @@ impl Live {
         );
         let socket = opened.map_err(|error| match error {
             Errno::EPERM | Errno::EACCES => anyhow!(
-                "{name}: not permitted: run as root, or give the program the right to it \
+                "{name}: not permitted: run as root, or grant the program the capability \
                  (setcap cap_net_raw+ep rejoin)"
             ),
             error => anyhow!("{name}: cannot be listened to: {error}"),
@@ -59,7 +59,7 @@ impl Live {
         let asked = setsockopt(&socket, ReceiveTimestampns, &true)
             .and_then(|()| setsockopt(&socket, RxqOvfl, &1));
         asked.with_context(|| format!("{name}: cannot be listened to"))?;
-        // Without the right to more, the system's own limit stays.
+        // Without CAP_NET_ADMIN the system's limit stays.
         let _ = setsockopt(&socket, RcvBufForce, &WAITING_BYTES);
         if let Some(address) = address {
             bind(socket.as_raw_fd(), &address)
@@ -69,7 +69,7 @@ impl Live {
         Ok(Self { socket, until, lost: Cell::new(0) })
     }
 
-    /// The capture, which ends when somebody says stop or the time is over.
+    /// Returns a reader of the capture, which ends at Ctrl-C or when the time is over.
     pub(super) fn read<'a>(&'a self, stop: &'a Progress, bar: &'a ProgressBar) -> impl Read + 'a {
         Reader {
             live: self,
@@ -81,7 +81,7 @@ impl Live {
         }
     }
 
-    /// Packets that the system had no room for.
+    /// Returns the number of packets that the system dropped.
     pub(super) fn lost(&self) -> u32 {
         self.lost.get()
     }
@@ -107,7 +107,7 @@ struct Reader<'a> {
     stop: &'a Progress,
     bar: &'a ProgressBar,
     packet: Vec<u8>,
-    /// Of the capture, from `at` on not yet read.
+    /// Bytes of the capture; those from `at` on are not yet read.
     ready: Vec<u8>,
     at: usize,
 }
@@ -132,7 +132,7 @@ impl Read for Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Takes the next packet, if there is one of interest.
+    /// Receives the next packet, if there is one of interest.
     fn receive(&mut self) -> io::Result<()> {
         let mut control = cmsg_space!(TimeSpec, u32);
         let mut parts = [IoSliceMut::new(&mut self.packet)];
@@ -145,7 +145,7 @@ impl Reader<'_> {
         let received = match received {
             Ok(received) => received,
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(()),
-            // An interface that goes away is the end of what it carried.
+            // An interface that disappears ends the capture.
             Err(error) => return Err(error.into()),
         };
         let mut time = None;
@@ -166,7 +166,7 @@ impl Reader<'_> {
     }
 }
 
-/// Of a pcap file with times in nanoseconds.
+/// Returns the header of a pcap file with times in nanoseconds.
 fn header() -> Vec<u8> {
     const NANOSECONDS: u32 = 0xa1b2_3c4d;
     const LINUX_SLL2: u32 = 276;

@@ -1,4 +1,4 @@
-//! What a capture's handshakes become: lines, CSV, a page, arrivals, and the report.
+//! The outputs of a capture: lines, CSV, a page, a trace, and the report.
 
 use std::fs;
 use std::hash::Hasher;
@@ -17,7 +17,7 @@ use super::{Arguments, fill_random, misuse};
 use crate::beside::{Beside, resolved};
 use crate::{terminal, trace_file};
 
-/// Where everything goes that was asked for.
+/// The requested outputs.
 pub(super) struct Outputs {
     list: Option<List>,
     json: bool,
@@ -27,18 +27,18 @@ pub(super) struct Outputs {
     trace: Option<(PathBuf, Arrivals)>,
     pseudonyms: Option<Pseudonyms>,
     failed: Option<anyhow::Error>,
-    /// Nobody is interested any more.
+    /// True once every output is closed.
     is_closed: bool,
 }
 
 struct List {
     to: BufWriter<Stdout>,
     explain: bool,
-    /// Each line goes out at once.
+    /// True if each line is flushed at once.
     is_live: bool,
 }
 
-/// When somebody came, and who: in microseconds, and a number that names nobody.
+/// Arrivals: the time in microseconds and a number for the client, which does not reveal its address.
 struct Arrivals {
     key: [u8; 16],
     arrivals: Vec<(i64, u64)>,
@@ -48,7 +48,7 @@ impl Outputs {
     pub(super) fn create(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Self> {
         let mut taken: Vec<PathBuf> = inputs.paths().map(resolved).collect();
         let read =
-            [&arguments.apps, &arguments.networks, &arguments.model, &arguments.anonymise_key];
+            [&arguments.app_map, &arguments.networks, &arguments.model, &arguments.anonymise_key];
         taken.extend(read.into_iter().flatten().map(|path| resolved(path)));
         let mut create = |path: &Path| {
             let file = Beside::create(path)?;
@@ -61,7 +61,7 @@ impl Outputs {
         };
         let html = arguments.html.as_deref().map(&mut create).transpose()?;
         let csv = arguments.csv.as_deref().map(&mut create).transpose()?;
-        if let Some(trace) = &arguments.trace {
+        if let Some(trace) = &arguments.write_trace {
             create(trace)?;
         }
         let pseudonyms = arguments.anonymise.then(|| pseudonyms(arguments)).transpose()?;
@@ -77,25 +77,25 @@ impl Outputs {
             list,
             csv: csv.map(csv_writer).transpose()?,
             html: html.map(|file| (file, title(arguments))),
-            trace: arguments.trace.as_ref().map(arrivals).transpose()?,
+            trace: arguments.write_trace.as_ref().map(arrivals).transpose()?,
             pseudonyms,
             failed: None,
             is_closed: false,
         })
     }
 
-    /// Whether it is worth going on.
+    /// Returns true while there is an output to write.
     pub(super) fn is_open(&self) -> bool {
         !self.is_closed && self.failed.is_none()
     }
 
-    /// A file's name, as it may be printed.
+    /// Returns a file's name, or its pseudonym.
     pub(super) fn shown(&self, file: &str) -> String {
         let pseudonym = self.pseudonyms.as_ref().map(|pseudonyms| pseudonyms.of("file", file));
         pseudonym.unwrap_or_else(|| file.to_owned())
     }
 
-    /// Takes a handshake of this file. What goes wrong is told at the end.
+    /// Adds a handshake of this file. `finish` reports errors.
     pub(super) fn handshake(&mut self, file: &str, handshake: &Handshake) {
         if let Some((_, arrivals)) = &mut self.trace {
             arrivals.add(handshake);
@@ -106,7 +106,7 @@ impl Outputs {
         if let Err(error) = self.write(file, handshake) {
             let closed = error.downcast_ref::<std::io::Error>();
             match closed.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
-                // Nobody reads the list any more; files are written to the end.
+                // The list's pipe is closed; files are still written to the end.
                 true => {
                     self.list = None;
                     self.is_closed =
@@ -142,7 +142,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Prints and writes what there is to say at the end: what can be, even if something cannot.
+    /// Prints and writes the results. A failed output does not prevent the others.
     pub(super) fn finish(mut self, report: &mut Report) -> anyhow::Result<()> {
         if let Some(pseudonyms) = &self.pseudonyms {
             pseudonyms.replace_in(report);
@@ -221,7 +221,7 @@ fn csv_writer(file: Beside) -> anyhow::Result<(csv::Writer<fs::File>, Beside)> {
     Ok((writer, file))
 }
 
-/// What the page is called.
+/// Returns the title of the page.
 fn title(arguments: &Arguments) -> String {
     match (&arguments.interface, arguments.files.as_slice()) {
         _ if arguments.anonymise => "TLS handshakes".to_owned(),

@@ -1,4 +1,4 @@
-//! `rejoin bench`: what is measured with real servers, one command for each question.
+//! `rejoin bench`: measurements with real servers, one subcommand for each question.
 
 mod handshake;
 mod insert;
@@ -14,13 +14,13 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// CPU time and bytes of a handshake, full and resumed, by library, version and key
+    /// CPU time and bytes of full and resumed handshakes, by library, version and key type
     Handshake(Box<handshake::Arguments>),
-    /// Transactions a second by the number of devices, past what the server can do: paper 000, Fig. 2
+    /// Transactions per second by the number of devices, beyond saturation: paper 000, Fig. 2
     Throughput(Box<throughput::Arguments>),
-    /// What it saves a server to decode its clients' certificates once: patch 002
+    /// Savings of a server that decodes each client certificate once: patch 002
     Interning(interning::Arguments),
-    /// What it takes to store a session in a full cache: patch 003's table
+    /// CPU time to store a session in a full cache: patch 003
     Insert(insert::Arguments),
 }
 

@@ -11,58 +11,70 @@ use rejoin_lab::cost::{self, Cipher, Mode, Outcome, Settings, Size};
 use rejoin_serve::Versions;
 use serde_json::json;
 
-use crate::arguments::{KeyName, ResumptionName, Tls, seconds};
+use crate::arguments::{KeyName, ResumptionName, Tls};
 use crate::beside::Beside;
 use crate::instruments::progress;
 use crate::sizes::distinct;
 use crate::terminal;
+use crate::units::above_zero;
 
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-A real server on cores of its own, real clients on the others, over loopback; all combinations take
-turns in short rounds. The default is 100 combinations in about seven minutes, --quick 52 of them in
-less than one. Ctrl-C ends with what was measured so far.
-Example:
+A real server runs on its own cores and real clients on the others, over loopback; all combinations
+take turns in short rounds. The default is 100 combinations in about seven minutes; --quick measures
+52 of them in less than one. After Ctrl-C the figures so far are shown.
+Examples:
   rejoin cost --quick --html cost.html
-  rejoin cost --cores 1,2 --sizes 36KB --key p-256 --tls 1.3
-  rejoin cost --tls 1.3 --key p-256 --cipher aes-gcm --sizes 30,36KB,256KB,1MB --json"
+  rejoin cost --cores 1,2 --sizes 36KiB --key-type p-256 --tls 1.3
+  rejoin cost --tls 1.3 --key-type p-256 --cipher aes-gcm --sizes 30,36KiB,256KiB,1MiB --json"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     study: Option<Study>,
-    /// Sizes of responses, 1 byte to 64MB; four at least for the model
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_values_t = Size::DEFAULT)]
+    /// The sizes of responses, 1 byte to 64MiB; the model needs at least four
+    #[arg(
+        long,
+        value_name = "SIZE,…",
+        value_delimiter = ',',
+        default_value = "30,36KiB,256KiB,1MiB"
+    )]
     sizes: Vec<Size>,
-    /// What transactions are like
+    /// The kinds of transactions
     #[arg(long, value_enum, value_delimiter = ',', default_value = "plain,full,resumed,once")]
     mode: Vec<ModeName>,
-    /// TLS versions, each measured alone
+    /// The TLS versions, each measured alone
     #[arg(long, value_enum, value_delimiter = ',', default_value = "both")]
     tls: Vec<Tls>,
-    /// The server's keys
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "rsa-2048,p-256")]
-    key: Vec<KeyName>,
-    /// Ciphers [default: both; with --quick: aes-gcm]
+    /// The types of the server certificate's key
+    #[arg(
+        long,
+        value_enum,
+        alias = "key",
+        value_delimiter = ',',
+        default_value = "rsa-2048,p-256"
+    )]
+    key_type: Vec<KeyName>,
+    /// The ciphers [default: both; with --quick: aes-gcm]
     #[arg(long, value_enum, value_delimiter = ',')]
     cipher: Vec<CipherName>,
-    /// How the server resumes sessions
+    /// The way of resuming sessions
     #[arg(long, value_enum, default_value = "predictive")]
     resumption: ResumptionName,
-    /// Numbers of cores that the server has, 1 to all of this machine; clients have the others
+    /// The server's cores, in turn, 1 to all of this machine; the clients have the others
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = cores)]
     cores: Vec<usize>,
     /// Rounds of each combination [default: 5; with --quick: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_ROUNDS)))]
     rounds: Option<u16>,
-    /// Seconds of a round, 60 at most [default: 0.8; with --quick: 0.25]
-    #[arg(long, value_name = "S", value_parser = round)]
-    round_s: Option<Duration>,
-    /// Clients at a time for each core of the server
+    /// The time of a round, 1 minute at most [default: 800ms; with --quick: 250ms]
+    #[arg(long, value_name = "TIME", alias = "round-s", value_parser = round)]
+    round_duration: Option<Duration>,
+    /// Clients at a time for each of the server's cores
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_CLIENTS)))]
     clients: u16,
-    /// Fewer combinations in fewer and shorter rounds, where nothing else is said
+    /// Measure fewer combinations in fewer and shorter rounds by default
     #[arg(long)]
     quick: bool,
     /// Write a page with charts and tables
@@ -73,27 +85,27 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What is studied apart from what the machine at hand takes.
+/// A study that does not measure this machine.
 #[derive(Debug, clap::Subcommand)]
 enum Study {
-    /// Simulate caches of other sizes under the server, and one for what is touched once
+    /// Simulate the server with CPU caches of other sizes, and with the paper's auxiliary cache
     Caches(Box<caches::Arguments>),
 }
 
-/// `--mode`
+/// A value of `--mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum ModeName {
-    /// a connection in clear for each request
+    /// a plain connection for each request
     Plain,
     /// a connection with a full handshake for each request
     Full,
     /// a connection with a resumed handshake for each request
     Resumed,
-    /// one handshake, then many requests
+    /// one handshake for many requests
     Once,
 }
 
-/// `--cipher`
+/// A value of `--cipher`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum CipherName {
     /// AES with 128 bits
@@ -117,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ended(complete, failure, "interrupted", &format!("{done} of {wanted} rounds"))
 }
 
-/// Of a measurement whose figures are told: whether they are all.
+/// Returns an error unless a measurement, whose figures are printed already, is complete.
 fn ended(complete: bool, failure: Option<String>, cut: &str, done: &str) -> anyhow::Result<()> {
     match failure {
         _ if complete => Ok(()),
@@ -145,22 +157,22 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         sizes,
         modes: meant(&arguments.mode),
         versions: versions(&arguments.tls),
-        keys: meant(&arguments.key),
+        keys: meant(&arguments.key_type),
         ciphers,
         cores,
         resumption: arguments.resumption.into(),
         rounds: arguments.rounds.unwrap_or(if quick { 3 } else { 5 }),
-        round: arguments.round_s.unwrap_or(round),
+        round: arguments.round_duration.unwrap_or(round),
         clients: arguments.clients,
     })
 }
 
-/// Each alone, none twice.
+/// Returns each version by itself, without repetitions.
 fn versions(names: &[Tls]) -> Vec<Versions> {
     distinct(names.iter().flat_map(|tls| Versions::from(*tls).each()).copied().collect())
 }
 
-/// What is meant, none twice.
+/// Converts values of the command line, without repetitions.
 fn meant<N: Copy + Eq + Hash, T: From<N>>(names: &[N]) -> Vec<T> {
     distinct(names.to_vec()).into_iter().map(T::from).collect()
 }
@@ -192,9 +204,9 @@ fn cores(text: &str) -> Result<usize, String> {
 }
 
 fn round(text: &str) -> Result<Duration, String> {
-    let round = Duration::from_millis(seconds(text)?);
-    let possible = !round.is_zero() && round <= Settings::LONGEST_ROUND;
-    possible.then_some(round).ok_or_else(|| "a number of seconds from 0.001 to 60".to_owned())
+    let round = Duration::from_millis(above_zero(text)?.ms);
+    let possible = round <= Settings::LONGEST_ROUND;
+    possible.then_some(round).ok_or_else(|| "give a time from 1ms to 60s".to_owned())
 }
 
 fn print(json: bool, outcome: &Outcome) -> anyhow::Result<()> {

@@ -11,13 +11,15 @@ use rejoin_serve::{Resumption, Versions};
 use rejoin_trace::SpeedUp;
 use serde_json::json;
 
-use crate::arguments::{PredictionName, ResumptionName, Tls, seconds};
+use crate::arguments::{PredictionName, ResumptionName, Tls};
 use crate::instruments::progress;
 use crate::terminal;
+use crate::units::{Time, above_zero};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Real servers, real handshakes, everything on loopback; the charts go to demo.html in --directory.
+The demonstration runs real servers and real handshakes over loopback, for about a minute. It writes
+its charts to demo.html in --folder.
 Example:
   rejoin demo --tls 1.3 --resumption openssl,predictive --json
   rejoin demo --client")]
@@ -25,22 +27,22 @@ pub(crate) struct Arguments {
     /// Devices in the population
     #[arg(long, value_name = "N", default_value_t = 8_000)]
     devices: u64,
-    /// Sessions the server may keep, as a share of the devices running at a time
+    /// Sessions that the server may keep, as a share of the devices that run at a time
     #[arg(long, value_name = "SHARE", default_value_t = 0.6, allow_negative_numbers = true)]
     capacity_share: f64,
-    /// How much faster than real time
+    /// The speed of the population's time, as a multiple of real time
     #[arg(long, value_name = "FACTOR", default_value_t = 75.0)]
     speedup: f64,
-    /// Population time played before measuring, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "240")]
-    warm_up_s: u64,
-    /// Population time measured, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "200")]
-    duration_s: u64,
-    /// TLS versions, in turn
+    /// The time to play before measuring
+    #[arg(long, value_name = "TIME", alias = "warm-up-s", value_parser = above_zero, default_value = "4m")]
+    warm_up: Time,
+    /// The time to measure
+    #[arg(long, value_name = "TIME", alias = "duration-s", value_parser = above_zero, default_value = "200s")]
+    duration: Time,
+    /// The TLS versions, in turn
     #[arg(long, value_enum, value_delimiter = ',', default_value = "1.2,1.3")]
     tls: Vec<Tls>,
-    /// Ways of resuming, in turn
+    /// The ways of resuming, in turn
     #[arg(
         long,
         value_enum,
@@ -48,26 +50,26 @@ pub(crate) struct Arguments {
         default_value = "none,openssl,tickets,lru,predictive"
     )]
     resumption: Vec<ResumptionName>,
-    /// Where the predictive cache's return times come from
+    /// The source of the predictive cache's return times
     #[arg(long, value_enum, default_value = "both")]
     prediction: PredictionName,
-    /// Devices in a hundred that claim to be back in a second
+    /// Percentage of devices that always announce to return in a second
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     liars_percent: u8,
-    /// Seed of everything that is drawn
+    /// The seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where trace, certificate and charts go
-    #[arg(long, value_name = "FOLDER", default_value = "target/rejoin")]
-    directory: PathBuf,
-    /// Compare programs that share sessions, instead, with programs that do not: paper 004's Table I
+    /// The folder to write the trace, the certificate and the charts to
+    #[arg(long, value_name = "FOLDER", alias = "directory", default_value = "target/rejoin")]
+    folder: PathBuf,
+    /// Compare client programs that share sessions with programs that do not: paper 004, Table I
     #[arg(long)]
     client: bool,
-    /// Programs, with --client
+    /// Client programs, with --client
     #[arg(long, value_name = "N", default_value_t = 60, requires = "client")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     apps: u32,
-    /// Services that they use, with --client
+    /// Services that the programs use, with --client
     #[arg(long, value_name = "N", default_value_t = 90, requires = "client")]
     #[arg(value_parser = clap::value_parser!(u8).range(8..=250))]
     services: u8,
@@ -114,17 +116,17 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let speed_up = SpeedUp::new(arguments.speedup).map_err(rejoin_lab::Error::Population)?;
     let share = arguments.capacity_share;
     if !(share > 0.0 && share <= 1_000.0) {
-        let why = "--capacity-share is a positive share of the running devices, as 0.6";
+        let why = "--capacity-share is a positive share of the running devices, such as 0.6";
         return Err(rejoin_lab::Error::Settings(why).into());
     }
     Ok(Settings {
         program: std::env::current_exe().context("cannot find this program's own file")?,
-        directory: arguments.directory.clone(),
+        directory: arguments.folder.clone(),
         devices: arguments.devices,
         capacity_share: share,
         speed_up,
-        warm_up_ms: arguments.warm_up_s,
-        measured_ms: arguments.duration_s,
+        warm_up_ms: arguments.warm_up.ms,
+        measured_ms: arguments.duration.ms,
         seed: arguments.seed,
         prediction: arguments.prediction.name(),
         liars: Liars { percent: arguments.liars_percent },

@@ -8,15 +8,16 @@ use rejoin_trace::{IntervalMix, Population, PopulationSettings, SpeedUp};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::arguments::{Misuse, Tls, seconds};
+use crate::arguments::{Misuse, Tls};
 use crate::instruments::progress;
 use crate::terminal;
+use crate::units::{Time, above_zero};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Times are the population's; --speedup says how much faster they are played.
+Times are in the population's time, which runs faster than real time by the factor of --speedup.
 Example:
-  rejoin fleet localhost:8443 --insecure --devices 20000 --speedup 60 --record arrivals.trace")]
+  rejoin fleet localhost:8443 --insecure --devices 20000 --speedup 60 --write-trace arrivals.trace")]
 pub(crate) struct Arguments {
     /// The TLS server
     #[arg(value_name = "HOST:PORT")]
@@ -24,31 +25,31 @@ pub(crate) struct Arguments {
     /// Devices in the population
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     devices: u64,
-    /// Mean time a device runs, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "120")]
-    running_s: u64,
-    /// Mean time a device waits between runs, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "2760")]
-    waiting_s: u64,
+    /// The mean time that a device runs
+    #[arg(long, value_name = "TIME", alias = "running-s", value_parser = above_zero, default_value = "2m")]
+    running: Time,
+    /// The mean time that a device waits between runs
+    #[arg(long, value_name = "TIME", alias = "waiting-s", value_parser = above_zero, default_value = "46m")]
+    waiting: Time,
     /// Connection intervals in seconds, each with its weight
     #[arg(long, value_name = "S:W,…", default_value = "60:23,30:13,15:2")]
     intervals: IntervalMix,
-    /// Standard deviation of intervals, in seconds [default: none]
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    jitter_s: Option<u64>,
-    /// How much faster than the population's time
+    /// The standard deviation of the intervals [default: none]
+    #[arg(long, value_name = "TIME", alias = "jitter-s", value_parser = above_zero)]
+    jitter: Option<Time>,
+    /// The speed of the population's time, as a multiple of real time
     #[arg(long, value_name = "FACTOR", default_value_t = 6.0, allow_negative_numbers = true)]
     speedup: f64,
-    /// Population time played before measuring, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "600")]
-    warm_up_s: u64,
-    /// Population time measured, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds, default_value = "3600")]
-    duration_s: u64,
-    /// TLS version offered
+    /// The time to play before measuring
+    #[arg(long, value_name = "TIME", alias = "warm-up-s", value_parser = above_zero, default_value = "10m")]
+    warm_up: Time,
+    /// The time to measure
+    #[arg(long, value_name = "TIME", alias = "duration-s", value_parser = above_zero, default_value = "1h")]
+    duration: Time,
+    /// The TLS version to offer
     #[arg(long, value_enum, default_value = "both")]
     tls: Tls,
-    /// Certificates to trust, in PEM [default: the system's]
+    /// Trust the certificates in this PEM file, and no others [default: the system's]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
     /// Trust any certificate
@@ -57,21 +58,21 @@ pub(crate) struct Arguments {
     /// Do not announce the next connection
     #[arg(long)]
     no_hints: bool,
-    /// Devices in a hundred that claim to be back in a second
+    /// Percentage of devices that always announce to return in a second
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     liars_percent: u8,
-    /// Seed of everything that is drawn
+    /// The seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Write the arrivals to a trace
-    #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
-    /// Play a recorded trace instead of drawing arrivals
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["devices", "record"])]
-    replay: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", alias = "record")]
+    write_trace: Option<PathBuf>,
+    /// Play the arrivals of a trace instead of random ones
+    #[arg(long, value_name = "FILE", alias = "replay", conflicts_with_all = ["devices", "write_trace"])]
+    trace: Option<PathBuf>,
     /// Threads
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: u16,
+    #[arg(long, value_name = "N", alias = "workers", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -79,7 +80,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     terminal::raise_descriptor_limit();
-    let runtime = crate::runtime(arguments.workers)?;
+    let runtime = crate::runtime(arguments.threads)?;
     runtime.block_on(async {
         let settings = settings(arguments).await?;
         let (progress, receiver) = watch::channel(fleet::Progress::default());
@@ -116,25 +117,25 @@ async fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         source: source(arguments)?,
         seed: arguments.seed,
         speed_up,
-        warm_up_ms: arguments.warm_up_s,
-        end_ms: arguments.warm_up_s + arguments.duration_s,
+        warm_up_ms: arguments.warm_up.ms,
+        end_ms: arguments.warm_up.ms + arguments.duration.ms,
         hints: !arguments.no_hints,
         forgets_between_runs: false,
         liars: Liars { percent: arguments.liars_percent },
         request_bytes: REQUEST_BYTES,
-        record: arguments.record.clone(),
+        record: arguments.write_trace.clone(),
     })
 }
 
 fn source(arguments: &Arguments) -> Result<Source, rejoin_lab::Error> {
-    if let Some(path) = &arguments.replay {
+    if let Some(path) = &arguments.trace {
         return Ok(Source::Trace(path.clone()));
     }
     let settings = PopulationSettings {
-        waiting_ms: arguments.waiting_s,
-        running_ms: arguments.running_s,
+        waiting_ms: arguments.waiting.ms,
+        running_ms: arguments.running.ms,
         intervals: arguments.intervals.clone(),
-        jitter_ms: arguments.jitter_s.unwrap_or(0),
+        jitter_ms: arguments.jitter.map_or(0, |jitter| jitter.ms),
         ..PopulationSettings::paper(arguments.devices)
     };
     Population::new(settings).map(Source::Population).map_err(rejoin_lab::Error::Population)

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::terminal::interrupted;
 
-/// A bar over the population's time; nothing when standard error is no terminal.
+/// Returns a bar over the population's time, which is hidden unless standard error is a terminal.
 pub(crate) fn bar(end_ms: u64, label: String) -> ProgressBar {
     let style = "{prefix:22} {bar:30} {elapsed_precise} of about {duration_precise}  {msg}";
     let style =
@@ -18,8 +18,8 @@ pub(crate) fn bar(end_ms: u64, label: String) -> ProgressBar {
     ProgressBar::new(end_ms).with_style(style).with_prefix(label)
 }
 
-/// A bar over steps of a measurement, whose number is told later; nothing when standard error is no
-/// terminal.
+/// Returns a bar over the steps of a measurement, whose number is set later. It is hidden unless
+/// standard error is a terminal.
 fn steps() -> ProgressBar {
     let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
     let style =

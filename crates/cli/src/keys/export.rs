@@ -16,24 +16,26 @@ use crate::{cluster, terminal};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The server that reads them
+    /// The server that reads the keys
     #[arg(long, value_enum)]
     format: Format,
-    /// nginx: a folder, whose keys.conf its configuration includes. HAProxy: the file of tls-ticket-keys
-    #[arg(long, value_name = "PATH")]
-    into: PathBuf,
-    /// What the keys are derived for: servers that are to open each other's tickets say the same
+    /// For nginx, a folder, whose keys.conf the configuration includes; for HAProxy, the file of
+    /// tls-ticket-keys
+    #[arg(long, value_name = "PATH", alias = "into")]
+    output: PathBuf,
+    /// The context that the keys are derived for; servers open each other's tickets if they have the
+    /// same context
     #[arg(long, value_name = "NAME")]
     context: String,
-    /// Run by a shell whenever the files have changed
+    /// A shell command to run whenever the files have changed
     #[arg(long, value_name = "COMMAND")]
     then: Option<String>,
-    /// Follow the cluster's keys until told to end, and make those that are due
+    /// Follow the cluster's keys until Ctrl-C or SIGTERM, and make new keys when they are due
     #[arg(long)]
     follow: bool,
 }
 
-/// `--format`
+/// A value of `--format`.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Format {
     Nginx,
@@ -50,8 +52,8 @@ impl From<Format> for ServerKeyFormat {
 }
 
 pub(crate) fn run(arguments: &Arguments, settings: &Path, json: bool) -> anyhow::Result<()> {
-    let Arguments { format, into, context, then, follow } = arguments;
-    let files = KeyFiles::new((*format).into(), into, context);
+    let Arguments { format, output, context, then, follow } = arguments;
+    let files = KeyFiles::new((*format).into(), output, context);
     let mut files = files.map_err(|error| match error {
         Error::Ring(error) => anyhow::Error::new(Misuse(format!("--context: {error}"))),
         error => error.into(),
@@ -69,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments, settings: &Path, json: bool) -> anyhow:
         return terminal::print_result(&json!({ "changed": changed }).to_string());
     }
     let what = if changed { "new keys" } else { "its keys are the newest" };
-    terminal::print_result(&format!("{}: {what}", into.display()))
+    terminal::print_result(&format!("{}: {what}", output.display()))
 }
 
 struct Exporter<'a> {
@@ -98,14 +100,15 @@ impl<'a> Exporter<'a> {
         }
     }
 
-    /// What fails is said once, until it is well again or something else fails.
+    /// Writes the keys every second, for ever. Reports a failure once, until it is over or another
+    /// failure follows.
     async fn look_again_and_again(&mut self) -> anyhow::Result<()> {
         let mut look = interval(Self::LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut told, mut is_ready) = (None, false);
         loop {
             look.tick().await;
-            // Without Valkey, too, turns begin and end.
+            // Keys begin and end on schedule without Valkey, too.
             let followed = self.look().await;
             let written = self.write().await;
             if !is_ready && written.is_ok() && self.keys.ring().is_some() {
@@ -131,27 +134,27 @@ impl<'a> Exporter<'a> {
     }
 
     async fn write(&mut self) -> anyhow::Result<()> {
-        let Arguments { into, then, .. } = self.arguments;
+        let Arguments { output, then, .. } = self.arguments;
         let Some(ring) = self.keys.ring() else { return Ok(()) };
         if !self.files.write(ring, cluster::now_s()?)? {
             return Ok(());
         }
-        terminal::print(&format!("{}: new keys", into.display()));
+        terminal::print(&format!("{}: new keys", output.display()));
         let Some(command) = then else { return Ok(()) };
         if let Err(error) = done(command).await {
-            terminal::complain(&format!("{}; the files are there", terminal::chain(&error)));
+            terminal::complain(&format!("{}; the files are written", terminal::chain(&error)));
         }
         Ok(())
     }
 }
 
-/// Runs a command to its end.
+/// Runs a shell command and waits for its end.
 async fn done(command: &str) -> anyhow::Result<()> {
     const WITHIN: Duration = Duration::from_secs(60);
     let mut shell = tokio::process::Command::new("sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).kill_on_drop(true);
     let ended = timeout(WITHIN, shell.status()).await;
-    let ended = ended.with_context(|| format!("{command}: it did not end within a minute"))?;
+    let ended = ended.with_context(|| format!("{command}: still running after a minute"))?;
     let status = ended.context("cannot run sh")?;
     anyhow::ensure!(status.success(), "{command}: {status}");
     Ok(())

@@ -1,24 +1,26 @@
-//! All that `rejoin plan` has to say.
+//! The complete answer of `rejoin plan`.
 
 use rejoin_sim::sizing::{
     FIFO, Found, HAPROXY, Lifetime, NGINX, Need, Peer, Sizing, Survey, shipped_bytes,
 };
 use rejoin_sim::{Cell, HitRates, Subject};
+use rejoin_trace::grouped;
 use serde::Serialize;
 
 use super::Arguments;
 use super::configuration::{Configuration, Wanted};
 use super::costs::{Costs, version};
-use super::text::{self, bytes};
+use super::text;
+use crate::units::bytes;
 
-/// Bytes of a session's block unless the caller says otherwise: the cache's default.
+/// The default bytes of a session's block, which are the cache's default.
 pub(super) const SESSION_BYTES: u32 = 192;
 
-/// One object: the JSON as it is printed.
+/// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer<'a> {
     pub(super) title: &'a str,
-    /// Whether it ran to its end.
+    /// True unless the run was interrupted.
     pub(super) complete: bool,
     pub(super) seeds: u32,
     pub(super) tls: &'static str,
@@ -26,13 +28,13 @@ pub(super) struct Answer<'a> {
     pub(super) clients: u64,
     pub(super) requests: f64,
     pub(super) counted_s: f64,
-    /// Whether clients announce when they return.
+    /// True if clients announce when they return.
     pub(super) hints: bool,
-    /// Whether it is known where runs begin; without, there is no rate after the first of each.
+    /// True if the starts of runs are known; otherwise there is no rate after the first of each run.
     pub(super) runs: bool,
     pub(super) unlimited: HitRates,
     pub(super) target_percent: f64,
-    /// What is enough, in percent of returning devices.
+    /// The resumptions to reach, in percent of returning devices.
     pub(super) goal_percent: f64,
     pub(super) costs: Costs,
     pub(super) session_bytes: u32,
@@ -47,7 +49,7 @@ pub(super) struct Answer<'a> {
     pub(super) configuration: Option<Configuration>,
 }
 
-/// Another server's cache.
+/// The cache of another server.
 #[derive(Debug, Serialize)]
 pub(super) struct PeerBytes {
     pub(super) name: &'static str,
@@ -55,7 +57,7 @@ pub(super) struct PeerBytes {
     pub(super) source: &'static str,
 }
 
-/// One policy at one capacity.
+/// A policy at a capacity.
 #[derive(Debug, Serialize)]
 pub(super) struct Row<'a> {
     #[serde(flatten)]
@@ -65,7 +67,7 @@ pub(super) struct Row<'a> {
     pub(super) bytes: Memory,
 }
 
-/// What sessions under a policy take in the caches that have it.
+/// The bytes of sessions in each cache that has the policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Memory {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,20 +80,20 @@ pub(super) struct Memory {
     pub(super) haproxy: Option<u64>,
 }
 
-/// The smallest cache that is enough.
+/// The smallest cache that reaches the target.
 #[derive(Debug, Serialize)]
 pub(super) struct Recommendation {
     pub(super) policy: Subject,
     pub(super) sessions: u32,
     pub(super) bytes: u64,
-    /// The largest smaller size that was tried, and is not enough.
+    /// The largest size tried that does not reach the target.
     pub(super) fails_at: Option<u32>,
     pub(super) returning_percent: f64,
     pub(super) avoided_per_s: Option<f64>,
     pub(super) cores_saved: Option<f64>,
-    /// What FIFO needs for the same.
+    /// The sessions that FIFO needs to reach the same.
     pub(super) fifo_sessions: Option<u32>,
-    /// In OpenSSL's, nginx's and HAProxy's caches.
+    /// The bytes of those in OpenSSL's, nginx's and HAProxy's caches.
     pub(super) fifo_bytes: Option<Memory>,
 }
 
@@ -109,8 +111,8 @@ impl<'a> Answer<'a> {
         let rows = rows.collect::<anyhow::Result<Vec<_>>>()?;
         let recommendation = found.recommended().map(|need| sizer.recommend(need, found, &rows));
         let recommendation = recommendation.transpose()?.flatten();
-        let lifetime = arguments.lifetime_s.is_none().then_some(survey.lifetime);
-        let lifetime_s = arguments.lifetime_s.unwrap_or(survey.lifetime.seconds);
+        let lifetime = arguments.lifetime.is_none().then_some(survey.lifetime);
+        let lifetime_s = arguments.lifetime.unwrap_or(survey.lifetime.seconds);
         let configuration = recommendation.as_ref().map(|best| {
             let fifo = best.fifo_sessions.unwrap_or(best.sessions);
             let fifo_cell = found.cell(FIFO, fifo);
@@ -156,7 +158,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// What sessions take.
+/// The computation of memory and of savings.
 struct Sizer<'a> {
     session_bytes: u32,
     ghosts_percent: Option<u32>,
@@ -216,7 +218,7 @@ fn returning(cell: &Cell) -> Option<f64> {
     cell.rates.hit_after_first_of_device.map(|rate| rate.mean)
 }
 
-/// The recommendation in one line.
+/// Returns the recommendation in one line.
 fn line(
     best: Option<&Recommendation>,
     found: &Found,
@@ -250,7 +252,7 @@ fn line(
         Some(cell) => format!(
             "no size up to {} sessions is enough for {} % of returning devices: {} % resume with {}; \
              try larger --capacities or a smaller --target",
-            text::thousands(largest),
+            grouped(largest.into()),
             text::percent(sizing.goal()),
             text::percent(rate(cell)),
             cell.policy,

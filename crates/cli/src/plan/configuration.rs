@@ -1,14 +1,15 @@
-//! Configuration of servers for a cache of the recommended size.
+//! The configuration of servers for a cache of the recommended size.
 
 use rejoin_cache::{Capacity, Settings};
 use rejoin_sim::sizing::{HAPROXY, NGINX};
 use rejoin_sim::{Server, Subject};
+use rejoin_trace::grouped;
 use serde::Serialize;
 
 use super::costs::version;
-use super::text::{percent, thousands};
+use super::text::percent;
 
-/// Ready to be copied, a string for each server.
+/// The configuration of each server, ready to be copied.
 #[derive(Debug, Serialize)]
 pub(super) struct Configuration {
     pub(super) nginx: String,
@@ -16,18 +17,18 @@ pub(super) struct Configuration {
     pub(super) rejoin: String,
 }
 
-/// What the servers are to be told.
+/// The settings that the servers need.
 #[derive(Debug)]
 pub(super) struct Wanted<'a> {
-    /// Ours.
+    /// The policy of Rejoin's cache.
     pub(super) policy: Subject,
-    /// With it.
+    /// Sessions under that policy.
     pub(super) sessions: u32,
-    /// For servers that evict first in, first out.
+    /// Sessions in servers that evict first in, first out.
     pub(super) fifo_sessions: u32,
-    /// What they resume then, of returning devices.
+    /// The percentage of returning devices that those servers resume.
     pub(super) fifo_percent: Option<f64>,
-    /// Whether that is as much as was asked for.
+    /// True if that percentage reaches the target.
     pub(super) fifo_is_enough: bool,
     pub(super) lifetime_s: u32,
     pub(super) session_bytes: u32,
@@ -40,9 +41,9 @@ impl Configuration {
     }
 }
 
-/// Why so many sessions, in a comment.
+/// Returns a comment with the reason for the number of sessions.
 fn reason(wanted: &Wanted<'_>) -> String {
-    let sessions = thousands(wanted.fifo_sessions);
+    let sessions = grouped(wanted.fifo_sessions.into());
     let mut reason = format!("# {sessions} sessions, first in, first out");
     if let Some(resumed) = wanted.fifo_percent {
         reason += &format!(": {} % of returning devices resume", percent(resumed));
@@ -83,7 +84,7 @@ fn haproxy(wanted: &Wanted<'_>) -> String {
     )
 }
 
-/// What exists today: the flags of `rejoin serve`.
+/// Returns the command line of `rejoin serve`.
 fn rejoin(wanted: &Wanted<'_>) -> String {
     let policy = match wanted.policy {
         Subject::Lru => "--resumption lru".to_owned(),
@@ -94,7 +95,7 @@ fn rejoin(wanted: &Wanted<'_>) -> String {
                 _ => "both",
             };
             let grace_ms = wanted.server.grace_ms;
-            format!("--resumption predictive --prediction {prediction} --grace-ms {grace_ms}")
+            format!("--resumption predictive --prediction {prediction} --grace {grace_ms}ms")
         }
     };
     let block_bytes = Settings::new(Capacity::Sessions(1)).block_bytes;

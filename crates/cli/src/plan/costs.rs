@@ -1,4 +1,4 @@
-//! What handshakes cost, as given or as measured in place.
+//! The cost of handshakes, as given or as measured on this machine.
 
 #[cfg(feature = "lab")]
 mod measured;
@@ -13,7 +13,7 @@ use crate::arguments::Misuse;
 /// The server's CPU time of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct HandshakeCost {
-    /// The version of TLS, as on the command line.
+    /// The TLS version, as on the command line.
     pub(super) tls: &'static str,
     /// Microseconds of a full handshake.
     pub(super) full_us: f64,
@@ -21,19 +21,19 @@ pub(super) struct HandshakeCost {
     pub(super) resumed_us: f64,
 }
 
-/// What is known of costs.
+/// The known costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Costs {
-    /// Of the version that the arrivals speak; nothing if nobody said.
+    /// The cost in the arrivals' TLS version, if it is known.
     pub(super) handshake: Option<HandshakeCost>,
-    /// Where that is from.
+    /// The source of that cost.
     pub(super) source: Option<String>,
-    /// All that was measured.
+    /// All measured costs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) measured: Vec<HandshakeCost>,
-    /// Bytes of a session in OpenSSL's own cache.
+    /// Bytes of a session in OpenSSL's internal cache.
     pub(super) openssl_session_bytes: f64,
-    /// Where that is from.
+    /// The source of that number.
     pub(super) openssl_session_bytes_source: String,
 }
 
@@ -49,7 +49,7 @@ impl Costs {
         let tls = version(tls);
         if let (Some(full_us), Some(resumed_us)) = (arguments.full_us, arguments.resumed_us) {
             if resumed_us >= full_us {
-                let what = "--resumed-us is not below --full-us: then there is nothing to save";
+                let what = "--resumed-us is not below --full-us: there is nothing to save";
                 return Err(Misuse(what.to_owned()).into());
             }
             costs.handshake = Some(HandshakeCost { tls, full_us, resumed_us });
@@ -57,24 +57,24 @@ impl Costs {
         }
         #[cfg(feature = "lab")]
         if arguments.measure {
-            costs.measure(arguments.key, tls)?;
+            costs.measure(arguments.key_type, tls)?;
         }
         Ok(costs)
     }
 
-    /// Cores that so many handshakes a second keep busy when they are full and not when resumed.
+    /// Returns the cores saved if this many handshakes a second are resumed rather than full.
     pub(super) fn cores(&self, avoided_per_s: f64) -> Option<f64> {
         let cost = self.handshake?;
         Some(avoided_per_s * (cost.full_us - cost.resumed_us) / 1e6)
     }
 
-    /// Bytes of so many sessions in OpenSSL's own cache.
+    /// Returns the bytes of this many sessions in OpenSSL's internal cache.
     pub(super) fn openssl_bytes(&self, sessions: u32) -> u64 {
         (f64::from(sessions) * self.openssl_session_bytes).ceil() as u64
     }
 }
 
-/// As on the command line.
+/// Returns the version's name, as on the command line.
 pub(super) const fn version(tls: Tls) -> &'static str {
     match tls {
         Tls::V1_2 => "1.2",

@@ -1,13 +1,15 @@
-//! For a person at a terminal.
+//! The answer as text.
 
 use rejoin_report::{printable, trimmed};
 use rejoin_sim::Rate;
 use rejoin_sim::report;
 use rejoin_sim::sizing::{FIFO, Found, Lifetime};
+use rejoin_trace::grouped;
 
 use super::answer::{Answer, Recommendation, Row};
+use crate::units::{bytes, figure, time};
 
-/// Everything, the table first.
+/// Returns the whole answer, the table first.
 pub(super) fn of(answer: &Answer<'_>, found: &Found) -> String {
     let mut text = vec![head(answer), table(answer, found), notes(answer), String::new()];
     text.push(answer.line.clone());
@@ -25,7 +27,7 @@ pub(super) fn of(answer: &Answer<'_>, found: &Found) -> String {
         }
         text.push(format!(
             "\nsessions live {}: {}",
-            time(answer.lifetime_s),
+            time(answer.lifetime_s.into()),
             answer.lifetime_source
         ));
     }
@@ -47,7 +49,7 @@ fn head(answer: &Answer<'_>) -> String {
     };
     format!(
         "{title}: {} clients, {} requests{rate}, TLS {}{servers}",
-        report::thousands(clients as f64),
+        grouped(clients),
         report::thousands(answer.requests),
         answer.tls
     )
@@ -73,7 +75,7 @@ fn table(answer: &Answer<'_>, found: &Found) -> String {
         let best = recommended
             .is_some_and(|best| (best.policy, best.sessions) == (cell.policy, cell.capacity));
         let mut figures = vec![
-            if first { thousands(cell.capacity) } else { String::new() },
+            if first { grouped(cell.capacity.into()) } else { String::new() },
             format!("{}{}", cell.policy, if best { " ◀" } else { "" }),
             memory(row),
             rate(cell.rates.hit_after_first_of_device, answer.seeds),
@@ -94,7 +96,7 @@ fn memory(row: &Row<'_>) -> String {
     row.bytes.rejoin.or(row.bytes.openssl).map_or_else(nothing, bytes)
 }
 
-/// What the columns mean, and what they are made of.
+/// Returns the notes on the columns and their sources.
 fn notes(answer: &Answer<'_>) -> String {
     let costs = &answer.costs;
     let [nginx, haproxy] = &answer.peers;
@@ -118,9 +120,9 @@ fn notes(answer: &Answer<'_>) -> String {
 }
 
 fn details(answer: &Answer<'_>, best: &Recommendation) -> String {
-    let mut text = format!("{} sessions, policy {}", thousands(best.sessions), best.policy);
+    let mut text = format!("{} sessions, policy {}", grouped(best.sessions.into()), best.policy);
     if let Some(fails) = best.fails_at {
-        text += &format!(" ({} are too few)", thousands(fails));
+        text += &format!(" ({} are too few)", grouped(fails.into()));
     }
     text += &format!(
         "; asked for: {} % of the {} % that an unlimited cache resumes",
@@ -136,7 +138,7 @@ fn details(answer: &Answer<'_>, best: &Recommendation) -> String {
     text
 }
 
-/// How the lifetime was found.
+/// Returns how the lifetime was found.
 pub(super) fn lifetime(found: Option<&Lifetime>, counted_s: f64) -> String {
     let Some(found) = found else { return "as given".to_owned() };
     let age = if found.renewed {
@@ -154,30 +156,13 @@ pub(super) fn lifetime(found: Option<&Lifetime>, counted_s: f64) -> String {
     if f64::from(found.seconds) >= counted_s / 2.0 {
         text += &format!(
             "; arrivals of {} say little of it",
-            time((counted_s / 60.0).round() as u32 * 60)
+            time((counted_s / 60.0).round() as u64 * 60)
         );
     }
     text
 }
 
-/// With its unit: `5.5 MiB`.
-pub(super) fn bytes(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let mut number = bytes as f64;
-    let mut unit = 0;
-    while number >= 1_000.0 && unit + 1 < units.len() {
-        number /= 1_024.0;
-        unit += 1;
-    }
-    let number = if unit == 0 { report::thousands(number) } else { figure(number) };
-    format!("{number} {}", units[unit])
-}
-
-pub(super) fn thousands(number: u32) -> String {
-    report::thousands(f64::from(number))
-}
-
-/// One digit behind the point, and none for a whole number. A rate below 100 is not shown as 100.
+/// Returns a percentage with one decimal, or none if it is 0. A rate below 100 is never shown as 100.
 pub(super) fn percent(percent: f64) -> String {
     let shown = if percent < 100.0 { percent.min(99.9) } else { percent };
     let text = format!("{shown:.1}");
@@ -192,32 +177,12 @@ fn rate(rate: Option<Rate>, seeds: u32) -> String {
     }
 }
 
-/// To about three digits.
-fn figure(number: f64) -> String {
-    match number.abs() {
-        size if size >= 100.0 => report::thousands(number),
-        size if size >= 10.0 => format!("{number:.1}"),
-        size if size >= 1.0 => format!("{number:.2}"),
-        _ => format!("{number:.3}"),
-    }
-}
-
-/// `90 s`, `5 min`, `2 h`, `7 d`.
-fn time(seconds: u32) -> String {
-    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
-    let unit =
-        units.into_iter().find(|(unit, _)| seconds >= *unit && seconds.is_multiple_of(*unit));
-    unit.map_or_else(|| format!("{seconds} s"), |(unit, name)| format!("{} {name}", seconds / unit))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short() {
-        assert_eq!([999, 1_000, 5 << 20].map(bytes), ["999 bytes", "0.977 KiB", "5.00 MiB"]);
+    fn percents_are_short() {
         assert_eq!([98.04, 100.0, 99.99, 97.95].map(percent), ["98", "100", "99.9", "98"]);
-        assert_eq!([90, 300, 7_200, 604_800].map(time), ["90 s", "5 min", "2 h", "7 d"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A cache that servers share.
+//! `rejoin stats NAME`: the counters of a shared cache.
 
 mod reading;
 mod watched;
@@ -37,7 +37,7 @@ fn told(store: &Store) -> String {
 fn table(reading: &Reading) -> String {
     let Reading { name, counters, facts, occupancy, capacity_sessions, .. } = reading;
     let head = format!(
-        "{name}: of {} handshakes {} were resumed\n{} of {} sessions, {} bytes; of those asked for {} were there\n",
+        "{name}: of {} handshakes {} were resumed\n{} of {} sessions, {} bytes; {} of lookups found a session\n",
         grouped(counters.full_handshakes + counters.resumed_handshakes),
         shown_percent(resumed_percent(counters)),
         grouped(counters.sessions),
@@ -45,7 +45,8 @@ fn table(reading: &Reading) -> String {
         grouped(facts.bytes),
         shown_percent(found_percent(counters))
     );
-    let memory = if facts.is_named { "" } else { "removed while in use: nobody new can open it\n" };
+    let memory =
+        if facts.is_named { "" } else { "removed while in use: no new process can open it\n" };
     let row = |(name, count): (&str, u64)| vec![name.replace('_', " "), grouped(count)];
     let counts = rejoin_report::table(&[0], ["counted", ""], reading.counts().map(row));
     let returns = occupancy.named().into_iter().map(row);
@@ -53,7 +54,7 @@ fn table(reading: &Reading) -> String {
     format!("{head}{memory}{counts}\n\n{returns}")
 }
 
-/// A line for each second.
+/// Prints a line for each second.
 fn lines(store: &Store) -> anyhow::Result<()> {
     let head =
         "handshakes/s  resumed    hits/s  misses/s  stored/s  evicted/s  forged/s   sessions";

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-/// Handshakes so far, or of a while.
+/// The handshakes since the start, or in an interval.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Handshakes {
     pub(super) full: u64,
     pub(super) resumed: u64,
 }
 
-/// What each of the last seconds brought, oldest first.
+/// The handshakes of each of the last seconds, oldest first.
 #[derive(Debug)]
 pub(super) struct History {
     before: Handshakes,
@@ -21,23 +21,23 @@ pub(super) struct History {
 impl History {
     const MOST_S: usize = 300;
 
-    /// One that begins when so many have been counted.
+    /// Starts a history at these counts.
     pub(super) fn after(before: Handshakes) -> Self {
         Self { before, seconds: VecDeque::new() }
     }
 
-    /// A second later.
+    /// Adds a second with the counts at its end.
     pub(super) fn add(&mut self, now: Handshakes) {
         let mut before = std::mem::replace(&mut self.before, now);
         if now.full < before.full || now.resumed < before.resumed {
-            // The counts began anew.
+            // The counters were reset.
             before = Handshakes::default();
         }
         let (full, resumed) = (now.full - before.full, now.resumed - before.resumed);
         self.push(Handshakes { full, resumed });
     }
 
-    /// A second later, of which nothing is known.
+    /// Adds a second without known counts.
     pub(super) fn add_nothing(&mut self) {
         self.push(Handshakes::default());
     }
@@ -49,7 +49,7 @@ impl History {
         self.seconds.push_back(second);
     }
 
-    /// As one object.
+    /// Returns the history as a JSON object.
     pub(super) fn json(&self) -> Value {
         let each = |of: fn(&Handshakes) -> u64| self.seconds.iter().map(of).collect::<Vec<_>>();
         json!({

@@ -1,4 +1,4 @@
-//! The TLS manager.
+//! `rejoin stats --manager`: the counters of the TLS manager.
 
 mod reading;
 mod watched;
@@ -47,22 +47,22 @@ fn table(Reading { socket, stats }: &Reading) -> String {
     format!("{head}{counts}\n\n{programs}\n\n{services}{directly}")
 }
 
-/// Programs that are not changed, and why the manager has nothing of them.
+/// Returns a table of the connections that bypassed the manager, by reason.
 fn without(went: &[Went]) -> String {
     if went.is_empty() {
         return String::new();
     }
     let row = |Went { why, times }: &Went| vec![why.to_string(), grouped(*times)];
-    let head = ["went without the manager, because", "connections"];
+    let head = ["bypassed the manager, because", "connections"];
     format!("\n\n{}", rejoin_report::table(&[0], head, went.iter().map(row)))
 }
 
 fn counts(of: &Handshakes) -> [(&'static str, u64); 6] {
     [
         ("full handshakes", of.full),
-        ("  a session offered in vain", of.refused),
+        ("  session refused", of.refused),
         ("resumed", of.resumed),
-        ("  with the session of another name", of.across_names),
+        ("  with a session of another name", of.across_names),
         ("failed", of.failed),
         ("0-RTT data accepted", of.early_data),
     ]
@@ -78,7 +78,7 @@ fn by(what: &str, shares: &[Share]) -> String {
     rejoin_report::table(&[0], head, shares.iter().map(row))
 }
 
-/// A line for each second.
+/// Prints a line for each second.
 fn lines(manager: &Manager) -> anyhow::Result<()> {
     let head = "handshakes/s  resumed  failed/s      open   sessions";
     let mut before = Reading::of(manager)?;

@@ -1,11 +1,11 @@
-//! `rejoin stats --watch`: something each second.
+//! `rejoin stats --watch`: a line for each second.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::terminal::{self, Watch};
 
-/// Prints what is said of each second, until Ctrl-C. It is told how many were before.
+/// Prints the text of each second until Ctrl-C. `say` gets the number of seconds before.
 pub(super) fn each(mut say: impl FnMut(usize) -> anyhow::Result<String>) -> anyhow::Result<()> {
     let watch = Watch::start()?;
     let mut next = Instant::now();
@@ -22,7 +22,7 @@ pub(super) fn each(mut say: impl FnMut(usize) -> anyhow::Result<String>) -> anyh
     Ok(())
 }
 
-/// The line of this number, below the columns' heads now and then.
+/// Returns a line, below the heads of the columns once in a while.
 pub(super) fn below(head: &str, number: usize, line: &str) -> String {
     const LINES_A_HEAD: usize = 20;
     if number.is_multiple_of(LINES_A_HEAD) { format!("{head}\n{line}") } else { line.to_owned() }

@@ -1,4 +1,4 @@
-//! `rejoin stats --serve`: what is counted, for Prometheus and on a live page.
+//! `rejoin stats --serve`: counters for Prometheus and on a live page.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::terminal;
 
-/// What is looked at for as long as anybody likes. Any number of threads ask; one of them takes samples.
+/// A source of counters. Any number of threads read it; one of them takes samples.
 pub(super) trait Source: Send + Sync + 'static {
     /// The page's sections about it.
     const SECTIONS: &str;
     /// The script that fills them.
     const SCRIPT: &str;
 
-    /// What it is called.
+    /// Returns its name.
     fn name(&self) -> String;
 
-    /// Looks at what the last second brought. To be called every second.
+    /// Samples the counters. Must be called every second.
     fn sample(&self);
 
-    /// As one object, with the history of the last seconds.
+    /// Returns the counters and the history of the last seconds as a JSON object.
     fn json(&self) -> Value;
 
-    /// As Prometheus reads it.
+    /// Returns the counters as text for Prometheus.
     fn metrics(&self) -> String;
 }
 
@@ -41,7 +41,7 @@ pub(super) fn serve<S: Source>(source: S, address: SocketAddr) -> anyhow::Result
         let address = port.address()?;
         let (shown, sampled) = (Arc::clone(&source), Arc::clone(&source));
         tokio::select! {
-            // In this order: who reads the address can end it.
+            // Signals come first, so that a reader of the address can already end the server.
             biased;
             () = terminal::interrupted() => {}
             () = every_second(sampled) => {}
@@ -52,7 +52,7 @@ pub(super) fn serve<S: Source>(source: S, address: SocketAddr) -> anyhow::Result
         }
         Ok(())
     });
-    // Waits for who is looking at a cache: ended in the middle, it would cost a shard's sessions.
+    // Waits for readers of the cache: to stop one midway would cost the sessions of a shard.
     drop(runtime);
     served
 }
@@ -67,12 +67,12 @@ fn announce(name: &str, address: SocketAddr) {
 async fn every_second(source: Arc<impl Source>) {
     let mut second = interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first is now, when nothing has happened yet.
+    // The first tick completes at once, before there is anything to sample.
     second.tick().await;
     loop {
         second.tick().await;
         let source = Arc::clone(&source);
-        // One that panicked is one sample less.
+        // A panic costs one sample.
         let _ = spawn_blocking(move || source.sample()).await;
     }
 }
@@ -80,7 +80,7 @@ async fn every_second(source: Arc<impl Source>) {
 fn page<S: Source>(path: &str, source: &S) -> Answer {
     match path {
         "/" => Answer::found("text/html; charset=utf-8", index(S::SECTIONS)),
-        "/style.css" => Answer::found("text/css; charset=utf-8", include_str!("page/style.css")),
+        "/style.css" => Answer::found("text/css; charset=utf-8", STYLE.concat()),
         "/script.js" => Answer::found(SCRIPT, include_str!("page/script.js")),
         "/sections.js" => Answer::found(SCRIPT, S::SCRIPT),
         "/stats.json" => Answer::found("application/json", source.json().to_string()),
@@ -90,6 +90,7 @@ fn page<S: Source>(path: &str, source: &S) -> Answer {
 }
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: [&str; 2] = [rejoin_report::PAGE_STYLE, include_str!("page/style.css")];
 
 fn index(sections: &str) -> String {
     include_str!("page/index.html").replacen("<!-- sections -->\n", sections, 1)

@@ -15,9 +15,9 @@ fn folder(name: &str) -> PathBuf {
 
 fn throughput(name: &str, more: &[&str]) -> Command {
     let mut command = Command::new(REJOIN);
-    command.args(["bench", "throughput", "--json", "--directory"]).arg(folder(name));
+    command.args(["bench", "throughput", "--json", "--folder"]).arg(folder(name));
     // A key that costs little, so that no machine is saturated.
-    command.args(["--key", "p-256", "--speedup", "60"]).args(more);
+    command.args(["--key-type", "p-256", "--speedup", "60"]).args(more);
     command
 }
 
@@ -30,11 +30,11 @@ fn rows(output: &Output) -> Vec<Value> {
 /// minutes; one of fifty has to choose.
 #[test]
 fn prediction_counts_where_the_cache_is_short() {
-    let short = ["--devices", "2400", "--warm-up-s", "180", "--duration-s", "240"];
+    let short = ["--devices", "2400", "--warm-up", "180", "--duration", "240"];
     let measured = |name: &str, cache: &str, more: &[&str]| {
         let page = folder(name).with_extension("html");
         let mut command = throughput(name, &short);
-        command.args(["--cache", cache]).args(more).arg("--html").arg(&page);
+        command.args(["--capacity-sessions", cache]).args(more).arg("--html").arg(&page);
         let output = command.output().expect("the program runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         (rows(&output), std::fs::read_to_string(page).expect("the page"))
@@ -65,7 +65,8 @@ fn prediction_counts_where_the_cache_is_short() {
 /// Apps that write their sessions down have them at the next run.
 #[test]
 fn sessions_that_are_kept_are_resumed_in_the_next_run() {
-    let short = ["--devices", "1200", "--warm-up-s", "600", "--duration-s", "120", "--cache", "9"];
+    let short =
+        ["--devices", "1200", "--warm-up", "600", "--duration", "120", "--capacity-sessions", "9"];
     let hit = |more: &[&str]| {
         let mut command = throughput("bench-kept", &short);
         let output = command.args(["--resumption", "tickets"]).args(more).output();
@@ -83,7 +84,7 @@ fn sessions_that_are_kept_are_resumed_in_the_next_run() {
 fn a_server_that_is_to_keep_up_gets_its_time() {
     let mut command =
         throughput("bench-keeps-up", &["--devices", "100,600", "--saturation", "300"]);
-    command.args(["--keep-up", "--rounds", "2", "--warm-up-s", "5", "--duration-s", "40"]);
+    command.args(["--keep-up", "--rounds", "2", "--warm-up", "5", "--duration", "40"]);
     let output = command.args(["--resumption", "tickets,none"]).output().expect("the program runs");
     let rows = rows(&output);
     let order: Vec<_> = rows
@@ -105,9 +106,9 @@ fn a_server_that_is_to_keep_up_gets_its_time() {
 #[test]
 fn what_was_measured_survives_an_interrupt() {
     let page = folder("bench-cut.html");
-    let short = ["--devices", "400,800", "--cache", "20", "--warm-up-s", "30"];
+    let short = ["--devices", "400,800", "--capacity-sessions", "20", "--warm-up", "30"];
     let mut child = throughput("bench-cut", &short)
-        .args(["--duration-s", "60", "--resumption", "none,tickets,openssl", "--html"])
+        .args(["--duration", "60", "--resumption", "none,tickets,openssl", "--html"])
         .arg(&page)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -128,7 +129,7 @@ fn what_was_measured_survives_an_interrupt() {
     assert!(page.contains(&format!("Incomplete: {rows} of 6 servers.")));
 }
 
-/// What is allocated hardly depends on who else uses the machine.
+/// Checks allocations, which hardly depend on the load of the machine.
 #[test]
 fn certificates_that_are_decoded_once_need_less_memory() {
     let mut command = Command::new(REJOIN);
@@ -198,10 +199,10 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["bench", "insert", "--java", "java"], "--jmh"),
         (&["bench", "interning", "--certificates", "0"], "--certificates"),
         (&["bench", "interning", "--tls", "1.1"], "--tls"),
-        (&["bench", "throughput", "--tls", "both"], "--tls 1.2"),
+        (&["bench", "throughput", "--tls", "both"], "[possible values: 1.2, 1.3]"),
         (&["bench", "throughput", "--devices", "0"], "--devices"),
         (&["bench", "throughput", "--devices", "many"], "--devices"),
-        (&["bench", "throughput", "--cache", "0"], "--cache"),
+        (&["bench", "throughput", "--capacity-sessions", "0"], "--capacity-sessions"),
         (&["bench", "throughput", "--rounds", "0"], "--rounds"),
         (&["bench", "throughput", "--speedup", "-1"], "above 0"),
         (&["bench", "througput"], "throughput"),
@@ -245,7 +246,7 @@ mod handshake {
         serde_json::from_slice(&output.stdout).expect("one object")
     }
 
-    /// What others took is told all the same.
+    /// Figures measured before a failure are shown all the same.
     #[test]
     fn a_jdk_that_fails_takes_nothing_from_the_others() {
         let java = Command::new("java").arg("-version").output();
@@ -258,8 +259,9 @@ mod handshake {
         std::fs::create_dir_all(class.parent().expect("a folder")).expect("a folder");
         std::fs::write(&class, "no class").expect("a file");
         let target = target.to_str().expect("UTF-8");
-        let of = ["--json", "--quick", "--stack", "openssl,jsse", "--tls", "1.3", "--key", "p-256"];
-        let output = handshake(&[&of[..], &["--java", target]].concat());
+        let of =
+            ["--json", "--quick", "--stack", "openssl,jsse", "--tls", "1.3", "--key-type", "p-256"];
+        let output = handshake(&[&of[..], &["--jmh", target]].concat());
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!((told.lines().count(), output.status.code()), (1, Some(1)), "{told}");
         assert!(told.contains("java ended early: java.lang.ClassFormatError"), "{told}");
@@ -268,7 +270,7 @@ mod handshake {
         assert_eq!(outcome["rows"].as_array().map(Vec::len), Some(6), "{outcome}");
     }
 
-    /// What OpenSSL here has no ML-DSA for is named; rustls brings its own.
+    /// Combinations without ML-DSA in the system's OpenSSL are named; rustls has its own ML-DSA.
     #[test]
     fn every_combination_is_measured_or_named() {
         let page = folder("bench-handshake.html");
@@ -335,7 +337,7 @@ mod handshake {
     /// RSA makes full handshakes so much dearer that no noise hides it: ten times over TLS 1.2.
     #[test]
     fn resumption_saves_the_server_a_signature() {
-        let told = outcome(&["--quick", "--tls", "1.2", "--key", "rsa-2048"]);
+        let told = outcome(&["--quick", "--tls", "1.2", "--key-type", "rsa-2048"]);
         let rows = told["rows"].as_array().expect("rows");
         assert_eq!(rows.len(), 12);
         for three in rows.chunks(3).filter(|three| three[0]["client_certificates"] == false) {
@@ -355,7 +357,7 @@ mod handshake {
 
     fn interrupted_after(seconds: u64) -> String {
         let child = Command::new(REJOIN)
-            .args(["bench", "handshake", "--rounds", "1000", "--tls", "1.3", "--key", "p-256"])
+            .args(["bench", "handshake", "--rounds", "1000", "--tls", "1.3", "--key-type", "p-256"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -374,15 +376,15 @@ mod handshake {
 
     #[test]
     fn misuse_and_what_is_missing_are_one_line() {
-        let nowhere = ["--stack", "jsse", "--java", "/nowhere"];
-        let old = ["--stack", "rustls", "--tls", "1.2", "--key", "ml-dsa-65"];
+        let nowhere = ["--stack", "jsse", "--jmh", "/nowhere"];
+        let old = ["--stack", "rustls", "--tls", "1.2", "--key-type", "ml-dsa-65"];
         let wrong: [(&[&str], i32, &str); 6] = [
             (&["--stack", "gnutls"], 2, "openssl"),
-            (&["--key", "dsa"], 2, "ml-dsa-65"),
+            (&["--key-type", "dsa"], 2, "ml-dsa-65"),
             (&["--rounds", "0"], 2, "--rounds"),
             (&["--client-certificates", "perhaps"], 2, "without"),
             (&nowhere, 1, "make bench-handshake"),
-            (&old, 1, "TLS 1.3 alone"),
+            (&old, 1, "TLS 1.3 only"),
         ];
         for (arguments, code, remedy) in wrong {
             let output = handshake(arguments);
@@ -395,15 +397,16 @@ mod handshake {
     /// Before anything is measured: whether this OpenSSL is too old for the key, or the version of TLS.
     #[test]
     fn servers_are_refused_keys_that_they_cannot_have() {
-        let both = ["cost", "--key", "ml-dsa-65", "--sizes", "30"];
-        let throughput = ["bench", "throughput", "--key", "ml-dsa-65", "--tls", "1.2"];
+        let both = ["cost", "--key-type", "ml-dsa-65", "--sizes", "30"];
+        let throughput = ["bench", "throughput", "--key-type", "ml-dsa-65", "--tls", "1.2"];
         for arguments in [&both[..], &throughput[..]] {
             let output = Command::new(REJOIN).args(arguments).output().expect("the program runs");
             let told = String::from_utf8_lossy(&output.stderr);
             assert_eq!((told.lines().count(), output.status.code()), (1, Some(2)), "{told}");
-            assert!(told.contains("ML-DSA is for TLS 1.3 alone: give --tls 1.3"), "{told}");
+            assert!(told.contains("ML-DSA works in TLS 1.3 only: give --tls 1.3"), "{told}");
         }
-        let short = ["--tls", "1.3", "--rounds", "1", "--round-s", "0.2", "--cipher", "aes-gcm"];
+        let short =
+            ["--tls", "1.3", "--rounds", "1", "--round-duration", "0.2", "--cipher", "aes-gcm"];
         let mut cost = Command::new(REJOIN);
         let output =
             cost.args([&both[..], &short[..]].concat()).output().expect("the program runs");

@@ -104,12 +104,12 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["--interface", "nosuch0"], "no such interface"),
         (&["--networks", bad, capture], "line 2"),
         (&["--model", bad, capture], "line 1"),
-        (&["--apps", bad, capture], "tab"),
+        (&["--app-map", bad, capture], "tab"),
         (&["--html", capture, capture], "already read"),
         (&["--anonymise", "--anonymise-key", bad, capture], "32 hexadecimal digits"),
         (&["--anonymise", "--anonymise-key", bad, "--csv", bad, capture], "already read"),
-        (&["--trace", "arrivals.csv.gz", capture], "uncompressed"),
-        (&["--apps", apps, capture], "none of the captures"),
+        (&["--write-trace", "arrivals.csv.gz", capture], "uncompressed"),
+        (&["--app-map", apps, capture], "none of the captures"),
     ];
     for (arguments, remedy) in wrong {
         let output = rejoin(arguments);
@@ -157,7 +157,7 @@ fn csv_page_and_trace_are_written_too() {
     let file = |name: &str| shown(&folder.join(name)).to_owned();
     let (capture, csv, html, trace) =
         (file("a.pcap"), file("a.csv"), file("a.html"), file("a.trace"));
-    let output = rejoin(&["--csv", &csv, "--html", &html, "--trace", &trace, &capture]);
+    let output = rejoin(&["--csv", &csv, "--html", &html, "--write-trace", &trace, &capture]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("as observed"));
     let csv = fs::read_to_string(csv).expect("CSV");
@@ -187,8 +187,7 @@ fn anonymous_results_name_nobody() {
 
 #[test]
 fn a_live_capture_agrees_with_what_the_server_counted() {
-    let fleet =
-        ["--devices", "200", "--speedup", "120", "--warm-up-s", "60", "--duration-s", "120"];
+    let fleet = ["--devices", "200", "--speedup", "120", "--warm-up", "60", "--duration", "120"];
     for tls in ["1.2", "1.3"] {
         let Some(watched) = run(&["--tls", tls, "--capacity-sessions", "50"], &fleet) else {
             eprintln!("no right to a packet socket: nothing is captured");

@@ -30,7 +30,7 @@ fn complaint(arguments: &[&str]) -> (String, i32) {
 /// A short run of devices against a server; its JSON.
 fn fleet(server: &Server, more: &[&str]) -> Value {
     let mut arguments = vec!["fleet", &server.target, "--ca", &server.certificate, "--json"];
-    let short = ["--speedup", "120", "--warm-up-s", "60", "--duration-s", "120"];
+    let short = ["--speedup", "120", "--warm-up", "60", "--duration", "120"];
     arguments.extend(short.iter().chain(more));
     let output = rejoin(&arguments);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
@@ -45,13 +45,13 @@ fn misuse_is_one_line_and_exit_code_2() {
     let wrong: [(&[&str], &str); 13] = [
         (&["serve", "--frobnicate"], "--frobnicate"),
         (&["serve", "--capacity-sessions", "0"], "at least 1"),
-        (&["serve", "--capacity-bytes", "100"], "give at least"),
-        (&["serve", "--capacity-bytes", "lots"], "64KiB"),
+        (&["serve", "--capacity", "100"], "give at least"),
+        (&["serve", "--capacity", "lots"], "64KiB"),
         (&["serve", "--capacity-sessions", "999999999"], "smaller capacity"),
         (&["serve", "--stack", "rustls", "--resumption", "openssl"], "--stack openssl"),
         (&["serve", "--resumption", "openssl", "--capacity-sessions", "0"], "--capacity-sessions"),
         (&["serve", "--response-bytes", "18446744073709551615"], "--response-bytes"),
-        (&["serve", "--stack", "none", "--certificate-out", "/nowhere"], "leave it out"),
+        (&["serve", "--stack", "none", "--write-certificate", "/nowhere"], "leave it out"),
         (&["fleet", "localhost"], "HOST:PORT"),
         (&["fleet", "127.0.0.1:1", "--devices", "0"], "devices is 0"),
         (&["fleet", "127.0.0.1:1", "--intervals", "60:0"], "weight"),
@@ -70,11 +70,11 @@ fn failure_is_one_line_and_exit_code_1() {
     let folder = scratch("failure");
     let trace = folder.join("cut.trace");
     let record = trace.to_str().expect("UTF-8");
-    fleet(&server, &["--devices", "200", "--record", record]);
+    fleet(&server, &["--devices", "200", "--write-trace", record]);
     let whole = std::fs::read(&trace).expect("a trace");
     std::fs::write(&trace, &whole[..whole.len() / 2]).expect("half a trace");
     let insecure = ["--insecure", "--speedup", "1000"];
-    let replay = [&["fleet", &server.target, "--replay", record][..], &insecure].concat();
+    let replay = [&["fleet", &server.target, "--trace", record][..], &insecure].concat();
     let failing: [(&[&str], &str); 6] = [
         (&replay, "cut after"),
         (&["fleet", "127.0.0.1:1"], "is the server running?"),
@@ -120,8 +120,8 @@ fn a_recorded_fleet_arrives_again() {
     let server = Server::start(&[]);
     let trace = scratch("replay").join("arrivals.trace");
     let trace = trace.to_str().expect("UTF-8");
-    let first = fleet(&server, &["--devices", "300", "--seed", "5", "--record", trace]);
-    let again = fleet(&server, &["--replay", trace]);
+    let first = fleet(&server, &["--devices", "300", "--seed", "5", "--write-trace", trace]);
+    let again = fleet(&server, &["--trace", trace]);
     let total = |report: &Value| {
         let count = |kind| report["all"][kind].as_u64().expect("a count");
         count("full") + count("resumed") + report["skipped"].as_u64().expect("a count")
@@ -191,7 +191,7 @@ fn an_interrupted_fleet_reports_what_it_saw() {
     let server = Server::start(&[]);
     let child = Command::new(REJOIN)
         .args(["fleet", &server.target, "--insecure", "--json", "--devices", "2000"])
-        .args(["--warm-up-s", "1", "--duration-s", "100000"])
+        .args(["--warm-up", "1", "--duration", "100000"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program runs");

@@ -26,7 +26,7 @@ impl House {
 
     fn begin(&self, arguments: &[&str]) -> Child {
         Command::new(REJOIN)
-            .args(["connect", "--socket", &self.0.socket()])
+            .args(["connect", "--manager", &self.0.socket()])
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -159,7 +159,7 @@ fn misuse_and_failure_are_one_line_each() {
     assert!(line.contains("`rejoin manager` is not running") && code == 1, "{line}");
 }
 
-/// What a server did not say was all is no success; the other tests' servers say it.
+/// An end without close_notify is no success; the servers of the other tests send close_notify.
 #[test]
 fn a_connection_that_breaks_off_is_told() {
     let house = House::new("truncated");

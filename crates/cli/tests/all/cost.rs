@@ -20,13 +20,13 @@ fn transactions_cost_what_they_are() {
         "30,4KB,36KB,256KB",
         "--tls",
         "1.2,1.3",
-        "--key",
+        "--key-type",
         "rsa-2048",
         "--cipher",
         "aes-gcm",
         "--rounds",
         "3",
-        "--round-s",
+        "--round-duration",
         "0.1",
     ]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -52,7 +52,7 @@ fn transactions_cost_what_they_are() {
     assert!(!page.contains("src=") && !page.contains("href=\"http"), "it asks somebody");
 }
 
-/// Of a server on all cores some is its clients', too, and it is said.
+/// A server on all cores shares them with its clients, and the output says so.
 #[test]
 fn a_server_may_have_several_cores() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -67,7 +67,7 @@ fn a_server_may_have_several_cores() {
         "30,36KB",
         "--tls",
         "1.3",
-        "--key",
+        "--key-type",
         "p-256",
         "--cipher",
         "aes-gcm",
@@ -75,7 +75,7 @@ fn a_server_may_have_several_cores() {
         "plain,resumed",
         "--rounds",
         "1",
-        "--round-s",
+        "--round-duration",
         "0.1",
     ]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -120,7 +120,7 @@ fn check_cell(cell: &Value, mode: &str, size: u64) {
     assert!(figure(&cell["first_byte_us"]) > 1.0, "{cell}");
 }
 
-/// What the processor does not count is said not to be there, and why; what it counts makes sense.
+/// Counters that the processor lacks are named with the reason; the others have plausible values.
 fn check_counters(outcome: &Value) {
     let missing = &outcome["counters_missing"];
     for cell in outcome["cells"].as_array().expect("cells") {
@@ -167,8 +167,8 @@ fn what_cannot_be_is_refused_in_a_line() {
     for (arguments, why) in [
         (["--sizes", "0"], "a response has 1 byte to 64MB"),
         (["--sizes", "30,10GB"], "a response has 1 byte to 64MB"),
-        (["--round-s", "0"], "a number of seconds above 0"),
-        (["--round-s", "61"], "from 0.001 to 60"),
+        (["--round-duration", "0"], "a time above 0"),
+        (["--round-duration", "61"], "from 1ms to 60s"),
         (["--resumption", "none"], "resumes nothing"),
     ] {
         let output = cost(&arguments);
@@ -181,11 +181,11 @@ fn what_cannot_be_is_refused_in_a_line() {
 #[test]
 fn interrupted_it_tells_what_there_is() {
     use rustix::process::{Pid, Signal, kill_process};
-    let arguments = ["--sizes", "30", "--tls", "1.3", "--key", "p-256", "--cipher", "aes-gcm"];
+    let arguments = ["--sizes", "30", "--tls", "1.3", "--key-type", "p-256", "--cipher", "aes-gcm"];
     let child = Command::new(REJOIN)
         .arg("cost")
         .args(arguments)
-        .args(["--rounds", "1000", "--round-s", "0.1"])
+        .args(["--rounds", "1000", "--round-duration", "0.1"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -208,8 +208,18 @@ fn a_server_that_is_lost_leaves_what_was_measured() {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cost-lost.html");
     let lost_after = |seconds| {
         let child = Command::new(REJOIN)
-            .args(["cost", "--sizes", "30", "--mode", "resumed", "--tls", "1.3", "--key", "p-256"])
-            .args(["--cipher", "aes-gcm", "--rounds", "1000", "--round-s", "0.1", "--html"])
+            .args([
+                "cost",
+                "--sizes",
+                "30",
+                "--mode",
+                "resumed",
+                "--tls",
+                "1.3",
+                "--key-type",
+                "p-256",
+            ])
+            .args(["--cipher", "aes-gcm", "--rounds", "1000", "--round-duration", "0.1", "--html"])
             .arg(&page)
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped())

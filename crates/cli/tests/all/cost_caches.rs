@@ -15,7 +15,7 @@ const LITTLE: [&str; 12] = [
     "plain,full,resumed",
     "--tls",
     "1.3",
-    "--key",
+    "--key-type",
     "p-256",
     "--transactions",
     "5",
@@ -129,7 +129,7 @@ fn started(arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
 }
 
-/// What it has started first under that tool.
+/// Returns the first process that it started under the tool.
 fn servers(id: u32, tool: &str) -> Vec<String> {
     let began = Instant::now();
     loop {
@@ -170,7 +170,7 @@ fn pid(process: &str) -> Pid {
     Pid::from_raw(process.parse().expect("a number")).expect("a process")
 }
 
-/// Whether a process runs something under a tool of valgrind's, and is not asked for its version.
+/// Returns true if a process runs a program under a tool of valgrind, not only to get its version.
 fn is_under(tool: &str, process: &str) -> bool {
     let line = std::fs::read_to_string(format!("/proc/{process}/cmdline"));
     line.is_ok_and(|line| line.contains(&format!("--tool={tool}")))
@@ -195,7 +195,7 @@ fn what_cannot_be_is_refused_in_a_line() {
         (["--traced-l2", "32MB"], "16MB at most"),
         (["--transactions", "0"], "1..=1000"),
         (["--mode", "once"], "invalid value"),
-        (["--key", "ml-dsa-65"], "give --tls 1.3"),
+        (["--key-type", "ml-dsa-65"], "give --tls 1.3"),
     ] {
         let output = caches(&arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);

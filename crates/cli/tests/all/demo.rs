@@ -43,11 +43,11 @@ fn demonstrate(folder: &Path) -> Vec<Value> {
         "--json",
         "--devices",
         "6000",
-        "--warm-up-s",
+        "--warm-up",
         "200",
-        "--duration-s",
+        "--duration",
         "150",
-        "--directory",
+        "--folder",
         folder.to_str().expect("UTF-8"),
     ];
     let output = Command::new(REJOIN).args(arguments).output().expect("the program runs");

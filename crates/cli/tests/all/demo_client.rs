@@ -6,13 +6,13 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Of paper 004's Table I: without sharing, three handshakes of four are full; where apps and hosts
+/// Compares with paper 004, Table I: without sharing, three handshakes of four are full; where apps and hosts
 /// share, one for each service is.
 #[test]
 fn apps_that_share_sessions_shake_hands_in_full_once_for_each_service() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo-client");
     let output = Command::new(REJOIN)
-        .args(["demo", "--client", "--json", "--apps", "30", "--services", "40", "--directory"])
+        .args(["demo", "--client", "--json", "--apps", "30", "--services", "40", "--folder"])
         .arg(&folder)
         .output()
         .expect("the program runs");

@@ -188,7 +188,7 @@ fn configurations_are_for_what_is_recommended() {
     proposed.push("--help");
     assert!(done(&proposed).contains("--capacity-sessions"), "{rejoin}");
 
-    let given = answer(&["--plan", &plan, "--lifetime-s", "77", "--capacities", "900,1000"]);
+    let given = answer(&["--plan", &plan, "--lifetime", "77", "--capacities", "900,1000"]);
     let nginx = given["configuration"]["nginx"].as_str().expect("text");
     assert!(nginx.contains("ssl_session_timeout 77s;") && given["lifetime"].is_null(), "{given}");
 }
@@ -214,7 +214,7 @@ fn handshakes_are_measured_in_place() {
     let plan = file(&folder, "plan.toml", PLAN);
     let small = ["--plan", &plan, "--capacities", "1000", "--measure"];
     for (key, times) in [("rsa-2048", 2.0), ("p-256", 1.2)] {
-        let answer = answer(&[&small[..], &["--key", key]].concat());
+        let answer = answer(&[&small[..], &["--key-type", key]].concat());
         let measured = answer["costs"]["measured"].as_array().expect("both versions");
         assert!(measured.iter().map(|cost| &cost["tls"]).eq(["1.2", "1.3"]), "{measured:?}");
         for cost in measured {
@@ -242,7 +242,7 @@ fn a_table_says_what_it_is_made_of() {
         assert!(table.contains(told), "no {told} in {table}");
     }
     assert!(!table.contains("clairvoyant"), "{table}");
-    assert_eq!(table, done(&["plan", "--plan", &plan, "--jobs", "1"]), "threads change it");
+    assert_eq!(table, done(&["plan", "--plan", &plan, "--threads", "1"]), "threads change it");
     let few = done(&["plan", "--plan", &plan, "--capacities", "5,10"]);
     assert!(few.contains("no size up to 10 sessions is enough for 98 %"), "{few}");
     assert!(!few.contains("ssl_session_cache"), "{few}");
@@ -273,11 +273,11 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["--plan", &plan, "--full-us", "-1", "--resumed-us", "1"], "--full-us"),
         (&["--plan", &plan, "--full-us", "90", "--resumed-us", "900"], "nothing to save"),
         (&["--plan", &plan, "--full-us", "9", "--resumed-us", "1", "--measure"], "--measure"),
-        (&["--plan", &plan, "--key", "p-256"], "--measure"),
-        (&["--plan", &plan, "--measure", "--key", "dsa"], "rsa-2048"),
-        (&["--plan", &plan, "--session-bytes", "7"], "8..=65528"),
-        (&["--plan", &plan, "--lifetime-s", "0"], "1..=604800"),
-        (&["--trace", "/dev/null"], "put it into one"),
+        (&["--plan", &plan, "--key-type", "p-256"], "--measure"),
+        (&["--plan", &plan, "--measure", "--key-type", "dsa"], "rsa-2048"),
+        (&["--plan", &plan, "--session-bytes", "7"], "8 to 65528"),
+        (&["--plan", &plan, "--lifetime", "0"], "1 to 604800"),
+        (&["--trace", "/dev/null"], "write it to a file"),
     ];
     for (arguments, remedy) in wrong {
         let (line, code) = complaint(arguments);

@@ -1,4 +1,4 @@
-//! What `rejoin run` puts into a program's environment.
+//! The environment that `rejoin run` gives to a program.
 
 use crate::REJOIN;
 use rejoin_testkit::serve::scratch;
@@ -57,13 +57,13 @@ fn without_the_preload_library_the_module_is_enough_unless_it_is_asked_for() {
     std::fs::remove_file(preload).expect("it was there");
     let found = variable(&library, &[], "OPENSSL_CONF", None);
     assert!(printed(&found).ends_with("/openssl.cnf") && found.stderr.is_empty(), "{found:?}");
-    refused(&library, "librejoin_preload.so is not there");
+    refused(&library, "librejoin_preload.so does not exist");
 }
 
 #[test]
 fn a_path_that_the_dynamic_linker_would_split_is_refused() {
     let (library, _) = libraries("run a space");
-    refused(&library, "no path that LD_PRELOAD can name");
+    refused(&library, "LD_PRELOAD cannot name");
 }
 
 fn refused(library: &Path, why: &str) {

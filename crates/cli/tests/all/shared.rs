@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What OpenSSL's own client says of a connection with the session of the one before.
+/// Returns the output of `openssl s_client` for a connection with the session of the one before.
 fn visit(address: &str, session: &PathBuf, first: bool) -> String {
     let mut client = Command::new("openssl");
     client.args(["s_client", "-connect", address, "-tls1_2", "-sess_out"]).arg(session);

@@ -20,7 +20,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Of what these arguments name.
+    /// Starts `rejoin stats --serve` with these arguments.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(REJOIN)
             .args(["stats", "--serve", "127.0.0.1:0"])

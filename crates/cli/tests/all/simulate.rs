@@ -110,7 +110,7 @@ fn a_table_a_page_and_values_are_written_whole() {
     let (csv, html) = (path(&folder, "rates.csv"), path(&folder, "curves.html"));
     let table = done(&["--plan", &plan, "--csv", &csv, "--html", &html]);
     assert!(table.contains("A thousand devices") && table.contains("predictive"), "{table}");
-    assert_eq!(table, done(&["--plan", &plan, "--table", "--jobs", "1"]), "threads change it");
+    assert_eq!(table, done(&["--plan", &plan, "--table", "--threads", "1"]), "threads change it");
     assert_eq!(names(&folder), ["curves.html", "plan.toml", "rates.csv"]);
     assert_eq!(fs::read_to_string(&csv).expect("values").lines().count(), 5);
     assert!(fs::read_to_string(&html).expect("a page").ends_with("</html>\n"));
@@ -182,18 +182,18 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["--plan", &unknown], "unknown.toml: line 4: unknown field `sedes`"),
         (&["--plan", &negative], "running_s: -120 is not a number of seconds"),
         (&["--plan", &empty], "no [[group]]"),
-        (&["--plan", &bare], "say --capacities"),
+        (&["--plan", &bare], "add --capacities"),
         (&["--plan", &plan, "--trace", &trace], "remove its groups"),
         (&["--plan", &plan, "--capacities", "0"], "write 300,600"),
         (&["--plan", &plan, "--capacities", "5..1:1"], "write 300,600"),
         (&["--plan", &plan, "--policies", "lifo"], "give one of predictive"),
         (&["--plan", &plan, "--seeds", "0"], "--seeds"),
-        (&["--plan", &plan, "--jobs", "0"], "--jobs"),
+        (&["--plan", &plan, "--threads", "0"], "--threads"),
         (&["--plan", &plan, "--json", "--table"], "--table"),
         (&["--plan", &plan, "--seed", "2"], "--write-trace"),
         (&["--plan", &plan, "--csv", "/"], "not the name of a file"),
-        (&["--trace", &trace], "say --capacities"),
-        (&["--trace", "/dev/null", "--capacities", "5"], "put it into one"),
+        (&["--trace", &trace], "add --capacities"),
+        (&["--trace", "/dev/null", "--capacities", "5"], "write it to a file"),
         (&["--plan", &plan, "--write-trace", "x", "--json"], "--json"),
         (&["--plan", &binary], "binary.toml: line 2: not UTF-8"),
         (&["--plan", "/dev/zero"], "/dev/zero: longer than 1 MiB"),
@@ -272,7 +272,7 @@ fn failure_is_one_line_and_exit_code_1() {
     let html = ["--trace", &none, "--capacities", "1", "--html", &path(&folder, "none.html")];
     let failing: [(Vec<String>, &str); 10] = [
         (with(&micros), "event 1 is at 1700000000000000 ms"),
-        (html.map(str::to_owned).to_vec(), "none.csv: no arrivals in what is counted"),
+        (html.map(str::to_owned).to_vec(), "none.csv: no arrivals in the time that is counted"),
         (with("/nowhere/a.trace"), "/nowhere/a.trace: cannot be read"),
         (with(&cut), "cut.trace: cut after"),
         (with(&version), "version.trace: a trace of version 9"),
@@ -300,7 +300,7 @@ fn failure_is_one_line_and_exit_code_1() {
     assert_eq!(names(&folder), left, "something half-written was left");
 }
 
-/// As Ctrl-C does.
+/// Interrupts a process like Ctrl-C.
 fn interrupt_after(child: &Child, seconds: f64) {
     thread::sleep(Duration::from_secs_f64(seconds));
     let pid = Pid::from_raw(child.id() as i32).expect("a pid");

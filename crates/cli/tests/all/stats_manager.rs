@@ -32,7 +32,7 @@ impl House {
     /// One program's visit.
     fn visit(&self, target: &str) -> Output {
         let mut child = Command::new(REJOIN)
-            .args(["connect", "--socket", &self.managed.socket(), target])
+            .args(["connect", "--manager", &self.managed.socket(), target])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -85,7 +85,7 @@ impl House {
     }
 }
 
-/// What this program is called by the manager.
+/// Returns the name by which the manager knows this program.
 fn own_name() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").expect("a name");
     name.trim_end().to_owned()

@@ -156,7 +156,7 @@ fn counts_are_shown(on_page: bool) {
     assert!(text_of(&page, "state").starts_with("Made "));
 }
 
-/// What happens while it is watched is in the history of the last seconds.
+/// The history of the last seconds has the handshakes made while the page is open.
 #[test]
 fn what_is_resumed_now_is_told_apart() {
     let cached = Cached::new();

@@ -1,4 +1,4 @@
-//! What the server counts, as Prometheus text and as a summary.
+//! The server's counters, as Prometheus text and as a summary.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::tls::Acceptor;
 use crate::metrics::Meters;
 
-/// Counted as connections go by.
+/// The counters of connections and requests.
 #[derive(Debug)]
 pub(super) struct Counts {
     began: Instant,
@@ -33,7 +33,7 @@ impl Default for Counts {
     }
 }
 
-/// An open connection, until dropped.
+/// An open connection, which counts until it is dropped.
 pub(super) struct Open<'a>(&'a AtomicU64);
 
 impl Drop for Open<'_> {
@@ -62,7 +62,7 @@ impl Counts {
     }
 }
 
-/// What a server did, from its start to its end.
+/// The counters of a server from its start to its end.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Summary {
@@ -78,12 +78,12 @@ pub struct Summary {
     pub cpu_us_per_handshake: f64,
     /// Bytes of server memory per session; zero without a cache.
     pub cache_bytes_per_session: f64,
-    /// Our cache's counters.
+    /// The counters of Rejoin's cache.
     pub cache: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Summary {
-    /// Counts once more; OpenSSL's own cache is emptied to weigh it.
+    /// Reads the counters for the last time. To measure OpenSSL's internal cache, this empties it.
     pub(super) fn of(acceptor: &Acceptor, counts: &Counts) -> Self {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (full, resumed) = (read(&counts.full), read(&counts.resumed));
@@ -101,7 +101,7 @@ impl Summary {
     }
 }
 
-/// The counts, as Prometheus reads them.
+/// Returns the counters as text for Prometheus.
 pub(super) fn text(acceptor: &Acceptor, counts: &Counts) -> String {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let mut meters = Meters::default();
@@ -115,12 +115,12 @@ pub(super) fn text(acceptor: &Acceptor, counts: &Counts) -> String {
         meters.gauge("cache_capacity_bytes", "Bytes of the cache", cache.capacity_bytes());
     }
     meters.seconds("cpu", "CPU time of the process, user and system", cpu_seconds());
-    // To tell rates by: a busy server answers late.
+    // For rates: a busy server answers late.
     meters.seconds("up", "Time since the server began", counts.began.elapsed().as_secs_f64());
     meters.text(&[])
 }
 
-/// User and system time of this process so far.
+/// Returns the user and system time of this process.
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

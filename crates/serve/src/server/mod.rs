@@ -21,7 +21,7 @@ use metrics::Counts;
 pub use metrics::Summary;
 use tls::{Accepted, Acceptor};
 
-/// Which TLS library serves.
+/// The TLS library of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stack {
     /// The system's OpenSSL.
@@ -29,11 +29,11 @@ pub enum Stack {
     OpenSsl,
     /// rustls with aws-lc-rs.
     Rustls,
-    /// None: HTTP in clear, to compare with.
+    /// No TLS but plain HTTP, for comparison.
     None,
 }
 
-/// Which versions of TLS are spoken.
+/// The TLS versions of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Versions {
     /// TLS 1.2 only.
@@ -46,7 +46,7 @@ pub enum Versions {
 }
 
 impl Versions {
-    /// Each version by itself.
+    /// Returns each version by itself.
     pub fn each(self) -> &'static [Self] {
         match self {
             Self::Tls12 => &[Self::Tls12],
@@ -55,7 +55,7 @@ impl Versions {
         }
     }
 
-    /// As on the command line.
+    /// Returns the name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "1.2",
@@ -65,24 +65,24 @@ impl Versions {
     }
 }
 
-/// How sessions are resumed.
+/// The way of resuming sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resumption {
-    /// Our cache, evicting by return time.
+    /// Rejoin's cache, evicting by predicted return time.
     #[default]
     Predictive,
-    /// Our cache, evicting the least recently used.
+    /// Rejoin's cache, evicting the least recently used session.
     Lru,
-    /// OpenSSL's own cache.
+    /// OpenSSL's internal cache.
     OpenSsl,
     /// Stateless tickets.
     Tickets,
-    /// Not at all.
+    /// No resumption.
     None,
 }
 
 impl Resumption {
-    /// As on the command line.
+    /// Returns the name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Predictive => "predictive",
@@ -97,44 +97,44 @@ impl Resumption {
 /// A server's settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where to serve.
+    /// The address to serve on.
     pub listen: SocketAddr,
-    /// Where to serve `GET /metrics`, in clear.
+    /// The address to serve `/metrics` on, over plain HTTP.
     pub metrics: Option<SocketAddr>,
-    /// With which library.
+    /// The TLS library.
     pub stack: Stack,
-    /// In which versions.
+    /// The TLS versions.
     pub versions: Versions,
-    /// Resuming how.
+    /// The way of resuming.
     pub resumption: Resumption,
-    /// The cache's, for the ways of resuming that have one.
+    /// The settings of Rejoin's cache, for the ways of resuming that use it.
     pub cache: CacheSettings,
-    /// Certificate and key, unless the stack is [`Stack::None`].
+    /// The certificate and key, unless the stack is [`Stack::None`].
     pub identity: Option<Identity>,
     /// Bytes of a whole response.
     pub response_bytes: usize,
-    /// Bytes of a response's body, instead.
+    /// Bytes of a response's body, which override `response_bytes`.
     pub body_bytes: Option<usize>,
-    /// For a handshake, for each request after it, and for its response.
+    /// The longest time for a handshake, a request or a response.
     pub patience: Duration,
 }
 
 /// The paper's mean response, Table II.
 pub const RESPONSE_BYTES: usize = 1_405;
-/// Connections served at once; more wait to be accepted.
+/// The largest number of open connections; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 10_000;
-/// For clients of a server that is not slowed down.
+/// The default patience, which suits a server that nothing slows down.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// For connections that are open when the server is told to stop.
+/// The longest time that open connections get when the server stops.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Lets the summary say what OpenSSL's own cache weighs. To be called before anything else of
-/// OpenSSL's; returns whether it was in time.
+/// Enables the summary to report the memory of OpenSSL's internal cache. Must be called before any
+/// other use of OpenSSL; returns true if it was in time.
 pub fn weigh_internal_cache() -> bool {
     rejoin_openssl::count_memory()
 }
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -150,7 +150,7 @@ struct Shared {
     patience: Duration,
 }
 
-/// Made once: what the server does for each request is to be its own work.
+/// The responses, which are made once, so that requests cost no more than the server itself.
 #[derive(Debug)]
 struct Responses {
     keep_alive: Vec<u8>,
@@ -211,7 +211,7 @@ impl Server {
         }
         drop(listener);
         let all_closed = connections.acquire_many(MOST_CONNECTIONS as u32);
-        // What is still open after that is cut, as the process ends.
+        // Connections that are still open are cut when the process ends.
         let _ = timeout(DRAIN, all_closed).await;
         Summary::of(&shared.acceptor, &shared.counts)
     }
@@ -234,14 +234,14 @@ async fn accept_all(listener: &TcpListener, shared: &Arc<Shared>, connections: &
                     drop(place);
                 });
             }
-            // Out of descriptors, or the client is gone already: either passes.
+            // No free descriptors, or the client has gone. Both are temporary.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }
 }
 
 async fn serve(tcp: TcpStream, shared: &Shared) {
-    // Without it, small records wait for the client's acknowledgement.
+    // Without TCP_NODELAY, small records wait for the client's acknowledgement.
     let _ = tcp.set_nodelay(true);
     let Shared { acceptor, counts, patience, .. } = shared;
     let open = counts.open();
@@ -265,7 +265,7 @@ async fn serve(tcp: TcpStream, shared: &Shared) {
     drop(open);
 }
 
-/// Answers requests until the client has had enough. Only the first can carry a hint.
+/// Answers requests until the client closes. Only the first can carry a hint.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     hinted: impl Fn(&S, Option<u64>),
@@ -306,9 +306,9 @@ async fn answer_all(port: Option<&StatusPort>, shared: &Arc<Shared>) {
     port.serve(pages).await;
 }
 
-/// What the demonstration and the tests start from.
+/// The settings that the demonstration and the tests start from.
 impl Settings {
-    /// On a port of the system's choice on loopback.
+    /// Returns the settings of a server on loopback, on a port that the system chooses.
     pub fn on_loopback(identity: Identity, resumption: Resumption, capacity_sessions: u64) -> Self {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut cache = CacheSettings::new(Capacity::Sessions(capacity_sessions));

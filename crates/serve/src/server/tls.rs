@@ -1,4 +1,4 @@
-//! Accepting TLS connections on either library.
+//! TLS connections of either library.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,7 +28,7 @@ pub(super) enum Accepted {
     Plain(TcpStream),
 }
 
-/// A library, configured.
+/// A configured TLS library.
 #[derive(Debug)]
 pub(super) enum Acceptor {
     OpenSsl { context: Context, sessions: Option<Arc<rejoin_openssl::ServerSessions>> },
@@ -36,7 +36,7 @@ pub(super) enum Acceptor {
     Plain,
 }
 
-/// An `SSL_CTX`, which has nothing to print.
+/// An `SSL_CTX`, whose `Debug` shows only its name.
 pub(super) struct Context(SslContext);
 
 impl std::fmt::Debug for Context {
@@ -73,13 +73,13 @@ impl Acceptor {
             Resumption::OpenSsl => {
                 let Capacity::Sessions(capacity) = settings.cache.capacity else {
                     return Err(Error::Settings(
-                        "OpenSSL's own cache is bounded in sessions: give --capacity-sessions",
+                        "OpenSSL's internal cache is limited in sessions: give --capacity-sessions",
                     ));
                 };
-                // To OpenSSL zero is no bound at all.
+                // For OpenSSL zero means no limit.
                 let size = i32::try_from(capacity).ok().filter(|size| *size > 0);
                 let size = size.ok_or(Error::Settings(
-                    "OpenSSL's own cache holds 1 to 2147483647 sessions: give --capacity-sessions",
+                    "OpenSSL's internal cache holds 1 to 2147483647 sessions: give --capacity-sessions",
                 ))?;
                 context.set_session_id_context(ID_CONTEXT)?;
                 context.set_session_cache_mode(SslSessionCacheMode::SERVER);
@@ -112,7 +112,7 @@ impl Acceptor {
             }
             Resumption::OpenSsl => {
                 return Err(Error::Settings(
-                    "--resumption openssl is OpenSSL's own cache: it needs --stack openssl",
+                    "--resumption openssl uses OpenSSL's internal cache: give --stack openssl",
                 ));
             }
             Resumption::Tickets => config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?,
@@ -139,7 +139,7 @@ impl Acceptor {
         }
     }
 
-    /// Passes on what the first request said, or that it said nothing.
+    /// Passes the hint of the first request to the cache, or that there was none.
     pub(super) fn hint_openssl(&self, ssl: &SslRef, interval_ms: Option<u64>) {
         match interval_ms {
             Some(interval_ms) => rejoin_openssl::hint(ssl, interval_ms),
@@ -147,7 +147,7 @@ impl Acceptor {
         }
     }
 
-    /// As [`Self::hint_openssl`].
+    /// Does the same as [`Self::hint_openssl`] for rustls.
     pub(super) fn hint_rustls(
         &self,
         connection: &rejoin_rustls::Connection,
@@ -160,7 +160,7 @@ impl Acceptor {
         }
     }
 
-    /// Our cache, if it serves.
+    /// Returns Rejoin's cache, if it is used.
     pub(super) fn cache(&self) -> Option<&Cache> {
         match self {
             Self::OpenSsl { sessions, .. } => sessions.as_ref().map(|sessions| &**sessions.store()),
@@ -169,7 +169,8 @@ impl Acceptor {
         }
     }
 
-    /// Bytes that one session takes on the server; zero without a cache. Empties OpenSSL's own.
+    /// Returns the bytes of a session on the server, or zero without a cache. Empties OpenSSL's internal
+    /// cache.
     pub(super) fn bytes_per_session(&self) -> f64 {
         if let Some(cache) = self.cache() {
             return cache.capacity_bytes() as f64 / cache.capacity_sessions() as f64;
@@ -195,7 +196,8 @@ fn openssl_context(settings: &Settings) -> Result<SslContextBuilder, Error> {
 }
 
 fn identity(settings: &Settings) -> Result<&Identity, Error> {
-    let missing = Error::Settings("a server with TLS has a certificate and a key: give them");
+    let missing =
+        Error::Settings("a TLS server needs a certificate and a key: give --certificate and --key");
     settings.identity.as_ref().ok_or(missing)
 }
 
@@ -229,7 +231,7 @@ fn cache(settings: &Settings, now_ms: u64) -> Result<Arc<Cache>, Error> {
     Ok(Arc::new(cache))
 }
 
-/// Waiting for a hint only makes sense where it will be listened to.
+/// Returns `Expected` only if the cache uses hints.
 fn hints(settings: &Settings) -> Hints {
     let listens = settings.cache.prediction != Prediction::Learned;
     let predicts = settings.resumption == Resumption::Predictive;

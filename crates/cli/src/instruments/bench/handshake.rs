@@ -15,58 +15,64 @@ use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Client and server are in one thread, with memory between them; all combinations take turns. What a
-library cannot do here is named, and left out. jsse is measured by JMH, which `make bench-handshake`
-builds, in some ten seconds a combination, one after the other. Ctrl-C ends with what was measured
-so far.
+Client and server run in one thread and exchange records in memory; all combinations take turns.
+Combinations that a library does not support here are named and left out. JMH measures jsse, one
+combination after the other in about ten seconds each; `make bench-handshake` builds the benchmark.
+After Ctrl-C the figures so far are shown.
 Examples:
   rejoin bench handshake --html handshake.html
-  rejoin bench handshake --stack rustls --tls 1.3 --key ml-dsa-65 --client-certificates with --json")]
+  rejoin bench handshake --stack rustls --tls 1.3 --key-type ml-dsa-65 --client-certificates with --json")]
 pub(crate) struct Arguments {
-    /// TLS libraries
+    /// The TLS libraries
     #[arg(long, value_enum, value_delimiter = ',', default_value = "openssl,rustls")]
     stack: Vec<StackName>,
-    /// TLS versions, each measured alone
+    /// The TLS versions, each measured alone
     #[arg(long, value_enum, value_delimiter = ',', default_value = "both")]
     tls: Vec<Tls>,
-    /// Keys of all certificates
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "rsa-2048,p-256,ml-dsa-65")]
-    key: Vec<KeyName>,
-    /// Whether clients show certificates, too
+    /// The types of the certificates' keys
+    #[arg(
+        long,
+        value_enum,
+        alias = "key",
+        value_delimiter = ',',
+        default_value = "rsa-2048,p-256,ml-dsa-65"
+    )]
+    key_type: Vec<KeyName>,
+    /// Clients without or with certificates
     #[arg(long, value_enum, value_delimiter = ',', default_value = "without,with")]
     client_certificates: Vec<ClientCertificates>,
     /// Batches of each combination [default: 15; with --quick: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_ROUNDS)))]
     rounds: Option<u16>,
-    /// Handshakes of a batch [default: 20; with --quick: 5]
+    /// Handshakes in a batch [default: 20; with --quick: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::LARGEST_BATCH)))]
     batch: Option<u16>,
-    /// Fewer and smaller batches, where nothing else is said: two seconds, coarser figures
+    /// Use fewer and smaller batches by default: two seconds, coarser figures
     #[arg(long)]
     quick: bool,
-    /// Where jsse's benchmark was built to
-    #[arg(long, value_name = "FOLDER", default_value = Java::TARGET)]
-    java: PathBuf,
+    /// The folder of the JMH benchmark for jsse
+    #[arg(long, value_name = "FOLDER", alias = "java", default_value = Java::TARGET)]
+    jmh: PathBuf,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Write a page with bars, too
+    /// Write a page with charts too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// `--stack`
+/// A value of `--stack`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum StackName {
-    /// the system's
+    /// the system's OpenSSL
     Openssl,
-    /// with aws-lc-rs
+    /// rustls with aws-lc-rs
     Rustls,
-    /// the JDK's
+    /// the JDK's TLS
     Jsse,
 }
 
-/// `--client-certificates`
+/// A value of `--client-certificates`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 enum ClientCertificates {
     Without,
@@ -103,10 +109,10 @@ fn settings(arguments: &Arguments) -> Settings {
     Settings {
         stacks: stacks.collect(),
         versions: distinct(versions.collect()),
-        keys: distinct(arguments.key.clone()).into_iter().map(KeyType::from).collect(),
+        keys: distinct(arguments.key_type.clone()).into_iter().map(KeyType::from).collect(),
         client_certificates: with.map(|with| with == ClientCertificates::With).collect(),
         rounds: arguments.rounds.unwrap_or(if quick { 3 } else { 15 }),
         batch: arguments.batch.unwrap_or(if quick { 5 } else { 20 }),
-        java: Java { target: arguments.java.clone(), quick },
+        java: Java { target: arguments.jmh.clone(), quick },
     }
 }

@@ -9,29 +9,30 @@ use serde_json::json;
 use crate::instruments::progress;
 use crate::sizes::distinct;
 use crate::terminal;
+use crate::units::seconds_in;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-make bench-insert builds what --jmh names, and calls this. Native caches take turns on one thread,
-whose CPU time counts; JSSE's are JMH's, each JDK in processes of its own.
+`make bench-insert` builds the benchmark for --jmh and runs this command. Native caches take turns on
+one thread, whose CPU time is measured; JMH measures JSSE, each JDK in its own processes.
 Examples:
   rejoin bench insert
   rejoin bench insert --jmh bindings/java/bench/target --json
-  rejoin bench insert --entries 1000000 --lifetime 86400")]
+  rejoin bench insert --entries 1000000 --lifetime 1d")]
 pub(crate) struct Arguments {
     /// Sessions in a full cache, in turn
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "20480,204800", value_parser = clap::value_parser!(u32).range(1..=MOST_ENTRIES))]
     entries: Vec<u32>,
-    /// Lifetime of sessions in seconds, in turn: an hour and 15 ms for each entry at least; 0: for ever
-    #[arg(long, value_name = "S,…", value_delimiter = ',', default_value = "86400,0", value_parser = clap::value_parser!(u32).range(0..=A_YEAR_S))]
+    /// The lifetime of sessions, in turn: at least an hour and 15 ms for each entry; 0 for no limit
+    #[arg(long, value_name = "TIME,…", value_delimiter = ',', default_value = "1d,0", value_parser = seconds_in(0..=A_YEAR_S))]
     lifetime: Vec<u32>,
-    /// Where the classes and libraries of bindings/java/bench are: its target [default: JSSE is left out]
+    /// The folder of the JMH benchmark for jsse [default: none, without jsse]
     #[arg(long, value_name = "FOLDER")]
     jmh: Option<PathBuf>,
     /// Java runtimes, in turn [default: all below /usr/lib/jvm]
     #[arg(long, value_name = "FILE,…", value_delimiter = ',', requires = "jmh")]
     java: Vec<PathBuf>,
-    /// Fewer and shorter rounds: coarser figures
+    /// Run fewer and shorter rounds: coarser figures
     #[arg(long)]
     quick: bool,
     /// Print one JSON object
@@ -40,7 +41,7 @@ pub(crate) struct Arguments {
 }
 
 const MOST_ENTRIES: i64 = Settings::MOST_ENTRIES as i64;
-const A_YEAR_S: i64 = 366 * 86_400;
+const A_YEAR_S: u32 = 366 * 86_400;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments);
@@ -106,7 +107,7 @@ fn table(rows: &[Row]) -> String {
         })
     });
     let mut rows: Vec<Vec<String>> = measured.chain(paper).collect();
-    // One size and lifetime after the other, as the caches were measured in each.
+    // Groups the rows by size and lifetime, as the caches were measured in each.
     let mut cells: Vec<[String; 2]> = Vec::new();
     for row in &rows {
         let cell = [row[1].clone(), row[2].clone()];

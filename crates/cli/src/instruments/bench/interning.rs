@@ -6,34 +6,36 @@ use rejoin_serve::Versions;
 use rejoin_trace::grouped;
 use serde_json::json;
 
-use crate::arguments::{Bytes, KeyName, Tls};
+use crate::arguments::{KeyName, Tls};
 use crate::instruments::progress;
 use crate::sizes::distinct;
 use crate::terminal;
+use crate::units::Bytes;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Real handshakes of OpenSSL, in memory, in one thread: the server's CPU time and the bytes that
-OpenSSL allocates for it. Some 30 KB of memory for each certificate.
+The benchmark makes real OpenSSL handshakes in memory, in one thread. It measures the server's CPU
+time and the bytes that OpenSSL allocates for it. It needs about 30 KiB of memory for each
+certificate.
 Examples:
   rejoin bench interning
-  rejoin bench interning --certificates 1,1000 --tls 1.3 --key rsa-2048 --json
+  rejoin bench interning --certificates 1,1000 --tls 1.3 --key-type rsa-2048 --json
   rejoin bench interning --certificates 10000 --room 32MiB")]
 pub(crate) struct Arguments {
-    /// Distinct certificates that clients have, in turn [default: 1 and 10000, with --quick 1 and 1000]
+    /// Distinct client certificates, in turn [default: 1,10000; with --quick: 1,1000]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MOST_CERTIFICATES))]
     certificates: Vec<u32>,
-    /// TLS version
+    /// The TLS version
     #[arg(long, value_enum, default_value = "both")]
     tls: Tls,
-    /// Key of all certificates
-    #[arg(long, value_enum, default_value = "p-256")]
-    key: KeyName,
-    /// Memory for decoded certificates, 32MiB in servers: more clients than fit take turns [default: enough
-    /// for all]
-    #[arg(long, value_name = "BYTES")]
+    /// The type of the certificates' keys
+    #[arg(long, value_enum, alias = "key", default_value = "p-256")]
+    key_type: KeyName,
+    /// Memory for decoded certificates; servers have 32MiB. Clients beyond it take turns [default:
+    /// enough for all]
+    #[arg(long, value_name = "SIZE")]
     room: Option<Bytes>,
-    /// Fewer resumptions of fewer clients: seconds, coarser figures
+    /// Measure fewer resumptions of fewer clients: seconds, coarser figures
     #[arg(long)]
     quick: bool,
     /// Print one JSON object
@@ -71,7 +73,7 @@ fn settings(arguments: &Arguments) -> Settings {
     let versions = Versions::from(arguments.tls).each().to_vec();
     let batches = if quick { QUICK_BATCHES } else { BATCHES };
     let room_bytes = arguments.room.map(|Bytes(bytes)| bytes.try_into().unwrap_or(usize::MAX));
-    Settings { versions, certificates, key_type: arguments.key.into(), batches, room_bytes }
+    Settings { versions, certificates, key_type: arguments.key_type.into(), batches, room_bytes }
 }
 
 const PARTS: usize = 1_000;

@@ -9,51 +9,51 @@ use rejoin_serve::Resumption;
 use rejoin_trace::{SpeedUp, grouped};
 use serde_json::json;
 
-use crate::arguments::{KeyName, PredictionName, ResumptionName, Tls, seconds};
+use crate::arguments::{KeyName, PredictionName, ResumptionName, Tls, all_but};
 use crate::beside::Beside;
 use crate::instruments::progress;
 use crate::sizes::distinct;
 use crate::terminal;
+use crate::units::{Time, above_zero};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Real servers with one thread each, real handshakes, everything on loopback; give the devices
-a core of their own. Times are the population's. Past saturation a transaction waits; its CPU time
-does not.
+The benchmark runs real servers with one thread each and real handshakes over loopback; give the
+devices a core of their own. Times are in the population's time. Beyond saturation a transaction takes
+longer, but no more CPU time.
 Examples:
   rejoin bench throughput --html throughput.html
   rejoin bench throughput --keep-up --rounds 3
-  rejoin bench throughput --devices 5000,20000,60000 --cache 1500 --tls 1.3 --json")]
+  rejoin bench throughput --devices 5000,20000,60000 --capacity-sessions 1500 --tls 1.3 --json")]
 pub(crate) struct Arguments {
-    /// Devices of the population, in turn [default: 0.25, 0.5, 1, 1.5, 2 and 3 times those that saturate the
-    /// server]
+    /// Devices in the population, in turn [default: 0.25, 0.5, 1, 1.5, 2 and 3 times --saturation]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MOST_DEVICES))]
     devices: Vec<u32>,
     /// Devices that saturate the server with tickets [default: measured]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_DEVICES))]
     saturation: Option<u32>,
-    /// Sessions that a cache may hold [default: 0.075 for each device that saturates, as in the paper]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_DEVICES))]
-    cache: Option<u32>,
-    /// How much faster than real time
+    /// Sessions that the cache may hold [default: 0.075 times --saturation, as in the paper]
+    #[arg(long, value_name = "N", alias = "cache", value_parser = clap::value_parser!(u32).range(1..=MOST_DEVICES))]
+    capacity_sessions: Option<u32>,
+    /// The speed of the population's time, as a multiple of real time
     #[arg(long, value_name = "FACTOR", default_value_t = 60.0, allow_negative_numbers = true)]
     speedup: f64,
-    /// Population time played before measuring, in seconds [default: 240, with --quick 120]
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    warm_up_s: Option<u64>,
-    /// Population time measured, in seconds [default: 480, with --quick 180]
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    duration_s: Option<u64>,
-    /// Times shorter, and devices 0.5, 1 and 2 times those that saturate: a minute, coarser figures
+    /// The time to play before measuring [default: 4m; with --quick: 2m]
+    #[arg(long, value_name = "TIME", alias = "warm-up-s", value_parser = above_zero)]
+    warm_up: Option<Time>,
+    /// The time to measure [default: 8m; with --quick: 3m]
+    #[arg(long, value_name = "TIME", alias = "duration-s", value_parser = above_zero)]
+    duration: Option<Time>,
+    /// Measure for a shorter time, and 0.5, 1 and 2 times --saturation: a minute, coarser figures
     #[arg(long)]
     quick: bool,
-    /// TLS version, one
-    #[arg(long, value_enum, default_value = "1.2")]
+    /// The TLS version
+    #[arg(long, value_parser = all_but(Tls::Both), default_value = "1.2")]
     tls: Tls,
-    /// Key of the server's certificate
-    #[arg(long, value_enum, default_value = "rsa-2048")]
-    key: KeyName,
-    /// Ways of resuming, in turn
+    /// The type of the server certificate's key
+    #[arg(long, value_enum, alias = "key", default_value = "rsa-2048")]
+    key_type: KeyName,
+    /// The ways of resuming, in turn
     #[arg(
         long,
         value_enum,
@@ -61,29 +61,29 @@ pub(crate) struct Arguments {
         default_value = "predictive,openssl,tickets,none"
     )]
     resumption: Vec<ResumptionName>,
-    /// Where the predictive cache's return times come from
+    /// The source of the predictive cache's return times
     #[arg(long, value_enum, default_value = "both")]
     prediction: PredictionName,
-    /// Devices keep their session from one run to the next, as apps do that write it down
+    /// Devices keep their session from one run to the next, as apps do that store it on disk
     #[arg(long)]
     keep_sessions: bool,
-    /// Play the devices more slowly the more there are, so that a server that resumed nothing could serve
-    /// all: what a transaction costs, rather than what is left of an overloaded server
+    /// Slow the devices down the more there are, so that even a server that resumes nothing keeps up:
+    /// this measures the cost of a transaction, not the behaviour under overload
     #[arg(long)]
     keep_up: bool,
-    /// Measure everything so often, in turns; figures are medians [1 to 1000]
+    /// Repetitions of each measurement, of which the medians are shown, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_ROUNDS)))]
     rounds: u16,
-    /// Seed of everything that is drawn
+    /// The seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where certificate and key go
-    #[arg(long, value_name = "FOLDER", default_value = "target/rejoin")]
-    directory: PathBuf,
+    /// The folder to write certificate and key to
+    #[arg(long, value_name = "FOLDER", alias = "directory", default_value = "target/rejoin")]
+    folder: PathBuf,
     /// Print one JSON object per server
     #[arg(long)]
     json: bool,
-    /// Write a page with the lines, too
+    /// Write a page with charts too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -135,15 +135,15 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let resumptions = distinct(arguments.resumption.clone());
     Ok(Settings {
         program: std::env::current_exe().context("cannot find this program's own file")?,
-        directory: arguments.directory.clone(),
+        directory: arguments.folder.clone(),
         devices,
         saturation_devices: arguments.saturation,
-        cache_sessions: arguments.cache,
+        cache_sessions: arguments.capacity_sessions,
         speed_up: SpeedUp::new(arguments.speedup).map_err(Error::Population)?,
-        warm_up_ms: arguments.warm_up_s.unwrap_or(warm_up_ms),
-        measured_ms: arguments.duration_s.unwrap_or(measured_ms),
+        warm_up_ms: arguments.warm_up.map_or(warm_up_ms, |time| time.ms),
+        measured_ms: arguments.duration.map_or(measured_ms, |time| time.ms),
         versions: arguments.tls.into(),
-        key_type: arguments.key.into(),
+        key_type: arguments.key_type.into(),
         prediction: arguments.prediction.name(),
         resumptions: resumptions.into_iter().map(Resumption::from).collect(),
         forgets_between_runs: !arguments.keep_sessions,

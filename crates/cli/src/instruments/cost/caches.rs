@@ -4,85 +4,85 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use rejoin_lab::cost::Size;
 use rejoin_lab::cost::caches::{self, Outcome, Settings};
-use rejoin_lab::cost::{Mode, Size};
 use serde_json::json;
 
-use super::{ended, meant, versions};
-use crate::arguments::{KeyName, Tls};
+use super::{ModeName, ended, meant, versions};
+use crate::arguments::{KeyName, Tls, all_but};
 use crate::beside::Beside;
 use crate::instruments::progress;
 use crate::terminal;
+use crate::units::{bytes_in, seconds_in};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The server runs under valgrind, up to two hundred times slower: instructions and misses of its
-program and libraries, without the kernel, beside paper 001's. Each figure is the difference of two
-runs. A trace goes through a simulator of ours for the paper's auxiliary L2 cache. Ctrl-C ends with
-what was measured so far.
-Example:
+The server runs under valgrind, up to two hundred times slower. The tables show instructions and
+misses of its program and libraries, without the kernel, beside paper 001's. Each figure is the
+difference of two runs. A trace is played through a simulator of the paper's auxiliary L2 cache. After
+Ctrl-C the figures so far are shown.
+Examples:
   rejoin cost caches --html caches.html
-  rejoin cost caches --sizes 30 --mode full --tls 1.3 --l1 16KB --l2 2MB --traced 0 --json")]
+  rejoin cost caches --sizes 30 --mode full --tls 1.3 --l1 16KiB --l2 2MiB --traced 0 --json")]
 pub(crate) struct Arguments {
-    /// Sizes of responses, 1 byte to 64MB
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "30,36KB,1MB")]
+    /// The sizes of responses, 1 byte to 64MiB
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "30,36KiB,1MiB")]
     sizes: Vec<Size>,
-    /// What transactions are like
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "plain,full,resumed")]
+    /// The kinds of transactions
+    #[arg(long, value_parser = all_but(ModeName::Once), value_delimiter = ',', default_value = "plain,full,resumed")]
     mode: Vec<ModeName>,
-    /// TLS versions, each measured alone
+    /// The TLS versions, each measured alone
     #[arg(long, value_enum, value_delimiter = ',', default_value = "both")]
     tls: Vec<Tls>,
-    /// The server's key
-    #[arg(long, value_enum, default_value = "rsa-2048")]
-    key: KeyName,
-    /// Sizes of each L1 cache, of which the first stands before all L2 caches
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "16KB,32KB,64KB")]
+    /// The type of the server certificate's key
+    #[arg(long, value_enum, alias = "key", default_value = "rsa-2048")]
+    key_type: KeyName,
+    /// The sizes of each L1 cache; the first is used with all L2 caches
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "16KiB,32KiB,64KiB")]
     l1: Vec<Size>,
-    /// Sizes of the L2 cache
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "512KB,1MB,2MB,8MB")]
-    l2: Vec<Size>,
-    /// Sizes of the L2 cache that traces go through, up to 16MB: alone, with the auxiliary one, and larger by as much
+    /// The sizes of the L2 cache
     #[arg(
         long,
         value_name = "SIZE,…",
         value_delimiter = ',',
-        default_value = "128KB,256KB,512KB,1MB,2MB,8MB"
+        default_value = "512KiB,1MiB,2MiB,8MiB"
+    )]
+    l2: Vec<Size>,
+    /// The sizes of the L2 cache for traces, 16MiB at most: alone, with the auxiliary cache, and larger
+    /// by as much
+    #[arg(
+        long,
+        value_name = "SIZE,…",
+        value_delimiter = ',',
+        default_value = "128KiB,256KiB,512KiB,1MiB,2MiB,8MiB"
     )]
     traced_l2: Vec<Size>,
-    /// Bytes of a cache line: 32 as in the paper's processor, 64 in most of today's
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    /// The size of a cache line: 32 in the paper's processor, 64 in most of today's
+    #[arg(long, value_name = "SIZE", default_value_t = 32, value_parser = bytes_in(1..=u32::MAX))]
     line_bytes: u32,
-    /// Transactions that a run has more than the one it is compared with; plain ones
-    /// ten times as many, resumed ones three times
+    /// The difference of transactions between the two runs that are compared; ten times as many plain
+    /// ones, three times as many resumed ones
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=i64::from(Settings::MOST_TRANSACTIONS)))]
     transactions: u32,
-    /// Transactions of each kind to trace, plain ones ten times as many; 0 leaves the trace out
+    /// Transactions of each kind to trace, ten times as many plain ones; 0 for no trace
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=i64::from(Settings::MOST_TRANSACTIONS)))]
     traced: u32,
-    /// Servers at a time [default: one for each core]
+    /// Servers that run at a time [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_JOBS)))]
     jobs: Option<u16>,
-    /// Minutes after which the rest is left out
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1_440))]
-    minutes: u32,
+    /// The time after which the rest is left out, 1 day at most
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = seconds_in(1..=86_400))]
+    duration: u32,
+    /// The old name of --duration, in minutes
+    #[arg(long, value_name = "N", hide = true, conflicts_with = "duration")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_440))]
+    minutes: Option<u32>,
     /// Write a page with charts and tables
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// `--mode`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
-enum ModeName {
-    /// a connection in clear for each request
-    Plain,
-    /// a connection with a full handshake for each request
-    Full,
-    /// a connection with a resumed handshake for each request
-    Resumed,
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -99,12 +99,13 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let cores = || u16::try_from(cores()).unwrap_or(u16::MAX).min(Settings::MOST_JOBS);
+    let longest_s = arguments.minutes.map_or(arguments.duration, |minutes| minutes * 60);
     Ok(Settings {
         program: std::env::current_exe().context("cannot find the program itself")?,
         sizes: meant(&arguments.sizes),
         modes: meant(&arguments.mode),
         versions: versions(&arguments.tls),
-        key: arguments.key.into(),
+        key: arguments.key_type.into(),
         first: meant(&arguments.l1),
         second: meant(&arguments.l2),
         traced_second: meant(&arguments.traced_l2),
@@ -112,16 +113,6 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         transactions: arguments.transactions,
         traced: arguments.traced,
         jobs: arguments.jobs.unwrap_or_else(cores),
-        longest: Duration::from_secs(u64::from(arguments.minutes) * 60),
+        longest: Duration::from_secs(longest_s.into()),
     })
-}
-
-impl From<ModeName> for Mode {
-    fn from(mode: ModeName) -> Self {
-        match mode {
-            ModeName::Plain => Self::Plain,
-            ModeName::Full => Self::Full,
-            ModeName::Resumed => Self::Resumed,
-        }
-    }
 }

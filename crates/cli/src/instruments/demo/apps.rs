@@ -13,7 +13,7 @@ pub(super) fn run(arguments: &super::Arguments) -> anyhow::Result<()> {
     terminal::raise_descriptor_limit();
     let settings = Settings {
         program: std::env::current_exe().context("cannot find this program's own file")?,
-        directory: arguments.directory.clone(),
+        directory: arguments.folder.clone(),
         apps: arguments.apps,
         services: arguments.services,
         seed: arguments.seed,
@@ -64,11 +64,10 @@ fn table(rows: &[Row]) -> String {
     rejoin_report::table(&[0], head, rows)
 }
 
-/// One app of the demonstration: what it is to do comes as JSON.
+/// Runs one app of the demonstration, whose task is read from standard input as JSON.
 pub(crate) fn run_app() -> anyhow::Result<()> {
     let mut told = String::new();
     std::io::stdin().read_to_string(&mut told).context("standard input cannot be read")?;
-    let app: App =
-        serde_json::from_str(&told).context("standard input: not what an app is told")?;
+    let app: App = serde_json::from_str(&told).context("standard input: not the task of an app")?;
     terminal::print_result(&json!(app.run()?).to_string())
 }

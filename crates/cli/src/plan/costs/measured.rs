@@ -1,4 +1,4 @@
-//! `rejoin plan --measure`: what handshakes cost on this machine.
+//! `rejoin plan --measure`: the cost of handshakes on this machine.
 
 use rejoin_lab::{Error, handshake};
 use rejoin_serve::{KeyType, Versions, weigh_internal_cache};
@@ -8,13 +8,13 @@ use crate::arguments::KeyName;
 use crate::instruments::told;
 
 impl Costs {
-    /// Replaces the costs by those measured here.
+    /// Measures the costs and replaces the present ones.
     pub(super) fn measure(&mut self, key: KeyName, tls: &str) -> anyhow::Result<()> {
         told(self.try_measure(key.into(), tls).map_err(Into::into))
     }
 
     fn try_measure(&mut self, key: KeyType, tls: &str) -> Result<(), Error> {
-        // Only before anything else of OpenSSL's.
+        // Must precede any other use of OpenSSL.
         weigh_internal_cache();
         let name = match key {
             KeyType::Rsa2048 => "RSA with 2,048 bits",

@@ -1,4 +1,4 @@
-//! What is known of a cache at one time: counts, facts, and when its clients return.
+//! A snapshot of a cache: counters, facts, and the return times of its clients.
 
 use rejoin_cache::{Counters, Occupancy};
 use rejoin_serve::metrics::Meters;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::stats::percent;
 
-/// By name.
+/// The counters of tickets, with their names.
 type TicketCounts = [(&'static str, u64); rejoin_tickets::TicketEvent::ALL.len()];
 
 /// See the module's documentation.
@@ -26,7 +26,7 @@ impl Reading {
         Self::with(store, store.occupancy(now_ms()))
     }
 
-    /// Where the sessions were counted by return time not long ago.
+    /// Takes a snapshot with the return times counted before.
     pub(super) fn with(store: &Store, occupancy: Occupancy) -> Self {
         Self {
             name: store.name().clone(),
@@ -38,13 +38,13 @@ impl Reading {
         }
     }
 
-    /// Every count and its name.
+    /// Returns every counter with its name.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let of_locks = self.of_locks().map(|(name, _, count)| (name, count));
         self.counters.named().into_iter().chain(self.tickets).chain(of_locks)
     }
 
-    /// As one object.
+    /// Returns the snapshot as a JSON object.
     pub(super) fn json(&self) -> Value {
         let Self { facts, counters, .. } = self;
         let mut record = json!({
@@ -65,7 +65,7 @@ impl Reading {
         record
     }
 
-    /// As Prometheus reads it.
+    /// Returns the snapshot as text for Prometheus.
     pub(super) fn metrics(&self) -> String {
         let Self { facts, counters, .. } = self;
         let mut meters = Meters::default();
@@ -79,12 +79,12 @@ impl Reading {
         let help = "Sessions by when their clients are expected back, each counted once";
         let returns = self.occupancy.named().to_vec();
         meters.gauges("cache_sessions_by_return", help, "returns", returns);
-        let help = "Sessions of up to one block that fit";
+        let help = "Sessions of one block that fit";
         meters.gauge("cache_capacity_sessions", help, self.capacity_sessions);
         meters.gauge("cache_capacity_bytes", "Bytes of the cache's file", facts.bytes);
-        let help = "When the cache was made, in seconds since 1970";
+        let help = "Time at which the cache was created, in seconds since 1970";
         meters.gauge("cache_created_timestamp_seconds", help, facts.created_unix_s);
-        let help = "1 once the cache was removed: nobody new can open it";
+        let help = "1 once the cache is removed; no new process can open it";
         meters.gauge("cache_removed", help, u64::from(!facts.is_named));
         meters.text(&[("cache", self.name.to_string())])
     }
@@ -93,32 +93,40 @@ impl Reading {
         let Facts { lock_waits, lock_timeouts, locks_broken, emptied, .. } = self.facts;
         [
             ("lock_waits", "Times a process waited for another", lock_waits),
-            ("lock_timeouts", "Operations not done: a lock was not had in time", lock_timeouts),
-            ("locks_broken", "Operations not done: somebody wrote over a lock", locks_broken),
-            ("emptied", "Times a shard was emptied: nothing in it could be trusted", emptied),
+            (
+                "lock_timeouts",
+                "Operations skipped because a lock was not free in time",
+                lock_timeouts,
+            ),
+            (
+                "locks_broken",
+                "Operations skipped because another process overwrote a lock",
+                locks_broken,
+            ),
+            ("emptied", "Times a shard was emptied because its content was inconsistent", emptied),
         ]
     }
 }
 
-/// Of all handshakes.
+/// Returns the percentage of handshakes that resumed.
 pub(super) fn resumed_percent(counters: &Counters) -> Option<f64> {
     let Counters { full_handshakes, resumed_handshakes, .. } = *counters;
     percent(resumed_handshakes, full_handshakes + resumed_handshakes)
 }
 
-/// Of the sessions that were asked for.
+/// Returns the percentage of lookups that found a session.
 pub(super) fn found_percent(counters: &Counters) -> Option<f64> {
     percent(counters.hits, counters.hits + counters.misses)
 }
 
 fn ticket_help(name: &str) -> &'static str {
     match name {
-        "tickets_issued" => "Stateless tickets given to clients",
-        "tickets_keyless" => "Stateless tickets given to clients though there was no key",
-        "tickets_known" => "Stateless tickets presented, of a key that is alive",
-        "tickets_renewed" => "Of those, of a key whose turn is over",
-        "tickets_unknown" => "Stateless tickets presented, of no key that is alive",
-        "tickets_overdue" => "Stateless tickets refused: the full handshake is too long ago",
+        "tickets_issued" => "Stateless tickets issued",
+        "tickets_keyless" => "Stateless tickets issued without a shared key",
+        "tickets_known" => "Stateless tickets presented under a live key",
+        "tickets_renewed" => "Stateless tickets presented under a live key that no longer encrypts",
+        "tickets_unknown" => "Stateless tickets presented under no live key",
+        "tickets_overdue" => "Stateless tickets refused because the full handshake is too old",
         _ => "A count of stateless tickets",
     }
 }

@@ -1,5 +1,4 @@
-//! A cache that is looked at for as long as anybody likes: it may be removed meanwhile, and made
-//! anew under its name.
+//! A cache under observation. It may be removed meanwhile, and created again under its name.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +12,7 @@ use super::reading::Reading;
 use crate::stats::history::{Handshakes, History};
 use crate::stats::serve::Source;
 
-/// See the module's documentation.
+/// A cache under observation, which is opened again if it is replaced.
 #[derive(Debug)]
 pub(super) struct Watched {
     folder: PathBuf,
@@ -24,12 +23,12 @@ pub(super) struct Watched {
 struct Seen {
     store: Store,
     history: History,
-    /// Since it was removed: why the one of its name that is there now is not looked at instead.
+    /// The reason why the new cache of the same name cannot be opened, once this one is removed.
     problem: Option<String>,
     counted: Counted,
 }
 
-/// When the sessions were last counted by return time, and how long it took.
+/// The last count of sessions by return time, when it was made, and how long it took.
 #[derive(Debug)]
 struct Counted {
     occupancy: Occupancy,
@@ -42,10 +41,10 @@ impl Watched {
         Self { folder, seen: Mutex::new(Seen::new(store)) }
     }
 
-    /// Takes the cache that has the name of the one removed, if there is one.
+    /// Opens the cache that has replaced the removed one, if there is one.
     fn reopen(&self) {
         let name = self.seen().store.name().clone();
-        // It may take as long as another is making it: without the lock.
+        // Opening waits while another process creates the cache, so the lock is not held.
         let opened = Store::open(&self.folder, &name, None);
         let mut seen = self.seen();
         match opened {
@@ -56,7 +55,7 @@ impl Watched {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        // Whoever panicked has left counts that are a second old.
+        // After a panic the counts are at most a second old.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -116,7 +115,7 @@ fn handshakes(store: &Store) -> Handshakes {
 }
 
 impl Counted {
-    /// However often it is asked for, counting takes one part in so many of a processor.
+    /// The share of a processor that counting takes at most, as a divisor.
     const SPARE: u32 = 50;
 
     fn of(store: &Store) -> Self {

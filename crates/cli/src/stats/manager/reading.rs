@@ -1,4 +1,4 @@
-//! What a manager counted until now.
+//! A snapshot of a manager's counters.
 
 use rejoin_manager::client::{Error, Manager};
 use rejoin_manager::protocol::{Handshakes, Share, Stats, Went};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::stats::percent;
 
-/// See the module's documentation.
+/// A snapshot of a manager's counters.
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
-    /// Where it listens.
+    /// The path of its socket.
     pub(super) socket: String,
     pub(super) stats: Stats,
 }
@@ -22,7 +22,7 @@ impl Reading {
         Ok(Self { socket: sockets.join(" or "), stats: manager.stats()? })
     }
 
-    /// As one object.
+    /// Returns the snapshot as a JSON object.
     pub(super) fn json(&self) -> Value {
         let mut record = json!(self.stats);
         record["socket"] = self.socket.clone().into();
@@ -30,18 +30,19 @@ impl Reading {
         record
     }
 
-    /// As Prometheus reads it; of a manager that may have ended since.
+    /// Returns the snapshot as text for Prometheus. The manager may have ended since.
     pub(super) fn metrics(&self, is_up: bool) -> String {
         let Stats { handshakes, open, sessions, session_bytes, programs, services, directly } =
             &self.stats;
         let mut meters = Meters::default();
-        let help = "1 while the manager answers; otherwise the others are its last counts";
+        let help =
+            "1 while the manager answers; otherwise all other metrics keep their last values";
         meters.gauge("manager_up", help, u64::from(is_up));
         let all = kinds(handshakes, None).into();
-        meters.counters("manager_handshakes", "Handshakes, as they ended", all);
+        meters.counters("manager_handshakes", "Handshakes by outcome", all);
         for (label, help, shares) in [
-            ("program", "Handshakes of each program, as they ended", programs),
-            ("service", "Handshakes with each service, as they ended", services),
+            ("program", "Handshakes of each program by outcome", programs),
+            ("service", "Handshakes with each service by outcome", services),
         ] {
             let each = |Share { name, handshakes }: &Share| kinds(handshakes, Some((label, name)));
             let counts = shares.iter().flat_map(each).collect();
@@ -50,21 +51,21 @@ impl Reading {
         let Handshakes { across_names, refused, early_data, .. } = *handshakes;
         let help = "Resumptions with the session of another name";
         meters.counter("manager_across_names", help, across_names);
-        let help = "Full handshakes in which a session was offered in vain";
+        let help = "Full handshakes in which the server refused a session";
         meters.counter("manager_refused", help, refused);
         let help = "Times that a server accepted 0-RTT data";
         meters.counter("manager_early_data", help, early_data);
-        let help = "Connections of unchanged programs that went without the manager, by why";
+        let help = "Connections of unmodified programs that bypassed the manager, by reason";
         let of = |Went { why, times }: &Went| (vec![("why", why.name().to_owned())], *times);
         meters.counters("manager_directly", help, directly.iter().map(of).collect());
         meters.gauge("manager_open", "Connections open now, of all users", *open);
         meters.gauge("manager_sessions", "Sessions stored now, of all users", *sessions);
-        meters.gauge("manager_session_bytes", "Bytes that they take", *session_bytes);
+        meters.gauge("manager_session_bytes", "Bytes of the stored sessions", *session_bytes);
         meters.text(&[])
     }
 }
 
-/// How handshakes ended, and how many so.
+/// Returns the numbers of handshakes by outcome.
 fn kinds(of: &Handshakes, share: Option<(&'static str, &String)>) -> [(Labels, u64); 3] {
     [("full", of.full), ("resumed", of.resumed), ("failed", of.failed)].map(|(kind, count)| {
         let share = share.map(|(label, name)| (label, name.clone()));
@@ -72,7 +73,7 @@ fn kinds(of: &Handshakes, share: Option<(&'static str, &String)>) -> [(Labels, u
     })
 }
 
-/// Of the handshakes that did not fail.
+/// Returns the percentage of handshakes that resumed, without those that failed.
 pub(super) fn resumed_percent(of: &Handshakes) -> Option<f64> {
     percent(of.resumed, of.full + of.resumed)
 }

@@ -1,5 +1,4 @@
-//! A manager that is looked at for as long as anybody likes: it may end meanwhile, and be started
-//! again.
+//! A manager under observation. It may end meanwhile, and be started again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +9,7 @@ use super::reading::Reading;
 use crate::stats::history::{Handshakes, History};
 use crate::stats::serve::Source;
 
-/// See the module's documentation. The manager is asked once a second, whoever looks.
+/// A manager under observation, which is asked once a second, whatever the number of readers.
 #[derive(Debug)]
 pub(super) struct Watched {
     manager: Manager,
@@ -19,10 +18,10 @@ pub(super) struct Watched {
 
 #[derive(Debug)]
 struct Seen {
-    /// The last one that was had.
+    /// The last snapshot.
     reading: Reading,
     history: History,
-    /// Why none was had a second ago.
+    /// The reason why there is no newer snapshot.
     problem: Option<String>,
 }
 
@@ -33,7 +32,7 @@ impl Watched {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        // Whoever panicked has left counts that are a second old.
+        // After a panic the counts are at most a second old.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -47,7 +46,7 @@ impl Source for Watched {
     }
 
     fn sample(&self) {
-        // It may take seconds: without the lock.
+        // Reading may take seconds, so the lock is not held.
         let read = Reading::of(&self.manager);
         let mut seen = self.seen();
         match read {

@@ -1,6 +1,6 @@
 "use strict";
 
-// A cache that servers share.
+// The sections of a shared cache.
 
 const RETURNS = {
   overdue: "overdue",

@@ -1,8 +1,8 @@
 "use strict";
 
-// The TLS manager.
+// The sections of the TLS manager.
 
-// Of programs, and of services; the others are at metrics.
+// The rows of programs and services shown here; /metrics has all of them.
 const MOST_ROWS = 20;
 
 const handshakesOf = (stats) => stats.handshakes;

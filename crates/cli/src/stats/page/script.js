@@ -1,12 +1,11 @@
 "use strict";
 
-// Asks for the counts once a second and shows them. What is shown is set as text and as attributes
-// of drawn shapes, never as markup. What is there of a cache alone, or of a manager, is in
-// sections.js: showSections, handshakesOf.
+// Fetches the counters once a second and shows them, as text and as attributes of shapes, never as
+// markup. sections.js has the parts for a cache or a manager: showSections, handshakesOf.
 
 const POLL_MS = 1_000;
 const PATIENCE_MS = 5_000;
-// What counts as now.
+// The age in seconds that counts as now.
 const NOW_S = 10;
 // A row of the table beside the chart.
 const ROW_S = 10;
@@ -18,7 +17,7 @@ const grouped = new Intl.NumberFormat("en").format;
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const percent = (part, whole) => (whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : "–");
 
-// Written only if it differs: what is selected stays selected, what is read aloud is read once.
+// Writes only a different text, so that selections stay, and screen readers read it once.
 function write(id, text) {
   if (element(id).textContent !== text) element(id).textContent = text;
 }
@@ -45,7 +44,7 @@ function show(stats) {
   draw(stats.history);
 }
 
-// What is shown, and how it is: "live", or "gone".
+// The subject of the page, and its state: "live" or "gone".
 function showState(name, life, text) {
   document.title = `${name} · Rejoin`;
   write("name", name);
@@ -67,7 +66,7 @@ function showShares(history, full, resumed) {
   write("resumed-percent-note", `of ${grouped(full + resumed)} handshakes`);
 }
 
-// The history ten seconds at a time, newest first.
+// The history in steps of ten seconds, newest first.
 function showRows({ handshakes, resumed }) {
   const rows = [];
   for (let end = handshakes.length; end > 0; end -= ROW_S) {
@@ -89,7 +88,7 @@ function tableRow([head, ...cells]) {
   return row;
 }
 
-// Two areas on each other: all handshakes, and of those the resumed.
+// Two areas, one above the other: all handshakes and the resumed ones.
 function draw({ handshakes, resumed, most_s }) {
   const chart = element("rate");
   const [width, height] = [chart.clientWidth, chart.clientHeight];

@@ -33,7 +33,7 @@ pub(crate) fn check(results: &[Tried]) {
     );
 }
 
-/// What a program does, and how it went with each server.
+/// A program's task and its result with each server.
 type Rows = BTreeMap<usize, BTreeMap<&'static str, bool>>;
 
 fn rows(results: &[Tried]) -> Rows {

@@ -1,4 +1,4 @@
-//! What nobody may gain.
+//! Attacks that must not succeed.
 
 use std::process::{Command, Stdio};
 
@@ -23,7 +23,7 @@ fn see(world: &World, service: &Service, (program, what): (&str, &str)) -> Optio
     world.see(case(program, what), service)
 }
 
-/// Who does not verify, or overrides the verification, leaves nothing that another program would take for
+/// A program that does not verify, or overrides the verification, leaves nothing that another program takes for
 /// verified.
 #[test]
 fn a_program_that_skips_verification_skips_it_for_itself() {
@@ -78,7 +78,8 @@ fn a_program_with_another_authority_refuses() {
     }
 }
 
-/// What a program can take out of its own libssl is the hop's, and the server knows nothing of it.
+/// Secrets that a program can read from its own libssl belong to the hop, and the server does not know
+/// them.
 #[test]
 fn the_key_of_a_hop_does_not_open_the_servers_session() {
     let world = World::new("key");
@@ -104,7 +105,7 @@ fn the_key_of_a_hop_does_not_open_the_servers_session() {
     }
 }
 
-/// What goes without the manager is counted by it.
+/// The manager counts the connections that bypass it.
 #[test]
 fn who_goes_directly_is_counted_with_the_reason() {
     let world = World::new("counted");

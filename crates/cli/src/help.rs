@@ -1,0 +1,60 @@
+//! The list of commands in `rejoin --help`, in groups.
+
+use clap::Command;
+
+/// The groups, and the names of their commands in the order in which they are listed.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Servers", &["run", "serve", "stats", "store", "keys"]),
+    ("Clients", &["manager", "connect"]),
+    ("Cluster", &["cluster"]),
+    ("Instruments", &["capture", "simulate", "plan", "demo", "bench", "cost", "fleet"]),
+];
+
+/// Lists the subcommands in groups, which clap does not do. The descriptions are the commands' own.
+pub(crate) fn in_groups(command: Command) -> Command {
+    let mut list = String::new();
+    for (title, names) in GROUPS {
+        list.push_str(&format!("{title}:\n"));
+        let found = names.iter().filter_map(|name| command.find_subcommand(name));
+        for (name, about) in found.filter_map(|found| Some((found.get_name(), found.get_about()?)))
+        {
+            list.push_str(&format!("  {name:8}  {about}\n"));
+        }
+        list.push('\n');
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}Options:\n{{options}}\n\n\
+         rejoin COMMAND --help describes a command."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::Arguments;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = in_groups(Arguments::command());
+        for name in command.get_subcommands().filter(|of| !of.is_hide_set()).map(Command::get_name)
+        {
+            let in_groups = GROUPS.iter().flat_map(|(_, names)| *names);
+            assert_eq!(in_groups.filter(|listed| **listed == name).count(), 1, "{name}");
+        }
+    }
+
+    #[cfg(feature = "lab")]
+    #[test]
+    fn the_help_lists_every_command_of_a_group_and_no_other() {
+        let help = in_groups(Arguments::command()).render_help().to_string();
+        for (title, names) in GROUPS {
+            let (_, rest) = help.split_once(&format!("\n{title}:\n")).expect(title);
+            let (section, _) = rest.split_once("\n\n").expect("an end");
+            let listed: Vec<&str> =
+                section.lines().filter_map(|line| line.split_whitespace().next()).collect();
+            assert_eq!(listed, names, "{help}");
+        }
+    }
+}
