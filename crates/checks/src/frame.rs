@@ -104,9 +104,3 @@ pub(crate) fn cargo(what: &str) -> Command {
     }
     cargo
 }
-
-/// The middle figure; of two in the middle the higher.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}

@@ -1,8 +1,10 @@
 //! The cost of Rejoin to programs that are not changed, and what it saves them and their servers.
 
-use rejoin_testkit::shipped::library;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rejoin_report::median_time;
+use rejoin_testkit::shipped::library;
 
 use super::{Effort, Found};
 use rejoin_testkit::clients::pages::Pages;
@@ -33,7 +35,7 @@ pub(crate) fn round_trip(effort: Effort) -> Option<Found> {
             if is_with { &mut with } else { &mut without }.push(taken);
         }
     }
-    let (with, without) = (median(with), median(without));
+    let (with, without) = (median_time(with), median_time(without));
     let saved = without.saturating_sub(with).as_secs_f64() / ROUND_TRIP.as_secs_f64();
     let [trips_without, trips_with] = trips;
     let fewer = (trips_without as f64 - trips_with as f64) / f64::from(rounds);
@@ -133,7 +135,7 @@ pub(crate) fn without_tls(_: Effort) -> Option<Found> {
         with.push(started(true)?);
         without.push(started(false)?);
     }
-    let late = median(with).saturating_sub(median(without));
+    let late = median_time(with).saturating_sub(median_time(without));
     let figure = format!(
         "{:.2} % of Python's; {NOTHING} starts {late:.0?} later, of {start:.0} instructions",
         more * 100.0
@@ -184,9 +186,4 @@ fn curl(world: &World, port: u16, with: bool) -> Option<Duration> {
 fn ran(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     stat.split_whitespace().next()?.parse().ok()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
 }

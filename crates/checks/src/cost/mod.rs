@@ -12,7 +12,9 @@ mod throughput;
 
 use std::process::ExitCode;
 
-use crate::frame::{self, Check, Found, Words, median};
+use rejoin_report::median;
+
+use crate::frame::{self, Check, Found, Words};
 
 /// The size of each check.
 #[derive(Debug, Clone, Copy)]

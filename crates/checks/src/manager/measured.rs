@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_manager::client::Manager;
 use rejoin_manager::protocol::{Base64, Connect, EarlyData};
+use rejoin_report::median_time;
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::rustls_server::{self, provider};
 use rejoin_testkit::proxy::delayed::SlowWay;
@@ -184,11 +185,6 @@ fn managed_fetch(manager: &Manager, wanted: &Connect) -> Duration {
     taken
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
 fn first_byte(rounds: u64, house: &House, tls: &'static SupportedProtocolVersion) -> Value {
     let port = server(house, tls);
     let label = format!("{:?}", tls.version);
@@ -208,7 +204,7 @@ fn first_byte(rounds: u64, house: &House, tls: &'static SupportedProtocolVersion
             }
         }
     }
-    let (managed, own, in_full) = (median(managed), median(own), median(in_full));
+    let (managed, own, in_full) = (median_time(managed), median_time(own), median_time(in_full));
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     json!({"what": "first_byte", "tls": label, "managed_us": us(managed),
                        "own_resumed_us": us(own), "own_full_us": us(in_full)})
@@ -225,7 +221,7 @@ fn throughput(bytes: u64, house: &House) -> Value {
         own.push(fetch(&mut own_connection(&config, port), bytes));
     }
     let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e6;
-    let (managed, own) = (rate(median(managed)), rate(median(own)));
+    let (managed, own) = (rate(median_time(managed)), rate(median_time(own)));
     json!({"what": "relay", "tls": "TLSv1_3", "managed_mb_s": managed, "own_mb_s": own})
 }
 
@@ -243,7 +239,7 @@ fn delayed(house: &House) -> [Value; 2] {
             with.push(managed_fetch(&manager, &better));
             without.push(managed_fetch(&manager, &worse));
         }
-        let (with, without) = (median(with), median(without));
+        let (with, without) = (median_time(with), median_time(without));
         let saved = without.saturating_sub(with).as_secs_f64() / ROUND_TRIP.as_secs_f64();
         json!({"what": "delayed", "tls": label, "round_trips_saved": saved})
     })

@@ -16,7 +16,8 @@ mod processes;
 
 use std::process::ExitCode;
 
-use crate::frame::{self, Check, Found, Words, median};
+use crate::frame::{self, Check, Found, Words};
+use rejoin_report::median;
 use rejoin_testkit::site::Site;
 
 /// The size of each check.
