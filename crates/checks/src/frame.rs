@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 /// The finding of a check: its figure, and whether it is as promised.
 #[derive(Debug)]
@@ -168,16 +167,4 @@ pub(crate) fn test(package: &str, name: &str) -> Option<(String, bool)> {
     let all: Vec<_> = results.iter().map(short).collect();
     let passed = !results.is_empty() && results.iter().all(|result| result.starts_with("ok."));
     Some((all.join("; "), passed))
-}
-
-/// The middle figure; of two in the middle the higher.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
-/// The middle time; of two in the middle the longer.
-pub(crate) fn median_time(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
 }

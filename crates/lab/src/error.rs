@@ -57,6 +57,17 @@ pub enum Error {
         /// The failure.
         what: String,
     },
+    /// A failure of one cell of an experiment.
+    #[error("{cell}: {error}")]
+    Cell {
+        /// The cell.
+        cell: String,
+        /// The failure.
+        error: Box<Self>,
+    },
+    /// A failure before anything was measured.
+    #[error("nothing was measured: {0}")]
+    Nothing(Box<Self>),
 }
 
 impl Error {
@@ -66,8 +77,14 @@ impl Error {
         match self {
             Self::Serve(error) => error.is_misuse(),
             Self::Settings(_) | Self::Population(_) => true,
+            Self::Cell { error, .. } | Self::Nothing(error) => error.is_misuse(),
             _ => false,
         }
+    }
+
+    /// Names the cell that failed.
+    pub(crate) fn of(self, cell: impl std::fmt::Display) -> Self {
+        Self::Cell { cell: cell.to_string(), error: Box::new(self) }
     }
 
     /// A file that cannot be read or written.

@@ -13,20 +13,20 @@
 #![deny(unsafe_code)]
 
 pub mod apps;
-mod chart;
+mod child;
 pub mod cost;
 pub mod demo;
 mod error;
+mod experiment;
 pub mod fleet;
 pub mod handshake;
 pub mod insert;
 pub mod interning;
 mod java;
-mod median;
 mod over_memory;
-mod server_process;
-mod step;
+mod scratch;
+mod server;
 pub mod throughput;
 
 pub use error::Error;
-pub use step::Step;
+pub use experiment::{Ended, Step};

@@ -12,13 +12,12 @@ use rejoin_openssl::Client;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Error;
-use rejoin_serve::Identity;
-use rejoin_serve::Versions;
+use rejoin_serve::{Identity, Versions};
 
 /// No handshake takes more turns.
 pub(crate) const MOST_FLIGHTS: u32 = 4;
 
-/// Of this thread, user and system.
+/// Returns the CPU time of this thread, user and system.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -50,7 +49,7 @@ impl Pipe {
         (end, Self { incoming: other, outgoing: one })
     }
 
-    /// Whether there is something to read.
+    /// Returns true if there is something to read.
     pub(crate) fn has_news(&self) -> bool {
         !self.incoming.borrow().waiting.is_empty()
     }
@@ -93,7 +92,7 @@ pub(crate) fn is_done(step: Result<(), openssl::ssl::Error>) -> Result<bool, Err
     }
 }
 
-/// Of one version, with the groups that everybody has.
+/// Returns a context for one version, with the groups that all libraries have.
 pub(crate) fn context(
     method: SslMethod,
     versions: Versions,

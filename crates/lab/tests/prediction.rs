@@ -1,5 +1,5 @@
-//! What prediction is worth, in virtual time: the paper's population straight into the cache, so
-//! that the figures are the same on every machine. The servers' own are in `tests/` of the CLI.
+//! The value of prediction, in virtual time: the paper's population straight into the cache, so that the figures are
+//! the same on every machine. The servers' own figures are in `tests/` of the CLI.
 
 use rejoin_cache::{
     Cache, Capacity, ContextTag, Issued, Policy, Prediction, SecretBytes, SessionId, Settings,

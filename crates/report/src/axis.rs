@@ -3,7 +3,7 @@
 /// Numbers further apart than this would crowd at the left of a linear axis.
 const LINEAR_RATIO_MAX: f64 = 50.0;
 
-/// From nothing to the largest number; logarithmic, from the smallest, where they lie far apart.
+/// An axis from 0 to the largest number, or a logarithmic one from the smallest where numbers lie far apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Axis {
     /// 0 if linear.
@@ -12,7 +12,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Long enough for these. Nothing counts as 1.
+    /// Returns an axis for these numbers. Zero counts as 1.
     pub fn new(numbers: impl Iterator<Item = u32>) -> Self {
         let (least, most) = numbers.fold((u32::MAX, 1), |(least, most), number| {
             (least.min(number.max(1)), most.max(number))
@@ -25,12 +25,12 @@ impl Axis {
         }
     }
 
-    /// Whether equal lengths are equal ratios, and not equal differences.
+    /// Returns true if equal lengths are equal ratios, and not equal differences.
     pub fn is_logarithmic(&self) -> bool {
         self.least > 0.0
     }
 
-    /// Where a number lies, from 0 to 1.
+    /// Returns the position of a number, from 0 to 1.
     pub fn share(&self, number: u32) -> f64 {
         let number = f64::from(number);
         if self.is_logarithmic() {
@@ -40,7 +40,7 @@ impl Axis {
         }
     }
 
-    /// Round numbers to be written at the axis: about `wanted`, at most twice as many.
+    /// Returns round numbers to label the axis with: about `wanted`, at most twice as many.
     pub fn ticks(&self, wanted: u32) -> Vec<u32> {
         if !self.is_logarithmic() {
             let rough = self.most / f64::from(wanted);

@@ -1,4 +1,4 @@
-//! Text that comes from outside, inside HTML and SVG.
+//! Untrusted text inside HTML and SVG.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! A picture of one quantity over another, a line for each of several: complete without a script.
+//! A line chart of one quantity over another: complete without a script.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = WIDTH - 24.0;
 const TOP: f64 = 84.0;
 const FLOOR: f64 = HEIGHT - 52.0;
-/// Of a letter in a line's name.
+/// The width of a letter in a line's name.
 const LETTER: f64 = 7.4;
-/// Above the highest point.
+/// The room above the highest point.
 const ROOM: f64 = 1.06;
 
 /// A line, its points from left to right.
@@ -20,20 +20,20 @@ const ROOM: f64 = 1.06;
 pub struct Line<'a> {
     /// Its name, escaped where it is written.
     pub name: &'a str,
-    /// Across and up; below nothing is drawn as nothing.
+    /// Horizontal and vertical values. Negative ones are drawn as 0.
     pub points: Vec<(u32, f64)>,
 }
 
-/// A picture as SVG: the axes begin at nothing.
+/// A line chart as SVG.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lines<'a> {
-    /// What is shown.
+    /// The subject.
     pub heading: &'a str,
-    /// What is counted upwards.
+    /// The unit of the vertical axis.
     pub unit: &'a str,
-    /// What is counted across.
+    /// The quantity on the horizontal axis.
     pub across: &'a str,
-    /// A place across that is pointed out, and its name.
+    /// A highlighted place on the horizontal axis, and its name.
     pub at: Option<(u32, &'a str)>,
     /// The lines.
     pub lines: &'a [Line<'a>],
@@ -153,7 +153,7 @@ fn draw(
     f.write_str("</g>\n")
 }
 
-/// Nothing, where there is no number.
+/// Rounds a number. One that is negative or not a number becomes 0.
 fn whole(number: f64) -> u32 {
     number.round() as u32
 }

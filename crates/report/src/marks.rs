@@ -1,12 +1,12 @@
-//! What tells lines apart, with or without colour vision.
+//! Marks that tell lines apart, with or without colour vision.
 
 use std::fmt;
 
-/// On white. Of different lightness, after Okabe and Ito's; [`CHART_STYLE`](crate::CHART_STYLE) has
+/// Colours on white, of different lightness, after Okabe and Ito's; [`CHART_STYLE`](crate::CHART_STYLE) has
 /// those for a dark page.
 const COLOURS: [&str; 8] =
     ["#1b6ca8", "#c8501e", "#12805c", "#a8488a", "#9a6a00", "#3d9bd6", "#6b2f24", "#4a4a4a"];
-/// Around their centre.
+/// Shapes around their centre.
 const SHAPES: [&str; 8] = [
     "M4 0A4 4 0 1 1-4 0 4 4 0 1 1 4 0Z",
     "M-3.6-3.6H3.6V3.6H-3.6Z",
@@ -25,22 +25,22 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Of the line at this place among all.
+    /// Returns the mark of the line at this place among all.
     pub const fn of(at: usize) -> Self {
         Self { at }
     }
 
-    /// The place of the colour among the style sheet's.
+    /// Returns the place of the colour among the style sheet's.
     pub const fn hue(self) -> usize {
         self.at % COLOURS.len()
     }
 
-    /// On white.
+    /// Returns the colour on white.
     pub const fn colour(self) -> &'static str {
         COLOURS[self.hue()]
     }
 
-    /// As the attribute of a stroke; `None` for a solid line.
+    /// Returns the attribute of a stroke; `None` for a solid line.
     pub const fn dashes(self) -> Option<&'static str> {
         match (self.at / COLOURS.len()) % 3 {
             0 => None,

@@ -1,4 +1,4 @@
-//! The frame of a page: one file that asks nobody for anything.
+//! The frame of a page: one file that makes no requests.
 
 use std::fmt::{self, Display};
 
@@ -7,7 +7,7 @@ use crate::escape::Escaped;
 /// The style of every page.
 pub const STYLE: &str = include_str!("page.css");
 
-/// A page in one file, light or dark as its reader likes, for screen and paper. Nothing in it can
+/// A page in one file, light or dark as its reader prefers, for screen and paper. Nothing in it can
 /// reach the network: its own policy forbids it.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a, B> {
@@ -17,7 +17,7 @@ pub struct Page<'a, B> {
     pub style: &'a str,
     /// The script at its end; the page must be complete without it.
     pub script: &'a str,
-    /// What follows the heading, as HTML.
+    /// The content below the heading, as HTML.
     pub body: B,
 }
 

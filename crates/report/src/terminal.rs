@@ -1,13 +1,12 @@
-//! For a person at a terminal.
+//! Tables and text for a terminal.
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-/// One line, below the heads.
+/// The only line, below the heads.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// A table with a line below its heads. The columns at the places `text` are text, the others
-/// figures.
+/// Returns a table with a line below its heads. The columns at the places `text` are text, the others figures.
 pub fn table(
     text: &[usize],
     head: impl IntoIterator<Item = impl Into<String>>,
@@ -25,13 +24,13 @@ pub fn table(
     trimmed(&table.to_string())
 }
 
-/// Without padding at the ends of lines, which is of no use to anyone.
+/// Removes padding at the ends of lines.
 pub fn trimmed(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Without what would command the terminal, or show a text as another: control characters, marks of
-/// direction, separators and what has no width.
+/// Replaces characters that command the terminal or disguise a text: control characters, marks of direction,
+/// separators and characters without width.
 pub fn printable(text: &str) -> String {
     let shown = |c: char| match c {
         '\u{200b}'..='\u{200f}'

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::{Effort, Found};
-use crate::frame::median;
+use rejoin_report::median;
 use rejoin_testkit::serve::scratch;
 
 /// Rounds, each of a tenth of a second.

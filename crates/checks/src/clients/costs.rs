@@ -1,12 +1,13 @@
 //! The cost of Rejoin to unchanged programs, and its savings for them and their servers.
 
-use rejoin_testkit::process::cpu_ns;
-use rejoin_testkit::shipped::library;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rejoin_report::median_time;
+use rejoin_testkit::process::cpu_ns;
+use rejoin_testkit::shipped::library;
+
 use super::{Effort, Found};
-use crate::frame::median_time;
 use rejoin_testkit::clients::pages::Pages;
 use rejoin_testkit::clients::world::{Service, World};
 use rejoin_testkit::proxy::delayed::SlowWay;

@@ -8,7 +8,9 @@ mod perf_stat;
 mod s_time;
 mod throughput;
 
-use crate::frame::{self, Effort, Found, Group, median};
+use rejoin_report::median;
+
+use crate::frame::{self, Effort, Found, Group};
 
 pub(crate) const GROUP: Group = Group {
     name: "cost",

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rejoin_manager::client::Manager;
 use rejoin_manager::protocol::{Base64, Connect, EarlyData};
+use rejoin_report::median_time;
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::rustls_server::{self, provider};
 use rejoin_testkit::proxy::delayed::SlowWay;
@@ -19,8 +20,6 @@ use rustls::{
     SupportedProtocolVersion, version,
 };
 use serde_json::{Value, json};
-
-use crate::frame::median_time;
 
 const ROUNDS: u64 = 300;
 /// The orders in which three things are measured, round after round.

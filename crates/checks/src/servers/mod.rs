@@ -10,7 +10,8 @@ mod kills;
 mod operation;
 mod processes;
 
-use crate::frame::{self, Effort, Found, Group, median};
+use crate::frame::{self, Effort, Found, Group};
+use rejoin_report::median;
 use rejoin_testkit::site::Site;
 
 pub(crate) const GROUP: Group = Group {

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use rejoin_lab::cost::{self, Cipher, Mode, Outcome, Settings, Size};
 use rejoin_serve::Versions;
 use serde_json::json;
@@ -125,17 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let outcome = progress::watched(|stop, began| cost::run(&settings, stop, began))?;
     print(arguments.json, &outcome)?;
     html.map(|file| file.write(&cost::html(&outcome))).transpose()?;
-    let Outcome { complete, failure, done, wanted, .. } = outcome;
-    ended(complete, failure, "interrupted", &format!("{done} of {wanted} rounds"))
-}
-
-/// Returns an error unless a measurement, whose figures are printed already, is complete.
-fn ended(complete: bool, failure: Option<String>, cut: &str, done: &str) -> anyhow::Result<()> {
-    match failure {
-        _ if complete => Ok(()),
-        Some(failure) => Err(anyhow!("after {done}: {failure}")),
-        None => Err(anyhow!("{cut} after {done}")),
-    }
+    progress::whole(&outcome.ended, "interrupted", "rounds")
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {

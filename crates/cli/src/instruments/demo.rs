@@ -5,7 +5,8 @@ pub(crate) mod apps;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use rejoin_lab::demo::{self, Row, Settings, Step};
+use rejoin_lab::Step;
+use rejoin_lab::demo::{self, Row, Settings};
 use rejoin_lab::fleet::Liars;
 use rejoin_serve::{Resumption, Versions};
 use rejoin_trace::SpeedUp;
@@ -86,13 +87,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments)?;
     let end_ms = settings.warm_up_ms + settings.measured_ms;
     let (json, page) = (arguments.json, settings.directory.join("demo.html"));
-    let cells = settings.versions.len() * settings.resumptions.len();
     // Devices share a thread; the server under test has the other core.
     let runtime = crate::runtime(1)?;
-    let rows = runtime.block_on(async move {
-        let began = |step: Step, progress| {
-            let Step { done, of, tls, resumption } = step;
-            let label = format!("{}/{of} TLS {tls} {resumption}", done + 1);
+    let outcome = runtime.block_on(async move {
+        let began = |step: &Step, progress| {
+            let Step { done, of, what } = step;
+            let label = format!("{}/{of} {what}", done + 1);
             tokio::spawn(progress::follow(progress::bar(end_ms, label), progress));
         };
         let ended = |row: &Row| {
@@ -103,13 +103,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         demo::run(&settings, began, ended, terminal::interrupted()).await
     })?;
     if !json {
-        terminal::print(&table(&rows));
+        terminal::print(&table(&outcome.rows));
         terminal::print(&format!("charts: {}", page.display()));
     }
-    if rows.len() < cells {
-        anyhow::bail!("interrupted after {} of {cells} servers", rows.len());
-    }
-    Ok(())
+    progress::whole(&outcome.ended, "interrupted", "servers")
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_lab::fleet::Progress;
-use rejoin_lab::{Error, Step};
+use rejoin_lab::{Ended, Error, Step};
 use tokio::sync::watch;
 
 use crate::terminal::interrupted;
@@ -47,6 +48,16 @@ pub(crate) fn watched<T>(
     bar.finish_and_clear();
     runtime.shutdown_background();
     Ok(outcome?)
+}
+
+/// Returns an error that tells how far a measurement came, unless it is complete. `interrupted` and `unit` are its words.
+pub(crate) fn whole(ended: &Ended, interrupted: &str, unit: &str) -> anyhow::Result<()> {
+    let Ended { complete, failure, done, wanted, .. } = ended;
+    match failure {
+        _ if *complete => Ok(()),
+        Some(failure) => Err(anyhow!("after {done} of {wanted} {unit}: {failure}")),
+        None => Err(anyhow!("{interrupted} after {done} of {wanted} {unit}")),
+    }
 }
 
 /// Moves the bar until the run that reports to it is over.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{failed, other};
 use crate::Error;
 
-/// What an app is told, as JSON.
+/// The instructions of an app, as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct App {
     /// A file of the authority that it believes.
@@ -37,10 +37,10 @@ pub struct Visit {
     pub host: SocketAddr,
 }
 
-/// What an app has seen of a visit.
+/// One visit as an app saw it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Seen {
-    /// Whether the handshake was a resumption.
+    /// True if the handshake was a resumption.
     pub resumed: bool,
     /// From the wish for a connection to the answer's first byte.
     pub first_byte_us: u64,
@@ -98,7 +98,7 @@ fn ask(stream: &mut (impl Read + Write), began: Instant) -> Result<u64, Error> {
     Ok(first_byte_us)
 }
 
-/// As programs have it that know nothing of the manager: rustls, with its own store of sessions.
+/// Connects as a program does that knows nothing of the manager: rustls, with its own store of sessions.
 fn own_config(authority: &Path) -> Result<Arc<ClientConfig>, Error> {
     let authority = CertificateDer::from_pem_file(authority);
     let mut roots = RootCertStore::empty();

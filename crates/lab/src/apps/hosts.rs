@@ -42,7 +42,7 @@ struct Counts {
     bytes: AtomicU64,
 }
 
-/// What all hosts counted.
+/// The counts of all hosts together.
 pub(super) struct Counted {
     pub(super) full: u64,
     pub(super) resumed: u64,
@@ -160,7 +160,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, counts: Arc<Counts>
     // One app runs at a time, and makes one connection at a time.
     while let Ok((tcp, _)) = listener.accept().await {
         let answered = answer(tcp, &acceptor, &counts);
-        // Whoever asked sees a connection that ends.
+        // The client sees a connection that ends.
         let _ = timeout(PATIENCE, answered).await;
     }
 }

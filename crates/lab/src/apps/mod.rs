@@ -5,13 +5,13 @@
 //! its own ticket keys. *Client only*: the apps ask the TLS manager. *Client and server*: the hosts of a
 //! service have the same ticket keys, too. As in the paper, one app runs after the other.
 //!
-//! What is not here: the paper's energy and latency, which it took from measurements of phones.
+//! Not measured: the paper's energy and latency, which it took from measurements of phones.
 
 mod app;
 mod hosts;
 mod population;
 
-use std::future::Future;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::Stdio;
@@ -25,8 +25,9 @@ use hosts::Hosts;
 use population::Population;
 
 use crate::Error;
+use crate::experiment::{Ended, Step, Turns};
 
-/// What is compared.
+/// The settings of the comparison.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The `rejoin` program, for the apps and the manager.
@@ -41,10 +42,10 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// Who shares sessions.
+/// The programs that share sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody.
+    /// None.
     Unmodified,
     /// The client's apps.
     Client,
@@ -56,7 +57,7 @@ impl Sharing {
     /// In the order of the table.
     pub const ALL: [Self; 3] = [Self::Unmodified, Self::Client, Self::ClientAndServer];
 
-    /// As in the table.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unmodified => "unmodified",
@@ -75,11 +76,17 @@ impl Sharing {
     }
 }
 
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// One row of the table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// Who shares sessions.
+    /// The programs that share sessions.
     pub sharing: &'static str,
     /// Full handshakes, as the apps were told.
     pub full: u64,
@@ -103,37 +110,44 @@ pub struct Row {
     pub hosts: u64,
 }
 
-/// Fills the table row by row. `progress` is told of each app that is done: the row, how many, of how
-/// many. Ends early, with what there is, when `stop` completes.
+/// The table.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// How the experiment ended, in rows.
+    pub ended: Ended,
+    /// The rows that were measured.
+    pub rows: Vec<Row>,
+}
+
+/// Fills the table row by row. `progress` is told of each app that is done, of those of its row; `kept` gets each row.
+/// The outcome is partial if `stop` completes early or a later row fails.
 ///
 /// # Errors
-/// A program that cannot be started, a port that cannot be had, a connection that fails.
+/// A program that cannot be started, a port that cannot be bound, or a connection that fails, before a row was measured.
 pub async fn run(
     settings: &Settings,
-    mut progress: impl FnMut(Sharing, u32, u32),
-    mut ended: impl FnMut(&Row),
+    mut progress: impl FnMut(&Step),
+    mut kept: impl FnMut(&Row),
     stop: impl Future<Output = ()>,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Outcome, Error> {
     std::fs::create_dir_all(&settings.directory).map_err(failed("cannot make a folder"))?;
     let population = Population::drawn(settings.apps, settings.services, settings.seed);
-    let mut stop = pin!(stop);
-    let mut rows = Vec::new();
-    for sharing in Sharing::ALL {
-        let row = tokio::select! {
-            row = measure(settings, &population, sharing, &mut progress) => row?,
-            () = &mut stop => break,
-        };
-        ended(&row);
-        rows.push(row);
-    }
-    Ok(rows)
+    let mut turns = Turns::new(Sharing::ALL.len());
+    let measure = async |sharing| {
+        let row = measure(settings, &population, sharing, &mut progress).await?;
+        kept(&row);
+        Ok(Some(row))
+    };
+    let rows = turns.run_until(Sharing::ALL, pin!(stop), |_, _| {}, measure).await;
+    Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
 }
 
 async fn measure(
     settings: &Settings,
     population: &Population,
     sharing: Sharing,
-    progress: &mut impl FnMut(Sharing, u32, u32),
+    progress: &mut impl FnMut(&Step),
 ) -> Result<Row, Error> {
     let hosts = Hosts::start(population, sharing == Sharing::ClientAndServer).await?;
     let authority = settings.directory.join("apps-authority.pem");
@@ -149,7 +163,8 @@ async fn measure(
         let visits = visits.map(|visit| hosts.visit(visit)).collect();
         let app = App { authority: authority.clone(), manager: socket(&manager), visits };
         seen.extend(run_app(&settings.program, &app).await?);
-        progress(sharing, done as u32 + 1, settings.apps);
+        let of = settings.apps as usize;
+        progress(&Step { done: done + 1, of, what: sharing.to_string() });
     }
     let counted = hosts.stop();
     let (resumed, all) = (seen.iter().filter(|seen| seen.resumed).count(), seen.len());

@@ -1,4 +1,4 @@
-//! Who visits what: drawn once, the same for all rows.
+//! The visits of all apps: drawn once, the same for all rows.
 
 use std::collections::BTreeSet;
 

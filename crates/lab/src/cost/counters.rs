@@ -1,5 +1,5 @@
-//! What the processor counts of a server's threads (`perf_event_open(2)`): read from outside, so that
-//! counting costs the server next to nothing.
+//! The processor's counters for a server's threads (`perf_event_open(2)`): read from outside, so that counting costs
+//! the server next to nothing.
 
 use std::fs;
 use std::io;
@@ -9,9 +9,9 @@ use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware};
 use perf_event::{Builder, Counter};
 use serde::Serialize;
 
-/// What a processor counts per transaction, user and kernel unless said otherwise: medians over rounds.
-/// `None` is "not available here". Where there are more events than the processor counts at a time, each is
-/// counted a part of the time, and the rest extrapolated.
+/// The processor's counts per transaction, user and kernel unless said otherwise: medians over rounds. `None` is "not
+/// available here". Where there are more events than the processor counts at a time, each is counted a part of the
+/// time, and the rest extrapolated.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Counters {
@@ -107,7 +107,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// What it is, and what can be done about it.
+    /// Returns the reason and the remedy.
     pub fn text(self) -> &'static str {
         match self {
             Self::NoCounters => {
@@ -142,7 +142,7 @@ impl Missing {
     }
 }
 
-/// What is counted.
+/// The events that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     Hardware(Hardware),
@@ -204,7 +204,7 @@ pub(super) struct Meter<const EVENTS: usize = { Event::ALL.len() }> {
     missing: Option<Missing>,
 }
 
-/// What a meter counted.
+/// The counts of a meter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Reading<const EVENTS: usize = { Event::ALL.len() }> {
     pub(super) counts: [Option<f64>; EVENTS],
@@ -212,14 +212,14 @@ pub(super) struct Reading<const EVENTS: usize = { Event::ALL.len() }> {
 }
 
 impl Meter {
-    /// Of everything that [`Counters`] has a place for.
+    /// The events of everything that [`Counters`] has a field for.
     pub(super) fn start(pid: u32) -> io::Result<Self> {
         Self::of(pid, Event::ALL)
     }
 }
 
 impl<const EVENTS: usize> Meter<EVENTS> {
-    /// What cannot be counted is missing; an error is one of `/proc`.
+    /// Starts to count. Events that cannot be counted are missing; an error is one of `/proc`.
     fn of(pid: u32, events: [Event; EVENTS]) -> io::Result<Self> {
         let mut threads = Vec::new();
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -239,7 +239,7 @@ impl<const EVENTS: usize> Meter<EVENTS> {
         Ok(Self { counters, missing: missing(&failures) })
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(super) fn read(&mut self) -> Reading<EVENTS> {
         let mut missing = self.missing;
         let counts = self.counters.each_mut().map(|counters| {
@@ -262,7 +262,7 @@ impl<const EVENTS: usize> Meter<EVENTS> {
 pub(crate) struct OwnMeter(Counter);
 
 impl OwnMeter {
-    /// Of instructions.
+    /// A counter of instructions.
     pub(crate) fn start() -> Result<Self, Missing> {
         Self::of(Event::User(Hardware::INSTRUCTIONS))
     }
@@ -272,13 +272,13 @@ impl OwnMeter {
         counter.map(Self).map_err(|error| Missing::of(&error))
     }
 
-    /// What was counted so far; `None` if it has never had a turn.
+    /// Returns the count so far; `None` if the counter has never had a turn.
     pub(crate) fn read(&mut self) -> Option<f64> {
         extrapolated(&[Turn::of(&mut self.0)?])
     }
 }
 
-/// What is to be said of these failures.
+/// Returns the reason to report for these failures.
 fn missing(failures: &[Option<Missing>]) -> Option<Missing> {
     let first = failures.iter().flatten().next()?;
     if failures.iter().all(Option::is_some) {
@@ -291,7 +291,7 @@ fn missing(failures: &[Option<Missing>]) -> Option<Missing> {
     })
 }
 
-/// What a counter counted of its thread.
+/// The count of one thread's counter.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     count: u64,
@@ -309,8 +309,8 @@ impl Turn {
     }
 }
 
-/// What was counted of all threads for a part of their time, for all of it: of one that hardly ran an event may have
-/// had no turn. `None` if it had none of any, although they ran.
+/// Extrapolates the counts of all threads from a part of their time to all of it; an event of a thread that hardly
+/// ran may have had no turn. `None` if no thread had a turn, although they ran.
 fn extrapolated(threads: &[Turn]) -> Option<f64> {
     let count: u64 = threads.iter().map(|turn| turn.count).sum();
     let enabled: Duration = threads.iter().map(|turn| turn.enabled).sum();

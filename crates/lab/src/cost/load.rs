@@ -30,7 +30,7 @@ const LONGEST_HEAD_BYTES: usize = 16 * 1024;
 /// Room for a client's times; a client that is faster keeps the first ones.
 const MOST_TIMES: usize = 1 << 20;
 
-/// What all clients of a round do.
+/// The load of a round, the same for all clients.
 pub(super) struct Load<'a> {
     pub(super) address: SocketAddrV4,
     pub(super) traffic: Traffic,
@@ -39,11 +39,11 @@ pub(super) struct Load<'a> {
     pub(super) lasts: Duration,
     /// For anything that a client waits for.
     pub(super) patience: Duration,
-    /// What to make TLS connections with; not used by plain HTTP.
+    /// The maker of TLS connections; not used by plain HTTP.
     pub(super) client: Option<&'a Client>,
 }
 
-/// What the clients of a round saw.
+/// The clients' observations of a round.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     pub(super) transactions: u64,
@@ -57,7 +57,7 @@ pub(super) struct Seen {
     pub(super) wire: Wire,
 }
 
-/// What went over the wire.
+/// The bytes and segments on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Wire {
     /// In TCP segments, without their headers.
@@ -66,8 +66,8 @@ pub(super) struct Wire {
     pub(super) segments: Segments,
 }
 
-/// What makes a suite's connections. Servers are not verified: their certificates were made a moment
-/// ago, and what clients do is not measured.
+/// Returns a client for a suite's connections. It does not verify servers: their certificates were made a moment ago,
+/// and the clients' work is not measured.
 pub(super) fn client(suite: Suite) -> Result<Client, Error> {
     let version = match suite.versions {
         Versions::Tls12 => SslVersion::TLS1_2,
@@ -108,7 +108,7 @@ impl Load<'_> {
             }
             ready.wait();
             let before = before();
-            // Even if it failed: nobody is to wait here for ever.
+            // Even after a failure, because the others wait here.
             go.wait();
             (before, Instant::now())
         });
@@ -215,7 +215,7 @@ impl Load<'_> {
     }
 }
 
-/// What a client has before its first measured transaction.
+/// The state of a client before its first measured transaction.
 enum Warm {
     /// A session, if there is TLS.
     Session(Option<ClientSession>),
@@ -311,7 +311,7 @@ impl Connection {
         }
         self.counted().tcp.shutdown(Shutdown::Write)?;
         if let Self::Tls(stream) = self {
-            // The server has closed: nobody would read our alert. Without this, OpenSSL would not
+            // The server has closed and would not read our alert. Without this, OpenSSL would not
             // resume the session.
             stream.set_shutdown(ShutdownState::SENT | ShutdownState::RECEIVED);
         }
@@ -354,7 +354,7 @@ impl Connection {
     }
 }
 
-/// Of a client, as large as what TLS gives at a time.
+/// The buffer of a client, as large as the most that TLS yields at a time.
 const READ_BYTES: usize = 16 * 1024;
 
 trait Stream: Read + Write {}

@@ -1,4 +1,4 @@
-//! What TLS costs a server, and what resumption is worth: paper 001's measurement, with resumption.
+//! The cost of TLS for a server, and the value of resumption: paper 001's measurement, with resumption.
 //!
 //! The reference server runs in a process of its own on a core of its own, and clients on the others
 //! have one transaction after the other with it: in clear, with a full handshake each, resumed each,
@@ -22,12 +22,14 @@ mod tables;
 mod threads;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rejoin_openssl::Client;
 
-use crate::{Error, Step};
+use crate::Error;
+use crate::experiment::{Step, Turns};
+use crate::server;
 pub(crate) use counters::OwnMeter;
 use counters::Reading;
 pub use counters::{Counters, Missing};
@@ -36,22 +38,21 @@ pub use outcome::{Outcome, Row, Shares, SuiteModel, WirePerTransaction};
 pub use page::html;
 pub use place::Cores;
 use place::Place;
-use process::{Counts, ServerProcess, Service};
-use rejoin_serve::KeyType;
-use rejoin_serve::{Resumption, Versions};
+use process::{ServerProcess, Service};
+use rejoin_serve::{KeyType, Resumption, Versions};
 pub use size::Size;
 pub use tables::text;
 pub use threads::PerTransaction;
 use threads::Usage;
 
-/// What is measured.
+/// The settings of the measurement.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The `rejoin` program, for `rejoin serve`.
     pub program: PathBuf,
     /// Sizes of responses. The model needs [`model::LEAST_SIZES`].
     pub sizes: Vec<Size>,
-    /// What transactions are like.
+    /// Kinds of transactions.
     pub modes: Vec<Mode>,
     /// Versions of TLS: each alone, never [`Versions::Both`].
     pub versions: Vec<Versions>,
@@ -72,7 +73,7 @@ pub struct Settings {
     pub clients: u16,
 }
 
-/// What a transaction is like.
+/// A kind of transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A connection in clear.
@@ -103,7 +104,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// As in tables.
+    /// Returns the name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::AesGcm => "AES-GCM",
@@ -120,7 +121,7 @@ pub(crate) struct Suite {
     pub(crate) cipher: Cipher,
 }
 
-/// What clients do.
+/// The traffic of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Traffic {
     Plain,
@@ -224,7 +225,7 @@ impl Traffic {
 }
 
 impl Suite {
-    /// As in tables.
+    /// Returns the names in tables.
     pub(crate) fn names(self) -> [&'static str; 3] {
         [self.versions.name(), self.key.name(), self.cipher.name()]
     }
@@ -235,7 +236,7 @@ impl Suite {
 struct Round {
     usage: Usage,
     counted: Reading,
-    counts: Counts,
+    counts: server::Reading,
     seen: load::Seen,
 }
 
@@ -250,37 +251,20 @@ struct Round {
 pub fn run(
     settings: &Settings,
     stop: &AtomicBool,
-    mut began: impl FnMut(&Step),
+    began: impl FnMut(&Step),
 ) -> Result<Outcome, Error> {
     settings.check()?;
     let cores = settings.cores.iter().map(|number| Cores::here(*number));
     let cores: Vec<Cores> = cores.collect::<Result<_, _>>().map_err(unplaced)?;
     let cells = settings.cells();
     let arena = Arena::prepare(settings, &cells, &cores)?;
-    let mut rounds = vec![Vec::new(); cells.len()];
-    let of = cells.len() * usize::from(settings.rounds);
-    let turns = (0..settings.rounds).flat_map(|_| cells.iter().enumerate());
-    let mut failure = None;
-    for (done, (at, cell)) in turns.enumerate() {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        began(&Step { done, of, what: cell.to_string() });
-        match arena.measure(cell) {
-            Ok(round) => rounds[at].push(round),
-            Err(error) if done == 0 => return Err(nothing(format!("{cell}: {error}"))),
-            Err(error) => {
-                failure = Some(format!("{cell}: {error}"));
-                break;
-            }
-        }
-    }
-    Ok(Outcome::of(settings, failure, cores, cells.into_iter().zip(rounds)))
-}
-
-/// For a failure that leaves no figure.
-fn nothing(failure: String) -> Error {
-    Error::System { what: "nothing was measured", source: std::io::Error::other(failure) }
+    let mut turns = Turns::new(cells.len() * usize::from(settings.rounds));
+    let plan = (settings.rounds, cells);
+    let measured = turns.run_rounds(plan, stop, began, |cell| {
+        arena.measure(&cell).map(Some).map_err(|error| error.of(cell))
+    });
+    let is_empty = measured.iter().all(|(_, rounds)| rounds.is_empty());
+    Ok(Outcome::of(settings, turns.ended(is_empty)?, cores, measured))
 }
 
 impl std::fmt::Display for Traffic {

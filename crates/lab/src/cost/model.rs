@@ -15,9 +15,9 @@ pub const LEAST_SIZES: usize = 4;
 /// Equation 3: `T = constant + per_kb · d`, with `d` in KB.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Line {
-    /// What a transaction takes whatever the size of its response.
+    /// The part of a transaction that does not depend on the size of its response.
     pub constant: f64,
-    /// What each KB of the response adds.
+    /// The part that each KB of the response adds.
     pub per_kb: f64,
 }
 
@@ -104,7 +104,7 @@ pub struct Model {
     pub plain: Line,
 }
 
-/// What a transaction's time goes to.
+/// The parts of a transaction's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Parts {
     /// `Th`: the handshake.

@@ -1,5 +1,6 @@
-//! What was measured, per transaction, and what the model makes of it.
+//! The figures of the measurement, per transaction, and the model fitted to them.
 
+use rejoin_report::median;
 use serde::Serialize;
 
 use super::counters::{Counters, Missing};
@@ -7,21 +8,16 @@ use super::load::Wire;
 use super::model::{Fit, Model, Parts, Point};
 use super::threads::{PerTransaction, Usage};
 use super::{Cell, Cores, Handshake, Round, Settings, Size, Suite, Traffic};
-use crate::median::median;
+use crate::Ended;
 
 /// All that a measurement says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Whether every cell had all its rounds. If not, these are the figures so far.
-    pub complete: bool,
-    /// Why not, if a round failed.
-    pub failure: Option<String>,
-    /// Rounds that were measured, of all cells.
-    pub done: usize,
-    /// Rounds that were asked for, of all cells.
-    pub wanted: usize,
-    /// Who ran where, for each number of cores that a server had.
+    /// How the experiment ended, in rounds of all cells.
+    #[serde(flatten)]
+    pub ended: Ended,
+    /// The cores of the server and of its clients, for each number of cores that a server had.
     pub cores: Vec<Cores>,
     /// How the server resumed.
     pub resumption: &'static str,
@@ -40,7 +36,7 @@ pub struct Outcome {
     pub models: Vec<SuiteModel>,
 }
 
-/// What was measured of a combination. "Per transaction" and "per second" are medians over rounds.
+/// The figures of a combination. "Per transaction" and "per second" are medians over rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
@@ -71,12 +67,12 @@ pub struct Row {
     /// Transactions a second if it used all of it (§4.1): `per_s / utilisation`, which is what fits
     /// into a second of CPU time of each core.
     pub scaled_per_s: f64,
-    /// What a transaction takes of the server's threads.
+    /// The work of the server's threads for a transaction.
     pub server: PerTransaction,
     /// Microseconds to the first byte of a response, the median of transactions: from the beginning
     /// of its connection, or, where that stays, from the request.
     pub first_byte_us: f64,
-    /// What a transaction takes of the wire.
+    /// The bytes and packets of a transaction.
     pub wire: WirePerTransaction,
     /// Full handshakes of all rounds, as the server counts them.
     pub server_full: u64,
@@ -116,7 +112,7 @@ pub struct SuiteModel {
     pub resumed: Option<Fit>,
     /// `Tn`: in clear.
     pub plain: Fit,
-    /// What the lines say of each size measured.
+    /// The lines' shares for each size measured.
     pub sizes: Vec<Shares>,
 }
 
@@ -136,24 +132,20 @@ pub struct Shares {
     pub resumed_percent: Option<Parts>,
     /// CPU time that resumption saves, in percent of a transaction with a full handshake.
     pub saved_percent: Option<f64>,
-    /// What the paper's model says of this size, in percent.
+    /// The paper's model for this size, in percent.
     pub paper_percent: Parts,
 }
 
 impl Outcome {
     pub(super) fn of(
         settings: &Settings,
-        failure: Option<String>,
+        ended: Ended,
         cores: Vec<Cores>,
-        cells: impl Iterator<Item = (Cell, Vec<Round>)>,
+        cells: Vec<(Cell, Vec<Round>)>,
     ) -> Self {
         let mut counters_missing = None;
-        let (mut done, mut wanted) = (0, 0);
         let cells: Vec<(Cell, Row)> = cells
-            .inspect(|(_, rounds)| {
-                done += rounds.len();
-                wanted += usize::from(settings.rounds);
-            })
+            .into_iter()
             .filter(|(_, rounds)| !rounds.is_empty())
             .map(|(cell, rounds)| {
                 let missing = rounds.iter().find_map(|round| round.counted.missing);
@@ -163,10 +155,7 @@ impl Outcome {
             .collect();
         let suites = settings.suites().into_iter();
         Self {
-            complete: done == wanted,
-            failure,
-            done,
-            wanted,
+            ended,
             cores,
             resumption: settings.resumption.name(),
             clients: settings.clients,
@@ -187,7 +176,6 @@ impl Row {
         let used = |round: &Round| round.usage.cpu_ns as f64;
         let took_ns = |round: &Round| round.seen.took.as_nanos() as f64;
         let transactions = |round: &Round| round.seen.transactions as f64;
-        let counts = rounds.iter().fold(super::Counts::default(), |sum, r| sum.plus(r.counts));
         let cores = cell.cores as f64;
         let first_bytes = rounds.iter().flat_map(|round| &round.seen.first_byte_ns);
         Self {
@@ -207,9 +195,9 @@ impl Row {
             server: PerTransaction::of(rounds),
             first_byte_us: median(first_bytes.map(|ns| *ns as f64 / 1e3).collect()),
             wire: WirePerTransaction::of(rounds),
-            server_full: counts.full,
-            server_resumed: counts.resumed,
-            server_requests: counts.requests,
+            server_full: sum(|round| round.counts.full),
+            server_resumed: sum(|round| round.counts.resumed),
+            server_requests: sum(|round| round.counts.requests),
         }
     }
 }
@@ -305,13 +293,13 @@ impl Shares {
 pub(super) mod tests {
     use std::time::Duration;
 
+    use super::super::Cipher;
     use super::super::counters::Reading;
     use super::super::load::Seen;
     use super::super::segments::Segments;
-    use super::super::{Cipher, Counts};
     use super::*;
-    use rejoin_serve::KeyType;
-    use rejoin_serve::{Resumption, Versions};
+    use crate::server;
+    use rejoin_serve::{KeyType, Resumption, Versions};
 
     /// The paper's model as if it had been measured in microseconds, resumed handshakes at a third.
     pub(in crate::cost) fn papers() -> Outcome {
@@ -332,7 +320,7 @@ pub(super) mod tests {
             })
         });
         let cores = vec![Cores { server: vec![1], clients: vec![0] }];
-        Outcome::of(&settings(), None, cores, cells)
+        Outcome::of(&settings(), Ended::complete(48), cores, cells.collect())
     }
 
     const SUITE: Suite =
@@ -369,7 +357,8 @@ pub(super) mod tests {
         // The first event once a transaction, the second twice, …
         let counts = std::array::from_fn(|event| Some((event + 1) as f64 * 100.0));
         let counted = Reading { counts, missing: None };
-        Round { usage, counted, counts: Counts { full: 100, resumed: 0, requests: 100 }, seen }
+        let counts = server::Reading { full: 100, requests: 100, ..server::Reading::default() };
+        Round { usage, counted, counts, seen }
     }
 
     #[test]
@@ -403,9 +392,9 @@ pub(super) mod tests {
     #[test]
     fn what_was_not_measured_is_left_out() {
         let size = Size::DEFAULT[0];
-        let cells = [(Cell { cores: 1, size, traffic: Traffic::Plain }, Vec::new())];
+        let cells = vec![(Cell { cores: 1, size, traffic: Traffic::Plain }, Vec::new())];
         let cores = vec![Cores { server: vec![0], clients: vec![0] }];
-        let outcome = Outcome::of(&settings(), None, cores, cells.into_iter());
-        assert!(outcome.cells.is_empty() && outcome.models.is_empty() && !outcome.complete);
+        let outcome = Outcome::of(&settings(), Ended::interrupted(), cores, cells);
+        assert!(outcome.cells.is_empty() && outcome.models.is_empty());
     }
 }

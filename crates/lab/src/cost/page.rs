@@ -3,14 +3,16 @@
 
 use std::fmt;
 
-use rejoin_report::{CHART_STYLE, Escaped, Line, Lines as Picture, Page};
+use rejoin_report::{
+    BAR_STYLE, Bar, Bars, CHART_STYLE, Escaped, Line, Lines as Picture, Page, Part, distinct,
+};
 
 use super::model::{Parts, percent_cut};
 use super::tables::{missing_model, names, notes, text};
 use super::{Outcome, Row, Shares, SuiteModel};
 
 const STYLE: &str = include_str!("page.css");
-/// What lines and legend are of, in the order of their colours.
+/// The modes of lines and legend, in the order of their colours.
 const MODES: [(&str, &str); 4] = [
     ("plain", "no TLS"),
     ("once", "TLS, one handshake for many"),
@@ -18,11 +20,11 @@ const MODES: [(&str, &str); 4] = [
     ("full", "TLS, full handshake each time"),
 ];
 
-/// A page that asks nobody for anything.
+/// Returns the outcome as an HTML page. It needs no other file and makes no request.
 pub fn html(outcome: &Outcome) -> String {
     let page = Page {
         title: "What TLS costs, and what resumption is worth",
-        style: &format!("{STYLE}{CHART_STYLE}"),
+        style: &[BAR_STYLE, STYLE, CHART_STYLE].concat(),
         script: "",
         body: Body(outcome),
     };
@@ -128,12 +130,8 @@ type Kind = [&'static str; 3];
 
 /// The kinds of TLS, or none where there was plain HTTP alone.
 fn kinds(outcome: &Outcome) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = Vec::new();
-    for row in outcome.cells.iter().filter(|row| row.tls.is_some()) {
-        if !kinds.contains(&names(row)) {
-            kinds.push(names(row));
-        }
-    }
+    let tls = outcome.cells.iter().filter(|row| row.tls.is_some());
+    let mut kinds: Vec<Kind> = distinct(tls.map(names));
     if kinds.is_empty() {
         kinds.extend(outcome.cells.first().map(names));
     }
@@ -156,7 +154,12 @@ struct Throughput<'a> {
 impl fmt::Display for Throughput<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { outcome, kind: [tls, key, cipher] } = self;
-        open(f, HEIGHT, "Transactions a second", &format!("TLS {tls} {key} {cipher}"))?;
+        let heading = format!("TLS {tls} {key} {cipher}");
+        let heading = Escaped(&heading);
+        writeln!(
+            f,
+            r#"<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Transactions a second, {heading}"><text class="heading" x="0" y="16">{heading}</text>"#
+        )?;
         // All pictures have one scale, to be compared.
         let rates = outcome.cells.iter().map(|row| row.scaled_per_s.max(1.0).log10());
         let (least, most) =
@@ -219,26 +222,19 @@ impl<'a> Throughput<'a> {
 /// Bars of handshake, cipher and remainder for each size: full, resumed, the paper's.
 struct Stacks<'a>(&'a SuiteModel);
 
-const BAR: f64 = 15.0;
-const BETWEEN: f64 = 16.0;
-const NAMES: f64 = 118.0;
-
 impl fmt::Display for Stacks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(SuiteModel { tls, key, cipher, sizes, .. }) = self;
-        let height = TOP + sizes.len() as f64 * (3.0 * (BAR + 3.0) + BETWEEN);
-        open(f, height, "Shares of the server's time", &format!("TLS {tls} {key} {cipher}"))?;
-        let mut y = TOP;
-        for shares in sizes {
-            let size = shares.size_bytes;
-            bar(f, y, &format!("{size}, full"), shares.full_percent, 1.0)?;
-            if let Some((percent, length)) = resumed(shares) {
-                bar(f, y + BAR + 3.0, "resumed", percent, length)?;
-            }
-            bar(f, y + 2.0 * (BAR + 3.0), "the paper's", shares.paper_percent, 1.0)?;
-            y += 3.0 * (BAR + 3.0) + BETWEEN;
-        }
-        f.write_str("</svg>\n")
+        let group = |shares: &Shares| {
+            let full = bar(&format!("{}, full", shares.size_bytes), shares.full_percent, 1.0);
+            let resumed = resumed(shares).map(|(percent, length)| bar("resumed", percent, length));
+            let papers = bar("the paper's", shares.paper_percent, 1.0);
+            [Some(full), resumed, Some(papers)].into_iter().flatten().collect()
+        };
+        let groups: Vec<Vec<Bar>> = sizes.iter().map(group).collect();
+        let heading = format!("TLS {tls} {key} {cipher}");
+        let subject = "Shares of the server's time";
+        Bars { subject, heading: &heading, most: 100.0, groups: &groups }.fmt(f)
     }
 }
 
@@ -247,41 +243,14 @@ fn resumed(shares: &Shares) -> Option<(Parts, f64)> {
     Some((shares.resumed_percent?, 1.0 - shares.saved_percent? / 100.0))
 }
 
-fn bar(f: &mut fmt::Formatter<'_>, y: f64, name: &str, percent: Parts, length: f64) -> fmt::Result {
-    let baseline = y + BAR - 3.5;
-    writeln!(
-        f,
-        r#"<text class="quiet" x="{x}" y="{baseline:.1}" text-anchor="end">{name}</text>"#,
-        x = NAMES - 8.0
-    )?;
-    let mut x = NAMES;
+fn bar(name: &str, percent: Parts, length: f64) -> Bar {
     let parts = [percent.handshake, percent.cipher, percent.remainder];
-    for (colour, (name, percent)) in ["Th", "Te", "Tn"].into_iter().zip(parts).enumerate() {
-        // Noise may make a part of nothing less than nothing.
-        let width = (percent / 100.0 * length).clamp(0.0, 2.0) * (RIGHT - NAMES);
+    let part = |(colour, (name, percent)): (usize, (&str, f64))| {
         let shown = percent_cut(percent);
-        writeln!(
-            f,
-            r#"<rect class="p{colour}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{BAR}"><title>{name} {shown}</title></rect>"#
-        )?;
-        if width > 46.0 {
-            writeln!(
-                f,
-                r#"<text class="on" x="{x:.1}" y="{baseline:.1}" text-anchor="middle">{shown}</text>"#,
-                x = x + width / 2.0
-            )?;
-        }
-        x += width;
-    }
-    Ok(())
-}
-
-fn open(f: &mut fmt::Formatter<'_>, height: f64, what: &str, heading: &str) -> fmt::Result {
-    let heading = Escaped(heading);
-    writeln!(
-        f,
-        r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{what}, {heading}"><text class="heading" x="0" y="16">{heading}</text>"#
-    )
+        Part { colour, length: percent * length, title: format!("{name} {shown}"), shown }
+    };
+    let parts = ["Th", "Te", "Tn"].into_iter().zip(parts).enumerate().map(part).collect();
+    Bar { name: name.to_owned(), parts, figure: String::new() }
 }
 
 #[cfg(test)]
@@ -319,7 +288,7 @@ mod tests {
     #[test]
     fn little_is_a_page_too() {
         let mut outcome = papers();
-        outcome.complete = false;
+        outcome.ended.complete = false;
         outcome.models.clear();
         outcome.cells.truncate(1);
         let page = html(&outcome);

@@ -1,5 +1,5 @@
-//! What paper 001 measured on one processor, with 2 MB of L2 cache: the rows of its tables that have a
-//! neighbour here. An Intel Pentium III Xeon, SSL with 512-bit RSA and 128-bit RC4.
+//! The figures of paper 001, measured on one processor with 2 MB of L2 cache: the rows of its tables that have a
+//! counterpart here. An Intel Pentium III Xeon, SSL with 512-bit RSA and 128-bit RC4.
 
 /// Figures with SSL, and without.
 pub(super) type Pair = [f64; 2];

@@ -1,4 +1,4 @@
-//! Who runs on which core: the server on as many as it is to have, its clients on the others.
+//! The cores of the server, as many as it is to have, and those of its clients: the others.
 
 use std::io;
 
@@ -15,8 +15,8 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Of those that this thread may run on, the last `number` are the server's: the first ones usually
-    /// have more interrupts.
+    /// Chooses the last `number` of the cores that this thread may run on for the server: the first ones usually have
+    /// more interrupts.
     pub(super) fn here(number: usize) -> io::Result<Self> {
         let mine = sched_getaffinity(None)?;
         let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| mine.is_set(*core)).collect();
@@ -32,7 +32,7 @@ impl Cores {
         (!server.is_empty()).then(|| Self { server: server.to_vec(), clients: clients.to_vec() })
     }
 
-    /// Whether the server shares a core with its clients.
+    /// Returns true if the server shares a core with its clients.
     pub fn are_shared(&self) -> bool {
         self.clients.iter().any(|core| self.server.contains(core))
     }

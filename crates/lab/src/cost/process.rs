@@ -1,34 +1,28 @@
 //! A `rejoin serve` under load, in a process of its own.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::io;
+use std::net::SocketAddrV4;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde::Deserialize;
+use rejoin_serve::{KeyType, Resumption};
 
 use super::Settings;
 use super::counters::Meter;
 use super::place::{Cores, Place};
 use super::threads::Usage;
 use crate::Error;
-use rejoin_serve::KeyType;
-use rejoin_serve::Resumption;
+use crate::child::lines;
+use crate::server::{self, Listening, PATIENCE, Reading, terminate};
 
-/// For a server to start and to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// A server that has used no CPU time for so long is at rest.
 const REST: Duration = Duration::from_millis(3);
 /// Looks at most until it is.
 const LOOKS: u32 = 100;
-/// The longest text of metrics.
-const LONGEST_TEXT_BYTES: u64 = 1 << 20;
 
-/// What a server serves: by which key if it speaks TLS, and how much.
+/// The service of a server: the key if it speaks TLS, the size of a body, and the number of cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Service {
     pub(super) key: Option<KeyType>,
@@ -37,7 +31,7 @@ pub(super) struct Service {
     pub(super) cores: usize,
 }
 
-/// A server with one thread for each of its cores, which ends with whoever holds it.
+/// A server with one thread for each of its cores. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     service: Service,
@@ -56,24 +50,9 @@ pub(super) struct Starting {
 #[derive(Debug)]
 struct Ended(Child);
 
-/// What `rejoin serve --json` prints when it listens.
-#[derive(Debug, Deserialize)]
-struct Listening {
-    listening: SocketAddrV4,
-    metrics: SocketAddr,
-}
-
-/// What a server counted by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Counts {
-    pub(super) full: u64,
-    pub(super) resumed: u64,
-    pub(super) requests: u64,
-}
-
 impl Starting {
-    /// What `command` runs is to be a `rejoin serve --json`. Its parent is this thread: it ends when the
-    /// thread does.
+    /// Spawns `command`, which must run `rejoin serve --json`. Its parent is this thread: it ends when the thread
+    /// does.
     pub(super) fn spawn(mut command: Command, service: Service) -> Result<Self, Error> {
         let child = command.spawn().map_err(unstarted)?;
         Ok(Self { service, child: Ended(child) })
@@ -96,7 +75,7 @@ impl Starting {
             let what = format!("ended without a word, or said none for {} s", patience.as_secs());
             failed(service, &what)
         };
-        let line = first_line(stdout, patience).ok_or_else(silent)?;
+        let line = lines(stdout).recv_timeout(patience).map_err(|_| silent())?;
         let addresses = serde_json::from_str(&line)
             .map_err(|error| failed(service, &format!("printed something unexpected: {error}")))?;
         Ok(ServerProcess { service, child, addresses })
@@ -123,12 +102,8 @@ impl ServerProcess {
 
     /// Asks it to end, and waits until it has.
     pub(super) fn end(mut self, patience: Duration) -> Result<(), Error> {
-        let what = "cannot end a server";
-        let pid = Pid::from_raw(self.child.0.id() as i32);
-        if let Some(pid) = pid {
-            kill_process(pid, Signal::TERM)
-                .map_err(|errno| Error::System { what, source: errno.into() })?;
-        }
+        terminate(self.child.0.id())?;
+        let what = "cannot wait for a server";
         let asked = Instant::now();
         while asked.elapsed() < patience {
             let ended = self.child.0.try_wait();
@@ -149,7 +124,7 @@ impl ServerProcess {
         self.addresses.listening
     }
 
-    /// What its threads used so far, once they are at rest, or after a third of a second.
+    /// Returns the time that its threads used so far, once they are at rest, or after a third of a second.
     pub(super) fn usage(&self) -> Result<Usage, Error> {
         let read = || {
             Usage::of(self.child.0.id())
@@ -166,56 +141,22 @@ impl ServerProcess {
         Ok(usage)
     }
 
-    /// What the processor counts of it, from now on.
+    /// Starts the processor's counters for its threads.
     pub(super) fn meter(&self) -> Result<Meter, Error> {
         Meter::start(self.child.0.id())
             .map_err(|source| Error::System { what: "cannot list a server's threads", source })
     }
 
-    pub(super) fn counts(&self) -> Result<Counts, Error> {
-        let address = self.addresses.metrics;
-        let text = metrics(address).map_err(|source| Error::Connect { address, source })?;
-        let what = "tells other metrics than expected";
-        Counts::parse(&text).ok_or_else(|| failed(self.service, what))
+    pub(super) fn counts(&self) -> Result<Reading, Error> {
+        Reading::take(self.addresses.metrics)
     }
 }
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // Nobody waits for what it would have to say.
+        // Its summary is not needed.
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-impl Counts {
-    pub(super) fn since(self, earlier: Self) -> Self {
-        Self {
-            full: self.full.saturating_sub(earlier.full),
-            resumed: self.resumed.saturating_sub(earlier.resumed),
-            requests: self.requests.saturating_sub(earlier.requests),
-        }
-    }
-
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self {
-            full: self.full + other.full,
-            resumed: self.resumed + other.resumed,
-            requests: self.requests + other.requests,
-        }
-    }
-
-    /// `None` unless all is told.
-    fn parse(text: &str) -> Option<Self> {
-        let value = |name: &str| -> Option<u64> {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            line?.trim().parse().ok()
-        };
-        Some(Self {
-            full: value("rejoin_handshakes_full_total")?,
-            resumed: value("rejoin_handshakes_resumed_total")?,
-            requests: value("rejoin_requests_total")?,
-        })
     }
 }
 
@@ -228,57 +169,16 @@ fn unstarted(source: io::Error) -> Error {
     Error::System { what: "cannot start a server", source }
 }
 
-fn first_line(stdout: ChildStdout, patience: Duration) -> Option<String> {
-    let (sender, receiver) = mpsc::channel();
-    // Reading has no deadline of its own; the thread ends with the child's output.
-    thread::spawn(move || {
-        let mut line = String::new();
-        let read = BufReader::new(stdout.take(LONGEST_TEXT_BYTES)).read_line(&mut line);
-        let _ = sender.send(read.map(|_| line));
-    });
-    let line = receiver.recv_timeout(patience).ok()?.ok()?;
-    (!line.is_empty()).then_some(line)
-}
-
 /// Makes `command` serve, and end with its parent. Which key is to be said, too.
 pub(super) fn serve(command: &mut Command, resumption: Resumption, service: Service) {
     command
-        .args(["serve", "--json", "--end-with-parent"])
-        .args(["--workers", &service.cores.to_string()])
-        .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"])
-        .args(["--resumption", resumption.name()])
+        .args(server::arguments(service.cores, resumption))
         .args(["--body-bytes", &service.body_bytes.to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // Ctrl-C is for who measures: the servers are needed until the round is over.
+        // Ctrl-C is for this process: the servers are needed until the round is over.
         .process_group(0);
     if service.key.is_none() {
         command.args(["--stack", "none"]);
-    }
-}
-
-fn metrics(address: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
-    let mut text = String::new();
-    stream.take(LONGEST_TEXT_BYTES).read_to_string(&mut text)?;
-    Ok(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_are_whole_or_none() {
-        let text = "rejoin_handshakes_full_total 3\nrejoin_handshakes_resumed_total 5\n\
-            rejoin_requests_total 8\n";
-        let counts = Counts::parse(text).expect("whole");
-        assert_eq!(counts, Counts { full: 3, resumed: 5, requests: 8 });
-        for line in text.lines() {
-            assert_eq!(Counts::parse(&text.replace(line, "")), None, "{line}");
-        }
     }
 }

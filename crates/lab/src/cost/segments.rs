@@ -1,4 +1,4 @@
-//! What the kernel counts of one TCP connection (`tcp(7)`, `TCP_INFO`).
+//! The kernel's counts of one TCP connection (`tcp(7)`, `TCP_INFO`).
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -61,7 +61,7 @@ impl FromStr for Size {
     }
 }
 
-/// As the paper writes them.
+/// Writes a size as the paper does.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes } = *self;

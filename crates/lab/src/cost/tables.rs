@@ -38,13 +38,11 @@ pub fn text(outcome: &Outcome) -> String {
     parts.join("\n\n")
 }
 
-/// What is to be known of the figures.
+/// Returns notes on the figures.
 pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
-    if !outcome.complete {
-        let why = outcome.failure.as_deref().unwrap_or("interrupted");
-        notes.push(format!("partial: {why}; these are the figures so far"));
-    }
+    let cut = outcome.ended.cut("interrupted");
+    notes.extend(cut.map(|why| format!("partial: {why}; these are the figures so far")));
     for cores in outcome.cores.iter().filter(|cores| cores.are_shared()) {
         notes.push(match cores.server.len() {
             1 => "one core: server and clients shared it; throughput and response times are of both"
@@ -75,7 +73,7 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
 
 /// Why there is no model.
 pub(super) fn missing_model(outcome: &Outcome) -> String {
-    let why = if outcome.complete {
+    let why = if outcome.ended.complete {
         "it needs modes plain and full, and four sizes"
     } else {
         "too little was measured for it"
@@ -472,12 +470,12 @@ mod tests {
     fn what_is_partial_says_so() {
         let mut outcome = papers();
         assert!(!text(&outcome).contains("partial"));
-        outcome.complete = false;
+        outcome.ended.complete = false;
         outcome.models.clear();
         outcome.cells.truncate(1);
         let text = text(&outcome);
         assert!(text.contains("partial: interrupted") && text.contains("no model"), "{text}");
-        outcome.failure = Some("plain 30 B: reset".to_owned());
+        outcome.ended.failure = Some("plain 30 B: reset".to_owned());
         assert!(super::text(&outcome).contains("partial: plain 30 B: reset;"));
     }
 }

@@ -1,5 +1,5 @@
-//! What the kernel counts of the threads of a process (`proc(5)`): the server's alone, read from
-//! outside, so that reading costs the server nothing.
+//! The kernel's counts of the threads of a process (`proc(5)`): the server's alone, read from outside, so that
+//! reading costs the server nothing.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::counters::Counters;
 
-/// What the threads of a process used, from its start.
+/// The time and context switches of a process's threads since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Usage {
     /// On a core, user and kernel, in nanoseconds: exact.
@@ -22,7 +22,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Of all threads that there are now; of one that ends meanwhile, nothing.
+    /// Sums up all threads that exist now. A thread that ends meanwhile counts for nothing.
     pub(super) fn of(pid: u32) -> io::Result<Self> {
         let mut all = Self::default();
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -70,7 +70,7 @@ impl Usage {
         }
     }
 
-    /// What came between an earlier reading and this.
+    /// Returns the usage between an earlier reading and this one.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
@@ -81,13 +81,13 @@ impl Usage {
     }
 }
 
-/// Whether this is what reading of a thread that has ended fails with.
+/// Returns true if a reading failed because its thread has ended.
 fn is_over(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// What a transaction took of the server's threads. Clients' work is not in it, but over loopback
-/// the kernel may do part of the receiver's work on the sender's account.
+/// The work of the server's threads for a transaction. The clients' work is not in it, but over loopback the kernel
+/// may charge part of the receiver's work to the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct PerTransaction {
     /// CPU time, user and kernel, in nanoseconds: the median over rounds.
@@ -103,7 +103,7 @@ pub struct PerTransaction {
     pub kernel_ns: Option<f64>,
     /// Times that a thread left its core.
     pub context_switches: f64,
-    /// What the processor counts.
+    /// The processor's counts.
     pub counters: Counters,
 }
 

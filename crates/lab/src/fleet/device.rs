@@ -29,14 +29,14 @@ pub(super) struct Target {
     request_bytes: usize,
 }
 
-/// What a device keeps between its connections.
+/// The state that a device keeps between its connections.
 #[derive(Default)]
 pub(super) struct Device {
     /// Locked while it connects: a device makes one connection at a time.
     session: tokio::sync::Mutex<Option<ClientSession>>,
 }
 
-/// What a liar claims, in milliseconds of the population's time.
+/// The return time that a liar claims, in milliseconds of the population's time.
 const LIE_MS: u32 = 1_000;
 
 impl Target {
@@ -73,7 +73,7 @@ impl Target {
         })
     }
 
-    /// Whether a client lies: the same ones in every run.
+    /// Returns true if a client lies: the same ones in every run.
     pub(super) fn lies(&self, client: u64) -> bool {
         client.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xffff
             < self.liars_percent * 0xffff / 100

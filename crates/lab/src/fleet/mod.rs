@@ -8,6 +8,7 @@ mod device;
 mod report;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::future::Future;
 use std::io::{BufReader, BufWriter};
@@ -37,14 +38,14 @@ pub enum Source {
     Trace(PathBuf),
 }
 
-/// Whom devices believe.
+/// The certificates that devices trust.
 #[derive(Debug, Clone)]
 pub enum Trust {
     /// The system's certificate authorities.
     System,
     /// These certificates.
     Certificates(Vec<X509>),
-    /// Anybody.
+    /// Any certificate.
     Anybody,
 }
 
@@ -62,11 +63,11 @@ pub struct Settings {
     pub target: SocketAddr,
     /// Its name, for SNI and for its certificate.
     pub server_name: String,
-    /// Whom to believe.
+    /// The certificates to trust.
     pub trust: Trust,
     /// Versions offered.
     pub versions: Versions,
-    /// Who arrives when.
+    /// The arrivals.
     pub source: Source,
     /// For everything that is drawn.
     pub seed: u64,
@@ -76,9 +77,9 @@ pub struct Settings {
     pub warm_up_ms: u64,
     /// Arrivals from this on are not played, in milliseconds.
     pub end_ms: u64,
-    /// Whether devices say when they connect next.
+    /// True if devices say when they connect next.
     pub hints: bool,
-    /// Whether devices lose their session between two runs, as apps do that are closed.
+    /// True if devices lose their session between two runs, as apps do that are closed.
     pub forgets_between_runs: bool,
     /// Which of them lie.
     pub liars: Liars,
@@ -93,12 +94,30 @@ pub struct Settings {
 pub struct Progress {
     /// Population time played, in milliseconds.
     pub played_ms: u64,
-    /// Whether the warm-up is over.
+    /// True if the warm-up is over.
     pub measuring: bool,
     /// Handshakes so far.
     pub handshakes: u64,
     /// Resumed ones among them.
     pub resumed: u64,
+}
+
+/// A cell of an experiment whose fleet reports its progress.
+pub(crate) struct Watched<C> {
+    pub(crate) cell: C,
+    pub(crate) progress: watch::Sender<Progress>,
+}
+
+impl<C> Watched<C> {
+    pub(crate) fn new(cell: C) -> Self {
+        Self { cell, progress: watch::Sender::default() }
+    }
+}
+
+impl<C: fmt::Display> fmt::Display for Watched<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cell.fmt(f)
+    }
 }
 
 /// The paper's mean request, Table II.
@@ -162,7 +181,7 @@ pub async fn run(
         });
     }
     tally.stop_measuring();
-    // Every permit back: every connection ended. Who was told to stop does not wait for long.
+    // All permits returned: all connections ended. After a stop the wait is short.
     let patience = if complete { PATIENCE } else { Duration::from_secs(1) };
     let _ = timeout(patience, places.acquire_many(MOST_CONNECTIONS as u32)).await;
     recorder.map(Recorder::finish).transpose()?;
@@ -204,26 +223,26 @@ fn arrivals(
     }
 }
 
-/// Writes what is played. A file that was not finished is known as such when it is read.
-struct Recorder {
+/// A writer of arrivals. A reader recognises a file that was not finished.
+pub(crate) struct Recorder {
     path: PathBuf,
     writer: Writer<BufWriter<File>>,
 }
 
 impl Recorder {
-    fn create(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let file = File::create(path).map_err(|source| Error::file(path.to_owned(), source))?;
         let writer = Writer::new(BufWriter::new(file))
             .map_err(|source| Error::Trace { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), writer })
     }
 
-    fn write(&mut self, event: Event) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, event: Event) -> Result<(), Error> {
         let Self { path, writer } = self;
         writer.write(event).map_err(|source| Error::Trace { path: path.clone(), source })
     }
 
-    fn finish(self) -> Result<(), Error> {
+    pub(crate) fn finish(self) -> Result<(), Error> {
         let Self { path, writer } = self;
         writer.finish().map(drop).map_err(|source| Error::Trace { path, source })
     }

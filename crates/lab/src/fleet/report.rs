@@ -1,4 +1,4 @@
-//! What a fleet saw.
+//! The observations of a fleet.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,11 +70,11 @@ impl Latency {
     }
 }
 
-/// What a fleet saw. "Measured" leaves the warm-up out.
+/// The observations of a fleet. "Measured" leaves the warm-up out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// Whether the run came to its end.
+    /// True if the run came to its end.
     pub complete: bool,
     /// Devices that connected.
     pub devices: u64,

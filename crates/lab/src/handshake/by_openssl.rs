@@ -56,7 +56,7 @@ fn keep(server: &mut SslContextBuilder, kept: Kept) -> Result<(), Error> {
     match kept {
         Kept::Cache => {
             let cache = Cache::new(&cache_settings(), [0; 16], rejoin_openssl::now_ms())?;
-            // Nobody else ever sees these sessions.
+            // No other process sees these sessions.
             ServerSessions::new(Arc::new(cache), [0; 16], Hints::Never)
                 .attach(server, ID_CONTEXT)?;
         }

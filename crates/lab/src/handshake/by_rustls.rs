@@ -58,7 +58,7 @@ impl RustlsPair {
         Ok(Self { server: Arc::new(server), client: Arc::new(client), name })
     }
 
-    /// A client that nobody knows.
+    /// A client without a certificate or a session.
     fn forget(&mut self) {
         let mut client = (*self.client).clone();
         client.resumption = Resumption::in_memory_sessions(CLIENT_SESSIONS);

@@ -7,13 +7,12 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 
 use crate::Error;
-use rejoin_serve::{Identity, KeyType};
-use rejoin_serve::{authority_parameters, certificate_parameters};
+use rejoin_serve::{Identity, KeyType, authority_parameters, certificate_parameters};
 
 /// The server's name.
 pub(super) const NAME: &str = "localhost";
 
-/// What each shows, its issuer's certificate with its own, and whom both believe.
+/// The chains of both sides, each with its issuer's certificate, and the authority that both trust.
 pub(super) struct Chains {
     pub(super) server: Identity,
     pub(super) client: Identity,
@@ -35,7 +34,7 @@ impl Chains {
         Ok(Self { server, client, authority: X509::from_der(authority.der())? })
     }
 
-    /// Whom both believe, as OpenSSL takes it.
+    /// Returns the authority that both trust, as OpenSSL takes it.
     pub(super) fn store(&self) -> Result<X509Store, Error> {
         let mut store = X509StoreBuilder::new()?;
         store.add_cert(self.authority.clone())?;

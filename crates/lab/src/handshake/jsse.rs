@@ -1,24 +1,25 @@
 //! The JDK's handshakes, measured by JMH in a process of its own: `bindings/java/bench`.
 
-use std::fs::{self, DirBuilder};
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 
 use super::chains::Chains;
-use super::{Batch, Cell, Missing, Mode, Outcome, Row, Side, Stack, Suite};
+use super::{Batch, Cell, Missing, Mode, Row, Side, Stack, Suite};
 use crate::Error;
-use crate::java::cause;
+use crate::child::lines;
+use crate::experiment::{Step, Turns};
+use crate::java::{self, cause};
 use crate::over_memory::failed;
+use crate::scratch::{self, Scratch};
 use rejoin_serve::KeyType;
 
 /// How the JDK is measured.
@@ -36,12 +37,14 @@ impl Default for Java {
     }
 }
 
+/// The runtime on the path.
+const JAVA: &str = "java";
 /// For one combination: a JVM that starts, warms up and measures.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How often it is seen that the run was interrupted.
 const LOOK: Duration = Duration::from_millis(100);
-/// The longest line that the benchmark tells, and the longest complaint that is read.
-const LONGEST_LINE_BYTES: u64 = 1 << 20;
+/// The longest complaint that is read.
+const LONGEST_COMPLAINT_BYTES: u64 = 1 << 20;
 
 impl Java {
     /// Where `make bench-handshake` builds it, from the repository's root.
@@ -58,7 +61,7 @@ impl Java {
             format!(
                 "no benchmark in {target}: build it with `make bench-handshake`, or name its folder by --java"
             )
-        } else if !java(&["-version"]).output().is_ok_and(|told| told.status.success()) {
+        } else if java::starts(JAVA.as_ref(), &[]).is_err() {
             "no `java` on the path: install a JDK, 17 or newer".to_owned()
         } else {
             return None;
@@ -67,52 +70,46 @@ impl Java {
     }
 }
 
-/// What the JDK's TLS has.
+/// Returns the suites that the JDK's TLS has.
 fn possible(suites: &[Suite]) -> impl Iterator<Item = Suite> {
     suites.iter().copied().filter(|suite| suite.key != KeyType::MlDsa65)
 }
 
-/// Adds a row for each combination, until told to `stop`.
+/// Measures each combination until told to `stop`, and adds the JDK to the `libraries`, or what is `missing`.
 pub(super) fn measure(
     java: &Java,
     suites: &[Suite],
-    stop: &AtomicBool,
-    outcome: &mut Outcome,
-    mut began: impl FnMut(usize, String),
-) -> Result<(), Error> {
-    if let Some(missing) = java.missing() {
-        outcome.missing.push(missing);
-        return Ok(());
+    (turns, stop, began): (&mut Turns, &AtomicBool, &mut impl FnMut(&Step)),
+    (libraries, missing): (&mut Vec<String>, &mut Vec<Missing>),
+) -> Vec<Row> {
+    if let Some(all) = java.missing() {
+        missing.push(all);
+        return Vec::new();
     }
     if suites.iter().any(|suite| suite.key == KeyType::MlDsa65) {
         let what = format!("{} {}", Stack::Jsse.name(), KeyType::MlDsa65.name());
         let why = "the JDK's TLS has no signatures by ML-DSA".to_owned();
-        outcome.missing.push(Missing { what, why });
+        missing.push(Missing { what, why });
     }
     let cells: Vec<Cell> = possible(suites).flat_map(cells).collect();
-    if cells.is_empty() {
-        return Ok(());
-    }
-    let folder = Folder::made(suites)?;
-    let mut process = Process::start(java, &folder, &cells)?;
-    for (done, mut cell) in cells.into_iter().enumerate() {
-        began(done, cell.to_string());
-        let Some(told) = process.next(stop)? else {
-            outcome.complete = false;
-            return Ok(());
+    let mut process = None;
+    turns.run(cells.clone(), stop, began, |cell| {
+        let process = match &mut process {
+            Some(process) => process,
+            none => none.insert(Process::start(java, written(suites)?, &cells)?),
         };
+        let Some(told) = process.next(stop)? else { return Ok(None) };
         let jdk = format!("JDK {}", told.jdk);
-        if !outcome.libraries.contains(&jdk) {
-            outcome.libraries.push(jdk);
+        if !libraries.contains(&jdk) {
+            libraries.push(jdk);
         }
-        cell.batches = told.batches.iter().map(Batch::from).collect();
-        outcome.rows.push(Row::of(&cell));
-    }
-    Ok(())
+        let batches = told.batches.iter().map(Batch::from).collect();
+        Row::of(&(cell, batches)).map(Some).ok_or_else(|| failed("java measured no batch"))
+    })
 }
 
 fn cells(suite: Suite) -> [Cell; 3] {
-    Mode::ALL.map(|mode| Cell { stack: Stack::Jsse, suite, mode, pair: 0, batches: Vec::new() })
+    Mode::ALL.map(|mode| Cell { stack: Stack::Jsse, suite, mode, pair: 0 })
 }
 
 /// A line of the benchmark: a combination.
@@ -147,27 +144,23 @@ impl From<&ToldBatch> for Batch {
     }
 }
 
-fn java(words: &[&str]) -> Command {
-    let mut java = Command::new("java");
-    java.args(words).stdin(Stdio::null());
-    java
-}
-
 /// The benchmark; it and the JVMs that it starts end when it is dropped.
 struct Process {
     child: Child,
     lines: Receiver<String>,
     complaints: PathBuf,
+    /// Removed after the process ended.
+    _folder: Scratch,
 }
 
 impl Process {
-    fn start(bench: &Java, folder: &Folder, cells: &[Cell]) -> Result<Self, Error> {
-        let target = bench.target.display();
-        let complaints = folder.0.join("complaints");
+    fn start(bench: &Java, folder: Scratch, cells: &[Cell]) -> Result<Self, Error> {
+        let complaints = folder.path().join("complaints");
         let file = fs::File::create(&complaints)
             .map_err(|source| Error::file(complaints.clone(), source))?;
-        let mut command = java(&["-cp", &format!("{target}/classes:{target}/lib/*")]);
-        command.arg("rejoin.HandshakeBench").arg(&folder.0);
+        let main = "rejoin.HandshakeBench";
+        let mut command = java::benchmark(JAVA.as_ref(), &bench.target, main);
+        command.arg(folder.path());
         command.args(bench.quick.then_some("--quick"));
         command.args(cells.iter().map(|Cell { suite, mode, .. }| {
             let Suite { versions, key, client_certificates } = suite;
@@ -179,7 +172,7 @@ impl Process {
         let mut child = started.map_err(cannot)?;
         let stdout = child.stdout.take();
         let lines = stdout.map(lines).ok_or_else(|| failed("java has no output"))?;
-        Ok(Self { child, lines, complaints })
+        Ok(Self { child, lines, complaints, _folder: folder })
     }
 
     /// `None` if told to stop.
@@ -205,26 +198,10 @@ impl Process {
     fn complaint(&self) -> String {
         let mut text = String::new();
         let read = fs::File::open(&self.complaints)
-            .and_then(|file| file.take(LONGEST_LINE_BYTES).read_to_string(&mut text));
+            .and_then(|file| file.take(LONGEST_COMPLAINT_BYTES).read_to_string(&mut text));
         let why = read.map_or_else(|error| error.to_string(), |_| cause(&text));
         format!("java ended early: {why}")
     }
-}
-
-fn lines(stdout: ChildStdout) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    // Reading has no deadline of its own; the thread ends with the child's output.
-    thread::spawn(move || {
-        let mut reader = BufReader::new(stdout);
-        loop {
-            let mut line = String::new();
-            let read = reader.by_ref().take(LONGEST_LINE_BYTES).read_line(&mut line);
-            if !read.is_ok_and(|bytes| bytes > 0) || sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 impl Drop for Process {
@@ -237,30 +214,17 @@ impl Drop for Process {
     }
 }
 
-/// Certificates and keys for the benchmark: in memory's place, and only while it runs.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn made(suites: &[Suite]) -> Result<Self, Error> {
-        let name = format!("rejoin-handshake-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        make(&path)?;
-        // Made by this, and removed by this.
-        let folder = Self(path);
-        for suite in possible(suites) {
-            let own = folder.0.join(suite.key.name());
-            if !own.exists() {
-                make(&own)?;
-                write(&own, &Chains::made(suite.key)?)?;
-            }
+/// Writes certificates and keys for the benchmark, which are there only while it runs.
+fn written(suites: &[Suite]) -> Result<Scratch, Error> {
+    let folder = Scratch::new("handshake")?;
+    for suite in possible(suites) {
+        let own = folder.path().join(suite.key.name());
+        if !own.exists() {
+            scratch::create(&own)?;
+            write(&own, &Chains::made(suite.key)?)?;
         }
-        Ok(folder)
     }
-}
-
-fn make(folder: &Path) -> Result<(), Error> {
-    let made = DirBuilder::new().mode(0o700).create(folder);
-    made.map_err(|source| Error::file(folder.to_owned(), source))
+    Ok(folder)
 }
 
 fn write(folder: &Path, chains: &Chains) -> Result<(), Error> {
@@ -268,13 +232,6 @@ fn write(folder: &Path, chains: &Chains) -> Result<(), Error> {
     fs::write(&path, chains.authority_pem()?).map_err(|source| Error::file(path, source))?;
     chains.server.write(&folder.join("server.pem"), &folder.join("server.key"))?;
     Ok(chains.client.write(&folder.join("client.pem"), &folder.join("client.key"))?)
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What cannot be removed is good for a month, and nobody believes it.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]
@@ -289,9 +246,9 @@ mod tests {
         let told: Told = serde_json::from_str(line).expect("a line");
         let suite =
             Suite { versions: Versions::Tls12, key: KeyType::P256, client_certificates: false };
-        let [mut cell, ..] = cells(suite);
-        cell.batches = told.batches.iter().map(Batch::from).collect();
-        let row = Row::of(&cell);
+        let [cell, ..] = cells(suite);
+        let batches = told.batches.iter().map(Batch::from).collect();
+        let row = Row::of(&(cell, batches)).expect("a batch");
         assert_eq!((row.stack, row.server.cpu_us, row.client.cpu_us), ("jsse", 2.0, 3.0));
         assert_eq!((row.server.sent_bytes, row.client.sent_bytes), (100.0, 20.0));
     }
@@ -300,8 +257,8 @@ mod tests {
     fn keys_are_the_owners_alone_and_go() {
         let suite =
             Suite { versions: Versions::Tls12, key: KeyType::P256, client_certificates: false };
-        let folder = Folder::made(&[suite]).expect("a folder");
-        let path = folder.0.clone();
+        let folder = written(&[suite]).expect("a folder");
+        let path = folder.path().to_owned();
         let mode = |path: &Path| {
             use std::os::unix::fs::PermissionsExt;
             fs::metadata(path).expect("it is there").permissions().mode() & 0o777

@@ -1,10 +1,10 @@
-//! What a handshake costs each side, full and resumed: real ones, in one thread, over memory.
+//! The cost of a handshake for each side, full and resumed: real handshakes, in one thread, over memory.
 //!
-//! Counted is the thread's CPU time in the TLS library, from a new connection to its end, what the
-//! server does with its session and the client with the server's certificates included, and the
-//! bytes that each side sends. Not counted are sockets and the application's data. Batches of all
-//! combinations take turns, and figures are medians over batches, so that a disturbance meets all
-//! or none. A handshake that was full where it was to be resumed, or the other way round, is an error.
+//! The study counts the thread's CPU time in the TLS library, from a new connection to its end, and the bytes that
+//! each side sends. The server's work on its session and the client's on the server's certificates are included;
+//! sockets and the application's data are not. Batches of all combinations take turns, and figures are medians over
+//! batches, so that a disturbance affects all combinations alike. A full handshake where a resumed one was expected,
+//! or the reverse, is an error.
 //!
 //! A client and its server are of one library: OpenSSL, rustls, or the JDK's, which is measured by
 //! JMH in a process of its own ([`Java`]). Everywhere keys are agreed on by X25519, certificates are
@@ -22,12 +22,13 @@ mod pair;
 mod server_cost;
 mod text;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use rejoin_cache::{Capacity, Policy, Settings as CacheSettings};
 
+use crate::Error;
+use crate::experiment::{Step, Turns};
 use crate::over_memory::failed;
-use crate::{Error, Step};
 use by_openssl::OpenSslPair;
 use by_rustls::RustlsPair;
 use chains::Chains;
@@ -35,12 +36,11 @@ pub use jsse::Java;
 pub use outcome::{Missing, Outcome, Row, SideCost};
 pub use page::html;
 use pair::{Connected, Pair, Side, Watch};
-use rejoin_serve::KeyType;
-use rejoin_serve::Versions;
+use rejoin_serve::{KeyType, Versions};
 pub use server_cost::{ServerCost, internal_cache_session_bytes, server_costs};
 pub use text::text;
 
-/// What is measured.
+/// The settings of the measurement.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The libraries.
@@ -101,7 +101,7 @@ pub enum Stack {
 }
 
 impl Stack {
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenSsl => "openssl",
@@ -111,7 +111,7 @@ impl Stack {
     }
 }
 
-/// What a connection is like.
+/// A kind of connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// A full handshake, with a server that keeps sessions as for [`Self::Resumed`].
@@ -152,8 +152,9 @@ enum Kept {
     OpenSsl,
 }
 
-/// What full handshakes leave fills it in any long run, with nobody to come back. The last session made is
-/// the one that is resumed, and by this policy it is always kept. Those with post-quantum certificates are long.
+/// Returns the cache's settings. The sessions of full handshakes fill any cache in a long run, and no client returns
+/// for them. The last session made is the one that is resumed, and this policy always keeps it. Sessions with
+/// post-quantum certificates are long.
 fn cache_settings() -> CacheSettings {
     CacheSettings {
         policy: Policy::Lru,
@@ -162,7 +163,7 @@ fn cache_settings() -> CacheSettings {
     }
 }
 
-/// What libraries are compared by.
+/// The parameters of a connection by which libraries are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Suite {
     versions: Versions,
@@ -171,13 +172,13 @@ struct Suite {
 }
 
 /// One combination.
+#[derive(Debug, Clone, Copy)]
 struct Cell {
     stack: Stack,
     suite: Suite,
     mode: Mode,
-    /// Which of the pairs.
+    /// The place of its pair among all.
     pair: usize,
-    batches: Vec<Batch>,
 }
 
 /// A batch's sums.
@@ -189,48 +190,63 @@ struct Batch {
 }
 
 /// Measures all combinations, round after round, until done or told to `stop`, which is heard between
-/// batches: what was measured by then is the outcome, and said to be incomplete. The JDK's come after
-/// the others, whose figures stay if they fail.
+/// batches. The outcome is partial if it was stopped, or if a later batch fails. The JDK's combinations come
+/// after the others.
 ///
 /// # Errors
-/// Settings out of bounds; nothing of what was asked for available here; a handshake that failed or
-/// was not what it should be.
+/// Settings out of bounds; nothing of what was asked for available here; a handshake that failed or was not of the
+/// kind that was asked for, before anything was measured.
 pub fn run(
     settings: &Settings,
     stop: &AtomicBool,
     mut began: impl FnMut(&Step),
 ) -> Result<Outcome, Error> {
     settings.check()?;
-    let mut bench = Bench::prepare(settings)?;
-    let java = settings.stacks.contains(&Stack::Jsse).then(|| settings.suites());
+    let Bench { watch, mut pairs, cells, mut missing } = Bench::prepare(settings)?;
+    let is_java = settings.stacks.contains(&Stack::Jsse);
+    let suites = if is_java { settings.suites() } else { Vec::new() };
+    let of_java = settings.java.combinations(&suites);
     let rounds = usize::from(settings.rounds);
-    let of_java = java.as_ref().map_or(0, |suites| settings.java.combinations(suites) * rounds);
-    let of = bench.cells.len() * rounds + of_java;
-    let mut outcome = Outcome::begun(settings);
+    let mut turns = Turns::new((cells.len() + of_java) * rounds);
     // The JDK's process counts none.
-    outcome.counters_missing = bench.watch.missing().filter(|_| !bench.cells.is_empty());
-    let complete = bench.measure(settings, stop, |done, what| began(&Step { done, of, what }))?;
-    outcome.complete = complete;
-    outcome.add(bench.cells, bench.missing);
-    if let Some(suites) = java.filter(|_| complete) {
-        let before = of - of_java;
-        let measured = jsse::measure(&settings.java, &suites, stop, &mut outcome, |done, what| {
-            began(&Step { done: before + done * rounds, of, what });
-        });
-        if let Err(error) = measured {
-            if outcome.rows.is_empty() {
-                return Err(error);
-            }
-            (outcome.complete, outcome.failure) = (false, Some(error.to_string()));
-        }
+    let counters_missing = watch.missing().filter(|_| !cells.is_empty());
+    let plan = (settings.rounds, cells);
+    let measured = turns.run_rounds(plan, stop, &mut began, |cell| {
+        let pair = &mut *pairs[cell.pair];
+        batch(pair, cell.mode, settings.batch, &watch).map(Some)
+    });
+    let mut rows: Vec<Row> = measured.iter().filter_map(Row::of).collect();
+    let mut libraries = libraries(settings);
+    if is_java {
+        turns.weigh(rounds);
+        rows.extend(jsse::measure(
+            &settings.java,
+            &suites,
+            (&mut turns, stop, &mut began),
+            (&mut libraries, &mut missing),
+        ));
     }
-    match outcome.missing.first() {
-        Some(missing) if outcome.rows.is_empty() && outcome.complete => {
+    let ended = turns.ended(rows.is_empty())?;
+    match missing.first() {
+        Some(missing) if rows.is_empty() && ended.complete => {
             let why = format!("{}: {}", missing.what, missing.why);
             Err(Error::Unavailable { what: "all that was asked for", why })
         }
-        _ => Ok(outcome),
+        _ => {
+            let Settings { rounds, batch, .. } = *settings;
+            Ok(Outcome { ended, rounds, batch, libraries, counters_missing, rows, missing })
+        }
     }
+}
+
+/// The libraries that tell their version before they run: the JDK does when it runs.
+fn libraries(settings: &Settings) -> Vec<String> {
+    let libraries = settings.stacks.iter().filter_map(|stack| match stack {
+        Stack::OpenSsl => Some(openssl::version::version().to_owned()),
+        Stack::Rustls => Some("rustls with aws-lc-rs".to_owned()),
+        Stack::Jsse => None,
+    });
+    libraries.collect()
 }
 
 /// All pairs, and what is measured with them.
@@ -281,31 +297,9 @@ impl Bench {
                 self.pairs.push(pair);
             }
             let pair = self.pairs.len() - 1;
-            self.cells.push(Cell { stack, suite, mode, pair, batches: Vec::new() });
+            self.cells.push(Cell { stack, suite, mode, pair });
         }
         Ok(())
-    }
-
-    /// Whether it came to the end.
-    fn measure(
-        &mut self,
-        settings: &Settings,
-        stop: &AtomicBool,
-        mut began: impl FnMut(usize, String),
-    ) -> Result<bool, Error> {
-        let mut done = 0;
-        for _ in 0..settings.rounds {
-            for cell in &mut self.cells {
-                if stop.load(Ordering::Relaxed) {
-                    return Ok(false);
-                }
-                began(done, cell.to_string());
-                let pair = &mut *self.pairs[cell.pair];
-                cell.batches.push(batch(pair, cell.mode, settings.batch, &self.watch)?);
-                done += 1;
-            }
-        }
-        Ok(true)
     }
 }
 
@@ -388,8 +382,7 @@ mod tests {
         }
     }
 
-    /// What TLS says of the bytes: certificates are the most of a full handshake, and gone from a
-    /// resumed one.
+    /// Bytes follow from TLS: certificates are the most of a full handshake, and gone from a resumed one.
     #[test]
     fn bytes_are_as_the_handshake_is() {
         let outcome = run(&settings(), &AtomicBool::new(false), |_| {}).expect("measured");
@@ -413,7 +406,7 @@ mod tests {
         assert!(sent("rustls", "ML-DSA-65", true, "resumed").0 < 2_000.0);
     }
 
-    /// Of clients with certificates of ML-DSA it holds the sessions of some hundred full handshakes.
+    /// With ML-DSA client certificates, the cache holds the sessions of some hundred full handshakes.
     #[test]
     fn what_was_just_made_is_resumed_out_of_a_full_cache() {
         let long = Settings {
@@ -438,6 +431,6 @@ mod tests {
         let error = run(&only, &AtomicBool::new(false), |_| {}).expect_err("not in TLS 1.2");
         assert!(error.to_string().contains("TLS 1.3 alone"), "{error}");
         let stopped = run(&settings(), &AtomicBool::new(true), |_| {}).expect("little");
-        assert!(!stopped.complete && stopped.rows.is_empty());
+        assert!(!stopped.ended.complete && stopped.rows.is_empty());
     }
 }

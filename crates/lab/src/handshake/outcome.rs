@@ -1,20 +1,19 @@
-//! What was measured, per handshake.
+//! The figures of the measurement, per handshake.
 
+use rejoin_report::median;
 use serde::Serialize;
 
-use super::{Batch, Cell, Settings, Side, Stack, Suite};
-use crate::Error;
+use super::{Batch, Cell, Side, Stack, Suite};
 use crate::cost::Missing as NoCounters;
-use crate::median::median;
+use crate::{Ended, Error};
 
 /// All that a measurement says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Whether every combination had all its batches. If not, these are the figures so far.
-    pub complete: bool,
-    /// Why not, if the JDK's measurement failed.
-    pub failure: Option<String>,
+    /// How the experiment ended, in batches.
+    #[serde(flatten)]
+    pub ended: Ended,
     /// Batches that were asked for; the JDK has other ones.
     pub rounds: u16,
     /// Handshakes of a batch, but for the JDK's.
@@ -25,11 +24,11 @@ pub struct Outcome {
     pub counters_missing: Option<NoCounters>,
     /// One for each combination that was measured at all.
     pub rows: Vec<Row>,
-    /// What was asked for and could not be.
+    /// Combinations that were asked for and could not be measured.
     pub missing: Vec<Missing>,
 }
 
-/// What was measured of a combination.
+/// The figures of a combination.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
@@ -39,7 +38,7 @@ pub struct Row {
     pub tls: &'static str,
     /// Type of all keys.
     pub key: &'static str,
-    /// Whether the client shows certificates, too.
+    /// True if the client shows certificates, too.
     pub client_certificates: bool,
     /// `full`, `resumed` out of the cache, or `ticket`: resumed by a stateless one.
     pub mode: &'static str,
@@ -73,11 +72,11 @@ pub struct SideCost {
     pub user_instructions: Option<f64>,
 }
 
-/// What is not available here.
+/// A combination that is not available here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Missing {
-    /// What was asked for.
+    /// The combination.
     pub what: String,
     /// Why it cannot be.
     pub why: String,
@@ -97,37 +96,11 @@ impl Missing {
     }
 }
 
-impl Outcome {
-    pub(super) fn begun(settings: &Settings) -> Self {
-        let libraries = settings.stacks.iter().filter_map(|stack| match stack {
-            Stack::OpenSsl => Some(openssl::version::version().to_owned()),
-            Stack::Rustls => Some("rustls with aws-lc-rs".to_owned()),
-            // It tells when it runs.
-            Stack::Jsse => None,
-        });
-        Self {
-            complete: true,
-            failure: None,
-            rounds: settings.rounds,
-            batch: settings.batch,
-            libraries: libraries.collect(),
-            counters_missing: None,
-            rows: Vec::new(),
-            missing: Vec::new(),
-        }
-    }
-
-    pub(super) fn add(&mut self, cells: Vec<Cell>, missing: Vec<Missing>) {
-        let measured = cells.iter().filter(|cell| !cell.batches.is_empty());
-        self.rows.extend(measured.map(Row::of));
-        self.missing.extend(missing);
-    }
-}
-
 impl Row {
-    pub(super) fn of(cell: &Cell) -> Self {
-        let Cell { stack, suite, mode, batches, .. } = cell;
-        Self {
+    /// `None` of a combination without a batch.
+    pub(super) fn of((cell, batches): &(Cell, Vec<Batch>)) -> Option<Self> {
+        let Cell { stack, suite, mode, .. } = cell;
+        (!batches.is_empty()).then(|| Self {
             stack: stack.name(),
             tls: suite.versions.name(),
             key: suite.key.name(),
@@ -137,7 +110,7 @@ impl Row {
             handshakes: batches.iter().map(|batch| batch.handshakes).sum(),
             server: SideCost::of(batches, |batch| batch.server),
             client: SideCost::of(batches, |batch| batch.client),
-        }
+        })
     }
 }
 
@@ -167,11 +140,10 @@ impl SideCost {
 pub(super) mod tests {
     use std::time::Duration;
 
-    use super::super::Mode;
     use super::super::tests::settings;
+    use super::super::{Mode, libraries};
     use super::*;
-    use rejoin_serve::KeyType;
-    use rejoin_serve::Versions;
+    use rejoin_serve::{KeyType, Versions};
 
     /// A full handshake of 300 µs with 3,000 bytes of the server, resumed at a third.
     pub(in crate::handshake) fn outcome() -> Outcome {
@@ -186,11 +158,17 @@ pub(super) mod tests {
             let suite =
                 Suite { versions: Versions::Tls13, key: KeyType::P256, client_certificates: false };
             let batches = vec![batch(us * 2), batch(us * 4), batch(us)];
-            Cell { stack: Stack::OpenSsl, suite, mode, pair: 0, batches }
+            (Cell { stack: Stack::OpenSsl, suite, mode, pair: 0 }, batches)
         });
-        let mut outcome = Outcome::begun(&settings());
-        outcome.add(cells.into(), Vec::new());
-        outcome
+        Outcome {
+            ended: Ended::complete(9),
+            rounds: 3,
+            batch: 2,
+            libraries: libraries(&settings()),
+            counters_missing: None,
+            rows: cells.iter().filter_map(Row::of).collect(),
+            missing: Vec::new(),
+        }
     }
 
     #[test]
@@ -207,12 +185,9 @@ pub(super) mod tests {
 
     #[test]
     fn what_was_not_measured_is_left_out() {
-        let mut outcome = Outcome::begun(&settings());
         let suite =
             Suite { versions: Versions::Tls13, key: KeyType::P256, client_certificates: false };
-        let cell = Cell { stack: Stack::Rustls, suite, mode: Mode::Full, pair: 0, batches: vec![] };
-        outcome.add(vec![cell], vec![]);
-        assert!(outcome.rows.is_empty());
-        assert_eq!(median(vec![9.0, 1.0, 4.0]), 4.0);
+        let cell = Cell { stack: Stack::Rustls, suite, mode: Mode::Full, pair: 0 };
+        assert_eq!(Row::of(&(cell, Vec::new())), None);
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Connected {
     pub(super) client: Side,
 }
 
-/// What one side did.
+/// The work of one side.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Side {
     pub(super) cpu: Duration,
@@ -32,7 +32,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Of one that has not begun.
+    /// The work of a side that has not begun.
     pub(super) const NOTHING: Self =
         Self { cpu: Duration::ZERO, user_instructions: Some(0.0), sent_bytes: 0 };
 
@@ -46,7 +46,7 @@ impl Side {
     }
 }
 
-/// What meters read: of the thread that started it alone.
+/// The readings of the meters, for the thread alone that started them.
 #[derive(Debug)]
 pub(super) struct Watch(Result<RefCell<OwnMeter>, Missing>);
 
@@ -69,7 +69,7 @@ impl Watch {
     }
 }
 
-/// What one side takes of the thread.
+/// The resources that one side takes of the thread.
 #[derive(Debug)]
 pub(super) struct Meter<'w> {
     watch: &'w Watch,

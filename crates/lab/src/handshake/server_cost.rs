@@ -1,8 +1,9 @@
-//! What a handshake costs a server on OpenSSL, in two figures: what `rejoin plan` calculates with.
+//! The cost of a handshake for a server on OpenSSL, in two figures: `rejoin plan` calculates with them.
 
 use std::time::{Duration, Instant};
 
 use rejoin_openssl::InternalCache;
+use rejoin_report::median;
 use serde::Serialize;
 
 use super::by_openssl::OpenSslPair;
@@ -10,19 +11,17 @@ use super::chains::Chains;
 use super::pair::{Pair, Watch};
 use super::{Kept, Suite, connect};
 use crate::Error;
-use crate::median::median;
-use rejoin_serve::KeyType;
-use rejoin_serve::Versions;
+use rejoin_serve::{KeyType, Versions};
 
 /// The server's CPU time of a handshake, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ServerCost {
-    /// As on the command line: `1.2` or `1.3`.
+    /// The version as on the command line: `1.2` or `1.3`.
     pub tls: &'static str,
-    /// Of a full one.
+    /// CPU time of a full handshake.
     pub full_us: f64,
-    /// Of a resumed one, out of the shipped cache: by session id over TLS 1.2, by stateful ticket
-    /// over TLS 1.3.
+    /// CPU time of a handshake resumed out of the shipped cache: by session id over TLS 1.2, by stateful ticket over
+    /// TLS 1.3.
     pub resumed_us: f64,
 }
 

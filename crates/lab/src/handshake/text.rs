@@ -15,7 +15,7 @@ pub fn text(outcome: &Outcome) -> String {
     text
 }
 
-/// Of the table's columns. Nobody needs two that are empty.
+/// Returns the heads of the table's columns, without the two for instructions where these were not counted.
 pub(super) fn head(outcome: &Outcome) -> Vec<&'static str> {
     let figures = ["server/s", "client/s", "server bytes", "client bytes"];
     let instructions = ["server instructions", "client instructions"];
@@ -57,7 +57,7 @@ pub(super) fn cells(outcome: &Outcome, row: &Row) -> Vec<String> {
     cells
 }
 
-/// What is measured, what is missing, and whether it is all.
+/// Returns notes on the figures: the libraries, missing combinations, and whether the outcome is partial.
 pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     if !outcome.libraries.is_empty() {
@@ -73,11 +73,8 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     for missing in &outcome.missing {
         notes.push(format!("not available here: {}: {}", missing.what, missing.why));
     }
-    if !outcome.complete {
-        let why = outcome.failure.as_deref();
-        let why = why.unwrap_or("interrupted before all batches were measured");
-        notes.push(format!("partial: {why}"));
-    }
+    let cut = outcome.ended.cut("interrupted before all batches were measured");
+    notes.extend(cut.map(|why| format!("partial: {why}")));
     notes
 }
 
@@ -94,7 +91,7 @@ mod tests {
         assert!(whole.contains("300 (150–600)") && whole.contains("3,333"), "{whole}");
         assert!(whole.contains("instructions") && whole.contains("3,000,000"), "{whole}");
         assert!(!whole.contains("partial"), "{whole}");
-        outcome.complete = false;
+        outcome.ended.complete = false;
         for row in &mut outcome.rows {
             (row.server.user_instructions, row.client.user_instructions) = (None, None);
         }

@@ -2,13 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde::Deserialize;
 
 use super::Row;
 use crate::Error;
-use crate::java::cause;
+use crate::java::{self, cause};
 
 /// How JSSE's caches are measured.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ pub fn installed() -> Vec<PathBuf> {
     javas
 }
 
-/// What JMH writes, as far as it is needed.
+/// The part of JMH's output that is needed.
 #[derive(Deserialize)]
 struct Measured {
     #[serde(rename = "jdkVersion")]
@@ -63,7 +63,7 @@ struct Parameters {
 
 #[derive(Deserialize)]
 struct Metric {
-    /// Of each iteration of each process.
+    /// The figures of each iteration of each process.
     #[serde(rename = "rawData")]
     processes_ns: Vec<Vec<f64>>,
 }
@@ -76,7 +76,7 @@ impl Jmh {
         self.javas.iter().try_for_each(|java| started(java))
     }
 
-    /// Of one runtime.
+    /// Measures on one runtime.
     pub(super) fn rows(
         &self,
         java: &Path,
@@ -106,13 +106,10 @@ impl Jmh {
     ) -> Command {
         let list =
             |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let (classes, libraries) = (self.folder.join("classes"), self.folder.join("lib/*"));
         let seconds = self.iteration_s.to_string();
-        let mut command = Command::new(java);
+        let mut command = java::benchmark(java, &self.folder, "org.openjdk.jmh.Main");
         command
-            .arg("-cp")
-            .arg(format!("{}:{}", classes.display(), libraries.display()))
-            .args(["org.openjdk.jmh.Main", r"rejoin\.CacheInsert\.", "-foe", "true"])
+            .args([r"rejoin\.CacheInsert\.", "-foe", "true"])
             .args(["-jvmArgsAppend", EXPORTS])
             .args(["-p", &format!("entries={}", list(entries))])
             .args(["-p", &format!("lifetime={}", list(lifetimes_s))])
@@ -120,21 +117,13 @@ impl Jmh {
             .args(["-i", &self.iterations.to_string()])
             .args(["-wi", &self.iterations.div_ceil(2).to_string()])
             .args(["-rf", "json", "-rff"])
-            .arg(written)
-            .stdin(Stdio::null());
+            .arg(written);
         command
     }
 }
 
-/// That a runtime starts, and knows what is asked of it.
 fn started(java: &Path) -> Result<(), Error> {
-    let told = Command::new(java).args([EXPORTS, "-version"]).stdin(Stdio::null()).output();
-    let told = told.map_err(|source| refused(java, source))?;
-    let complaint = String::from_utf8_lossy(&told.stderr);
-    // What follows is that it could not be started.
-    let why = complaint.lines().next().unwrap_or("it says nothing").to_owned();
-    let is_usable = told.status.success();
-    is_usable.then_some(()).ok_or_else(|| refused(java, io::Error::other(why)))
+    java::starts(java, &[EXPORTS]).map_err(|source| refused(java, source))
 }
 
 fn refused(java: &Path, source: io::Error) -> Error {

@@ -1,33 +1,33 @@
-//! What it takes to store a session where there is no room: the table of patch 003 of the JDK (8259886).
+//! The cost of storing a session in a full cache: the table of patch 003 of the JDK (8259886).
 //!
 //! The patch took JSSE's cache from a search of all its entries to one step. Its table is of two sizes, with a
 //! lifetime of a day and with none; here it is of our cache, OpenSSL's own, that of rustls, and JSSE's on each JDK, in
 //! one run. Every cache is full before the first insertion that counts, and holds sessions that are all alive.
-//! Whatever a cache has to do with a session that it is given, it does; ids, sessions and copies are made
-//! before. Native caches take turns, round by round, so that whatever slows the machine down slows them all;
+//! Each cache does all that it must do with a session; ids, sessions and copies are made before. Native caches take turns, round by round, so that a disturbance slows them all;
 //! figures are of the thread's CPU time, medians over rounds. JSSE's are JMH's, which are of the clock.
 //!
 //! A hundred sessions come in a second of the caches' own time, whose clients say that they are back in ten, and are
 //! not. Our cache by hints alone stores each in the place of one that is overdue (Algorithm 1). As it is by default it
-//! learns that nobody comes back, and a small one then refuses nearly all: how many it stored is said.
+//! learns that no client returns, and a small one then refuses nearly all: the outcome says how many it stored.
 //!
-//! What is not here: hits, and threads (`make bench`).
+//! Not measured: hits, and threads (`make bench`).
 
 mod jsse;
 mod native;
 
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, io};
 
+use rejoin_report::median;
 use serde::Serialize;
 
-use crate::median::median;
-use crate::{Error, Step};
+use crate::Error;
+use crate::experiment::{Ended, Step, Turns};
 pub use jsse::{Jmh, installed};
 use native::CONTENDERS;
 
-/// What is measured.
+/// The settings of the measurement.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Sizes of the caches, in turn: 1 to [`Settings::MOST_ENTRIES`].
@@ -41,7 +41,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// As many take 5 GB.
+    /// The largest number of entries, which take 5 GB.
     pub const MOST_ENTRIES: u32 = 4_000_000;
 }
 
@@ -49,7 +49,7 @@ impl Settings {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// Whose it is.
+    /// The cache's name.
     pub cache: String,
     /// Sessions in it.
     pub entries: u32,
@@ -79,10 +79,9 @@ impl Row {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Whether all rows are here. If not, these are the rows that were done.
-    pub complete: bool,
-    /// Why not, if a Java runtime failed.
-    pub failure: Option<String>,
+    /// How the experiment ended: native caches count by size and lifetime, JSSE's by Java runtime.
+    #[serde(flatten)]
+    pub ended: Ended,
     /// Why JSSE is not among them, and what would help.
     pub left_out: Option<String>,
     /// In the order in which they were measured.
@@ -111,7 +110,7 @@ const LEAD_IN: usize = 500;
 pub fn measure(
     settings: &Settings,
     stop: &AtomicBool,
-    mut began: impl FnMut(&Step),
+    began: impl FnMut(&Step),
 ) -> Result<Outcome, Error> {
     if settings.entries.iter().any(|n| !(1..=Settings::MOST_ENTRIES).contains(n)) {
         return Err(Error::Settings("entries: give numbers from 1 to 4000000"));
@@ -130,36 +129,40 @@ pub fn measure(
     let javas: &[PathBuf] = settings.jmh.as_ref().map_or(&[], |jmh| &jmh.javas);
     // Now, and not behind minutes of work.
     settings.jmh.iter().try_for_each(Jmh::check)?;
-    let of = cells.len() + javas.len();
     let left_out = match &settings.jmh {
         None => Some(jsse::LEFT_OUT.to_owned()),
         Some(_) => javas.is_empty().then(|| jsse::NO_JAVA.to_owned()),
     };
-    let mut outcome = Outcome { complete: false, failure: None, left_out, rows: Vec::new() };
-    for (done, cell) in cells.iter().enumerate() {
-        began(&Step { done, of, what: format!("{} entries", cell.0) });
-        match native_rows(*cell, settings.rounds, stop)? {
-            Some(rows) => outcome.rows.extend(rows),
-            None => return Ok(outcome),
+    let native = cells.into_iter().map(Cell::Native);
+    let cells = native.chain(javas.iter().map(|java| Cell::Java(java)));
+    let mut turns = Turns::new(cells.clone().count());
+    let rows = turns.run(cells, stop, began, |cell| match (cell, &settings.jmh) {
+        (Cell::Java(java), Some(jmh)) => {
+            jmh.rows(java, &settings.entries, &settings.lifetimes_s).map(Some)
+        }
+        (Cell::Native(cell), _) => native_rows(cell, settings.rounds, stop),
+        (Cell::Java(_), None) => Ok(None),
+    });
+    let rows = rows.concat();
+    Ok(Outcome { ended: turns.ended(rows.is_empty())?, left_out, rows })
+}
+
+/// A step of the measurement.
+#[derive(Clone, Copy)]
+enum Cell<'a> {
+    /// All native caches, with so many entries and a lifetime.
+    Native((u32, u32)),
+    /// JSSE's cache on a Java runtime.
+    Java(&'a Path),
+}
+
+impl fmt::Display for Cell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Native((entries, _)) => write!(f, "{entries} entries"),
+            Self::Java(java) => write!(f, "{}", java.display()),
         }
     }
-    for (at, java) in javas.iter().enumerate() {
-        began(&Step { done: cells.len() + at, of, what: java.display().to_string() });
-        let Some(jmh) = settings.jmh.as_ref().filter(|_| !stop.load(Ordering::Relaxed)) else {
-            return Ok(outcome);
-        };
-        match jmh.rows(java, &settings.entries, &settings.lifetimes_s) {
-            Ok(rows) => outcome.rows.extend(rows),
-            // Ctrl-C is told to the whole group of processes.
-            Err(_) if stop.load(Ordering::Relaxed) => return Ok(outcome),
-            Err(error) => {
-                outcome.failure = Some(error.to_string());
-                return Ok(outcome);
-            }
-        }
-    }
-    outcome.complete = true;
-    Ok(outcome)
 }
 
 /// `None` if it was stopped.
@@ -234,6 +237,6 @@ mod tests {
         let settings =
             Settings { entries: vec![1_000], lifetimes_s: vec![0], rounds: 1, jmh: None };
         let outcome = measure(&settings, &AtomicBool::new(true), |_| {}).expect("measured");
-        assert!(!outcome.complete && outcome.rows.is_empty() && outcome.left_out.is_some());
+        assert!(!outcome.ended.complete && outcome.rows.is_empty() && outcome.left_out.is_some());
     }
 }

@@ -13,10 +13,9 @@ use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use super::failed;
 use crate::Error;
 use crate::over_memory::{self, MOST_FLIGHTS, Pipe, cpu_time, is_done};
-use rejoin_serve::Versions;
-use rejoin_serve::{Identity, KeyType};
+use rejoin_serve::{Identity, KeyType, Versions};
 
-/// Whose cache.
+/// The implementation of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Contender {
     Predictive,
@@ -56,7 +55,7 @@ pub(super) struct Filled {
     came: u64,
     /// Before it was full.
     came_before: u64,
-    /// Of them, those that it stored.
+    /// The number of these that it stored.
     stored: u64,
     /// Before it was full.
     stored_before: u64,
@@ -206,13 +205,13 @@ fn to_fill(entries: u32) -> u64 {
     u64::from(entries) * 3 / 2
 }
 
-/// Whether the first session of all is still alive when so many have come since the cache was full.
+/// Returns true if the first session of all is still alive when so many have come since the cache was full.
 pub(super) fn outlives(lifetime_s: u32, entries: u32, more: u64) -> bool {
     let came = to_fill(entries).next_multiple_of(PART as u64) + more;
     lifetime_s == 0 || u64::from(lifetime_s) * 1_000 > came * GAP_MS
 }
 
-/// Whether it was stored.
+/// Returns true if it was stored.
 fn store(cache: &Cache, id: SessionId, now_ms: u64, lifetime_s: u32, value: &[u8]) -> bool {
     let expires_ms = match u64::from(lifetime_s) {
         0 => u64::MAX,

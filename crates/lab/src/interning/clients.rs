@@ -11,14 +11,14 @@ use openssl::x509::{X509, X509Builder, X509Name, X509NameBuilder, X509Ref};
 use crate::Error;
 use rejoin_serve::{Identity, KeyType};
 
-/// Who signs the clients' certificates, and the key that all of them have: to make one for each would take long,
-/// and makes no difference to who decodes it.
+/// The authority that signs the clients' certificates, and the key that all of them share: a key for each would take
+/// long to make and change nothing for the server that decodes.
 pub(super) struct Authority {
     identity: Identity,
     key: PKey<Private>,
 }
 
-/// What a client shows.
+/// The certificate and key that a client shows.
 pub(super) struct Shown<'a> {
     pub(super) certificate: X509,
     pub(super) key: &'a PKey<Private>,

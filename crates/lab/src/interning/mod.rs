@@ -1,19 +1,20 @@
-//! What it saves a server to decode the certificates of its clients once: the question of patch 002 of the JDK
+//! The saving when a server decodes the certificates of its clients only once: the question of patch 002 of the JDK
 //! (8286433), asked of OpenSSL.
 //!
-//! Two servers have one cache. One decodes a client's certificate at each resumption, as OpenSSL does; the other
+//! Two servers share one cache. One decodes a client's certificate at each resumption, as OpenSSL does; the other
 //! once ([`rejoin_openssl::CERTIFICATES_BYTES`]). The same clients resume at both in turns, first at the one or at
 //! the other, batch by batch, so that a disturbance hits both; figures are medians over batches, and ratios are
 //! of batches that follow each other. Handshakes are real, in one thread, over memory.
 //!
-//! Counted is the server's side alone: its thread's CPU time from a new connection to its end, and, in batches of
-//! their own, the bytes that libssl and libcrypto allocate meanwhile. What Rejoin itself allocates is not among
-//! them: for a certificate that is found, a copy of its bytes.
+//! Only the server's side counts: its thread's CPU time from a new connection to its end, and, in separate batches,
+//! the bytes that libssl and libcrypto allocate meanwhile. Rejoin's own allocations are not among them: for a
+//! certificate that is found, a copy of its bytes.
 //!
-//! What is not here: certificates in stateless tickets, which OpenSSL decodes by itself.
+//! Not measured: certificates in stateless tickets, which OpenSSL decodes by itself.
 
 mod clients;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,16 +25,16 @@ use rejoin_cache::{Cache, Capacity, Hints, Settings as CacheSettings};
 use rejoin_openssl::{
     CERTIFICATES_BYTES, Client, ClientSession, Memory, ServerSessions, count_memory,
 };
+use rejoin_report::median;
 use serde::Serialize;
 
 use crate::Error;
-use crate::median::median;
+use crate::experiment::{Ended, Step, Turns};
 use crate::over_memory::{self, MOST_FLIGHTS, Pipe, cpu_time, failed, is_done};
 use clients::{Authority, Shown};
-use rejoin_serve::Versions;
-use rejoin_serve::{Identity, KeyType};
+use rejoin_serve::{Identity, KeyType, Versions};
 
-/// What is measured.
+/// The settings of the measurement.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Versions of TLS, in turn: each alone, never [`Versions::Both`]. Over TLS 1.2 a session is resumed again and
@@ -41,7 +42,7 @@ pub struct Settings {
     pub versions: Vec<Versions>,
     /// How many distinct certificates clients have, in turn: 1 to [`Settings::MOST_CERTIFICATES`].
     pub certificates: Vec<u32>,
-    /// Of the clients' certificates and of the server's.
+    /// The key type of the clients' certificates and of the server's.
     pub key_type: KeyType,
     /// Pairs of batches that are timed for each: an odd number is best.
     pub batches: u32,
@@ -63,7 +64,7 @@ impl Settings {
 /// Room for a decoded certificate, for any key and whichever part of the room it falls into.
 const ENOUGH_BYTES: usize = 16 * 1_024;
 
-/// What a resumption takes of the server.
+/// The cost of a resumption for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Taken {
@@ -105,8 +106,9 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Whether all rows are here. If not, these are the rows that were done.
-    pub complete: bool,
+    /// How the experiment ended, in rows.
+    #[serde(flatten)]
+    pub ended: Ended,
     /// Bytes that the server may use for decoded certificates.
     pub room_bytes: usize,
     /// In the order in which they were measured.
@@ -117,12 +119,12 @@ pub struct Outcome {
 const BATCH: usize = 25;
 /// Pairs of batches in which memory is counted.
 const WEIGHED: u32 = 3;
-/// Of a session with its client's certificate.
+/// The bytes of a session with its client's certificate.
 const SESSION_BYTES: u32 = 1_536;
-/// Nobody else ever sees these sessions.
+/// The key of session ids; a fixed one, because no other process sees these sessions.
 const ID_KEY: [u8; 16] = [7; 16];
 
-/// Measures one combination after the other until `stop` is set. `progress` is told how much is done, of 1.
+/// Measures one combination after the other until `stop` is set. `began` is told of steps within a combination, too.
 ///
 /// To be called before anything else of OpenSSL's, for its memory is counted.
 ///
@@ -131,7 +133,7 @@ const ID_KEY: [u8; 16] = [7; 16];
 pub fn measure(
     settings: &Settings,
     stop: &AtomicBool,
-    mut progress: impl FnMut(f64),
+    mut began: impl FnMut(&Step),
 ) -> Result<Outcome, Error> {
     if settings.certificates.iter().any(|n| !(1..=Settings::MOST_CERTIFICATES).contains(n)) {
         return Err(Error::Settings("certificates: give numbers from 1 to 100000"));
@@ -145,24 +147,45 @@ pub fn measure(
         return Err(failed("OpenSSL was used before, and does not let its memory be counted"));
     }
     let room_bytes = settings.room_bytes();
-    let mut outcome = Outcome { complete: false, room_bytes, rows: Vec::new() };
     let authority = Authority::new(settings.key_type)?;
     let identity = Identity::made(settings.key_type)?;
-    let cells: Vec<(Versions, u32)> = settings
+    let cells: Vec<Cell> = settings
         .versions
         .iter()
-        .flat_map(|versions| settings.certificates.iter().map(|number| (*versions, *number)))
+        .flat_map(|versions| settings.certificates.iter().map(|number| Cell(*versions, *number)))
         .collect();
-    for (done, (versions, number)) in cells.iter().enumerate() {
-        let mut site = Site::new(*versions, *number, room_bytes, &authority, &identity)?;
-        let told = |part: f64| progress((done as f64 + part) / cells.len() as f64);
-        match site.row(settings.batches, stop, told)? {
-            Some(row) => outcome.rows.push(row),
-            None => return Ok(outcome),
-        }
+    let of = cells.len() * PARTS;
+    let (mut turns, mut done) = (Turns::new(cells.len()), 0);
+    let rows = turns.run(
+        cells,
+        stop,
+        |_| {},
+        |cell| {
+            let Cell(versions, number) = cell;
+            let mut site = Site::new(versions, number, room_bytes, &authority, &identity)?;
+            let told = |part: f64| {
+                let done = done + (part * PARTS as f64) as usize;
+                began(&Step { done, of, what: cell.to_string() });
+            };
+            let row = site.row(settings.batches, stop, told)?;
+            done += PARTS;
+            Ok(row)
+        },
+    );
+    Ok(Outcome { ended: turns.ended(rows.is_empty())?, room_bytes, rows })
+}
+
+/// Steps of a combination.
+const PARTS: usize = 1_000;
+
+/// A version of TLS and a number of certificates.
+#[derive(Debug, Clone, Copy)]
+struct Cell(Versions, u32);
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TLS {}, {} certificates", self.0.name(), self.1)
     }
-    outcome.complete = true;
-    Ok(outcome)
 }
 
 /// Two servers with one cache, and their clients.
@@ -177,14 +200,14 @@ struct Site<'a> {
     next: usize,
 }
 
-/// What a connection took of the server.
+/// The cost of a connection for the server.
 #[derive(Debug, Clone, Copy, Default)]
 struct Spent {
     cpu: Duration,
     memory_bytes: u64,
 }
 
-/// What is counted.
+/// The quantity that is counted.
 #[derive(Debug, Clone, Copy)]
 enum Counted {
     Time,

@@ -6,43 +6,43 @@
 //! is not over when the next is due leaves that one out.
 //!
 //! The paper sizes its cache for the population that saturates the server with tickets: 6,750 sessions
-//! for 90,000 devices, where predictive eviction has 100 %. It can have that only if the first
-//! connection of a run is not to be resumed, for in an hour no cache of that size keeps those who come
-//! back after three quarters of one. So devices begin a run without a session here, as an app does that
-//! was closed; [`Settings::forgets_between_runs`] says otherwise.
+//! for 90,000 devices, where predictive eviction has 100 %. That is possible only if the
+//! first connection of a run is not to be resumed, because no cache of that size keeps for an hour the
+//! sessions of devices that come back after three quarters of one. So devices begin a run without a session
+//! here, like an app that was closed; [`Settings::forgets_between_runs`] changes that.
 //!
 //! Server, CPU time and counts are read together in the server itself, after the warm-up and again at
 //! the end, while the devices go on. The wall clock's figures are the machine's of that minute; CPU time
 //! for each transaction is what can be compared.
 //!
-//! Past saturation a server is not what it was: who waits comes late, fewer come back in time, and more of
-//! what is left are first connections. What a transaction costs with so many devices, if nobody waited, is
-//! measured by [`Settings::keeps_up`].
+//! Past saturation the load changes: devices that wait come late, fewer come back in time, and more of the
+//! remaining connections are first ones. [`Settings::keeps_up`] measures what a transaction costs with so many
+//! devices if none had to wait.
 //!
-//! What is not here: latency, which past saturation is the queue's.
+//! Not measured: latency, which past saturation is the queue's.
 
 mod outcome;
 mod page;
 
-use std::future::Future;
+use std::fmt;
 use std::path::PathBuf;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
+use rejoin_serve::{Identity, KeyType, Resumption, Versions};
 use rejoin_trace::{Population, PopulationSettings, SpeedUp};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Error;
-use crate::fleet::{self, Liars, Source, Trust};
-use crate::server_process::{Launch, Pair, Reading, ServerProcess};
-pub use outcome::{Advantage, Cut, Outcome, Row};
+use crate::experiment::{Ended, Step, Turns};
+use crate::fleet::{self, Liars, Source, Trust, Watched};
+use crate::server::{Launch, Pair, Reading, ServerProcess};
+pub use outcome::{Advantage, Outcome, Row};
 pub use page::html;
-use rejoin_serve::{Identity, KeyType};
-use rejoin_serve::{Resumption, Versions};
 
-/// What is measured. Times are the population's.
+/// The settings of the measurement. Times are the population's.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The `rejoin` program, for `rejoin serve`.
@@ -64,16 +64,15 @@ pub struct Settings {
     pub measured_ms: u64,
     /// One version.
     pub versions: Versions,
-    /// What the server signs with.
+    /// The type of the server's key.
     pub key_type: KeyType,
     /// The server's `--prediction`.
     pub prediction: &'static str,
     /// Ways of resuming, in turn, for each number of devices.
     pub resumptions: Vec<Resumption>,
-    /// Whether devices begin each run without a session.
+    /// True if devices begin each run without a session.
     pub forgets_between_runs: bool,
-    /// Whether time is slowed down for so many devices as a server could not serve if it resumed
-    /// nothing.
+    /// True if time is slowed down where there are more devices than a server could serve if it resumed nothing.
     pub keeps_up: bool,
     /// How often everything is measured, in turns: above 0, [`Settings::MOST_ROUNDS`] at most.
     pub rounds: u16,
@@ -89,23 +88,10 @@ impl Settings {
 /// Numbers of devices.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Devices {
-    /// As shares of those that saturate the server.
+    /// Shares of those that saturate the server.
     OfSaturation(Vec<f64>),
-    /// As they are.
+    /// Absolute numbers.
     Counts(Vec<u32>),
-}
-
-/// What begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// How many servers were measured.
-    pub done: usize,
-    /// How many there are.
-    pub of: usize,
-    /// Devices that come.
-    pub devices: u32,
-    /// How sessions are resumed; `None` while it is found out how many devices saturate the server.
-    pub resumption: Option<&'static str>,
 }
 
 /// The paper's: 6,750 sessions for the 90,000 devices that saturate the server (§VI.C).
@@ -121,77 +107,75 @@ const MOST_CELLS: usize = 10_000;
 /// Devices go on for so long after the end, for a busy server to be read.
 const OVERTIME: Duration = Duration::from_secs(60);
 
-/// Measures one server after the other. `began` is told of each before it starts and gets its
-/// progress, `ended` gets each result. What there is when `stop` completes, or when a server fails, is
-/// the outcome.
+/// Measures one server after the other. `began` is told of each before it starts and gets its progress, `kept`
+/// gets each result. The outcome is partial if `stop` completes early or a later server fails.
 ///
 /// # Errors
-/// Settings that exclude each other, a file that cannot be written, a population that cannot be; a server
-/// that fails before anything was measured.
+/// Settings that exclude each other, a file that cannot be written, a population that cannot exist; a server that fails
+/// before anything was measured.
 pub async fn run(
     settings: &Settings,
-    mut began: impl FnMut(Step, watch::Receiver<fleet::Progress>),
-    mut ended: impl FnMut(&Row),
+    mut began: impl FnMut(&Step, watch::Receiver<fleet::Progress>),
+    mut kept: impl FnMut(&Row),
     stop: impl Future<Output = ()>,
 ) -> Result<Outcome, Error> {
     let arena = Arena::prepare(settings)?;
+    let mut began = |step: &Step, cell: &Watched<Cell>| began(step, cell.progress.subscribe());
     let mut stop = pin!(stop);
-    let mut outcome = Outcome::new(settings);
-    tokio::select! {
-        sized = arena.size(&mut outcome, &mut began) => sized?,
-        () = &mut stop => {
-            outcome.cut = Some(Cut::Interrupted);
-            return Ok(outcome);
-        }
-    }
-    let cells = arena.cells(&outcome)?;
-    outcome.wanted = cells.len();
-    for (done, cell) in cells.iter().enumerate() {
-        let (sender, receiver) = watch::channel(fleet::Progress::default());
-        let Cell { devices, resumption, .. } = *cell;
-        began(
-            Step { done, of: cells.len(), devices, resumption: Some(resumption.name()) },
-            receiver,
-        );
-        let row = tokio::select! {
-            row = arena.row(&outcome, cell, sender) => row,
-            () = &mut stop => {
-                outcome.cut = Some(Cut::Interrupted);
-                break;
-            }
-        };
-        match row {
-            Ok(row) => {
-                ended(&row);
-                outcome.rows.push(row);
-            }
-            Err(error) if outcome.rows.is_empty() => return Err(error),
-            Err(error) => {
-                outcome.cut = Some(Cut::Failed(error));
-                break;
-            }
-        }
-    }
-    Ok(outcome)
+    let Some(scale) = arena.scale(&mut began, stop.as_mut()).await? else {
+        return Ok(Outcome::new(settings, Scale::default(), Vec::new(), Ended::interrupted()));
+    };
+    let cells = arena.cells(scale)?;
+    let mut turns = Turns::new(cells.len());
+    let cells = cells.into_iter().map(Watched::new);
+    let measure = async |cell| {
+        let row = arena.row(scale, cell).await?;
+        kept(&row);
+        Ok(Some(row))
+    };
+    let rows = turns.run_until(cells, stop, began, measure).await;
+    let ended = turns.ended(rows.is_empty())?;
+    Ok(Outcome::new(settings, scale, rows, ended))
 }
 
-/// One server, and who comes.
+/// Devices that saturate the server with tickets, where that is known, and the size of caches.
+#[derive(Debug, Clone, Copy, Default)]
+struct Scale {
+    saturation_devices: Option<u32>,
+    cache_sessions: u32,
+}
+
+/// One server, and the devices that connect to it.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
     round: u16,
     devices: u32,
-    resumption: Resumption,
+    /// `None` while the number of devices is sought that saturates the server with tickets.
+    resumption: Option<Resumption>,
     speed_up: SpeedUp,
     cache_sessions: u32,
 }
 
-/// What all servers share.
+impl Cell {
+    fn resumption(&self) -> Resumption {
+        self.resumption.unwrap_or(Resumption::Tickets)
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.resumption.map_or("saturation?", Resumption::name);
+        write!(f, "{name} {}", self.devices)
+    }
+}
+
+/// The state that all servers share.
 struct Arena<'a> {
     settings: &'a Settings,
     pair: Pair,
 }
 
-/// What was seen of a server.
+/// The observations of a server.
 struct Seen {
     reading: Reading,
     report: fleet::Report,
@@ -210,52 +194,62 @@ impl<'a> Arena<'a> {
         Ok(Self { settings, pair: Pair::write(identity, &settings.directory, "bench")? })
     }
 
-    /// How many devices saturate the server, if that is needed, and how large caches are.
-    async fn size(
+    /// Returns the number of devices that saturate the server, if it is needed, and the size of caches. `None` if
+    /// stopped.
+    async fn scale(
         &self,
-        outcome: &mut Outcome,
-        began: &mut impl FnMut(Step, watch::Receiver<fleet::Progress>),
-    ) -> Result<(), Error> {
+        began: &mut impl FnMut(&Step, &Watched<Cell>),
+        stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<Scale>, Error> {
+        let Settings { keeps_up, cache_sessions, .. } = *self.settings;
         let counted = matches!(self.settings.devices, Devices::Counts(_));
-        let sized = counted && self.settings.cache_sessions.is_some();
-        let is_needed = !sized || self.settings.keeps_up;
-        outcome.saturation_devices = match self.settings.saturation_devices {
-            None if is_needed => Some(self.saturation(began).await?),
+        let is_needed = !(counted && cache_sessions.is_some()) || keeps_up;
+        let saturation_devices = match self.settings.saturation_devices {
+            None if is_needed => match self.saturation(began, stop).await? {
+                None => return Ok(None),
+                found => found,
+            },
             given => given,
         };
-        let paper = outcome.saturation_devices.map(|devices| f64::from(devices) * CACHE_SHARE);
+        let paper = saturation_devices.map(|devices| f64::from(devices) * CACHE_SHARE);
         let paper = paper.map(|sessions| (sessions.round() as u32).max(1));
-        outcome.cache_sessions = self.settings.cache_sessions.or(paper).unwrap_or(1);
-        Ok(())
+        let cache_sessions = cache_sessions.or(paper).unwrap_or(1);
+        Ok(Some(Scale { saturation_devices, cache_sessions }))
     }
 
-    /// As many devices as keep one core busy with tickets, by what a transaction takes of it.
+    /// Returns as many devices as keep one core busy with tickets, by what a transaction takes of it. `None` if
+    /// stopped.
     async fn saturation(
         &self,
-        began: &mut impl FnMut(Step, watch::Receiver<fleet::Progress>),
-    ) -> Result<u32, Error> {
+        began: &mut impl FnMut(&Step, &Watched<Cell>),
+        stop: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<u32>, Error> {
         let Settings { speed_up, .. } = *self.settings;
         let per_device = offered_per_s(1, speed_up)?;
-        let mut devices = whole(FIRST_PER_S / per_device);
-        for done in 0..PASSES {
-            let (sender, receiver) = watch::channel(fleet::Progress::default());
-            began(Step { done, of: PASSES, devices, resumption: None }, receiver);
-            let resumption = Resumption::Tickets;
-            let cell = Cell { round: 0, devices, resumption, speed_up, cache_sessions: 1 };
-            let Seen { reading, .. } = self.measure(&cell, sender).await?;
+        let devices = std::cell::Cell::new(whole(FIRST_PER_S / per_device));
+        // Each pass begins with what the one before found.
+        let cells = (0..PASSES).map(|_| {
+            let devices = devices.get();
+            let cell = Cell { round: 0, devices, resumption: None, speed_up, cache_sessions: 1 };
+            Watched::new(cell)
+        });
+        let measure = async |cell| {
+            let Seen { reading, .. } = self.measure(cell).await?;
             if reading.handshakes() == 0 {
-                let what =
-                    "nobody came while saturation was sought: measure longer, with --duration-s";
+                let what = "no device connected during the saturation run: increase --duration-s";
                 return Err(Error::Settings(what));
             }
-            devices = whole(1e6 / reading.cpu_us() / per_device);
-        }
-        Ok(devices)
+            devices.set(whole(1e6 / reading.cpu_us() / per_device));
+            Ok(Some(()))
+        };
+        let mut turns = Turns::new(PASSES);
+        turns.run_until(cells, stop, began, measure).await;
+        Ok(turns.all()?.then(|| devices.get()))
     }
 
     /// In each round all numbers of devices, and for each the ways of resuming, each first in its turn.
-    fn cells(&self, outcome: &Outcome) -> Result<Vec<Cell>, Error> {
-        let saturation = f64::from(outcome.saturation_devices.unwrap_or(1));
+    fn cells(&self, scale: Scale) -> Result<Vec<Cell>, Error> {
+        let saturation = f64::from(scale.saturation_devices.unwrap_or(1));
         let counts = match &self.settings.devices {
             Devices::Counts(counts) => counts.clone(),
             Devices::OfSaturation(shares) => {
@@ -272,14 +266,14 @@ impl<'a> Arena<'a> {
         let mut cells = Vec::with_capacity(servers);
         for round in 0..*rounds {
             for devices in counts.iter().copied() {
-                let speed_up = self.speed_up(devices, outcome)?;
+                let speed_up = self.speed_up(devices, scale)?;
                 let turns = resumptions.iter().cycle().skip(usize::from(round) % resumptions.len());
                 cells.extend(turns.take(resumptions.len()).map(|resumption| Cell {
                     round,
                     devices,
-                    resumption: *resumption,
+                    resumption: Some(*resumption),
                     speed_up,
-                    cache_sessions: outcome.cache_sessions,
+                    cache_sessions: scale.cache_sessions,
                 }));
             }
         }
@@ -287,9 +281,9 @@ impl<'a> Arena<'a> {
     }
 
     /// How fast so many devices are played.
-    fn speed_up(&self, devices: u32, outcome: &Outcome) -> Result<SpeedUp, Error> {
+    fn speed_up(&self, devices: u32, scale: Scale) -> Result<SpeedUp, Error> {
         let Settings { speed_up, keeps_up, .. } = *self.settings;
-        match outcome.saturation_devices {
+        match scale.saturation_devices {
             Some(saturation) if keeps_up => {
                 let share = f64::from(saturation) / (FULL_TIMES * f64::from(devices));
                 SpeedUp::new(speed_up.factor() * share.min(1.0)).map_err(Error::Population)
@@ -298,14 +292,10 @@ impl<'a> Arena<'a> {
         }
     }
 
-    async fn row(
-        &self,
-        outcome: &Outcome,
-        cell: &Cell,
-        progress: watch::Sender<fleet::Progress>,
-    ) -> Result<Row, Error> {
-        let Seen { reading, report } = self.measure(cell, progress).await?;
-        let Cell { round, devices, resumption, speed_up, cache_sessions } = *cell;
+    async fn row(&self, scale: Scale, watched: Watched<Cell>) -> Result<Row, Error> {
+        let Cell { round, devices, speed_up, cache_sessions, .. } = watched.cell;
+        let resumption = watched.cell.resumption();
+        let Seen { reading, report } = self.measure(watched).await?;
         let (handshakes, up_s) = (reading.handshakes(), reading.up_s);
         let per = |amount: f64| if amount > 0.0 { handshakes as f64 / amount } else { 0.0 };
         Ok(Row {
@@ -313,7 +303,7 @@ impl<'a> Arena<'a> {
             round,
             resumption: resumption.name(),
             devices,
-            saturation_devices: outcome.saturation_devices,
+            saturation_devices: scale.saturation_devices,
             cache_sessions,
             speed_up: speed_up.factor(),
             offered_per_s: offered_per_s(devices, speed_up)?,
@@ -333,13 +323,10 @@ impl<'a> Arena<'a> {
     }
 
     /// One server, from its start to its end.
-    async fn measure(
-        &self,
-        cell: &Cell,
-        progress: watch::Sender<fleet::Progress>,
-    ) -> Result<Seen, Error> {
-        let server = ServerProcess::start(self.launch(cell)).await?;
-        let settings = self.fleet(&server, cell)?;
+    async fn measure(&self, watched: Watched<Cell>) -> Result<Seen, Error> {
+        let Watched { cell, progress } = watched;
+        let server = ServerProcess::start(self.launch(&cell)).await?;
+        let settings = self.fleet(&server, &cell)?;
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
             // Dropped is as good as told.
@@ -353,7 +340,7 @@ impl<'a> Arena<'a> {
             Some(ended) = playing.join_next() => {
                 played(ended)?;
                 let what = "was too slow to be measured".to_owned();
-                return Err(Error::Server { resumption: cell.resumption.name(), what });
+                return Err(Error::Server { resumption: cell.resumption().name(), what });
             }
         };
         drop(stop);
@@ -365,7 +352,7 @@ impl<'a> Arena<'a> {
         Ok(Seen { reading, report })
     }
 
-    /// What a server does between the warm-up and the end.
+    /// Reads a server's work between the warm-up and the end.
     async fn read(&self, server: &ServerProcess, speed_up: SpeedUp) -> Result<Reading, Error> {
         sleep(real(self.settings.warm_up_ms, speed_up)).await;
         let before = server.meter().await?;
@@ -379,7 +366,7 @@ impl<'a> Arena<'a> {
             program,
             pair: &self.pair,
             versions: *versions,
-            resumption: cell.resumption,
+            resumption: cell.resumption(),
             prediction,
             capacity_sessions: u64::from(cell.cache_sessions),
             grace_ms: cell.speed_up.ms(rejoin_cache::Settings::GRACE_MS),

@@ -1,11 +1,11 @@
-//! What was measured, and what predictive eviction is worth by it.
+//! The figures of the measurement, and the advantage of predictive eviction.
 
+use rejoin_report::{distinct, median};
+use rejoin_serve::{Resumption, Versions};
 use serde::Serialize;
 
-use crate::Error;
-use crate::median::median;
-use crate::throughput::Settings;
-use rejoin_serve::{Resumption, Versions};
+use super::{Scale, Settings};
+use crate::Ended;
 
 /// One server with one number of devices, after the warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,55 +53,38 @@ pub struct Row {
     pub failed: u64,
 }
 
-/// Why there are fewer rows than were asked for.
-#[derive(Debug)]
-pub enum Cut {
-    /// It was told to stop.
-    Interrupted,
-    /// A server failed.
-    Failed(Error),
-}
-
 /// All that was measured.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Outcome {
     /// The version.
     pub versions: Versions,
-    /// Whether devices began each run without a session.
+    /// True if devices began each run without a session.
     pub forgets_between_runs: bool,
-    /// Devices that saturate the server with tickets, given or found; `None` if nobody had to know.
+    /// Devices that saturate the server with tickets, given or found; `None` if it was not needed.
     pub saturation_devices: Option<u32>,
     /// Sessions that a cache could hold.
     pub cache_sessions: u32,
     /// In the order in which they were measured.
     pub rows: Vec<Row>,
-    /// How many rows were asked for; 0 before that is known.
-    pub wanted: usize,
-    /// Why there are fewer.
-    pub cut: Option<Cut>,
+    /// How the experiment ended.
+    pub ended: Ended,
 }
 
 /// How many times as many transactions per CPU-second as another way of resuming has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Advantage {
-    /// Of all transactions and all CPU time of a round together: the median over rounds.
+    /// The advantage over all transactions and all CPU time of a round together: the median over rounds.
     pub together: f64,
     /// In the round and with the number of devices where it is least.
     pub least: f64,
 }
 
 impl Outcome {
-    pub(super) fn new(settings: &Settings) -> Self {
-        Self {
-            versions: settings.versions,
-            forgets_between_runs: settings.forgets_between_runs,
-            saturation_devices: None,
-            cache_sessions: 0,
-            rows: Vec::new(),
-            wanted: 0,
-            cut: None,
-        }
+    pub(super) fn new(settings: &Settings, scale: Scale, rows: Vec<Row>, ended: Ended) -> Self {
+        let Settings { versions, forgets_between_runs, .. } = *settings;
+        let Scale { saturation_devices, cache_sessions } = scale;
+        Self { versions, forgets_between_runs, saturation_devices, cache_sessions, rows, ended }
     }
 
     /// The predictive cache's over another way of resuming, past saturation or up to it. `None` where
@@ -139,35 +122,16 @@ impl Outcome {
     /// The median over rounds, for each number of devices and way of resuming, in the order of their first
     /// rows.
     pub fn medians(&self) -> Vec<Row> {
-        let mut cells: Vec<Vec<&Row>> = Vec::new();
-        for row in &self.rows {
-            let is_its = |cell: &&mut Vec<&Row>| {
-                cell.first().is_some_and(|first| {
-                    (first.devices, first.resumption) == (row.devices, row.resumption)
-                })
-            };
-            match cells.iter_mut().find(is_its) {
-                Some(cell) => cell.push(row),
-                None => cells.push(vec![row]),
-            }
-        }
-        cells.iter().filter_map(|cell| Row::median(cell)).collect()
-    }
-
-    /// Their names, each once, in the order of their first rows.
-    pub(super) fn resumptions(&self) -> Vec<&'static str> {
-        let mut names = Vec::new();
-        for row in &self.rows {
-            if !names.contains(&row.resumption) {
-                names.push(row.resumption);
-            }
-        }
-        names
+        let cell = |row: &Row| (row.devices, row.resumption);
+        let of = |one| self.rows.iter().filter(|row| cell(row) == one).collect::<Vec<_>>();
+        let cells = distinct(self.rows.iter().map(cell)).into_iter();
+        cells.filter_map(|one| Row::median(&of(one))).collect()
     }
 }
 
 impl Row {
-    /// Each figure's own: those that follow from others do so in each round, and here nearly. `None` of none.
+    /// Returns the median of each figure. Figures that follow from others do so exactly in each round, and here nearly.
+    /// `None` without rows.
     fn median(rows: &[&Self]) -> Option<Self> {
         let first = (*rows.first()?).clone();
         let of = |figure: fn(&Self) -> f64| median(rows.iter().map(|row| figure(row)).collect());
@@ -225,9 +189,8 @@ pub(super) mod tests {
             forgets_between_runs: true,
             saturation_devices: Some(100),
             cache_sessions: 8,
-            wanted: rows.len(),
+            ended: Ended::complete(rows.len()),
             rows,
-            cut: None,
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use rejoin_report::{CHART_STYLE, Line, Lines, Page};
+use rejoin_report::{CHART_STYLE, Figures, Line, Lines, Page, distinct};
 use rejoin_trace::grouped;
 
 use super::outcome::{Outcome, Row};
+use crate::Ended;
 
 /// The outcome as an HTML page. It needs no other file and makes no request.
 pub fn html(outcome: &Outcome) -> String {
@@ -22,7 +23,10 @@ impl fmt::Display for Body<'_> {
         self.figure(f, heading, unit, |row| row.transactions_per_s)?;
         let unit = "for each second of the server’s CPU time";
         self.figure(f, heading, unit, |row| row.transactions_per_cpu_s)?;
-        self.table(f)
+        let about = "Hit rates in percent: of all, and without the first connection of each run. Busy: CPU \
+                     time of one core, in percent.";
+        let rows: Vec<_> = self.0.medians().iter().map(Self::cells).collect();
+        Figures { about, head: &HEAD, rows: &rows }.fmt(f)
     }
 }
 
@@ -44,8 +48,8 @@ impl Body<'_> {
         } else {
             "Devices keep their session from one run to the next.</p>\n"
         })?;
-        let (done, wanted) = (self.0.rows.len(), self.0.wanted);
-        if self.0.cut.is_some() {
+        let Ended { complete, done, wanted, .. } = self.0.ended;
+        if !complete {
             writeln!(f, "<p class=\"incomplete\">Incomplete: {done} of {wanted} servers.</p>")?;
         }
         Ok(())
@@ -65,36 +69,32 @@ impl Body<'_> {
             points.sort_by_key(|(devices, _)| *devices);
             Line { name, points }
         };
-        let lines: Vec<_> = self.0.resumptions().into_iter().map(line).collect();
+        let names = distinct(self.0.rows.iter().map(|row| row.resumption));
+        let lines: Vec<_> = names.into_iter().map(line).collect();
         let at = self.0.saturation_devices.map(|devices| (devices, "saturated with tickets"));
         let picture = Lines { heading, unit, across: "devices", at, lines: &lines };
         writeln!(f, "<figure style=\"margin:2.25rem 0 0\">\n{picture}</figure>")
     }
 
-    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "<h2>Figures</h2>\n<p>Hit rates in percent: of all, and without the first connection of \
-             each run. Busy: CPU time of one core, in percent.</p>\n\
-             <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures\">\n\
-             <table>\n<thead><tr><th scope=\"col\">devices",
-        )?;
-        for head in HEAD {
-            write!(f, "<th scope=\"col\">{head}")?;
-        }
-        f.write_str("</thead>\n<tbody>\n")?;
-        for row in &self.0.medians() {
-            write!(f, "<tr><th scope=\"row\">{}", grouped(u64::from(row.devices)))?;
-            write!(f, "<td>{}<td>{:.0}", row.resumption, row.offered_per_s)?;
-            write!(f, "<td>{:.0}<td>{:.0}", row.transactions_per_s, row.transactions_per_cpu_s)?;
-            write!(f, "<td>{:.0}<td>{:.0}", row.server_cpu_us, row.server_busy_percent)?;
-            write!(f, "<td>{:.1}<td>{:.1}", row.hit_percent, row.hit_after_first_of_run)?;
-            writeln!(f, "<td>{}<td>{}</tr>", grouped(row.left_out), grouped(row.failed))?;
-        }
-        f.write_str("</tbody>\n</table>\n</div>\n")
+    fn cells(row: &Row) -> Vec<String> {
+        vec![
+            grouped(u64::from(row.devices)),
+            row.resumption.to_owned(),
+            format!("{:.0}", row.offered_per_s),
+            format!("{:.0}", row.transactions_per_s),
+            format!("{:.0}", row.transactions_per_cpu_s),
+            format!("{:.0}", row.server_cpu_us),
+            format!("{:.0}", row.server_busy_percent),
+            format!("{:.1}", row.hit_percent),
+            format!("{:.1}", row.hit_after_first_of_run),
+            grouped(row.left_out),
+            grouped(row.failed),
+        ]
     }
 }
 
-const HEAD: [&str; 10] = [
+const HEAD: [&str; 11] = [
+    "devices",
     "resumption",
     "offered a second",
     "transactions a second",
@@ -109,7 +109,6 @@ const HEAD: [&str; 10] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::outcome::Cut;
     use super::super::outcome::tests::{outcome, row};
     use super::*;
 
@@ -121,8 +120,8 @@ mod tests {
         assert_eq!(page.matches("<polyline").count(), 4, "{page}");
         assert_eq!(page.matches("<tr><th scope=\"row\">50<td>").count(), 2, "{page}");
         assert!(!page.contains("Incomplete") && !page.contains("src="), "{page}");
-        outcome.cut = Some(Cut::Interrupted);
-        outcome.wanted = 3;
+        outcome.ended.complete = false;
+        outcome.ended.wanted = 3;
         assert!(html(&outcome).contains("Incomplete: 2 of 3 servers."));
     }
 }

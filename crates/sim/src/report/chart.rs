@@ -1,6 +1,6 @@
 //! Hit rate by cache size: Fig. 1 of paper 000, as SVG.
 //!
-//! Written by hand rather than by plotters, which flattens a drawing: here each line, band and point
+//! Written by hand rather than by a library, which flattens a drawing: here each line, band and point
 //! stands below its policy, so that a script can hide it and read it, and takes its colour from
 //! there, so that a style sheet can darken it. Everything is said in attributes, and so the picture
 //! also stands alone, in programs that know no style sheets.

@@ -82,19 +82,11 @@ enum ClientCertificates {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments);
     let html = arguments.html.as_deref().map(Beside::create).transpose()?;
-    let (mut done, mut of) = (0, 0);
-    let outcome = progress::watched(|stop, began| {
-        handshake::run(&settings, stop, |step| {
-            (done, of) = (step.done, step.of);
-            began(step);
-        })
-    })?;
+    let outcome = progress::watched(|stop, began| handshake::run(&settings, stop, began))?;
     let text = if arguments.json { json!(outcome).to_string() } else { handshake::text(&outcome) };
     terminal::print_result(&text)?;
     html.map(|file| file.write(&handshake::html(&outcome))).transpose()?;
-    let why = outcome.failure.as_deref().unwrap_or("interrupted");
-    anyhow::ensure!(outcome.complete, "after {done} of {of} batches: {why}");
-    Ok(())
+    progress::whole(&outcome.ended, "interrupted", "batches")
 }
 
 fn settings(arguments: &Arguments) -> Settings {

@@ -49,9 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     anyhow::ensure!(!outcome.rows.is_empty(), "interrupted before anything was measured");
     let text = if arguments.json { json!(outcome).to_string() } else { text(&outcome) };
     terminal::print_result(&text)?;
-    let why = outcome.failure.as_deref().unwrap_or("interrupted");
-    anyhow::ensure!(outcome.complete, "after {} rows: {why}", outcome.rows.len());
-    Ok(())
+    progress::whole(&outcome.ended, "interrupted", "steps")
 }
 
 fn settings(arguments: &Arguments) -> Settings {
@@ -75,9 +73,8 @@ fn text(outcome: &Outcome) -> String {
     if let Some(left_out) = &outcome.left_out {
         text.push_str(&format!("\n\n{left_out}"));
     }
-    if !outcome.complete {
-        text.push_str("\nincomplete: ");
-        text.push_str(outcome.failure.as_deref().unwrap_or("interrupted"));
+    if let Some(why) = outcome.ended.cut("interrupted") {
+        text.push_str(&format!("\nincomplete: {why}"));
     }
     text
 }

@@ -1,6 +1,5 @@
 //! `rejoin bench interning`
 
-use rejoin_lab::Step;
 use rejoin_lab::interning::{self, Outcome, Row, Settings};
 use rejoin_serve::Versions;
 use rejoin_trace::grouped;
@@ -49,19 +48,11 @@ const QUICK_BATCHES: u32 = 61;
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments);
-    let outcome = progress::watched(|stop, began| {
-        interning::measure(&settings, stop, |part| {
-            let done = (part * PARTS as f64) as usize;
-            began(&Step { done, of: PARTS, what: String::new() });
-        })
-    })?;
-    let done = outcome.rows.len();
-    let wanted = settings.versions.len() * settings.certificates.len();
-    anyhow::ensure!(done > 0, "interrupted before anything was measured");
+    let outcome = progress::watched(|stop, began| interning::measure(&settings, stop, began))?;
+    anyhow::ensure!(!outcome.rows.is_empty(), "interrupted before anything was measured");
     let text = if arguments.json { json!(outcome).to_string() } else { text(&outcome) };
     terminal::print_result(&text)?;
-    anyhow::ensure!(outcome.complete, "interrupted after {done} of {wanted} rows");
-    Ok(())
+    progress::whole(&outcome.ended, "interrupted", "rows")
 }
 
 fn settings(arguments: &Arguments) -> Settings {
@@ -76,8 +67,6 @@ fn settings(arguments: &Arguments) -> Settings {
     Settings { versions, certificates, key_type: arguments.key_type.into(), batches, room_bytes }
 }
 
-const PARTS: usize = 1_000;
-
 fn text(outcome: &Outcome) -> String {
     let mut text = table(&outcome.rows);
     if let Some(Row { certificate_bytes, decoded_bytes, decoding_allocates_bytes, .. }) =
@@ -90,8 +79,8 @@ fn text(outcome: &Outcome) -> String {
             grouped(*decoding_allocates_bytes)
         ));
     }
-    if !outcome.complete {
-        text.push_str("\nincomplete: interrupted");
+    if let Some(why) = outcome.ended.cut("interrupted") {
+        text.push_str(&format!("\nincomplete: {why}"));
     }
     text
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
-use rejoin_lab::Error;
-use rejoin_lab::throughput::{self, Advantage, Cut, Devices, Outcome, Row, Settings, Step};
+use anyhow::Context;
+use rejoin_lab::throughput::{self, Advantage, Devices, Outcome, Row, Settings};
+use rejoin_lab::{Error, Step};
 use rejoin_serve::Resumption;
 use rejoin_trace::{SpeedUp, grouped};
 use serde_json::json;
@@ -101,8 +101,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Devices share a thread; the server under test has the other core.
     let runtime = crate::runtime(1)?;
     let outcome = runtime.block_on(async move {
-        let began = |step: Step, progress| {
-            tokio::spawn(progress::follow(progress::bar(end_ms, label(step)), progress));
+        let began = |Step { done, of, what }: &Step, progress| {
+            let label = format!("{}/{of} {what}", done + 1);
+            tokio::spawn(progress::follow(progress::bar(end_ms, label), progress));
         };
         let ended = |row: &Row| {
             if json {
@@ -111,17 +112,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         };
         throughput::run(&settings, began, ended, terminal::interrupted()).await
     })?;
-    let (done, wanted) = (outcome.rows.len(), outcome.wanted);
-    anyhow::ensure!(done > 0, "interrupted before any server was measured");
+    anyhow::ensure!(!outcome.rows.is_empty(), "interrupted before any server was measured");
     if !json {
         terminal::print_result(&text(&outcome))?;
     }
     html.map(|file| file.write(&throughput::html(&outcome))).transpose()?;
-    match outcome.cut {
-        None => Ok(()),
-        Some(Cut::Interrupted) => Err(anyhow!("interrupted after {done} of {wanted} servers")),
-        Some(Cut::Failed(error)) => Err(anyhow!("after {done} of {wanted} servers: {error}")),
-    }
+    progress::whole(&outcome.ended, "interrupted", "servers")
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
@@ -151,12 +147,6 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         rounds: arguments.rounds,
         seed: arguments.seed,
     })
-}
-
-fn label(step: Step) -> String {
-    let Step { done, of, devices, resumption } = step;
-    let what = resumption.unwrap_or("saturation?");
-    format!("{}/{of} {what} {devices}", done + 1)
 }
 
 fn text(outcome: &Outcome) -> String {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rejoin_lab::cost::Size;
-use rejoin_lab::cost::caches::{self, Outcome, Settings};
+use rejoin_lab::cost::caches::{self, Settings};
 use serde_json::json;
 
-use super::{ModeName, ended, meant, versions};
+use super::{ModeName, meant, versions};
 use crate::arguments::{KeyName, Tls, all_but};
 use crate::beside::Beside;
 use crate::instruments::progress;
@@ -92,8 +92,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let text = if arguments.json { json!(outcome).to_string() } else { caches::text(&outcome) };
     terminal::print_result(&text)?;
     html.map(|file| file.write(&caches::html(&outcome))).transpose()?;
-    let Outcome { complete, failure, done, wanted, .. } = outcome;
-    ended(complete, failure, "interrupted, or out of time,", &format!("{done} of {wanted} parts"))
+    progress::whole(&outcome.ended, "interrupted, or out of time,", "parts")
 }
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {

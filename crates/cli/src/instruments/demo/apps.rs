@@ -4,9 +4,11 @@ use std::io::Read;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use rejoin_lab::apps::{self, App, Row, Settings, Sharing};
+use rejoin_lab::Step;
+use rejoin_lab::apps::{self, App, Row, Settings};
 use serde_json::json;
 
+use crate::instruments::progress;
 use crate::terminal;
 
 pub(super) fn run(arguments: &super::Arguments) -> anyhow::Result<()> {
@@ -21,31 +23,28 @@ pub(super) fn run(arguments: &super::Arguments) -> anyhow::Result<()> {
     let json = arguments.json;
     // The apps and the manager are processes of their own.
     let runtime = crate::runtime(1)?;
-    let rows = runtime.block_on(async move {
+    let outcome = runtime.block_on(async move {
         let style = ProgressStyle::with_template("{prefix:16} {bar:30} {pos} of {len} apps");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::new(0).with_style(style);
-        let progress = |sharing: Sharing, done, all| {
-            bar.set_prefix(sharing.name());
-            bar.set_length(u64::from(all));
-            bar.set_position(u64::from(done));
+        let progress = |Step { done, of, what }: &Step| {
+            bar.set_prefix(what.clone());
+            bar.set_length(*of as u64);
+            bar.set_position(*done as u64);
         };
         let ended = |row: &Row| {
             if json {
                 bar.suspend(|| terminal::print(&json!(row).to_string()));
             }
         };
-        let rows = apps::run(&settings, progress, ended, terminal::interrupted()).await;
+        let outcome = apps::run(&settings, progress, ended, terminal::interrupted()).await;
         bar.finish_and_clear();
-        rows
+        outcome
     })?;
     if !json {
-        terminal::print(&table(&rows));
+        terminal::print(&table(&outcome.rows));
     }
-    if rows.len() < Sharing::ALL.len() {
-        anyhow::bail!("interrupted after {} of {} rows", rows.len(), Sharing::ALL.len());
-    }
-    Ok(())
+    progress::whole(&outcome.ended, "interrupted", "rows")
 }
 
 fn table(rows: &[Row]) -> String {

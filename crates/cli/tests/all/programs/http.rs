@@ -10,8 +10,8 @@ use rejoin_manager::client::Manager;
 use super::start;
 use rejoin_testkit::jvm::{Believes, Jvm};
 use rejoin_testkit::manager::Managed;
-use rejoin_testkit::programs::twenty;
 use rejoin_testkit::process::Process;
+use rejoin_testkit::programs::twenty;
 use rejoin_testkit::stacks::{Counted, Stack, Tls, nginx_listening};
 
 const NGINX: &str = "\

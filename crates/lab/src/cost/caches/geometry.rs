@@ -1,4 +1,4 @@
-//! What a cache is like.
+//! The size and shape of a cache.
 
 /// The size of a cache, its ways and its lines: possible ones only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ impl Geometry {
         self.size_bytes / (self.ways * self.line_bytes)
     }
 
-    /// As valgrind's tools are told.
+    /// Returns the option for valgrind's tools.
     pub(super) fn option(self, name: &str) -> String {
         format!("--{name}={},{},{}", self.size_bytes, self.ways, self.line_bytes)
     }

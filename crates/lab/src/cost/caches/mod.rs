@@ -1,5 +1,5 @@
-//! What caches do for transactions: paper 001's Tables 3 to 5, and the two studies that its §5 leaves open,
-//! whether a larger L1 cache helps and whether an auxiliary L2 cache for lines touched once does.
+//! CPU caches and TLS transactions: paper 001's Tables 3 to 5, and the two questions that its §5 leaves open: does a
+//! larger L1 cache help, and does an auxiliary L2 cache for lines that are touched once?
 //!
 //! The reference server runs under valgrind, which simulates caches of any size. Cachegrind counts from a
 //! server's start to its end, so each figure is the difference of two runs, of which one has so many
@@ -7,7 +7,7 @@
 //! memory; a small simulator of ours reads it while it is written, for caches that cachegrind does not have.
 //! Both see the program and its libraries, and not the kernel.
 //!
-//! What is not here: time. A cache's price in cycles is a processor's, and none is simulated.
+//! Not measured: time. The price of a miss in cycles depends on a processor, and none is simulated.
 
 mod geometry;
 mod outcome;
@@ -19,31 +19,30 @@ mod trace;
 mod valgrind;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::process::Service;
 use super::{Cell, Cipher, Handshake, Mode, Size, Suite, Traffic};
-use crate::{Error, Step};
+use crate::Error;
+use crate::experiment::{Step, Turns, lock};
 use geometry::Geometry;
 pub use outcome::{Auxiliary, FirstLevel, Kind, Outcome, Row, SecondLevel, Traced};
 pub use page::html;
-use rejoin_serve::KeyType;
-use rejoin_serve::Versions;
+use rejoin_serve::{KeyType, Versions};
 use simulator::{Hierarchies, Lru, Second};
 pub use tables::text;
 use valgrind::{Folder, Misses, Valgrind};
 
-/// What is measured.
+/// The settings of the study.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The `rejoin` program, for `rejoin serve`.
     pub program: PathBuf,
     /// Sizes of responses.
     pub sizes: Vec<Size>,
-    /// What transactions are like; [`Mode::Once`] is not one of them.
+    /// Kinds of transactions; [`Mode::Once`] is not one of them.
     pub modes: Vec<Mode>,
     /// Versions of TLS: each alone, never [`Versions::Both`].
     pub versions: Vec<Versions>,
@@ -65,7 +64,7 @@ pub struct Settings {
     pub traced: u32,
     /// Servers at a time: 1 to [`Settings::MOST_JOBS`].
     pub jobs: u16,
-    /// What is not done by then is left out.
+    /// The time limit: the rest is left out.
     pub longest: Duration,
 }
 
@@ -151,7 +150,7 @@ impl Settings {
         self.versions.iter().map(of).collect()
     }
 
-    /// Each server, and what is had with it.
+    /// Returns each server with its cells.
     fn services(&self) -> Vec<(Service, Vec<Cell>)> {
         let mut services: Vec<(Service, Vec<Cell>)> = Vec::new();
         let handshakes = || self.modes.iter().filter_map(|mode| mode.handshake());
@@ -200,8 +199,8 @@ impl Settings {
         tools.flat_map(of).collect()
     }
 
-    /// What a trace goes through: all L1, and behind the first each L2 alone, with each auxiliary beside it, and
-    /// alone but larger by as much.
+    /// Returns the caches that a trace goes through: all L1, and behind the first each L2 alone, with each auxiliary
+    /// cache beside it, and alone but larger by as much.
     fn hierarchies(&self) -> Result<Hierarchies, Error> {
         let firsts = self.first.iter().map(|size| self.first_level(*size));
         let firsts: Vec<Geometry> = firsts.collect::<Result<_, _>>()?;
@@ -278,57 +277,29 @@ pub fn run(
     let folder = Folder::new(settings.key)?;
     let valgrind =
         Valgrind { program: &settings.program, suites: &suites, halt: &halt, folder: &folder };
-    let all = Mutex::new(All { began, outcome: Outcome::begun(settings, version, jobs.len())? });
-    let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = || {
-        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if halt.is_asked() {
-                break;
-            }
-            let step =
-                Step { done: over.load(Ordering::Relaxed), of: jobs.len(), what: job.to_string() };
-            (lock(&all).began)(&step);
-            match job.run(settings, &valgrind, &all) {
-                Ok(()) => lock(&all).outcome.done += 1,
-                // What fails because it is ended has not failed.
-                Err(_) if halt.is_asked() => break,
-                Err(error) => {
-                    let failure = || format!("{job}: {error}");
-                    lock(&all).outcome.failure.get_or_insert_with(failure);
-                }
-            }
-            over.fetch_add(1, Ordering::Relaxed);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..settings.jobs {
-            scope.spawn(work);
-        }
-    });
-    let All { outcome, .. } = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    outcome.ended()
-}
-
-struct All<F> {
-    began: F,
-    outcome: Outcome,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    let outcome = Mutex::new(Outcome::begun(settings, version)?);
+    let mut turns = Turns::new(jobs.len());
+    turns.run_on_threads(
+        (settings.jobs, &jobs),
+        || halt.is_asked(),
+        began,
+        |job| job.run(settings, &valgrind, &outcome).map_err(|error| error.of(job)),
+    );
+    let outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcome.ended(turns)
 }
 
 impl Job {
-    /// What it measures is kept one by one: what comes after it may fail, or be ended.
-    fn run<F>(
+    /// Measures cell by cell and keeps each result at once, because a later cell may fail or be ended.
+    fn run(
         &self,
         settings: &Settings,
         valgrind: &Valgrind<'_>,
-        all: &Mutex<All<F>>,
+        outcome: &Mutex<Outcome>,
     ) -> Result<(), Error> {
         let (first, second) = match self.tool {
             Tool::Cachegrind(first, second) => (first, second),
-            Tool::Trace => return self.trace(settings, valgrind, all),
+            Tool::Trace => return self.trace(settings, valgrind, outcome),
         };
         let caches = (settings.first_level(first)?, settings.second_level(second)?);
         let without = valgrind.misses(self.service, caches, None)?;
@@ -336,16 +307,16 @@ impl Job {
             let count = Settings::counted(settings.transactions, cell.traffic);
             let with = valgrind.misses(self.service, caches, Some((cell.traffic, count)))?;
             let row = Row::of(cell, (first, second), count, (without, with));
-            lock(all).outcome.cells.push(row);
+            lock(outcome).cells.push(row);
         }
         Ok(())
     }
 
-    fn trace<F>(
+    fn trace(
         &self,
         settings: &Settings,
         valgrind: &Valgrind<'_>,
-        all: &Mutex<All<F>>,
+        outcome: &Mutex<Outcome>,
     ) -> Result<(), Error> {
         let count = |traffic| Settings::times(settings.traced, traffic);
         let kinds: Vec<_> =
@@ -354,7 +325,7 @@ impl Job {
         valgrind.trace(self.service, settings.hierarchies()?, &kinds, |tally| {
             let traced =
                 cells.next().map(|cell| Traced::of(settings, cell, count(cell.traffic), tally));
-            lock(all).outcome.traces.extend(traced);
+            lock(outcome).traces.extend(traced);
         })
     }
 }

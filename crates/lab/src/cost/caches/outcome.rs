@@ -1,25 +1,20 @@
-//! What was measured, per transaction.
+//! The figures of the study, per transaction.
 
 use serde::Serialize;
 
-use super::super::nothing;
 use super::simulator::Tally;
 use super::{Cell, Misses, PARTS, Settings, Size, Suite};
 use crate::Error;
+use crate::experiment::{Ended, Turns};
 
 /// All that the studies of caches say.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Whether all was measured. If not, these are the figures so far.
-    pub complete: bool,
-    /// What failed first, if something did.
-    pub failure: Option<String>,
-    /// Parts that were measured whole: a trace, or a pair of caches, of one server.
-    pub done: usize,
-    /// Parts that were asked for.
-    pub wanted: usize,
-    /// What valgrind calls itself.
+    /// How the experiment ended, in parts: a trace, or a pair of caches, of one server.
+    #[serde(flatten)]
+    pub ended: Ended,
+    /// Valgrind's name and version.
     pub valgrind: String,
     /// Bytes of a line.
     pub line_bytes: u32,
@@ -62,19 +57,19 @@ impl Kind {
         }
     }
 
-    /// What rows are sorted by.
+    /// Returns the key that rows are sorted by.
     fn place(self) -> impl Ord {
         let modes = ["plain", "full", "resumed"];
         (self.size_bytes, self.tls, modes.iter().position(|mode| *mode == self.mode))
     }
 }
 
-/// What one kind of transaction does to one pair of caches, by cachegrind. The program and its libraries only;
-/// figures are per transaction, the difference of two runs.
+/// The effect of one kind of transaction on one pair of caches, by cachegrind: the program and its libraries only.
+/// Figures are per transaction, the difference of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// Of which transactions.
+    /// The kind of transaction.
     #[serde(flatten)]
     pub kind: Kind,
     /// Bytes of L1 for instructions, and of L1 for data.
@@ -104,7 +99,7 @@ pub struct Row {
     /// Branches, conditional or to where a register says, in percent of instructions (Table 6). Jumps and calls to a
     /// place in the program are not counted.
     pub branch_percent: f64,
-    /// Of these, the ones that cachegrind's predictor gets wrong, in percent (Table 6).
+    /// Mispredicted branches among these, by cachegrind's predictor, in percent (Table 6).
     pub mispredicted_percent: f64,
 }
 
@@ -146,11 +141,11 @@ impl Row {
     }
 }
 
-/// What one kind of transaction does to many caches, by our simulator from a trace. Per transaction.
+/// The effect of one kind of transaction on many caches, by our simulator from a trace, per transaction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Traced {
-    /// Of which transactions.
+    /// The kind of transaction.
     #[serde(flatten)]
     pub kind: Kind,
     /// Transactions that were traced.
@@ -165,7 +160,7 @@ pub struct Traced {
     pub l2: Vec<SecondLevel>,
 }
 
-/// What L1 caches of a size miss.
+/// The misses of L1 caches of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FirstLevel {
@@ -181,7 +176,7 @@ pub struct FirstLevel {
     pub d_percent: f64,
 }
 
-/// What an L2 cache misses, alone and with an auxiliary one.
+/// The misses of an L2 cache, alone and with an auxiliary one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SecondLevel {
@@ -247,18 +242,11 @@ impl Traced {
 }
 
 impl Outcome {
-    /// Of which nothing is measured yet.
-    pub(super) fn begun(
-        settings: &Settings,
-        valgrind: String,
-        wanted: usize,
-    ) -> Result<Self, Error> {
+    /// Returns an outcome without figures.
+    pub(super) fn begun(settings: &Settings, valgrind: String) -> Result<Self, Error> {
         let (l1_bytes, l2_bytes) = settings.compared()?;
         Ok(Self {
-            complete: false,
-            failure: None,
-            done: 0,
-            wanted,
+            ended: Ended::interrupted(),
             valgrind,
             line_bytes: settings.line_bytes,
             l1_ways: Settings::FIRST_WAYS,
@@ -270,21 +258,16 @@ impl Outcome {
         })
     }
 
-    /// In order. An error where something failed and nothing else was measured.
-    pub(super) fn ended(mut self) -> Result<Self, Error> {
-        if let Some(failure) =
-            self.failure.take_if(|_| self.cells.is_empty() && self.traces.is_empty())
-        {
-            return Err(nothing(failure));
-        }
-        self.complete = self.done == self.wanted;
+    /// Sorts the figures. The experiment's failure is an error where nothing was measured.
+    pub(super) fn ended(mut self, turns: Turns) -> Result<Self, Error> {
+        self.ended = turns.ended(self.cells.is_empty() && self.traces.is_empty())?;
         self.cells.sort_by_key(|row| (row.kind.place(), row.l1_bytes, row.l2_bytes));
         self.traces.sort_by_key(|row| row.kind.place());
         Ok(self)
     }
 }
 
-/// Of nothing, nothing.
+/// Returns a percentage; of nothing it is 0.
 fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part * 100.0 / whole } else { 0.0 }
 }

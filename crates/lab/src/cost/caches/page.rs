@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use rejoin_report::{CHART_STYLE, Escaped, Line, Lines, Page};
+use rejoin_report::{CHART_STYLE, Escaped, Line, Lines, Page, distinct};
 
-use super::tables::{Place, behind_first, columns, compared, distinct, kinds, name, notes, text};
+use super::tables::{Place, behind_first, columns, compared, kinds, name, notes, text};
 use super::{Outcome, Row, Size};
 
 const STYLE: &str = "pre { font-size: .72rem; line-height: 1.45; }\nsvg { margin-top: 1.5rem; }\n";
@@ -15,7 +15,7 @@ const MOST_SHOWN: usize = 4;
 /// A percent.
 const HUNDREDTHS: f64 = 100.0;
 
-/// A page that asks nobody for anything.
+/// Returns the outcome as an HTML page. It needs no other file and makes no request.
 pub fn html(outcome: &Outcome) -> String {
     let style = format!("{CHART_STYLE}{STYLE}");
     let title = "What caches do for TLS";
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn little_is_a_page_too() {
         let mut outcome = made();
-        outcome.complete = false;
+        outcome.ended.complete = false;
         outcome.cells.clear();
         outcome.traces.clear();
         let page = html(&outcome);

@@ -30,7 +30,7 @@ impl Lru {
         Self { lines: vec![0; (sets * ways) as usize], ways: ways as usize, sets: u64::from(sets) }
     }
 
-    /// Whether the line was there. Now it is.
+    /// Returns true if the line was there. Afterwards it is there.
     fn touch(&mut self, line: u64) -> bool {
         let set = self.set(line);
         let at = set.iter().position(|held| *held == line + 1);
@@ -40,12 +40,12 @@ impl Lru {
         at.is_some()
     }
 
-    /// Whether the line was there; if so it is what was used last.
+    /// Returns true if the line was there, and makes it the most recently used one.
     fn touch_held(&mut self, line: u64) -> bool {
         self.set(line).contains(&(line + 1)) && self.touch(line)
     }
 
-    /// Whether the line was there. Now it is not.
+    /// Returns true if the line was there. Afterwards it is not.
     fn take(&mut self, line: u64) -> bool {
         let set = self.set(line);
         let Some(at) = set.iter().position(|held| *held == line + 1) else { return false };
@@ -72,7 +72,7 @@ pub(super) enum Second {
 }
 
 impl Second {
-    /// Whether the line was there, in either.
+    /// Returns true if the line was in either cache.
     fn touch(&mut self, line: u64) -> bool {
         match self {
             Self::Alone(cache) => cache.touch(line),
@@ -91,19 +91,19 @@ impl Second {
     }
 }
 
-/// What a hierarchy was asked, and what it did not have, since it was made.
+/// The accesses and misses of a hierarchy since it was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) instructions: u64,
     pub(super) data: u64,
-    /// Of each first level, in the order given: for instructions, and for data.
+    /// Misses of each first level, in the order given: for instructions, and for data.
     pub(super) first: Vec<[u64; 2]>,
-    /// Of each second level, in the order given.
+    /// Misses of each second level, in the order given.
     pub(super) second: Vec<u64>,
 }
 
 impl Tally {
-    /// What came between an earlier one and this.
+    /// Returns the counts between an earlier tally and this one.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let first = self.first.iter().zip(&earlier.first);
         let second = self.second.iter().zip(&earlier.second);
@@ -116,7 +116,7 @@ impl Tally {
     }
 }
 
-/// What a reference is for.
+/// The purpose of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Instruction,
@@ -215,7 +215,8 @@ mod tests {
         assert_eq!(hits(|line| cache.touch(line), &[1, 4, 0]), [true, true, true]);
     }
 
-    /// What is read piece by piece is touched once, although each piece begins in the line that the last one ended in.
+    /// Data that is read piece by piece counts as touched once, although each piece begins in the line that the last
+    /// one ended in.
     #[test]
     fn a_line_that_the_first_level_has_is_no_reference_to_the_second() {
         let beside = Second::Beside {

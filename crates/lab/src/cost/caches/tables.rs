@@ -1,6 +1,6 @@
 //! The outcome for a terminal, in the layout of the paper's tables, with its figures beside ours.
 
-use rejoin_report::table;
+use rejoin_report::{distinct, table};
 
 use super::super::paper::{CacheMeasured, Measured, Pair};
 use super::{Outcome, PARTS, Row, Size, Traced};
@@ -69,11 +69,10 @@ pub fn text(outcome: &Outcome) -> String {
     std::iter::once(about).chain(tables).chain(notes(outcome)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// What is to be known of the figures.
+/// Returns notes on the figures.
 pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
-    let why = outcome.failure.as_deref().unwrap_or("interrupted, or out of time");
-    let partial = || format!("partial: {why}; these are the figures so far");
-    (!outcome.complete).then(partial).into_iter().collect()
+    let cut = outcome.ended.cut("interrupted, or out of time").into_iter();
+    cut.map(|why| format!("partial: {why}; these are the figures so far")).collect()
 }
 
 type Table = (Vec<String>, Vec<Vec<String>>);
@@ -98,16 +97,6 @@ pub(super) fn kinds(outcome: &Outcome) -> Vec<Tls> {
 pub(super) fn name([tls, key]: Tls) -> String {
     let name = |tls| format!("TLS {tls} {}", key.unwrap_or(NONE));
     tls.map_or_else(|| "no TLS".to_owned(), name)
-}
-
-pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut seen = Vec::new();
-    for one in all {
-        if !seen.contains(&one) {
-            seen.push(one);
-        }
-    }
-    seen
 }
 
 /// Full, resumed and plain of one size before one pair of caches.
@@ -361,11 +350,14 @@ fn percent(figure: f64) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::super::simulator::Tally;
     use super::super::{Misses, Mode, Settings};
     use super::*;
-    use rejoin_serve::KeyType;
-    use rejoin_serve::Versions;
+    use crate::Error;
+    use crate::experiment::Turns;
+    use rejoin_serve::{KeyType, Versions};
 
     /// Two transactions of each kind, of 30 bytes: figures grow with the mode, and shrink with the cache.
     pub(in super::super) fn made() -> Outcome {
@@ -390,7 +382,7 @@ pub(super) mod tests {
             jobs: 1,
             longest: std::time::Duration::MAX,
         };
-        let outcome = Outcome::begun(&settings, "valgrind-3.19.0".to_owned(), 1);
+        let outcome = Outcome::begun(&settings, "valgrind-3.19.0".to_owned());
         let mut outcome = outcome.expect("possible");
         let all = settings.services().into_iter().flat_map(|(_, cells)| cells);
         for (at, cell) in all.enumerate() {
@@ -413,8 +405,9 @@ pub(super) mod tests {
             let tally = Tally { instructions: 2_000_000, data: 1_000_000, first, second };
             outcome.traces.push(Traced::of(&settings, &cell, 2, &tally));
         }
-        outcome.done = 1;
-        outcome.ended().expect("it did not fail")
+        let mut turns = Turns::new(1);
+        turns.run([0], &AtomicBool::new(false), |_| {}, |_| Ok(Some(())));
+        outcome.ended(turns).expect("it did not fail")
     }
 
     #[test]
@@ -455,12 +448,12 @@ pub(super) mod tests {
     fn what_is_partial_says_so() {
         let mut outcome = made();
         assert!(!text(&outcome).contains("partial"));
-        outcome.complete = false;
+        outcome.ended.complete = false;
         outcome.cells.truncate(1);
         outcome.traces.clear();
         let told = text(&outcome);
         assert!(told.contains("partial: interrupted") && !told.contains("§5"), "{told}");
-        outcome.failure = Some("TLS, 30 B: trace: no more memory".to_owned());
+        outcome.ended.failure = Some("TLS, 30 B: trace: no more memory".to_owned());
         let told = text(&outcome);
         assert!(told.contains("partial: TLS, 30 B: trace: no more memory;"), "{told}");
     }
@@ -480,14 +473,26 @@ pub(super) mod tests {
     #[test]
     fn a_failure_leaves_what_was_measured() {
         let mut outcome = made();
-        outcome.failure = Some("TLS, 30 B: trace: no more memory".to_owned());
-        outcome.done = 0;
-        let partial = outcome.clone().ended().expect("something was measured");
-        assert!(!partial.complete && partial.failure.is_some() && !partial.cells.is_empty());
+        let failed = || {
+            let mut turns = Turns::new(1);
+            let failure = Error::Settings("no more memory");
+            let mut failure = Some(failure);
+            turns.run(
+                [0],
+                &AtomicBool::new(false),
+                |_| {},
+                |_| failure.take().map_or(Ok(Some(())), Err),
+            );
+            turns
+        };
+        let partial = outcome.clone().ended(failed()).expect("something was measured");
+        assert!(
+            !partial.ended.complete && partial.ended.failure.is_some() && !partial.cells.is_empty()
+        );
         outcome.cells.clear();
-        assert!(!outcome.clone().ended().expect("a trace").complete);
+        assert!(!outcome.clone().ended(failed()).expect("a trace").ended.complete);
         outcome.traces.clear();
-        let error = outcome.ended().expect_err("nothing was measured").to_string();
+        let error = outcome.ended(failed()).expect_err("nothing was measured").to_string();
         assert!(error.contains("no more memory"), "{error}");
     }
 }

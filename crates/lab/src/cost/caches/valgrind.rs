@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 use std::sync::Mutex;
@@ -18,10 +17,11 @@ use super::super::{Suite, Traffic};
 use super::simulator::{Hierarchies, Tally};
 use super::talk::{self, Talk};
 use super::trace::Trace;
-use super::{Geometry, Halt, lock};
+use super::{Geometry, Halt};
 use crate::Error;
-use rejoin_serve::Resumption;
-use rejoin_serve::{Identity, KeyType};
+use crate::experiment::lock;
+use crate::scratch::Scratch;
+use rejoin_serve::{Identity, KeyType, Resumption};
 
 /// For a server to listen: one that is traced has taken 45 seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -38,20 +38,20 @@ const PIECE_BYTES: usize = 1 << 16;
 const VECTOR_COPIES: &str = "glibc.cpu.hwcaps=-ERMS,-FSRM";
 const MISSING: &str = "the studies of caches need valgrind: install the package valgrind";
 
-/// What cachegrind counts.
+/// The counts of cachegrind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Misses {
     pub(super) instructions: u64,
     pub(super) data: u64,
-    /// Of the first level for instructions.
+    /// Misses of the first level for instructions.
     pub(super) first_instructions: u64,
-    /// Of the first level for data.
+    /// Misses of the first level for data.
     pub(super) first_data: u64,
-    /// Of the second level.
+    /// Misses of the second level.
     pub(super) second: u64,
     /// Branches, conditional or to where a register says. Jumps and calls to a place in the program are not counted.
     pub(super) branches: u64,
-    /// Of these, the ones that a small predictor gets wrong.
+    /// Mispredicted branches among these, by a small predictor.
     pub(super) mispredicted: u64,
 }
 
@@ -77,7 +77,7 @@ impl Misses {
     }
 }
 
-/// What it says of itself.
+/// Returns valgrind's name and version.
 pub(super) fn version() -> Result<String, Error> {
     let told = Command::new("valgrind").arg("--version").stdin(Stdio::null()).output();
     let told = told.map_err(|source| match source.kind() {
@@ -96,7 +96,7 @@ pub(super) struct Valgrind<'a> {
 }
 
 impl Valgrind<'_> {
-    /// What a server counts from its start to its end: after warming up, `then` so many transactions.
+    /// Returns the counts of a server from its start to its end: it warms up, and `then` has so many transactions.
     pub(super) fn misses(
         &self,
         service: Service,
@@ -185,8 +185,8 @@ impl Valgrind<'_> {
         command.args(["--patience-s", &talk::PATIENCE.as_secs().to_string()]);
         if service.key.is_some() {
             // Making a key takes a different time each time.
-            command.arg("--certificate").arg(self.folder.path.join(CERTIFICATE));
-            command.arg("--key").arg(self.folder.path.join(KEY));
+            command.arg("--certificate").arg(self.folder.scratch.path().join(CERTIFICATE));
+            command.arg("--key").arg(self.folder.scratch.path().join(KEY));
         }
     }
 
@@ -219,7 +219,7 @@ fn cpu_ns(server: &ServerProcess) -> Result<u64, Error> {
     Ok(server.usage()?.cpu_ns)
 }
 
-/// What is seen when a server does nothing more, or does not come to rest.
+/// Looks until a server is at rest, or has not come to rest in time, and returns the last look.
 fn rest<T: PartialEq>(look: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
     let (mut last, mut same, began) = (look()?, 0, Instant::now());
     while same < LOOKS && began.elapsed() < PATIENCE {
@@ -239,7 +239,7 @@ fn read(path: &Path) -> Result<Misses, Error> {
     Misses::parse(&text).ok_or_else(|| unread(io::Error::other("they are not all there")))
 }
 
-/// What valgrind complained of at last, and not only warned.
+/// Returns valgrind's last complaint that is not a warning.
 fn last_word(log: &Path) -> Option<Error> {
     let text = fs::read_to_string(log).ok()?;
     let line = text.lines().rev().find(|line| !line.contains("warning:"))?;
@@ -263,38 +263,25 @@ fn follow(mut from: ChildStderr, all: &Mutex<Hierarchies>) {
 const CERTIFICATE: &str = "server.pem";
 const KEY: &str = "server.key";
 
-/// A folder of our own, which goes with this.
+/// A folder with a certificate, its key, and the files of runs.
 #[derive(Debug)]
 pub(super) struct Folder {
-    path: PathBuf,
+    scratch: Scratch,
     files: AtomicU32,
 }
 
 impl Folder {
-    /// With a certificate and its key in it.
     pub(super) fn new(key: KeyType) -> Result<Self, Error> {
-        let path = std::env::temp_dir().join(format!("rejoin-caches-{}", std::process::id()));
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|source| Error::file(path.clone(), source))?;
-        let folder = Self { path, files: AtomicU32::new(0) };
-        let identity = Identity::made(key)?;
-        identity.write(&folder.path.join(CERTIFICATE), &folder.path.join(KEY))?;
-        Ok(folder)
+        let scratch = Scratch::new("caches")?;
+        let file = |name| scratch.path().join(name);
+        Identity::made(key)?.write(&file(CERTIFICATE), &file(KEY))?;
+        Ok(Self { scratch, files: AtomicU32::new(0) })
     }
 
-    /// The name of one that is not there.
+    /// Returns the path of a file that does not exist yet.
     fn file(&self, ending: &str) -> PathBuf {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
-        self.path.join(format!("{number}.{ending}"))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // It is where the system puts what may go.
-        let _ = fs::remove_dir_all(&self.path);
+        self.scratch.path().join(format!("{number}.{ending}"))
     }
 }
 

@@ -4,20 +4,24 @@
 //! the same capacity, smaller than the population that is running. The servers are processes of
 //! their own, so that their CPU time is theirs alone.
 
-use std::future::Future;
+mod outcome;
+mod page;
+
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 
+use rejoin_serve::{Identity, KeyType, Resumption, Versions};
 use rejoin_trace::{Population, PopulationSettings, SpeedUp};
-use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::fleet::{self, Liars, Source, Trust};
-use crate::server_process::{Launch, Pair, ServerProcess};
-use crate::{Error, chart};
-use rejoin_serve::{Identity, KeyType};
-use rejoin_serve::{Resumption, Versions};
+use crate::Error;
+use crate::experiment::{Step, Turns};
+use crate::fleet::{self, Liars, Recorder, Source, Trust, Watched};
+use crate::server::{Launch, Pair, ServerProcess};
+pub use outcome::{Outcome, Row};
+use page::Shown;
 
 /// A demonstration's settings. Times are the population's.
 #[derive(Debug, Clone)]
@@ -48,88 +52,47 @@ pub struct Settings {
     pub resumptions: Vec<Resumption>,
 }
 
-/// One server's result.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Row {
-    /// The version: `1.2` or `1.3`.
-    pub tls: &'static str,
-    /// How sessions were resumed.
-    pub resumption: &'static str,
-    /// Percent resumed, the first connection of each run left out, as the clients saw it.
-    pub hit_after_first_of_run: f64,
-    /// The same of devices that lie, if any do.
-    pub liars_hit_after_first_of_run: Option<f64>,
-    /// Handshakes a second.
-    pub handshakes_per_s: f64,
-    /// CPU time of the server per connection, in microseconds.
-    pub server_cpu_us: f64,
-    /// Server memory per session, in bytes; zero where the server keeps none.
-    pub cache_bytes_per_session: f64,
-    /// Sessions the server could keep.
-    pub capacity_sessions: u64,
-    /// Handshakes of the whole run that the clients call resumed.
-    pub client_resumed: u64,
-    /// Handshakes of the whole run that the server calls resumed.
-    pub server_resumed: u64,
-    /// Handshakes of the whole run that the clients call full.
-    pub client_full: u64,
-    /// Handshakes of the whole run that the server calls full.
-    pub server_full: u64,
-    /// Median time of a handshake, in microseconds: resumed ones, or full ones if there are none.
-    pub handshake_p50_us: u64,
-    /// Connections that failed.
-    pub failed: u64,
-}
-
-/// What is on the way to the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// How many servers were measured.
-    pub done: usize,
-    /// How many there are.
-    pub of: usize,
-    /// The version under way.
-    pub tls: &'static str,
-    /// The way of resuming under way.
-    pub resumption: &'static str,
-}
-
-/// Runs one cell after the other. `began` is told of each before it starts and gets its progress,
-/// `ended` gets each result. Ends early, with what there is, when `stop` completes.
+/// Measures one server after the other. `began` is told of each before it starts and gets its progress, `kept`
+/// gets each result. The outcome is partial if `stop` completes early or a later server fails.
 ///
 /// # Errors
-/// A server that does not start, a file that cannot be written, a population that cannot be.
+/// A file that cannot be written or a population that cannot exist; a server that fails before anything was measured.
 pub async fn run(
     settings: &Settings,
-    mut began: impl FnMut(Step, watch::Receiver<fleet::Progress>),
-    mut ended: impl FnMut(&Row),
+    mut began: impl FnMut(&Step, watch::Receiver<fleet::Progress>),
+    mut kept: impl FnMut(&Row),
     stop: impl Future<Output = ()>,
-) -> Result<Vec<Row>, Error> {
+) -> Result<Outcome, Error> {
     let arena = Arena::prepare(settings)?;
-    let mut stop = pin!(stop);
-    let cells: Vec<_> = settings
+    let cells: Vec<Cell> = settings
         .versions
         .iter()
-        .flat_map(|tls| settings.resumptions.iter().map(move |resumption| (*tls, *resumption)))
+        .flat_map(|tls| settings.resumptions.iter().map(|resumption| Cell(*tls, *resumption)))
         .collect();
-    let mut rows = Vec::new();
-    for (done, (tls, resumption)) in cells.iter().copied().enumerate() {
-        let (sender, receiver) = watch::channel(fleet::Progress::default());
-        let (of, name) = (cells.len(), resumption.name());
-        began(Step { done, of, tls: tls.name(), resumption: name }, receiver);
-        let row = tokio::select! {
-            row = arena.measure(tls, resumption, &sender) => row?,
-            () = &mut stop => break,
-        };
-        ended(&row);
+    let (mut turns, mut rows) = (Turns::new(cells.len()), Vec::new());
+    let cells = cells.into_iter().map(Watched::new);
+    let began = |step: &Step, cell: &Watched<Cell>| began(step, cell.progress.subscribe());
+    let measure = async |cell| {
+        let row = arena.measure(cell).await?;
+        kept(&row);
         rows.push(row);
-        chart::write(&settings.directory.join("demo.html"), settings, &rows)?;
-    }
-    Ok(rows)
+        page::write(&settings.directory.join("demo.html"), &arena.shown(&rows)).map(Some)
+    };
+    turns.run_until(cells, pin!(stop), began, measure).await;
+    Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
 }
 
-/// What all cells share.
+/// A version of TLS and a way of resuming.
+#[derive(Debug, Clone, Copy)]
+struct Cell(Versions, Resumption);
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TLS {} {}", self.0.name(), self.1.name())
+    }
+}
+
+/// The state that all cells share.
 struct Arena<'a> {
     settings: &'a Settings,
     population: Population,
@@ -157,28 +120,27 @@ impl<'a> Arena<'a> {
 
     /// Draws the arrivals once, for all cells.
     fn record(&self) -> Result<(), Error> {
-        let failed = |source| Error::Trace { path: self.trace.clone(), source };
-        let file = std::fs::File::create(&self.trace)
-            .map_err(|source| Error::file(self.trace.clone(), source))?;
-        let mut writer =
-            rejoin_trace::Writer::new(std::io::BufWriter::new(file)).map_err(failed)?;
+        let mut recorder = Recorder::create(&self.trace)?;
         let end_ms = self.end_ms();
         let arrivals = self.population.arrivals(self.settings.seed);
         for event in arrivals.take_while(|event| event.time_ms < end_ms) {
-            writer.write(event).map_err(failed)?;
+            recorder.write(event)?;
         }
-        writer.finish().map(drop).map_err(failed)
+        recorder.finish()
     }
 
     fn end_ms(&self) -> u64 {
         self.settings.warm_up_ms + self.settings.measured_ms
     }
 
+    fn shown<'r>(&self, rows: &'r [Row]) -> Shown<'r> {
+        let Settings { devices, capacity_share, .. } = *self.settings;
+        Shown { devices, capacity_share, rows }
+    }
+
     async fn measure(
         &self,
-        tls: Versions,
-        resumption: Resumption,
-        progress: &watch::Sender<fleet::Progress>,
+        Watched { cell: Cell(tls, resumption), progress }: Watched<Cell>,
     ) -> Result<Row, Error> {
         let server = ServerProcess::start(self.launch(tls, resumption)).await?;
         let fleet_settings = self.fleet(tls, server.address());
@@ -188,7 +150,7 @@ impl<'a> Arena<'a> {
             let _ = changes.wait_for(|progress| progress.measuring).await;
             server.meter().await
         };
-        let played = fleet::run(&fleet_settings, progress, std::future::pending());
+        let played = fleet::run(&fleet_settings, &progress, std::future::pending());
         let (before, report) = tokio::join!(before, played);
         let (report, before, after) = (report?, before?, server.meter().await?);
         let summary = server.stop().await?;

@@ -1,0 +1,146 @@
+//! The demonstration's page: two charts and the figures, in one file without outside requests.
+
+use std::fmt;
+use std::path::Path;
+
+use rejoin_report::{BAR_STYLE, Bar, Bars, Figures, Page, Part, distinct};
+
+use super::outcome::Row;
+use crate::Error;
+
+/// The figures that a page shows, and the population that they are of.
+pub(super) struct Shown<'a> {
+    pub(super) devices: u64,
+    pub(super) capacity_share: f64,
+    pub(super) rows: &'a [Row],
+}
+
+/// Writes the page.
+pub(super) fn write(path: &Path, shown: &Shown<'_>) -> Result<(), Error> {
+    // Written beside and renamed: a reader sees a whole page at any time.
+    let beside = path.with_extension("html.new");
+    std::fs::write(&beside, html(shown))
+        .and_then(|()| std::fs::rename(&beside, path))
+        .map_err(|source| Error::file(path.to_owned(), source))
+}
+
+fn html(shown: &Shown<'_>) -> String {
+    let style = [BAR_STYLE, "td:nth-child(2), thead th:nth-child(2) { text-align: left; }\n"];
+    let title = "Who resumes, and what it costs";
+    Page { title, style: &style.concat(), script: "", body: shown }.to_string()
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { devices, capacity_share, rows } = self;
+        let capacity = rows.first().map_or(0, |row| row.capacity_sessions);
+        write!(
+            f,
+            "<p>{devices} devices, each coming back every 15, 30 or 60 seconds while it runs, against one \
+             TLS server that may keep {capacity} sessions: {capacity_share} of the devices running at a \
+             time. The same recorded arrivals for every row; real handshakes on loopback. Of connections \
+             resumed, the first of each run is left out.</p>\n\
+             <p class=\"key\">"
+        )?;
+        for (colour, tls) in distinct(rows.iter().map(|row| row.tls)).iter().enumerate() {
+            write!(f, "<span><i class=\"p{colour}\"></i>TLS {tls}</span> ")?;
+        }
+        f.write_str("</p>\n<div class=\"small\">\n")?;
+        self.bars(f, "Connections resumed, in percent", "%", |row| row.hit_after_first_of_run)?;
+        self.bars(f, "Server CPU per connection, in µs", "µs", |row| row.server_cpu_us)?;
+        f.write_str("</div>\n")?;
+        let rows: Vec<_> = rows.iter().map(Self::cells).collect();
+        Figures { about: "", head: &HEAD, rows: &rows }.fmt(f)
+    }
+}
+
+impl Shown<'_> {
+    /// Draws a group for each way of resuming, with a bar for each version.
+    fn bars(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        heading: &str,
+        unit: &str,
+        value: impl Fn(&Row) -> f64,
+    ) -> fmt::Result {
+        let versions = distinct(self.rows.iter().map(|row| row.tls));
+        let most = self.rows.iter().map(&value).fold(1.0, f64::max);
+        let group = |name: &&'static str| {
+            let rows = self.rows.iter().filter(|row| row.resumption == *name);
+            let bar = |(at, row): (usize, &Row)| {
+                let part = Part {
+                    colour: versions.iter().position(|tls| *tls == row.tls).unwrap_or(0),
+                    length: value(row),
+                    title: format!("TLS {} {name}: {:.1} {unit}", row.tls, value(row)),
+                    shown: String::new(),
+                };
+                let name = if at == 0 { *name } else { "" };
+                let figure = format!("{:.0}", value(row));
+                Bar { name: name.to_owned(), parts: vec![part], figure }
+            };
+            rows.enumerate().map(bar).collect()
+        };
+        let names = distinct(self.rows.iter().map(|row| row.resumption));
+        let groups: Vec<Vec<Bar>> = names.iter().map(group).collect();
+        let bars = Bars { subject: "By way of resuming", heading, most, groups: &groups };
+        writeln!(f, "<figure>\n{bars}</figure>")
+    }
+
+    fn cells(row: &Row) -> Vec<String> {
+        vec![
+            row.tls.to_owned(),
+            row.resumption.to_owned(),
+            format!("{:.1}", row.hit_after_first_of_run),
+            format!("{:.0}", row.handshakes_per_s),
+            format!("{:.0}", row.server_cpu_us),
+            format!("{:.0}", row.cache_bytes_per_session),
+        ]
+    }
+}
+
+const HEAD: [&str; 6] =
+    ["TLS", "resumption", "resumed %", "handshakes/s", "server CPU µs", "bytes/session"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(tls: &'static str, resumption: &'static str, hit: f64, cpu_us: f64) -> Row {
+        Row {
+            tls,
+            resumption,
+            hit_after_first_of_run: hit,
+            liars_hit_after_first_of_run: None,
+            handshakes_per_s: 412.0,
+            server_cpu_us: cpu_us,
+            cache_bytes_per_session: 731.0,
+            capacity_sessions: 1_200,
+            client_resumed: 0,
+            server_resumed: 0,
+            client_full: 0,
+            server_full: 0,
+            handshake_p50_us: 0,
+            failed: 0,
+        }
+    }
+
+    #[test]
+    fn every_server_has_a_bar_in_both_charts_and_a_line() {
+        let rows = [
+            row("1.2", "none", 0.0, 702.0),
+            row("1.2", "predictive", 71.6, 261.0),
+            row("1.3", "none", 0.0, 801.0),
+            row("1.3", "predictive", 70.2, 356.0),
+        ];
+        let page = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows });
+        assert_eq!((page.matches("<svg").count(), page.matches("<rect").count()), (2, 8), "{page}");
+        assert!(page.contains("<title>TLS 1.3 predictive: 70.2 %</title>"), "{page}");
+        assert!(page.contains("<title>TLS 1.2 none: 702.0 µs</title>"), "{page}");
+        assert!(
+            page.contains("<tr><th scope=\"row\">1.2<td>predictive<td>71.6<td>412<td>261<td>731")
+        );
+        assert!(!page.contains("src=") && !page.contains("NaN"), "{page}");
+        let empty = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &[] });
+        assert!(!empty.contains("NaN"), "{empty}");
+    }
+}

@@ -1,0 +1,336 @@
+//! The experiment loop: cells are measured in turn until all are done, one fails, or the caller asks to stop.
+//!
+//! [`Turns`] counts cells and decides how an experiment ends. All studies use [`Turns::run_until`]: the
+//! asynchronous ones directly, the others through [`Turns::run`]. Only the studies of CPU caches, which
+//! measure several cells at a time, use [`Turns::run_on_threads`].
+
+use std::fmt::Display;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use serde::Serialize;
+
+use crate::Error;
+
+/// The position of an experiment, announced before each cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Cells that are over.
+    pub done: usize,
+    /// All cells.
+    pub of: usize,
+    /// The cell that is measured next.
+    pub what: String,
+}
+
+/// The end of an experiment: part of every outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Ended {
+    /// True if all cells were measured. Otherwise the outcome holds the figures so far.
+    pub complete: bool,
+    /// The first failure, if a cell failed.
+    pub failure: Option<String>,
+    /// Cells that were measured.
+    pub done: usize,
+    /// Cells that were asked for.
+    pub wanted: usize,
+}
+
+impl Ended {
+    /// The end of an experiment whose cells were all measured.
+    #[cfg(test)]
+    pub(crate) fn complete(cells: usize) -> Self {
+        Self { complete: true, failure: None, done: cells, wanted: cells }
+    }
+
+    /// The end of an experiment that was interrupted before it was known how many cells it has.
+    pub(crate) fn interrupted() -> Self {
+        Self { complete: false, failure: None, done: 0, wanted: 0 }
+    }
+
+    /// Returns why cells are missing: the first failure, or `interrupted` where none failed. `None` if none is missing.
+    pub fn cut<'a>(&'a self, interrupted: &'a str) -> Option<&'a str> {
+        (!self.complete).then(|| self.failure.as_deref().unwrap_or(interrupted))
+    }
+}
+
+/// The count of an experiment's cells.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    wanted: usize,
+    done: usize,
+    over: usize,
+    /// The number of cells that each further one counts as.
+    weight: usize,
+    interrupted: bool,
+    failure: Option<Error>,
+}
+
+impl Turns {
+    pub(crate) fn new(wanted: usize) -> Self {
+        Self { wanted, done: 0, over: 0, weight: 1, interrupted: false, failure: None }
+    }
+
+    /// Lets each further cell count as so many.
+    pub(crate) fn weigh(&mut self, weight: usize) {
+        self.weight = weight;
+    }
+
+    /// Measures cells one after the other, and returns their results. `began` is told of each cell. `stop` cancels the
+    /// cell under way; a cell that hears by itself that it is to stop yields `None`. The first failure ends the loop.
+    pub(crate) async fn run_until<C: Display, T>(
+        &mut self,
+        cells: impl IntoIterator<Item = C>,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+        mut began: impl FnMut(&Step, &C),
+        mut measure: impl AsyncFnMut(C) -> Result<Option<T>, Error>,
+    ) -> Vec<T> {
+        let mut results = Vec::new();
+        for cell in cells {
+            if self.interrupted || self.failure.is_some() {
+                break;
+            }
+            if is_ready(stop.as_mut()).await {
+                self.interrupted = true;
+                break;
+            }
+            began(&self.step(&cell), &cell);
+            let result = tokio::select! {
+                biased;
+                result = measure(cell) => result,
+                () = &mut stop => Ok(None),
+            };
+            // Ctrl-C also reaches the processes of a cell, whose failure is then none.
+            let is_told = result.is_err() && is_ready(stop.as_mut()).await;
+            results.extend(self.count(result, is_told));
+        }
+        results
+    }
+
+    /// Does the same with cells that cannot be cancelled: `stop` is heard between them.
+    pub(crate) fn run<C: Display, T>(
+        &mut self,
+        cells: impl IntoIterator<Item = C>,
+        stop: &AtomicBool,
+        mut began: impl FnMut(&Step),
+        mut measure: impl FnMut(C) -> Result<Option<T>, Error>,
+    ) -> Vec<T> {
+        let told = pin!(poll_fn(|_| match stop.load(Ordering::Relaxed) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }));
+        let began = |step: &Step, _: &C| began(step);
+        let mut turns = pin!(self.run_until(cells, told, began, async |cell| measure(cell)));
+        loop {
+            // Nothing in it waits: the first look is the last.
+            if let Poll::Ready(results) =
+                turns.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            {
+                return results;
+            }
+        }
+    }
+
+    /// Measures each cell `rounds` times, in turns, and returns its results beside it.
+    pub(crate) fn run_rounds<C: Display + Copy, T>(
+        &mut self,
+        (rounds, cells): (u16, Vec<C>),
+        stop: &AtomicBool,
+        began: impl FnMut(&Step),
+        measure: impl FnMut(C) -> Result<Option<T>, Error>,
+    ) -> Vec<(C, Vec<T>)> {
+        let turns = (0..rounds).flat_map(|_| cells.iter().copied());
+        let results = self.run(turns, stop, began, measure);
+        let mut by_cell: Vec<(C, Vec<T>)> = cells.iter().map(|cell| (*cell, Vec::new())).collect();
+        for (turn, result) in results.into_iter().enumerate() {
+            by_cell[turn % cells.len()].1.push(result);
+        }
+        by_cell
+    }
+
+    /// Measures several cells at a time, until all are over or `is_stopped`. A failure does not end the others.
+    pub(crate) fn run_on_threads<C: Display + Sync>(
+        &mut self,
+        (threads, cells): (u16, &[C]),
+        is_stopped: impl Fn() -> bool + Sync,
+        began: impl FnMut(&Step) + Send,
+        measure: impl Fn(&C) -> Result<(), Error> + Sync,
+    ) {
+        let (next, shared) = (AtomicUsize::new(0), Mutex::new((self, began)));
+        let announce = |cell: &C| {
+            let (turns, began) = &mut *lock(&shared);
+            began(&turns.step(cell));
+        };
+        let work = || {
+            while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed))
+                && !is_stopped()
+            {
+                announce(cell);
+                let result = measure(cell).map(Some);
+                let is_told = result.is_err() && is_stopped();
+                lock(&shared).0.count(result, is_told);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+    }
+
+    fn step(&self, what: &impl Display) -> Step {
+        Step { done: self.over, of: self.wanted, what: what.to_string() }
+    }
+
+    /// Counts a cell that is over, and returns its result. The failure of a cell that was told to stop is none.
+    fn count<T>(&mut self, result: Result<Option<T>, Error>, is_told: bool) -> Option<T> {
+        self.over += self.weight;
+        match result {
+            Ok(Some(result)) => {
+                self.done += self.weight;
+                return Some(result);
+            }
+            Err(error) if !is_told => {
+                self.failure.get_or_insert(error);
+            }
+            Ok(None) | Err(_) => self.interrupted = true,
+        }
+        None
+    }
+
+    /// Returns how the experiment ended.
+    ///
+    /// # Errors
+    /// The first failure, where `is_empty`: nothing was measured.
+    pub(crate) fn ended(self, is_empty: bool) -> Result<Ended, Error> {
+        let Self { wanted, done, failure, .. } = self;
+        match failure {
+            Some(failure) if is_empty => Err(Error::Nothing(Box::new(failure))),
+            failure => Ok(Ended {
+                complete: done == wanted && failure.is_none(),
+                failure: failure.map(|failure| failure.to_string()),
+                done,
+                wanted,
+            }),
+        }
+    }
+
+    /// Returns true if all cells were measured, false if the caller stopped them.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) fn all(self) -> Result<bool, Error> {
+        self.failure.map_or(Ok(self.done == self.wanted), Err)
+    }
+}
+
+async fn is_ready(mut stop: Pin<&mut impl Future<Output = ()>>) -> bool {
+    poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await
+}
+
+/// Locks a mutex, also one whose last holder panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Measures cells 0 to 5, of which `fails` fails and at `stops` the caller stops.
+    fn run(
+        fails: Option<u32>,
+        stops: Option<u32>,
+    ) -> (Vec<u32>, Vec<String>, Result<Ended, Error>) {
+        let (stop, mut told) = (AtomicBool::new(false), Vec::new());
+        let mut turns = Turns::new(6);
+        let began = |step: &Step| told.push(format!("{}/{} {}", step.done, step.of, step.what));
+        let results = turns.run(0..6_u32, &stop, began, |cell| {
+            stop.store(stops == Some(cell), Ordering::Relaxed);
+            if fails == Some(cell) { Err(Error::Settings("cannot")) } else { Ok(Some(cell)) }
+        });
+        let ended = turns.ended(results.is_empty());
+        (results, told, ended)
+    }
+
+    #[test]
+    fn all_cells_are_measured_in_turn() {
+        let (results, told, ended) = run(None, None);
+        assert_eq!((results.len(), told.len(), told[5].as_str()), (6, 6, "5/6 5"));
+        let ended = ended.expect("complete");
+        assert_eq!((ended.complete, ended.done, ended.cut("interrupted")), (true, 6, None));
+    }
+
+    #[test]
+    fn a_failure_keeps_what_was_measured() {
+        let (results, told, ended) = run(Some(2), None);
+        let ended = ended.expect("two cells");
+        assert_eq!((results, told.len(), ended.done), (vec![0, 1], 3, 2));
+        assert_eq!(ended.cut("interrupted"), Some("cannot"));
+        let (.., ended) = run(Some(0), None);
+        let error = ended.expect_err("nothing was measured");
+        assert_eq!(error.to_string(), "nothing was measured: cannot");
+        assert!(error.is_misuse());
+    }
+
+    #[test]
+    fn a_stop_is_heard_between_cells_and_forgives_a_failure() {
+        let (results, _, ended) = run(None, Some(3));
+        let ended = ended.expect("a part");
+        assert_eq!((results.len(), ended.cut("interrupted")), (4, Some("interrupted")));
+        let (results, _, ended) = run(Some(0), Some(0));
+        assert_eq!((results.len(), ended.expect("interrupted").failure), (0, None));
+    }
+
+    #[tokio::test]
+    async fn a_stop_cancels_the_cell_under_way() {
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let mut stop = Some(stop);
+        let stopped = pin!(async {
+            let _: Result<(), _> = stopped.await;
+        });
+        let measure = async |cell: u32| {
+            if cell == 1 {
+                drop(stop.take());
+                std::future::pending::<()>().await;
+            }
+            Ok(Some(cell))
+        };
+        let mut turns = Turns::new(3);
+        let results = turns.run_until(0..3, stopped, |_, _| {}, measure).await;
+        assert_eq!(results, [0]);
+        assert!(!turns.all().expect("nothing failed"));
+    }
+
+    #[test]
+    fn rounds_take_turns_and_weigh() {
+        let (stop, mut turns) = (AtomicBool::new(false), Turns::new(10));
+        let mut next = 0..;
+        let by_cell = turns.run_rounds((2, vec!['a', 'b']), &stop, |_| {}, |_| Ok(next.next()));
+        assert_eq!(by_cell, [('a', vec![0, 2]), ('b', vec![1, 3])]);
+        turns.weigh(3);
+        turns.run(0..2, &stop, |_| {}, |cell| Ok(Some(cell)));
+        assert!(turns.all().expect("nothing failed"));
+    }
+
+    #[test]
+    fn on_threads_a_failure_does_not_end_the_others() {
+        let cells: Vec<u32> = (0..20).collect();
+        let (mut turns, mut told) = (Turns::new(20), 0);
+        turns.run_on_threads(
+            (3, &cells),
+            || false,
+            |_| told += 1,
+            |cell| {
+                if *cell == 4 { Err(Error::Settings("cannot")) } else { Ok(()) }
+            },
+        );
+        let ended = turns.ended(false).expect("nineteen");
+        assert_eq!((told, ended.done, ended.failure.as_deref()), (20, 19, Some("cannot")));
+    }
+}
