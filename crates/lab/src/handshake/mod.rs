@@ -429,7 +429,7 @@ mod tests {
             ..settings()
         };
         let error = run(&only, &AtomicBool::new(false), |_| {}).expect_err("not in TLS 1.2");
-        assert!(error.to_string().contains("TLS 1.3 alone"), "{error}");
+        assert!(error.to_string().contains("TLS 1.3 only"), "{error}");
         let stopped = run(&settings(), &AtomicBool::new(true), |_| {}).expect("little");
         assert!(!stopped.ended.complete && stopped.rows.is_empty());
     }
