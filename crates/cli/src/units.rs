@@ -110,9 +110,21 @@ pub(crate) fn figure(number: f64) -> String {
     }
 }
 
+/// Returns a percentage with one decimal, or none if it is 0. A rate below 100 is never shown as 100.
+pub(crate) fn percent(percent: f64) -> String {
+    let shown = if percent < 100.0 { percent.min(99.9) } else { percent };
+    let text = format!("{shown:.1}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percents_are_short() {
+        assert_eq!([98.04, 100.0, 99.99, 97.95].map(percent), ["98", "100", "99.9", "98"]);
+    }
 
     #[test]
     fn sizes_have_units() {

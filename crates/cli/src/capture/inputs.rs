@@ -6,17 +6,15 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_sim::Progress;
 use rejoin_trace::grouped;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use walkdir::WalkDir;
 
-use super::live::Live;
+use super::live::{Live, is_readable};
 use super::{Arguments, misuse};
 use crate::beside::resolved;
 
@@ -239,22 +237,4 @@ impl<R: Read + AsFd> Read for Stoppable<'_, R> {
         self.bar.inc(length as u64);
         Ok(length)
     }
-}
-
-/// Waits until there is something to read. Returns false if Ctrl-C or the end of the time came first.
-pub(super) fn is_readable(
-    input: impl AsFd,
-    stop: &Progress,
-    until: Option<Instant>,
-) -> io::Result<bool> {
-    const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-    while !stop.stopped() && until.is_none_or(|until| Instant::now() < until) {
-        let mut wanted = [PollFd::new(&input, PollFlags::IN)];
-        match poll(&mut wanted, Some(&LOOK_EVERY)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(true),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(false)
 }

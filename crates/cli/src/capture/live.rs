@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -20,8 +20,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 use rejoin_sim::Progress;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::inputs::is_readable;
 use crate::arguments::Misuse;
 
 /// The size of the receive buffer.
@@ -195,4 +195,22 @@ fn record(
     capture.extend_from_slice(&[from.pkttype(), 0]);
     capture.extend_from_slice(&[0; 8]);
     capture.extend_from_slice(packet);
+}
+
+/// Waits until there is something to read. Returns false if Ctrl-C or the end of the time came first.
+pub(super) fn is_readable(
+    input: impl AsFd,
+    stop: &Progress,
+    until: Option<Instant>,
+) -> io::Result<bool> {
+    const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    while !stop.stopped() && until.is_none_or(|until| Instant::now() < until) {
+        let mut wanted = [PollFd::new(&input, PollFlags::IN)];
+        match poll(&mut wanted, Some(&LOOK_EVERY)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
 }

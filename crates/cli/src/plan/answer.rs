@@ -10,8 +10,7 @@ use serde::Serialize;
 use super::Arguments;
 use super::configuration::{Configuration, Wanted};
 use super::costs::{Costs, version};
-use super::text;
-use crate::units::bytes;
+use crate::units::{bytes, percent, time};
 
 /// The default bytes of a session's block, which are the cache's default.
 pub(super) const SESSION_BYTES: u32 = 192;
@@ -151,7 +150,7 @@ impl<'a> Answer<'a> {
             line,
             lifetime,
             lifetime_s,
-            lifetime_source: text::lifetime(lifetime.as_ref(), survey.counted_s),
+            lifetime_source: lifetime_source(lifetime.as_ref(), survey.counted_s),
             configuration,
             costs,
         })
@@ -227,7 +226,7 @@ fn line(
 ) -> String {
     let largest = found.largest().unwrap_or_default();
     if let Some(best) = best {
-        let percent = text::percent(best.returning_percent);
+        let percent = percent(best.returning_percent);
         let ours = format!("{}: {percent} % of returning devices resume", bytes(best.bytes));
         let openssl = |sessions| bytes(sizer.costs.openssl_bytes(sessions));
         return match (best.fifo_sessions, found.need(FIFO)) {
@@ -253,8 +252,8 @@ fn line(
             "no size up to {} sessions is enough for {} % of returning devices: {} % resume with {}; \
              try larger --capacities or a smaller --target",
             grouped(largest.into()),
-            text::percent(sizing.goal()),
-            text::percent(rate(cell)),
+            percent(sizing.goal()),
+            percent(rate(cell)),
             cell.policy,
         ),
     }
@@ -262,6 +261,30 @@ fn line(
 
 fn is_shipped(policy: Subject) -> bool {
     !matches!(policy, Subject::Yardstick(_))
+}
+
+/// Returns how the lifetime was found.
+fn lifetime_source(found: Option<&Lifetime>, counted_s: f64) -> String {
+    let Some(found) = found else { return "as given".to_owned() };
+    let age = if found.renewed {
+        "since the request before, as each makes new tickets"
+    } else {
+        "since its full handshake, as OpenSSL counts"
+    };
+    let which = if found.lost_percent <= 1.0 {
+        "the shortest round time that costs at most 1 % of resumptions"
+    } else {
+        "the longest allowed"
+    };
+    let mut text =
+        format!("{which}; {} % find their session too old, {age}", percent(found.lost_percent));
+    if f64::from(found.seconds) >= counted_s / 2.0 {
+        text += &format!(
+            "; arrivals of {} say little of it",
+            time((counted_s / 60.0).round() as u64 * 60)
+        );
+    }
+    text
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rejoin_trace::grouped;
 use serde::Serialize;
 
 use super::costs::version;
-use super::text::percent;
+use crate::units::percent;
 
 /// The configuration of each server, ready to be copied.
 #[derive(Debug, Serialize)]

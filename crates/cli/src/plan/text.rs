@@ -3,11 +3,11 @@
 use rejoin_report::{printable, trimmed};
 use rejoin_sim::Rate;
 use rejoin_sim::report;
-use rejoin_sim::sizing::{FIFO, Found, Lifetime};
+use rejoin_sim::sizing::{FIFO, Found};
 use rejoin_trace::grouped;
 
 use super::answer::{Answer, Recommendation, Row};
-use crate::units::{bytes, figure, time};
+use crate::units::{bytes, figure, percent, time};
 
 /// Returns the whole answer, the table first.
 pub(super) fn of(answer: &Answer<'_>, found: &Found) -> String {
@@ -138,51 +138,10 @@ fn details(answer: &Answer<'_>, best: &Recommendation) -> String {
     text
 }
 
-/// Returns how the lifetime was found.
-pub(super) fn lifetime(found: Option<&Lifetime>, counted_s: f64) -> String {
-    let Some(found) = found else { return "as given".to_owned() };
-    let age = if found.renewed {
-        "since the request before, as each makes new tickets"
-    } else {
-        "since its full handshake, as OpenSSL counts"
-    };
-    let which = if found.lost_percent <= 1.0 {
-        "the shortest round time that costs at most 1 % of resumptions"
-    } else {
-        "the longest allowed"
-    };
-    let mut text =
-        format!("{which}; {} % find their session too old, {age}", percent(found.lost_percent));
-    if f64::from(found.seconds) >= counted_s / 2.0 {
-        text += &format!(
-            "; arrivals of {} say little of it",
-            time((counted_s / 60.0).round() as u64 * 60)
-        );
-    }
-    text
-}
-
-/// Returns a percentage with one decimal, or none if it is 0. A rate below 100 is never shown as 100.
-pub(super) fn percent(percent: f64) -> String {
-    let shown = if percent < 100.0 { percent.min(99.9) } else { percent };
-    let text = format!("{shown:.1}");
-    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
-}
-
 fn rate(rate: Option<Rate>, seeds: u32) -> String {
     match rate {
         None => nothing(),
         Some(Rate { mean, .. }) if seeds == 1 => format!("{mean:.1}"),
         Some(Rate { mean, sd }) => format!("{mean:.1} ± {sd:.1}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percents_are_short() {
-        assert_eq!([98.04, 100.0, 99.99, 97.95].map(percent), ["98", "100", "99.9", "98"]);
     }
 }
