@@ -133,16 +133,5 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let head = ["TLS", "resumption", "resumed %", "handshakes/s", "server CPU µs", "bytes/session"];
-    let rows = rows.iter().map(|row| {
-        vec![
-            row.tls.to_owned(),
-            row.resumption.to_owned(),
-            format!("{:.1}", row.hit_after_first_of_run),
-            format!("{:.0}", row.handshakes_per_s),
-            format!("{:.0}", row.server_cpu_us),
-            format!("{:.0}", row.cache_bytes_per_session),
-        ]
-    });
-    rejoin_report::table(&[0, 1], head, rows)
+    rejoin_report::table(&[0, 1], Row::HEAD, rows.iter().map(Row::figures))
 }

@@ -47,3 +47,21 @@ pub struct Row {
     /// Connections that failed.
     pub failed: u64,
 }
+
+impl Row {
+    /// The names of [`Self::figures`].
+    pub const HEAD: [&str; 6] =
+        ["TLS", "resumption", "resumed %", "handshakes/s", "server CPU µs", "bytes/session"];
+
+    /// Returns the figures that tables show.
+    pub fn figures(&self) -> Vec<String> {
+        vec![
+            self.tls.to_owned(),
+            self.resumption.to_owned(),
+            format!("{:.1}", self.hit_after_first_of_run),
+            format!("{:.0}", self.handshakes_per_s),
+            format!("{:.0}", self.server_cpu_us),
+            format!("{:.0}", self.cache_bytes_per_session),
+        ]
+    }
+}

@@ -49,8 +49,8 @@ impl fmt::Display for Shown<'_> {
         self.bars(f, "Connections resumed, in percent", "%", |row| row.hit_after_first_of_run)?;
         self.bars(f, "Server CPU per connection, in µs", "µs", |row| row.server_cpu_us)?;
         f.write_str("</div>\n")?;
-        let rows: Vec<_> = rows.iter().map(Self::cells).collect();
-        Figures { about: "", head: &HEAD, rows: &rows }.fmt(f)
+        let rows: Vec<_> = rows.iter().map(Row::figures).collect();
+        Figures { about: "", head: &Row::HEAD, rows: &rows }.fmt(f)
     }
 }
 
@@ -85,22 +85,7 @@ impl Shown<'_> {
         let bars = Bars { subject: "By way of resuming", heading, most, groups: &groups };
         writeln!(f, "<figure>\n{bars}</figure>")
     }
-
-    fn cells(row: &Row) -> Vec<String> {
-        vec![
-            row.tls.to_owned(),
-            row.resumption.to_owned(),
-            format!("{:.1}", row.hit_after_first_of_run),
-            format!("{:.0}", row.handshakes_per_s),
-            format!("{:.0}", row.server_cpu_us),
-            format!("{:.0}", row.cache_bytes_per_session),
-        ]
-    }
 }
-
-const HEAD: [&str; 6] =
-    ["TLS", "resumption", "resumed %", "handshakes/s", "server CPU µs", "bytes/session"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
