@@ -11,7 +11,7 @@
 //! learned, the session whose place is worth least, by the returns of clients like it
 //! ([`ReturnTimes`]), is evicted, and that may be the new one.
 //!
-//! What is not here: clocks, random numbers, files, sockets and TLS. Every `now_ms` is an
+//! Not here: clocks, random numbers, files, sockets and TLS. Every `now_ms` is an
 //! argument: milliseconds of one clock that all callers of a cache share.
 
 #![forbid(unsafe_code)]

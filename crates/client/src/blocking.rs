@@ -27,7 +27,7 @@ impl Manager {
     /// none of the bytes, except after [`Error::Silent`], which leaves that open.
     ///
     /// # Errors
-    /// As [`Self::connect`]; and if there is 0-RTT data as well, which may have to be sent again.
+    /// The same as [`Self::connect`]; and if there is 0-RTT data as well, which may have to be sent again.
     pub fn connect_sending(&self, wanted: &Connect, first: &[u8]) -> Result<Stream, Error> {
         self.open(Exchange::connect(wanted, None, first)?)
     }
@@ -36,7 +36,7 @@ impl Manager {
     /// namespace. The manager takes the socket over.
     ///
     /// # Errors
-    /// As [`Self::connect`].
+    /// The same as [`Self::connect`].
     pub fn connect_over(&self, socket: impl AsFd, wanted: &Connect) -> Result<Stream, Error> {
         self.open(Exchange::connect(wanted, Some(socket.as_fd()), &[])?)
     }
@@ -44,7 +44,7 @@ impl Manager {
     /// Asks for the manager's counters.
     ///
     /// # Errors
-    /// As [`Self::connect`].
+    /// The same as [`Self::connect`].
     pub fn stats(&self) -> Result<Stats, Error> {
         match self.ask(Exchange::new(&Request::Stats {})?)? {
             (Answer::Stats(stats), ..) => Ok(*stats),

@@ -91,7 +91,7 @@ impl Hop {
     /// [`accept`](Self::accept).
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// The same as [`accept`](Self::accept).
     pub fn verified(self) -> Result<(), Error> {
         self.say(&Request::Verified {})
     }

@@ -5,7 +5,7 @@
 //! the manager how the connection ended. The feature `tokio` has the same for asynchronous programs.
 //!
 //! Programs and `librejoin.so` load this crate, so it brings no TLS library, and tokio and a digest only as features.
-//! What is not here: a fallback. [`Error::is_the_managers`] tells when a program may connect directly instead.
+//! Not here: a fallback. [`Error::is_the_managers`] tells when a program may connect directly instead.
 
 #![forbid(unsafe_code)]
 

@@ -31,7 +31,7 @@ pub async fn connect(manager: &Manager, wanted: &Connect) -> Result<Stream, Erro
 /// Asks for a connection and sends bytes, like [`Manager::connect_sending`].
 ///
 /// # Errors
-/// As [`connect`].
+/// The same as [`connect`].
 pub async fn connect_sending(
     manager: &Manager,
     wanted: &Connect,
@@ -43,7 +43,7 @@ pub async fn connect_sending(
 /// Asks for a connection over a TCP socket, like [`Manager::connect_over`].
 ///
 /// # Errors
-/// As [`connect`].
+/// The same as [`connect`].
 pub async fn connect_over(
     manager: &Manager,
     socket: TcpStream,

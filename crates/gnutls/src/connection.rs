@@ -193,7 +193,7 @@ impl Connection {
     /// Adds a key to the offers of the program, before the first step.
     ///
     /// # Safety
-    /// As [`step`](Self::step).
+    /// The same as [`step`](Self::step).
     unsafe fn begin(&self, gnutls: &'static Gnutls) -> Option<Arc<Offered>> {
         let session = self.session();
         // SAFETY: the caller vouches for the session.
@@ -229,7 +229,7 @@ impl Connection {
     /// them.
     ///
     /// # Safety
-    /// As [`step`](Self::step).
+    /// The same as [`step`](Self::step).
     unsafe fn finish(&self, gnutls: &'static Gnutls, offered: &Offered) -> c_int {
         *self.course() = Course::Over;
         let Some(taken) = offered.offer.taken() else { return GNUTLS_E_SUCCESS };
@@ -258,7 +258,7 @@ impl Connection {
     /// Returns true if the handshake used a key.
     ///
     /// # Safety
-    /// As [`step`](Self::step).
+    /// The same as [`step`](Self::step).
     unsafe fn is_by_key(&self, gnutls: &Gnutls) -> bool {
         let session = self.session();
         // SAFETY: the caller vouches for the session.
@@ -272,7 +272,7 @@ impl Connection {
     /// Has the program judge the server, and tells the manager.
     ///
     /// # Safety
-    /// As [`step`](Self::step).
+    /// The same as [`step`](Self::step).
     unsafe fn judge(&self, gnutls: &Gnutls, taken: Taken) -> c_int {
         let Some(shown) = self.shown() else { return GNUTLS_E_CERTIFICATE_ERROR };
         let (verification, is_lenient) = {
@@ -305,7 +305,7 @@ impl Connection {
     /// Ends the connection for the program: its data is discarded, and no signal is raised.
     ///
     /// # Safety
-    /// As [`step`](Self::step).
+    /// The same as [`step`](Self::step).
     unsafe fn end(&self, gnutls: &Gnutls) {
         // SAFETY: the caller vouches for the session.
         unsafe { (gnutls.gnutls_transport_set_push_function)(self.session(), swallow) };

@@ -89,7 +89,7 @@ unsafe fn by_gnutls(
 /// Calls the program's function.
 ///
 /// # Safety
-/// As [`judge`].
+/// The same as [`judge`].
 unsafe fn by_function(function: Verify, session: Session, shown: &Shown) -> Judgement {
     // SAFETY: the program's own function, for its own session, as libgnutls would call it.
     match unsafe { function(session) } {

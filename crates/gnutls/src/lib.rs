@@ -10,7 +10,7 @@
 //!   verification, on a *shadow* ([`shadow`]): a session in memory that has received the server's certificates.
 //! - From then on the program's questions about the connection are answered with the server's properties ([`shown`]).
 //!
-//! What is not here: any code of libgnutls. This library calls the libgnutls that the program has loaded ([`ffi`]).
+//! Not here: any code of libgnutls. This library calls the libgnutls that the program has loaded ([`ffi`]).
 
 mod allowed;
 mod connection;

@@ -66,7 +66,7 @@ impl Priorities {
     /// Sets the priorities with PSK key exchange. Returns true if GnuTLS accepts them.
     ///
     /// # Safety
-    /// As [`set`](Self::set).
+    /// The same as [`set`](Self::set).
     pub(crate) unsafe fn set_with_keys(&self, gnutls: &Gnutls, session: Session) -> bool {
         // SAFETY: the caller vouches for `session`.
         unsafe { self.set(gnutls, session, KEYS) }

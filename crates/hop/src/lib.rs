@@ -9,7 +9,7 @@
 //! If anything is missing, the ClientHello goes to the server, which does not know the PSK and ignores it. The program
 //! then has the connection that it would have had without Rejoin.
 //!
-//! What is not here: any TLS library (`capi::clients` for libssl, `gnutls` for GnuTLS), how functions are interposed
+//! Not here: any TLS library (`capi::clients` for libssl, `gnutls` for GnuTLS), how functions are interposed
 //! (`preload`), and the manager's side (`manager::hop`).
 
 mod counted;

@@ -8,7 +8,7 @@
 //!
 //! A failure is one line on standard error, and the program goes on without Rejoin.
 //!
-//! What is not here: any TLS code. This library links neither libssl nor GnuTLS nor `librejoin.so`, because a program
+//! Not here: any TLS code. This library links neither libssl nor GnuTLS nor `librejoin.so`, because a program
 //! may have others, or none. It exports the functions that it interposes and nothing else.
 
 mod client;

@@ -5,7 +5,7 @@
 macro_rules! trampoline {
     ($name:ident, $number:expr) => {
         /// # Safety
-        /// As for the function of the TLS library.
+        /// The same as for the function of the TLS library.
         #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -37,7 +37,7 @@ macro_rules! trampoline {
         }
 
         /// # Safety
-        /// As for the function of the TLS library.
+        /// The same as for the function of the TLS library.
         #[cfg(target_arch = "aarch64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]

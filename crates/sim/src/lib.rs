@@ -4,7 +4,7 @@
 //! [yardsticks](policy). The arrivals are those of a [`Plan`]'s clients or of a trace. Its
 //! [`Outcome`] has the hit rates of every policy at every capacity.
 //!
-//! What is not here: clocks, files, sockets and TLS. A [`Source`] of arrivals is opened by the
+//! Not here: clocks, files, sockets and TLS. A [`Source`] of arrivals is opened by the
 //! caller; reports are text that the caller writes.
 //!
 //! ```

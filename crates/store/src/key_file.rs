@@ -52,7 +52,7 @@ impl KeyFile {
     }
 
     /// Writes the page that `page` returns, unless the file has it already, and again until the page stays the same.
-    /// Of several processes that write at the same time, the last to read the page also writes last.
+    /// If several processes write at the same time, the last to read the page also writes last.
     pub(crate) fn write(
         &self,
         page: impl Fn() -> Result<Zeroizing<Page>, Error>,

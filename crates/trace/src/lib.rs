@@ -6,7 +6,7 @@
 //! of paper 000 §V.A, on which the simulator and the fleet run if there is no recording.
 //! [`Browsers`] and a [`Flood`] may share their server, in a [`Mixture`].
 //!
-//! What is not here: clocks, files, sockets and TLS. A reader reads any [`std::io::Read`], a
+//! Not here: clocks, files, sockets and TLS. A reader reads any [`std::io::Read`], a
 //! population draws from the seed it is given and from nothing else.
 //!
 //! ```

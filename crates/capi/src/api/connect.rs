@@ -136,7 +136,7 @@ impl RejoinRequest {
     /// Makes the request to the manager.
     ///
     /// # Safety
-    /// As [`Self::connect`].
+    /// The same as [`Self::connect`].
     unsafe fn wanted(&self) -> Result<Connect, Failure> {
         const KNOWN: u64 = REJOIN_UNVERIFIED | REJOIN_UNSHARED | REJOIN_OVER_SOCKET;
         if self.flags & !KNOWN != 0 {

@@ -94,7 +94,7 @@ pub(super) unsafe fn shown<'a>(ssl: *mut SSL) -> Option<&'a Shown> {
 /// Returns the connection of an SSL, without a reference of its own.
 ///
 /// # Safety
-/// As [`shown`], and `ssl` is not null.
+/// The same as [`shown`], and `ssl` is not null.
 unsafe fn borrowed<'a>(ssl: *mut SSL) -> Option<&'a Arc<Connection>> {
     // SAFETY: the caller vouches for `ssl`.
     let own = unsafe { openssl_sys::SSL_get_ex_data(ssl, index()) }.cast::<Arc<Connection>>();
@@ -250,7 +250,7 @@ pub(super) unsafe fn finish(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Con
 /// Returns true if the program goes on with the server that the manager found.
 ///
 /// # Safety
-/// As [`finish`].
+/// The same as [`finish`].
 unsafe fn look(libssl: &Libssl, ssl: *mut SSL, connection: &Connection) -> bool {
     let Some(taken) = connection.offer.taken() else { return true };
     // SAFETY: the caller vouches for `ssl`.

@@ -78,7 +78,7 @@ unsafe fn step(
 /// Judges the server. Returns the result of the handshake.
 ///
 /// # Safety
-/// As [`step`]; the handshake is over.
+/// The same as [`step`]; the handshake is over.
 unsafe fn finished(libssl: &Libssl, ssl: *mut SSL, connection: &Arc<Connection>) -> c_int {
     // SAFETY: the caller vouches for `ssl`, whose handshake is over.
     let stands = guarded(|| unsafe { connection::finish(libssl, ssl, connection) });

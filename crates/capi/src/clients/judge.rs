@@ -70,7 +70,7 @@ pub(super) unsafe fn judge(ssl: *mut SSL, seen: &Shown) -> Judgement {
 /// Runs the verification once, with the program's functions or without them.
 ///
 /// # Safety
-/// As [`judge`].
+/// The same as [`judge`].
 unsafe fn judge_once(ssl: *mut SSL, seen: &Shown, asks_program: bool) -> Judgement {
     // SAFETY: the function takes no arguments.
     let context = unsafe { openssl_sys::X509_STORE_CTX_new() };
@@ -87,7 +87,7 @@ unsafe fn judge_once(ssl: *mut SSL, seen: &Shown, asks_program: bool) -> Judgeme
 /// Runs the verification in a context. `None`: there is no memory.
 ///
 /// # Safety
-/// As [`judge`]; `in_context` is new.
+/// The same as [`judge`]; `in_context` is new.
 unsafe fn judge_in(
     in_context: *mut X509_STORE_CTX,
     ssl: *mut SSL,

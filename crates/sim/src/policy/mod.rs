@@ -4,7 +4,7 @@
 //! values. A session is looked up by its key: the client if its sessions keep their id, or the id
 //! itself if every handshake makes a new one.
 //!
-//! What is not here: the policies Rejoin ships, which run as they are, in their own cache.
+//! Not here: the policies Rejoin ships, which run as they are, in their own cache.
 //!
 //! ```
 //! use rejoin_sim::policy::{Access, Policy, PolicyName, next_accesses};

@@ -15,7 +15,7 @@
 //! the interval below is then narrowed to a hundredth of the size. Hit rates need not grow with the
 //! size (FIFO's do not always), and narrowing keeps to the *last* size that fails.
 //!
-//! What is not here: prices of handshakes, which the caller gives, and configuration files.
+//! Not here: prices of handshakes, which the caller gives, and configuration files.
 
 mod ages;
 mod memory;
