@@ -2,12 +2,9 @@
 
 use std::net::SocketAddr;
 
-use clap::ValueEnum;
-#[cfg(feature = "lab")]
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use rejoin_cache::Prediction;
-use rejoin_serve::KeyType;
-use rejoin_serve::{Resumption, Stack, Versions};
+use rejoin_serve::{KeyType, Resumption, Versions};
 
 /// An error in how the command was called: arguments that are well-formed but make no sense together.
 #[derive(Debug)]
@@ -21,136 +18,64 @@ impl std::fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-/// A value of `--tls`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Tls {
-    #[value(name = "1.2")]
-    Tls12,
-    #[value(name = "1.3")]
-    Tls13,
-    Both,
-}
+/// A value of an option: its names, of which only the first is shown, and its help, or nothing.
+pub(crate) type Choice<T> = (T, &'static str, &'static str);
 
-impl From<Tls> for Versions {
-    fn from(tls: Tls) -> Self {
-        match tls {
-            Tls::Tls12 => Self::Tls12,
-            Tls::Tls13 => Self::Tls13,
-            Tls::Both => Self::Both,
-        }
-    }
-}
-
-/// A value of `--stack`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StackName {
-    Openssl,
-    Rustls,
-    /// no TLS: plain HTTP, for comparison
-    None,
-}
-
-impl From<StackName> for Stack {
-    fn from(stack: StackName) -> Self {
-        match stack {
-            StackName::Openssl => Self::OpenSsl,
-            StackName::Rustls => Self::Rustls,
-            StackName::None => Self::None,
-        }
-    }
-}
-
-/// A value of `--key-type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
-pub(crate) enum KeyName {
-    #[value(name = "rsa-2048", alias = "rsa2048")]
-    Rsa2048,
-    #[value(name = "p-256", alias = "p256")]
-    P256,
-    /// post-quantum; TLS 1.3 only, OpenSSL 3.5 or later
-    #[value(name = "ml-dsa-65")]
-    MlDsa65,
-}
-
-impl From<KeyName> for KeyType {
-    fn from(key: KeyName) -> Self {
-        match key {
-            KeyName::Rsa2048 => Self::Rsa2048,
-            KeyName::P256 => Self::P256,
-            KeyName::MlDsa65 => Self::MlDsa65,
-        }
-    }
-}
-
-/// A value of `--resumption`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
-pub(crate) enum ResumptionName {
-    /// Rejoin's cache, evicting by predicted return time
-    Predictive,
-    /// Rejoin's cache, evicting the least recently used session
-    Lru,
-    /// OpenSSL's internal cache
-    Openssl,
-    /// stateless tickets
-    Tickets,
-    /// full handshakes only
-    None,
-}
-
-impl From<ResumptionName> for Resumption {
-    fn from(resumption: ResumptionName) -> Self {
-        match resumption {
-            ResumptionName::Predictive => Self::Predictive,
-            ResumptionName::Lru => Self::Lru,
-            ResumptionName::Openssl => Self::OpenSsl,
-            ResumptionName::Tickets => Self::Tickets,
-            ResumptionName::None => Self::None,
-        }
-    }
-}
-
-/// A value of `--prediction`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PredictionName {
-    /// the times that clients announce, taken at their word
-    Hint,
-    /// the clients' past visits
-    Learned,
-    /// announced times, as far as the client's past visits support them
-    Both,
-}
-
-impl From<PredictionName> for Prediction {
-    fn from(prediction: PredictionName) -> Self {
-        match prediction {
-            PredictionName::Hint => Self::Hint,
-            PredictionName::Learned => Self::Learned,
-            PredictionName::Both => Self::Both,
-        }
-    }
-}
-
+/// Returns the first name of a value.
 #[cfg(feature = "lab")]
-impl PredictionName {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Hint => "hint",
-            Self::Learned => "learned",
-            Self::Both => "both",
-        }
-    }
+pub(crate) fn name_of<T: PartialEq>(choices: &'static [Choice<T>], value: T) -> &'static str {
+    let found = choices.iter().find(|(known, ..)| *known == value);
+    found.and_then(|(_, names, _)| names.split(' ').next()).unwrap_or_default()
 }
 
-/// Returns a parser of all values of an enumeration but one.
-#[cfg(feature = "lab")]
-pub(crate) fn all_but<T>(left_out: T) -> impl TypedValueParser<Value = T>
+/// Returns a parser of one of these values.
+pub(crate) fn one_of<T>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T>
 where
-    T: ValueEnum + PartialEq + Send + Sync + 'static,
+    T: Copy + Send + Sync + 'static,
 {
-    let values = T::value_variants().iter().filter(|value| **value != left_out);
-    PossibleValuesParser::new(values.filter_map(ValueEnum::to_possible_value))
-        .try_map(|name| T::from_str(&name, false))
+    let shown = choices.iter().map(|(_, names, help)| {
+        let mut names = names.split(' ');
+        let value = PossibleValue::new(names.next().unwrap_or_default()).aliases(names);
+        if help.is_empty() { value } else { value.help(*help) }
+    });
+    PossibleValuesParser::new(shown).try_map(move |name| {
+        let is_it = |(_, names, _): &&Choice<T>| names.split(' ').any(|known| known == name);
+        choices.iter().find(is_it).map(|(value, ..)| *value).ok_or("an unknown value")
+    })
 }
+
+/// The values of `--tls`.
+pub(crate) const TLS: &[Choice<Versions>] =
+    &[(Versions::Tls12, "1.2", ""), (Versions::Tls13, "1.3", ""), (Versions::Both, "both", "")];
+
+/// The values of `--key-type`.
+pub(crate) const KEY_TYPES: &[Choice<KeyType>] = &[
+    (KeyType::Rsa2048, "rsa-2048 rsa2048", ""),
+    (KeyType::P256, "p-256 p256", ""),
+    (KeyType::MlDsa65, "ml-dsa-65", "post-quantum; TLS 1.3 only, OpenSSL 3.5 or later"),
+];
+
+/// The values of `--resumption`.
+pub(crate) const RESUMPTIONS: &[Choice<Resumption>] = &[
+    (Resumption::Predictive, "predictive", "Rejoin's cache, evicting by predicted return time"),
+    (Resumption::Lru, "lru", "Rejoin's cache, evicting the least recently used session"),
+    (Resumption::OpenSsl, "openssl", "OpenSSL's internal cache"),
+    (Resumption::Tickets, "tickets", "stateless tickets"),
+    (Resumption::None, "none", "full handshakes only"),
+];
+
+/// Returns each version of several values of `--tls` once.
+#[cfg(feature = "lab")]
+pub(crate) fn each_version(tls: &[Versions]) -> Vec<Versions> {
+    rejoin_report::distinct(tls.iter().flat_map(|tls| tls.each()).copied())
+}
+
+/// The values of `--prediction`.
+pub(crate) const PREDICTIONS: &[Choice<Prediction>] = &[
+    (Prediction::Hint, "hint", "the times that clients announce, taken at their word"),
+    (Prediction::Learned, "learned", "the clients' past visits"),
+    (Prediction::Both, "both", "announced times, as far as the client's past visits support them"),
+];
 
 /// Reads an address with a port. `localhost` means 127.0.0.1 and is not looked up.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {

@@ -12,7 +12,7 @@ use rejoin_capture::report::{self, Captured, LeftOut, Report};
 use rejoin_capture::sharing::{Application, Assumptions, Device, Scope, Sharing};
 use rejoin_capture::{Analyser, Limits, Model, Networks};
 
-use crate::arguments::Misuse;
+use crate::arguments::{Choice, Misuse, one_of};
 use crate::terminal::{self, Watch};
 use crate::units::{Time, above_zero};
 use inputs::Inputs;
@@ -68,11 +68,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", alias = "apps")]
     app_map: Option<PathBuf>,
     /// The definition of an application
-    #[arg(long, value_enum, default_value = "capture", conflicts_with = "app_map")]
-    apps_by: AppsBy,
+    #[arg(long, value_parser = one_of(APPLICATIONS), default_value = "capture", conflicts_with = "app_map")]
+    apps_by: Application,
     /// The applications that could share sessions
-    #[arg(long, value_enum, default_value = "all")]
-    share: Share,
+    #[arg(long, value_parser = one_of(DEVICES), default_value = "all")]
+    share: Device,
     /// The operators of addresses, in lines of start,end,asn,org or prefix,asn,org
     #[arg(long, value_name = "FILE")]
     networks: Option<PathBuf>,
@@ -94,23 +94,14 @@ pub(crate) struct Arguments {
     counts: Option<Vec<(u64, u64)>>,
 }
 
-/// A value of `--apps-by`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum AppsBy {
-    /// each capture is an application
-    Capture,
-    /// each client address is an application
-    Client,
-}
-
-/// A value of `--share`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Share {
-    /// all applications, as programs of one device, as in the paper
-    All,
-    /// applications with the same client address
-    Client,
-}
+const APPLICATIONS: &[Choice<Application>] = &[
+    (Application::Capture, "capture", "each capture is an application"),
+    (Application::Client, "client", "each client address is an application"),
+];
+const DEVICES: &[Choice<Device>] = &[
+    (Device::One, "all", "all applications, as programs of one device, as in the paper"),
+    (Device::Client, "client", "applications with the same client address"),
+];
 
 impl Arguments {
     /// Returns the files to write.
@@ -205,17 +196,7 @@ fn analyse(
 }
 
 fn scope(arguments: &Arguments) -> anyhow::Result<Scope> {
-    Ok(Scope {
-        application: match arguments.apps_by {
-            AppsBy::Capture => Application::Capture,
-            AppsBy::Client => Application::Client,
-        },
-        device: match arguments.share {
-            Share::All => Device::One,
-            Share::Client => Device::Client,
-        },
-        hash_seed: random()?,
-    })
+    Ok(Scope { application: arguments.apps_by, device: arguments.share, hash_seed: random()? })
 }
 
 fn networks(path: Option<&Path>) -> anyhow::Result<Networks> {

@@ -10,7 +10,7 @@ use rejoin_sim::sizing::{FIFO, Found, Sizing, Stage, Survey};
 use rejoin_sim::{Plan, Simulation, Subject};
 
 #[cfg(feature = "lab")]
-use crate::arguments::KeyName;
+use crate::arguments::{KEY_TYPES, one_of};
 use crate::arrivals::{Arrivals, Input};
 use crate::sizes::{Sizes, distinct};
 use crate::terminal::{self, Watch};
@@ -45,8 +45,8 @@ pub(crate) struct Arguments {
     measure: bool,
     #[cfg(feature = "lab")]
     /// The type of the certificate's key for --measure
-    #[arg(long, value_enum, alias = "key", default_value = "rsa-2048", requires = "measure")]
-    key_type: KeyName,
+    #[arg(long, value_parser = one_of(KEY_TYPES), alias = "key", default_value = "rsa-2048", requires = "measure")]
+    key_type: rejoin_serve::KeyType,
     /// The size of a session in Rejoin's cache
     #[arg(long, value_name = "SIZE", default_value_t = answer::SESSION_BYTES, value_parser = bytes_in(8..=65_528))]
     session_bytes: u32,

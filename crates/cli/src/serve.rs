@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rejoin_cache::{Capacity, Settings as CacheSettings};
-use rejoin_serve::{Identity, RESPONSE_BYTES, Server, Settings, Stack, Summary};
+use rejoin_cache::{Capacity, Prediction, Settings as CacheSettings};
+use rejoin_serve::{
+    Identity, KeyType, RESPONSE_BYTES, Resumption, Server, Settings, Stack, Summary, Versions,
+};
 use serde_json::json;
 
-use crate::arguments::{KeyName, Misuse, PredictionName, ResumptionName, StackName, Tls, address};
+use crate::arguments::{Choice, KEY_TYPES, Misuse, PREDICTIONS, RESUMPTIONS, TLS, address, one_of};
 use crate::terminal;
 use crate::units::{Bytes, Time, bytes_in};
 
@@ -25,14 +27,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     metrics: Option<SocketAddr>,
     /// The TLS library
-    #[arg(long, value_enum, default_value = "openssl")]
-    stack: StackName,
+    #[arg(long, value_parser = one_of(STACKS), default_value = "openssl")]
+    stack: Stack,
     /// The TLS version
-    #[arg(long, value_enum, default_value = "both")]
-    tls: Tls,
+    #[arg(long, value_parser = one_of(TLS), default_value = "both")]
+    tls: Versions,
     /// The way of resuming sessions
-    #[arg(long, value_enum, default_value = "predictive")]
-    resumption: ResumptionName,
+    #[arg(long, value_parser = one_of(RESUMPTIONS), default_value = "predictive")]
+    resumption: Resumption,
     /// Sessions that the cache may hold [default: 20480, as OpenSSL's internal cache]
     #[arg(long, value_name = "N", conflicts_with = "capacity")]
     capacity_sessions: Option<u64>,
@@ -40,8 +42,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", alias = "capacity-bytes")]
     capacity: Option<Bytes>,
     /// The source of the predicted return times
-    #[arg(long, value_enum, default_value = "both")]
-    prediction: PredictionName,
+    #[arg(long, value_parser = one_of(PREDICTIONS), default_value = "both")]
+    prediction: Prediction,
     /// How late a client may return before its session is evicted first
     #[arg(long, value_name = "TIME", default_value = GRACE)]
     grace: Time,
@@ -61,8 +63,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", alias = "certificate-out", conflicts_with = "certificate")]
     write_certificate: Option<PathBuf>,
     /// The type of the new certificate's key
-    #[arg(long, value_enum, default_value = "p-256")]
-    key_type: KeyName,
+    #[arg(long, value_parser = one_of(KEY_TYPES), default_value = "p-256")]
+    key_type: KeyType,
     /// The size of each response
     #[arg(long, value_name = "SIZE", default_value_t = RESPONSE_BYTES as u32, value_parser = bytes_in(1..=1 << 26))]
     response_bytes: u32,
@@ -80,12 +82,18 @@ pub(crate) struct Arguments {
     patience: Time,
 }
 
+const STACKS: &[Choice<Stack>] = &[
+    (Stack::OpenSsl, "openssl", ""),
+    (Stack::Rustls, "rustls", ""),
+    (Stack::None, "none", "no TLS: plain HTTP, for comparison"),
+];
+
 /// The cache's default grace and the server's default patience, as arguments. A test compares them.
 const GRACE: &str = "2s";
 const PATIENCE: &str = "10s";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if arguments.resumption == ResumptionName::Openssl {
+    if arguments.resumption == Resumption::OpenSsl {
         // Counts the memory of OpenSSL's internal cache. It must precede OpenSSL's first allocation.
         rejoin_serve::weigh_internal_cache();
     }
@@ -113,7 +121,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         (sessions, None) => Capacity::Sessions(sessions.unwrap_or(20_480)),
     };
     let cache = CacheSettings {
-        prediction: arguments.prediction.into(),
+        prediction: arguments.prediction,
         grace_ms: arguments.grace_ms.unwrap_or(arguments.grace.ms),
         ..CacheSettings::new(capacity)
     };
@@ -121,16 +129,16 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         let why = "--listen and --metrics name the same address; give two addresses";
         return Err(Misuse(why.to_owned()).into());
     }
-    if Stack::from(arguments.stack) == Stack::None && arguments.write_certificate.is_some() {
+    if arguments.stack == Stack::None && arguments.write_certificate.is_some() {
         let why = "--write-certificate: there is no certificate without TLS; leave it out";
         return Err(Misuse(why.to_owned()).into());
     }
     Ok(Settings {
         listen: arguments.listen,
         metrics: arguments.metrics,
-        stack: arguments.stack.into(),
-        versions: arguments.tls.into(),
-        resumption: arguments.resumption.into(),
+        stack: arguments.stack,
+        versions: arguments.tls,
+        resumption: arguments.resumption,
         cache,
         identity: identity(arguments)?,
         response_bytes: arguments.response_bytes as usize,
@@ -145,10 +153,10 @@ fn identity(arguments: &Arguments) -> Result<Option<Identity>, rejoin_serve::Err
     if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
         return Identity::read(certificate, key).map(Some);
     }
-    if Stack::from(arguments.stack) == Stack::None {
+    if arguments.stack == Stack::None {
         return Ok(None);
     }
-    let identity = Identity::made(arguments.key_type.into())?;
+    let identity = Identity::made(arguments.key_type)?;
     if let Some(path) = &arguments.write_certificate {
         identity.write_certificate(path)?;
     }

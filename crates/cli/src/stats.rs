@@ -9,9 +9,9 @@ mod serve;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use rejoin_store::{CacheName, Store};
+use rejoin_store::{CacheName, Reset, Store};
 
-use crate::arguments::address;
+use crate::arguments::{Choice, address, one_of};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -47,16 +47,15 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with_all = ["json", "watch", "reset"])]
     serve: Option<SocketAddr>,
     /// Reset instead: wipe the sessions, zero the counters, or both
-    #[arg(long, value_enum, value_name = "WHAT")]
-    reset: Option<What>,
+    #[arg(long, value_parser = one_of(PARTS), value_name = "WHAT")]
+    reset: Option<Reset>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum What {
-    Sessions,
-    Counters,
-    Both,
-}
+const PARTS: &[Choice<Reset>] = &[
+    (Reset::Sessions, "sessions", ""),
+    (Reset::Counters, "counters", ""),
+    (Reset::Both, "both", ""),
+];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { name, manager, .. } = arguments;

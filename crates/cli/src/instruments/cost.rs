@@ -2,19 +2,18 @@
 
 mod caches;
 
-use std::hash::Hash;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use rejoin_lab::cost::{self, Cipher, Mode, Outcome, Settings, Size};
-use rejoin_serve::Versions;
+use rejoin_report::distinct;
+use rejoin_serve::{KeyType, Resumption, Versions};
 use serde_json::json;
 
-use crate::arguments::{KeyName, ResumptionName, Tls};
+use crate::arguments::{Choice, KEY_TYPES, RESUMPTIONS, TLS, each_version, one_of};
 use crate::beside::Beside;
 use crate::instruments::progress;
-use crate::sizes::distinct;
 use crate::terminal;
 use crate::units::above_zero;
 
@@ -42,26 +41,20 @@ pub(crate) struct Arguments {
     )]
     sizes: Vec<Size>,
     /// The kinds of transactions
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "plain,full,resumed,once")]
-    mode: Vec<ModeName>,
+    #[arg(long, value_parser = one_of(MODES), value_delimiter = ',', default_value = "plain,full,resumed,once")]
+    mode: Vec<Mode>,
     /// The TLS versions, each measured alone
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "both")]
-    tls: Vec<Tls>,
+    #[arg(long, value_parser = one_of(TLS), value_delimiter = ',', default_value = "both")]
+    tls: Vec<Versions>,
     /// The types of the server certificate's key
-    #[arg(
-        long,
-        value_enum,
-        alias = "key",
-        value_delimiter = ',',
-        default_value = "rsa-2048,p-256"
-    )]
-    key_type: Vec<KeyName>,
+    #[arg(long, value_parser = one_of(KEY_TYPES), alias = "key", value_delimiter = ',', default_value = "rsa-2048,p-256")]
+    key_type: Vec<KeyType>,
     /// The ciphers [default: both; with --quick: aes-gcm]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    cipher: Vec<CipherName>,
+    #[arg(long, value_parser = one_of(CIPHERS), value_delimiter = ',')]
+    cipher: Vec<Cipher>,
     /// The way of resuming sessions
-    #[arg(long, value_enum, default_value = "predictive")]
-    resumption: ResumptionName,
+    #[arg(long, value_parser = one_of(RESUMPTIONS), default_value = "predictive")]
+    resumption: Resumption,
     /// The server's cores, in turn, 1 to all of this machine; the clients have the others
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = cores)]
     cores: Vec<usize>,
@@ -92,28 +85,16 @@ enum Study {
     Caches(Box<caches::Arguments>),
 }
 
-/// A value of `--mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
-enum ModeName {
-    /// a plain connection for each request
-    Plain,
-    /// a connection with a full handshake for each request
-    Full,
-    /// a connection with a resumed handshake for each request
-    Resumed,
-    /// one handshake for many requests
-    Once,
-}
-
-/// A value of `--cipher`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
-enum CipherName {
-    /// AES with 128 bits
-    AesGcm,
-    /// ChaCha20-Poly1305
-    #[value(name = "chacha20")]
-    ChaCha20,
-}
+const MODES: &[Choice<Mode>] = &[
+    (Mode::Plain, "plain", "a plain connection for each request"),
+    (Mode::Full, "full", "a connection with a full handshake for each request"),
+    (Mode::Resumed, "resumed", "a connection with a resumed handshake for each request"),
+    (Mode::Once, "once", "one handshake for many requests"),
+];
+const CIPHERS: &[Choice<Cipher>] = &[
+    (Cipher::AesGcm, "aes-gcm", "AES with 128 bits"),
+    (Cipher::ChaCha20, "chacha20", "ChaCha20-Poly1305"),
+];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(Study::Caches(arguments)) = &arguments.study {
@@ -130,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let quick = arguments.quick;
-    let mut ciphers: Vec<Cipher> = meant(&arguments.cipher);
+    let mut ciphers = distinct(arguments.cipher.clone());
     if ciphers.is_empty() {
         ciphers.push(Cipher::AesGcm);
         ciphers.extend((!quick).then_some(Cipher::ChaCha20));
@@ -145,46 +126,16 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     Ok(Settings {
         program: std::env::current_exe().context("cannot find the program itself")?,
         sizes,
-        modes: meant(&arguments.mode),
-        versions: versions(&arguments.tls),
-        keys: meant(&arguments.key_type),
+        modes: distinct(arguments.mode.clone()),
+        versions: each_version(&arguments.tls),
+        keys: distinct(arguments.key_type.clone()),
         ciphers,
         cores,
-        resumption: arguments.resumption.into(),
+        resumption: arguments.resumption,
         rounds: arguments.rounds.unwrap_or(if quick { 3 } else { 5 }),
         round: arguments.round_duration.unwrap_or(round),
         clients: arguments.clients,
     })
-}
-
-/// Returns each version by itself, without repetitions.
-fn versions(names: &[Tls]) -> Vec<Versions> {
-    distinct(names.iter().flat_map(|tls| Versions::from(*tls).each()).copied().collect())
-}
-
-/// Converts values of the command line, without repetitions.
-fn meant<N: Copy + Eq + Hash, T: From<N>>(names: &[N]) -> Vec<T> {
-    distinct(names.to_vec()).into_iter().map(T::from).collect()
-}
-
-impl From<ModeName> for Mode {
-    fn from(mode: ModeName) -> Self {
-        match mode {
-            ModeName::Plain => Self::Plain,
-            ModeName::Full => Self::Full,
-            ModeName::Resumed => Self::Resumed,
-            ModeName::Once => Self::Once,
-        }
-    }
-}
-
-impl From<CipherName> for Cipher {
-    fn from(cipher: CipherName) -> Self {
-        match cipher {
-            CipherName::AesGcm => Self::AesGcm,
-            CipherName::ChaCha20 => Self::ChaCha20,
-        }
-    }
 }
 
 fn cores(text: &str) -> Result<usize, String> {

@@ -5,6 +5,7 @@ pub(crate) mod apps;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use rejoin_cache::Prediction;
 use rejoin_lab::Step;
 use rejoin_lab::demo::{self, Row, Settings};
 use rejoin_lab::fleet::Liars;
@@ -12,7 +13,7 @@ use rejoin_serve::{Resumption, Versions};
 use rejoin_trace::SpeedUp;
 use serde_json::json;
 
-use crate::arguments::{PredictionName, ResumptionName, Tls};
+use crate::arguments::{PREDICTIONS, RESUMPTIONS, TLS, name_of, one_of};
 use crate::instruments::progress;
 use crate::terminal;
 use crate::units::{Time, above_zero};
@@ -41,19 +42,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", alias = "duration-s", value_parser = above_zero, default_value = "200s")]
     duration: Time,
     /// The TLS versions, in turn
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "1.2,1.3")]
-    tls: Vec<Tls>,
+    #[arg(long, value_parser = one_of(TLS), value_delimiter = ',', default_value = "1.2,1.3")]
+    tls: Vec<Versions>,
     /// The ways of resuming, in turn
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "none,openssl,tickets,lru,predictive"
-    )]
-    resumption: Vec<ResumptionName>,
+    #[arg(long, value_parser = one_of(RESUMPTIONS), value_delimiter = ',', default_value = "none,openssl,tickets,lru,predictive")]
+    resumption: Vec<Resumption>,
     /// The source of the predictive cache's return times
-    #[arg(long, value_enum, default_value = "both")]
-    prediction: PredictionName,
+    #[arg(long, value_parser = one_of(PREDICTIONS), default_value = "both")]
+    prediction: Prediction,
     /// Percentage of devices that always announce to return in a second
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     liars_percent: u8,
@@ -125,10 +121,10 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         warm_up_ms: arguments.warm_up.ms,
         measured_ms: arguments.duration.ms,
         seed: arguments.seed,
-        prediction: arguments.prediction.name(),
+        prediction: name_of(PREDICTIONS, arguments.prediction),
         liars: Liars { percent: arguments.liars_percent },
-        versions: arguments.tls.iter().copied().map(Versions::from).collect(),
-        resumptions: arguments.resumption.iter().copied().map(Resumption::from).collect(),
+        versions: arguments.tls.clone(),
+        resumptions: arguments.resumption.clone(),
     })
 }
 

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use rejoin_lab::fleet::{self, Handshakes, Latency, Liars, REQUEST_BYTES, Report, Settings};
 use rejoin_lab::fleet::{Source, Trust};
+use rejoin_serve::Versions;
 use rejoin_trace::{IntervalMix, Population, PopulationSettings, SpeedUp};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::arguments::{Misuse, Tls};
+use crate::arguments::{Misuse, TLS, one_of};
 use crate::instruments::progress;
 use crate::terminal;
 use crate::units::{Time, above_zero};
@@ -47,8 +48,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", alias = "duration-s", value_parser = above_zero, default_value = "1h")]
     duration: Time,
     /// The TLS version to offer
-    #[arg(long, value_enum, default_value = "both")]
-    tls: Tls,
+    #[arg(long, value_parser = one_of(TLS), default_value = "both")]
+    tls: Versions,
     /// Trust the certificates in this PEM file, and no others [default: the system's]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
@@ -113,7 +114,7 @@ async fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         target,
         server_name: host.trim_matches(['[', ']']).to_owned(),
         trust: trust(arguments)?,
-        versions: arguments.tls.into(),
+        versions: arguments.tls,
         source: source(arguments)?,
         seed: arguments.seed,
         speed_up,

@@ -11,14 +11,14 @@ use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::Keys;
-use crate::arguments::Misuse;
+use crate::arguments::{Choice, Misuse, one_of};
 use crate::{cluster, terminal};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The server that reads the keys
-    #[arg(long, value_enum)]
-    format: Format,
+    #[arg(long, value_parser = one_of(FORMATS))]
+    format: ServerKeyFormat,
     /// For nginx, a folder, whose keys.conf the configuration includes; for HAProxy, the file of
     /// tls-ticket-keys
     #[arg(long, value_name = "PATH", alias = "into")]
@@ -35,25 +35,12 @@ pub(crate) struct Arguments {
     follow: bool,
 }
 
-/// A value of `--format`.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Format {
-    Nginx,
-    Haproxy,
-}
-
-impl From<Format> for ServerKeyFormat {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Nginx => Self::Nginx,
-            Format::Haproxy => Self::Haproxy,
-        }
-    }
-}
+const FORMATS: &[Choice<ServerKeyFormat>] =
+    &[(ServerKeyFormat::Nginx, "nginx", ""), (ServerKeyFormat::Haproxy, "haproxy", "")];
 
 pub(crate) fn run(arguments: &Arguments, settings: &Path, json: bool) -> anyhow::Result<()> {
     let Arguments { format, output, context, then, follow } = arguments;
-    let files = KeyFiles::new((*format).into(), output, context);
+    let files = KeyFiles::new(*format, output, context);
     let mut files = files.map_err(|error| match error {
         Error::Ring(error) => anyhow::Error::new(Misuse(format!("--context: {error}"))),
         error => error.into(),

@@ -4,10 +4,10 @@ mod reading;
 mod watched;
 
 use rejoin_cache::Counters;
-use rejoin_store::{CacheName, Reset, Store};
+use rejoin_store::{CacheName, Store};
 use rejoin_trace::grouped;
 
-use super::{Arguments, What, second, serve, shown_percent};
+use super::{Arguments, second, serve, shown_percent};
 use crate::terminal;
 use reading::{Reading, found_percent, resumed_percent};
 use watched::Watched;
@@ -19,9 +19,7 @@ pub(super) fn run(name: &CacheName, arguments: &Arguments) -> anyhow::Result<()>
         return serve::serve(Watched::new(folder.clone(), store), address);
     }
     match reset {
-        Some(What::Sessions) => store.reset(Reset::Sessions),
-        Some(What::Counters) => store.reset(Reset::Counters),
-        Some(What::Both) => store.reset(Reset::Both),
+        Some(part) => store.reset(*part),
         None if *watch && *json => return second::each(|_| Ok(told(&store))),
         None if *watch => return lines(&store),
         None if *json => return terminal::print_result(&told(&store)),

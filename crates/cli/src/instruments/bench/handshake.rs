@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use rejoin_lab::handshake::{self, Java, Settings, Stack};
-use rejoin_serve::KeyType;
-use rejoin_serve::Versions;
+use rejoin_report::distinct;
+use rejoin_serve::{KeyType, Versions};
 use serde_json::json;
 
-use crate::arguments::{KeyName, Tls};
+use crate::arguments::{Choice, KEY_TYPES, TLS, each_version, one_of};
 use crate::beside::Beside;
 use crate::instruments::progress;
-use crate::sizes::distinct;
 use crate::terminal;
 
 #[derive(Debug, clap::Args)]
@@ -24,23 +23,17 @@ Examples:
   rejoin bench handshake --stack rustls --tls 1.3 --key-type ml-dsa-65 --client-certificates with --json")]
 pub(crate) struct Arguments {
     /// The TLS libraries
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "openssl,rustls")]
-    stack: Vec<StackName>,
+    #[arg(long, value_parser = one_of(STACKS), value_delimiter = ',', default_value = "openssl,rustls")]
+    stack: Vec<Stack>,
     /// The TLS versions, each measured alone
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "both")]
-    tls: Vec<Tls>,
+    #[arg(long, value_parser = one_of(TLS), value_delimiter = ',', default_value = "both")]
+    tls: Vec<Versions>,
     /// The types of the certificates' keys
-    #[arg(
-        long,
-        value_enum,
-        alias = "key",
-        value_delimiter = ',',
-        default_value = "rsa-2048,p-256,ml-dsa-65"
-    )]
-    key_type: Vec<KeyName>,
+    #[arg(long, value_parser = one_of(KEY_TYPES), alias = "key", value_delimiter = ',', default_value = "rsa-2048,p-256,ml-dsa-65")]
+    key_type: Vec<KeyType>,
     /// Clients without or with certificates
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "without,with")]
-    client_certificates: Vec<ClientCertificates>,
+    #[arg(long, value_parser = one_of(CLIENT_CERTIFICATES), value_delimiter = ',', default_value = "without,with")]
+    client_certificates: Vec<bool>,
     /// Batches of each combination [default: 15; with --quick: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(Settings::MOST_ROUNDS)))]
     rounds: Option<u16>,
@@ -61,23 +54,12 @@ pub(crate) struct Arguments {
     html: Option<PathBuf>,
 }
 
-/// A value of `--stack`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
-enum StackName {
-    /// the system's OpenSSL
-    Openssl,
-    /// rustls with aws-lc-rs
-    Rustls,
-    /// the JDK's TLS
-    Jsse,
-}
-
-/// A value of `--client-certificates`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
-enum ClientCertificates {
-    Without,
-    With,
-}
+const STACKS: &[Choice<Stack>] = &[
+    (Stack::OpenSsl, "openssl", "the system's OpenSSL"),
+    (Stack::Rustls, "rustls", "rustls with aws-lc-rs"),
+    (Stack::Jsse, "jsse", "the JDK's TLS"),
+];
+const CLIENT_CERTIFICATES: &[Choice<bool>] = &[(false, "without", ""), (true, "with", "")];
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments);
@@ -91,18 +73,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 fn settings(arguments: &Arguments) -> Settings {
     let quick = arguments.quick;
-    let versions = arguments.tls.iter().flat_map(|tls| Versions::from(*tls).each()).copied();
-    let stacks = distinct(arguments.stack.clone()).into_iter().map(|stack| match stack {
-        StackName::Openssl => Stack::OpenSsl,
-        StackName::Rustls => Stack::Rustls,
-        StackName::Jsse => Stack::Jsse,
-    });
-    let with = distinct(arguments.client_certificates.clone()).into_iter();
     Settings {
-        stacks: stacks.collect(),
-        versions: distinct(versions.collect()),
-        keys: distinct(arguments.key_type.clone()).into_iter().map(KeyType::from).collect(),
-        client_certificates: with.map(|with| with == ClientCertificates::With).collect(),
+        stacks: distinct(arguments.stack.clone()),
+        versions: each_version(&arguments.tls),
+        keys: distinct(arguments.key_type.clone()),
+        client_certificates: distinct(arguments.client_certificates.clone()),
         rounds: arguments.rounds.unwrap_or(if quick { 3 } else { 15 }),
         batch: arguments.batch.unwrap_or(if quick { 5 } else { 20 }),
         java: Java { target: arguments.jmh.clone(), quick },

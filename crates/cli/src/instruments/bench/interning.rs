@@ -1,13 +1,13 @@
 //! `rejoin bench interning`
 
 use rejoin_lab::interning::{self, Outcome, Row, Settings};
-use rejoin_serve::Versions;
+use rejoin_report::distinct;
+use rejoin_serve::{KeyType, Versions};
 use rejoin_trace::grouped;
 use serde_json::json;
 
-use crate::arguments::{KeyName, Tls};
+use crate::arguments::{KEY_TYPES, TLS, one_of};
 use crate::instruments::progress;
-use crate::sizes::distinct;
 use crate::terminal;
 use crate::units::Bytes;
 
@@ -25,11 +25,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MOST_CERTIFICATES))]
     certificates: Vec<u32>,
     /// The TLS version
-    #[arg(long, value_enum, default_value = "both")]
-    tls: Tls,
+    #[arg(long, value_parser = one_of(TLS), default_value = "both")]
+    tls: Versions,
     /// The type of the certificates' keys
-    #[arg(long, value_enum, alias = "key", default_value = "p-256")]
-    key_type: KeyName,
+    #[arg(long, value_parser = one_of(KEY_TYPES), alias = "key", default_value = "p-256")]
+    key_type: KeyType,
     /// Memory for decoded certificates; servers have 32MiB. Clients beyond it take turns [default:
     /// enough for all]
     #[arg(long, value_name = "SIZE")]
@@ -61,10 +61,10 @@ fn settings(arguments: &Arguments) -> Settings {
     if certificates.is_empty() {
         certificates = vec![1, if quick { 1_000 } else { 10_000 }];
     }
-    let versions = Versions::from(arguments.tls).each().to_vec();
+    let versions = arguments.tls.each().to_vec();
     let batches = if quick { QUICK_BATCHES } else { BATCHES };
     let room_bytes = arguments.room.map(|Bytes(bytes)| bytes.try_into().unwrap_or(usize::MAX));
-    Settings { versions, certificates, key_type: arguments.key_type.into(), batches, room_bytes }
+    Settings { versions, certificates, key_type: arguments.key_type, batches, room_bytes }
 }
 
 fn text(outcome: &Outcome) -> String {

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use rejoin_cache::Prediction;
 use rejoin_lab::throughput::{self, Advantage, Devices, Outcome, Row, Settings};
 use rejoin_lab::{Error, Step};
-use rejoin_serve::Resumption;
+use rejoin_report::distinct;
+use rejoin_serve::{KeyType, Resumption, Versions};
 use rejoin_trace::{SpeedUp, grouped};
 use serde_json::json;
 
-use crate::arguments::{KeyName, PredictionName, ResumptionName, Tls, all_but};
+use crate::arguments::{KEY_TYPES, PREDICTIONS, RESUMPTIONS, TLS, name_of, one_of};
 use crate::beside::Beside;
 use crate::instruments::progress;
-use crate::sizes::distinct;
 use crate::terminal;
 use crate::units::{Time, above_zero};
 
@@ -48,22 +49,17 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quick: bool,
     /// The TLS version
-    #[arg(long, value_parser = all_but(Tls::Both), default_value = "1.2")]
-    tls: Tls,
+    #[arg(long, value_parser = one_of(&TLS[..2]), default_value = "1.2")]
+    tls: Versions,
     /// The type of the server certificate's key
-    #[arg(long, value_enum, alias = "key", default_value = "rsa-2048")]
-    key_type: KeyName,
+    #[arg(long, value_parser = one_of(KEY_TYPES), alias = "key", default_value = "rsa-2048")]
+    key_type: KeyType,
     /// The ways of resuming, in turn
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "predictive,openssl,tickets,none"
-    )]
-    resumption: Vec<ResumptionName>,
+    #[arg(long, value_parser = one_of(RESUMPTIONS), value_delimiter = ',', default_value = "predictive,openssl,tickets,none")]
+    resumption: Vec<Resumption>,
     /// The source of the predictive cache's return times
-    #[arg(long, value_enum, default_value = "both")]
-    prediction: PredictionName,
+    #[arg(long, value_parser = one_of(PREDICTIONS), default_value = "both")]
+    prediction: Prediction,
     /// Devices keep their session from one run to the next, as apps do that store it on disk
     #[arg(long)]
     keep_sessions: bool,
@@ -128,7 +124,6 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         counts => Devices::Counts(counts),
     };
     let (warm_up_ms, measured_ms) = if quick { (120_000, 180_000) } else { (240_000, 480_000) };
-    let resumptions = distinct(arguments.resumption.clone());
     Ok(Settings {
         program: std::env::current_exe().context("cannot find this program's own file")?,
         directory: arguments.folder.clone(),
@@ -138,10 +133,10 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         speed_up: SpeedUp::new(arguments.speedup).map_err(Error::Population)?,
         warm_up_ms: arguments.warm_up.map_or(warm_up_ms, |time| time.ms),
         measured_ms: arguments.duration.map_or(measured_ms, |time| time.ms),
-        versions: arguments.tls.into(),
-        key_type: arguments.key_type.into(),
-        prediction: arguments.prediction.name(),
-        resumptions: resumptions.into_iter().map(Resumption::from).collect(),
+        versions: arguments.tls,
+        key_type: arguments.key_type,
+        prediction: name_of(PREDICTIONS, arguments.prediction),
+        resumptions: distinct(arguments.resumption.clone()),
         forgets_between_runs: !arguments.keep_sessions,
         keeps_up: arguments.keep_up,
         rounds: arguments.rounds,

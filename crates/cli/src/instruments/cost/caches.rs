@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use rejoin_lab::cost::Size;
 use rejoin_lab::cost::caches::{self, Settings};
+use rejoin_lab::cost::{Mode, Size};
+use rejoin_report::distinct;
+use rejoin_serve::{KeyType, Versions};
 use serde_json::json;
 
-use super::{ModeName, meant, versions};
-use crate::arguments::{KeyName, Tls, all_but};
+use super::MODES;
+use crate::arguments::{KEY_TYPES, TLS, each_version, one_of};
 use crate::beside::Beside;
 use crate::instruments::progress;
 use crate::terminal;
@@ -29,14 +31,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "30,36KiB,1MiB")]
     sizes: Vec<Size>,
     /// The kinds of transactions
-    #[arg(long, value_parser = all_but(ModeName::Once), value_delimiter = ',', default_value = "plain,full,resumed")]
-    mode: Vec<ModeName>,
+    #[arg(long, value_parser = one_of(&MODES[..3]), value_delimiter = ',', default_value = "plain,full,resumed")]
+    mode: Vec<Mode>,
     /// The TLS versions, each measured alone
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "both")]
-    tls: Vec<Tls>,
+    #[arg(long, value_parser = one_of(TLS), value_delimiter = ',', default_value = "both")]
+    tls: Vec<Versions>,
     /// The type of the server certificate's key
-    #[arg(long, value_enum, alias = "key", default_value = "rsa-2048")]
-    key_type: KeyName,
+    #[arg(long, value_parser = one_of(KEY_TYPES), alias = "key", default_value = "rsa-2048")]
+    key_type: KeyType,
     /// The sizes of each L1 cache; the first is used with all L2 caches
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "16KiB,32KiB,64KiB")]
     l1: Vec<Size>,
@@ -101,13 +103,13 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let longest_s = arguments.minutes.map_or(arguments.duration, |minutes| minutes * 60);
     Ok(Settings {
         program: std::env::current_exe().context("cannot find the program itself")?,
-        sizes: meant(&arguments.sizes),
-        modes: meant(&arguments.mode),
-        versions: versions(&arguments.tls),
-        key: arguments.key_type.into(),
-        first: meant(&arguments.l1),
-        second: meant(&arguments.l2),
-        traced_second: meant(&arguments.traced_l2),
+        sizes: distinct(arguments.sizes.clone()),
+        modes: distinct(arguments.mode.clone()),
+        versions: each_version(&arguments.tls),
+        key: arguments.key_type,
+        first: distinct(arguments.l1.clone()),
+        second: distinct(arguments.l2.clone()),
+        traced_second: distinct(arguments.traced_l2.clone()),
         line_bytes: arguments.line_bytes,
         transactions: arguments.transactions,
         traced: arguments.traced,

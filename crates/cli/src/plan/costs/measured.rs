@@ -4,13 +4,12 @@ use rejoin_lab::{Error, handshake};
 use rejoin_serve::{KeyType, Versions, weigh_internal_cache};
 
 use super::{Costs, HandshakeCost};
-use crate::arguments::KeyName;
 use crate::instruments::told;
 
 impl Costs {
     /// Measures the costs and replaces the present ones.
-    pub(super) fn measure(&mut self, key: KeyName, tls: &str) -> anyhow::Result<()> {
-        told(self.try_measure(key.into(), tls).map_err(Into::into))
+    pub(super) fn measure(&mut self, key: KeyType, tls: &str) -> anyhow::Result<()> {
+        told(self.try_measure(key, tls).map_err(Into::into))
     }
 
     fn try_measure(&mut self, key: KeyType, tls: &str) -> Result<(), Error> {
