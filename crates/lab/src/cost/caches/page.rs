@@ -100,7 +100,7 @@ fn lines(
     for kind in kinds(outcome) {
         for (column, mode) in MODES.iter().enumerate() {
             let points = places.iter().filter_map(|place| {
-                let row = columns(outcome, kind, place.0, place.1)[column]?;
+                let row = columns(outcome, kind, *place)[column]?;
                 Some((at(*place).bytes() >> 10, percent(row) * HUNDREDTHS))
             });
             let points: Vec<_> = points.collect();

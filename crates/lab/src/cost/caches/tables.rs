@@ -77,8 +77,11 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
 
 type Table = (Vec<String>, Vec<Vec<String>>);
 
-fn head(columns: &[&str]) -> Vec<String> {
-    columns.iter().map(|column| (*column).to_owned()).collect()
+/// The heads of a table: those of its first columns, divided by bars, and three of each figure.
+fn head(start: &str, figures: &[&str]) -> Vec<String> {
+    let of_modes = |what| ["full", "resumed", "w/o"].map(|mode| format!("{what} {mode}"));
+    let figures = figures.iter().flat_map(of_modes).map(|head| head.trim_start().to_owned());
+    start.split('|').map(str::to_owned).chain(figures).collect()
 }
 
 /// A kind of TLS; where there is none, plain HTTP alone.
@@ -100,12 +103,7 @@ pub(super) fn name([tls, key]: Tls) -> String {
 }
 
 /// Full, resumed and plain of one size before one pair of caches.
-pub(super) fn columns(
-    outcome: &Outcome,
-    kind: Tls,
-    size: Size,
-    caches: (Size, Size),
-) -> [Option<&Row>; 3] {
+pub(super) fn columns(outcome: &Outcome, kind: Tls, (size, caches): Place) -> [Option<&Row>; 3] {
     COLUMNS.map(|mode| {
         let of_kind = |row: &Row| mode == "plain" || [row.kind.tls, row.kind.key] == kind;
         let mut rows = outcome.cells.iter().filter(|row| row.kind.mode == mode && of_kind(row));
@@ -139,130 +137,110 @@ pub(super) fn compared(outcome: &Outcome) -> Vec<Place> {
 }
 
 /// The paper's figures, if L1 is as large as its processor's.
-fn paper_of(size: Size, (l1, l2): (Size, Size)) -> Option<CacheMeasured> {
+fn paper_of((size, (l1, l2)): Place) -> Option<CacheMeasured> {
     CacheMeasured::of(size.bytes(), l2.bytes()).filter(|_| l1.bytes() == PAPER_L1_BYTES)
 }
 
-fn by_second(outcome: &Outcome) -> Table {
-    let of = ["full", "resumed", "w/o"];
-    let mut columns_of = head(&["size", "L2", ""]);
-    for what in ["path", "L2 MR", "MPI ‰"] {
-        columns_of.extend(of.map(|mode| format!("{what} {mode}")));
-    }
+/// The figures of a row: of full, resumed and plain transactions.
+type Figures = Vec<[String; 3]>;
+
+/// The rows of each place: the paper's, where it has one, and one for each kind of TLS.
+fn beside_paper(
+    outcome: &Outcome,
+    places: Vec<Place>,
+    start: impl Fn(Place) -> Vec<String>,
+    paper: impl Fn(Place) -> Option<Figures>,
+    ours: impl Fn(Tls, Place) -> Figures,
+) -> Vec<Vec<String>> {
+    let row = |place, name: String, figures: Figures| {
+        start(place).into_iter().chain([name]).chain(figures.concat()).collect()
+    };
     let mut rows = Vec::new();
-    for (size, caches) in behind_first(outcome) {
-        let start = |name: String| vec![size.to_string(), caches.1.to_string(), name];
-        if let Some(paper) = paper_of(size, caches) {
-            let mut row = start(PAPER.to_owned());
-            row.extend(beside(paper.path_length, |figure| format!("{figure:.0}")));
-            row.extend(beside(paper.l2_misses, |figure| format!("{figure:.1} %")));
-            row.extend([NONE; 3].map(str::to_owned));
-            rows.push(row);
-        }
-        for kind in kinds(outcome) {
-            let ours = columns(outcome, kind, size, caches);
-            let mut row = start(name(kind));
-            row.extend(each(ours, |row| format!("{:.0}", row.instructions / 1e3)));
-            row.extend(each(ours, |row| format!("{:.1} %", row.l2_percent)));
-            row.extend(each(ours, |row| format!("{:.3}", row.mpi * 1e3)));
-            rows.push(row);
-        }
+    for place in places {
+        rows.extend(paper(place).map(|figures| row(place, PAPER.to_owned(), figures)));
+        let kinds = kinds(outcome).into_iter();
+        rows.extend(kinds.map(|kind| row(place, name(kind), ours(kind, place))));
     }
-    (columns_of, rows)
+    rows
+}
+
+fn by_second(outcome: &Outcome) -> Table {
+    let start = |(size, (_, l2)): Place| vec![size.to_string(), l2.to_string()];
+    let paper = |place| {
+        let CacheMeasured { path_length, l2_misses, .. } = paper_of(place)?;
+        let path_length = beside(path_length, |figure| format!("{figure:.0}"));
+        Some(vec![path_length, beside(l2_misses, |figure| format!("{figure:.1} %")), none()])
+    };
+    let ours = |kind, place| {
+        let ours = columns(outcome, kind, place);
+        vec![
+            each(ours, |row| format!("{:.0}", row.instructions / 1e3)),
+            each(ours, |row| format!("{:.1} %", row.l2_percent)),
+            each(ours, |row| format!("{:.3}", row.mpi * 1e3)),
+        ]
+    };
+    let rows = beside_paper(outcome, behind_first(outcome), start, paper, ours);
+    (head("size|L2|", &["path", "L2 MR", "MPI ‰"]), rows)
 }
 
 fn relative(outcome: &Outcome) -> Table {
-    let places = behind_first(outcome);
-    let seconds = distinct(places.iter().map(|(_, (_, l2))| *l2));
-    let mut columns_of = head(&["size", "L2", "", "full", "resumed", "w/o"]);
-    columns_of.extend(["full", "resumed", "w/o"].map(|mode| format!("misses {mode}")));
-    let papers = seconds.iter().find(|size| size.bytes() == PAPER_LEAST_BYTES);
-    let Some(least) = papers.or_else(|| seconds.first()).copied() else {
-        return (columns_of, Vec::new());
+    let head = head("size|L2|", &["", "misses"]);
+    let mut places = behind_first(outcome);
+    let mut seconds = places.iter().map(|(_, (_, l2))| *l2);
+    let papers = seconds.clone().find(|size| size.bytes() == PAPER_LEAST_BYTES);
+    let Some(least) = papers.or_else(|| seconds.next()) else { return (head, Vec::new()) };
+    places.retain(|(_, (_, l2))| *l2 != least);
+    let start = |(size, (_, l2)): Place| vec![size.to_string(), l2.to_string()];
+    let paper = |place| {
+        let relative = paper_of(place)?.relative.filter(|_| least.bytes() == PAPER_LEAST_BYTES)?;
+        Some(vec![beside(relative, |figure| format!("{figure:.3}")), none()])
     };
-    let mut rows = Vec::new();
-    for (size, (l1, l2)) in places.iter().copied().filter(|(_, (_, l2))| *l2 != least) {
-        let start = |name: String| vec![size.to_string(), l2.to_string(), name];
-        let paper = paper_of(size, (l1, l2)).and_then(|paper| paper.relative);
-        if let Some(paper) = paper.filter(|_| least.bytes() == PAPER_LEAST_BYTES) {
-            let mut row = start(PAPER.to_owned());
-            row.extend(beside(paper, |figure| format!("{figure:.3}")));
-            row.extend([NONE; 3].map(str::to_owned));
-            rows.push(row);
-        }
-        for kind in kinds(outcome) {
-            let (ours, base) =
-                (columns(outcome, kind, size, (l1, l2)), columns(outcome, kind, size, (l1, least)));
-            let mut row = start(name(kind));
-            row.extend(ours.iter().zip(base).map(|(ours, base)| {
-                let both = ours.zip(base).filter(|(_, base)| base.l2_misses > 0.0);
-                let ratio = both.map(|(ours, base)| ours.l2_misses / base.l2_misses);
-                ratio.map_or_else(|| NONE.to_owned(), |ratio| format!("{ratio:.3}"))
-            }));
-            row.extend(each(ours, |row| format!("{:.0}", row.l2_misses)));
-            rows.push(row);
-        }
-    }
-    (columns_of, rows)
+    let ours = |kind, (size, (l1, l2)): Place| {
+        let base = columns(outcome, kind, (size, (l1, least)));
+        let ours = columns(outcome, kind, (size, (l1, l2)));
+        let ratio = |mode: usize| {
+            let (ours, base) = ours[mode].zip(base[mode])?;
+            (base.l2_misses > 0.0).then(|| format!("{:.3}", ours.l2_misses / base.l2_misses))
+        };
+        let ratios = [0, 1, 2].map(|mode| ratio(mode).unwrap_or_else(|| NONE.to_owned()));
+        vec![ratios, each(ours, |row| format!("{:.0}", row.l2_misses))]
+    };
+    (head, beside_paper(outcome, places, start, paper, ours))
 }
 
 fn by_first(outcome: &Outcome) -> Table {
-    let mut columns_of = head(&["size", "L1", ""]);
-    for what in ["inst MR", "data MR"] {
-        columns_of.extend(["full", "resumed", "w/o"].map(|mode| format!("{what} {mode}")));
-    }
-    let mut rows = Vec::new();
-    for (size, caches) in compared(outcome) {
-        let start = |name: String| vec![size.to_string(), caches.0.to_string(), name];
-        let paper = Measured::of(size.bytes()).filter(|_| caches.0.bytes() == PAPER_L1_BYTES);
-        if let Some(Measured { misses: [instructions, data, _], .. }) = paper {
-            let mut row = start(PAPER.to_owned());
-            row.extend(beside(instructions, percent));
-            row.extend(beside(data, percent));
-            rows.push(row);
-        }
-        for kind in kinds(outcome) {
-            let ours = columns(outcome, kind, size, caches);
-            let mut row = start(name(kind));
-            row.extend(each(ours, |row| percent(row.l1i_percent)));
-            row.extend(each(ours, |row| percent(row.l1d_percent)));
-            rows.push(row);
-        }
-    }
-    (columns_of, rows)
+    let start = |(size, (l1, _)): Place| vec![size.to_string(), l1.to_string()];
+    let paper = |(size, (l1, _)): Place| {
+        let paper = Measured::of(size.bytes()).filter(|_| l1.bytes() == PAPER_L1_BYTES)?;
+        Some(paper.misses[..2].iter().map(|pair| beside(*pair, percent)).collect())
+    };
+    let ours = |kind, place| {
+        let ours = columns(outcome, kind, place);
+        vec![each(ours, |row| percent(row.l1i_percent)), each(ours, |row| percent(row.l1d_percent))]
+    };
+    let rows = beside_paper(outcome, compared(outcome), start, paper, ours);
+    (head("size|L1|", &["inst MR", "data MR"]), rows)
 }
 
 /// Before one pair of caches: no cache bears on branches.
 fn branches(outcome: &Outcome) -> Table {
-    let mut columns_of = head(&["size", ""]);
-    for what in ["branches", "predicted wrong"] {
-        columns_of.extend(["full", "resumed", "w/o"].map(|mode| format!("{what} {mode}")));
-    }
-    let mut rows = Vec::new();
     let mut places = places(outcome);
     places.dedup_by_key(|(size, _)| *size);
-    for (size, caches) in places {
-        if let Some(Measured { branches: both, .. }) = Measured::of(size.bytes()) {
-            let mut row = vec![size.to_string(), PAPER.to_owned()];
-            for pair in both {
-                row.extend(beside(pair, |part| percent(part * 100.0)));
-            }
-            rows.push(row);
-        }
-        for kind in kinds(outcome) {
-            let ours = columns(outcome, kind, size, caches);
-            let mut row = vec![size.to_string(), name(kind)];
-            row.extend(each(ours, |row| percent(row.branch_percent)));
-            row.extend(each(ours, |row| percent(row.mispredicted_percent)));
-            rows.push(row);
-        }
-    }
-    (columns_of, rows)
+    let paper = |(size, _): Place| {
+        let Measured { branches, .. } = Measured::of(size.bytes())?;
+        Some(branches.map(|pair| beside(pair, |part| percent(part * 100.0))).to_vec())
+    };
+    let ours = |kind, place| {
+        let ours = columns(outcome, kind, place);
+        let mispredicted = each(ours, |row| percent(row.mispredicted_percent));
+        vec![each(ours, |row| percent(row.branch_percent)), mispredicted]
+    };
+    let start = |(size, _): Place| vec![size.to_string()];
+    let rows = beside_paper(outcome, places, start, paper, ours);
+    (head("size|", &["branches", "predicted wrong"]), rows)
 }
 
 fn traced_first(outcome: &Outcome) -> Table {
-    let columns_of =
-        head(&["size", "", "mode", "L1", "inst MR", "data MR", "inst misses", "data misses"]);
     let rows = outcome.traces.iter().flat_map(|row| {
         row.l1.iter().map(move |l1| {
             let mut cells = start(row);
@@ -271,12 +249,13 @@ fn traced_first(outcome: &Outcome) -> Table {
             cells
         })
     });
-    (columns_of, rows.collect())
+    let head = head("size||mode|L1|inst MR|data MR|inst misses|data misses", &[]);
+    (head, rows.collect())
 }
 
 fn auxiliary(outcome: &Outcome) -> Table {
-    let mut columns_of = head(&["size", "", "mode", "L2", "alone"]);
-    columns_of.extend(PARTS.iter().flat_map(|part| [format!("L2′ 1/{part}"), "larger".to_owned()]));
+    let mut head = head("size||mode|L2|alone", &[]);
+    head.extend(PARTS.iter().flat_map(|part| [format!("L2′ 1/{part}"), "larger".to_owned()]));
     let rows = outcome.traces.iter().flat_map(|row| {
         row.l2.iter().map(move |l2| {
             let mut cells = start(row);
@@ -286,24 +265,10 @@ fn auxiliary(outcome: &Outcome) -> Table {
             cells
         })
     });
-    (columns_of, rows.collect())
+    (head, rows.collect())
 }
 
 fn agreement(outcome: &Outcome) -> Table {
-    let columns_of = head(&[
-        "size",
-        "",
-        "mode",
-        "L2",
-        "instructions",
-        "cachegrind",
-        "L1 inst",
-        "cachegrind",
-        "L1 data",
-        "cachegrind",
-        "L2",
-        "cachegrind",
-    ]);
     let mut rows = Vec::new();
     for traced in &outcome.traces {
         let Some(l1) = traced.l1.first() else { continue };
@@ -315,16 +280,17 @@ fn agreement(outcome: &Outcome) -> Table {
             let mut cells = start(traced);
             cells.push(l2.bytes.to_string());
             let pairs = [
-                (traced.instructions, row.instructions),
-                (l1.i_misses, row.l1i_misses),
-                (l1.d_misses, row.l1d_misses),
-                (l2.misses, row.l2_misses),
+                [traced.instructions, row.instructions],
+                [l1.i_misses, row.l1i_misses],
+                [l1.d_misses, row.l1d_misses],
+                [l2.misses, row.l2_misses],
             ];
-            cells.extend(pairs.iter().flat_map(|(a, b)| [*a, *b]).map(|one| format!("{one:.0}")));
+            cells.extend(pairs.as_flattened().iter().map(|figure| format!("{figure:.0}")));
             rows.push(cells);
         }
     }
-    (columns_of, rows)
+    let pairs = "instructions|cachegrind|L1 inst|cachegrind|L1 data|cachegrind|L2|cachegrind";
+    (head(&format!("size||mode|L2|{pairs}"), &[]), rows)
 }
 
 fn start(row: &Traced) -> Vec<String> {
@@ -333,6 +299,10 @@ fn start(row: &Traced) -> Vec<String> {
         name([row.kind.tls, row.kind.key]),
         row.kind.mode.to_owned(),
     ]
+}
+
+fn none() -> [String; 3] {
+    [NONE; 3].map(str::to_owned)
 }
 
 /// The paper's figures with SSL and without; it resumed nothing.
