@@ -3,12 +3,10 @@
 
 use std::fmt;
 
-use rejoin_report::{
-    BAR_STYLE, Bar, Bars, CHART_STYLE, Escaped, Line, Lines as Picture, Page, Part, distinct,
-};
+use rejoin_report::{BAR_STYLE, Bar, Bars, CHART_STYLE, Escaped, Line, Lines, Page, Part};
 
 use super::model::{Parts, percent_cut};
-use super::tables::{missing_model, names, notes, text};
+use super::tables::{kinds, missing_model, names, notes, sizes, text};
 use super::{Outcome, Row, Shares, SuiteModel};
 
 const STYLE: &str = include_str!("page.css");
@@ -73,7 +71,9 @@ impl fmt::Display for Body<'_> {
             outcome.models.iter().try_for_each(|model| Stacks(model).fmt(f))?;
             f.write_str("</div>\n")?;
         }
-        writeln!(f, "<h2>Tables</h2>\n<pre class=\"scroll\">{}</pre>", Lines(&text(outcome)))
+        f.write_str("<h2>Tables</h2>\n<pre class=\"scroll\">")?;
+        text(outcome).lines().try_for_each(|line| writeln!(f, "{}", Escaped(line)))?;
+        f.write_str("</pre>\n")
     }
 }
 
@@ -83,9 +83,7 @@ fn by_cores(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     if outcome.cores.len() < 2 {
         return Ok(());
     }
-    let mut sizes: Vec<_> = outcome.cells.iter().map(|row| row.size_bytes).collect();
-    sizes.sort();
-    sizes.dedup();
+    let sizes = sizes(outcome);
     let Some(size) = sizes.get(sizes.len() / 2) else { return Ok(()) };
     writeln!(f, "<h2>By the server's cores, {size}</h2>\n<div class=\"small\">")?;
     for kind in kinds(outcome) {
@@ -103,7 +101,7 @@ fn by_cores(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
             if lines.is_empty() {
                 return Ok(());
             }
-            let picture = Picture { heading, unit, across: "cores", at: None, lines: &lines };
+            let picture = Lines { heading, unit, across: "cores", at: None, lines: &lines };
             writeln!(f, "<figure>{picture}</figure>")
         };
         let [tls, key, cipher] = kind;
@@ -117,26 +115,7 @@ fn by_cores(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     f.write_str("</div>\n")
 }
 
-/// Text with its line ends, which [`Escaped`] would replace.
-struct Lines<'a>(&'a str);
-
-impl fmt::Display for Lines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.lines().try_for_each(|line| writeln!(f, "{}", Escaped(line)))
-    }
-}
-
 type Kind = [&'static str; 3];
-
-/// The kinds of TLS, or none where there was plain HTTP alone.
-fn kinds(outcome: &Outcome) -> Vec<Kind> {
-    let tls = outcome.cells.iter().filter(|row| row.tls.is_some());
-    let mut kinds: Vec<Kind> = distinct(tls.map(names));
-    if kinds.is_empty() {
-        kinds.extend(outcome.cells.first().map(names));
-    }
-    kinds
-}
 
 const WIDTH: f64 = 440.0;
 const HEIGHT: f64 = 280.0;
@@ -176,9 +155,7 @@ impl fmt::Display for Throughput<'_> {
                 x = LEFT - 8.0
             )?;
         }
-        let mut sizes: Vec<_> = outcome.cells.iter().map(|row| row.size_bytes).collect();
-        sizes.sort();
-        sizes.dedup();
+        let sizes = sizes(outcome);
         let cores = outcome.cells.iter().map(|row| row.cores).min().unwrap_or(1);
         let step = (RIGHT - LEFT) / sizes.len().max(1) as f64;
         let x = |at: usize| LEFT + step * (at as f64 + 0.5);

@@ -1,6 +1,6 @@
 //! The outcome for a terminal, in the layout of the paper's tables.
 
-use rejoin_report::table;
+use rejoin_report::{distinct, table};
 
 use super::model::{Fit, Line, Parts, percent_cut};
 use super::paper::Measured;
@@ -99,29 +99,12 @@ struct Group<'a> {
 impl<'a> Group<'a> {
     /// By size, then by the number of cores, then by kind of TLS; without any, plain HTTP alone.
     fn all(outcome: &'a Outcome) -> Vec<Self> {
-        let distinct = |mut all: Vec<[&'static str; 3]>| {
-            let mut seen = Vec::new();
-            all.retain(|names| {
-                !seen.contains(names) && {
-                    seen.push(*names);
-                    true
-                }
-            });
-            all
-        };
-        let tls = outcome.cells.iter().filter(|row| row.tls.is_some());
-        let mut kinds = distinct(tls.map(names).collect());
-        if kinds.is_empty() {
-            kinds.push(["none", NONE, NONE]);
-        }
-        let mut sizes: Vec<Size> = outcome.cells.iter().map(|row| row.size_bytes).collect();
-        sizes.sort();
-        sizes.dedup();
         let mut cores: Vec<usize> = outcome.cells.iter().map(|row| row.cores).collect();
         cores.sort_unstable();
         cores.dedup();
+        let kinds = kinds(outcome);
         let mut groups = Vec::new();
-        for size in sizes {
+        for size in sizes(outcome) {
             for cores in cores.iter().copied() {
                 groups.extend(kinds.iter().map(|names| Self::of(outcome, (size, cores), *names)));
             }
@@ -204,18 +187,8 @@ fn table_1(outcome: &Outcome) -> String {
         }
         figures
     };
-    let head = [
-        "size",
-        "",
-        "full",
-        "resumed",
-        "once",
-        "w/o TLS",
-        "path length full",
-        "w/o",
-        "cycles/inst full",
-        "w/o",
-    ];
+    let head =
+        "size||full|resumed|once|w/o TLS|path length full|w/o|cycles/inst full|w/o".split('|');
     table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
 }
 
@@ -244,19 +217,9 @@ fn table_2(outcome: &Outcome) -> String {
         figures.extend((0..3).map(|cache| both([ratios[0][cache], ratios[1][cache]], percent)));
         figures
     };
-    let head = [
-        "size",
-        "",
-        "rel tput full",
-        "resumed",
-        "once",
-        "full, not scaled",
-        "cycle/op",
-        "L1 inst MR w/, w/o",
-        "L1 data MR w/, w/o",
-        "last cache MR w/, w/o",
-    ];
-    table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
+    let head = "size||rel tput full|resumed|once|full, not scaled|cycle/op|L1 inst MR w/, w/o|\
+                L1 data MR w/, w/o|last cache MR w/, w/o";
+    table(&[0, 1], head.split('|'), beside_the_paper(outcome, paper, ours))
 }
 
 fn table_6(outcome: &Outcome) -> String {
@@ -290,26 +253,8 @@ fn table_7(outcome: &Outcome) -> String {
 }
 
 fn transactions(outcome: &Outcome) -> String {
-    let head = [
-        "TLS",
-        "key",
-        "cipher",
-        "mode",
-        "cores",
-        "size",
-        "per s",
-        "used %",
-        "CPU µs",
-        "lowest",
-        "highest",
-        "user",
-        "kernel",
-        "switches",
-        "bytes to server",
-        "to client",
-        "packets to server",
-        "to client",
-    ];
+    let head = "TLS|key|cipher|mode|cores|size|per s|used %|CPU µs|lowest|highest|user|kernel|\
+                switches|bytes to server|to client|packets to server|to client";
     let rows = outcome.cells.iter().map(|row| {
         let (server, wire) = (row.server, row.wire);
         let mut cells: Vec<String> = names(row).map(str::to_owned).to_vec();
@@ -326,30 +271,12 @@ fn transactions(outcome: &Outcome) -> String {
         cells.extend(packets.map(|packets| format!("{packets:.1}")));
         cells
     });
-    table(&[0, 1, 2, 3], head, rows)
+    table(&[0, 1, 2, 3], head.split('|'), rows)
 }
 
 fn model(outcome: &Outcome) -> String {
-    let head = [
-        "TLS",
-        "key",
-        "cipher",
-        "size",
-        "Th µs",
-        "Te µs",
-        "Tn µs",
-        "Th",
-        "Te",
-        "Tn",
-        "paper's Th",
-        "Te",
-        "Tn",
-        "resumed Th µs",
-        "Th",
-        "Te",
-        "Tn",
-        "saved",
-    ];
+    let head = "TLS|key|cipher|size|Th µs|Te µs|Tn µs|Th|Te|Tn|paper's Th|Te|Tn|resumed Th µs|Th|\
+                Te|Tn|saved";
     let rows = outcome.models.iter().flat_map(|model| {
         let SuiteModel { tls, key, cipher, .. } = model;
         model.sizes.iter().map(|shares| {
@@ -359,7 +286,7 @@ fn model(outcome: &Outcome) -> String {
             cells
         })
     });
-    table(&[0, 1, 2], head, rows)
+    table(&[0, 1, 2], head.split('|'), rows)
 }
 
 fn figures(shares: &Shares) -> Vec<String> {
@@ -396,6 +323,23 @@ fn lines(outcome: &Outcome) -> String {
 fn residuals(fit: &Fit) -> String {
     let each = fit.residuals.iter().map(|residual| format!("{:+.1}", residual.percent));
     each.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the kinds of TLS, or that of plain HTTP where it is alone.
+pub(super) fn kinds(outcome: &Outcome) -> Vec<[&'static str; 3]> {
+    let tls = outcome.cells.iter().filter(|row| row.tls.is_some());
+    let mut kinds = distinct(tls.map(names));
+    if kinds.is_empty() {
+        kinds.extend(outcome.cells.first().map(names));
+    }
+    kinds
+}
+
+/// Returns the sizes of responses, the smallest first.
+pub(super) fn sizes(outcome: &Outcome) -> Vec<Size> {
+    let mut sizes = distinct(outcome.cells.iter().map(|row| row.size_bytes));
+    sizes.sort();
+    sizes
 }
 
 pub(super) fn names(row: &Row) -> [&'static str; 3] {
