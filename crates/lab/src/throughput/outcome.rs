@@ -2,6 +2,7 @@
 
 use rejoin_report::{distinct, median};
 use rejoin_serve::{Resumption, Versions};
+use rejoin_trace::grouped;
 use serde::Serialize;
 
 use super::{Scale, Settings};
@@ -130,6 +131,21 @@ impl Outcome {
 }
 
 impl Row {
+    /// Returns the figures that tables and pages begin with: from the devices to the hit rates.
+    pub fn figures(&self) -> Vec<String> {
+        vec![
+            grouped(u64::from(self.devices)),
+            self.resumption.to_owned(),
+            format!("{:.0}", self.offered_per_s),
+            format!("{:.0}", self.transactions_per_s),
+            format!("{:.0}", self.transactions_per_cpu_s),
+            format!("{:.0}", self.server_cpu_us),
+            format!("{:.0}", self.server_busy_percent),
+            format!("{:.1}", self.hit_percent),
+            format!("{:.1}", self.hit_after_first_of_run),
+        ]
+    }
+
     /// Returns the median of each figure. Figures that follow from others do so exactly in each round, and here nearly.
     /// `None` without rows.
     fn median(rows: &[&Self]) -> Option<Self> {

@@ -14,6 +14,10 @@ pub fn html(outcome: &Outcome) -> String {
     Page { title, style: CHART_STYLE, script: "", body: Body(outcome) }.to_string()
 }
 
+const HEAD: &str = "devices|resumption|offered a second|transactions a second|\
+                    transactions per CPU-second|CPU µs each|busy %|resumed %|\
+                    after the first of a run %|left out|failed";
+
 struct Body<'a>(&'a Outcome);
 
 impl fmt::Display for Body<'_> {
@@ -25,8 +29,11 @@ impl fmt::Display for Body<'_> {
         self.figure(f, heading, unit, |row| row.transactions_per_cpu_s)?;
         let about = "Hit rates in percent: of all, and without the first connection of each run. Busy: CPU \
                      time of one core, in percent.";
-        let rows: Vec<_> = self.0.medians().iter().map(Self::cells).collect();
-        Figures { about, head: &HEAD, rows: &rows }.fmt(f)
+        let head: Vec<_> = HEAD.split('|').collect();
+        let cells =
+            |row: &Row| [row.figures(), vec![grouped(row.left_out), grouped(row.failed)]].concat();
+        let rows: Vec<_> = self.0.medians().iter().map(cells).collect();
+        Figures { about, head: &head, rows: &rows }.fmt(f)
     }
 }
 
@@ -75,37 +82,7 @@ impl Body<'_> {
         let picture = Lines { heading, unit, across: "devices", at, lines: &lines };
         writeln!(f, "<figure style=\"margin:2.25rem 0 0\">\n{picture}</figure>")
     }
-
-    fn cells(row: &Row) -> Vec<String> {
-        vec![
-            grouped(u64::from(row.devices)),
-            row.resumption.to_owned(),
-            format!("{:.0}", row.offered_per_s),
-            format!("{:.0}", row.transactions_per_s),
-            format!("{:.0}", row.transactions_per_cpu_s),
-            format!("{:.0}", row.server_cpu_us),
-            format!("{:.0}", row.server_busy_percent),
-            format!("{:.1}", row.hit_percent),
-            format!("{:.1}", row.hit_after_first_of_run),
-            grouped(row.left_out),
-            grouped(row.failed),
-        ]
-    }
 }
-
-const HEAD: [&str; 11] = [
-    "devices",
-    "resumption",
-    "offered a second",
-    "transactions a second",
-    "transactions per CPU-second",
-    "CPU µs each",
-    "busy %",
-    "resumed %",
-    "after the first of a run %",
-    "left out",
-    "failed",
-];
 
 #[cfg(test)]
 mod tests {

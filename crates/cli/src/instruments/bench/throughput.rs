@@ -168,31 +168,8 @@ fn text(outcome: &Outcome) -> String {
 }
 
 fn table(rows: &[Row]) -> String {
-    let head = [
-        "devices",
-        "resumption",
-        "offered/s",
-        "done/s",
-        "per CPU-s",
-        "CPU µs",
-        "busy %",
-        "resumed %",
-        "after first %",
-        "failed",
-    ];
-    let rows = rows.iter().map(|row| {
-        vec![
-            grouped(u64::from(row.devices)),
-            row.resumption.to_owned(),
-            format!("{:.0}", row.offered_per_s),
-            format!("{:.0}", row.transactions_per_s),
-            format!("{:.0}", row.transactions_per_cpu_s),
-            format!("{:.0}", row.server_cpu_us),
-            format!("{:.0}", row.server_busy_percent),
-            format!("{:.1}", row.hit_percent),
-            format!("{:.1}", row.hit_after_first_of_run),
-            row.failed.to_string(),
-        ]
-    });
-    rejoin_report::table(&[1], head, rows)
+    let head = "devices|resumption|offered/s|done/s|per CPU-s|CPU µs|busy %|resumed %|after first %|\
+                failed";
+    let rows = rows.iter().map(|row| [row.figures(), vec![row.failed.to_string()]].concat());
+    rejoin_report::table(&[1], head.split('|'), rows)
 }
