@@ -2,11 +2,11 @@
 //! measures in time is not asserted: that is `make check-cost`'s affair.
 
 use crate::REJOIN;
+use crate::program::{complaint, interrupt, objects, rejoin, start, text};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn folder(name: &str) -> PathBuf {
@@ -22,8 +22,10 @@ fn throughput(name: &str, more: &[&str]) -> Command {
 }
 
 fn rows(output: &Output) -> Vec<Value> {
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().map(|line| serde_json::from_str(line).expect("an object per line")).collect()
+    text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object per line"))
+        .collect()
 }
 
 /// A hundred devices run at a time. A cache of a thousand holds all sessions in use and their like for
@@ -37,8 +39,7 @@ fn prediction_counts_where_the_cache_is_short() {
         let mut command = throughput(name, &short);
         command.args(["--capacity-sessions", cache]).args(more).arg("--html").arg(&page);
         let output = command.output().expect("the program runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        (rows(&output), std::fs::read_to_string(page).expect("the page"))
+        (objects(&output), std::fs::read_to_string(page).expect("the page"))
     };
     let (large, page) = measured("bench-large", "1000", &[]);
     let names: Vec<_> = large.iter().map(|row| &row["resumption"]).collect();
@@ -97,7 +98,7 @@ fn a_server_that_is_to_keep_up_gets_its_time() {
         [(0.0, 100.0, tickets), (0.0, 100.0, none), (0.0, 600.0, tickets), (0.0, 600.0, none)];
     let second =
         [(1.0, 100.0, none), (1.0, 100.0, tickets), (1.0, 600.0, none), (1.0, 600.0, tickets)];
-    assert_eq!(order, [first, second].concat(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(order, [first, second].concat(), "{}", text(&output.stderr));
     for row in &rows {
         let speed = if row["devices"] == 100 { 60.0 } else { 10.0 };
         assert_eq!(number(row, "speed_up"), speed, "{row}");
@@ -108,21 +109,16 @@ fn a_server_that_is_to_keep_up_gets_its_time() {
 fn what_was_measured_survives_an_interrupt() {
     let page = folder("bench-cut.html");
     let short = ["--devices", "400,800", "--capacity-sessions", "20", "--warm-up", "30"];
-    let mut child = throughput("bench-cut", &short)
-        .args(["--duration", "60", "--resumption", "none,tickets,openssl", "--html"])
-        .arg(&page)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
+    let mut command = throughput("bench-cut", &short);
+    command.args(["--duration", "60", "--resumption", "none,tickets,openssl", "--html"]);
+    let mut child = start(command.arg(&page));
     // Whatever else the machine does: after the first of six.
     let mut told = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let first = told.next().expect("a server was measured").expect("text");
-    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
-    kill_process(pid, Signal::INT).expect("our own child");
+    interrupt(&child);
     let rows = 1 + told.count();
     let output = child.wait_with_output().expect("an end");
-    let complaint = String::from_utf8_lossy(&output.stderr);
+    let complaint = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!((1..6).contains(&rows), "{rows}, {first}");
     assert!(complaint.contains(&format!("interrupted after {rows} of 6 servers")), "{complaint}");
@@ -133,11 +129,8 @@ fn what_was_measured_survives_an_interrupt() {
 /// Checks allocations, which hardly depend on the load of the machine.
 #[test]
 fn certificates_that_are_decoded_once_need_less_memory() {
-    let mut command = Command::new(REJOIN);
-    command.args(["bench", "interning", "--json", "--quick", "--certificates", "1,30"]);
-    let output = command.output().expect("the program runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let outcome: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    let output = rejoin(&["bench", "interning", "--json", "--quick", "--certificates", "1,30"]);
+    let outcome = &objects(&output)[0];
     assert_eq!(outcome["complete"], true);
     let rows = outcome["rows"].as_array().expect("rows");
     let cells: Vec<_> = rows.iter().map(|row| (&row["tls"], &row["certificates"])).collect();
@@ -160,11 +153,8 @@ fn certificates_that_are_decoded_once_need_less_memory() {
 /// Each cache with sessions that end and with some that do not, and nothing of Java's.
 #[test]
 fn insertions_are_measured_in_full_caches() {
-    let mut command = Command::new(REJOIN);
-    command.args(["bench", "insert", "--json", "--quick", "--entries", "5000"]);
-    let output = command.output().expect("the program runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let outcome: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    let output = rejoin(&["bench", "insert", "--json", "--quick", "--entries", "5000"]);
+    let outcome = &objects(&output)[0];
     assert_eq!(outcome["complete"], true);
     assert!(outcome["left_out"].as_str().expect("a reason").contains("make bench-insert"));
     let rows = outcome["rows"].as_array().expect("rows");
@@ -180,14 +170,11 @@ fn insertions_are_measured_in_full_caches() {
     std::fs::create_dir_all(built.join("classes")).expect("a folder");
     let built = built.to_str().expect("UTF-8");
     for (jmh, missing) in [("/nowhere", "/nowhere/classes"), (built, "/nowhere/java")] {
-        let output = Command::new(REJOIN)
-            .args(["bench", "insert", "--quick", "--entries", "10", "--jmh", jmh])
-            .args(["--java", "/nowhere/java"])
-            .output()
-            .expect("the program runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((told.lines().count(), output.status.code()), (1, Some(1)), "{told}");
-        assert!(told.contains(missing) && told.contains("make bench-insert"), "{told}");
+        let few = ["bench", "insert", "--quick", "--entries", "10"];
+        let (line, code) =
+            complaint(&rejoin(&[&few[..], &["--jmh", jmh, "--java", "/nowhere/java"]].concat()));
+        assert!(line.contains(missing) && line.contains("make bench-insert"), "{line}");
+        assert_eq!(code, 1, "{line}");
     }
 }
 
@@ -209,10 +196,8 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["bench", "througput"], "throughput"),
     ];
     for (arguments, remedy) in wrong {
-        let output = Command::new(REJOIN).args(arguments).output().expect("the program runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((told.lines().count(), output.status.code()), (1, Some(2)), "{told}");
-        assert!(told.contains(remedy), "{arguments:?}: {told}");
+        let (line, code) = complaint(&rejoin(arguments));
+        assert!(line.contains(remedy) && code == 2, "{arguments:?}: {code}, {line}");
     }
 }
 
@@ -237,14 +222,11 @@ mod handshake {
     use super::*;
 
     fn handshake(more: &[&str]) -> Output {
-        let mut command = Command::new(REJOIN);
-        command.args(["bench", "handshake"]).args(more).output().expect("the program runs")
+        rejoin(&[&["bench", "handshake"], more].concat())
     }
 
     fn outcome(more: &[&str]) -> Value {
-        let output = handshake(&[&["--json"], more].concat());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).expect("one object")
+        objects(&handshake(&[&["--json"], more].concat())).remove(0)
     }
 
     /// Figures measured before a failure are shown all the same.
@@ -263,9 +245,9 @@ mod handshake {
         let of =
             ["--json", "--quick", "--stack", "openssl,jsse", "--tls", "1.3", "--key-type", "p-256"];
         let output = handshake(&[&of[..], &["--jmh", target]].concat());
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((told.lines().count(), output.status.code()), (1, Some(1)), "{told}");
-        assert!(told.contains("java ended early: java.lang.ClassFormatError"), "{told}");
+        let (line, code) = complaint(&output);
+        assert!(line.contains("java ended early: java.lang.ClassFormatError"), "{line}");
+        assert_eq!(code, 1, "{line}");
         let outcome: Value = serde_json::from_slice(&output.stdout).expect("an object");
         assert_eq!(outcome["complete"], false);
         assert_eq!(outcome["rows"].as_array().map(Vec::len), Some(6), "{outcome}");
@@ -357,20 +339,15 @@ mod handshake {
     }
 
     fn interrupted_after(seconds: u64) -> String {
-        let child = Command::new(REJOIN)
-            .args(["bench", "handshake", "--rounds", "1000", "--tls", "1.3", "--key-type", "p-256"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
+        let words = "bench handshake --rounds 1000 --tls 1.3 --key-type p-256";
+        let child = start(Command::new(REJOIN).args(words.split(' ')));
         std::thread::sleep(std::time::Duration::from_secs(seconds));
-        let pid = Pid::from_raw(child.id() as i32).expect("a pid");
-        kill_process(pid, Signal::INT).expect("our own child");
+        interrupt(&child);
         let output = child.wait_with_output().expect("an end");
-        let complaint = String::from_utf8_lossy(&output.stderr);
+        let complaint = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{complaint}");
         assert!(complaint.contains("of 12000 batches"), "{complaint}");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = text(&output.stdout);
         assert!(text.contains("partial: interrupted"), "{text}");
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -388,10 +365,8 @@ mod handshake {
             (&old, 1, "TLS 1.3 only"),
         ];
         for (arguments, code, remedy) in wrong {
-            let output = handshake(arguments);
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert_eq!((told.lines().count(), output.status.code()), (1, Some(code)), "{told}");
-            assert!(told.contains(remedy), "{arguments:?}: {told}");
+            let (line, found) = complaint(&handshake(arguments));
+            assert!(line.contains(remedy) && found == code, "{arguments:?}: {found}, {line}");
         }
     }
 
@@ -401,17 +376,14 @@ mod handshake {
         let both = ["cost", "--key-type", "ml-dsa-65", "--sizes", "30"];
         let throughput = ["bench", "throughput", "--key-type", "ml-dsa-65", "--tls", "1.2"];
         for arguments in [&both[..], &throughput[..]] {
-            let output = Command::new(REJOIN).args(arguments).output().expect("the program runs");
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert_eq!((told.lines().count(), output.status.code()), (1, Some(2)), "{told}");
-            assert!(told.contains("ML-DSA works in TLS 1.3 only: give --tls 1.3"), "{told}");
+            let (line, code) = complaint(&rejoin(arguments));
+            assert!(line.contains("ML-DSA works in TLS 1.3 only: give --tls 1.3"), "{line}");
+            assert_eq!(code, 2, "{line}");
         }
         let short =
             ["--tls", "1.3", "--rounds", "1", "--round-duration", "0.2", "--cipher", "aes-gcm"];
-        let mut cost = Command::new(REJOIN);
-        let output =
-            cost.args([&both[..], &short[..]].concat()).output().expect("the program runs");
-        let told = String::from_utf8_lossy(&output.stderr);
+        let output = rejoin(&[&both[..], &short[..]].concat());
+        let told = text(&output.stderr);
         // Debian 12 has 3.0; where there is 3.5, it is measured.
         let refused = output.status.code() == Some(1) && told.contains("ML-DSA needs OpenSSL 3.5");
         assert!(output.status.success() || refused && told.lines().count() == 1, "{told}");

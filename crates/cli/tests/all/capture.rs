@@ -1,6 +1,7 @@
 //! `rejoin capture` as its users run it.
 
 use crate::REJOIN;
+use crate::program::text;
 use rejoin_testkit::serve::scratch;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,6 @@ use serde_json::Value;
 
 fn rejoin(arguments: &[&str]) -> Output {
     Command::new(REJOIN).arg("capture").args(arguments).output().expect("the program runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A capture of one full handshake.

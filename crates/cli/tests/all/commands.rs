@@ -1,31 +1,15 @@
 //! The `rejoin` command as its users run it: real processes, real handshakes, on loopback.
 
 use crate::REJOIN;
+use crate::program::{complaint, rejoin, text};
 use rejoin_testkit::serve::{Server, scratch};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-
-fn rejoin(arguments: &[&str]) -> Output {
-    Command::new(REJOIN).args(arguments).output().expect("the program runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The one line on standard error, and the exit code.
-fn complaint(arguments: &[&str]) -> (String, i32) {
-    let output = rejoin(arguments);
-    let line = text(&output.stderr);
-    assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
-    assert!(!line.contains("panicked"), "{line}");
-    (line, output.status.code().expect("an exit code"))
-}
 
 /// A short run of devices against a server; its JSON.
 fn fleet(server: &Server, more: &[&str]) -> Value {
@@ -58,7 +42,7 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["demo", "--capacity-share", "-1"], "0.6"),
     ];
     for (arguments, remedy) in wrong {
-        let (line, code) = complaint(arguments);
+        let (line, code) = complaint(&rejoin(arguments));
         assert!(line.contains(remedy) && code == 2, "{arguments:?}: {code}, {line}");
     }
 }
@@ -84,7 +68,7 @@ fn failure_is_one_line_and_exit_code_1() {
         (&["serve", "--certificate", &server.certificate, "--key", &other.key], "give the pair"),
     ];
     for (arguments, remedy) in failing {
-        let (line, code) = complaint(arguments);
+        let (line, code) = complaint(&rejoin(arguments));
         assert!(line.contains(remedy) && code == 1, "{arguments:?}: {code}, {line}");
     }
 }
@@ -236,6 +220,6 @@ fn the_program_names_itself_rejoin() {
 fn statistics_are_of_the_cache_default_if_none_is_named() {
     let folder = scratch("stats-default");
     let folder = folder.to_str().expect("UTF-8");
-    let (line, code) = complaint(&["stats", "--folder", folder]);
+    let (line, code) = complaint(&rejoin(&["stats", "--folder", folder]));
     assert!(line.contains("no cache default") && code == 1, "{code}, {line}");
 }

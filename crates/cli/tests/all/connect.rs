@@ -1,6 +1,7 @@
 //! `rejoin connect` through a real manager, to real servers, on loopback.
 
 use crate::REJOIN;
+use crate::program::{complaint, text};
 use rejoin_testkit::port::reserve;
 use rejoin_testkit::serve::{Server, scratch};
 use std::io::{Read, Write};
@@ -51,17 +52,6 @@ impl House {
         assert!(output.stdout.starts_with(b"HTTP/1.1 200"), "{}", text(&output.stdout));
         serde_json::from_str(&told).expect("JSON")
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The one line on standard error, and the exit code.
-fn complaint(output: &Output) -> (String, i32) {
-    let line = text(&output.stderr);
-    assert_eq!(line.lines().count(), 1, "{line}");
-    (line, output.status.code().expect("an exit code"))
 }
 
 #[test]

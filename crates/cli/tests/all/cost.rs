@@ -1,8 +1,9 @@
 //! `rejoin cost`, in a test program of its own: it measures, and shares the machine with nobody.
 
 use crate::REJOIN;
+use crate::program::{complaint, interrupt, objects, start, text};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -12,25 +13,10 @@ const SIZES: [u64; 4] = [30, 4_096, 36_864, 262_144];
 #[test]
 fn transactions_cost_what_they_are() {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cost.html");
-    let output = cost(&[
-        "--json",
-        "--html",
-        page.to_str().expect("UTF-8"),
-        "--sizes",
-        "30,4KB,36KB,256KB",
-        "--tls",
-        "1.2,1.3",
-        "--key-type",
-        "rsa-2048",
-        "--cipher",
-        "aes-gcm",
-        "--rounds",
-        "3",
-        "--round-duration",
-        "0.1",
-    ]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let outcome: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let words = "--json --sizes 30,4KB,36KB,256KB --tls 1.2,1.3 --key-type rsa-2048 --cipher aes-gcm \
+                 --rounds 3 --round-duration 0.1 --html";
+    let output = cost(words).arg(&page).output().expect("the program runs");
+    let outcome = &objects(&output)[0];
     assert_eq!(outcome["complete"], true);
     for size in SIZES {
         for mode in MODES {
@@ -40,13 +26,13 @@ fn transactions_cost_what_they_are() {
                 TLS.map(Value::from).to_vec()
             };
             for tls in versions {
-                check_cell(cell(&outcome, mode, &tls, size), mode, size);
+                check_cell(cell(outcome, mode, &tls, size), mode, size);
             }
         }
     }
     assert_eq!(outcome["cells"].as_array().expect("cells").len(), 4 + 2 * 3 * 4);
-    check_model(&outcome);
-    check_counters(&outcome);
+    check_model(outcome);
+    check_counters(outcome);
     let page = std::fs::read_to_string(&page).expect("the page");
     assert_eq!(page.matches("<svg").count(), 4, "two pictures for each version");
     assert!(!page.contains("src=") && !page.contains("href=\"http"), "it asks somebody");
@@ -57,29 +43,12 @@ fn transactions_cost_what_they_are() {
 fn a_server_may_have_several_cores() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cost-cores.html");
-    let output = cost(&[
-        "--json",
-        "--html",
-        page.to_str().expect("UTF-8"),
-        "--cores",
-        &format!("1,{cores}"),
-        "--sizes",
-        "30,36KB",
-        "--tls",
-        "1.3",
-        "--key-type",
-        "p-256",
-        "--cipher",
-        "aes-gcm",
-        "--mode",
-        "plain,resumed",
-        "--rounds",
-        "1",
-        "--round-duration",
-        "0.1",
-    ]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let outcome: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let words = format!(
+        "--json --cores 1,{cores} --sizes 30,36KB {P256} --mode plain,resumed --rounds 1 \
+         --round-duration 0.1 --html"
+    );
+    let output = cost(&words).arg(&page).output().expect("the program runs");
+    let outcome = &objects(&output)[0];
     let cells = outcome["cells"].as_array().expect("cells");
     for number in [1, cores] {
         let its: Vec<_> = cells.iter().filter(|cell| cell["cores"] == number).collect();
@@ -165,40 +134,28 @@ fn cell<'a>(outcome: &'a Value, mode: &str, tls: &Value, size: u64) -> &'a Value
 #[test]
 fn what_cannot_be_is_refused_in_a_line() {
     for (arguments, why) in [
-        (["--sizes", "0"], "a response has 1 byte to 64MB"),
-        (["--sizes", "30,10GB"], "a response has 1 byte to 64MB"),
-        (["--round-duration", "0"], "a time above 0"),
-        (["--round-duration", "61"], "from 1ms to 60s"),
-        (["--resumption", "none"], "resumes nothing"),
+        ("--sizes 0", "a response has 1 byte to 64MB"),
+        ("--sizes 30,10GB", "a response has 1 byte to 64MB"),
+        ("--round-duration 0", "a time above 0"),
+        ("--round-duration 61", "from 1ms to 60s"),
+        ("--resumption none", "resumes nothing"),
     ] {
-        let output = cost(&arguments);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(why) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+        let (line, code) = complaint(&cost(arguments).output().expect("the program runs"));
+        assert!(line.contains(why) && code == 2, "{arguments}: {code}, {line}");
     }
 }
 
 #[test]
 fn interrupted_it_tells_what_there_is() {
-    use rustix::process::{Pid, Signal, kill_process};
-    let arguments = ["--sizes", "30", "--tls", "1.3", "--key-type", "p-256", "--cipher", "aes-gcm"];
-    let child = Command::new(REJOIN)
-        .arg("cost")
-        .args(arguments)
-        .args(["--rounds", "1000", "--round-duration", "0.1"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the program runs");
+    let words = format!("--sizes 30 {P256} --rounds 1000 --round-duration 0.1");
+    let child = start(&mut cost(&words));
     std::thread::sleep(std::time::Duration::from_secs(3));
-    let pid = Pid::from_raw(child.id() as i32).expect("a process");
-    kill_process(pid, Signal::INT).expect("it is there");
+    interrupt(&child);
     let output = child.wait_with_output().expect("it ends");
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = text(&output.stdout);
     assert!(text.contains("partial: interrupted"), "{text}");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("interrupted after") && stderr.lines().count() == 1, "{stderr}");
+    let (line, code) = complaint(&output);
+    assert!(line.contains("interrupted after") && code == 1, "{code}, {line}");
 }
 
 /// Figures, page and all: minutes of measuring are not thrown away for one round.
@@ -207,24 +164,8 @@ fn a_server_that_is_lost_leaves_what_was_measured() {
     use rustix::process::{Pid, Signal, kill_process};
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cost-lost.html");
     let lost_after = |seconds| {
-        let child = Command::new(REJOIN)
-            .args([
-                "cost",
-                "--sizes",
-                "30",
-                "--mode",
-                "resumed",
-                "--tls",
-                "1.3",
-                "--key-type",
-                "p-256",
-            ])
-            .args(["--cipher", "aes-gcm", "--rounds", "1000", "--round-duration", "0.1", "--html"])
-            .arg(&page)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .expect("the program runs");
+        let words = "--sizes 30 --mode resumed --rounds 1000 --round-duration 0.1 --html";
+        let child = start(cost(&format!("{P256} {words}")).arg(&page));
         let server = (0..600).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(100));
             let path = format!("/proc/{0}/task/{0}/children", child.id());
@@ -239,17 +180,19 @@ fn a_server_that_is_lost_leaves_what_was_measured() {
     let mut attempts = [2, 8, 32].into_iter().map(lost_after);
     let output =
         attempts.find(|output| !output.stdout.is_empty()).expect("a round in half a minute");
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = text(&output.stdout);
     assert!(text.contains("partial: TLS 1.3 P-256 AES-GCM resumed 30 B: "), "{text}");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains(" of 1000 rounds: TLS 1.3 P-256 AES-GCM resumed 30 B: "), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let (line, code) = complaint(&output);
+    let lost = line.contains(" of 1000 rounds: TLS 1.3 P-256 AES-GCM resumed 30 B: ");
+    assert!(lost && code == 1, "{code}, {line}");
     let page = std::fs::read_to_string(&page).expect("the page");
     assert!(page.contains("partial: TLS 1.3"), "{page}");
 }
 
-fn cost(arguments: &[&str]) -> Output {
+const P256: &str = "--tls 1.3 --key-type p-256 --cipher aes-gcm";
+
+fn cost(words: &str) -> Command {
     let mut command = Command::new(REJOIN);
-    command.arg("cost").args(arguments).output().expect("the program runs")
+    command.arg("cost").args(words.split(' '));
+    command
 }

@@ -1,27 +1,16 @@
 //! `rejoin cost caches`, in a test program of its own. Where valgrind is not installed, it says so.
 
 use crate::REJOIN;
+use crate::program::{complaint, interrupt, objects, start, text};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const LITTLE: [&str; 12] = [
-    "--sizes",
-    "30",
-    "--mode",
-    "plain,full,resumed",
-    "--tls",
-    "1.3",
-    "--key-type",
-    "p-256",
-    "--transactions",
-    "5",
-    "--traced",
-    "0",
-];
+const LITTLE: &str =
+    "--sizes 30 --mode plain,full,resumed --tls 1.3 --key-type p-256 --transactions 5 --traced 0";
 
 #[test]
 #[ignore = "slow: needs valgrind; make test-all"]
@@ -30,12 +19,9 @@ fn transactions_do_and_miss_what_they_are() {
         return;
     }
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("caches.html");
-    let mut arguments = LITTLE.to_vec();
-    arguments.extend(["--l1", "16KB", "--l2", "512KB", "--json", "--html"]);
-    arguments.push(page.to_str().expect("UTF-8"));
-    let output = caches(&arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let outcome: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let mut command = caches(&format!("{LITTLE} --l1 16KB --l2 512KB --json --html"));
+    let output = command.arg(&page).output().expect("the program runs");
+    let outcome = &objects(&output)[0];
     assert_eq!(
         (&outcome["complete"], outcome["cells"].as_array().map(Vec::len)),
         (&true.into(), Some(3))
@@ -67,14 +53,9 @@ fn instructions_repeat() {
     }
     let run = || {
         // Two starts are about 100,000 instructions apart: of ten transactions that is less than a percent.
-        let full = LITTLE.map(|word| match word {
-            "plain,full,resumed" => "full",
-            "5" => "10",
-            word => word,
-        });
-        let output =
-            caches(&[full.as_slice(), &["--l1", "16KB", "--l2", "2MB", "--json"]].concat());
-        let outcome: Value = serde_json::from_slice(&output.stdout).expect("one object");
+        let full = LITTLE.replace("plain,full,resumed", "full").replace(" 5 ", " 10 ");
+        let mut command = caches(&format!("{full} --l1 16KB --l2 2MB --json"));
+        let outcome = &objects(&command.output().expect("the program runs"))[0];
         outcome["cells"][0]["instructions"].as_f64().expect("a figure")
     };
     let runs = [run(), run(), run()];
@@ -95,18 +76,18 @@ fn interrupted_it_tells_what_there_is_and_ends_valgrind() {
 #[ignore = "slow: needs valgrind; make test-all"]
 fn a_trace_is_interrupted_too() {
     if valgrind() {
-        interrupted("lackey", LITTLE.map(|word| if word == "0" { "1" } else { word }));
+        interrupted("lackey", &LITTLE.replace("--traced 0", "--traced 1"));
     }
 }
 
 /// Once a server runs under that tool.
-fn interrupted(tool: &str, arguments: [&str; 12]) {
-    let child = started(&arguments);
+fn interrupted(tool: &str, words: &str) {
+    let child = started(words);
     let id = child.id();
     let servers = servers(id, tool);
     let folder = std::env::temp_dir().join(format!("rejoin-caches-{id}"));
     assert!(folder.exists(), "the server has its key from there");
-    kill_process(pid(&id.to_string()), Signal::INT).expect("it is there");
+    interrupt(&child);
     let asked = Instant::now();
     let output = child.wait_with_output().expect("it ends");
     assert!(asked.elapsed() < Duration::from_secs(30), "it took its time");
@@ -114,19 +95,18 @@ fn interrupted(tool: &str, arguments: [&str; 12]) {
         assert!(!Path::new(&format!("/proc/{server}")).exists(), "{server} is left");
     }
     assert!(!folder.exists(), "{} is left", folder.display());
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = text(&output.stdout);
     assert!(text.contains("partial: interrupted"), "{text}");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("interrupted, or out of time, after 0 of"), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let (line, code) = complaint(&output);
+    assert!(
+        line.contains("interrupted, or out of time, after 0 of") && code == 1,
+        "{code}, {line}"
+    );
 }
 
 /// With one server at a time.
-fn started(arguments: &[&str]) -> Child {
-    let mut command = Command::new(REJOIN);
-    command.args(["cost", "caches", "--jobs", "1"]).args(arguments);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
+fn started(words: &str) -> Child {
+    start(&mut caches(&format!("--jobs 1 {words}")))
 }
 
 /// Returns the first process that it started under the tool.
@@ -149,16 +129,14 @@ fn what_fails_leaves_the_rest() {
     if !valgrind() {
         return;
     }
-    let few = ["--l1", "16KB", "--l2", "512KB", "--json"];
-    let child = started(&[LITTLE.as_slice(), &few].concat());
+    let child = started(&format!("{LITTLE} --l1 16KB --l2 512KB --json"));
     for server in servers(child.id(), "cachegrind") {
         kill_process(pid(&server), Signal::KILL).expect("it is there");
     }
     let output = child.wait_with_output().expect("it ends");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("after 1 of 2 parts: plain, 30 B: L1 16 KB, L2 512 KB: "), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let (line, code) = complaint(&output);
+    let failed = line.contains("after 1 of 2 parts: plain, 30 B: L1 16 KB, L2 512 KB: ");
+    assert!(failed && code == 1, "{code}, {line}");
     let outcome: Value = serde_json::from_slice(&output.stdout).expect("one object");
     let cells = outcome["cells"].as_array().expect("cells");
     let modes: Vec<_> = cells.iter().map(|cell| cell["mode"].as_str().expect("a mode")).collect();
@@ -187,34 +165,29 @@ fn children(id: u32) -> Vec<String> {
 #[test]
 fn what_cannot_be_is_refused_in_a_line() {
     for (arguments, why) in [
-        (["--sizes", "0"], "a response has 1 byte to 64MB"),
-        (["--l1", "48KB"], "cannot be built"),
-        (["--l2", "64"], "cannot be built"),
-        (["--line-bytes", "48"], "cannot be built"),
-        (["--traced-l2", "100KB"], "cannot be built"),
-        (["--traced-l2", "32MB"], "16MB at most"),
-        (["--transactions", "0"], "1..=1000"),
-        (["--mode", "once"], "invalid value"),
-        (["--key-type", "ml-dsa-65"], "give --tls 1.3"),
+        ("--sizes 0", "a response has 1 byte to 64MB"),
+        ("--l1 48KB", "cannot be built"),
+        ("--l2 64", "cannot be built"),
+        ("--line-bytes 48", "cannot be built"),
+        ("--traced-l2 100KB", "cannot be built"),
+        ("--traced-l2 32MB", "16MB at most"),
+        ("--transactions 0", "1..=1000"),
+        ("--mode once", "invalid value"),
+        ("--key-type ml-dsa-65", "give --tls 1.3"),
     ] {
-        let output = caches(&arguments);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(why) && stderr.lines().count() == 1, "{arguments:?}: {stderr}");
+        let (line, code) = complaint(&caches(arguments).output().expect("the program runs"));
+        assert!(line.contains(why) && code == 2, "{arguments}: {code}, {line}");
     }
 }
 
 #[test]
 fn without_valgrind_the_package_is_named() {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-valgrind.html");
-    let mut command = Command::new(REJOIN);
-    command.args(["cost", "caches", "--html"]).arg(&page).env("PATH", "/nowhere");
-    let output = command.output().expect("the program runs");
+    let mut command = caches("--html");
+    let output = command.arg(&page).env("PATH", "/nowhere").output().expect("the program runs");
     assert!(!page.exists(), "of nothing there is no page");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("install the package valgrind"), "{stderr}");
-    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let (line, code) = complaint(&output);
+    assert!(line.contains("install the package valgrind") && code == 1, "{code}, {line}");
 }
 
 fn valgrind() -> bool {
@@ -222,7 +195,8 @@ fn valgrind() -> bool {
     told.is_ok_and(|told| told.status.success())
 }
 
-fn caches(arguments: &[&str]) -> Output {
+fn caches(words: &str) -> Command {
     let mut command = Command::new(REJOIN);
-    command.args(["cost", "caches"]).args(arguments).output().expect("the program runs")
+    command.args(["cost", "caches"]).args(words.split(' '));
+    command
 }

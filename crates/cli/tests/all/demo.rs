@@ -1,6 +1,7 @@
 //! `rejoin demo`, in a test program of its own: it measures, and shares the machine with nobody.
 
 use crate::REJOIN;
+use crate::program::objects;
 use std::path::Path;
 use std::process::Command;
 
@@ -39,24 +40,10 @@ fn the_demonstration_shows_what_prediction_is_worth() {
 const TLS: [&str; 2] = ["1.2", "1.3"];
 
 fn demonstrate(folder: &Path) -> Vec<Value> {
-    let arguments = [
-        "demo",
-        "--json",
-        "--devices",
-        "6000",
-        "--warm-up",
-        "200",
-        "--duration",
-        "150",
-        "--folder",
-        folder.to_str().expect("UTF-8"),
-    ];
-    let output = Command::new(REJOIN).args(arguments).output().expect("the program runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rows: Vec<Value> = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object per line"))
-        .collect();
+    let words = "demo --json --devices 6000 --warm-up 200 --duration 150 --folder";
+    let mut command = Command::new(REJOIN);
+    let output = command.args(words.split(' ')).arg(folder).output().expect("the program runs");
+    let rows = objects(&output);
     assert_eq!(rows.len(), 10);
     rows
 }

@@ -1,6 +1,7 @@
 //! `rejoin demo --client`, in a test program of its own.
 
 use crate::REJOIN;
+use crate::program::objects;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,12 +17,7 @@ fn apps_that_share_sessions_shake_hands_in_full_once_for_each_service() {
         .arg(&folder)
         .output()
         .expect("the program runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rows: Vec<Value> = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object per line"))
-        .collect();
-    let [unmodified, client, both] = rows.try_into().expect("three rows");
+    let [unmodified, client, both] = objects(&output).try_into().expect("three rows");
     let full = |row: &Value| row["full"].as_u64().expect("a count");
     assert!(unmodified["full_percent"].as_f64() >= Some(75.0), "{unmodified}");
     assert!(full(&client) < full(&unmodified), "{client}");

@@ -1,6 +1,7 @@
 //! `rejoin keys`, on keys as servers make them.
 
 use crate::REJOIN;
+use crate::program::text;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -50,10 +51,6 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let _ = Store::remove(Path::new(Store::FOLDER), &self.name);
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod demo_client;
 mod keys;
 mod manager;
 mod plan;
+mod program;
 mod programs;
 mod python;
 mod run;

@@ -1,13 +1,12 @@
 //! `rejoin plan` as its users run it.
 
 use crate::REJOIN;
+use crate::program::{done, file, interrupt, refusal, scratch, start, text};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const PLAN: &str = r#"
@@ -24,36 +23,6 @@ running_s = 120
 waiting_s = 900
 intervals = "60:23,30:13,15:2"
 "#;
-
-/// A folder of one test's own, empty.
-fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("plan").join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
-/// A file in a folder, and its name as an argument.
-fn file(folder: &Path, name: &str, contents: impl AsRef<[u8]>) -> String {
-    let path = folder.join(name);
-    fs::write(&path, contents).expect("a file");
-    path.to_str().expect("UTF-8").to_owned()
-}
-
-fn rejoin(arguments: &[&str]) -> Output {
-    Command::new(REJOIN).args(arguments).output().expect("the program runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn done(arguments: &[&str]) -> String {
-    let output = rejoin(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "", "{arguments:?}");
-    text(&output.stdout)
-}
 
 fn answer(arguments: &[&str]) -> Value {
     let said = done(&[&["plan", "--json"], arguments].concat());
@@ -80,7 +49,7 @@ fn returning(row: &Value) -> f64 {
 
 #[test]
 fn the_recommended_size_is_enough_and_the_next_smaller_is_not() {
-    let plan = file(&scratch("recommended"), "plan.toml", PLAN);
+    let plan = file(&scratch("plan/recommended"), "plan.toml", PLAN);
     for (more, target) in [(&[][..], 98.0), (&["--target", "70"], 70.0)] {
         let answer = answer(&[&["--plan", &plan], more].concat());
         assert_eq!((&answer["complete"], number(&answer["goal_percent"])), (&true.into(), target));
@@ -107,7 +76,7 @@ fn the_recommended_size_is_enough_and_the_next_smaller_is_not() {
 
 #[test]
 fn hit_rates_are_those_of_simulate() {
-    let folder = scratch("rates");
+    let folder = scratch("plan/rates");
     let plan = file(&folder, "plan.toml", PLAN);
     let trace = folder.join("arrivals.csv");
     let trace = trace.to_str().expect("UTF-8");
@@ -131,7 +100,7 @@ fn hit_rates_are_those_of_simulate() {
 
 #[test]
 fn what_is_saved_follows_from_hit_rates_and_costs() {
-    let plan = file(&scratch("saved"), "plan.toml", PLAN);
+    let plan = file(&scratch("plan/saved"), "plan.toml", PLAN);
     let costs = ["--full-us", "1000", "--resumed-us", "200"];
     let small = ["--plan", &plan, "--capacities", "100,1000"];
     let answer = answer(&[&small[..], &costs].concat());
@@ -167,7 +136,7 @@ fn what_is_saved_follows_from_hit_rates_and_costs() {
 
 #[test]
 fn configurations_are_for_what_is_recommended() {
-    let plan = file(&scratch("configuration"), "plan.toml", PLAN);
+    let plan = file(&scratch("plan/configuration"), "plan.toml", PLAN);
     let found = answer(&["--plan", &plan]);
     let best = &found["recommendation"];
     let of = |server: &str| found["configuration"][server].as_str().expect("text").to_owned();
@@ -196,7 +165,7 @@ fn configurations_are_for_what_is_recommended() {
 /// Clients that come every 50 s: over TLS 1.2 their sessions grow old, over TLS 1.3 they do not.
 #[test]
 fn lifetimes_are_found_for_each_version() {
-    let folder = scratch("lifetime");
+    let folder = scratch("plan/lifetime");
     let arrivals = (0..2_000).map(|n| format!("{},{}\n", n * 5_000, n % 10)).collect::<String>();
     let trace = file(&folder, "regular.csv", format!("time_ms,client\n{arrivals}"));
     for (tls, seconds) in [("1.2", 7_200.0), ("1.3", 60.0)] {
@@ -210,7 +179,7 @@ fn lifetimes_are_found_for_each_version() {
 
 #[test]
 fn handshakes_are_measured_in_place() {
-    let folder = scratch("measure");
+    let folder = scratch("plan/measure");
     let plan = file(&folder, "plan.toml", PLAN);
     let small = ["--plan", &plan, "--capacities", "1000", "--measure"];
     for (key, times) in [("rsa-2048", 2.0), ("p-256", 1.2)] {
@@ -234,7 +203,7 @@ fn handshakes_are_measured_in_place() {
 
 #[test]
 fn a_table_says_what_it_is_made_of() {
-    let plan = file(&scratch("table"), "plan.toml", PLAN);
+    let plan = file(&scratch("plan/table"), "plan.toml", PLAN);
     let table = done(&["plan", "--plan", &plan]);
     for told in
         ["A thousand devices", "◀", "give --full-us and", "ssl_session_cache", "tune.ssl", "serve"]
@@ -254,7 +223,7 @@ fn a_table_says_what_it_is_made_of() {
 
 #[test]
 fn misuse_is_one_line_and_exit_code_2() {
-    let folder = scratch("misuse");
+    let folder = scratch("plan/misuse");
     let plan = file(&folder, "plan.toml", PLAN);
     let unknown = file(&folder, "unknown.toml", PLAN.replace("seeds", "sedes"));
     let empty = file(&folder, "empty.toml", "");
@@ -280,14 +249,14 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["--trace", "/dev/null"], "write it to a file"),
     ];
     for (arguments, remedy) in wrong {
-        let (line, code) = complaint(arguments);
+        let (line, code) = refusal(&[&["plan"], arguments].concat());
         assert!(line.contains(remedy) && code == 2, "{arguments:?}: {code}, {line}");
     }
 }
 
 #[test]
 fn failure_is_one_line_and_exit_code_1() {
-    let folder = scratch("failure");
+    let folder = scratch("plan/failure");
     let plan = file(&folder, "plan.toml", PLAN);
     let whole = folder.join("whole.trace");
     done(&["simulate", "--plan", &plan, "--write-trace", whole.to_str().expect("UTF-8")]);
@@ -305,34 +274,21 @@ fn failure_is_one_line_and_exit_code_1() {
         (&["--trace", &strangers], "strangers.csv: no client comes back"),
     ];
     for (arguments, told) in failing {
-        let (line, code) = complaint(arguments);
+        let (line, code) = refusal(&[&["plan"], arguments].concat());
         assert!(line.contains(told) && code == 1, "{arguments:?}: {code}, {line}");
     }
 }
 
-/// The one line on standard error, and the exit code.
-fn complaint(arguments: &[&str]) -> (String, i32) {
-    let output = rejoin(&[&["plan"], arguments].concat());
-    let line = text(&output.stderr);
-    assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
-    assert!(!line.contains("panicked") && output.stdout.is_empty(), "{arguments:?}: {line}");
-    (line, output.status.code().expect("an exit code"))
-}
-
 #[test]
 fn interrupted_it_gives_what_is_finished_and_recommends_nothing() {
-    let plan = file(&scratch("interrupted"), "plan.toml", PLAN);
+    let plan = file(&scratch("plan/interrupted"), "plan.toml", PLAN);
     // Surveying takes a moment, and trying all these much longer.
     let policies = "fifo,lru,random,lfu,mru,sieve,s3-fifo,arc,literal,predictive,learned,both";
-    let child = Command::new(REJOIN)
-        .args(["plan", "--json", "--plan", &plan, "--seeds", "200", "--policies", policies])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
+    let mut command = Command::new(REJOIN);
+    command.args(["plan", "--json", "--plan", &plan, "--seeds", "200", "--policies", policies]);
+    let child = start(&mut command);
     thread::sleep(Duration::from_secs(3));
-    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
-    kill_process(pid, Signal::INT).expect("our own child");
+    interrupt(&child);
     let output = child.wait_with_output().expect("an end");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).starts_with("rejoin: interrupted"), "{}", text(&output.stderr));

@@ -1,23 +1,15 @@
 //! `rejoin run`, `stats` and `store`, with a real server that was not compiled with us.
 
-use crate::REJOIN;
+use crate::program::{rejoin, text};
 use rejoin_testkit::serve::scratch;
 use rejoin_testkit::shipped::rejoin_beside_libraries;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-fn rejoin(arguments: &[&str]) -> Output {
-    Command::new(REJOIN).args(arguments).output().expect("the program runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Returns the output of `openssl s_client` for a connection with the session of the one before.
 fn visit(address: &str, session: &PathBuf, first: bool) -> String {

@@ -1,15 +1,15 @@
 //! `rejoin simulate` as its users run it.
 
 use crate::REJOIN;
+use crate::program::{self, file, interrupt, path, refusal, scratch, text};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const PLAN: &str = r#"
@@ -27,24 +27,6 @@ waiting_s = 2760
 intervals = "60:23,30:13,15:2"
 "#;
 
-/// A folder of one test's own, empty.
-fn scratch(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("simulate").join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
-/// A file in a folder, and its name as an argument.
-fn file(folder: &Path, name: &str, contents: impl AsRef<[u8]>) -> String {
-    fs::write(folder.join(name), contents).expect("a file");
-    path(folder, name)
-}
-
-fn path(folder: &Path, name: &str) -> String {
-    folder.join(name).to_str().expect("UTF-8").to_owned()
-}
-
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
     let mut names: Vec<String> =
@@ -53,19 +35,8 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-fn simulate(arguments: &[&str]) -> Output {
-    Command::new(REJOIN).arg("simulate").args(arguments).output().expect("the program runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 fn done(arguments: &[&str]) -> String {
-    let output = simulate(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "", "{arguments:?}");
-    text(&output.stdout)
+    program::done(&[&["simulate"], arguments].concat())
 }
 
 fn cells(arguments: &[&str]) -> Vec<Value> {
@@ -73,18 +44,13 @@ fn cells(arguments: &[&str]) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// The one line on standard error, and the exit code.
 fn complaint(arguments: &[&str]) -> (String, i32) {
-    let output = simulate(arguments);
-    let line = text(&output.stderr);
-    assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
-    assert!(!line.contains("panicked") && output.stdout.is_empty(), "{arguments:?}: {line}");
-    (line, output.status.code().expect("an exit code"))
+    refusal(&[&["simulate"], arguments].concat())
 }
 
 #[test]
 fn a_plan_becomes_one_object_for_each_policy_and_capacity() {
-    let plan = file(&scratch("json"), "plan.toml", PLAN);
+    let plan = file(&scratch("simulate/json"), "plan.toml", PLAN);
     let cells = cells(&["--plan", &plan, "--capacities", "20..40:10,60", "--seeds", "3"]);
     assert_eq!(cells.len(), 8);
     for (cell, (policy, capacity)) in cells
@@ -105,7 +71,7 @@ fn a_plan_becomes_one_object_for_each_policy_and_capacity() {
 
 #[test]
 fn a_table_a_page_and_values_are_written_whole() {
-    let folder = scratch("reports");
+    let folder = scratch("simulate/reports");
     let plan = file(&folder, "plan.toml", PLAN);
     let (csv, html) = (path(&folder, "rates.csv"), path(&folder, "curves.html"));
     let table = done(&["--plan", &plan, "--csv", &csv, "--html", &html]);
@@ -120,7 +86,7 @@ fn a_table_a_page_and_values_are_written_whole() {
 /// seconds.
 #[test]
 fn a_trace_is_written_and_played_in_every_format() {
-    let folder = scratch("traces");
+    let folder = scratch("simulate/traces");
     let plan = file(&folder, "plan.toml", PLAN);
     let own = path(&folder, "own.trace");
     done(&["--plan", &plan, "--write-trace", &own]);
@@ -148,7 +114,7 @@ fn a_trace_is_written_and_played_in_every_format() {
 
 #[test]
 fn a_plan_without_groups_gives_its_servers_to_a_trace() {
-    let folder = scratch("servers");
+    let folder = scratch("simulate/servers");
     let plan = file(&folder, "plan.toml", PLAN);
     let trace = path(&folder, "own.trace");
     done(&["--plan", &plan, "--write-trace", &trace]);
@@ -164,7 +130,7 @@ fn a_plan_without_groups_gives_its_servers_to_a_trace() {
 
 #[test]
 fn misuse_is_one_line_and_exit_code_2() {
-    let folder = scratch("misuse");
+    let folder = scratch("simulate/misuse");
     let plan = file(&folder, "plan.toml", PLAN);
     let unknown = file(&folder, "unknown.toml", PLAN.replace("seeds", "sedes"));
     let negative = file(&folder, "negative.toml", PLAN.replace("running_s = 1", "running_s = -1"));
@@ -212,7 +178,7 @@ fn misuse_is_one_line_and_exit_code_2() {
 /// A device in the place of a file would be gone, and a link would be one no more.
 #[test]
 fn only_files_are_replaced() {
-    let folder = scratch("replaced");
+    let folder = scratch("simulate/replaced");
     let plan = file(&folder, "plan.toml", PLAN);
     let socket = path(&folder, "socket");
     let _listens = UnixListener::bind(&socket).expect("a socket");
@@ -231,14 +197,15 @@ fn only_files_are_replaced() {
 
 #[test]
 fn nothing_is_tried_twice() {
-    let plan = file(&scratch("twice"), "plan.toml", PLAN.replace("[30, 60]", "[30, 60, 30]"));
+    let plan =
+        file(&scratch("simulate/twice"), "plan.toml", PLAN.replace("[30, 60]", "[30, 60, 30]"));
     assert_eq!(cells(&["--plan", &plan, "--policies", "lru,fifo,lru"]).len(), 4);
     assert_eq!(cells(&["--plan", &plan, "--capacities", "5,7,5..9:2"]).len(), 6);
 }
 
 #[test]
 fn results_that_nobody_can_keep_are_a_failure() {
-    let plan = file(&scratch("full"), "plan.toml", PLAN);
+    let plan = file(&scratch("simulate/full"), "plan.toml", PLAN);
     for arguments in [&["simulate", "--json"][..], &["simulate"], &["plan"]] {
         let full = fs::File::options().write(true).open("/dev/full").expect("Linux has it");
         let mut command = Command::new(REJOIN);
@@ -252,7 +219,7 @@ fn results_that_nobody_can_keep_are_a_failure() {
 
 #[test]
 fn failure_is_one_line_and_exit_code_1() {
-    let folder = scratch("failure");
+    let folder = scratch("simulate/failure");
     let plan = file(&folder, "plan.toml", PLAN);
     let whole = path(&folder, "whole.trace");
     done(&["--plan", &plan, "--write-trace", &whole]);
@@ -303,19 +270,17 @@ fn failure_is_one_line_and_exit_code_1() {
 /// Interrupts a process like Ctrl-C.
 fn interrupt_after(child: &Child, seconds: f64) {
     thread::sleep(Duration::from_secs_f64(seconds));
-    let pid = Pid::from_raw(child.id() as i32).expect("a pid");
-    kill_process(pid, Signal::INT).expect("our own child");
+    interrupt(child);
 }
 
 fn start(arguments: &[&str]) -> Child {
     let mut command = Command::new(REJOIN);
-    command.arg("simulate").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("the program runs")
+    program::start(command.arg("simulate").args(arguments))
 }
 
 #[test]
 fn interrupted_it_gives_what_is_finished() {
-    let folder = scratch("interrupted");
+    let folder = scratch("simulate/interrupted");
     let plan = file(&folder, "plan.toml", PLAN);
     let csv = path(&folder, "rates.csv");
     let child = start(&["--plan", &plan, "--seeds", "10000", "--json", "--csv", &csv]);
@@ -335,7 +300,7 @@ fn interrupted_it_gives_what_is_finished() {
 
 #[test]
 fn interrupted_early_it_says_that_there_is_nothing() {
-    let folder = scratch("early");
+    let folder = scratch("simulate/early");
     let long = PLAN.replace("duration_s = 1800", "duration_s = 900000000");
     let plan = file(&folder, "plan.toml", long);
     let child = start(&["--plan", &plan, "--html", &path(&folder, "curves.html")]);
@@ -348,7 +313,7 @@ fn interrupted_early_it_says_that_there_is_nothing() {
 
 #[test]
 fn an_interrupted_trace_is_not_left_behind() {
-    let folder = scratch("unwritten");
+    let folder = scratch("simulate/unwritten");
     let long = PLAN.replace("duration_s = 1800", "duration_s = 900000000");
     let plan = file(&folder, "plan.toml", long);
     let child = start(&["--plan", &plan, "--write-trace", &path(&folder, "long.trace")]);
