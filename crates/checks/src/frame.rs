@@ -12,7 +12,7 @@ pub(crate) struct Found {
 
 /// A check: the promise's number, its name, the promise itself, and its measurement, which is `None` if it cannot be
 /// made here.
-pub(crate) type Check = (&'static str, &'static str, &'static str, fn(Effort) -> Option<Found>);
+pub(crate) type Check = (u8, &'static str, &'static str, fn(Effort) -> Option<Found>);
 
 /// The checks of one `make check-NAME`.
 pub(crate) struct Group {

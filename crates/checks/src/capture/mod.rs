@@ -14,7 +14,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::frame::{Effort, Found, Group};
+use crate::frame::{Check, Effort, Found, Group};
 use rejoin_testkit::shipped;
 
 pub(crate) const GROUP: Group = Group {
@@ -22,23 +22,20 @@ pub(crate) const GROUP: Group = Group {
     arguments: "CAPTURES=FOLDER CHECKS='[--only PART_OF_A_NAME]'",
     example: "speed",
     packages: &["rejoin-cli"],
-    checks: &[
-        (
-            "1",
-            "handshakes",
-            "handshakes found, of those a second tool found (≥ 99.7 %)",
-            answers::found,
-        ),
-        ("1", "fields", "fields equal, the worst one (≥ 99.7 %)", answers::equal),
-        ("2", "sharing", "the sharing table, exactly", sharing::table),
-        ("2", "services", "the services of most applications, exactly", sharing::services),
-        ("3", "table-i", "Table I of paper 004, largest difference (≤ 0.01)", sharing::table_i),
-        ("4", "speed", "MB/s on one thread, from the page cache (≥ 400)", speed::megabytes),
-        ("4", "tshark", "handshakes a second, as times tshark's (≥ 25)", speed::against_tshark),
-        ("4", "memory", "MiB of memory for 1,000,000 connections in 2 GB (< 512)", million::memory),
-        ("5", "live", "a live capture against what the server counted", live::agrees),
-    ],
+    checks: CHECKS,
 };
+
+const CHECKS: &[Check] = &[
+    (1, "handshakes", "handshakes found, of those a second tool found (≥ 99.7 %)", answers::found),
+    (1, "fields", "fields equal, the worst one (≥ 99.7 %)", answers::equal),
+    (2, "sharing", "the sharing table, exactly", sharing::table),
+    (2, "services", "the services of most applications, exactly", sharing::services),
+    (3, "table-i", "Table I of paper 004, largest difference (≤ 0.01)", sharing::table_i),
+    (4, "speed", "MB/s on one thread, from the page cache (≥ 400)", speed::megabytes),
+    (4, "tshark", "handshakes a second, as times tshark's (≥ 25)", speed::against_tshark),
+    (4, "memory", "MiB of memory for 1,000,000 connections in 2 GB (< 512)", million::memory),
+    (5, "live", "a live capture against what the server counted", live::agrees),
+];
 
 /// Runs the command and gives its standard output, whatever its exit code: some captures of the set
 /// are corrupt on purpose.

@@ -45,15 +45,15 @@ pub(crate) fn round_trip(effort: Effort) -> Option<Found> {
     Some(Found { figure, holds: fewer >= 1.0 && saved >= SAVED })
 }
 
-pub(crate) fn sequential_tls12(effort: Effort) -> Option<Found> {
+pub(crate) fn curls_1_2(effort: Effort) -> Option<Found> {
     sequential(effort, Tls::V12, |site| site.rsa)
 }
 
-pub(crate) fn sequential_tls13(effort: Effort) -> Option<Found> {
+pub(crate) fn curls_1_3(effort: Effort) -> Option<Found> {
     sequential(effort, Tls::V13, |site| site.rsa)
 }
 
-pub(crate) fn sequential_p256(effort: Effort) -> Option<Found> {
+pub(crate) fn curls_p256(effort: Effort) -> Option<Found> {
     sequential(effort, Tls::V13, |site| site.port)
 }
 
@@ -82,11 +82,11 @@ fn sequential(effort: Effort, tls: Tls, port: fn(&Pages) -> u16) -> Option<Found
     Some(Found { figure, holds: times <= SEQUENTIAL })
 }
 
-pub(crate) fn cpu_tls12(effort: Effort) -> Option<Found> {
+pub(crate) fn cpu_1_2(effort: Effort) -> Option<Found> {
     cpu(effort, Tls::V12)
 }
 
-pub(crate) fn cpu_tls13(effort: Effort) -> Option<Found> {
+pub(crate) fn cpu_1_3(effort: Effort) -> Option<Found> {
     cpu(effort, Tls::V13)
 }
 

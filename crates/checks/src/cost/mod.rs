@@ -19,33 +19,33 @@ pub(crate) const GROUP: Group = Group {
     packages: &["rejoin-cli"],
     checks: &[
         (
-            "1",
+            1,
             "instructions",
             "instructions of the server's program per transaction, over three runs: apart by 2 % at most",
             instructions::repeat,
         ),
         (
-            "2",
+            2,
             "perf-stat",
             "what perf stat counts of the server / what rejoin cost does: instructions, or CPU time where none are counted \
              (0.95 to 1.05)",
             perf_stat::perf_stat,
         ),
         (
-            "2",
+            2,
             "s-time",
             "transactions per CPU-second of a server, by rejoin cost / by openssl s_time (0.85 to 1.15)",
             s_time::s_time,
         ),
         (
-            "3",
+            3,
             "fig-2",
             "transactions per CPU-second, up to saturation × tickets' (≥ 0.97) and × OpenSSL's cache's (≥ 1), \
              past it × OpenSSL's (≥ 1.3)",
             throughput::fig_2,
         ),
         (
-            "4",
+            4,
             "interning",
             "resumptions with a client certificate, decoded once: × per CPU-second (≥ 1.1), and bytes allocated less (≥ a \
              decoded certificate)",

@@ -48,11 +48,11 @@ pub(crate) fn sslyze(_: Effort) -> Option<Found> {
     Some(Found { figure: format!("tickets on, {on}; off, {off}"), holds })
 }
 
-pub(crate) fn testssl_with_tickets(effort: Effort) -> Option<Found> {
+pub(crate) fn testssl_on(effort: Effort) -> Option<Found> {
     compare("testssl", "on", testssl_rounds(effort), verdicts_of_testssl)
 }
 
-pub(crate) fn testssl_without_tickets(effort: Effort) -> Option<Found> {
+pub(crate) fn testssl_off(effort: Effort) -> Option<Found> {
     compare("testssl", "off", testssl_rounds(effort), verdicts_of_testssl)
 }
 

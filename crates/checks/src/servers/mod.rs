@@ -10,7 +10,7 @@ mod kills;
 mod operation;
 mod processes;
 
-use crate::frame::{self, Effort, Found, Group};
+use crate::frame::{self, Check, Effort, Found, Group};
 use rejoin_report::median;
 use rejoin_testkit::site::Site;
 
@@ -19,45 +19,22 @@ pub(crate) const GROUP: Group = Group {
     arguments: "CHECKS='[--quick] [--only PART_OF_A_NAME] [--kill-s SECONDS]'",
     example: "fleet",
     packages: frame::SHIPPED,
-    checks: &[
-        ("2", "fleet-nginx-1.2", "resumed, times nginx's own cache (≥ 2.5)", fleet::nginx_tls12),
-        ("2", "fleet-nginx-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::nginx_tls13),
-        (
-            "2",
-            "fleet-haproxy-1.2",
-            "resumed, times HAProxy's own cache (≥ 2.5)",
-            fleet::haproxy_tls12,
-        ),
-        ("2", "fleet-haproxy-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::haproxy_tls13),
-        (
-            "3",
-            "cost-instructions",
-            "a connection's instructions, times (≤ 1.02)",
-            instructions::ratio,
-        ),
-        (
-            "3",
-            "cost-operation",
-            "µs to get and insert with serialisation (≤ 6)",
-            operation::microseconds,
-        ),
-        ("3", "cost-processes", "two processes, times one (≥ 1.5)", processes::gain),
-        ("4", "kill", "a worker killed every second (nothing else lost)", kills::survived),
-        ("5", "judges-sslyze", "verdicts of sslyze (none worse)", judges::sslyze),
-        (
-            "5",
-            "judges-testssl-off",
-            "verdicts of testssl.sh, tickets off",
-            judges::testssl_without_tickets,
-        ),
-        (
-            "5",
-            "judges-testssl-on",
-            "verdicts of testssl.sh, tickets on",
-            judges::testssl_with_tickets,
-        ),
-    ],
+    checks: CHECKS,
 };
+
+const CHECKS: &[Check] = &[
+    (2, "fleet-nginx-1.2", "resumed, times nginx's own cache (≥ 2.5)", fleet::nginx_tls12),
+    (2, "fleet-nginx-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::nginx_tls13),
+    (2, "fleet-haproxy-1.2", "resumed, times HAProxy's own cache (≥ 2.5)", fleet::haproxy_tls12),
+    (2, "fleet-haproxy-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::haproxy_tls13),
+    (3, "cost-instructions", "a connection's instructions, times (≤ 1.02)", instructions::ratio),
+    (3, "cost-operation", "µs to get and insert with serialisation (≤ 6)", operation::microseconds),
+    (3, "cost-processes", "two processes, times one (≥ 1.5)", processes::gain),
+    (4, "kill", "a worker killed every second (nothing else lost)", kills::survived),
+    (5, "judges-sslyze", "verdicts of sslyze (none worse)", judges::sslyze),
+    (5, "judges-testssl-off", "verdicts of testssl.sh, tickets off", judges::testssl_off),
+    (5, "judges-testssl-on", "verdicts of testssl.sh, tickets on", judges::testssl_on),
+];
 
 /// Leaves a server only the system's own configuration.
 fn without_rejoin(site: &Site) {
