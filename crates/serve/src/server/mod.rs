@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rejoin_cache::{Capacity, Prediction, Settings as CacheSettings};
+use rejoin_cache::Settings as CacheSettings;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -304,26 +304,4 @@ async fn answer_all(port: Option<&StatusPort>, shared: &Arc<Shared>) {
         _ => Answer::not_found("try /metrics\n"),
     };
     port.serve(pages).await;
-}
-
-/// The settings that the demonstration and the tests start from.
-impl Settings {
-    /// Returns the settings of a server on loopback, on a port that the system chooses.
-    pub fn on_loopback(identity: Identity, resumption: Resumption, capacity_sessions: u64) -> Self {
-        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut cache = CacheSettings::new(Capacity::Sessions(capacity_sessions));
-        cache.prediction = Prediction::Both;
-        Self {
-            listen: loopback,
-            metrics: Some(loopback),
-            stack: Stack::default(),
-            versions: Versions::default(),
-            resumption,
-            cache,
-            identity: Some(identity),
-            response_bytes: RESPONSE_BYTES,
-            body_bytes: None,
-            patience: PATIENCE,
-        }
-    }
 }
