@@ -51,7 +51,6 @@ impl Play {
             hints: false,
             forgets_between_runs: false,
             liars: Liars::default(),
-            request_bytes: fleet::REQUEST_BYTES,
             record: None,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

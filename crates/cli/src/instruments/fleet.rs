@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rejoin_lab::fleet::{self, Handshakes, Latency, Liars, REQUEST_BYTES, Report, Settings};
+use rejoin_lab::fleet::{self, Handshakes, Latency, Liars, Report, Settings};
 use rejoin_lab::fleet::{Source, Trust};
 use rejoin_serve::Versions;
 use rejoin_trace::{IntervalMix, Population, PopulationSettings, SpeedUp};
@@ -123,7 +123,6 @@ async fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         hints: !arguments.no_hints,
         forgets_between_runs: false,
         liars: Liars { percent: arguments.liars_percent },
-        request_bytes: REQUEST_BYTES,
         record: arguments.write_trace.clone(),
     })
 }

@@ -202,7 +202,6 @@ impl<'a> Arena<'a> {
             hints: true,
             forgets_between_runs: false,
             liars,
-            request_bytes: fleet::REQUEST_BYTES,
             record: None,
         }
     }

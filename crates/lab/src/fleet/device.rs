@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_openssl::SslStream;
 
 use crate::Error;
-use crate::fleet::{Kind, Settings, Trust};
+use crate::fleet::{Kind, REQUEST_BYTES, Settings, Trust};
 use rejoin_serve::Versions;
 
 /// The server, as every device sees it.
@@ -26,7 +26,6 @@ pub(super) struct Target {
     hints: bool,
     forgets_between_runs: bool,
     liars_percent: u64,
-    request_bytes: usize,
 }
 
 /// The state that a device keeps between its connections.
@@ -69,7 +68,6 @@ impl Target {
             hints: settings.hints,
             forgets_between_runs: settings.forgets_between_runs,
             liars_percent: u64::from(settings.liars.percent),
-            request_bytes: settings.request_bytes,
         })
     }
 
@@ -113,7 +111,7 @@ impl Device {
         Pin::new(&mut stream).connect().await.map_err(io::Error::other)?;
         let took = start.elapsed();
         let hint = target.announcement_ms(event, lies);
-        let request = rejoin_serve::padded_request(&target.name, hint, target.request_bytes);
+        let request = rejoin_serve::padded_request(&target.name, hint, REQUEST_BYTES);
         stream.write_all(&request).await?;
         let mut response = Vec::with_capacity(2_048);
         stream.read_to_end(&mut response).await?;

@@ -83,8 +83,6 @@ pub struct Settings {
     pub forgets_between_runs: bool,
     /// Which of them lie.
     pub liars: Liars,
-    /// Bytes of a whole request.
-    pub request_bytes: usize,
     /// Where to write the arrivals played.
     pub record: Option<PathBuf>,
 }
@@ -121,7 +119,7 @@ impl<C: fmt::Display> fmt::Display for Watched<C> {
 }
 
 /// The paper's mean request, Table II.
-pub const REQUEST_BYTES: usize = 773;
+const REQUEST_BYTES: usize = 773;
 /// Connections at once; beyond, arrivals wait.
 const MOST_CONNECTIONS: usize = 4_000;
 /// For one connection from start to end.

@@ -71,7 +71,7 @@ impl Latency {
 }
 
 /// The observations of a fleet. "Measured" leaves the warm-up out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// True if the run came to its end.
@@ -111,12 +111,8 @@ pub(super) struct Tally(Mutex<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    all: Handshakes,
-    first_of_run: Handshakes,
-    after_first_of_run: Handshakes,
-    liars_after_first_of_run: Handshakes,
-    failed: BTreeMap<String, u64>,
-    skipped: u64,
+    /// The counts so far, without what is known at the end only.
+    report: Report,
     full_us: Histogram<u64>,
     resumed_us: Histogram<u64>,
     start: Option<Instant>,
@@ -133,12 +129,7 @@ impl Default for Counts {
         let times =
             Histogram::new_with_bounds(1, LONGEST_US, 2).expect("constant bounds are valid");
         Self {
-            all: Handshakes::default(),
-            first_of_run: Handshakes::default(),
-            after_first_of_run: Handshakes::default(),
-            liars_after_first_of_run: Handshakes::default(),
-            failed: BTreeMap::new(),
-            skipped: 0,
+            report: Report::default(),
             full_us: times.clone(),
             resumed_us: times,
             start: None,
@@ -162,15 +153,15 @@ impl Tally {
 
     pub(super) fn record(&self, visit: Visit) {
         let Visit { kind: Kind { resumed, took }, first_of_run, measured, lies } = visit;
-        let mut counts = self.counts();
-        counts.all.record(resumed);
+        let counts = &mut *self.counts();
+        counts.report.all.record(resumed);
         if !measured {
             return;
         }
         let group = match (first_of_run, lies) {
-            (true, _) => &mut counts.first_of_run,
-            (false, false) => &mut counts.after_first_of_run,
-            (false, true) => &mut counts.liars_after_first_of_run,
+            (true, _) => &mut counts.report.first_of_run,
+            (false, false) => &mut counts.report.after_first_of_run,
+            (false, true) => &mut counts.report.liars_after_first_of_run,
         };
         group.record(resumed);
         let times = if resumed { &mut counts.resumed_us } else { &mut counts.full_us };
@@ -178,24 +169,25 @@ impl Tally {
     }
 
     pub(super) fn record_failed(&self, why: &str) {
-        let failed = &mut self.counts().failed;
+        let failed = &mut self.counts().report.failed;
         let known = failed.contains_key(why) || failed.len() < MOST_REASONS;
         *failed.entry(if known { why } else { "other" }.to_owned()).or_default() += 1;
     }
 
     pub(super) fn record_skipped(&self) {
-        self.counts().skipped += 1;
+        self.counts().report.skipped += 1;
     }
 
     pub(super) fn progress(&self, played_ms: u64, measuring: bool) -> Progress {
-        let all = self.counts().all;
+        let all = self.counts().report.all;
         Progress { played_ms, measuring, handshakes: all.total(), resumed: all.resumed }
     }
 
     pub(super) fn report(&self, complete: bool, devices: u64) -> Report {
         let counts = self.counts();
-        let groups =
-            [counts.first_of_run, counts.after_first_of_run, counts.liars_after_first_of_run];
+        let Report { first_of_run, after_first_of_run, liars_after_first_of_run, .. } =
+            counts.report;
+        let groups = [first_of_run, after_first_of_run, liars_after_first_of_run];
         let measured: u64 = groups.iter().map(|group| group.total()).sum();
         let took = counts
             .start
@@ -204,15 +196,10 @@ impl Tally {
         Report {
             complete,
             devices,
-            all: counts.all,
-            failed: counts.failed.clone(),
-            skipped: counts.skipped,
-            first_of_run: counts.first_of_run,
-            after_first_of_run: counts.after_first_of_run,
-            liars_after_first_of_run: counts.liars_after_first_of_run,
             handshakes_per_s: if took > 0.0 { measured as f64 / took } else { 0.0 },
             full_us: Latency::of(&counts.full_us),
             resumed_us: Latency::of(&counts.resumed_us),
+            ..counts.report.clone()
         }
     }
 }

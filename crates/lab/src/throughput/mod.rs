@@ -390,7 +390,6 @@ impl<'a> Arena<'a> {
             hints: true,
             forgets_between_runs: self.settings.forgets_between_runs,
             liars: Liars::default(),
-            request_bytes: fleet::REQUEST_BYTES,
             record: None,
         })
     }
