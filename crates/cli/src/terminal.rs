@@ -49,6 +49,12 @@ pub(crate) async fn interrupted() {
     }
 }
 
+/// Returns a bar of this length and style, which is hidden unless standard error is a terminal.
+pub(crate) fn bar(length: u64, style: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(style);
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
 /// The companion of a simulation: it listens for Ctrl-C and moves the bar, which is hidden unless
 /// standard error is a terminal.
 pub(crate) struct Watch {
@@ -78,9 +84,7 @@ impl Watch {
     /// Returns a bar that moves until it is finished.
     pub(crate) fn bar(&self, label: &'static str) -> ProgressBar {
         let style = "{prefix} {bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left";
-        let style =
-            ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::new(Self::PARTS).with_style(style).with_prefix(label);
+        let bar = bar(Self::PARTS, style).with_prefix(label);
         let (moved, progress) = (bar.clone(), Arc::clone(&self.progress));
         self.runtime.spawn(async move {
             while !moved.is_finished() {

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use rejoin_sim::Progress;
 use rejoin_trace::grouped;
 use rustix::fs::OFlags;
@@ -17,6 +17,7 @@ use walkdir::WalkDir;
 use super::live::{Live, is_readable};
 use super::{Arguments, misuse};
 use crate::beside::resolved;
+use crate::terminal;
 
 /// All inputs, ordered by name.
 pub(super) struct Inputs {
@@ -109,9 +110,7 @@ impl Inputs {
             return ProgressBar::hidden();
         }
         let style = "reading {bar:30} {percent:>3} %  {bytes_per_sec}, {eta_precise} left";
-        let style =
-            ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-        ProgressBar::new(self.bytes).with_style(style)
+        terminal::bar(self.bytes, style)
     }
 
     /// Returns a message if a live capture lost packets.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use rejoin_lab::cost::{self, Cipher, Mode, Outcome, Settings, Size};
+use rejoin_lab::cost::{self, Cipher, Mode, Settings, Size};
 use rejoin_report::distinct;
 use rejoin_serve::{KeyType, Resumption, Versions};
 use serde_json::json;
@@ -104,7 +104,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = settings(arguments)?;
     let html = arguments.html.as_deref().map(Beside::create).transpose()?;
     let outcome = progress::watched(|stop, began| cost::run(&settings, stop, began))?;
-    print(arguments.json, &outcome)?;
+    let text = if arguments.json { json!(outcome).to_string() } else { cost::text(&outcome) };
+    terminal::print_result(&text)?;
     html.map(|file| file.write(&cost::html(&outcome))).transpose()?;
     progress::whole(&outcome.ended, "interrupted", "rounds")
 }
@@ -148,9 +149,4 @@ fn round(text: &str) -> Result<Duration, String> {
     let round = Duration::from_millis(above_zero(text)?.ms);
     let possible = round <= Settings::LONGEST_ROUND;
     possible.then_some(round).ok_or_else(|| "give a time from 1ms to 60s".to_owned())
-}
-
-fn print(json: bool, outcome: &Outcome) -> anyhow::Result<()> {
-    let text = if json { json!(outcome).to_string() } else { cost::text(outcome) };
-    terminal::print_result(&text)
 }

@@ -6,12 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use rejoin_cache::Prediction;
-use rejoin_lab::Step;
 use rejoin_lab::demo::{self, Row, Settings};
 use rejoin_lab::fleet::Liars;
 use rejoin_serve::{Resumption, Versions};
 use rejoin_trace::SpeedUp;
-use serde_json::json;
 
 use crate::arguments::{PREDICTIONS, RESUMPTIONS, TLS, name_of, one_of};
 use crate::instruments::progress;
@@ -86,17 +84,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Devices share a thread; the server under test has the other core.
     let runtime = crate::runtime(1)?;
     let outcome = runtime.block_on(async move {
-        let began = |step: &Step, progress| {
-            let Step { done, of, what } = step;
-            let label = format!("{}/{of} {what}", done + 1);
-            tokio::spawn(progress::follow(progress::bar(end_ms, label), progress));
-        };
-        let ended = |row: &Row| {
-            if json {
-                terminal::print(&json!(row).to_string());
-            }
-        };
-        demo::run(&settings, began, ended, terminal::interrupted()).await
+        let (began, kept) = (progress::of_servers(end_ms), progress::rows(json));
+        demo::run(&settings, began, kept, terminal::interrupted()).await
     })?;
     if !json {
         terminal::print(&table(&outcome.rows));

@@ -4,28 +4,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use rejoin_lab::fleet::Progress;
 use rejoin_lab::{Ended, Error, Step};
+use serde::Serialize;
+use serde_json::json;
 use tokio::sync::watch;
 
-use crate::terminal::interrupted;
+use crate::terminal::{self, interrupted};
 
-/// Returns a bar over the population's time, which is hidden unless standard error is a terminal.
+/// Returns a bar over the population's time.
 pub(crate) fn bar(end_ms: u64, label: String) -> ProgressBar {
     let style = "{prefix:22} {bar:30} {elapsed_precise} of about {duration_precise}  {msg}";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(end_ms).with_style(style).with_prefix(label)
+    terminal::bar(end_ms, style).with_prefix(label)
 }
 
-/// Returns a bar over the steps of a measurement, whose number is set later. It is hidden unless
-/// standard error is a terminal.
-fn steps() -> ProgressBar {
-    let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
-    let style =
-        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
+/// Returns what shows a bar over the population's time for each server.
+pub(crate) fn of_servers(end_ms: u64) -> impl FnMut(&Step, watch::Receiver<Progress>) {
+    move |Step { done, of, what }, progress| {
+        let label = format!("{}/{of} {what}", done + 1);
+        tokio::spawn(follow(bar(end_ms, label), progress));
+    }
+}
+
+/// Returns what prints each row as JSON, if it is asked for.
+pub(crate) fn rows<R: Serialize>(json: bool) -> impl FnMut(&R) {
+    move |row| {
+        if json {
+            terminal::print(&json!(row).to_string());
+        }
+    }
 }
 
 /// Measures with a bar that moves, until Ctrl-C.
@@ -39,7 +47,8 @@ pub(crate) fn watched<T>(
         interrupted().await;
         told.store(true, Ordering::Relaxed);
     });
-    let bar = steps();
+    let style = "{bar:30} {percent:>3} %  {elapsed_precise}, {eta_precise} left  {msg}";
+    let bar = terminal::bar(0, style);
     let outcome = measure(&stop, &mut |Step { done, of, what }| {
         bar.set_length(*of as u64);
         bar.set_position(*done as u64);

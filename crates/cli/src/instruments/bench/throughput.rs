@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use rejoin_cache::Prediction;
+use rejoin_lab::Error;
 use rejoin_lab::throughput::{self, Advantage, Devices, Outcome, Row, Settings};
-use rejoin_lab::{Error, Step};
 use rejoin_report::distinct;
 use rejoin_serve::{KeyType, Resumption, Versions};
 use rejoin_trace::{SpeedUp, grouped};
-use serde_json::json;
 
 use crate::arguments::{KEY_TYPES, PREDICTIONS, RESUMPTIONS, TLS, name_of, one_of};
 use crate::beside::Beside;
@@ -97,16 +96,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Devices share a thread; the server under test has the other core.
     let runtime = crate::runtime(1)?;
     let outcome = runtime.block_on(async move {
-        let began = |Step { done, of, what }: &Step, progress| {
-            let label = format!("{}/{of} {what}", done + 1);
-            tokio::spawn(progress::follow(progress::bar(end_ms, label), progress));
-        };
-        let ended = |row: &Row| {
-            if json {
-                terminal::print(&json!(row).to_string());
-            }
-        };
-        throughput::run(&settings, began, ended, terminal::interrupted()).await
+        let (began, kept) = (progress::of_servers(end_ms), progress::rows(json));
+        throughput::run(&settings, began, kept, terminal::interrupted()).await
     })?;
     anyhow::ensure!(!outcome.rows.is_empty(), "interrupted before any server was measured");
     if !json {

@@ -3,7 +3,6 @@
 use std::io::Read;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
 use rejoin_lab::Step;
 use rejoin_lab::apps::{self, App, Row, Settings};
 use serde_json::json;
@@ -24,9 +23,7 @@ pub(super) fn run(arguments: &super::Arguments) -> anyhow::Result<()> {
     // The apps and the manager are processes of their own.
     let runtime = crate::runtime(1)?;
     let outcome = runtime.block_on(async move {
-        let style = ProgressStyle::with_template("{prefix:16} {bar:30} {pos} of {len} apps");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::new(0).with_style(style);
+        let bar = terminal::bar(0, "{prefix:16} {bar:30} {pos} of {len} apps");
         let progress = |Step { done, of, what }: &Step| {
             bar.set_prefix(what.clone());
             bar.set_length(*of as u64);
