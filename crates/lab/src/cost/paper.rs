@@ -67,8 +67,6 @@ impl Measured {
 /// instructions, and as much for data.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CacheMeasured {
-    pub(super) size_bytes: u32,
-    pub(super) l2_bytes: u32,
     /// Tables 1, 3 and 4: thousands of instructions per transaction.
     pub(super) path_length: Pair,
     /// Tables 2, 3 and 4: percent of accesses to L2.
@@ -77,62 +75,21 @@ pub(super) struct CacheMeasured {
     pub(super) relative: Option<Pair>,
 }
 
-pub(super) const CACHES: [CacheMeasured; 7] = [
-    CacheMeasured {
-        size_bytes: 30,
-        l2_bytes: 512 << 10,
-        path_length: [714.0, 49.0],
-        l2_misses: [16.7, 5.0],
-        relative: Some([1.0, 1.0]),
-    },
-    CacheMeasured {
-        size_bytes: 30,
-        l2_bytes: 1 << 20,
-        path_length: [750.0, 49.0],
-        l2_misses: [16.9, 3.6],
-        relative: Some([1.019, 0.696]),
-    },
-    CacheMeasured {
-        size_bytes: 30,
-        l2_bytes: 2 << 20,
-        path_length: [734.0, 49.0],
-        l2_misses: [12.1, 1.9],
-        relative: Some([0.601, 0.370]),
-    },
-    CacheMeasured {
-        size_bytes: 36 << 10,
-        l2_bytes: 2 << 20,
-        path_length: [1_834.0, 136.0],
-        l2_misses: [7.1, 8.7],
-        relative: None,
-    },
-    CacheMeasured {
-        size_bytes: 1 << 20,
-        l2_bytes: 512 << 10,
-        path_length: [35_380.0, 2_785.0],
-        l2_misses: [15.6, 32.7],
-        relative: Some([1.0, 1.0]),
-    },
-    CacheMeasured {
-        size_bytes: 1 << 20,
-        l2_bytes: 1 << 20,
-        path_length: [34_695.0, 2_845.0],
-        l2_misses: [14.1, 28.9],
-        relative: Some([0.881, 0.910]),
-    },
-    CacheMeasured {
-        size_bytes: 1 << 20,
-        l2_bytes: 2 << 20,
-        path_length: [35_077.0, 2_828.0],
-        l2_misses: [11.2, 23.3],
-        relative: Some([0.715, 0.726]),
-    },
+/// Of a size and an L2 cache, the figures of [`CacheMeasured`] in its order.
+const CACHES: [(u32, u32, Pair, Pair, Option<Pair>); 7] = [
+    (30, 512 << 10, [714.0, 49.0], [16.7, 5.0], Some([1.0, 1.0])),
+    (30, 1 << 20, [750.0, 49.0], [16.9, 3.6], Some([1.019, 0.696])),
+    (30, 2 << 20, [734.0, 49.0], [12.1, 1.9], Some([0.601, 0.370])),
+    (36 << 10, 2 << 20, [1_834.0, 136.0], [7.1, 8.7], None),
+    (1 << 20, 512 << 10, [35_380.0, 2_785.0], [15.6, 32.7], Some([1.0, 1.0])),
+    (1 << 20, 1 << 20, [34_695.0, 2_845.0], [14.1, 28.9], Some([0.881, 0.910])),
+    (1 << 20, 2 << 20, [35_077.0, 2_828.0], [11.2, 23.3], Some([0.715, 0.726])),
 ];
 
 impl CacheMeasured {
     pub(super) fn of(size_bytes: u32, l2_bytes: u32) -> Option<Self> {
-        let is =
-            |measured: &Self| (measured.size_bytes, measured.l2_bytes) == (size_bytes, l2_bytes);
-        CACHES.into_iter().find(is)
+        let is_it = |row: &(u32, u32, Pair, Pair, _)| (row.0, row.1) == (size_bytes, l2_bytes);
+        let (_, _, path_length, l2_misses, relative) = CACHES.into_iter().find(is_it)?;
+        Some(Self { path_length, l2_misses, relative })
     }
 }
