@@ -33,12 +33,8 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     study: Option<Study>,
     /// The sizes of responses, 1 byte to 64MiB; the model needs at least four
-    #[arg(
-        long,
-        value_name = "SIZE,…",
-        value_delimiter = ',',
-        default_value = "30,36KiB,256KiB,1MiB"
-    )]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
+    #[arg(default_value = "30,36KiB,256KiB,1MiB")]
     sizes: Vec<Size>,
     /// The kinds of transactions
     #[arg(long, value_parser = one_of(MODES), value_delimiter = ',', default_value = "plain,full,resumed,once")]

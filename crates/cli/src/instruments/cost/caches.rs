@@ -43,21 +43,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "16KiB,32KiB,64KiB")]
     l1: Vec<Size>,
     /// The sizes of the L2 cache
-    #[arg(
-        long,
-        value_name = "SIZE,…",
-        value_delimiter = ',',
-        default_value = "512KiB,1MiB,2MiB,8MiB"
-    )]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
+    #[arg(default_value = "512KiB,1MiB,2MiB,8MiB")]
     l2: Vec<Size>,
     /// The sizes of the L2 cache for traces, 16MiB at most: alone, with the auxiliary cache, and larger
     /// by as much
-    #[arg(
-        long,
-        value_name = "SIZE,…",
-        value_delimiter = ',',
-        default_value = "128KiB,256KiB,512KiB,1MiB,2MiB,8MiB"
-    )]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
+    #[arg(default_value = "128KiB,256KiB,512KiB,1MiB,2MiB,8MiB")]
     traced_l2: Vec<Size>,
     /// The size of a cache line: 32 in the paper's processor, 64 in most of today's
     #[arg(long, value_name = "SIZE", default_value_t = 32, value_parser = bytes_in(1..=u32::MAX))]
