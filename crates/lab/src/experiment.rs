@@ -229,6 +229,11 @@ impl Turns {
     }
 }
 
+/// Returns each of these with each of those.
+pub(crate) fn crossed<A: Copy, B: Copy>(these: &[A], those: &[B]) -> Vec<(A, B)> {
+    these.iter().flat_map(|one| those.iter().map(|other| (*one, *other))).collect()
+}
+
 async fn is_ready(mut stop: Pin<&mut impl Future<Output = ()>>) -> bool {
     poll_fn(|context| Poll::Ready(stop.as_mut().poll(context).is_ready())).await
 }

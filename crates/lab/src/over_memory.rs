@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use openssl::error::ErrorStack;
-use openssl::ssl::{ErrorCode, SslContextBuilder, SslMethod, SslVerifyMode, SslVersion};
+use openssl::ssl::{ErrorCode, SslContextBuilder, SslMethod, SslVerifyMode};
 use rejoin_openssl::Client;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -84,7 +84,7 @@ impl Write for Pipe {
 }
 
 /// False if the other side has the word.
-pub(crate) fn is_done(step: Result<(), openssl::ssl::Error>) -> Result<bool, Error> {
+fn is_done(step: Result<(), openssl::ssl::Error>) -> Result<bool, Error> {
     match step {
         Ok(()) => Ok(true),
         Err(error) if error.code() == ErrorCode::WANT_READ => Ok(false),
@@ -92,18 +92,26 @@ pub(crate) fn is_done(step: Result<(), openssl::ssl::Error>) -> Result<bool, Err
     }
 }
 
+/// Lets both sides take their steps in turn. Returns true if both are through.
+pub(crate) fn shake_hands(
+    mut connect: impl FnMut() -> Result<(), openssl::ssl::Error>,
+    mut accept: impl FnMut() -> Result<(), openssl::ssl::Error>,
+) -> Result<bool, Error> {
+    let (mut connected, mut accepted) = (false, false);
+    for _ in 0..MOST_FLIGHTS {
+        connected = connected || is_done(connect())?;
+        accepted = accepted || is_done(accept())?;
+    }
+    Ok(connected && accepted)
+}
+
 /// Returns a context for one version, with the groups that all libraries have.
 pub(crate) fn context(
     method: SslMethod,
     versions: Versions,
 ) -> Result<SslContextBuilder, ErrorStack> {
-    let version = match versions {
-        Versions::Tls12 => SslVersion::TLS1_2,
-        Versions::Tls13 | Versions::Both => SslVersion::TLS1_3,
-    };
     let mut context = SslContextBuilder::new(method)?;
-    context.set_min_proto_version(Some(version))?;
-    context.set_max_proto_version(Some(version))?;
+    versions.limit(&mut context)?;
     // OpenSSL 3.5 would have others by itself. Over TLS 1.2 the certificates' curve must be among them.
     context.set_groups_list("X25519:P-256")?;
     Ok(context)

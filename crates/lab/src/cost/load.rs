@@ -9,15 +9,12 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::sockopt::TcpMaxSeg;
 use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrIn};
-use openssl::ssl::{
-    ShutdownState, SslContextBuilder, SslMethod, SslStream, SslVerifyMode, SslVersion,
-};
+use openssl::ssl::{ShutdownState, SslContextBuilder, SslMethod, SslStream, SslVerifyMode};
 use rejoin_openssl::{Client, ClientSession};
 
 use super::segments::Segments;
 use super::{Cipher, Handshake, Suite, Traffic};
 use crate::Error;
-use rejoin_serve::Versions;
 
 /// For anything that a client waits for, where the server is not slowed down.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -69,13 +66,8 @@ pub(super) struct Wire {
 /// Returns a client for a suite's connections. It does not verify servers: their certificates were made a moment ago,
 /// and the clients' work is not measured.
 pub(super) fn client(suite: Suite) -> Result<Client, Error> {
-    let version = match suite.versions {
-        Versions::Tls12 => SslVersion::TLS1_2,
-        Versions::Tls13 | Versions::Both => SslVersion::TLS1_3,
-    };
     let mut context = SslContextBuilder::new(SslMethod::tls_client())?;
-    context.set_min_proto_version(Some(version))?;
-    context.set_max_proto_version(Some(version))?;
+    suite.versions.limit(&mut context)?;
     context.set_verify(SslVerifyMode::NONE);
     let (tls12, tls13) = match suite.cipher {
         Cipher::AesGcm => ("ECDHE+AESGCM+AES128", "TLS_AES_128_GCM_SHA256"),

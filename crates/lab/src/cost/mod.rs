@@ -28,7 +28,7 @@ use std::time::Duration;
 use rejoin_openssl::Client;
 
 use crate::Error;
-use crate::experiment::{Step, Turns};
+use crate::experiment::{Step, Turns, crossed};
 use crate::server;
 pub(crate) use counters::OwnMeter;
 use counters::Reading;
@@ -153,24 +153,14 @@ impl Settings {
             let handshakes = self.modes.iter().filter_map(|mode| mode.handshake());
             traffics.extend(handshakes.map(|handshake| Traffic::Tls(suite, handshake)));
         }
-        let mut cells = Vec::new();
-        for cores in self.cores.iter().copied() {
-            for traffic in traffics.iter().copied() {
-                cells.extend(self.sizes.iter().map(|size| Cell { cores, size: *size, traffic }));
-            }
-        }
-        cells
+        let cells = crossed(&crossed(&self.cores, &traffics), &self.sizes).into_iter();
+        cells.map(|((cores, traffic), size)| Cell { cores, size, traffic }).collect()
     }
 
     fn suites(&self) -> Vec<Suite> {
-        let mut suites = Vec::new();
-        for versions in self.versions.iter().copied() {
-            for key in self.keys.iter().copied() {
-                let of = |cipher: &Cipher| Suite { versions, key, cipher: *cipher };
-                suites.extend(self.ciphers.iter().map(of));
-            }
-        }
-        suites
+        let kinds = crossed(&crossed(&self.versions, &self.keys), &self.ciphers);
+        let of = |((versions, key), cipher)| Suite { versions, key, cipher };
+        kinds.into_iter().map(of).collect()
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -17,7 +17,7 @@ use rejoin_trace::{Population, PopulationSettings, SpeedUp};
 use tokio::sync::watch;
 
 use crate::Error;
-use crate::experiment::{Step, Turns};
+use crate::experiment::{Step, Turns, crossed};
 use crate::fleet::{self, Liars, Recorder, Source, Trust, Watched};
 use crate::server::{Launch, Pair, ServerProcess};
 pub use outcome::{Outcome, Row};
@@ -64,13 +64,9 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<Outcome, Error> {
     let arena = Arena::prepare(settings)?;
-    let cells: Vec<Cell> = settings
-        .versions
-        .iter()
-        .flat_map(|tls| settings.resumptions.iter().map(|resumption| Cell(*tls, *resumption)))
-        .collect();
+    let cells = crossed(&settings.versions, &settings.resumptions);
     let (mut turns, mut rows) = (Turns::new(cells.len()), Vec::new());
-    let cells = cells.into_iter().map(Watched::new);
+    let cells = cells.into_iter().map(|(tls, resumption)| Watched::new(Cell(tls, resumption)));
     let began = |step: &Step, cell: &Watched<Cell>| began(step, cell.progress.subscribe());
     let measure = async |cell| {
         let row = arena.measure(cell).await?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Instant;
 
-use openssl::ssl::{SslContextBuilder, SslMethod, SslVerifyMode, SslVersion};
+use openssl::ssl::{SslContextBuilder, SslMethod, SslVerifyMode};
 use openssl::x509::store::X509StoreBuilder;
 use rejoin_openssl::{Client, ClientSession};
 use rejoin_trace::{Event, SpeedUp};
@@ -15,7 +15,6 @@ use tokio_openssl::SslStream;
 
 use crate::Error;
 use crate::fleet::{Kind, REQUEST_BYTES, Settings, Trust};
-use rejoin_serve::Versions;
 
 /// The server, as every device sees it.
 pub(super) struct Target {
@@ -41,13 +40,7 @@ const LIE_MS: u32 = 1_000;
 impl Target {
     pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
         let mut context = SslContextBuilder::new(SslMethod::tls_client())?;
-        let (oldest, newest) = match settings.versions {
-            Versions::Tls12 => (SslVersion::TLS1_2, SslVersion::TLS1_2),
-            Versions::Tls13 => (SslVersion::TLS1_3, SslVersion::TLS1_3),
-            Versions::Both => (SslVersion::TLS1_2, SslVersion::TLS1_3),
-        };
-        context.set_min_proto_version(Some(oldest))?;
-        context.set_max_proto_version(Some(newest))?;
+        settings.versions.limit(&mut context)?;
         context.set_verify(SslVerifyMode::PEER);
         match &settings.trust {
             Trust::System => context.set_default_verify_paths()?,

@@ -14,7 +14,7 @@ use super::chains::{Chains, NAME};
 use super::pair::{Connected, Pair, Watch};
 use super::{Kept, Suite, cache_settings};
 use crate::Error;
-use crate::over_memory::{MOST_FLIGHTS, Pipe, context, failed, is_done};
+use crate::over_memory::{Pipe, context, failed, shake_hands};
 
 /// Both sides, and the client's session.
 pub(super) struct OpenSslPair {
@@ -79,12 +79,8 @@ impl Pair for OpenSslPair {
         let (mut server_meter, mut client_meter) = (watch.meter(), watch.meter());
         let mut client = client_meter.time(|| self.client(resumes, theirs))?;
         let mut server = server_meter.time(|| SslStream::new(Ssl::new(&self.server)?, ours))?;
-        let (mut connected, mut accepted) = (false, false);
-        for _ in 0..MOST_FLIGHTS {
-            connected = connected || is_done(client_meter.time(|| client.connect()))?;
-            accepted = accepted || is_done(server_meter.time(|| server.accept()))?;
-        }
-        if !(connected && accepted) {
+        let connect = || client_meter.time(|| client.connect());
+        if !shake_hands(connect, || server_meter.time(|| server.accept()))? {
             return Err(failed("no end of a handshake"));
         }
         // Tickets come after the handshake; there is nothing else to be read.

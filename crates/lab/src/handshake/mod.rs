@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicBool;
 use rejoin_cache::{Capacity, Policy, Settings as CacheSettings};
 
 use crate::Error;
-use crate::experiment::{Step, Turns};
+use crate::experiment::{Step, Turns, crossed};
 use crate::over_memory::failed;
 use by_openssl::OpenSslPair;
 use by_rustls::RustlsPair;
@@ -78,14 +78,10 @@ impl Settings {
     }
 
     fn suites(&self) -> Vec<Suite> {
-        let mut suites = Vec::new();
-        for versions in self.versions.iter().copied() {
-            for key in self.keys.iter().copied() {
-                let of = |with: &bool| Suite { versions, key, client_certificates: *with };
-                suites.extend(self.client_certificates.iter().map(of));
-            }
-        }
-        suites
+        let kinds = crossed(&crossed(&self.versions, &self.keys), &self.client_certificates);
+        let of =
+            |((versions, key), client_certificates)| Suite { versions, key, client_certificates };
+        kinds.into_iter().map(of).collect()
     }
 }
 

@@ -23,7 +23,7 @@ use rejoin_report::median;
 use serde::Serialize;
 
 use crate::Error;
-use crate::experiment::{Ended, Step, Turns};
+use crate::experiment::{Ended, Step, Turns, crossed};
 pub use jsse::{Jmh, installed};
 use native::CONTENDERS;
 
@@ -115,11 +115,7 @@ pub fn measure(
     if settings.entries.iter().any(|n| !(1..=Settings::MOST_ENTRIES).contains(n)) {
         return Err(Error::Settings("entries: give numbers from 1 to 4000000"));
     }
-    let cells: Vec<(u32, u32)> = settings
-        .entries
-        .iter()
-        .flat_map(|entries| settings.lifetimes_s.iter().map(|lifetime| (*entries, *lifetime)))
-        .collect();
+    let cells = crossed(&settings.entries, &settings.lifetimes_s);
     let more = u64::from(settings.rounds) * (LEAD_IN + ROUND) as u64;
     if !cells.iter().all(|(entries, lifetime_s)| native::outlives(*lifetime_s, *entries, more)) {
         let what = "sessions would end while they are in a full cache: give a lifetime of an hour and \

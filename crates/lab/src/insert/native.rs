@@ -12,7 +12,7 @@ use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
 use super::failed;
 use crate::Error;
-use crate::over_memory::{self, MOST_FLIGHTS, Pipe, cpu_time, is_done};
+use crate::over_memory::{self, Pipe, cpu_time, shake_hands};
 use rejoin_serve::{Identity, KeyType, Versions};
 
 /// The implementation of a cache.
@@ -238,11 +238,7 @@ fn session(identity: &Identity, versions: Versions) -> Result<SslSession, Error>
     let mut server = SslStream::new(Ssl::new(&server)?, ours)?;
     let client = over_memory::client(versions)?;
     let mut client = SslStream::new(client.connection(None)?, theirs)?;
-    let (mut connected, mut accepted) = (false, false);
-    for _ in 0..MOST_FLIGHTS {
-        connected = connected || is_done(client.connect())?;
-        accepted = accepted || is_done(server.accept())?;
-    }
-    let session = server.ssl().session().filter(|_| accepted && connected);
+    let is_through = shake_hands(|| client.connect(), || server.accept())?;
+    let session = server.ssl().session().filter(|_| is_through);
     session.map(ToOwned::to_owned).ok_or_else(|| over_memory::failed("no session"))
 }

@@ -29,8 +29,8 @@ use rejoin_report::median;
 use serde::Serialize;
 
 use crate::Error;
-use crate::experiment::{Ended, Step, Turns};
-use crate::over_memory::{self, MOST_FLIGHTS, Pipe, cpu_time, failed, is_done};
+use crate::experiment::{Ended, Step, Turns, crossed};
+use crate::over_memory::{self, Pipe, cpu_time, failed, shake_hands};
 use clients::{Authority, Shown};
 use rejoin_serve::{Identity, KeyType, Versions};
 
@@ -149,13 +149,10 @@ pub fn measure(
     let room_bytes = settings.room_bytes();
     let authority = Authority::new(settings.key_type)?;
     let identity = Identity::made(settings.key_type)?;
-    let cells: Vec<Cell> = settings
-        .versions
-        .iter()
-        .flat_map(|versions| settings.certificates.iter().map(|number| Cell(*versions, *number)))
-        .collect();
+    let cells = crossed(&settings.versions, &settings.certificates);
     let of = cells.len() * PARTS;
     let (mut turns, mut done) = (Turns::new(cells.len()), 0);
+    let cells = cells.into_iter().map(|(versions, number)| Cell(versions, number));
     let rows = turns.run(
         cells,
         stop,
@@ -336,15 +333,12 @@ impl<'a> Site<'a> {
         let mut client = SslStream::new(ssl, theirs)?;
         let mut spent = Spent::default();
         let mut server = spent.of(counted, || SslStream::new(Ssl::new(server)?, ours))?;
-        let (mut connected, mut accepted) = (false, false);
-        for _ in 0..MOST_FLIGHTS {
-            connected = connected || is_done(client.connect())?;
-            accepted = accepted || is_done(spent.of(counted, || server.accept()))?;
-        }
+        let accept = || spent.of(counted, || server.accept());
+        let is_through = shake_hands(|| client.connect(), accept)?;
         // Tickets come after the handshake; there is nothing else to be read.
         let _ = client.ssl_read(&mut [0]);
         let resumed = server.ssl().session_reused();
-        if !(connected && accepted) || resumed != shown.is_none() {
+        if !is_through || resumed != shown.is_none() {
             return Err(failed("a client was not resumed where it had to be, or was where not"));
         }
         self.sessions[who] = ClientSession::newest(client.ssl());

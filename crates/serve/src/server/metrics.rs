@@ -9,28 +9,13 @@ use super::tls::Acceptor;
 use crate::metrics::Meters;
 
 /// The counters of connections and requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Counts {
-    began: Instant,
     full: AtomicU64,
     resumed: AtomicU64,
     failed: AtomicU64,
     requests: AtomicU64,
     open: AtomicU64,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        let zero = AtomicU64::default;
-        Self {
-            began: Instant::now(),
-            full: zero(),
-            resumed: zero(),
-            failed: zero(),
-            requests: zero(),
-            open: zero(),
-        }
-    }
 }
 
 /// An open connection, which counts until it is dropped.
@@ -102,7 +87,7 @@ impl Summary {
 }
 
 /// Returns the counters as text for Prometheus.
-pub(super) fn text(acceptor: &Acceptor, counts: &Counts) -> String {
+pub(super) fn text(acceptor: &Acceptor, counts: &Counts, began: Instant) -> String {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let mut meters = Meters::default();
     meters.counter("handshakes_full", "Full handshakes", read(&counts.full));
@@ -116,7 +101,7 @@ pub(super) fn text(acceptor: &Acceptor, counts: &Counts) -> String {
     }
     meters.seconds("cpu", "CPU time of the process, user and system", cpu_seconds());
     // For rates: a busy server answers late.
-    meters.seconds("up", "Time since the server began", counts.began.elapsed().as_secs_f64());
+    meters.seconds("up", "Time since the server began", began.elapsed().as_secs_f64());
     meters.text(&[])
 }
 

@@ -7,8 +7,10 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use openssl::error::ErrorStack;
+use openssl::ssl::{SslContextBuilder, SslVersion};
 use rejoin_cache::Settings as CacheSettings;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -53,6 +55,20 @@ impl Versions {
             Self::Tls13 => &[Self::Tls13],
             Self::Both => &[Self::Tls12, Self::Tls13],
         }
+    }
+
+    /// Allows these versions alone in a context.
+    ///
+    /// # Errors
+    /// OpenSSL's, if it was built without one of them.
+    pub fn limit(self, context: &mut SslContextBuilder) -> Result<(), ErrorStack> {
+        let (oldest, newest) = match self {
+            Self::Tls12 => (SslVersion::TLS1_2, SslVersion::TLS1_2),
+            Self::Tls13 => (SslVersion::TLS1_3, SslVersion::TLS1_3),
+            Self::Both => (SslVersion::TLS1_2, SslVersion::TLS1_3),
+        };
+        context.set_min_proto_version(Some(oldest))?;
+        context.set_max_proto_version(Some(newest))
     }
 
     /// Returns the name, as on the command line.
@@ -146,6 +162,7 @@ pub struct Server {
 struct Shared {
     acceptor: Acceptor,
     counts: Counts,
+    began: Instant,
     responses: Responses,
     patience: Duration,
 }
@@ -184,8 +201,8 @@ impl Server {
             None => None,
         };
         let responses = Responses::new(settings);
-        let counts = Counts::default();
-        let shared = Shared { acceptor, counts, responses, patience: settings.patience };
+        let (counts, began, patience) = (Counts::default(), Instant::now(), settings.patience);
+        let shared = Shared { acceptor, counts, began, responses, patience };
         Ok(Self { listener, metrics, shared: Arc::new(shared) })
     }
 
@@ -300,7 +317,10 @@ async fn answer_all(port: Option<&StatusPort>, shared: &Arc<Shared>) {
     };
     let shared = Arc::clone(shared);
     let pages = move |path: &str| match path {
-        "/metrics" => Answer::found(CONTENT_TYPE, metrics::text(&shared.acceptor, &shared.counts)),
+        "/metrics" => {
+            let Shared { acceptor, counts, began, .. } = &*shared;
+            Answer::found(CONTENT_TYPE, metrics::text(acceptor, counts, *began))
+        }
         _ => Answer::not_found("try /metrics\n"),
     };
     port.serve(pages).await;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use openssl::ssl::{
     Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslRef, SslSessionCacheMode,
-    SslVersion,
 };
 use rejoin_cache::{Cache, Capacity, Hints, Policy, Prediction};
 use rejoin_openssl::InternalCache;
@@ -182,14 +181,8 @@ impl Acceptor {
 }
 
 fn openssl_context(settings: &Settings) -> Result<SslContextBuilder, Error> {
-    let (oldest, newest) = match settings.versions {
-        Versions::Tls12 => (SslVersion::TLS1_2, SslVersion::TLS1_2),
-        Versions::Tls13 => (SslVersion::TLS1_3, SslVersion::TLS1_3),
-        Versions::Both => (SslVersion::TLS1_2, SslVersion::TLS1_3),
-    };
     let mut context = SslContextBuilder::new(SslMethod::tls_server())?;
-    context.set_min_proto_version(Some(oldest))?;
-    context.set_max_proto_version(Some(newest))?;
+    settings.versions.limit(&mut context)?;
     context.set_options(SslOptions::NO_RENEGOTIATION);
     identity(settings)?.install(&mut context)?;
     Ok(context)
