@@ -1,12 +1,9 @@
 //! The instructions per transaction of `rejoin cost caches`, counted by cachegrind, over several runs.
 
-use rejoin_testkit::shipped::rejoin;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
-use super::{Effort, Found};
+use super::{Effort, Found, told};
 
 /// Runs that are compared.
 const RUNS: usize = 3;
@@ -43,16 +40,10 @@ fn worst(runs: &[BTreeMap<String, f64>]) -> Option<(f64, String)> {
 
 /// Each kind, and its instructions. `None` unless all were counted.
 fn run(tls: &str) -> Option<BTreeMap<String, f64>> {
-    let output = Command::new(rejoin())
-        .args(["cost", "caches", "--json", "--sizes", "30", "--mode", "plain,full,resumed"])
-        .args(["--tls", tls, "--l1", "16KB", "--l2", "2MB", "--traced", "0"])
-        .args(["--transactions", "60"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .ok()
-        .filter(|output| output.status.success())?;
-    let outcome: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let outcome = told(&format!(
+        "cost caches --json --sizes 30 --mode plain,full,resumed --tls {tls} --l1 16KB --l2 2MB \
+         --traced 0 --transactions 60"
+    ))?;
     let cells = outcome["cells"].as_array().filter(|_| outcome["complete"] == true)?;
     let cells = cells.iter().map(|cell| {
         let name = match cell["tls"].as_str() {

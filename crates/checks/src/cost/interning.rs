@@ -1,27 +1,18 @@
 //! Client certificates that are decoded once (patch 002), by `rejoin bench interning`.
 
-use rejoin_testkit::shipped::rejoin;
-use std::process::{Command, Stdio};
-
 use serde_json::Value;
 
-use super::{Effort, Found};
+use super::{Effort, Found, told};
 
 /// Times as many resumptions a second.
 const TIMES: f64 = 1.1;
 
 /// The least gain of TLS 1.2 and 1.3, with one certificate and with many.
 pub(crate) fn interning(effort: Effort) -> Option<Found> {
-    let mut bench = Command::new(rejoin());
-    bench.args(["bench", "interning", "--json"]);
-    if effort.quick {
-        bench.arg("--quick");
-    }
-    let output = bench.stdin(Stdio::null()).stderr(Stdio::inherit()).output().ok()?;
-    if !output.status.success() {
+    let quick = if effort.quick { " --quick" } else { "" };
+    let Some(outcome) = told(&format!("bench interning --json{quick}")) else {
         return Some(Found { figure: "it could not be measured".to_owned(), holds: false });
-    }
-    let outcome: Value = serde_json::from_slice(&output.stdout).ok()?;
+    };
     let rows = outcome["rows"].as_array()?;
     let least = |figure: &dyn Fn(&Value) -> Option<f64>| {
         rows.iter().filter_map(figure).reduce(f64::min).filter(|_| rows.len() == 4)

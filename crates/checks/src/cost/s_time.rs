@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{Effort, Found, median};
+use super::{Effort, Found, median, told};
 
 /// The largest difference.
 const APART: f64 = 0.15;
@@ -50,12 +50,10 @@ pub(crate) fn s_time(effort: Effort) -> Option<Found> {
 
 /// The rates of `rejoin cost`, and the cores of server and client.
 fn by_cost(mode: &str) -> Option<(Rates, [u64; 2])> {
-    let mut cost = Command::new(rejoin());
-    cost.args(["cost", "--json", "--sizes", "30", "--mode", mode, "--tls", "1.2"]);
-    cost.args(["--key", "rsa-2048", "--cipher", "aes-gcm", "--clients", "1"]);
-    cost.args(["--rounds", "1", "--round-s", SECONDS]);
-    let output = cost.stdin(Stdio::null()).stderr(Stdio::inherit()).output().ok()?;
-    let outcome: Value = serde_json::from_slice(&output.stdout).ok()?;
+    let outcome = told(&format!(
+        "cost --json --sizes 30 --mode {mode} --tls 1.2 --key rsa-2048 --cipher aes-gcm --clients 1 \
+         --rounds 1 --round-s {SECONDS}"
+    ))?;
     let core = |whose: &str| outcome["cores"][0][whose][0].as_u64();
     let cores = [core("server")?, core("clients")?];
     let cell = &outcome["cells"][0];

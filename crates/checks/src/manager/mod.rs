@@ -10,6 +10,8 @@ mod soak;
 mod unseen;
 
 use crate::frame::{self, Effort, Found, Group};
+use rejoin_testkit::stacks::Stack;
+use sharing::twenty;
 
 pub(crate) const GROUP: Group = Group {
     name: "manager",
@@ -17,10 +19,10 @@ pub(crate) const GROUP: Group = Group {
     example: "programs",
     packages: frame::SHIPPED,
     checks: &[
-        (1, "programs-nginx", "twenty programs (1 full, 19 resumed)", sharing::nginx),
-        (1, "programs-openssl", "the same", sharing::openssl),
-        (1, "programs-rustls", "the same", sharing::rustls),
-        (1, "programs-java", "the same", sharing::java),
+        (1, "programs-nginx", "twenty programs (1 full, 19 resumed)", |_| twenty(Stack::Nginx)),
+        (1, "programs-openssl", "the same", |_| twenty(Stack::OpenSsl)),
+        (1, "programs-rustls", "the same", |_| twenty(Stack::Rustls)),
+        (1, "programs-java", "the same", |_| twenty(Stack::Java)),
         (1, "table-i", "full handshakes, % (≥ 75, then one a service)", sharing::table_i),
         (2, "rules", "tests of the sixteen rules (all pass)", rules::all),
         (2, "rule-1", "tickets sent twice, 200 at once and a kill (none)", rules::once),

@@ -14,23 +14,7 @@ use rejoin_testkit::stacks::{Counted, Stack, Tls};
 /// The least percentage of full handshakes without sharing.
 const UNSHARED_PERCENT: f64 = 75.0;
 
-pub(crate) fn nginx(_: Effort) -> Option<Found> {
-    twenty(Stack::Nginx)
-}
-
-pub(crate) fn openssl(_: Effort) -> Option<Found> {
-    twenty(Stack::OpenSsl)
-}
-
-pub(crate) fn rustls(_: Effort) -> Option<Found> {
-    twenty(Stack::Rustls)
-}
-
-pub(crate) fn java(_: Effort) -> Option<Found> {
-    twenty(Stack::Java)
-}
-
-fn twenty(stack: Stack) -> Option<Found> {
+pub(crate) fn twenty(stack: Stack) -> Option<Found> {
     let (mut figures, mut holds) = (Vec::new(), true);
     for tls in Tls::ALL {
         let managed = Managed::start(&format!("check-{stack:?}-{}", tls.number()));
