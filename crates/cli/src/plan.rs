@@ -6,13 +6,14 @@ mod costs;
 mod text;
 
 use anyhow::anyhow;
+use rejoin_report::distinct;
 use rejoin_sim::sizing::{FIFO, Found, Sizing, Stage, Survey};
 use rejoin_sim::{Plan, Simulation, Subject};
 
 #[cfg(feature = "lab")]
 use crate::arguments::{KEY_TYPES, one_of};
 use crate::arrivals::{Arrivals, Input};
-use crate::sizes::{Sizes, distinct};
+use crate::sizes::Sizes;
 use crate::terminal::{self, Watch};
 use crate::units::{bytes_in, seconds_in};
 use answer::Answer;

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use rejoin_report::distinct;
 use rejoin_sim::{Outcome, Plan, Progress, Simulation, report};
 
 use crate::arguments::Misuse;
 use crate::arrivals::{Arrivals, Input};
 use crate::beside::{Beside, resolved};
-use crate::sizes::{Sizes, distinct};
+use crate::sizes::Sizes;
 use crate::terminal::{self, Watch};
 use crate::trace_file;
 

@@ -1,9 +1,9 @@
 //! Lists of capacities in arguments: `300,600`, `100..2000:100`.
 
-use std::collections::HashSet;
-use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::str::FromStr;
+
+use rejoin_report::distinct;
 
 /// Capacities in the given order, without repetitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +28,6 @@ impl FromStr for Sizes {
         }
         Ok(Self(distinct(sizes)))
     }
-}
-
-/// Removes repetitions and keeps the order of first appearances.
-pub(crate) fn distinct<T: Copy + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
-    let mut seen = HashSet::new();
-    items.retain(|item| seen.insert(*item));
-    items
 }
 
 /// Reads one number, or a range with a step, which includes both ends.

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use rejoin_lab::insert::{self, Jmh, Outcome, PATCH_003_NS, Row, Settings};
+use rejoin_report::distinct;
 use rejoin_trace::grouped;
 use serde_json::json;
 
 use crate::instruments::progress;
-use crate::sizes::distinct;
 use crate::terminal;
 use crate::units::seconds_in;
 
