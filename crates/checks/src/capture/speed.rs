@@ -1,11 +1,10 @@
 //! The speed of reading captures, and tshark's with the same captures.
 
-use rejoin_testkit::shipped::rejoin;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::{Effort, Found};
+use super::{Effort, Found, rejoin};
 use rejoin_report::median;
 use rejoin_testkit::serve::scratch;
 
@@ -54,13 +53,9 @@ fn ours(capture: &Path) -> (f64, u64) {
     let mut handshakes = 0;
     for _ in 0..=ROUNDS {
         let began = Instant::now();
-        let output = Command::new(rejoin())
-            .args(["capture", "--json", "--top", "0"])
-            .arg(capture)
-            .output()
-            .expect("the program runs");
+        let output = rejoin(&["capture", "--json", "--top", "0", capture.to_str().expect("UTF-8")]);
         seconds.push(began.elapsed().as_secs_f64());
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let report: serde_json::Value = serde_json::from_slice(&output).expect("JSON");
         handshakes = report["handshakes_seen"].as_u64().unwrap_or_default();
     }
     // The first round brought the file into the page cache.
