@@ -75,7 +75,7 @@ pub(super) struct CacheMeasured {
     pub(super) relative: Option<Pair>,
 }
 
-/// Of a size and an L2 cache, the figures of [`CacheMeasured`] in its order.
+/// The figures of [`CacheMeasured`] in its order, each after a size of responses and one of L2 caches.
 const CACHES: [(u32, u32, Pair, Pair, Option<Pair>); 7] = [
     (30, 512 << 10, [714.0, 49.0], [16.7, 5.0], Some([1.0, 1.0])),
     (30, 1 << 20, [750.0, 49.0], [16.9, 3.6], Some([1.019, 0.696])),
