@@ -88,7 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         demo::run(&settings, began, kept, terminal::interrupted()).await
     })?;
     if !json {
-        terminal::print(&table(&outcome.rows));
+        let rows = outcome.rows.iter().map(Row::figures);
+        terminal::print(&rejoin_report::table(&[0, 1], Row::HEAD, rows));
         terminal::print(&format!("charts: {}", page.display()));
     }
     progress::whole(&outcome.ended, "interrupted", "servers")
@@ -115,8 +116,4 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         versions: arguments.tls.clone(),
         resumptions: arguments.resumption.clone(),
     })
-}
-
-fn table(rows: &[Row]) -> String {
-    rejoin_report::table(&[0, 1], Row::HEAD, rows.iter().map(Row::figures))
 }
