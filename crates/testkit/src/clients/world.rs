@@ -149,8 +149,8 @@ impl World {
             ("FOLDER", folder.clone()),
             ("CA", self.managed.file("ca.pem")),
         ];
-        for word in case.words {
-            let mut word = (*word).to_owned();
+        for word in case.command_line() {
+            let mut word = word.to_owned();
             // `CA` is a part of other words, such as `--cacert`.
             for (name, value) in &values {
                 if *name != "CA" || word == "CA" || word.ends_with("=CA") {
