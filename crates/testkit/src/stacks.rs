@@ -1,12 +1,6 @@
 //! Servers of four TLS stacks, each of one version of TLS: nginx and `openssl s_server` on OpenSSL,
 //! `rejoin serve` on rustls, and Java's JSSE. Each says how many of its handshakes were resumed.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,11 +1,5 @@
 //! A manager in a thread of the test, and programs and servers that speak with it.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 pub mod program;
 pub mod rustls_server;
 

@@ -1,11 +1,5 @@
 //! Servers that misbehave, byte by byte, and the contents of a ClientHello.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 pub mod connect;
 pub mod delayed;
 
