@@ -11,15 +11,12 @@ use rejoin_store::{CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says,
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
+use crate::name;
 use crate::session::{CONTEXT, find, id, insert};
 use rejoin_testkit::folder::Folder;
 
 const ID_KEY: [u8; 16] = [7; 16];
 const SOON: Duration = Duration::from_millis(20);
-
-fn name() -> CacheName {
-    "test".parse().expect("a name")
-}
 
 fn settings() -> Settings {
     Settings { block_bytes: 200, ..Settings::new(Capacity::Sessions(1_000)) }
