@@ -9,6 +9,7 @@ use rejoin_cache::{Capacity, SecretBytes, Settings};
 use rejoin_store::{Error, Store, now_ms};
 use rejoin_testkit::alone::{part, playing};
 use rejoin_testkit::process::{Process, wait_until};
+use rejoin_testkit::random::Random;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::session::{find, id, insert};
@@ -142,12 +143,10 @@ fn it_may_be_removed_while_others_come() {
 /// Goes on until it is killed; fails when it is given what is not right.
 fn work(folder: &Path, seed: u64) {
     let store = open(folder).expect("there");
-    let mut state = seed | 1;
+    let mut random = Random::new(seed);
     let mut value = SecretBytes::default();
     loop {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = random.next();
         let number = state % SESSIONS;
         match state >> 60 {
             0..6 => drop(find(&store, number)),
