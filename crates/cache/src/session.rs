@@ -29,6 +29,23 @@ pub struct NewSession<'a> {
     pub seen_ms: Option<u64>,
 }
 
+impl<'a> NewSession<'a> {
+    /// Returns a session of a client of which nothing is known.
+    pub fn new(id: SessionId, value: &'a [u8], expires_ms: u64, context: ContextTag) -> Self {
+        let history = History::default();
+        Self {
+            id,
+            value,
+            expires_ms,
+            context,
+            history,
+            hint_ms: None,
+            sibling: false,
+            seen_ms: None,
+        }
+    }
+}
+
 impl fmt::Debug for NewSession<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, value, expires_ms, context, history, hint_ms, sibling, seen_ms } = self;

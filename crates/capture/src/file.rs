@@ -52,23 +52,22 @@ fn frames_of(
     each: &mut dyn FnMut(Frame<'_>),
     gzip: u8,
 ) -> Result<Ended, Error> {
-    let mut magic = [0; 4];
-    let length = read_up_to(reader, &mut magic)?;
-    let magic_read = magic.get(..length).unwrap_or(&magic);
-    match magic {
-        _ if length == 0 => return Err(Error::Empty),
-        [0x1f, 0x8b, ..] if gzip > 0 && length >= 2 => {
-            let mut plain = MultiGzDecoder::new(Cursor::new(magic_read).chain(reader));
+    let mut magic = Vec::new();
+    Read::take(&mut *reader, 4).read_to_end(&mut magic)?;
+    match magic[..] {
+        [] => return Err(Error::Empty),
+        [0x1f, 0x8b, ..] if gzip > 0 => {
+            let mut plain = MultiGzDecoder::new(Cursor::new(magic).chain(reader));
             return frames_of(&mut plain, each, gzip - 1);
         }
-        _ if length < 4 => return Err(Error::NotACapture),
         _ => {}
     }
-    let mut window = Window::new(magic_read, reader);
-    let (frames, result) = match u32::from_le_bytes(magic) {
-        0x0a0d_0d0a => pcapng(&mut window, each),
-        0xa1b2_c3d4 | 0xa1b2_3c4d | 0xa1b2_cd34 | 0xd4c3_b2a1 | 0x4d3c_b2a1 | 0x34cd_b2a1 => {
-            pcap(&mut window, each)
+    let mut window = Window::new(&magic, reader);
+    let mut frames = 0;
+    let result = match number(&magic, 0, false) {
+        Some(0x0a0d_0d0a) => pcapng(&mut window, each, &mut frames),
+        Some(0xa1b2_c3d4 | 0xa1b2_3c4d | 0xa1b2_cd34 | 0xd4c3_b2a1 | 0x4d3c_b2a1 | 0x34cd_b2a1) => {
+            pcap(&mut window, each, &mut frames)
         }
         _ => return Err(Error::NotACapture),
     };
@@ -76,17 +75,9 @@ fn frames_of(
     Ok(Ended { frames, stop })
 }
 
-fn read_up_to(reader: &mut dyn Read, space: &mut [u8]) -> Result<usize, io::Error> {
-    let mut filled = 0;
-    while let Some(rest) = space.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match reader.read(rest) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-            Err(cause) => return Err(cause),
-        }
-    }
-    Ok(filled)
+fn number(bytes: &[u8], at: usize, big_endian: bool) -> Option<u32> {
+    let bytes = *bytes.get(at..)?.first_chunk()?;
+    Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
 }
 
 enum Fault {
@@ -198,13 +189,7 @@ fn parse_modified_be(bytes: &[u8]) -> IResult<&[u8], LegacyPcapBlock<'_>, PcapEr
     Ok((rest, LegacyPcapBlock { ts_sec, ts_usec, caplen, origlen, data }))
 }
 
-fn pcap(window: &mut Window<'_>, each: &mut dyn FnMut(Frame<'_>)) -> (u64, Result<(), Fault>) {
-    let mut frames = 0;
-    let result = pcap_records(window, each, &mut frames);
-    (frames, result)
-}
-
-fn pcap_records(
+fn pcap(
     window: &mut Window<'_>,
     each: &mut dyn FnMut(Frame<'_>),
     frames: &mut u64,
@@ -268,9 +253,7 @@ fn claims_too_much(record: &[u8], big_endian: bool) -> bool {
 }
 
 fn captured_length(record: &[u8], big_endian: bool) -> Option<usize> {
-    let bytes = *record.get(8..)?.first_chunk()?;
-    let length = if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
-    Some(length as usize)
+    number(record, 8, big_endian).map(|length| length as usize)
 }
 
 /// Reads the first record, and the next header if the first record may have a long header. It waits
@@ -301,22 +284,16 @@ fn is_red_hat_variant(records: &[u8], big_endian: bool) -> bool {
         let mut rest = records;
         let mut second = 0;
         for count in 0..LOOK_AHEAD {
-            let (Some(length), Some(first)) =
-                (captured_length(rest, big_endian), rest.first_chunk::<16>())
-            else {
+            let fields = [0, 4, 8, 12].map(|at| number(rest, at, big_endian));
+            let [Some(seconds), Some(fraction), Some(length), Some(original)] = fields else {
                 return count > 0;
             };
-            let read = |at: usize| {
-                let bytes = [first[at], first[at + 1], first[at + 2], first[at + 3]];
-                if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
-            };
-            let (seconds, fraction, original) = (read(0), read(4), read(12) as usize);
             let near = count == 0 || seconds.abs_diff(second) < 86_400 * 365;
             if length > 1 << 18 || original < length || fraction >= 1_000_000_000 || !near {
                 return false;
             }
             second = seconds;
-            let Some(next) = rest.get(header + length..) else { return count > 0 };
+            let Some(next) = rest.get(header + length as usize..) else { return count > 0 };
             rest = next;
         }
         true
@@ -343,13 +320,7 @@ impl Interface {
     }
 }
 
-fn pcapng(window: &mut Window<'_>, each: &mut dyn FnMut(Frame<'_>)) -> (u64, Result<(), Fault>) {
-    let mut frames = 0;
-    let result = pcapng_blocks(window, each, &mut frames);
-    (frames, result)
-}
-
-fn pcapng_blocks(
+fn pcapng(
     window: &mut Window<'_>,
     each: &mut dyn FnMut(Frame<'_>),
     frames: &mut u64,
@@ -387,21 +358,15 @@ fn pcapng_blocks(
 fn check_block_length(block: &[u8], big_endian: bool) -> Result<(), Fault> {
     const SMALLEST_BLOCK_BYTES: u32 = 12;
     const BYTE_ORDER_BE: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
-    let (Some(kind), Some(&length)) =
-        (block.get(..4), block.get(4..).and_then(|rest| rest.first_chunk()))
-    else {
-        return Ok(());
-    };
-    let is_section = kind == [0x0a, 0x0d, 0x0d, 0x0a];
+    let is_section = block.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]);
     let big_endian = match block.get(8..12) {
         Some(order) if is_section => order == BYTE_ORDER_BE,
         None if is_section => return Ok(()),
         _ => big_endian,
     };
-    let length = if big_endian { u32::from_be_bytes(length) } else { u32::from_le_bytes(length) };
-    match length {
-        ..SMALLEST_BLOCK_BYTES => Err(Fault::Corrupt),
-        length if length as usize > LARGEST_BLOCK_BYTES => Err(Fault::TooLong),
+    match number(block, 4, big_endian) {
+        Some(..SMALLEST_BLOCK_BYTES) => Err(Fault::Corrupt),
+        Some(length) if length as usize > LARGEST_BLOCK_BYTES => Err(Fault::TooLong),
         _ => Ok(()),
     }
 }

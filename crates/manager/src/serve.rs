@@ -171,19 +171,18 @@ async fn admit(
         program.name();
     }
     let Some((_admission, let_in)) = admissions.admit(program.uid, &state.settings) else { return };
-    let program_connection = ProgramConnection { state, program, stream, stopped };
+    let downstream = ProgramConnection { state, program, stream, stopped };
     // Boxed: the request and the handshake take memory that the connection does not need afterwards.
-    let asked =
-        Box::pin(program_connection.while_awaited(program_connection.receive(let_in))).await;
+    let asked = Box::pin(downstream.while_awaited(downstream.receive(let_in))).await;
     let Some(Some(order)) = asked else { return };
     if order.1.is_empty() {
-        return program_connection.serve(order).await;
+        return downstream.serve(order).await;
     }
-    match program_connection.state.user_threads.of(program_connection.program.uid) {
-        Some(thread) => thread.run(program_connection.serve(order)).await,
+    match downstream.state.user_threads.of(downstream.program.uid) {
+        Some(thread) => thread.run(downstream.serve(order)).await,
         None => {
             let failure = Failure::new(ErrorKind::Busy, "too many users pass sockets at once");
-            refuse(&program_connection.stream, failure).await;
+            refuse(&downstream.stream, failure).await;
         }
     }
 }
@@ -264,8 +263,8 @@ impl ProgramConnection {
     async fn connect(self, order: PlaintextRequest) {
         let made = Box::pin(self.while_awaited(self.make(order))).await;
         let Some(Some((mut upstream, connected, service))) = made else { return };
-        let (state, stream, uid) = (&self.state, &self.stream, self.program.uid);
-        let standing = state.endings.open(connected.connection, uid, &state.settings.clock);
+        let (state, stream) = (&self.state, &self.stream);
+        let standing = self.open(connected.connection);
         let mut relay = Relay::new(state, &standing, Downstream::Plain(stream), &mut upstream);
         // The server works while the manager counts the connection and answers the program.
         relay.begin();

@@ -10,10 +10,10 @@
 
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark prints times")]
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::time::Instant;
 
-use rejoin_sim::{Progress, Server, Simulation, Subject};
+use rejoin_sim::{Plan, Progress, Simulation, Subject};
 use rejoin_trace::{Event, Population, PopulationSettings};
 
 const DEVICES: u64 = 200_000;
@@ -68,15 +68,9 @@ fn main() {
 /// Measures the millions of requests per second, and the hit rate.
 fn speed(subject: Subject, trace: &[Event]) -> (f64, f64) {
     let simulation = Simulation {
-        title: String::new(),
-        server: Server::default(),
-        warm_up_ms: 0,
-        end_ms: None,
-        groups: Vec::new(),
         policies: vec![subject],
         capacities: vec![NonZeroU32::new(SESSIONS).expect("not zero")],
-        seeds: 1,
-        jobs: NonZeroUsize::MIN,
+        ..Simulation::of(&Plan::default())
     };
     let mut hits = 0.0;
     let seconds = (0..RUNS).map(|_| {

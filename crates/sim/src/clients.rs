@@ -105,15 +105,14 @@ fn place(client: u64) -> (usize, usize) {
 mod tests {
     use std::collections::HashMap;
 
+    use rejoin_testkit::random::Random;
+
     use super::*;
 
     #[test]
     fn numbers_are_as_a_map_gives_them() {
-        let mut state = 1_u64;
-        let mut draw = || {
-            state = hash(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
-            state
-        };
+        let mut random = Random::new(1);
+        let mut draw = || random.next();
         let (mut clients, mut map) = (Clients::default(), HashMap::new());
         for _ in 0..200_000 {
             let member = match draw() % 4 {

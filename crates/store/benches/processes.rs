@@ -4,12 +4,13 @@
 //! Run it by `cargo bench -p rejoin-store`. Times are processor times, so that other programs on the machine do not
 //! count, and medians of rounds that take turns.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rejoin_cache::{Cache, Capacity, ContextTag, History, NewSession, SecretBytes, SessionId};
+use rejoin_cache::{Cache, Capacity, ContextTag, NewSession, SecretBytes, SessionId};
 use rejoin_cache::{SessionStore, Settings};
 use rejoin_store::{CacheName, Store, now_ms};
+use rejoin_testkit::folder::Folder;
 use rustix::time::{ClockId, clock_gettime};
 
 const SESSIONS: u64 = 20_000;
@@ -24,8 +25,8 @@ fn main() {
     if let Some(folder) = std::env::var_os(ROLE) {
         return play(Path::new(&folder));
     }
-    let folder = Folder::new();
-    let store = open(&folder.0);
+    let folder = Folder::below(Path::new(Store::FOLDER));
+    let store = open(&folder);
     let heap = Cache::new(&settings(), [5; 16], now_ms()).expect("settings make a cache");
     fill(&heap);
     fill(&store);
@@ -37,7 +38,7 @@ fn main() {
     let (on_heap, shared) = (median(on_heap), median(shared));
     say(&format!("get and insert, on the heap: {on_heap:.0} ns"));
     say(&format!("get and insert, shared:      {shared:.0} ns"));
-    compare_processes(&folder.0);
+    compare_processes(&folder);
     say(&format!("{:?}", store.facts()));
 }
 
@@ -106,16 +107,8 @@ fn pairs_of(cache: &impl SessionStore, seed: u64, pairs: u64) {
 fn session(client: u64, now_ms: u64) -> NewSession<'static> {
     let mut id = [0; SessionId::LONGEST];
     id[..8].copy_from_slice(&client.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    NewSession {
-        id: SessionId::new(&id).expect("32 bytes"),
-        value: &[7; VALUE_BYTES],
-        expires_ms: now_ms + 86_400_000,
-        context: ContextTag(1),
-        history: History::default(),
-        hint_ms: None,
-        sibling: false,
-        seen_ms: None,
-    }
+    let id = SessionId::new(&id).expect("32 bytes");
+    NewSession::new(id, &[7; VALUE_BYTES], now_ms + 86_400_000, ContextTag(1))
 }
 
 fn fill(cache: &impl SessionStore) {
@@ -140,23 +133,4 @@ fn median(mut of: Vec<f64>) -> f64 {
 #[expect(clippy::print_stdout, reason = "it is what a bench is for")]
 fn say(line: &str) {
     println!("{line}");
-}
-
-/// Goes when all is done.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let name = format!("bench-of-rejoin-{}", std::process::id());
-        let path = Path::new(Store::FOLDER).join(name);
-        std::fs::create_dir(&path).expect("a new folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left is found by whoever looks into the folder above.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

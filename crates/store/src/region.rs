@@ -137,7 +137,7 @@ impl Deref for SharedLedger {
 #[cfg(test)]
 mod tests {
     use rejoin_cache::{Cache, Capacity, ContextTag, Layout, Policy, Prediction, Settings};
-    use rejoin_cache::{History, NewSession, SecretBytes, SessionId};
+    use rejoin_cache::{NewSession, SecretBytes, SessionId};
     use rejoin_testkit::cache_model::plan::Plan;
     use rejoin_testkit::random::Random;
 
@@ -192,16 +192,8 @@ mod tests {
     }
 
     fn session(client: u8) -> NewSession<'static> {
-        NewSession {
-            id: SessionId::new(&[client; 32]).expect("32 bytes"),
-            value: &[7; 150],
-            expires_ms: 1_000_000,
-            context: ContextTag(1),
-            history: History::default(),
-            hint_ms: None,
-            sibling: false,
-            seen_ms: None,
-        }
+        let id = SessionId::new(&[client; 32]).expect("32 bytes");
+        NewSession::new(id, &[7; 150], 1_000_000, ContextTag(1))
     }
 
     /// A child that dies by SIGKILL in the middle of `operation`.

@@ -325,11 +325,8 @@ impl Store {
         };
         let head = new_head(settings, cluster)?;
         let bytes = Zeroizing::new(head.to_bytes(&layouts));
-        unfinished.file.write_all_at(&*bytes, 0).map_err(|cause| Error::Refused {
-            action: "write",
-            path: folder.path_of(name),
-            cause,
-        })?;
+        let written = unfinished.file.write_all_at(&*bytes, 0);
+        written.map_err(|cause| Error::refused("write", &folder.path_of(name), cause))?;
         let store = Self::map(folder, name, &unfinished.file, &head)?;
         store.format();
         Ok(unfinished.finish(name)?.map(|()| store).ok_or(None))
@@ -338,10 +335,9 @@ impl Store {
     fn map(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Result<Self, Error> {
         let Head { settings, keys, clustered, created_unix_s, .. } = head.clone();
         let division = Division::of(&Layout::for_cache(&settings)?, clustered);
-        let refused =
-            |action| move |cause| Error::Refused { action, path: folder.path_of(name), cause };
+        let path = folder.path_of(name);
         let mapping = Mapping::new(file, division.bytes)
-            .map_err(|cause| refused("map")(cause.into()))
+            .map_err(|cause| Error::refused("map", &path, cause))
             .map(Arc::new)?;
         let mut shards = 0..division.regions.len();
         let region = |_: &Layout| SharedRegion::new(&mapping, &division, shards.next());
@@ -349,7 +345,8 @@ impl Store {
         let cache = Cache::over(&settings, keys.hash, ledger, region)?;
         let page = SharedRegion::new(&mapping, &division, None);
         let mailbox = Mailbox::new(&mapping, &division);
-        let (name, file) = (name.clone(), file.try_clone().map_err(refused("keep open"))?);
+        let file = file.try_clone().map_err(|cause| Error::refused("keep open", &path, cause))?;
+        let name = name.clone();
         Ok(Self {
             name,
             file,
@@ -378,11 +375,8 @@ impl Store {
         self.cache().clear();
         self.with_page(|page, _| page.fill(0));
         self.mailbox.iter().for_each(Mailbox::wipe);
-        self.file.write_all_at(&[0; Head::BYTES], 0).map_err(|cause| Error::Refused {
-            action: "wipe",
-            path: folder.path_of(&self.name),
-            cause,
-        })
+        let wiped = self.file.write_all_at(&[0; Head::BYTES], 0);
+        wiped.map_err(|cause| Error::refused("wipe", &folder.path_of(&self.name), cause))
     }
 
     pub(crate) fn figures(&self) -> &Figures {
@@ -482,8 +476,7 @@ mod tests {
 
     #[test]
     fn what_was_made_before_the_machine_was_started_is_made_anew() {
-        let path = std::env::temp_dir().join(format!("test-of-rejoin-{}", std::process::id()));
-        std::fs::create_dir(&path).expect("a new folder");
+        let path = rejoin_testkit::folder::Folder::new();
         let (name, settings) = ("test".parse().expect("a name"), Capacity::Sessions(10));
         let settings = Settings::new(settings);
         let store = Store::open(&path, &name, Some(&settings)).expect("made");
@@ -497,7 +490,6 @@ mod tests {
         let anew = Store::open(&path, &name, Some(&settings)).expect("made anew");
         assert_ne!(anew.id_key(), store.id_key());
         assert!(is_wiped(&store.file) && !store.facts().is_named);
-        std::fs::remove_dir_all(&path).expect("there");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! A comparison of our handshakes with a second tool's, found in the same captures.
 
-#![expect(missing_docs, reason = "tests are its only users, and the names say it")]
-
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::path::Path;

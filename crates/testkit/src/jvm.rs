@@ -1,11 +1,5 @@
 //! Unchanged Java programs, and the provider of `bindings/java`, which `-javaagent` puts into them.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 use std::process::Command;
 use std::sync::OnceLock;
 

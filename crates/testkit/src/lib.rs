@@ -5,6 +5,12 @@
 //! message if a test cannot go on; every wait ends after [`process::DEADLINE`]. What needs a crate
 //! of ours, or a large one of others, is behind a feature.
 
+#![expect(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "tests are its only users, and the names say it"
+)]
+
 pub mod alone;
 #[cfg(feature = "cache-model")]
 pub mod cache_model;

@@ -1,11 +1,5 @@
 //! A live capture on loopback, of a fleet and a server whose counts are known.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

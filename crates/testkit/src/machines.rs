@@ -1,12 +1,6 @@
 //! Machines of a cluster, and Valkey, all on loopback: a machine is a folder for its cache, an agent and a
 //! server of its own.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 use crate::port::reserve;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;

@@ -1,7 +1,5 @@
 //! Captures made by hand, message by message.
 
-#![expect(missing_docs, reason = "tests are its only users, and the names say it")]
-
 use rejoin_capture::{Analyser, Handshake, Limits};
 
 pub const CLIENT: u16 = 40_000;

@@ -1,12 +1,6 @@
 //! Servers of four TLS stacks, each of one version of TLS: nginx and `openssl s_server` on OpenSSL,
 //! `rejoin serve` on rustls, and Java's JSSE. Each says how many of its handshakes were resumed.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -74,17 +68,14 @@ enum Runs {
 impl Stack {
     /// With a certificate of the manager's authority. `None` where it is not installed.
     pub fn start(self, managed: &Managed, tls: Tls) -> Option<Running> {
-        let pair = managed.certify(&["localhost"]);
-        if self == Self::Rustls {
-            let words = ["--stack", "rustls", "--resumption", "tickets", "--tls", tls.number()];
-            let server = Server::with(pair, &words);
-            let port = server.listening.rsplit(':').next().and_then(|port| port.parse().ok());
-            return Some(Running { port: port?, runs: Runs::Rejoin(server) });
-        }
         let started = match self {
-            Self::Nginx => nginx(managed, &pair, tls),
-            Self::Java => java(managed, &pair, tls),
-            Self::OpenSsl | Self::Rustls => s_server(&pair, tls),
+            Self::Rustls => {
+                let (server, port) = rustls(managed, tls);
+                return Some(Running { port, runs: Runs::Rejoin(server) });
+            }
+            Self::Nginx => nginx(managed, tls),
+            Self::Java => java(managed, tls),
+            Self::OpenSsl => s_server(managed, tls, "-www"),
         };
         if started.is_none() {
             eprintln!("{self:?} is not installed: nothing is tested with it");
@@ -113,19 +104,28 @@ impl Running {
     }
 }
 
-type Pair = (String, String);
+/// The reference server on rustls, and its port.
+pub(crate) fn rustls(managed: &Managed, tls: Tls) -> (Server, u16) {
+    let words = ["--stack", "rustls", "--resumption", "tickets", "--tls", tls.number()];
+    let server = Server::with(managed.certify(&["localhost"]), &words);
+    let port = server.listening.rsplit(':').next().and_then(|port| port.parse().ok());
+    (server, port.expect("a port"))
+}
 
-/// OpenSSL's own, which says it on its status page.
-fn s_server((certificate, key): &Pair, tls: Tls) -> Option<(Process, u16)> {
+/// OpenSSL's server: one whose page tells of the connection with `-www`, and one of the manager's
+/// folder with `-WWW`.
+pub(crate) fn s_server(managed: &Managed, tls: Tls, how: &str) -> Option<(Process, u16)> {
+    let (certificate, key) = managed.certify(&["localhost"]);
     let version = if tls == Tls::V12 { "-tls1_2" } else { "-tls1_3" };
     let mut command = Command::new("openssl");
-    command.args(["s_server", "-www", "-accept", "127.0.0.1:0", version]);
-    command.args(["-cert", certificate, "-key", key]);
+    command.args(["s_server", how, "-accept", "127.0.0.1:0", version]);
+    command.args(["-cert", &certificate, "-key", &key]).current_dir(managed.file(""));
     started(&mut command, |line| line.strip_prefix("ACCEPT 127.0.0.1:")?.parse().ok())
 }
 
 /// A source file, which Java compiles.
-fn java(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Process, u16)> {
+fn java(managed: &Managed, tls: Tls) -> Option<(Process, u16)> {
+    let (certificate, key) = &managed.certify(&["localhost"]);
     let store = managed.file("java.p12");
     let mut export = Command::new("openssl");
     export.args(["pkcs12", "-export", "-passout", "pass:rejoin", "-out", &store]);
@@ -163,7 +163,8 @@ http {
 }
 ";
 
-fn nginx(managed: &Managed, (certificate, key): &Pair, tls: Tls) -> Option<(Process, u16)> {
+fn nginx(managed: &Managed, tls: Tls) -> Option<(Process, u16)> {
+    let (certificate, key) = &managed.certify(&["localhost"]);
     let folder = managed.file(&format!("nginx-{}", tls.number()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let port = port::reserve();

@@ -36,21 +36,17 @@ fn replay(settings: &Settings) -> Counters {
     let cache = Cache::new(settings, [7; 16], 0).expect("settings make a cache");
     let mut value = SecretBytes::default();
     for Request { now_ms, device, next_ms } in requests() {
-        let id = SessionId::new(&device.to_le_bytes()).expect("two bytes");
+        let bytes = device.to_le_bytes();
+        let id = SessionId::new(&bytes).expect("two bytes");
         let arrival = cache.get(now_ms, &id, ContextTag::default(), &mut value);
         if arrival.found {
             next_ms.map(|interval_ms| cache.hint(now_ms, &id, interval_ms));
             continue;
         }
         let new = NewSession {
-            id,
-            value: &device.to_le_bytes(),
-            expires_ms: u64::MAX,
-            context: ContextTag::default(),
             history: arrival.history,
             hint_ms: next_ms,
-            sibling: false,
-            seen_ms: None,
+            ..NewSession::new(id, &bytes, u64::MAX, ContextTag::default())
         };
         // Refusals are among the counts.
         let _ = cache.insert(now_ms, &new);

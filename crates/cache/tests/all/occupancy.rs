@@ -1,22 +1,13 @@
 //! The occupancy of a cache that is too large for the naive model.
 
-use rejoin_cache::{
-    Cache, Capacity, ContextTag, History, NewSession, Occupancy, SessionId, Settings,
-};
+use rejoin_cache::{Cache, Capacity, ContextTag, NewSession, Occupancy, SessionId, Settings};
 
 const SECOND_MS: u64 = 1_000;
 
 fn insert(cache: &Cache, client: u64, hint_ms: Option<u64>, sibling: bool) {
-    let new = NewSession {
-        id: SessionId::new(&client.to_le_bytes()).expect("eight bytes"),
-        value: &[1; 100],
-        expires_ms: 1 << 40,
-        context: ContextTag(1),
-        history: History::default(),
-        hint_ms,
-        sibling,
-        seen_ms: None,
-    };
+    let id = SessionId::new(&client.to_le_bytes()).expect("eight bytes");
+    let new = NewSession::new(id, &[1; 100], 1 << 40, ContextTag(1));
+    let new = NewSession { hint_ms, sibling, ..new };
     cache.insert(SECOND_MS, &new).expect("there is room");
 }
 

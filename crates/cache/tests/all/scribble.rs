@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rejoin_cache::{
-    Cache, Capacity, ContextTag, History, Layout, Line, Memory, NewSession, Policy,
-};
+use rejoin_cache::{Cache, Capacity, ContextTag, Layout, Line, Memory, NewSession, Policy};
 use rejoin_cache::{Prediction, SecretBytes, SessionId, Settings};
 
 use rejoin_testkit::random::Random;
@@ -119,14 +117,9 @@ impl Cached {
                 let words = random.below(40) as usize;
                 let bytes = word(client, context).to_ne_bytes().repeat(words);
                 let new = NewSession {
-                    id: id(client),
-                    value: &bytes,
-                    expires_ms: *now_ms + 1_000_000,
-                    context,
-                    history: History::default(),
                     hint_ms: Some(random.of_any_size(20)),
                     sibling: random.once_in(8),
-                    seen_ms: None,
+                    ..NewSession::new(id(client), &bytes, *now_ms + 1_000_000, context)
                 };
                 let _ = cache.insert(*now_ms, &new);
                 if random.once_in(4) {
@@ -145,16 +138,7 @@ impl Cached {
         cache.clear();
         assert!(cache.check().iter().all(Result::is_ok));
         *now_ms += 1;
-        let new = NewSession {
-            id: id(1),
-            value: b"whole",
-            expires_ms: *now_ms + 1_000_000,
-            context: CONTEXTS[0],
-            history: History::default(),
-            hint_ms: None,
-            sibling: false,
-            seen_ms: None,
-        };
+        let new = NewSession::new(id(1), b"whole", *now_ms + 1_000_000, CONTEXTS[0]);
         assert!(cache.insert(*now_ms, &new).is_ok());
         assert!(cache.get(*now_ms, &id(1), CONTEXTS[0], value).found);
         assert_eq!(&**value, b"whole");

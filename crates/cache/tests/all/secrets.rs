@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rejoin_cache::{Cache, Capacity, ContextTag, Error, History, Issued, Layout, Line, Memory};
+use rejoin_cache::{Cache, Capacity, ContextTag, Error, Issued, Layout, Line, Memory};
 use rejoin_cache::{
     NewSession, Policy, Prediction, Refusal, SecretBytes, SessionId, Settings, Visit,
 };
@@ -99,16 +99,7 @@ fn id(client: u32) -> SessionId {
 }
 
 fn session(client: u32) -> NewSession<'static> {
-    NewSession {
-        id: id(client),
-        value: &[],
-        expires_ms: 1_000_000,
-        context: CONTEXT,
-        history: History::default(),
-        hint_ms: Some(10_000),
-        sibling: false,
-        seen_ms: None,
-    }
+    NewSession { hint_ms: Some(10_000), ..NewSession::new(id(client), &[], 1_000_000, CONTEXT) }
 }
 
 fn glass(sessions: u64) -> Glass {

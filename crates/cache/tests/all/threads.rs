@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use rejoin_cache::{Cache, Capacity, ContextTag, Counters, History, NewSession, Policy, Refusal};
+use rejoin_cache::{Cache, Capacity, ContextTag, Counters, NewSession, Policy, Refusal};
 use rejoin_cache::{SecretBytes, SessionId, Settings};
 
 use rejoin_testkit::random::Random;
@@ -78,15 +78,11 @@ fn work(cache: &Cache, clock_ms: &AtomicU64, thread: u64) -> Told {
             10 => drop(cache.remove(&id(client))),
             _ => {
                 fill(client, thread << 32 | step, &mut value);
+                let expires_ms = now_ms + 1_000 + random.of_any_size(32);
                 let new = NewSession {
-                    id: id(client),
-                    value: &value,
-                    expires_ms: now_ms + 1_000 + random.of_any_size(32),
-                    context: CONTEXT,
-                    history: History::default(),
                     hint_ms: Some(random.of_any_size(20)),
                     sibling: random.once_in(10),
-                    seen_ms: None,
+                    ..NewSession::new(id(client), &value, expires_ms, CONTEXT)
                 };
                 match cache.insert(now_ms, &new) {
                     Ok(inserted) => {
@@ -168,16 +164,7 @@ fn of_those_who_race_for_a_session_one_gets_it() {
     };
     for _ in 0..10 {
         for client in 0..RACED {
-            let new = NewSession {
-                id: id(client),
-                value: &[],
-                expires_ms: u64::MAX,
-                context: CONTEXT,
-                history: History::default(),
-                hint_ms: None,
-                sibling: false,
-                seen_ms: None,
-            };
+            let new = NewSession::new(id(client), &[], u64::MAX, CONTEXT);
             assert!(cache.insert(0, &new).is_ok());
         }
         let start = Barrier::new(3);

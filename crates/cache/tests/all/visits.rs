@@ -35,14 +35,8 @@ fn is_stored(cache: &Cache, number: u64) -> bool {
 /// Stores a session outside any visit, whose client returns in `interval_ms`.
 fn newcomer(cache: &Cache, now_ms: u64, number: u64, interval_ms: u64) -> Result<u32, Refusal> {
     let new = NewSession {
-        id: id(number),
-        value: &[],
-        expires_ms: u64::MAX,
-        context: CONTEXT,
-        history: History::default(),
         hint_ms: Some(interval_ms),
-        sibling: false,
-        seen_ms: None,
+        ..NewSession::new(id(number), &[], u64::MAX, CONTEXT)
     };
     cache.insert(now_ms, &new).map(|inserted| inserted.evicted)
 }
@@ -318,14 +312,9 @@ fn a_session_from_elsewhere_keeps_its_gap_and_finds_who_is_overdue() {
     newcomer(&cache, made_ms, 2, 10 * DAY_MS).expect("there is room");
     let (now_ms, gap_ms) = (made_ms + 2 * DAY_MS, 3 * DAY_MS);
     let fetched = NewSession {
-        id: id(3),
-        value: &[],
-        expires_ms: u64::MAX,
-        context: CONTEXT,
-        history: History::default(),
         hint_ms: Some(15 * DAY_MS),
-        sibling: false,
         seen_ms: Some(now_ms - gap_ms),
+        ..NewSession::new(id(3), &[], u64::MAX, CONTEXT)
     };
     assert_eq!(cache.insert(now_ms, &fetched), Ok(Inserted { evicted: 1 }));
     assert!(!is_stored(&cache, 1) && is_stored(&cache, 2));

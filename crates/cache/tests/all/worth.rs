@@ -30,16 +30,8 @@ fn insert(
     history: History,
     hint_ms: Option<u64>,
 ) -> Result<u32, Refusal> {
-    let new = NewSession {
-        id: id(client),
-        value: &[],
-        expires_ms: u64::MAX,
-        context: CONTEXT,
-        history,
-        hint_ms,
-        sibling: false,
-        seen_ms: None,
-    };
+    let new =
+        NewSession { history, hint_ms, ..NewSession::new(id(client), &[], u64::MAX, CONTEXT) };
     cache.insert(now_ms, &new).map(|inserted| inserted.evicted)
 }
 
@@ -139,14 +131,8 @@ fn of_sessions_that_are_over_when_they_are_wanted_the_cache_learns() {
     let mut now_ms = 0;
     for _ in 0..300 {
         let new = NewSession {
-            id: id(1),
-            value: &[],
-            expires_ms: now_ms + LIFETIME_MS,
-            context: CONTEXT,
-            history: History::default(),
             hint_ms: Some(2 * LIFETIME_MS),
-            sibling: false,
-            seen_ms: None,
+            ..NewSession::new(id(1), &[], now_ms + LIFETIME_MS, CONTEXT)
         };
         assert_eq!(cache.insert(now_ms, &new).map(|inserted| inserted.evicted), Ok(0));
         now_ms += 2 * LIFETIME_MS;

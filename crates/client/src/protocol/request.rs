@@ -54,7 +54,7 @@ pub struct Connect {
     #[serde(deserialize_with = "at_most::<ADDRESSES, _, _>")]
     pub addresses: Vec<IpAddr>,
     /// True if a connected TCP socket comes with the message (`SCM_RIGHTS`).
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub socket: bool,
     /// The ALPN protocols, the preferred one first. If there are none, none is negotiated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -344,11 +344,6 @@ fn is_nobody(trust: &Trust) -> bool {
 
 fn yes() -> bool {
     true
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

@@ -37,6 +37,26 @@ macro_rules! text {
     };
 }
 
+/// Implements `as_str` and `Display` of a type that is kept as its text.
+macro_rules! name {
+    ($type:ident) => {
+        impl $type {
+            /// Returns the text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        text!($type);
+    };
+}
+
 /// Implements the text form of a type whose `Display` and `Debug` are hexadecimal digits.
 macro_rules! hexadecimal {
     ($type:ident) => {
@@ -72,11 +92,6 @@ impl Host {
         }
     }
 
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns the name as a type of rustls.
     pub fn server_name(&self) -> ServerName<'static> {
         // `parse` has checked it.
@@ -87,13 +102,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-text!(Host);
+name!(Host);
 
 /// A partition's label: up to [`LABEL_BYTES`] printable ASCII characters; empty for the default.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -108,24 +117,13 @@ impl Label {
         Ok(Self(text.to_owned()))
     }
 
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns true if it is the label of the default partition.
     pub fn is_default(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-text!(Label);
+name!(Label);
 
 /// A protocol's name in ALPN: 1 to 255 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -138,20 +136,9 @@ impl Protocol {
         }
         Ok(Self(text.to_owned()))
     }
-
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-text!(Protocol);
+name!(Protocol);
 
 /// A SHA-256 digest of a certificate or of a public key, in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

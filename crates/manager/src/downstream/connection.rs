@@ -7,11 +7,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::downstream::descriptors::ProgramSocket;
+use crate::downstream::endings::OpenConnection;
 use crate::downstream::input::is_gone;
 use crate::downstream::messages;
 use crate::downstream::program::Program;
 use crate::failure::Failure;
-use crate::protocol::{Answer, Connect, Connected, EarlyData, ErrorKind, Handshakes, Why};
+use crate::protocol::{Answer, Connect, Connected, Directly, EarlyData, ErrorKind, Handshakes};
+use crate::protocol::{Token, Why};
 use crate::state::State;
 
 /// The interval at which the manager checks whether a program is gone from whose socket it does not read: the kernel
@@ -40,6 +42,16 @@ impl ProgramConnection {
                 None
             }
         }
+    }
+
+    /// Notes that the program connects without the manager.
+    pub(crate) fn goes_directly(&self, why: Directly) {
+        self.state.counts.went_directly(self.program.uid, why, 1);
+    }
+
+    /// Notes that a connection is open, so that the program may ask for its end.
+    pub(crate) fn open(&self, connection: Token) -> OpenConnection<'_> {
+        self.state.endings.open(connection, self.program.uid, &self.state.settings.clock)
     }
 
     pub(crate) fn record(&self, service: &str, of: &Handshakes) {

@@ -42,49 +42,43 @@ const WAITING_BYTES: usize = 2 * FRAME_BYTES;
 
 /// Serves a connection by records until it ends.
 pub(crate) async fn serve_records(
-    program_connection: ProgramConnection,
+    downstream: ProgramConnection,
     wanted: Box<Records>,
     room: Option<Permit>,
 ) {
     let wish = wanted.wish();
     let peer = SocketAddr::new(wanted.address.to_canonical(), wanted.port.get());
-    let agreed =
-        Box::pin(program_connection.while_awaited(agree(&program_connection, &wanted, &wish)))
-            .await;
+    let agreed = Box::pin(downstream.while_awaited(agree(&downstream, &wanted, &wish))).await;
     drop((wanted, room));
     let origin = match agreed {
         Some(Ok(origin)) => origin,
         Some(Err(failure)) => {
-            program_connection.state.counts.went_directly(
-                program_connection.program.uid,
-                Directly::ManagerRefused,
-                1,
-            );
-            return refuse(&program_connection.stream, failure).await;
+            downstream.goes_directly(Directly::ManagerRefused);
+            return refuse(&downstream.stream, failure).await;
         }
         None => return,
     };
-    let mut is_stopped = program_connection.stopped.clone();
+    let mut is_stopped = downstream.stopped.clone();
     tokio::select! {
-        _ = carry(&program_connection, &origin, peer) => {}
+        _ = carry(&downstream, &origin, peer) => {}
         () = stopping(&mut is_stopped) => {}
     }
 }
 
 /// Decides whether the manager accepts the connection.
 async fn agree<'a>(
-    program_connection: &'a ProgramConnection,
+    downstream: &'a ProgramConnection,
     wanted: &Records,
     wish: &'a Connect,
 ) -> Result<OriginHandshake<'a>, Failure> {
-    let state = &program_connection.state;
-    let origin = OriginHandshake::of(state, &program_connection.program, wish, false)?;
+    let state = &downstream.state;
+    let origin = OriginHandshake::of(state, &downstream.program, wish, false)?;
     if !origin.may_resume() && wanted.trust != Trust::None {
         // If several programs ask at once, one connection is made for all of them.
         let _turn = state.own_connections.turn(origin.cache_key()).await;
         let is_barren = || state.barren.holds(origin.cache_key(), state.settings.clock.now_ms());
         if !origin.may_resume() && !is_barren() {
-            call(program_connection, &origin, wanted).await?;
+            call(downstream, &origin, wanted).await?;
         }
     }
     match origin.may_resume() {
@@ -96,16 +90,16 @@ async fn agree<'a>(
 /// Obtains a session by a connection of the manager's own. If the server issues none, it is not called again for a
 /// while.
 async fn call(
-    program_connection: &ProgramConnection,
+    downstream: &ProgramConnection,
     origin: &OriginHandshake<'_>,
     wanted: &Records,
 ) -> Result<(), Failure> {
-    let state = &program_connection.state;
+    let state = &downstream.state;
     let trust = wanted.trust.clone();
     let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..origin.wish().clone() };
-    let made = connect(state, &program_connection.program, &wish, None).await;
+    let made = connect(state, &downstream.program, &wish, None).await;
     let count = made.as_ref().map_or(FAILED, |(_, connected)| counted(connected));
-    program_connection.record(&service(&wish), &count);
+    downstream.record(&service(&wish), &count);
     let detail = match made {
         Ok((upstream, _)) => {
             upstream.leave_with_session(state).await;
@@ -131,21 +125,16 @@ async fn call(
 
 /// Takes turns with the program until either side ends the connection.
 async fn carry(
-    program_connection: &ProgramConnection,
+    downstream: &ProgramConnection,
     origin: &OriginHandshake<'_>,
     peer: SocketAddr,
 ) -> Option<()> {
-    messages::write(&program_connection.stream, Answer::Ready {}).await.ok()?;
-    let state = &program_connection.state;
-    let (exchange, connected, resumes, frames) =
-        Box::pin(shaken(program_connection, origin, peer)).await?;
-    let standing = state.endings.open(
-        connected.connection,
-        program_connection.program.uid,
-        &state.settings.clock,
-    );
+    messages::write(&downstream.stream, Answer::Ready {}).await.ok()?;
+    let state = &downstream.state;
+    let (exchange, connected, resumes, frames) = Box::pin(shaken(downstream, origin, peer)).await?;
+    let standing = downstream.open(connected.connection);
     let mut carried = CarriedConnection {
-        program_connection,
+        downstream,
         origin,
         exchange,
         resumes,
@@ -170,45 +159,45 @@ type Shaken<'a> = (RecordExchange<'a>, Connected, OfferedSession, Frames);
 /// Performs the handshake. `None`: it failed, and the program has been told or is gone. An offered session that the
 /// server did not answer is given up.
 async fn shaken<'a>(
-    program_connection: &'a ProgramConnection,
+    downstream: &'a ProgramConnection,
     origin: &OriginHandshake<'_>,
     peer: SocketAddr,
 ) -> Option<Shaken<'a>> {
-    let (state, socket) = (&*program_connection.state, &program_connection.stream);
+    let (state, socket) = (&*downstream.state, &downstream.stream);
     // No session is taken from the store before the program asks for the ClientHello.
     let first = timeout(SILENCE, frames::read(socket)).await.ok()?.ok()?;
     let (endpoint, attempt) = match origin.begin(peer) {
         Ok(begun) => begun,
-        Err(failure) => return fail(program_connection, Frames::default(), failure).await,
+        Err(failure) => return fail(downstream, Frames::default(), failure).await,
     };
     let mut exchange = RecordExchange::new(state, endpoint);
     let offer_guard = origin.offer(&attempt, peer);
-    let (shaken, frames) = exchange.shake(program_connection, first.map_err(Failure::from)).await?;
+    let (shaken, frames) = exchange.shake(downstream, first.map_err(Failure::from)).await?;
     let answered = offer_guard.answered(shaken);
     let service = service(origin.wish());
     match answered.and_then(|()| origin.finish(&mut exchange.endpoint, attempt)) {
         Ok((connected, resumes)) => {
-            program_connection.record(&service, &counted(&connected));
+            downstream.record(&service, &counted(&connected));
             Some((exchange, connected, resumes, frames))
         }
         Err(failure) => {
-            program_connection.record(&service, &FAILED);
+            downstream.record(&service, &FAILED);
             // This program cannot fall back to its own TLS; the next one can.
             origin.failed(&failure);
-            fail(program_connection, frames, failure).await
+            fail(downstream, frames, failure).await
         }
     }
 }
 
 /// Tells the program why the connection failed.
 async fn fail<T>(
-    program_connection: &ProgramConnection,
+    downstream: &ProgramConnection,
     mut frames: Frames,
     failure: Failure,
 ) -> Option<T> {
     frames.failure(failure).ok()?;
     // The program may be gone.
-    let _ = timeout(SILENCE, frames.send(&program_connection.stream)).await;
+    let _ = timeout(SILENCE, frames.send(&downstream.stream)).await;
     None
 }
 
@@ -239,7 +228,7 @@ impl<'a> RecordExchange<'a> {
     /// program is gone, or violated the protocol.
     async fn shake(
         &mut self,
-        program_connection: &ProgramConnection,
+        downstream: &ProgramConnection,
         first: Result<TurnMessage, Failure>,
     ) -> Option<(Result<(), Failure>, Frames)> {
         let mut said = first;
@@ -249,13 +238,13 @@ impl<'a> RecordExchange<'a> {
             self.answer(&mut frames);
             match worked {
                 Err(failure) if failure.kind == ErrorKind::BadRequest => {
-                    return fail(program_connection, frames, failure).await;
+                    return fail(downstream, frames, failure).await;
                 }
                 Ok(()) if self.endpoint.tls.is_handshaking() => {}
                 shaken => return Some((shaken, frames)),
             }
-            timeout(SILENCE, frames.send(&program_connection.stream)).await.ok()?.ok()?;
-            let next = timeout(SLOW, frames::read(&program_connection.stream)).await.ok()?.ok()?;
+            timeout(SILENCE, frames.send(&downstream.stream)).await.ok()?.ok()?;
+            let next = timeout(SLOW, frames::read(&downstream.stream)).await.ok()?.ok()?;
             said = next.map_err(Failure::from);
         }
     }
@@ -326,7 +315,7 @@ impl<'a> RecordExchange<'a> {
 
 /// A connection by records after its handshake.
 struct CarriedConnection<'a> {
-    program_connection: &'a ProgramConnection,
+    downstream: &'a ProgramConnection,
     origin: &'a OriginHandshake<'a>,
     exchange: RecordExchange<'a>,
     resumes: OfferedSession,
@@ -351,7 +340,7 @@ impl CarriedConnection<'_> {
     /// Describes the server to the program, and takes turns until the program goes on.
     async fn introduce(&mut self, connected: Connected, mut frames: Frames) -> Option<()> {
         frames.message(Answer::Connected(connected.into())).ok()?;
-        timeout(SILENCE, frames.send(&self.program_connection.stream)).await.ok()?.ok()?;
+        timeout(SILENCE, frames.send(&self.downstream.stream)).await.ok()?.ok()?;
         while self.verdict == Verdict::Awaited {
             timeout(SILENCE, self.turn()).await.ok()??;
         }
@@ -372,14 +361,14 @@ impl CarriedConnection<'_> {
         }
         self.exchange.answer(&mut frames);
         match worked {
-            Ok(()) => timeout(SLOW, frames.send(&self.program_connection.stream)).await.ok()?.ok(),
-            Err(failure) => fail(self.program_connection, frames, failure).await,
+            Ok(()) => timeout(SLOW, frames.send(&self.downstream.stream)).await.ok()?.ok(),
+            Err(failure) => fail(self.downstream, frames, failure).await,
         }
     }
 
     /// Waits for the program's turn.
     async fn next(&mut self) -> Option<Result<TurnMessage, Failure>> {
-        let mut said = pin!(frames::read(&self.program_connection.stream));
+        let mut said = pin!(frames::read(&self.downstream.stream));
         let said = match self.verdict {
             Verdict::MayFollow { until, .. } => match timeout_at(until, &mut said).await {
                 Ok(said) => said,
@@ -396,7 +385,7 @@ impl CarriedConnection<'_> {
 
     /// Notes a verdict. Sessions that the server issues are kept only if the program has verified the server.
     fn heed(&mut self, turn: Turn) {
-        let now_ms = self.program_connection.state.settings.clock.now_ms();
+        let now_ms = self.downstream.state.settings.clock.now_ms();
         match (turn, self.verdict) {
             (Turn::Verified, Verdict::MayFollow { until_ms, .. }) if now_ms >= until_ms => {}
             (Turn::Verified, Verdict::Awaited | Verdict::MayFollow { .. }) => {

@@ -51,27 +51,27 @@ struct Sockets {
 
 /// Serves a hop until it ends.
 pub(crate) async fn serve_hop(
-    program_connection: ProgramConnection,
+    downstream: ProgramConnection,
     hop: Box<protocol::Hop>,
     sockets: Vec<PassedDescriptor>,
 ) {
-    let ProgramConnection { state, program, stream, stopped } = program_connection;
+    let ProgramConnection { state, program, stream, stopped } = downstream;
     let Ok(stream) = stream.move_here() else { return };
     let mut is_stopped = stopped.clone();
-    let program_connection = ProgramConnection { state, program, stream, stopped };
+    let downstream = ProgramConnection { state, program, stream, stopped };
     tokio::select! {
-        () = serve(&program_connection, hop, sockets) => {}
+        () = serve(&downstream, hop, sockets) => {}
         () = stopping(&mut is_stopped) => {}
     }
 }
 
 async fn serve(
-    program_connection: &ProgramConnection,
+    downstream: &ProgramConnection,
     hop: Box<protocol::Hop>,
     sockets: Vec<PassedDescriptor>,
 ) {
     let wish = hop.wish();
-    let (state, program) = (&program_connection.state, &program_connection.program);
+    let (state, program) = (&downstream.state, &downstream.program);
     let agreed = Sockets::of(sockets).and_then(|sockets| {
         let origin = OriginHandshake::of(state, program, &wish, sockets.spare.is_none())?;
         Ok((sockets, origin))
@@ -79,12 +79,12 @@ async fn serve(
     let (sockets, origin) = match agreed {
         Ok(agreed) => agreed,
         Err(failure) => {
-            state.counts.went_directly(program.uid, Directly::ManagerRefused, 1);
-            return refuse(&program_connection.stream, failure).await;
+            downstream.goes_directly(Directly::ManagerRefused);
+            return refuse(&downstream.stream, failure).await;
         }
     };
     let Sockets { socket, tcp, spare } = sockets;
-    let is_told = messages::write(&program_connection.stream, Answer::Ready {}).await.is_ok();
+    let is_told = messages::write(&downstream.stream, Answer::Ready {}).await.is_ok();
     if !is_told || !matches!(timeout(PATIENCE, speaks(&socket)).await, Ok(Ok(true))) {
         return;
     }
@@ -104,50 +104,50 @@ async fn serve(
     let made = match made {
         Ok(made) => made,
         Err((failure, peer)) => {
-            program_connection.record(&service, &FAILED);
+            downstream.record(&service, &FAILED);
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
-            state.counts.went_directly(program.uid, Directly::ManagerFailed, 1);
+            downstream.goes_directly(Directly::ManagerFailed);
             origin.failed(&failure);
             // The outcome concerns only the program and the server.
             let _ = pass_on(socket, spare, peer).await;
             return;
         }
     };
-    program_connection.record(&service, &counted(&made.connected));
-    let introduced = Box::pin(introduce(program_connection, &hop, &origin, socket, &made)).await;
+    downstream.record(&service, &counted(&made.connected));
+    let introduced = Box::pin(introduce(downstream, &hop, &origin, socket, &made)).await;
     // Dropped here, so that the program does not wait for the close.
     drop((hop, spare));
     let Some((near, is_verified)) = introduced else {
         return origin.refused(&made.upstream, &made.resumes);
     };
-    relay(program_connection, &origin, (near, is_verified), made).await;
+    relay(downstream, &origin, (near, is_verified), made).await;
 }
 
 /// Describes the server to the program, and performs the handshake with the program. No plaintext moves before the
 /// program goes on. Returns the hop, and true if the program has verified the server.
 async fn introduce(
-    program_connection: &ProgramConnection,
+    downstream: &ProgramConnection,
     hop: &protocol::Hop,
     origin: &OriginHandshake<'_>,
     socket: ProgramSocket,
     made: &Unverified,
 ) -> Option<(Hop, bool)> {
-    let state = &program_connection.state;
+    let state = &downstream.state;
     // Sent before the program's handshake is complete, because the program may ask then.
-    messages::write(&program_connection.stream, Answer::Connected(made.connected.clone().into()))
+    messages::write(&downstream.stream, Answer::Connected(made.connected.clone().into()))
         .await
         .ok()?;
     let alpn = made.upstream.tls.alpn_protocol();
     let near = state.hops.accept(socket, hop, alpn, origin.deadline() + PATIENCE).await.ok()?;
-    let is_verified = says(program_connection).await?;
+    let is_verified = says(downstream).await?;
     Some((near, is_verified))
 }
 
 /// Reads the program's verdict on the server: true if it has verified the server, false if it only goes on.
-async fn says(program_connection: &ProgramConnection) -> Option<bool> {
+async fn says(downstream: &ProgramConnection) -> Option<bool> {
     let said = messages::read_request(
-        &program_connection.stream,
-        (&program_connection.state.rooms, program_connection.program.uid),
+        &downstream.stream,
+        (&downstream.state.rooms, downstream.program.uid),
     )
     .await;
     match said {
@@ -160,14 +160,14 @@ async fn says(program_connection: &ProgramConnection) -> Option<bool> {
 /// Relays until the connection ends. Sessions that the server issues are kept if the program has verified the server,
 /// or reports so shortly after going on, as some programs do.
 async fn relay(
-    program_connection: &ProgramConnection,
+    downstream: &ProgramConnection,
     origin: &OriginHandshake<'_>,
     (mut near, is_verified): (Hop, bool),
     made: Unverified,
 ) {
     let Unverified { mut upstream, connected, resumes } = made;
-    let (state, uid) = (&program_connection.state, program_connection.program.uid);
-    let standing = state.endings.open(connected.connection, uid, &state.settings.clock);
+    let state = &downstream.state;
+    let standing = downstream.open(connected.connection);
     drop(connected);
     if is_verified {
         origin.keep(&mut upstream, &resumes);
@@ -177,11 +177,11 @@ async fn relay(
     let early = if is_verified {
         None
     } else {
-        let mut verdict = Box::pin(says(program_connection));
+        let mut verdict = Box::pin(says(downstream));
         let early = tokio::select! {
             biased;
             verdict = &mut verdict => Err(verdict),
-            ended = relay.run(program_connection.stopped.clone()) => Ok(ended),
+            ended = relay.run(downstream.stopped.clone()) => Ok(ended),
         };
         // A verdict sent before the program's end has arrived by the time the end is seen.
         let verdict = match early {
@@ -197,7 +197,7 @@ async fn relay(
     drop(resumes);
     let ended = match early {
         Some(ended) => ended,
-        None => relay.run(program_connection.stopped.clone()).await,
+        None => relay.run(downstream.stopped.clone()).await,
     };
     state.counts.closed();
     standing.ended(ended);

@@ -188,15 +188,8 @@ fn insert(
     now_ms: u64,
 ) -> Result<usize, rejoin_cache::Refusal> {
     let value = vec![0; stored.units as usize * BLOCK_BYTES as usize];
-    let new = NewSession {
-        id: name.id(),
-        value: &value,
-        expires_ms: now_ms + MOST_LIFETIME_S * 1_000,
-        context: ContextTag::default(),
-        history: stored.history,
-        hint_ms: None,
-        sibling: false,
-        seen_ms: Some(stored.seen_ms),
-    };
+    let expires_ms = now_ms + MOST_LIFETIME_S * 1_000;
+    let new = NewSession::new(name.id(), &value, expires_ms, ContextTag::default());
+    let new = NewSession { history: stored.history, seen_ms: Some(stored.seen_ms), ..new };
     engine.insert(now_ms, &new).map(|inserted| inserted.evicted as usize)
 }

@@ -11,8 +11,7 @@ use rejoin_manager::protocol::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use rejoin_testkit::house::House;
-use rejoin_testkit::house::rustls_server::RustlsServer;
-use rejoin_testkit::proxy::rogue;
+use rejoin_testkit::proxy::{call, rogue};
 
 fn wanted(port: u16) -> Connect {
     let mut wanted = Connect::new("server.test".parse().unwrap(), port.try_into().unwrap());
@@ -50,8 +49,7 @@ async fn talk_on_tokio(manager: &Manager, wanted: &Connect) -> (String, Why) {
 
 #[test]
 fn clients_share_sessions_whether_they_wait_or_not() {
-    let house = House::new();
-    let server = RustlsServer::start(&house.certify("server", &["server.test"]), |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let (manager, wanted) = (manager(&house), wanted(server.port));
     let expected = |why| ("olleh\n".to_owned(), why);
     assert_eq!(talk(&manager, &wanted), expected(Why::NoSession));
@@ -62,8 +60,7 @@ fn clients_share_sessions_whether_they_wait_or_not() {
 
 #[test]
 fn first_bytes_go_with_the_request() {
-    let house = House::new();
-    let server = RustlsServer::start(&house.certify("server", &["server.test"]), |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let (manager, wanted) = (manager(&house), wanted(server.port));
     let mut stream = manager.connect_sending(&wanted, b"hello\n").unwrap();
     stream.finish_writing().unwrap();
@@ -91,8 +88,7 @@ fn first_bytes_go_with_the_request() {
 
 #[test]
 fn a_burst_of_clients_waits_for_its_turn() {
-    let house = House::new();
-    let server = RustlsServer::start(&house.certify("server", &["server.test"]), |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let (manager, wanted) = (manager(&house), wanted(server.port));
     runtime().block_on(async {
         let mut all = tokio::task::JoinSet::new();
@@ -107,8 +103,7 @@ fn a_burst_of_clients_waits_for_its_turn() {
 
 #[test]
 fn a_socket_can_be_brought() {
-    let house = House::new();
-    let server = RustlsServer::start(&house.certify("server", &["server.test"]), |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let tcp = || TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).unwrap();
     // Nobody listens where the request says: that the socket was used shows.
     let mut wanted = wanted(1);
@@ -134,10 +129,7 @@ fn a_socket_can_be_brought() {
 /// A server behind a relay that hangs up when it hears the line `hang up`.
 fn hanging_up(to: u16) -> u16 {
     rogue(move |mut client| {
-        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).unwrap();
-        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
-        let mut server = server;
+        let mut server = call(to, &client);
         client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         let mut piece = [0; 4096];
         // The handshake over, nobody says anything: then it hangs up.
@@ -150,8 +142,7 @@ fn hanging_up(to: u16) -> u16 {
 
 #[test]
 fn what_was_cut_short_is_an_error_and_what_ended_is_not() {
-    let house = House::new();
-    let server = RustlsServer::start(&house.certify("server", &["server.test"]), |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let (manager, cut) = (manager(&house), wanted(hanging_up(server.port)));
     let mut stream = manager.connect(&cut).unwrap();
     let error = stream.read(&mut [0; 9]).unwrap_err();

@@ -4,20 +4,20 @@ mod memory;
 mod process;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use rejoin_manager::AcrossNames;
 use serde_json::json;
 
-use crate::server::Server;
+use crate::server::{Server, house_and_server};
 use rejoin_testkit::house::House;
-use rejoin_testkit::house::program::answer;
+use rejoin_testkit::house::program::{answer, send};
 use rejoin_testkit::house::rustls_server::RustlsServer;
 use rejoin_testkit::port::reserve;
 use rejoin_testkit::process::wait_until;
-use rejoin_testkit::proxy::{extension, rogue, silent_to};
+use rejoin_testkit::proxy::{call, extension, rogue, silent_to};
 
 /// The manager still does what it is for.
 fn still_serves(house: &House) {
@@ -131,9 +131,7 @@ fn sessions_of_many_servers_stay_within_their_bytes() {
 
 #[test]
 fn a_server_that_breaks_over_a_session_is_called_again_without() {
-    let house = House::new();
-    house.certify("server", &["server.test"]);
-    let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
+    let (house, server) = house_and_server(&["-tls1_3"]);
     let to = server.port;
     // Hangs up on every hello with a pre-shared key.
     let port = rogue(move |mut client| {
@@ -142,10 +140,8 @@ fn a_server_that_breaks_over_a_session_is_called_again_without() {
         if extension(&hello[..read], 41).is_some() {
             return;
         }
-        let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)) else { return };
+        let mut server = call(to, &client);
         let _ = server.write_all(&hello[..read]);
-        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
         let _ = std::io::copy(&mut client, &mut server);
         let _ = server.shutdown(Shutdown::Both);
     });
@@ -201,7 +197,7 @@ fn a_program_that_gives_up_first_takes_the_session_along() {
     let wish = json!({"host": "server.test", "port": port, "addresses": ["127.0.0.1"]});
     let gives_up = || {
         let mut stream = house.program().dial();
-        rejoin_testkit::house::program::send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
+        send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
         std::thread::sleep(Duration::from_millis(100));
         drop(stream);
         // A busy manager may not have come as far as to offer it.
@@ -238,9 +234,7 @@ fn there_is_room_for_so_many_and_others_are_told() {
 
 #[test]
 fn programs_that_die_leave_no_connection_behind() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let one = house.program().connect("server.test", server.port, json!({})).unwrap();
     let two = house.program().connect("server.test", server.port, json!({})).unwrap();
     assert_eq!(house.program().stats()["open"], 2);

@@ -11,12 +11,10 @@ use serde_json::json;
 
 use rejoin_testkit::certificates::Pair;
 use rejoin_testkit::house::House;
-use rejoin_testkit::house::program::{answer, pass, pass_with};
-use rejoin_testkit::house::rustls_server::{RustlsServer, provider};
+use rejoin_testkit::house::program::{answer, pass, pass_with, send};
+use rejoin_testkit::house::rustls_server;
 use rejoin_testkit::process::wait_until;
-use rejoin_testkit::proxy::rogue;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rejoin_testkit::proxy::{call, rogue};
 
 /// A socket whose last close takes long.
 fn lingering(listener: &TcpListener, held: &mut Vec<TcpStream>) -> TcpStream {
@@ -35,7 +33,7 @@ fn answers(house: &House) -> bool {
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let mut stream = program.dial();
-        rejoin_testkit::house::program::send(&mut stream, &json!({"rejoin": 1, "stats": {}}));
+        send(&mut stream, &json!({"rejoin": 1, "stats": {}}));
         let mut length = [0; 4];
         let _ = tell.send(stream.read_exact(&mut length).is_ok());
     });
@@ -63,9 +61,7 @@ fn a_passed_socket_that_lingers_holds_nobody_up() {
 /// Descriptors arrive wherever a program sends them.
 #[test]
 fn sockets_that_nobody_asked_for_hold_nobody_up() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (mut held, mut open) = (Vec::new(), Vec::new());
@@ -77,7 +73,7 @@ fn sockets_that_nobody_asked_for_hold_nobody_up() {
         // After a request that comes to nothing: nobody reads it.
         let mut stream = house.program().dial();
         let silent = json!({"host": "127.0.0.1", "port": port, "deadline_ms": 500});
-        rejoin_testkit::house::program::send(&mut stream, &json!({"rejoin": 1, "connect": silent}));
+        send(&mut stream, &json!({"rejoin": 1, "connect": silent}));
         pass(&stream, b"x", &lingering(&listener, &mut held));
         assert_eq!(answer(&mut stream)["error"]["kind"], "timeout");
         open.push(stream);
@@ -94,19 +90,14 @@ fn sockets_that_nobody_asked_for_hold_nobody_up() {
 /// The program has the socket that it passed, too, and may make it wait.
 #[test]
 fn a_passed_socket_that_is_made_to_wait_holds_nobody_up() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let mut held = Vec::new();
     for _ in 0..2 {
         let tcp = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-        let mut stream = house.program().dial();
         let wish = json!({"host": "server.test", "port": 1, "socket": true});
-        let request = json!({"rejoin": 1, "connect": wish}).to_string();
-        let mut message = (request.len() as u32).to_be_bytes().to_vec();
-        message.extend(request.as_bytes());
-        pass(&stream, &message, &tcp);
-        assert_eq!(answer(&mut stream)["connected"]["version"], "TLSv1.3");
+        let request = json!({"rejoin": 1, "connect": wish});
+        let (mut stream, answer) = house.program().ask_passing(&request, &tcp);
+        assert_eq!(answer["connected"]["version"], "TLSv1.3");
         tcp.set_nonblocking(false).unwrap();
         stream.write_all(b"hello\n").unwrap();
         held.push((tcp, stream));
@@ -178,19 +169,9 @@ fn a_passed_socket_that_is_held_holds_nobody_up() {
 
 /// A server that tells how its client ended: `Ok` after a `close_notify`.
 fn watching(pair: &Pair) -> (u16, std::sync::mpsc::Receiver<std::io::Result<usize>>) {
-    let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
-    let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
-    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-    let config = rustls::ServerConfig::builder_with_provider(provider());
-    let config = config.with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
-    let config = std::sync::Arc::new(config);
     let (tell, told) = channel();
-    let port = rogue(move |tcp| {
-        let tls = rustls::ServerConnection::new(config.clone()).unwrap();
-        let mut stream = rustls::StreamOwned::new(tls, tcp);
-        let mut all = Vec::new();
-        let _ = tell.send(stream.read_to_end(&mut all));
+    let port = rustls_server::rogue(rustls_server::config(pair, |_| {}), move |mut stream| {
+        let _ = tell.send(stream.read_to_end(&mut Vec::new()));
     });
     (port, told)
 }
@@ -224,15 +205,10 @@ fn a_program_that_is_gone_has_not_said_that_this_was_all() {
 
 #[test]
 fn a_program_that_dies_before_a_server_that_takes_nothing_is_noticed() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     // Passes the handshake on, and then takes nothing more.
-    let port = rogue(move |client| {
-        let server = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-        let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-        let (mut client, mut server) = (client, server);
+    let port = rogue(move |mut client| {
+        let mut server = call(server.port, &client);
         let (mut piece, mut seen) = ([0; 4096], 0);
         while let Ok(read) = client.read(&mut piece) {
             seen += read;
@@ -258,9 +234,7 @@ fn a_program_that_dies_before_a_server_that_takes_nothing_is_noticed() {
 
 #[test]
 fn a_server_that_breaks_over_a_session_on_a_passed_socket_is_left_to_the_program() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     house.program().visit("server.test", server.port, json!({}));
     // Hangs up on every hello.
     let port = rogue(|mut client| {
@@ -268,14 +242,10 @@ fn a_server_that_breaks_over_a_session_on_a_passed_socket_is_left_to_the_program
     });
     let ask = |label: &str| {
         let tcp = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let mut stream = house.program().dial();
         let wish =
             json!({"host": "server.test", "port": server.port, "socket": true, "label": label});
-        let request = json!({"rejoin": 1, "connect": wish}).to_string();
-        let mut message = (request.len() as u32).to_be_bytes().to_vec();
-        message.extend(request.as_bytes());
-        pass(&stream, &message, &tcp);
-        answer(&mut stream)["error"]["kind"].clone()
+        let request = json!({"rejoin": 1, "connect": wish});
+        house.program().ask_passing(&request, &tcp).1["error"]["kind"].clone()
     };
     assert_eq!(ask("without a session"), "tls_failed");
     assert_eq!(ask(""), "busy");
@@ -290,7 +260,7 @@ fn programs_that_give_up_during_the_handshake_leave_their_place() {
     for _ in 0..3 {
         let mut stream = house.program().dial();
         let wish = json!({"host": "127.0.0.1", "port": port, "deadline_ms": 120_000});
-        rejoin_testkit::house::program::send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
+        send(&mut stream, &json!({"rejoin": 1, "connect": wish}));
         open.push(silent.accept().unwrap());
     }
     wait_until("room for another program", || {

@@ -11,24 +11,16 @@ use rustls::{ServerConnection, StreamOwned};
 use serde_json::json;
 
 use crate::carrier::{Carrier, carried, frame};
-use crate::server::Server;
+use crate::server::{Server, house_and_server};
 use rejoin_testkit::certificates::Authority;
 use rejoin_testkit::house::House;
-use rejoin_testkit::house::rustls_server::{self, RustlsServer};
+use rejoin_testkit::house::rustls_server;
 use rejoin_testkit::process::wait_until;
 use rejoin_testkit::proxy::delayed::SlowWay;
 use rejoin_testkit::proxy::{rogue, tapped};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 const HELLO: &[u8] = b"hello\n";
-
-/// A manager, and a server whose sessions it may get for itself.
-fn house_and_server(arguments: &[&str]) -> (House, Server) {
-    let house = House::new();
-    house.certify("server", &["server.test"]);
-    let server = Server::openssl(&house.folder, "server", arguments);
-    (house, server)
-}
 
 fn sessions(house: &House) -> u64 {
     house.program().stats()["sessions"].as_u64().expect("a number")
@@ -85,9 +77,7 @@ fn a_server_far_away_is_waited_for() {
 /// One connection of the manager's own is enough for all of them.
 #[test]
 fn programs_that_come_at_once_have_a_server_called_once() {
-    let mut house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |config| config.send_tls13_tickets = 4);
+    let (mut house, server) = House::with_rustls(|config| config.send_tls13_tickets = 4);
     let (port, told) = tapped(server.port);
     let offers: Vec<_> = std::thread::scope(|scope| {
         let offers: Vec<_> =
@@ -105,9 +95,7 @@ fn programs_that_come_at_once_have_a_server_called_once() {
 
 #[test]
 fn much_goes_both_ways() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let mut carrier = Carrier::trusting(&house, server.port).unwrap();
     let facts = carrier.connect(b'v');
     let line: Vec<u8> = (0..1_000_000_u32).map(|at| b'a' + (at % 23) as u8).collect();
@@ -147,18 +135,7 @@ fn saying(
     act: impl Fn(StreamOwned<ServerConnection, std::net::TcpStream>) + Send + Sync + 'static,
 ) -> u16 {
     let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
-    let act = Arc::new(act);
-    rogue(move |mut tcp| {
-        // Small writes are sent at once.
-        tcp.set_nodelay(true).unwrap();
-        let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
-        while tls.is_handshaking() {
-            if tls.complete_io(&mut tcp).is_err() {
-                return;
-            }
-        }
-        act(StreamOwned::new(tls, tcp));
-    })
+    rustls_server::rogue(config, act)
 }
 
 #[test]
@@ -514,18 +491,14 @@ fn requests_that_are_none_are_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let wish = json!({"host": "server.test", "port": 1, "address": "127.0.0.1"});
-    let request = json!({"rejoin": 1, "records": wish}).to_string();
-    let message = [&(request.len() as u32).to_be_bytes(), request.as_bytes()].concat();
-    let mut stream = house.program().dial();
-    rejoin_testkit::house::program::pass(&stream, &message, &tcp);
-    assert_eq!(rejoin_testkit::house::program::answer(&mut stream)["error"]["kind"], "bad_request");
+    let (_, answer) = house.program().ask_passing(&json!({"rejoin": 1, "records": wish}), &tcp);
+    assert_eq!(answer["error"]["kind"], "bad_request");
 }
 
 /// A program that went on may be silent. One that did not is dropped.
 #[test]
 fn a_program_that_is_silent_before_it_goes_on_is_dropped() {
-    let house = House::new();
-    let server = RustlsServer::start(&house.certify("server", &["server.test"]), |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     house.program().visit("server.test", server.port, json!({}));
     let offer = || Carrier::trusting(&house, server.port).unwrap();
     let (mut asleep, mut shaken, mut idle) = (offer(), offer(), offer());

@@ -9,12 +9,12 @@ use std::time::Duration;
 use rustls::{ServerConnection, StreamOwned};
 use serde_json::json;
 
-use crate::server::Server;
+use crate::server::{Server, house_and_server};
 use rejoin_testkit::house::House;
-use rejoin_testkit::house::rustls_server::{self, RustlsServer};
+use rejoin_testkit::house::rustls_server;
 use rejoin_testkit::port::reserve;
 use rejoin_testkit::proxy::delayed::SlowWay;
-use rejoin_testkit::proxy::rogue;
+use rejoin_testkit::proxy::{call, rogue};
 
 #[test]
 fn nginx_answers_through_the_manager_and_resumes() {
@@ -38,9 +38,7 @@ fn nginx_answers_through_the_manager_and_resumes() {
 
 #[test]
 fn a_resumed_connection_has_a_round_trip_less() {
-    let house = House::new();
-    house.certify("server", &["server.test"]);
-    let server = Server::openssl(&house.folder, "server", &["-tls1_2", "-rev"]);
+    let (house, server) = house_and_server(&["-tls1_2", "-rev"]);
     let way = SlowWay::to(server.port, Duration::from_millis(10));
     let visited = || {
         let before = way.round_trips();
@@ -54,9 +52,7 @@ fn a_resumed_connection_has_a_round_trip_less() {
 
 #[test]
 fn what_stands_behind_the_request_goes_to_whom_is_trusted() {
-    let house = House::new();
-    house.certify("server", &["server.test"]);
-    let server = Server::openssl(&house.folder, "server", &["-rev"]);
+    let (house, server) = house_and_server(&["-rev"]);
     for name in ["server.test", "other.test"] {
         let made = house.program().connect_with(name, server.port, json!({}), b"hello\n");
         if name == "other.test" {
@@ -71,16 +67,11 @@ fn what_stands_behind_the_request_goes_to_whom_is_trusted() {
 
 #[test]
 fn an_end_without_a_word_is_truncated() {
-    let house = House::new();
-    house.certify("server", &["server.test"]);
-    let server = Server::openssl(&house.folder, "server", &[]);
+    let (house, server) = house_and_server(&[]);
     let (to, hangs_up) = (server.port, Arc::new(AtomicBool::new(false)));
     let told = Arc::clone(&hangs_up);
-    let port = rogue(move |client| {
-        let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
-        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
-        let (mut client, mut server, mut piece) = (client, server, [0; 4096]);
+    let port = rogue(move |mut client| {
+        let (mut server, mut piece) = (call(to, &client), [0; 4096]);
         while let Ok(read) = client.read(&mut piece) {
             if read == 0 || told.load(Ordering::SeqCst) {
                 break;
@@ -102,9 +93,7 @@ fn an_end_without_a_word_is_truncated() {
 
 #[test]
 fn much_goes_both_ways_at_once_and_half_a_close_is_half() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |_| {});
+    let (house, server) = House::with_rustls(|_| {});
     let connection = house.program().connect("server.test", server.port, json!({})).unwrap();
     let line: String = "abcdefghij".repeat(1_000);
     let (mut writer, lines) = (connection.stream.try_clone().unwrap(), 1_000);
@@ -163,12 +152,7 @@ fn a_server_that_speaks_first_is_heard_with_the_handshake() {
 fn what_came_before_a_bad_record_arrives_though_the_program_reads_late() {
     let house = House::new();
     let config = rustls_server::config(&house.authority.issue(&["server.test"]), |_| {});
-    let port = rogue(move |mut tcp| {
-        let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
-        while tls.is_handshaking() {
-            tls.complete_io(&mut tcp).unwrap();
-        }
-        let mut stream = StreamOwned::new(tls, tcp);
+    let port = rustls_server::rogue(config, move |mut stream| {
         let mut many = [0; 8];
         stream.read_exact(&mut many).unwrap();
         let written = stream.write_all(&vec![7; usize::from_be_bytes(many)]);
@@ -196,26 +180,11 @@ fn what_came_before_a_bad_record_arrives_though_the_program_reads_late() {
 
 #[test]
 fn a_passed_socket_is_used_and_nothing_else_is_taken_for_one() {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    use std::os::fd::AsFd;
-    let house = House::new();
-    house.certify("server", &["server.test"]);
-    let server = Server::openssl(&house.folder, "server", &[]);
-    let pass = |socket: &dyn AsFd, says_so: bool| {
-        let stream = house.program().dial();
+    let (house, server) = house_and_server(&[]);
+    let pass = |socket: &dyn std::os::fd::AsFd, says_so: bool| {
         // Port 1 is where nobody listens: only the socket leads to the server.
         let wish = json!({"host": "server.test", "port": 1, "socket": says_so});
-        let request = json!({"rejoin": 1, "connect": wish}).to_string();
-        let mut message = (request.len() as u32).to_be_bytes().to_vec();
-        message.extend(request.as_bytes());
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let socket = [socket.as_fd()];
-        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&socket)));
-        let message = [std::io::IoSlice::new(&message)];
-        sendmsg(&stream, &message, &mut ancillary, SendFlags::empty()).unwrap();
-        let mut stream = stream;
-        rejoin_testkit::house::program::answer(&mut stream)
+        house.program().ask_passing(&json!({"rejoin": 1, "connect": wish}), socket).1
     };
     let tcp = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let own = tcp.local_addr().unwrap();

@@ -7,17 +7,19 @@ mod partitions;
 mod sharing;
 mod verification;
 
-use serde_json::json;
+use std::io::{Read, Write};
+
+use serde_json::{Value, json};
 
 use crate::server::Server;
 use rejoin_testkit::house::House;
 
-/// A manager, and an `s_server` for `server.test` of that version.
-fn house_and_server(version: &str) -> (House, Server) {
-    let house = House::new();
-    house.certify("server", &["server.test"]);
-    let server = Server::openssl(&house.folder, "server", &[version]);
-    (house, server)
+/// Gets nginx's page. Returns the facts of the connection.
+fn get(house: &House, port: u16, wishes: Value) -> Value {
+    let mut connection = house.program().connect("server.test", port, wishes).unwrap();
+    connection.stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    connection.stream.read_to_end(&mut Vec::new()).unwrap();
+    connection.facts
 }
 
 /// How a program fares that wants nothing special.

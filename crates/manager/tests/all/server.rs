@@ -3,14 +3,15 @@
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use rejoin_testkit::house::House;
 use rejoin_testkit::port::reserve;
-use rejoin_testkit::process::wait_until;
+use rejoin_testkit::process::{Process, wait_until};
 
 /// A process of the test's own, ended when it is dropped.
 pub(crate) struct Server {
-    child: Child,
+    _process: Process,
     pub(crate) port: u16,
 }
 
@@ -84,19 +85,20 @@ impl Server {
 
     fn start(command: &mut Command, at: SocketAddrV4) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("make test installs it");
+        let mut process = Process::start(command);
         wait_until("the server's port", || {
-            let ended = child.try_wait().expect("our own child");
+            let ended = process.ended();
             assert!(ended.is_none(), "{command:?}: {ended:?}");
             TcpStream::connect(at).is_ok()
         });
-        Self { child, port: at.port() }
+        Self { _process: process, port: at.port() }
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A house and OpenSSL's server for `server.test`.
+pub(crate) fn house_and_server(arguments: &[&str]) -> (House, Server) {
+    let house = House::new();
+    house.certify("server", &["server.test"]);
+    let server = Server::openssl(&house.folder, "server", arguments);
+    (house, server)
 }

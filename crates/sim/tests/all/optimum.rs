@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use rejoin_sim::policy::{Access, Clairvoyant, Policy, PolicyName, next_accesses};
+use rejoin_testkit::random::Random;
 
 /// Returns the most hits that any decisions can get, from the most hits so far for each set of keys
 /// that the cache may hold (one bit each).
@@ -56,12 +57,8 @@ fn hits(mut cache: impl Policy, keys: &[u64]) -> u32 {
 
 #[test]
 fn no_decisions_get_more_hits() {
-    let mut state = 1_u64;
-    let mut below = |bound: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
+    let mut random = Random::new(1);
+    let mut below = |bound: u64| random.below(bound);
     for _ in 0..300 {
         let (distinct, capacity) = (2 + below(8), 1 + below(4) as u32);
         let keys: Vec<u64> = (0..30).map(|_| below(distinct)).collect();

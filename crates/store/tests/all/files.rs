@@ -6,17 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rejoin_cache::{Capacity, Policy, Settings};
-use rejoin_store::{CacheName, Error, Objection, Reset, Store, Trouble, now_ms};
+use rejoin_store::{Error, Objection, Reset, Store, Trouble, now_ms};
 
+use crate::name;
 use crate::session::{find, insert};
 use rejoin_testkit::folder::Folder;
 
 fn settings() -> Settings {
     Settings::new(Capacity::Sessions(1_000))
-}
-
-fn name() -> CacheName {
-    "test".parse().expect("a name")
 }
 
 fn open(folder: &Path) -> Result<Store, Error> {

@@ -7,16 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rejoin_cache::{Capacity, Settings};
-use rejoin_store::{CacheName, Error, Objection, SharedKeys, Store};
+use rejoin_store::{Error, Objection, SharedKeys, Store};
 use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyId, KeyRing, KeySource, Schedule, TicketEvent};
 
+use crate::name;
+
 const NOW_S: u64 = 1_800_000_000;
 const HOUR_S: u64 = 3_600;
-
-fn name() -> CacheName {
-    "test".parse().expect("a name")
-}
 
 fn store(folder: &Path) -> Arc<Store> {
     let settings = Settings::new(Capacity::Sessions(10));

@@ -11,15 +11,13 @@ use rejoin_store::{CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says,
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
+use crate::name;
 use crate::session::{CONTEXT, find, id, insert};
 use rejoin_testkit::folder::Folder;
+use rejoin_testkit::random::Random;
 
 const ID_KEY: [u8; 16] = [7; 16];
 const SOON: Duration = Duration::from_millis(20);
-
-fn name() -> CacheName {
-    "test".parse().expect("a name")
-}
 
 fn settings() -> Settings {
     Settings { block_bytes: 200, ..Settings::new(Capacity::Sessions(1_000)) }
@@ -218,16 +216,14 @@ fn whatever_is_written_over_it_ends_in_time() {
     let path = folder.path().join("rejoin-test");
     let file = std::fs::File::options().read(true).write(true).open(path).expect("there");
     let length = file.metadata().expect("there").len();
-    let mut state = 9_u64;
+    let mut random = Random::new(9);
     for round in 0..200 {
-        let garbage: Vec<u8> = (0..40_000)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
-                if round % 3 == 0 { 0xff } else { (state >> 56) as u8 }
-            })
-            .collect();
+        let mut garbage = vec![0xff; 40_000];
+        if round % 3 != 0 {
+            random.fill(&mut garbage);
+        }
         // The mailbox is at the end of the file.
-        let at = length - 290_000 + state % 250_000;
+        let at = length - 290_000 + random.below(250_000);
         std::os::unix::fs::FileExt::write_all_at(&file, &garbage, at).expect("written");
         let start = Instant::now();
         mailbox(&store).tell(&id(1), CONTEXT, Says::Stored);

@@ -8,8 +8,13 @@ mod session;
 
 use std::path::Path;
 
-use rejoin_store::Store;
+use rejoin_store::{CacheName, Store};
 use rejoin_testkit::folder::Folder;
+
+/// The name of the tests' caches.
+fn name() -> CacheName {
+    "test".parse().expect("a name")
+}
 
 /// A folder in memory, where caches are.
 fn folder() -> Folder {

@@ -2,18 +2,20 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use rejoin_cache::{Capacity, SecretBytes, Settings};
-use rejoin_store::{CacheName, Error, Store, now_ms};
+use rejoin_store::{Error, Store, now_ms};
+use rejoin_testkit::alone::{part, playing};
+use rejoin_testkit::process::{Process, wait_until};
+use rejoin_testkit::random::Random;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::session::{find, id, insert};
 
 /// Different ids of sessions in every test.
 const SESSIONS: u64 = 2_000;
-const ROLE: &str = "REJOIN_TEST_ROLE";
 const FOLDER: &str = "REJOIN_TEST_FOLDER";
 const NUMBER: &str = "REJOIN_TEST_NUMBER";
 
@@ -22,59 +24,38 @@ fn settings() -> Settings {
 }
 
 fn open(folder: &Path) -> Result<Store, Error> {
-    let name: CacheName = "test".parse()?;
-    Store::open(folder, &name, Some(&settings()))
+    Store::open(folder, &crate::name(), Some(&settings()))
 }
 
 /// Returns the command for another process with a role.
 fn role(role: &str, folder: &Path, number: u64) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "processes::plays_a_role", "--nocapture", "--quiet"]);
-    command.env(ROLE, role).env(FOLDER, folder).env(NUMBER, number.to_string());
-    command.stdout(std::process::Stdio::null());
+    let mut command = playing("processes::plays_a_role", role);
+    command.env(FOLDER, folder).env(NUMBER, number.to_string());
     command
 }
 
-fn start(what: &str, folder: &Path, number: u64) -> Child {
-    role(what, folder, number).spawn().expect("started")
+fn start(what: &str, folder: &Path, number: u64) -> Process {
+    Process::start(&mut role(what, folder, number))
 }
 
-/// Returns true once the condition holds: a process that waits for a processor may hold a lock.
-fn soon(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
-        if condition() {
-            return true;
-        }
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Waits until the condition holds: a process that waits for a processor may hold a lock.
+fn soon(condition: impl FnMut() -> bool) {
+    wait_until("what other processes hold up", condition);
 }
 
-/// Returns true once every shard could be checked and is sound.
-fn is_sound(store: &Store) -> bool {
-    soon(|| store.check().iter().all(Result::is_ok))
+/// Waits until every shard could be checked and is sound.
+fn until_sound(store: &Store) {
+    soon(|| store.check().iter().all(Result::is_ok));
 }
 
-/// Ends with the test, also if that fails.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill().and_then(|()| self.0.wait());
-    }
-}
-
-fn ended_well(child: &mut Child) -> bool {
-    child.wait().is_ok_and(|status: ExitStatus| status.success())
+fn ended_well(process: &mut Process) -> bool {
+    process.wait().success()
 }
 
 /// Plays the part that another process of this test gave it, if one did.
 #[test]
 fn plays_a_role() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let Some(role) = part() else { return };
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
     let number = std::env::var(NUMBER).expect("a number").parse().expect("a number");
     match role.as_str() {
@@ -110,7 +91,7 @@ fn come_at_once(folder: &Path, number: u64) {
     let start = File::open(folder.join("start")).expect("there");
     flock(&start, FlockOperation::LockShared).expect("free at last");
     let store = open(folder).expect("made by somebody");
-    assert!(soon(|| insert(&store, number)));
+    soon(|| insert(&store, number));
     assert!(store.facts().is_named);
 }
 
@@ -122,9 +103,9 @@ fn of_those_who_come_at_once_one_makes_it() {
         let gate = File::create(folder.path().join("start")).expect("a new file");
         flock(&gate, FlockOperation::LockExclusive).expect("free");
         let start = |number| start("come at once", folder.path(), number);
-        let mut children: Vec<Child> = (0..16).map(start).collect();
+        let mut children: Vec<Process> = (0..16).map(start).collect();
         let ready = folder.path().join("ready");
-        assert!(soon(|| std::fs::read_dir(&ready).expect("a folder").count() == children.len()));
+        soon(|| std::fs::read_dir(&ready).expect("a folder").count() == children.len());
         flock(&gate, FlockOperation::Unlock).expect("locked");
         assert!(children.iter_mut().all(ended_well));
         let store = open(folder.path()).expect("there");
@@ -138,8 +119,8 @@ fn come_again(folder: &Path, number: u64) {
     for _ in 0..300 {
         let store = open(folder).expect("there is one, or it is made");
         let _was_there = find(&store, number);
-        assert!(soon(|| insert(&store, number)));
-        assert!(is_sound(&store), "{:?}", store.check());
+        soon(|| insert(&store, number));
+        until_sound(&store);
     }
 }
 
@@ -147,10 +128,10 @@ fn come_again(folder: &Path, number: u64) {
 fn it_may_be_removed_while_others_come() {
     let folder = crate::folder();
     let start = |number| start("come again", folder.path(), number);
-    let mut children: Vec<Child> = (0..4).map(start).collect();
-    let name: CacheName = "test".parse().expect("a name");
+    let mut children: Vec<Process> = (0..4).map(start).collect();
+    let name = crate::name();
     let mut removed = 0;
-    while children.iter_mut().any(|child| child.try_wait().expect("a child").is_none()) {
+    while children.iter_mut().any(|child| child.ended().is_none()) {
         removed += u32::from(Store::remove(folder.path(), &name).expect("removed, or not there"));
     }
     assert!(children.iter_mut().all(ended_well));
@@ -162,12 +143,10 @@ fn it_may_be_removed_while_others_come() {
 /// Goes on until it is killed; fails when it is given what is not right.
 fn work(folder: &Path, seed: u64) {
     let store = open(folder).expect("there");
-    let mut state = seed | 1;
+    let mut random = Random::new(seed);
     let mut value = SecretBytes::default();
     loop {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = random.next();
         let number = state % SESSIONS;
         match state >> 60 {
             0..6 => drop(find(&store, number)),
@@ -188,27 +167,27 @@ fn those_who_are_left_go_on_when_others_are_killed() {
     const KILLS: u64 = 300;
     let folder = crate::folder();
     let store = open(folder.path()).expect("made");
-    let mut survivor = Killed(start("work", folder.path(), 1_000_003));
-    let mut victims: Vec<Killed> = Vec::new();
+    let mut survivor = start("work", folder.path(), 1_000_003);
+    let mut victims: Vec<Process> = Vec::new();
     for seed in 0..KILLS {
-        victims.push(Killed(start("work", folder.path(), seed * 7 + 2)));
+        victims.push(start("work", folder.path(), seed * 7 + 2));
         if victims.len() == 3 {
             // Some are killed while they start, most while they work.
             std::thread::sleep(Duration::from_millis(3 + seed % 23));
             let mut victim = victims.remove(0);
-            assert!(victim.0.try_wait().expect("a child").is_none(), "it was told wrong");
-            victim.0.kill().expect("killed");
-            assert!(!ended_well(&mut victim.0));
+            assert!(victim.ended().is_none(), "it was told wrong");
+            victim.kill();
+            assert!(!ended_well(&mut victim));
             let _found = (0..50).filter(|number| find(&store, *number)).count();
         }
         if seed % 50 == 0 {
-            assert!(is_sound(&store), "{:?}", store.check());
+            until_sound(&store);
         }
     }
-    assert!(survivor.0.try_wait().expect("a child").is_none(), "it was told wrong");
+    assert!(survivor.ended().is_none(), "it was told wrong");
     drop((victims, survivor));
     let facts = store.facts();
-    assert!(is_sound(&store), "{:?}", store.check());
+    until_sound(&store);
     // The policy may refuse one that it expects after all others, but not all of them.
     let stored: Vec<u64> = (0..SESSIONS)
         .filter(|number| insert(&store, *number))

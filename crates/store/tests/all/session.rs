@@ -1,6 +1,6 @@
 //! Sessions whose bytes follow from their number.
 
-use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
+use rejoin_cache::{ContextTag, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_store::{Store, now_ms};
 
 pub(crate) const CONTEXT: ContextTag = ContextTag(3);
@@ -11,16 +11,7 @@ pub(crate) fn id(number: u64) -> SessionId {
 
 /// Returns a session without a value.
 pub(crate) fn new(number: u64) -> NewSession<'static> {
-    NewSession {
-        id: id(number),
-        value: &[],
-        expires_ms: now_ms() + 1_000_000,
-        context: CONTEXT,
-        history: History::default(),
-        hint_ms: None,
-        sibling: false,
-        seen_ms: None,
-    }
+    NewSession::new(id(number), &[], now_ms() + 1_000_000, CONTEXT)
 }
 
 /// Returns a value of one block, or of several.

@@ -3,8 +3,6 @@
 //! Nothing here knows which [`rejoin_cache::Memory`] the engine works on, so that a crate with a
 //! memory of its own can run the same operations on it.
 
-#![expect(missing_docs, reason = "the cache documents the operations that these names repeat")]
-
 mod expectation;
 pub mod fenced;
 mod ghosts;

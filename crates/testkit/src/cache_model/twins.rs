@@ -10,7 +10,6 @@ use super::naive::{Answer, Naive, Weighed};
 use super::operation::{New, Operation, fill_value, id_of};
 
 /// Both caches. A failing comparison panics and prints the operation.
-#[expect(missing_debug_implementations, reason = "a failing comparison prints what it did")]
 pub struct Twins<R: Region> {
     cache: Cache<R>,
     naive: Naive,

@@ -26,7 +26,8 @@ pub struct Case {
     pub program: &'static str,
     pub what: &'static str,
     pub needs: Needs,
-    /// With `URL`, `PORT`, `EXPIRED`, `CA`, `OTHER`, `PROXY`, `BIG`, `FOLDER` and `SCRIPTS` in them.
+    /// The words that this case has and others of its program have not, with `URL`, `PORT`, `EXPIRED`,
+    /// `CA`, `OTHER`, `PROXY`, `BIG` and `FOLDER` in them.
     pub words: &'static [&'static str],
     pub way: Way,
 }
@@ -36,6 +37,20 @@ const fn case(program: &'static str, what: &'static str, words: &'static [&'stat
 }
 
 impl Case {
+    /// All words of the command, with `SCRIPTS` in them, too.
+    pub fn command_line(&self) -> Vec<&'static str> {
+        let words = self.words;
+        match self.program {
+            "curl" => [&["-sS"], words].concat(),
+            "wget" => [&["-q", "-O-"], words].concat(),
+            "Python" => {
+                let first = ["SCRIPTS/programs.py", words[0], "localhost", "PORT", "CA"];
+                [&first, &words[1..]].concat()
+            }
+            _ => words.to_vec(),
+        }
+    }
+
     const fn at_site(self) -> Self {
         Self { needs: Needs::Pages, ..self }
     }
@@ -49,63 +64,54 @@ impl Case {
     }
 }
 
-const CURL: &str = "-sS";
-
 /// All cases, in the order of the document.
 pub static CASES: &[Case] = &[
-    case("curl", "a page", &[CURL, "--cacert", "CA", "URL/page"]),
+    case("curl", "a page", &["--cacert", "CA", "URL/page"]),
     case(
         "curl",
         "through a proxy",
-        &[CURL, "--proxy", "http://127.0.0.1:PROXY", "--cacert", "CA", "URL/page"],
+        &["--proxy", "http://127.0.0.1:PROXY", "--cacert", "CA", "URL/page"],
     ),
-    case("curl", "HTTP/1.1", &[CURL, "--http1.1", "--cacert", "CA", "-w", TOLD, "URL/page"])
-        .at_site(),
-    case("curl", "HTTP/2", &[CURL, "--http2", "--cacert", "CA", "-w", TOLD, "URL/page"]).at_site(),
+    case("curl", "HTTP/1.1", &["--http1.1", "--cacert", "CA", "-w", TOLD, "URL/page"]).at_site(),
+    case("curl", "HTTP/2", &["--http2", "--cacert", "CA", "-w", TOLD, "URL/page"]).at_site(),
     case(
         "curl",
         "two at once over HTTP/2",
-        &[CURL, "--no-progress-meter", "-Z", "--cacert", "CA", "URL/page", "URL/page"],
+        &["--no-progress-meter", "-Z", "--cacert", "CA", "URL/page", "URL/page"],
     )
     .at_site(),
-    case("curl", "download", &[CURL, "--cacert", "CA", "URL/big"]).at_site(),
-    case("curl", "range", &[CURL, "-r", "1000-1999", "--cacert", "CA", "URL/big"]).at_site(),
-    case(
-        "curl",
-        "upload",
-        &[CURL, "--cacert", "CA", "-T", "BIG", "-w", "%{http_code}", "URL/up/FILE"],
-    )
-    .at_site(),
+    case("curl", "download", &["--cacert", "CA", "URL/big"]).at_site(),
+    case("curl", "range", &["-r", "1000-1999", "--cacert", "CA", "URL/big"]).at_site(),
+    case("curl", "upload", &["--cacert", "CA", "-T", "BIG", "-w", "%{http_code}", "URL/up/FILE"])
+        .at_site(),
     case(
         "curl",
         "upload over HTTP/1.1",
-        &[CURL, "--http1.1", "--cacert", "CA", "-T", "BIG", "-w", "%{http_code}", "URL/up/FILE"],
+        &["--http1.1", "--cacert", "CA", "-T", "BIG", "-w", "%{http_code}", "URL/up/FILE"],
     )
     .at_site(),
     case(
         "curl",
         "--resolve",
-        &[CURL, "--resolve", "localhost:PORT:127.0.0.1", "--cacert", "CA", "URL/page"],
+        &["--resolve", "localhost:PORT:127.0.0.1", "--cacert", "CA", "URL/page"],
     ),
-    case("curl", "by address", &[CURL, "--cacert", "CA", "https://127.0.0.1:PORT/page"]).at_site(),
-    case("curl", "--interface", &[CURL, "--interface", "127.0.0.1", "--cacert", "CA", "URL/page"]),
-    case("curl", "TLS 1.3 or nothing", &[CURL, "--tlsv1.3", "--cacert", "CA", "URL/page"])
-        .over_tls13(),
-    case("curl", "--tls-max 1.2", &[CURL, "--tls-max", "1.2", "--cacert", "CA", "URL/page"])
+    case("curl", "by address", &["--cacert", "CA", "https://127.0.0.1:PORT/page"]).at_site(),
+    case("curl", "--interface", &["--interface", "127.0.0.1", "--cacert", "CA", "URL/page"]),
+    case("curl", "TLS 1.3 or nothing", &["--tlsv1.3", "--cacert", "CA", "URL/page"]).over_tls13(),
+    case("curl", "--tls-max 1.2", &["--tls-max", "1.2", "--cacert", "CA", "URL/page"])
         .goes(Way::Directly("TLS 1.3")),
     case(
         "curl",
         "its own ciphers",
-        &[CURL, "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256", "--cacert", "CA", "URL/page"],
+        &["--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256", "--cacert", "CA", "URL/page"],
     )
     .goes(Way::Directly("suites")),
-    case("curl", "-k", &[CURL, "-k", "URL/page"]).goes(Way::Directly("verify")),
-    case("curl", "another authority", &[CURL, "--cacert", "OTHER", "URL/page"]),
+    case("curl", "-k", &["-k", "URL/page"]).goes(Way::Directly("verify")),
+    case("curl", "another authority", &["--cacert", "OTHER", "URL/page"]),
     case(
         "curl",
         "wrong name",
         &[
-            CURL,
             "--resolve",
             "other.test:PORT:127.0.0.1",
             "--cacert",
@@ -113,95 +119,35 @@ pub static CASES: &[Case] = &[
             "https://other.test:PORT/page",
         ],
     ),
-    case("curl", "expired", &[CURL, "--cacert", "CA", "https://localhost:EXPIRED/page"]).at_site(),
-    case(
-        "curl",
-        "pinned key, another",
-        &[CURL, "--pinnedpubkey", PIN, "--cacert", "CA", "URL/page"],
-    ),
-    case("curl", "OCSP stapling wanted", &[CURL, "--cert-status", "--cacert", "CA", "URL/page"])
+    case("curl", "expired", &["--cacert", "CA", "https://localhost:EXPIRED/page"]).at_site(),
+    case("curl", "pinned key, another", &["--pinnedpubkey", PIN, "--cacert", "CA", "URL/page"]),
+    case("curl", "OCSP stapling wanted", &["--cert-status", "--cacert", "CA", "URL/page"])
         .goes(Way::Directly("OCSP")),
-    case("Python", "urllib", &["SCRIPTS/programs.py", "urllib", "localhost", "PORT", "CA"]),
-    case(
-        "Python",
-        "TLS after words without",
-        &["SCRIPTS/programs.py", "upgrade", "localhost", "PORT", "CA", "PROXY"],
-    ),
-    case("Python", "requests", &["SCRIPTS/programs.py", "requests", "localhost", "PORT", "CA"]),
-    case("Python", "httpx, HTTP/2", &["SCRIPTS/programs.py", "httpx", "localhost", "PORT", "CA"])
-        .at_site(),
-    case(
-        "Python",
-        "httpx, asyncio",
-        &["SCRIPTS/programs.py", "httpx_asyncio", "localhost", "PORT", "CA"],
-    )
-    .at_site(),
-    case("Python", "aiohttp", &["SCRIPTS/programs.py", "aiohttp", "localhost", "PORT", "CA"])
-        .at_site(),
-    case("Python", "asyncio", &["SCRIPTS/programs.py", "asyncio", "localhost", "PORT", "CA"]),
-    case(
-        "Python",
-        "asyncio, the system's authorities",
-        &["SCRIPTS/programs.py", "asyncio_wrong_ca", "localhost", "PORT", "CA"],
-    ),
-    case(
-        "Python",
-        "all that a socket tells",
-        &["SCRIPTS/programs.py", "sockets", "localhost", "PORT", "CA"],
-    ),
-    case(
-        "Python",
-        "epoll, before the handshake",
-        &["SCRIPTS/programs.py", "nonblocking", "localhost", "PORT", "CA"],
-    ),
-    case("Python", "memory BIOs", &["SCRIPTS/programs.py", "memory", "localhost", "PORT", "CA"]),
-    case("Python", "a time limit", &["SCRIPTS/programs.py", "timeout", "localhost", "PORT", "CA"]),
-    case(
-        "Python",
-        "fork after the handshake",
-        &["SCRIPTS/programs.py", "fork", "localhost", "PORT", "CA"],
-    ),
-    case("Python", "eight threads", &["SCRIPTS/programs.py", "threads", "localhost", "PORT", "CA"]),
-    case(
-        "Python",
-        "the system's authorities",
-        &["SCRIPTS/programs.py", "wrong_ca", "localhost", "PORT", "CA"],
-    ),
-    case("Python", "wrong name", &["SCRIPTS/programs.py", "wrong_name", "localhost", "PORT", "CA"]),
-    case(
-        "Python",
-        "no name is checked",
-        &["SCRIPTS/programs.py", "no_hostname", "localhost", "PORT", "CA"],
-    ),
-    case(
-        "Python",
-        "TLS 1.3 or nothing",
-        &["SCRIPTS/programs.py", "tls13_only", "localhost", "PORT", "CA"],
-    )
-    .over_tls13(),
-    case(
-        "Python",
-        "TLS 1.2 at most",
-        &["SCRIPTS/programs.py", "tls12_only", "localhost", "PORT", "CA"],
-    )
-    .goes(Way::Directly("TLS 1.3")),
-    case(
-        "Python",
-        "nothing is verified",
-        &["SCRIPTS/programs.py", "unverified", "localhost", "PORT", "CA"],
-    )
-    .goes(Way::Directly("verify")),
-    case("wget", "a page", &["-q", "-O-", "--ca-certificate=CA", "URL/page"]),
-    case("wget", "download", &["-q", "-O-", "--ca-certificate=CA", "URL/big"]).at_site(),
-    case("wget", "two pages", &["-q", "-O-", "--ca-certificate=CA", "URL/page", "URL/page"])
-        .at_site(),
-    case("wget", "another authority", &["-q", "-O-", "--ca-certificate=OTHER", "URL/page"]),
-    case(
-        "wget",
-        "expired",
-        &["-q", "-O-", "--ca-certificate=CA", "https://localhost:EXPIRED/page"],
-    )
-    .at_site(),
+    case("Python", "urllib", &["urllib"]),
+    case("Python", "TLS after words without", &["upgrade", "PROXY"]),
+    case("Python", "requests", &["requests"]),
+    case("Python", "httpx, HTTP/2", &["httpx"]).at_site(),
+    case("Python", "httpx, asyncio", &["httpx_asyncio"]).at_site(),
+    case("Python", "aiohttp", &["aiohttp"]).at_site(),
+    case("Python", "asyncio", &["asyncio"]),
+    case("Python", "asyncio, the system's authorities", &["asyncio_wrong_ca"]),
+    case("Python", "all that a socket tells", &["sockets"]),
+    case("Python", "epoll, before the handshake", &["nonblocking"]),
+    case("Python", "memory BIOs", &["memory"]),
+    case("Python", "a time limit", &["timeout"]),
+    case("Python", "fork after the handshake", &["fork"]),
+    case("Python", "eight threads", &["threads"]),
+    case("Python", "the system's authorities", &["wrong_ca"]),
+    case("Python", "wrong name", &["wrong_name"]),
+    case("Python", "no name is checked", &["no_hostname"]),
+    case("Python", "TLS 1.3 or nothing", &["tls13_only"]).over_tls13(),
+    case("Python", "TLS 1.2 at most", &["tls12_only"]).goes(Way::Directly("TLS 1.3")),
+    case("Python", "nothing is verified", &["unverified"]).goes(Way::Directly("verify")),
+    case("wget", "a page", &["--ca-certificate=CA", "URL/page"]),
+    case("wget", "download", &["--ca-certificate=CA", "URL/big"]).at_site(),
+    case("wget", "two pages", &["--ca-certificate=CA", "URL/page", "URL/page"]).at_site(),
+    case("wget", "another authority", &["--ca-certificate=OTHER", "URL/page"]),
+    case("wget", "expired", &["--ca-certificate=CA", "https://localhost:EXPIRED/page"]).at_site(),
     case(
         "git",
         "clone",

@@ -12,7 +12,7 @@ use crate::process::Process;
 use crate::proxy::connect;
 use crate::serve::{Server, scratch};
 use crate::shipped::library;
-use crate::stacks::{Tls, started};
+use crate::stacks::{Tls, rustls, s_server};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
 
@@ -149,8 +149,8 @@ impl World {
             ("FOLDER", folder.clone()),
             ("CA", self.managed.file("ca.pem")),
         ];
-        for word in case.words {
-            let mut word = (*word).to_owned();
+        for word in case.command_line() {
+            let mut word = word.to_owned();
             // `CA` is a part of other words, such as `--cacert`.
             for (name, value) in &values {
                 if *name != "CA" || word == "CA" || word.ends_with("=CA") {
@@ -226,23 +226,14 @@ impl Service {
     }
 
     fn s_server(managed: &Managed, tls: Tls, how: &str) -> Option<Self> {
-        let (certificate, key) = managed.certify(&["localhost"]);
-        let version = if tls == Tls::V12 { "-tls1_2" } else { "-tls1_3" };
         std::fs::write(managed.file("page"), "a page\n").expect("a file");
-        let mut command = Command::new("openssl");
-        command.args(["s_server", how, "-accept", "127.0.0.1:0", version]);
-        command.args(["-cert", &certificate, "-key", &key]).current_dir(managed.file(""));
-        let port = |line: &str| line.strip_prefix("ACCEPT 127.0.0.1:")?.parse().ok();
-        let (_process, port) = started(&mut command, port)?;
+        let (_process, port) = s_server(managed, tls, how)?;
         Some(Self { name: "OpenSSL", tls, port, site: None, _runs: Runs::Other { _process } })
     }
 
     fn rustls(managed: &Managed, tls: Tls) -> Self {
-        let words = ["--stack", "rustls", "--resumption", "tickets", "--tls", tls.number()];
-        let server = Server::with(managed.certify(&["localhost"]), &words);
-        let port = server.listening.rsplit(':').next().and_then(|port| port.parse().ok());
-        let port = port.expect("a port");
-        Self { name: "rustls", tls, port, site: None, _runs: Runs::Rejoin { _server: server } }
+        let (_server, port) = rustls(managed, tls);
+        Self { name: "rustls", tls, port, site: None, _runs: Runs::Rejoin { _server } }
     }
 }
 

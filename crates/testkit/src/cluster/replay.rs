@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rejoin_cache::{
-    Cache, Capacity, ContextTag, HeapMemory, History, NewSession, Policy, Prediction, SecretBytes,
+    Cache, Capacity, ContextTag, HeapMemory, NewSession, Policy, Prediction, SecretBytes,
     SessionId, Settings,
 };
 use rejoin_cluster::sessions::{Bounds, ENTRY_OVERHEAD_BYTES, Entry, Past, returns_ms};
@@ -43,16 +43,8 @@ pub fn in_process(events: &[Event], sessions: u64) -> f64 {
             cache.hint(now_ms, &id, hint_ms);
             continue;
         }
-        let new = NewSession {
-            id,
-            value: &[7; 150],
-            expires_ms: now_ms + DAY_MS,
-            context: ContextTag(0),
-            history: History::default(),
-            hint_ms: Some(hint_ms),
-            sibling: false,
-            seen_ms: None,
-        };
+        let new = NewSession::new(id, &[7; 150], now_ms + DAY_MS, ContextTag(0));
+        let new = NewSession { hint_ms: Some(hint_ms), ..new };
         let _refused = cache.insert(now_ms, &new);
     }
     rate(hits, events)

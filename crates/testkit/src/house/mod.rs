@@ -1,11 +1,5 @@
 //! A manager in a thread of the test, and programs and servers that speak with it.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 pub mod program;
 pub mod rustls_server;
 
@@ -16,10 +10,12 @@ use std::thread::JoinHandle;
 
 use rejoin_manager::protocol::Stats;
 use rejoin_manager::{Clock, Settings};
+use rustls::ServerConfig;
 use tokio::sync::oneshot;
 
 use crate::certificates::{Authority, Pair};
 pub use program::Program;
+use rustls_server::RustlsServer;
 
 /// A manager in a thread of the test, its authority, and a folder; all gone when it is dropped.
 pub struct House {
@@ -42,6 +38,18 @@ impl House {
         change(&mut settings);
         house.start(settings);
         house
+    }
+
+    /// A house and its server on rustls.
+    pub fn with_rustls(change: impl FnOnce(&mut ServerConfig)) -> (Self, RustlsServer) {
+        let house = Self::new();
+        let server = house.rustls(change);
+        (house, server)
+    }
+
+    /// Starts a server on rustls for `server.test`.
+    pub fn rustls(&self, change: impl FnOnce(&mut ServerConfig)) -> RustlsServer {
+        RustlsServer::start(&self.certify("server", &["server.test"]), change)
     }
 
     /// A house without a manager yet.

@@ -2,7 +2,6 @@
 //! manager's own types.
 
 use std::io::{IoSlice, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -38,6 +37,14 @@ impl Program {
     pub fn ask(&self, request: &Value) -> (UnixStream, Value) {
         let mut stream = self.dial();
         send(&mut stream, request);
+        let answer = answer(&mut stream);
+        (stream, answer)
+    }
+
+    /// Asks with a socket, which goes with the request.
+    pub fn ask_passing(&self, request: &Value, socket: &dyn AsFd) -> (UnixStream, Value) {
+        let mut stream = self.dial();
+        pass(&stream, &message(request), socket);
         let answer = answer(&mut stream);
         (stream, answer)
     }
@@ -129,11 +136,11 @@ pub fn answer(stream: &mut UnixStream) -> Value {
 }
 
 /// Sends bytes, and a socket with the first.
-pub fn pass(stream: &UnixStream, bytes: &[u8], socket: &TcpStream) {
+pub fn pass(stream: &UnixStream, bytes: &[u8], socket: &dyn AsFd) {
     pass_with(stream, bytes, socket, SendFlags::empty());
 }
 
-pub fn pass_with(stream: &UnixStream, bytes: &[u8], socket: &TcpStream, flags: SendFlags) {
+pub fn pass_with(stream: &UnixStream, bytes: &[u8], socket: &dyn AsFd, flags: SendFlags) {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let socket = [socket.as_fd()];

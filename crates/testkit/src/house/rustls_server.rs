@@ -1,7 +1,7 @@
 //! A server on rustls, in threads of the test: it sends back reversed lines.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -10,6 +10,7 @@ use rustls::server::WantsServerCert;
 use rustls::{ConfigBuilder, ServerConfig, ServerConnection, StreamOwned};
 
 use crate::certificates::Pair;
+use crate::proxy;
 
 pub struct RustlsServer {
     pub port: u16,
@@ -21,17 +22,35 @@ impl RustlsServer {
     }
 
     pub fn serve(config: Arc<ServerConfig>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        // It ends with the test's process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let config = Arc::clone(&config);
-                std::thread::spawn(move || talk(stream, config));
-            }
+        let port = proxy::rogue(move |stream| {
+            talk(stream, &config);
         });
         Self { port }
     }
+}
+
+/// A server that does this with every client, after the handshake. Returns its port.
+pub fn rogue(
+    config: Arc<ServerConfig>,
+    act: impl Fn(StreamOwned<ServerConnection, TcpStream>) + Send + Sync + 'static,
+) -> u16 {
+    let act = Arc::new(act);
+    proxy::rogue(move |tcp| {
+        // Whatever the act writes goes at once.
+        tcp.set_nodelay(true).expect("an option");
+        shaken(tcp, &config).into_iter().for_each(&*act);
+    })
+}
+
+fn shaken(
+    mut stream: TcpStream,
+    config: &Arc<ServerConfig>,
+) -> Option<StreamOwned<ServerConnection, TcpStream>> {
+    let mut tls = ServerConnection::new(Arc::clone(config)).ok()?;
+    while tls.is_handshaking() {
+        tls.complete_io(&mut stream).ok()?;
+    }
+    Some(StreamOwned::new(tls, stream))
 }
 
 pub fn config(pair: &Pair, change: impl FnOnce(&mut ServerConfig)) -> Arc<ServerConfig> {
@@ -56,12 +75,8 @@ pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-fn talk(mut stream: TcpStream, config: Arc<ServerConfig>) -> Option<()> {
-    let mut tls = ServerConnection::new(config).ok()?;
-    while tls.is_handshaking() {
-        tls.complete_io(&mut stream).ok()?;
-    }
-    let mut lines = BufReader::new(StreamOwned::new(tls, stream));
+fn talk(stream: TcpStream, config: &Arc<ServerConfig>) -> Option<()> {
+    let mut lines = BufReader::new(shaken(stream, config)?);
     loop {
         let mut line = String::new();
         if lines.read_line(&mut line).ok()? == 0 {

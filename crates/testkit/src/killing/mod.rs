@@ -4,8 +4,6 @@
 //! that failed with its process from any other failure. Some clients have a certificate,
 //! whose subject the server repeats; somebody else's session would show another subject.
 
-#![expect(missing_docs, reason = "tests are its only users, and the names say it")]
-
 mod visitor;
 
 use std::collections::hash_map::RandomState;

@@ -1,19 +1,16 @@
 //! A proxy that knows `CONNECT` (RFC 9110, section 9.3.6), and nothing else.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::thread;
+
+use super::rogue;
 
 /// Starts a proxy. Returns its port; its threads end with the test.
 pub fn start() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            thread::spawn(move || serve(client));
-        }
-    });
-    port
+    rogue(|client| {
+        let _ = serve(client);
+    })
 }
 
 /// Serves a client; every name is this machine.

@@ -1,11 +1,5 @@
 //! Servers that misbehave, byte by byte, and the contents of a ClientHello.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 pub mod connect;
 pub mod delayed;
 
@@ -26,6 +20,15 @@ pub fn rogue(behave: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> u16 
         }
     });
     port
+}
+
+/// Connects to a server, and passes on to the client whatever it says.
+pub fn call(to: u16, client: &TcpStream) -> TcpStream {
+    let server = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).expect("a server");
+    let (mut from, mut into) =
+        (server.try_clone().expect("a copy"), client.try_clone().expect("a copy"));
+    std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+    server
 }
 
 /// A port that passes everything on to another, and each first flight of clients to the test.

@@ -1,11 +1,5 @@
 //! A server on loopback, with `librejoin.so` in its environment.
 
-#![expect(
-    missing_docs,
-    missing_debug_implementations,
-    reason = "tests are its only users, and the names say it"
-)]
-
 mod client;
 
 use crate::port::{is_open, reserve};

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use rejoin_cache::{Cache, Capacity, ContextTag, NewSession, Policy, SecretBytes};
-use rejoin_cache::{History, SessionId, Settings};
+use rejoin_cache::{SessionId, Settings};
 
 use super::Peer;
 use crate::workload::{Arrival, START_MS, VALUE_BYTES, Value};
@@ -57,14 +57,8 @@ pub(crate) fn arrive(cache: &Cache, arrival: &Arrival, out: &mut SecretBytes) ->
 /// Stores a session that expires at `expires_ms`.
 pub(crate) fn store(cache: &Cache, arrival: &Arrival, value: &[u8], expires_ms: u64) {
     let new = NewSession {
-        id: session_id(arrival),
-        value,
-        expires_ms,
-        context: CONTEXT,
-        history: History::default(),
         hint_ms: Some(u64::from(arrival.interval_ms)),
-        sibling: false,
-        seen_ms: None,
+        ..NewSession::new(session_id(arrival), value, expires_ms, CONTEXT)
     };
     // A refusal is the policy's decision, and its cost counts.
     let _ = black_box(cache.insert(arrival.at_ms, &new));

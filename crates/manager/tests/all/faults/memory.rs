@@ -4,16 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::process::Process;
+use super::process::start;
 use rejoin_testkit::house::House;
-use rejoin_testkit::house::rustls_server::RustlsServer;
+use rejoin_testkit::process::status_kib;
 
 /// Returns the resident memory of a process, in bytes.
 fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib * 1024
+    status_kib(pid, "VmRSS").unwrap() * 1024
 }
 
 fn descriptors(pid: u32) -> usize {
@@ -32,10 +29,9 @@ fn two_thousand_connections_at_once_take_64_kib_each_at_most() {
     // The process inherits it.
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
     let house = House::empty();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |_| {});
-    let process = Process::start(&house);
-    let pid = process.0.id();
+    let server = house.rustls(|_| {});
+    let process = start(&house);
+    let pid = process.id();
     let connect = || house.program().connect("server.test", server.port, json!({})).unwrap();
     // What is allocated once.
     drop((0..50).map(|_| connect()).collect::<Vec<_>>());

@@ -2,14 +2,14 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rejoin_manager::Settings;
 use serde_json::json;
 
 use crate::server::Server;
 use rejoin_testkit::house::House;
-use rejoin_testkit::process::wait_until;
+use rejoin_testkit::process::{Process, wait_until};
 use rejoin_testkit::proxy::{extension, tapped};
 
 /// The environment variable with the process's socket.
@@ -37,32 +37,21 @@ fn process() {
     });
 }
 
-pub(super) struct Process(pub(super) Child);
-
-impl Process {
-    pub(super) fn start(house: &House) -> Self {
-        let mut process = Self(Self::command(house).spawn().unwrap());
-        wait_until("the manager's socket", || {
-            assert!(process.0.try_wait().unwrap().is_none());
-            std::os::unix::net::UnixStream::connect(house.socket()).is_ok()
-        });
-        process
-    }
-
-    fn command(house: &House) -> Command {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "faults::process::process", "--nocapture"]);
-        command.env(SOCKET, house.socket()).env("SSLKEYLOGFILE", house.file("keys"));
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
-        command
-    }
+pub(super) fn start(house: &House) -> Process {
+    let mut process = Process::start(&mut command(house));
+    wait_until("the manager's socket", || {
+        assert!(process.ended().is_none());
+        std::os::unix::net::UnixStream::connect(house.socket()).is_ok()
+    });
+    process
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn command(house: &House) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "faults::process::process", "--nocapture"]);
+    command.env(SOCKET, house.socket()).env("SSLKEYLOGFILE", house.file("keys"));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
 }
 
 #[test]
@@ -72,13 +61,13 @@ fn rule_01_a_killed_manager_starts_with_nothing() {
     let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
     let (tap, told) = tapped(server.port);
     let why = || house.program().visit("server.test", tap, json!({}));
-    let first = Process::start(&house);
+    let first = start(&house);
     assert_eq!(why(), "no_session");
     assert_eq!(why(), "resumed");
     drop(first);
     // Its socket is still there, and nobody behind it.
     assert!(house.socket().exists());
-    let _second = Process::start(&house);
+    let _second = start(&house);
     assert_eq!(why(), "no_session");
     assert_eq!(why(), "resumed");
     let mut tickets: Vec<_> = told.try_iter().filter_map(|flight| extension(&flight, 41)).collect();
@@ -91,8 +80,8 @@ fn rule_01_a_killed_manager_starts_with_nothing() {
 #[test]
 fn a_socket_that_is_taken_is_left_alone() {
     let house = House::empty();
-    let _first = Process::start(&house);
-    let second = Process::command(&house).output().unwrap();
+    let _first = start(&house);
+    let second = command(&house).output().unwrap();
     assert!(!second.status.success());
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(said.contains("another manager serves"), "{said}");
@@ -100,7 +89,7 @@ fn a_socket_that_is_taken_is_left_alone() {
     // Something else than a socket is not removed.
     let house = House::empty();
     std::fs::write(house.socket(), "mine").unwrap();
-    let second = Process::command(&house).output().unwrap();
+    let second = command(&house).output().unwrap();
     assert!(!second.status.success());
     assert_eq!(std::fs::read(house.socket()).unwrap(), b"mine");
 }
@@ -110,7 +99,7 @@ fn rule_15_the_process_logs_no_keys() {
     let house = House::empty();
     house.certify("server", &["server.test"]);
     let server = Server::openssl(&house.folder, "server", &["-tls1_3"]);
-    let _process = Process::start(&house);
+    let _process = start(&house);
     for _ in 0..2 {
         house.program().visit("server.test", server.port, json!({}));
     }
@@ -121,7 +110,7 @@ fn rule_15_the_process_logs_no_keys() {
 /// Returns the process's writable memory; only root can read it.
 fn memory(process: &Process) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
-    let folder = format!("/proc/{}", process.0.id());
+    let folder = format!("/proc/{}", process.id());
     let memory = std::fs::File::open(format!("{folder}/mem")).unwrap();
     let maps = std::fs::read_to_string(format!("{folder}/maps")).unwrap();
     let mut all = Vec::new();
@@ -146,7 +135,7 @@ fn rule_15_a_clients_key_and_early_data_do_not_stay() {
     let house = House::empty();
     house.certify("server", &["server.test"]);
     let server = Server::openssl(&house.folder, "server", &["-tls1_3", "-verify", "1"]);
-    let process = Process::start(&house);
+    let process = start(&house);
     let own = house.authority.issue(&["one.test"]);
     let early = "R0VUIC9zZWNyZXQtb2YtdGhlLXByb2dyYW0=";
     let wish = json!({"share": false, "early_data": early,

@@ -6,10 +6,9 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::{house_and_server, visit};
-use crate::server::Server;
+use super::visit;
+use crate::server::{Server, house_and_server};
 use rejoin_testkit::house::House;
-use rejoin_testkit::house::program::{answer, pass};
 use rejoin_testkit::house::rustls_server::RustlsServer;
 use rejoin_testkit::proxy::{extension, rogue, tapped};
 
@@ -46,7 +45,7 @@ fn rule_11_a_session_with_a_client_certificate_is_its_holders() {
 
 #[test]
 fn rule_12_labels_and_those_who_do_not_share_are_apart() {
-    let (house, server) = house_and_server("-tls1_3");
+    let (house, server) = house_and_server(&["-tls1_3"]);
     let why = |wishes| house.program().visit("server.test", server.port, wishes);
     let alone = || json!({"share": false});
     assert_eq!(why(alone()), "not_wanted");
@@ -165,7 +164,7 @@ fn rule_12_another_user_gets_nothing() {
         eprintln!("not root: there is no other user to ask as");
         return;
     }
-    let (house, server) = house_and_server("-tls1_3");
+    let (house, server) = house_and_server(&["-tls1_3"]);
     let connection = house.program().connect("server.test", server.port, json!({})).unwrap();
     let token = connection.facts["connection"].clone();
     connection.talk();
@@ -218,11 +217,7 @@ fn rule_13_early_data_is_sent_on_request_alone_and_its_fate_told() {
 
 #[test]
 fn rule_13_more_than_the_server_takes_is_not_sent() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |config| {
-        config.max_early_data_size = 10;
-    });
+    let (house, server) = House::with_rustls(|config| config.max_early_data_size = 10);
     let (tap, told) = tapped(server.port);
     let fate = |data: &[u8]| {
         let wishes = json!({"early_data": base64(data)});
@@ -241,9 +236,7 @@ fn rule_13_more_than_the_server_takes_is_not_sent() {
 
 #[test]
 fn rule_13_an_error_says_that_early_data_had_left() {
-    let house = House::new();
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |config| config.max_early_data_size = 100);
+    let (house, server) = House::with_rustls(|config| config.max_early_data_size = 100);
     let first = house.program().connect("server.test", server.port, json!({})).unwrap();
     first.talk();
     // Takes the first flight and says nothing.
@@ -252,14 +245,10 @@ fn rule_13_an_error_says_that_early_data_had_left() {
     });
     let ask = |early_data: Value| {
         let tcp = TcpStream::connect(("127.0.0.1", silent)).unwrap();
-        let mut stream = house.program().dial();
         let wish = json!({"host": "server.test", "port": server.port, "socket": true,
             "deadline_ms": 300, "early_data": early_data});
-        let request = json!({"rejoin": 1, "connect": wish}).to_string();
-        let mut message = (request.len() as u32).to_be_bytes().to_vec();
-        message.extend(request.as_bytes());
-        pass(&stream, &message, &tcp);
-        let error = answer(&mut stream)["error"].take();
+        let request = json!({"rejoin": 1, "connect": wish});
+        let error = house.program().ask_passing(&request, &tcp).1["error"].take();
         assert_eq!(error["kind"], "timeout");
         error["early_data"].clone()
     };

@@ -3,18 +3,18 @@
 use rejoin_testkit::port::reserve;
 use std::collections::HashSet;
 use std::io::Read;
-use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::net::{Ipv4Addr, Shutdown};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use rejoin_manager::AcrossNames;
 use serde_json::json;
 
-use super::{house_and_server, visit};
-use crate::server::Server;
+use super::{get, visit};
+use crate::server::{Server, house_and_server};
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::rustls_server::RustlsServer;
-use rejoin_testkit::proxy::{extension, rogue, tapped, ticket};
+use rejoin_testkit::proxy::{call, extension, rogue, tapped, ticket};
 
 const PSK_MODES: u16 = 45;
 const TICKET_REQUEST: u16 = 58;
@@ -22,7 +22,7 @@ const TICKET_REQUEST: u16 = 58;
 #[test]
 fn twenty_programs_need_one_full_handshake() {
     for version in ["-tls1_2", "-tls1_3"] {
-        let (mut house, server) = house_and_server(version);
+        let (mut house, server) = house_and_server(&[version]);
         assert_eq!(visit(&house, &server), "no_session");
         for _ in 1..20 {
             assert_eq!(visit(&house, &server), "resumed", "{version}");
@@ -34,7 +34,7 @@ fn twenty_programs_need_one_full_handshake() {
 
 #[test]
 fn rule_01_a_ticket_goes_out_once() {
-    let (house, server) = house_and_server("-tls1_3");
+    let (house, server) = house_and_server(&["-tls1_3"]);
     let (port, told) = tapped(server.port);
     let programs = 200;
     house.program().visit("server.test", port, json!({}));
@@ -66,13 +66,7 @@ fn rule_04_only_keys_that_stay_fresh_and_of_the_same_hash() {
             format!("{keys} ssl_protocols TLSv1.3; ssl_conf_command Ciphersuites {cipher};");
         Server::nginx(port, &house.folder, "server", &inside)
     };
-    let get = |port| {
-        use std::io::Write;
-        let mut connection = house.program().connect("server.test", port, json!({})).unwrap();
-        connection.stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
-        connection.stream.read_to_end(&mut Vec::new()).unwrap();
-        connection.facts
-    };
+    let get = |port| get(&house, port, json!({}));
     let port = reserve();
     let (tap, told) = tapped(port);
     let server = nginx(port, "TLS_AES_256_GCM_SHA384");
@@ -202,9 +196,7 @@ fn rule_12_a_trial_in_one_partition_says_nothing_to_another() {
     let to = Arc::new(AtomicU16::new(servers[0].port));
     let at = Arc::clone(&to);
     let port = rogue(move |client| {
-        let server = TcpStream::connect(("127.0.0.1", at.load(Ordering::SeqCst))).unwrap();
-        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+        let server = call(at.load(Ordering::SeqCst), &client);
         let _ = std::io::copy(&mut &client, &mut &server);
         let _ = server.shutdown(Shutdown::Write);
     });
@@ -220,7 +212,7 @@ fn rule_12_a_trial_in_one_partition_says_nothing_to_another() {
 #[test]
 fn rule_07_a_refused_ticket_takes_its_family_along() {
     for version in ["-tls1_2", "-tls1_3"] {
-        let (house, server) = house_and_server(version);
+        let (house, server) = house_and_server(&[version]);
         let (tap, told) = tapped(server.port);
         let why = || house.program().visit("server.test", tap, json!({}));
         assert_eq!(why(), "no_session");
@@ -247,7 +239,7 @@ fn rule_07_a_refused_ticket_takes_its_family_along() {
 /// A connection that breaks is no answer: the network may have done it.
 #[test]
 fn rule_07_a_reset_costs_a_ticket_and_no_family() {
-    let (house, server) = house_and_server("-tls1_3");
+    let (house, server) = house_and_server(&["-tls1_3"]);
     let (to, resets) = (server.port, Arc::new(AtomicBool::new(false)));
     let told = Arc::clone(&resets);
     let port = rogue(move |mut client| {
@@ -256,9 +248,7 @@ fn rule_07_a_reset_costs_a_ticket_and_no_family() {
             // What was not read makes the end a reset.
             return;
         }
-        let server = TcpStream::connect(("127.0.0.1", to)).unwrap();
-        let (mut from, mut into) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-        std::thread::spawn(move || std::io::copy(&mut from, &mut into));
+        let server = call(to, &client);
         let _ = std::io::copy(&mut client, &mut &server);
         let _ = server.shutdown(Shutdown::Write);
     });
@@ -274,8 +264,7 @@ fn rule_07_a_reset_costs_a_ticket_and_no_family() {
 #[test]
 fn rule_14_tickets_are_bounded_and_asked_for_by_number() {
     let house = House::with(|settings| settings.tickets = 3);
-    let pair = house.certify("server", &["server.test"]);
-    let server = RustlsServer::start(&pair, |config| config.send_tls13_tickets = 60);
+    let server = house.rustls(|config| config.send_tls13_tickets = 60);
     let (tap, told) = tapped(server.port);
     let why = || house.program().visit("server.test", tap, json!({}));
     assert_eq!(why(), "no_session");

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{house_and_server, visit};
-use crate::server::Server;
+use super::{get, visit};
+use crate::server::{Server, house_and_server};
 use rejoin_manager::protocol::Fingerprint;
 use rejoin_testkit::certificates::Authority;
 use rejoin_testkit::house::House;
@@ -11,7 +11,7 @@ use rejoin_testkit::house::House;
 #[test]
 fn rule_08_every_resumption_is_judged_by_the_program_that_asks() {
     for version in ["-tls1_2", "-tls1_3"] {
-        let (house, server) = house_and_server(version);
+        let (house, server) = house_and_server(&[version]);
         assert_eq!(visit(&house, &server), "no_session");
         // Another program, which trusts somebody else: it is not let in by the first's session.
         let stranger = json!({"trust": {"bundle": Authority::new().pem()}});
@@ -38,26 +38,20 @@ fn rule_08_a_program_that_trusts_another_certificate_gets_a_full_handshake() {
     let inside = format!("ssl_session_ticket_key {};", keys.display());
     let port = rejoin_testkit::port::reserve();
     let server = Server::nginx(port, &house.folder, "server", &inside);
-    let get = |wishes| {
-        use std::io::{Read, Write};
-        let mut connection = house.program().connect("server.test", port, wishes).unwrap();
-        connection.stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
-        connection.stream.read_to_end(&mut Vec::new()).unwrap();
-        connection.why().to_owned()
-    };
-    assert_eq!(get(json!({})), "no_session");
+    let why = |wishes| get(&house, port, wishes)["why"].take();
+    assert_eq!(why(json!({})), "no_session");
     drop(server);
     let _server = Server::nginx(port, &house.folder, "other", &inside);
     // Its session would be resumed; but the certificate it stands for is not what it trusts.
     let bundle = json!({"trust": {"bundle": other.pem()}});
-    assert_eq!(get(bundle.clone()), "not_trusted");
-    assert_eq!(get(bundle), "resumed");
+    assert_eq!(why(bundle.clone()), "not_trusted");
+    assert_eq!(why(bundle), "resumed");
 }
 
 #[test]
 fn rule_09_nothing_stays_of_what_was_not_verified() {
     for version in ["-tls1_2", "-tls1_3"] {
-        let (house, server) = house_and_server(version);
+        let (house, server) = house_and_server(&[version]);
         let program = house.program();
         let blind = || json!({"trust": "none"});
         for _ in 0..3 {
@@ -75,7 +69,7 @@ fn rule_09_nothing_stays_of_what_was_not_verified() {
 
 #[test]
 fn rule_10_and_15_no_request_plants_a_session_and_no_answer_shows_one() {
-    let (house, server) = house_and_server("-tls1_3");
+    let (house, server) = house_and_server(&["-tls1_3"]);
     visit(&house, &server);
     let program = house.program();
     for request in [
