@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(cache.access(&access), fifo.access(&access));
             cache.store(&access);
             fifo.store(&access);
-            assert_eq!(cache.len(), fifos.iter().map(Policy::len).sum());
+            assert_eq!(cache.len(), fifos.iter().map(Policy::len).sum::<usize>());
         }
     }
 }
