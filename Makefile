@@ -15,8 +15,8 @@ step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(da
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also builds,
 ## for about five minutes on two cores.
 run: setup
-	@$(call step,build,$(CARGO) build --release --locked --package rejoin-cli)
-	@$(call step,demonstration,target/release/rejoin demo)
+	@$(call step,build,$(CARGO) build --profile quick --locked --package rejoin-cli)
+	@$(call step,demonstration,target/quick/rejoin demo)
 	@cat $(TIMES)
 
 # What tests in `make test` start, and what those start that `make test-all` has besides.
