@@ -1,15 +1,15 @@
 //! The state of an `SSL_CTX`, kept in OpenSSL's extra data for it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use libc::c_int;
-use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
+use openssl_sys::{SSL, SSL_CTX};
 
 use crate::context_name::ContextName;
 use crate::everywhere::Everywhere;
+use crate::extra::Extra;
 use crate::ffi;
-use crate::guard::ex_data_callback;
 use crate::policy::Learned;
 use crate::sessions::Cached;
 use crate::ticket_keys::ContextTickets;
@@ -53,6 +53,8 @@ impl Attachment {
 /// The state that a context of its own has where [`Everywhere`] covers it.
 #[derive(Debug)]
 pub(crate) struct Own {
+    /// The context's number, from 1 on. No other context of the process gets it, whatever its address.
+    pub(crate) number: u64,
     /// The settings of this context alone, or `None` for those of the whole process.
     pub(crate) what: Option<Arc<Everywhere>>,
     /// Fills in the attachment of each connection. A pointer, because beginning installs the callbacks, and these
@@ -80,8 +82,10 @@ pub(crate) struct OwnCallbacks {
 
 impl Own {
     pub(crate) fn new(what: Option<Arc<Everywhere>>, begin: Begin) -> Arc<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let (set, name, learned) = (OnceLock::new(), OnceLock::new(), Learned::default());
-        Arc::new(Self { what, begin, set, name, learned })
+        Arc::new(Self { number, what, begin, set, name, learned })
     }
 
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {
@@ -94,70 +98,14 @@ impl Own {
     }
 }
 
+/// The attachments of contexts.
+pub(crate) static ATTACHMENTS: Extra<SSL_CTX, Attachment> = Extra::new();
+
 /// Returns the attachment of a context, if it has one.
 ///
 /// # Safety
 /// `context` is valid for `'a`, during which nothing is attached to it.
 pub(crate) unsafe fn attachment_of<'a>(context: *const SSL_CTX) -> Option<&'a Attachment> {
     // SAFETY: the caller vouches for `context`.
-    let attachment = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, context_index()) };
-    // SAFETY: only this module stores under this index; the context owns what is stored.
-    unsafe { attachment.cast::<Attachment>().as_ref() }
-}
-
-/// Replaces the attachment of a context. Returns false if OpenSSL is out of memory.
-///
-/// # Safety
-/// `context` is valid and not yet used by another thread.
-pub(crate) unsafe fn replace(context: *mut SSL_CTX, attachment: Attachment) -> bool {
-    let index = context_index();
-    // SAFETY: the caller vouches for `context`.
-    let old = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, index) };
-    let new = Box::into_raw(Box::new(attachment));
-    // SAFETY: the index is ours; OpenSSL hands the box to `free_attachment`.
-    let stored = unsafe { openssl_sys::SSL_CTX_set_ex_data(context, index, new.cast()) } == 1;
-    let unwanted = if stored { old.cast() } else { new };
-    if !unwanted.is_null() {
-        // SAFETY: made by `Box::into_raw` above, and no longer reachable through the context.
-        drop(unsafe { Box::from_raw(unwanted) });
-    }
-    stored
-}
-
-/// Attaches to a context that is being made, of which only the extra data exists yet.
-///
-/// # Safety
-/// `data` is the extra data of a context that no other thread has yet.
-pub(crate) unsafe fn attach_while_made(data: *mut CRYPTO_EX_DATA, own: Arc<Own>) {
-    let attachment = Attachment { own: Some(own), ..Attachment::default() };
-    let attachment = Box::into_raw(Box::new(attachment));
-    // SAFETY: the index is ours; OpenSSL hands the box to `free_attachment`.
-    if unsafe { ffi::CRYPTO_set_ex_data(data, context_index(), attachment.cast()) } != 1 {
-        // SAFETY: OpenSSL did not take it.
-        drop(unsafe { Box::from_raw(attachment) });
-    }
-}
-
-/// Returns the index of attachments, which OpenSSL must know before contexts are made.
-pub(crate) fn context_index() -> c_int {
-    static INDEX: OnceLock<c_int> = OnceLock::new();
-    // SAFETY: the callback fits the index's type; OpenSSL copies nothing else.
-    *INDEX.get_or_init(|| unsafe {
-        openssl_sys::SSL_CTX_get_ex_new_index(
-            0,
-            std::ptr::null_mut(),
-            None,
-            None,
-            Some(free_attachment),
-        )
-    })
-}
-
-ex_data_callback! {
-    fn free_attachment(_parent, attachment, _data) {
-        if !attachment.is_null() {
-            // SAFETY: stored by this module as a box, and freed once, by OpenSSL.
-            drop(unsafe { Box::from_raw(attachment.cast::<Attachment>()) });
-        }
-    }
+    unsafe { ATTACHMENTS.get(context) }
 }

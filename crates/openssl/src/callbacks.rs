@@ -148,8 +148,10 @@ unsafe extern "C" fn session_wanted(
         let found = SessionId::new(bytes).map_or(std::ptr::null_mut(), |id| {
             // SAFETY: OpenSSL passes a valid SSL.
             let name = unsafe { connection.host_in_hello(ssl) };
+            // SAFETY: OpenSSL passes a valid SSL, which is this connection's.
+            let found = unsafe { find(ssl, connection, &id, name) };
             // SAFETY: OpenSSL passes a valid SSL; `find` gives a session of ours, or null.
-            unsafe { fitting(ssl, connection, find(connection, &id, name)) }
+            unsafe { fitting(ssl, connection, found) }
         });
         match connection.own().and_then(|own| own.wanted) {
             // SAFETY: the program's own callback, with the arguments meant for it.
@@ -182,7 +184,14 @@ unsafe fn fitting(
     std::ptr::null_mut()
 }
 
-fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSION {
+/// # Safety
+/// `ssl` is valid, and this connection's.
+unsafe fn find(
+    ssl: *mut SSL,
+    connection: &Connection,
+    id: &SessionId,
+    name: &[u8],
+) -> *mut SSL_SESSION {
     let Some(Cached { sessions, context }) = &connection.attachment.cached else {
         return std::ptr::null_mut();
     };
@@ -191,7 +200,9 @@ fn find(connection: &Connection, id: &SessionId, name: &[u8]) -> *mut SSL_SESSIO
         sessions.sessions().record_forged();
         return std::ptr::null_mut();
     }
-    let Some(policy) = connection.expected_policy(name) else { return std::ptr::null_mut() };
+    // SAFETY: the caller vouches for `ssl`.
+    let policy = unsafe { connection.expected_policy(ssl, name) };
+    let Some(policy) = policy else { return std::ptr::null_mut() };
     let asks_nobody = policy == Policy::ASKS_NOBODY;
     let label = if asks_nobody { label } else { context.label(name, policy) };
     let (mut value, context) = (SecretBytes::default(), sessions.tag(&label));

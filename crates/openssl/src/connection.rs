@@ -1,18 +1,17 @@
 //! The state of an `SSL` while its connection lives, kept in OpenSSL's extra data for it.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foreign_types::ForeignTypeRef;
-use libc::{c_int, c_long, c_void};
 use openssl::ssl::SslRef;
-use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_SESSION};
+use openssl_sys::{SSL, SSL_SESSION};
 use rejoin_cache::{History, SessionStore, Visit};
 use rejoin_store::now_ms;
 
 use crate::attachment::{Attachment, OwnCallbacks};
 use crate::clock::now_s;
-use crate::guard::ex_data_callback;
-use crate::policy::Policy;
+use crate::extra::Extra;
+use crate::policy::{Circumstances, Policy};
 use crate::sessions::Cached;
 use crate::{ffi, past, server_name};
 
@@ -38,6 +37,8 @@ pub(crate) struct State {
     /// The host that the client asked for with a session or a ticket. (OpenSSL itself returns the session's host
     /// then, which is set only if the server knew the name.)
     pub(crate) host: Option<Box<[u8]>>,
+    /// The settings for client certificates when the handshake began.
+    pub(crate) began: Option<Circumstances>,
     /// The handshake is done. (`SSL_is_init_finished` is false again when a fatal alert goes out.)
     pub(crate) established: bool,
     /// The handshake has been counted.
@@ -79,9 +80,13 @@ impl Connection {
     }
 
     /// Returns the policy that this connection will end up with, or `None` if that is not known yet.
-    pub(crate) fn expected_policy(&self, host: &[u8]) -> Option<Policy> {
+    ///
+    /// # Safety
+    /// `ssl` is valid, and this connection's.
+    pub(crate) unsafe fn expected_policy(&self, ssl: *mut SSL, host: &[u8]) -> Option<Policy> {
         let learned = self.attachment.own.as_ref().map(|own| &own.learned);
-        learned.map_or(Some(Policy::ASKS_NOBODY), |learned| learned.expected(host))
+        // SAFETY: the caller vouches for `ssl`.
+        learned.map_or(Some(Policy::ASKS_NOBODY), |learned| unsafe { learned.expected(ssl, host) })
     }
 
     /// Returns the policy of this connection, once the server has the host.
@@ -90,9 +95,10 @@ impl Connection {
     /// `ssl` is valid, and this connection's.
     pub(crate) unsafe fn policy(&self, ssl: *mut SSL, host: &[u8]) -> Policy {
         let learned = self.attachment.own.as_ref().map(|own| &own.learned);
+        let began = self.state().began;
         // SAFETY: the caller vouches for `ssl`.
         learned.map_or(Policy::ASKS_NOBODY, |learned| unsafe {
-            learned.asked(ssl, host, self.attachment.is_named)
+            learned.asked(ssl, host, self.attachment.is_named, began)
         })
     }
 
@@ -128,7 +134,7 @@ impl Connection {
     }
 
     /// Stores the session that still waits for a hint, if there is one.
-    pub(crate) fn finish(&self) {
+    fn finish(&self) {
         self.with_cache(|visit, cache| visit.finish(cache, now_ms()));
     }
 
@@ -153,6 +159,12 @@ impl Connection {
             // SAFETY: the session's own bytes, as many as it says, and a valid SSL, which copies them.
             unsafe { ffi::SSL_set_session_id_context(ssl, start, length) };
         }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 
@@ -203,80 +215,8 @@ fn existing(ssl: &SslRef) -> Option<&Connection> {
 /// `ssl` is valid for `'a`.
 pub(crate) unsafe fn of_ssl<'a>(ssl: *const SSL) -> Option<&'a Connection> {
     // SAFETY: the caller vouches for `ssl`.
-    let state = unsafe { openssl_sys::SSL_get_ex_data(ssl, ssl_index()) };
-    // SAFETY: only `keep` stores under this index, and what it stores lives as long as the SSL.
-    unsafe { state.cast::<Connection>().as_ref() }
+    unsafe { CONNECTIONS.get(ssl) }
 }
 
-/// Keeps a connection's state on its SSL. `None` if OpenSSL is out of memory.
-///
-/// # Safety
-/// `ssl` is valid for `'a`, and has no state yet.
-pub(crate) unsafe fn keep<'a>(ssl: *mut SSL, connection: Connection) -> Option<&'a Connection> {
-    let state = Box::into_raw(Box::new(connection));
-    // SAFETY: the index is ours; on success OpenSSL hands `state` to `free_connection`.
-    if unsafe { openssl_sys::SSL_set_ex_data(ssl, ssl_index(), state.cast()) } != 1 {
-        // SAFETY: OpenSSL did not take it.
-        drop(unsafe { Box::from_raw(state) });
-        return None;
-    }
-    // SAFETY: just stored; it lives as long as the SSL.
-    unsafe { state.as_ref() }
-}
-
-/// Takes a connection's state from its SSL.
-///
-/// # Safety
-/// `ssl` is valid, and nobody has its state.
-pub(crate) unsafe fn take(ssl: *mut SSL) -> Option<Box<Connection>> {
-    // SAFETY: the caller vouches for `ssl`.
-    let old = unsafe { openssl_sys::SSL_get_ex_data(ssl, ssl_index()) }.cast::<Connection>();
-    if old.is_null() {
-        return None;
-    }
-    // SAFETY: the caller vouches for `ssl`, and the index is ours.
-    let cleared =
-        unsafe { openssl_sys::SSL_set_ex_data(ssl, ssl_index(), std::ptr::null_mut()) } == 1;
-    // SAFETY: stored by `keep`, and no longer reachable through the SSL.
-    cleared.then(|| unsafe { Box::from_raw(old) })
-}
-
-/// Returns the index of connections, which OpenSSL must know before they are made.
-pub(crate) fn ssl_index() -> c_int {
-    static INDEX: OnceLock<c_int> = OnceLock::new();
-    // SAFETY: both callbacks fit the index's type, and keep two SSLs from owning one state.
-    *INDEX.get_or_init(|| unsafe {
-        openssl_sys::SSL_get_ex_new_index(
-            0,
-            std::ptr::null_mut(),
-            None,
-            Some(dup_connection),
-            Some(free_connection),
-        )
-    })
-}
-
-/// Begins a duplicated SSL without state, because two must not own one.
-unsafe extern "C" fn dup_connection(
-    _to: *mut CRYPTO_EX_DATA,
-    _from: *const CRYPTO_EX_DATA,
-    data: *mut *mut c_void,
-    _index: c_int,
-    _long: c_long,
-    _pointer: *mut c_void,
-) -> c_int {
-    // SAFETY: OpenSSL passes the place of the copied pointer.
-    unsafe { *data = std::ptr::null_mut() };
-    1
-}
-
-ex_data_callback! {
-    fn free_connection(_parent, connection, _data) {
-        if connection.is_null() {
-            return;
-        }
-        // SAFETY: stored by `keep`, freed once, by OpenSSL.
-        let connection = unsafe { Box::from_raw(connection.cast::<Connection>()) };
-        connection.finish();
-    }
-}
+/// The states of connections.
+pub(crate) static CONNECTIONS: Extra<SSL, Connection> = Extra::new();

@@ -13,6 +13,15 @@ pub(crate) type SessionWanted =
 /// `CRYPTO_EX_new` and `CRYPTO_EX_free` of `crypto.h` have the same arguments.
 pub(crate) type ExData =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *mut CRYPTO_EX_DATA, c_int, c_long, *mut c_void);
+/// `CRYPTO_EX_dup` of `crypto.h`.
+pub(crate) type ExCopied = unsafe extern "C" fn(
+    *mut CRYPTO_EX_DATA,
+    *const CRYPTO_EX_DATA,
+    *mut *mut c_void,
+    c_int,
+    c_long,
+    *mut c_void,
+) -> c_int;
 pub(crate) type InfoCallback = unsafe extern "C" fn(*const SSL, c_int, c_int);
 pub(crate) type TicketKey = unsafe extern "C" fn(
     *mut SSL,
@@ -41,8 +50,8 @@ pub(crate) const SSL_CTRL_SESS_NUMBER: c_int = 20;
 /// `SSL_CTRL_GET_SESS_CACHE_MODE` of `ssl.h`.
 const SSL_CTRL_GET_SESS_CACHE_MODE: c_int = 45;
 /// `CRYPTO_EX_INDEX_SSL` and `CRYPTO_EX_INDEX_SSL_CTX` of `crypto.h`.
-const CRYPTO_EX_INDEX_SSL: c_int = 0;
-const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
+pub(crate) const CRYPTO_EX_INDEX_SSL: c_int = 0;
+pub(crate) const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
 /// `SSL_OP_NO_TICKET` of `ssl.h`.
 pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
 /// `SSL_OP_NO_ANTI_REPLAY` of `ssl.h`.
@@ -79,20 +88,16 @@ pub(crate) unsafe fn session_cache_mode(context: *mut SSL_CTX) -> c_long {
     unsafe { openssl_sys::SSL_CTX_ctrl(context, what, 0, none) }
 }
 
-/// Registers an index of connections (`SSL_get_ex_new_index` of `ssl.h`). Returns -1 when out of memory.
-pub(crate) fn ssl_index(made: Option<ExData>, freed: Option<ExData>) -> c_int {
-    // SAFETY: the callbacks have the types that OpenSSL expects, and it copies nothing.
-    unsafe {
-        CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, std::ptr::null_mut(), made, None, freed)
-    }
-}
-
-/// Registers an index of contexts (`SSL_CTX_get_ex_new_index` of `ssl.h`). Returns -1 when out of memory.
-pub(crate) fn context_index(made: Option<ExData>, freed: Option<ExData>) -> c_int {
-    // SAFETY: the callbacks have the types that OpenSSL expects, and it copies nothing.
-    unsafe {
-        CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL_CTX, 0, std::ptr::null_mut(), made, None, freed)
-    }
+/// Registers an index of a class of objects (`CRYPTO_get_ex_new_index(3)`). Returns -1 when out of memory.
+pub(crate) fn new_index(
+    class: c_int,
+    made: Option<ExData>,
+    copied: Option<ExCopied>,
+    freed: Option<ExData>,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: the callbacks have the types that OpenSSL expects, and it only hands the argument to them.
+    unsafe { CRYPTO_get_ex_new_index(class, 0, argument, made, copied, freed) }
 }
 
 unsafe extern "C" {
@@ -101,11 +106,12 @@ unsafe extern "C" {
         long: c_long,
         pointer: *mut c_void,
         made: Option<ExData>,
-        copied: Option<unsafe extern "C" fn()>,
+        copied: Option<ExCopied>,
         freed: Option<ExData>,
     ) -> c_int;
     pub(crate) fn SSL_CTX_sess_get_new_cb(ctx: *mut SSL_CTX) -> Option<SessionMade>;
     pub(crate) fn SSL_CTX_sess_get_get_cb(ctx: *mut SSL_CTX) -> Option<SessionWanted>;
+    pub(crate) fn SSL_get_verify_callback(ssl: *const SSL) -> Option<unsafe extern "C" fn()>;
     pub(crate) fn SSL_get_client_CA_list(ssl: *const SSL) -> *mut c_void;
     pub(crate) fn SSL_get0_param(ssl: *mut SSL) -> *mut X509_VERIFY_PARAM;
     pub(crate) fn X509_VERIFY_PARAM_get_flags(param: *mut X509_VERIFY_PARAM) -> c_ulong;
@@ -119,11 +125,7 @@ unsafe extern "C" {
         digest: *mut c_uchar,
         length: *mut c_uint,
     ) -> c_int;
-    pub(crate) fn CRYPTO_set_ex_data(
-        data: *mut CRYPTO_EX_DATA,
-        index: c_int,
-        value: *mut c_void,
-    ) -> c_int;
+    pub(crate) fn CRYPTO_get_ex_data(data: *const CRYPTO_EX_DATA, index: c_int) -> *mut c_void;
     pub(crate) fn SSL_get_max_early_data(ssl: *const SSL) -> u32;
     pub(crate) fn SSL_CTX_get_ssl_method(ctx: *const SSL_CTX) -> *const SSL_METHOD;
     pub(crate) fn SSL_CTX_get_ciphers(ctx: *const SSL_CTX) -> *mut c_void;

@@ -5,11 +5,12 @@
 use libc::c_int;
 use openssl_sys::{SSL, SSL_CTX};
 
-use crate::attachment::{self, Attachment, attachment_of};
-use crate::connection::{self, Connection, State, of_ssl};
+use crate::attachment::{ATTACHMENTS, Attachment, attachment_of};
+use crate::connection::{CONNECTIONS, Connection, State, of_ssl};
+use crate::ffi;
 use crate::guard::guard;
+use crate::policy::{self, Circumstances};
 use crate::sessions::Cached;
-use crate::{ffi, policy};
 
 /// Adds to a context's attachment, and makes its connections report their handshakes here.
 ///
@@ -27,7 +28,7 @@ pub(crate) unsafe fn attach(context: *mut SSL_CTX, add: impl FnOnce(&mut Attachm
     // SAFETY: the context is valid, and our callback calls the server's own, kept above.
     unsafe { ffi::SSL_CTX_set_info_callback(context, Some(info)) };
     // SAFETY: the caller vouches for `context`.
-    unsafe { attachment::replace(context, attachment) }
+    unsafe { ATTACHMENTS.put(context, attachment) }
 }
 
 /// Returns the connection's state, and makes it first if there is none. `None` if the context is not attached.
@@ -51,11 +52,14 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     }
     // SAFETY: `ssl` is valid.
     let server_info = unsafe { server_info(ssl, context) }.or(attachment.server_info);
-    // SAFETY: `ssl` is valid, and has no state, as was seen above.
-    let state = unsafe { connection::keep(ssl, Connection::new(attachment, server_info)) }?;
+    // SAFETY: `ssl` is valid, and nobody has its state: it has none, as was seen above.
+    if !unsafe { CONNECTIONS.put(ssl, Connection::new(attachment, server_info)) } {
+        return None;
+    }
     // SAFETY: `ssl` is valid, and our callback calls the server's own.
     unsafe { ffi::SSL_set_info_callback(ssl, Some(info)) };
-    Some(state)
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { of_ssl(ssl) }
 }
 
 /// Begins anew with an SSL that is used again (`SSL_clear(3)`): its state was that of another client.
@@ -64,8 +68,7 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
 /// `ssl` is valid, and nobody has its state.
 unsafe fn renew(ssl: *mut SSL) {
     // SAFETY: the caller vouches for `ssl` and for its state.
-    let Some(old) = (unsafe { connection::take(ssl) }) else { return };
-    old.finish();
+    let Some(old) = (unsafe { CONNECTIONS.take(ssl) }) else { return };
     // `of_ssl_or_new` finds the server's own callback again, and keeps it.
     // SAFETY: the caller vouches for `ssl`.
     unsafe { ffi::SSL_set_info_callback(ssl, old.server_info.or(Some(info))) };
@@ -96,12 +99,19 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
         guard((), || unsafe { handshake_starts(ssl.cast_mut()) });
     }
     // SAFETY: OpenSSL passes a valid SSL.
-    let Some(connection) = (unsafe { of_ssl(ssl) }) else {
-        return;
+    let server_info = match unsafe { of_ssl(ssl) } {
+        Some(connection) => {
+            // SAFETY: `ssl` is valid.
+            guard((), || unsafe { happened(ssl.cast_mut(), connection, what, value) });
+            connection.server_info
+        }
+        None => {
+            // SAFETY: `ssl` is valid.
+            let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
+            // SAFETY: `ssl` is valid, and holds its context.
+            unsafe { server_info(ssl, context) }
+        }
     };
-    let server_info = connection.server_info;
-    // SAFETY: `ssl` is valid.
-    guard((), || unsafe { happened(ssl.cast_mut(), connection, what, value) });
     if let Some(server_info) = server_info {
         // SAFETY: the server's own callback, with the arguments meant for it.
         unsafe { server_info(ssl, what, value) };
@@ -123,7 +133,10 @@ unsafe fn handshake_starts(ssl: *mut SSL) {
         unsafe { renew(ssl) };
     }
     // SAFETY: the caller vouches for `ssl`.
-    let _made = unsafe { of_ssl_or_new(ssl) };
+    if let Some(connection) = unsafe { of_ssl_or_new(ssl) } {
+        // SAFETY: the caller vouches for `ssl`.
+        connection.state().began = Some(unsafe { Circumstances::of(ssl) });
+    }
 }
 
 /// Handles one event. Most of the dozens in a handshake are of no interest.

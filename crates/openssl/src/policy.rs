@@ -8,11 +8,12 @@
 //!
 //! The policy of a connection is known after the servername callback, but sessions are looked up before it. So in a
 //! process that asks any client for a certificate, the policy of each context and host is learned from its handshakes
-//! ([`Learned`]). Until it is known, handshakes are full.
+//! ([`Learned`]), together with the settings of the connection that were visible when sessions were looked up. Until a
+//! handshake to that host with these settings is done, handshakes are full.
 //!
-//! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder.
-//! Only programs that make their session-id contexts by a hash (nginx, Apache) are trusted to keep
-//! these apart. In all other programs, a context that asks for certificates shares with no other.
+//! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder. nginx and Apache are
+//! known to put all that they check into a hash, which is their session-id context ([`crate::known`]). In all other
+//! programs, a context that asks for certificates shares with no other.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,9 +24,10 @@ use libc::{c_int, c_ulong};
 use openssl::sha::Sha256;
 use openssl::stack::StackRef;
 use openssl::x509::X509Name;
-use openssl_sys::{OPENSSL_STACK, SSL, SSL_CTX, SSL_SESSION, SSL_VERIFY_PEER};
+use openssl_sys::{EVP_MD, OPENSSL_STACK, SSL, SSL_CTX, SSL_SESSION, SSL_VERIFY_PEER};
 
-use crate::ffi;
+use crate::attachment::attachment_of;
+use crate::{ffi, known};
 
 /// The digest of a server's requirements on client certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,61 +65,74 @@ pub(crate) fn is_anybody_asked() -> bool {
     ASKS.load(Ordering::Relaxed)
 }
 
-/// The policies that connections of one context ended up with, by host.
+/// The policies that connections of one context ended up with, by host and by what was visible at first.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
-    by_host: Mutex<ByHost>,
+    by_beginning: Mutex<HashMap<Beginning, (Circumstances, Policy)>>,
     alone: OnceLock<Policy>,
 }
 
-type ByHost = HashMap<Box<[u8]>, (Circumstances, Policy)>;
+type Beginning = (Box<[u8]>, Circumstances);
 
 /// The inputs of a policy that are quick to compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Circumstances {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Circumstances {
     mode: c_int,
     flags: c_ulong,
     depth: c_int,
-    /// The context after the servername callback, and the number of objects in its store.
+    /// The address of the program's callback, or 0.
+    callback: usize,
+    /// The context that the connection is in: its address, which another may get later, and its number, which none
+    /// gets again (0 if it has none).
     context: usize,
+    number: u64,
+    /// The certificates and revocation lists in the context's store: their number and a digest.
     objects: c_int,
+    digest: u64,
 }
 
 impl Learned {
-    /// The most hosts that are remembered, because clients choose them.
-    const MOST_HOSTS: usize = 1_024;
+    /// The most beginnings that are remembered, because clients choose the hosts.
+    const MOST: usize = 1_024;
 
-    /// Returns the policy that a connection to this host will end up with, or `None` if it is not known.
-    pub(crate) fn expected(&self, host: &[u8]) -> Option<Policy> {
-        if !ASKS.load(Ordering::Relaxed) {
-            return Some(Policy::ASKS_NOBODY);
-        }
-        // This never waits: another thread may have held the lock when the process forked.
-        let known = self.by_host.try_lock().ok()?;
-        known.get(&host.to_ascii_lowercase()[..]).map(|(_, policy)| *policy)
-    }
-
-    /// Returns the policy of this connection, after the servername callback.
+    /// Returns the policy that this connection will end up with, or `None` if it is not known. To be called while
+    /// sessions are looked up.
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    pub(crate) unsafe fn asked(&self, ssl: *mut SSL, host: &[u8], is_named: bool) -> Policy {
+    pub(crate) unsafe fn expected(&self, ssl: *mut SSL, host: &[u8]) -> Option<Policy> {
         // SAFETY: the caller vouches for `ssl`.
-        let mode = unsafe { openssl_sys::SSL_get_verify_mode(ssl) };
-        if mode & SSL_VERIFY_PEER == 0 && !ASKS.load(Ordering::Relaxed) {
-            return Policy::ASKS_NOBODY;
-        }
-        note(mode);
-        let host = host.to_ascii_lowercase();
+        let now = unsafe { Circumstances::seen(ssl) };
+        let Some(now) = now else { return Some(Policy::ASKS_NOBODY) };
+        // This never waits: another thread may have held the lock when the process forked.
+        let known = self.by_beginning.try_lock().ok()?;
+        known.get(&(host.to_ascii_lowercase().into(), now)).map(|(_, policy)| *policy)
+    }
+
+    /// Returns the policy of this connection, after the servername callback. `began` was seen at its beginning.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and began in this context.
+    pub(crate) unsafe fn asked(
+        &self,
+        ssl: *mut SSL,
+        host: &[u8],
+        is_named: bool,
+        began: Option<Circumstances>,
+    ) -> Policy {
         // SAFETY: the caller vouches for `ssl`.
-        let now = unsafe { Circumstances::of(ssl, mode) };
-        let before = self.by_host.try_lock().ok().and_then(|known| known.get(&host[..]).copied());
-        if let Some((_, policy)) = before.filter(|(then, _)| *then == now) {
-            return policy;
-        }
-        // SAFETY: the caller vouches for `ssl`.
-        let policy = unsafe { self.policy(ssl, &now, is_named) };
-        self.learn(host, now, policy);
+        let now = unsafe { Circumstances::seen(ssl) };
+        let Some(now) = now else { return Policy::ASKS_NOBODY };
+        let host: Box<[u8]> = host.to_ascii_lowercase().into();
+        // A connection that begins like this one ends.
+        let same = (host, now);
+        let before = self.by_beginning.try_lock().ok().and_then(|known| known.get(&same).copied());
+        let policy = match before.filter(|(then, _)| *then == now) {
+            Some((_, policy)) => policy,
+            // SAFETY: the caller vouches for `ssl`.
+            None => unsafe { self.policy(ssl, &now, is_named) },
+        };
+        self.learn(same, began, now, policy);
         policy
     }
 
@@ -131,38 +146,90 @@ impl Learned {
         let session = unsafe { openssl_sys::SSL_get_session(ssl) };
         // Under a name the session-id context may be another program's.
         // SAFETY: the connection's session, or null.
-        if is_named || !unsafe { is_hash(session) } {
+        if is_named || !known::hashes_what_it_checks(now.callback, unsafe { id_context(session) }) {
             return *self.alone.get_or_init(alone);
         }
         // SAFETY: the caller vouches for `ssl`.
         unsafe { fingerprint(ssl, now) }
     }
 
-    fn learn(&self, host: Vec<u8>, now: Circumstances, policy: Policy) {
-        let Ok(mut by_host) = self.by_host.try_lock() else { return };
-        if by_host.len() >= Self::MOST_HOSTS {
-            by_host.clear();
+    /// Remembers the policy for connections that begin as this one began, or as it ended: a program may have switched
+    /// contexts before sessions are looked up.
+    fn learn(
+        &self,
+        same: Beginning,
+        began: Option<Circumstances>,
+        now: Circumstances,
+        policy: Policy,
+    ) {
+        let Ok(mut known) = self.by_beginning.try_lock() else { return };
+        if known.len() >= Self::MOST {
+            known.clear();
         }
-        by_host.insert(host.into(), (now, policy));
+        if let Some(began) = began.filter(|began| *began != now) {
+            known.insert((same.0.clone(), began), (now, policy));
+        }
+        known.insert(same, (now, policy));
     }
 }
 
 impl Circumstances {
+    /// Returns what is visible on a connection now, or `None` if no context of the process was seen to ask for
+    /// certificates, this connection's included.
+    ///
     /// # Safety
     /// `ssl` is valid.
-    unsafe fn of(ssl: *mut SSL, mode: c_int) -> Self {
+    unsafe fn seen(ssl: *mut SSL) -> Option<Self> {
+        // SAFETY: the caller vouches for `ssl`.
+        note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
+        // SAFETY: the caller vouches for `ssl`.
+        is_anybody_asked().then(|| unsafe { Self::of(ssl) })
+    }
+
+    /// Returns what is visible on a connection now.
+    ///
+    /// # Safety
+    /// `ssl` is valid.
+    pub(crate) unsafe fn of(ssl: *mut SSL) -> Self {
+        // SAFETY: the caller vouches for `ssl`.
+        let mode = unsafe { openssl_sys::SSL_get_verify_mode(ssl) };
         // SAFETY: the caller vouches for `ssl`.
         let parameters = unsafe { ffi::SSL_get0_param(ssl) };
         // SAFETY: the connection's own.
         let flags = unsafe { ffi::X509_VERIFY_PARAM_get_flags(parameters) };
         // SAFETY: the connection's own.
         let depth = unsafe { ffi::X509_VERIFY_PARAM_get_depth(parameters) };
+        // SAFETY: the caller vouches for `ssl`; the callback is not called.
+        let callback = unsafe { ffi::SSL_get_verify_callback(ssl) };
+        let callback = callback.map_or(0, |callback| callback as usize);
         // SAFETY: the caller vouches for `ssl`.
         let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
-        // SAFETY: the connection holds it.
-        let objects = unsafe { with_objects(context, |_, count| count) };
-        Self { mode, flags, depth, context: context as usize, objects }
+        // SAFETY: the connection holds it, and nothing is attached to a context in use.
+        let number = unsafe { attachment_of(context) }.and_then(|found| found.own.as_ref());
+        let number = number.map_or(0, |own| own.number);
+        // Nobody is asked: the store is not read, which a client without a certificate need not wait for.
+        let asks = mode & SSL_VERIFY_PEER != 0;
+        // SAFETY: the connection holds the context.
+        let (objects, digest) = if asks { unsafe { summed(context) } } else { (0, 0) };
+        let context = context as usize;
+        Self { mode, flags, depth, callback, context, number, objects, digest }
     }
+}
+
+/// Returns the number of objects in a context's store, and the sum of their digests, which OpenSSL keeps with them.
+///
+/// # Safety
+/// `context` is valid.
+unsafe fn summed(context: *mut SSL_CTX) -> (c_int, u64) {
+    // SAFETY: a constant of OpenSSL's. It has computed SHA-1 of each certificate, and of no other kind.
+    let sha1 = unsafe { openssl_sys::EVP_sha1() };
+    // SAFETY: the caller vouches for `context`.
+    let digests: Vec<[u8; 20]> = unsafe { believed(context, sha1) };
+    let sum = |sum: u64, digest: &[u8; 20]| {
+        let first = digest.first_chunk().copied().unwrap_or_default();
+        sum.wrapping_add(u64::from_le_bytes(first))
+    };
+    (digests.len() as c_int, digests.iter().fold(0, sum))
 }
 
 /// Makes a policy that no other context has.
@@ -173,25 +240,22 @@ fn alone() -> Policy {
     Policy::of_digest(&digest)
 }
 
-/// Returns true if the session-id context that a session was made in is a hash, binary or in hexadecimal, and not a
-/// word. Returns false without a session.
+/// Returns the session-id context that a session was made in. Empty without a session.
 ///
 /// # Safety
-/// `session` is valid, or null.
-unsafe fn is_hash(session: *const SSL_SESSION) -> bool {
-    const SHORTEST_HASH_BYTES: usize = 16;
+/// `session` is valid for `'a`, or null.
+unsafe fn id_context<'a>(session: *const SSL_SESSION) -> &'a [u8] {
     if session.is_null() {
-        return false;
+        return &[];
     }
     let mut length = 0;
     // SAFETY: the caller vouches for `session`.
     let start = unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
-    if start.is_null() || (length as usize) < SHORTEST_HASH_BYTES {
-        return false;
+    if start.is_null() {
+        return &[];
     }
     // SAFETY: the session's own bytes, as many as it says.
-    let bytes = unsafe { std::slice::from_raw_parts(start, length as usize) };
-    bytes.iter().all(u8::is_ascii_hexdigit) || !bytes.iter().all(u8::is_ascii_graphic)
+    unsafe { std::slice::from_raw_parts(start, length as usize) }
 }
 
 /// Digests the verify mode, flags and depth, the authorities and revocation lists, and the names that are sent to
@@ -205,8 +269,10 @@ unsafe fn fingerprint(ssl: *mut SSL, now: &Circumstances) -> Policy {
     hash.update(&now.mode.to_le_bytes());
     hash.update(&now.flags.to_le_bytes());
     hash.update(&now.depth.to_le_bytes());
-    // SAFETY: the connection holds it.
-    let mut seen = unsafe { believed(now.context as *mut SSL_CTX) };
+    // SAFETY: a constant of OpenSSL's.
+    let sha256 = unsafe { openssl_sys::EVP_sha256() };
+    // SAFETY: the connection holds the context.
+    let mut seen: Vec<[u8; 32]> = unsafe { believed(now.context as *mut SSL_CTX, sha256) };
     seen.sort_unstable();
     seen.iter().for_each(|digest| hash.update(digest));
     hash.update(b"named");
@@ -218,14 +284,14 @@ unsafe fn fingerprint(ssl: *mut SSL, now: &Circumstances) -> Policy {
 /// Returns the digests of the context's authorities and revocation lists.
 ///
 /// # Safety
-/// `context` is valid.
-unsafe fn believed(context: *mut SSL_CTX) -> Vec<[u8; 32]> {
+/// `context` is valid, and digests of this kind have `N` bytes.
+unsafe fn believed<const N: usize>(context: *mut SSL_CTX, kind: *const EVP_MD) -> Vec<[u8; N]> {
     let digests = |objects: *const OPENSSL_STACK, count| {
         let object = |at| {
             // SAFETY: within the stack.
             let object = unsafe { openssl_sys::OPENSSL_sk_value(objects, at) };
-            // SAFETY: an object of the store.
-            unsafe { digest(object.cast()) }
+            // SAFETY: an object of the store; the caller vouches for the digests.
+            unsafe { digest(object.cast(), kind) }
         };
         (0..count).filter_map(object).collect()
     };
@@ -258,22 +324,23 @@ unsafe fn with_objects<T>(
 /// Returns the digest of a certificate or a revocation list.
 ///
 /// # Safety
-/// `object` is valid.
-unsafe fn digest(object: *mut openssl_sys::X509_OBJECT) -> Option<[u8; 32]> {
-    let mut digest = [0; 32];
-    // SAFETY: a constant of OpenSSL's.
-    let sha256 = unsafe { openssl_sys::EVP_sha256() };
+/// `object` is valid, and digests of this kind have `N` bytes.
+unsafe fn digest<const N: usize>(
+    object: *mut openssl_sys::X509_OBJECT,
+    kind: *const EVP_MD,
+) -> Option<[u8; N]> {
+    let mut digest = [0; N];
     let (start, length) = (digest.as_mut_ptr(), std::ptr::null_mut());
     // SAFETY: the caller vouches for `object`; null if it is no certificate.
     let certificate = unsafe { openssl_sys::X509_OBJECT_get0_X509(object) };
     // SAFETY: the caller vouches for `object`; null if it is no revocation list.
     let list = unsafe { ffi::X509_OBJECT_get0_X509_CRL(object) };
     let done = if !certificate.is_null() {
-        // SAFETY: the certificate is valid, and a digest has 32 bytes.
-        unsafe { openssl_sys::X509_digest(certificate, sha256, start.cast(), length) }
+        // SAFETY: the certificate is valid, and the digest has as many bytes.
+        unsafe { openssl_sys::X509_digest(certificate, kind, start.cast(), length) }
     } else if !list.is_null() {
-        // SAFETY: the list is valid, and a digest has 32 bytes.
-        unsafe { ffi::X509_CRL_digest(list, sha256, start, length) }
+        // SAFETY: the list is valid, and the digest has as many bytes.
+        unsafe { ffi::X509_CRL_digest(list, kind, start, length) }
     } else {
         0
     };

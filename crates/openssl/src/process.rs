@@ -10,6 +10,7 @@
 //! operator names one context for all programs ([`Everywhere::named`]). The program's own session callbacks are
 //! called after ours.
 
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -21,8 +22,9 @@ use openssl::stack::StackRef;
 use openssl_sys::{SSL, SSL_CTX};
 use rejoin_store::now_ms;
 
-use crate::attachment::{self, Attachment, Own, OwnCallbacks, attach_while_made, attachment_of};
+use crate::attachment::{ATTACHMENTS, Attachment, Own, OwnCallbacks, attachment_of};
 use crate::callbacks::keep_sessions;
+use crate::connection::CONNECTIONS;
 use crate::context_name::ContextName;
 use crate::everywhere::Everywhere;
 use crate::guard::ex_data_callback;
@@ -30,7 +32,7 @@ use crate::policy;
 use crate::sessions::Cached;
 use crate::ticket_keys::{TicketHistory, TicketKeys};
 use crate::tickets::issue_tickets;
-use crate::{connection, ffi, info};
+use crate::{ffi, info};
 
 impl Everywhere {
     /// Attaches to all contexts that the process makes from now on. To be called once.
@@ -59,10 +61,12 @@ impl Everywhere {
             return Err(ErrorStack::get());
         }
         // OpenSSL must know our own indices before contexts are made.
-        let _ = (attachment::context_index(), connection::ssl_index());
-        let contexts = ffi::context_index(Some(context_made), Some(context_freed));
-        let connections = ffi::ssl_index(Some(connection_made), None);
-        if contexts >= 0 && connections >= 0 { Ok(()) } else { Err(ErrorStack::get()) }
+        let are_known = ATTACHMENTS.register() && CONNECTIONS.register();
+        let (contexts, connections) = (ffi::CRYPTO_EX_INDEX_SSL_CTX, ffi::CRYPTO_EX_INDEX_SSL);
+        let index = |class, made, freed| ffi::new_index(class, made, None, freed, null_mut());
+        let contexts = index(contexts, Some(context_made), Some(context_freed));
+        let connections = index(connections, Some(connection_made), None);
+        if are_known && contexts >= 0 && connections >= 0 { Ok(()) } else { Err(ErrorStack::get()) }
     }
 
     /// Attaches to a context that was made before [`Self::attach`] was called. To be called before each connection
@@ -315,10 +319,11 @@ unsafe fn install(
 }
 
 ex_data_callback! {
-    fn context_made(context, _value, data) {
+    fn context_made(context, _value, _data) {
         let Some(process) = PROCESS.get() else { return };
-        // SAFETY: the context's data, which nobody else has yet.
-        unsafe { attach_while_made(data, Own::new(None, begin)) };
+        let attachment = Attachment { own: Some(Own::new(None, begin)), ..Attachment::default() };
+        // SAFETY: a context that is being made, by this thread. Its extra data exists, as OpenSSL calls this for it.
+        unsafe { ATTACHMENTS.put(context.cast(), attachment) };
         process.unseen().push(context as usize);
         process.is_any_unseen.store(true, Ordering::Release);
     }

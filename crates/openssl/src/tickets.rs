@@ -95,7 +95,9 @@ unsafe extern "C" fn keys_wanted(
         let host = unsafe { connection.host_in_hello(ssl) };
         // SAFETY: OpenSSL passes a valid SSL.
         let is_single_use = unsafe { past::is_single_use(ssl) };
-        match tickets.open(host, connection.expected_policy(host), name, &ticket) {
+        // SAFETY: `ssl` is valid, and this connection's.
+        let policy = unsafe { connection.expected_policy(ssl, host) };
+        match tickets.open(host, policy, name, &ticket) {
             // OpenSSL gives the client another only when told to.
             Some(Opened::Fresh) if !is_single_use => 1,
             Some(_) => 2,

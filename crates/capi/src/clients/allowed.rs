@@ -1,31 +1,23 @@
 //! The decision which connections may go through the manager: those that look the same to the program.
 
-use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
-
 use openssl_sys::{SSL, SSL_CTX};
-
 use rejoin_hop::{Directly, SUITES};
+use rejoin_openssl::Extra;
 
 use super::ffi::{self, TLS1_3_VERSION};
 
-/// Returns the indices of the marks on an SSL and on a context: the program made a setting that the manager does not
-/// support, and that libssl cannot be asked for.
-fn marks() -> (c_int, c_int) {
-    static INDICES: OnceLock<(c_int, c_int)> = OnceLock::new();
-    *INDICES.get_or_init(|| (ffi::ssl_index(None, None), ffi::context_index(None)))
-}
-
-/// The value of a mark: not null, and never dereferenced.
-const MARK: *mut c_void = std::ptr::without_provenance_mut(1);
+/// The marks on SSLs and on contexts: the program made a setting that the manager does not support, and that libssl
+/// cannot be asked for. A value that the program itself stored there is taken for a mark.
+static MARKS: Extra<SSL, ()> = Extra::new();
+static CONTEXT_MARKS: Extra<SSL_CTX, ()> = Extra::new();
 
 /// Marks an SSL.
 ///
 /// # Safety
 /// `ssl` is valid, and in no other thread's use.
 pub(super) unsafe fn mark(ssl: *mut SSL) {
-    // SAFETY: the caller vouches for `ssl`.
-    unsafe { openssl_sys::SSL_set_ex_data(ssl, marks().0, MARK) };
+    // SAFETY: the caller vouches for `ssl`, and nobody has a mark.
+    unsafe { MARKS.put(ssl, ()) };
 }
 
 /// Marks a context.
@@ -33,8 +25,8 @@ pub(super) unsafe fn mark(ssl: *mut SSL) {
 /// # Safety
 /// `context` is valid, and in no other thread's use.
 pub(super) unsafe fn mark_context(context: *mut SSL_CTX) {
-    // SAFETY: the caller vouches for `context`.
-    unsafe { openssl_sys::SSL_CTX_set_ex_data(context, marks().1, MARK) };
+    // SAFETY: the caller vouches for `context`, and nobody has a mark.
+    unsafe { CONTEXT_MARKS.put(context, ()) };
 }
 
 /// Returns the reason why a connection that is about to be made must go directly, if there is one.
@@ -71,11 +63,10 @@ pub(super) unsafe fn through_the_manager(ssl: *mut SSL) -> Result<(), Directly> 
     is(staple != -1, Directly::Extension)?;
     // SAFETY: the caller vouches for `ssl`.
     is(unsafe { ffi::SSL_ct_is_enabled(ssl) } != 0, Directly::Extension)?;
-    // SAFETY: the caller vouches for `ssl`; the index is one of SSLs.
-    let of_ssl = unsafe { openssl_sys::SSL_get_ex_data(ssl, marks().0) };
-    // SAFETY: the context lives as long as `ssl`; the index is one of contexts.
-    let of_context = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, marks().1) };
-    is(!of_ssl.is_null() || !of_context.is_null(), Directly::Callback)?;
+    // SAFETY: the caller vouches for `ssl`.
+    is(unsafe { MARKS.is_taken(ssl) }, Directly::Callback)?;
+    // SAFETY: the context lives as long as `ssl`.
+    is(unsafe { CONTEXT_MARKS.is_taken(context) }, Directly::Callback)?;
     // SAFETY: the caller vouches for `ssl`, and the command returns a number.
     let most = unsafe { ffi::control(ssl, ffi::SSL_CTRL_GET_MAX_PROTO_VERSION) };
     // SAFETY: the caller vouches for `ssl`.

@@ -1,12 +1,13 @@
 //! One connection of the program, from the first step of its handshake to its end.
 
-use std::ffi::{c_int, c_uchar, c_void};
+use std::ffi::{c_int, c_uchar};
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};
 
-use libc::{c_long, size_t};
-use openssl_sys::{CRYPTO_EX_DATA, EVP_MD, SSL, SSL_SESSION};
+use libc::size_t;
+use openssl_sys::{EVP_MD, SSL, SSL_SESSION};
 use rejoin_hop::{Directly, Offer, debug};
+use rejoin_openssl::Extra;
 
 use super::ffi::{self, Libssl, TLS1_3_VERSION};
 use super::shown::Shown;
@@ -51,24 +52,7 @@ impl Drop for Connection {
     }
 }
 
-fn index() -> c_int {
-    static INDEX: OnceLock<c_int> = OnceLock::new();
-    *INDEX.get_or_init(|| ffi::ssl_index(Some(copied), Some(ffi::free_boxed::<Arc<Connection>>)))
-}
-
-/// Leaves the connection out when OpenSSL copies an SSL.
-unsafe extern "C" fn copied(
-    _to: *mut CRYPTO_EX_DATA,
-    _from: *const CRYPTO_EX_DATA,
-    own: *mut *mut c_void,
-    _index: c_int,
-    _long: c_long,
-    _pointer: *mut c_void,
-) -> c_int {
-    // SAFETY: OpenSSL passes a variable that holds the value for the copy.
-    unsafe { own.write(null_mut()) };
-    1
-}
+static CONNECTIONS: Extra<SSL, Arc<Connection>> = Extra::new();
 
 /// Returns the connection of an SSL.
 ///
@@ -96,28 +80,8 @@ pub(super) unsafe fn shown<'a>(ssl: *mut SSL) -> Option<&'a Shown> {
 /// # Safety
 /// The same as [`shown`], and `ssl` is not null.
 unsafe fn borrowed<'a>(ssl: *mut SSL) -> Option<&'a Arc<Connection>> {
-    // SAFETY: the caller vouches for `ssl`.
-    let own = unsafe { openssl_sys::SSL_get_ex_data(ssl, index()) }.cast::<Arc<Connection>>();
-    // SAFETY: `set` has put a box there, which lives until the SSL is freed or `set` replaces it.
-    unsafe { own.as_ref() }
-}
-
-/// Puts a connection in the place of the one before. Returns false if there is no memory.
-///
-/// # Safety
-/// `ssl` is valid, and in no other thread's use.
-unsafe fn set(ssl: *mut SSL, connection: Option<Arc<Connection>>) -> bool {
-    // SAFETY: the caller vouches for `ssl`.
-    let old = unsafe { openssl_sys::SSL_get_ex_data(ssl, index()) }.cast::<Arc<Connection>>();
-    let new = connection.map_or(null_mut(), |connection| Box::into_raw(Box::new(connection)));
-    // SAFETY: the caller vouches for `ssl`, and the value is null or a box of the type that the index frees.
-    let is_set = unsafe { openssl_sys::SSL_set_ex_data(ssl, index(), new.cast()) } == 1;
-    let unused = if is_set { old } else { new };
-    if !unused.is_null() {
-        // SAFETY: it is a box of this function, which the SSL does not hold.
-        drop(unsafe { Box::from_raw(unused) });
-    }
-    is_set
+    // SAFETY: the caller vouches for `ssl`, which holds the connection until it is freed or begins another.
+    unsafe { CONNECTIONS.get(ssl) }
 }
 
 /// Prepares a step of a handshake. At the first step it adds a key to the offers of the program.
@@ -135,8 +99,8 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connect
     if is_again {
         // SAFETY: the caller vouches for `ssl`, whose callback is the one that this function set.
         unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, None) };
-        // SAFETY: the caller vouches for `ssl`.
-        unsafe { set(ssl, None) };
+        // SAFETY: the caller vouches for `ssl`, and nobody has the connection: what `of` returned was a reference of its own.
+        drop(unsafe { CONNECTIONS.take(ssl) });
     }
     // SAFETY: the caller vouches for `ssl`.
     if let Err(why) = unsafe { allowed::through_the_manager(ssl) } {
@@ -148,8 +112,8 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connect
         shown: OnceLock::new(),
         end: OnceLock::new(),
     });
-    // SAFETY: the caller vouches for `ssl`.
-    if !unsafe { set(ssl, Some(Arc::clone(&connection))) } {
+    // SAFETY: the caller vouches for `ssl`, which has no connection any more.
+    if !unsafe { CONNECTIONS.put(ssl, Arc::clone(&connection)) } {
         return None;
     }
     // SAFETY: the caller vouches for `ssl`; the callback has the type that libssl calls.

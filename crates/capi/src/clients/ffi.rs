@@ -3,8 +3,8 @@
 
 use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_void, size_t};
 use openssl_sys::{
-    CRYPTO_EX_DATA, EVP_MD, OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, SSL_SESSION, X509, X509_STORE,
-    X509_STORE_CTX, X509_VERIFY_PARAM,
+    EVP_MD, OPENSSL_STACK, SSL, SSL_CIPHER, SSL_CTX, SSL_SESSION, X509, X509_STORE, X509_STORE_CTX,
+    X509_VERIFY_PARAM,
 };
 
 /// `SSL_psk_use_session_cb_func` of `ssl.h`.
@@ -19,19 +19,6 @@ pub(super) type UseSession = unsafe extern "C" fn(
 pub(super) type VerifyAll = unsafe extern "C" fn(*mut X509_STORE_CTX, *mut c_void) -> c_int;
 /// `SSL_verify_cb` of `ssl.h`.
 pub(super) type VerifyOne = unsafe extern "C" fn(c_int, *mut X509_STORE_CTX) -> c_int;
-/// `CRYPTO_EX_free` of `crypto.h`.
-type Freed =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, *mut CRYPTO_EX_DATA, c_int, c_long, *mut c_void);
-
-/// `CRYPTO_EX_dup` of `crypto.h`.
-type Copied = unsafe extern "C" fn(
-    *mut CRYPTO_EX_DATA,
-    *const CRYPTO_EX_DATA,
-    *mut *mut c_void,
-    c_int,
-    c_long,
-    *mut c_void,
-) -> c_int;
 
 /// `ssl.h`, `tls1.h` and `crypto.h`.
 pub(super) const SSL_VERIFY_PEER: c_int = 1;
@@ -47,18 +34,8 @@ pub(super) const SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: c_int = 199;
 pub(super) const SSL_R_UNEXPECTED_EOF_WHILE_READING: c_int = 294;
 pub(super) const SSL_SENT_SHUTDOWN: c_int = 1;
 pub(super) const ERR_LIB_SSL: c_int = 20;
-const CRYPTO_EX_INDEX_SSL: c_int = 0;
-const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
 
 unsafe extern "C" {
-    fn CRYPTO_get_ex_new_index(
-        class: c_int,
-        long: c_long,
-        pointer: *mut c_void,
-        made: Option<unsafe extern "C" fn()>,
-        copied: Option<Copied>,
-        freed: Option<Freed>,
-    ) -> c_int;
     pub(super) fn SSL_in_before(ssl: *const SSL) -> c_int;
     pub(super) fn SSL_get_options(ssl: *const SSL) -> u64;
     pub(super) fn SSL_ct_is_enabled(ssl: *const SSL) -> c_int;
@@ -125,36 +102,6 @@ unsafe extern "C" {
         from: *mut X509_VERIFY_PARAM,
     );
     pub(super) fn X509_VERIFY_PARAM_set_auth_level(param: *mut X509_VERIFY_PARAM, level: c_int);
-}
-
-/// `SSL_get_ex_new_index` of `ssl.h`. Returns -1 if there is no memory.
-pub(super) fn ssl_index(copied: Option<Copied>, freed: Option<Freed>) -> c_int {
-    index(CRYPTO_EX_INDEX_SSL, copied, freed)
-}
-
-/// `SSL_CTX_get_ex_new_index` of `ssl.h`. Returns -1 if there is no memory.
-pub(super) fn context_index(freed: Option<Freed>) -> c_int {
-    index(CRYPTO_EX_INDEX_SSL_CTX, None, freed)
-}
-
-fn index(class: c_int, copied: Option<Copied>, freed: Option<Freed>) -> c_int {
-    // SAFETY: the callbacks have the types that OpenSSL wants.
-    unsafe { CRYPTO_get_ex_new_index(class, 0, std::ptr::null_mut(), None, copied, freed) }
-}
-
-/// Frees the value of an index, which is null or a `Box<T>`.
-pub(super) unsafe extern "C" fn free_boxed<T>(
-    _parent: *mut c_void,
-    own: *mut c_void,
-    _data: *mut CRYPTO_EX_DATA,
-    _index: c_int,
-    _long: c_long,
-    _pointer: *mut c_void,
-) {
-    if !own.is_null() {
-        // SAFETY: the values of the index are boxes of this type, and OpenSSL frees each once.
-        drop(unsafe { Box::from_raw(own.cast::<T>()) });
-    }
 }
 
 /// `SSL_ctrl` for the commands of `ssl.h` that return a number.

@@ -2,10 +2,11 @@
 //! (`ssl_verify_cert_chain`), with all settings of the program.
 
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
 
 use openssl_sys::{SSL, SSL_CTX, X509_STORE_CTX};
+use rejoin_openssl::Extra;
 
+use super::allowed;
 use super::ffi::{self, VerifyAll};
 use super::shown::{Certificates, Shown};
 
@@ -29,25 +30,23 @@ impl Judgement {
 /// A program's function that does the whole verification, and its argument.
 struct Own(VerifyAll, *mut c_void);
 
-fn index() -> c_int {
-    static INDEX: OnceLock<c_int> = OnceLock::new();
-    *INDEX.get_or_init(|| ffi::context_index(Some(ffi::free_boxed::<Own>)))
-}
+static OWN: Extra<SSL_CTX, Own> = Extra::new();
 
-/// Records such a function, which libssl cannot be asked for.
+/// Records such a function, which libssl cannot be asked for. Where that fails, the context's connections go directly.
 ///
 /// # Safety
 /// `context` is valid, and in no other thread's use.
 pub(super) unsafe fn note_own(context: *mut SSL_CTX, all: Option<VerifyAll>, with: *mut c_void) {
-    let own = all.map_or(std::ptr::null_mut(), |all| Box::into_raw(Box::new(Own(all, with))));
-    // SAFETY: the caller vouches for `context`.
-    let old = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, index()) };
-    // SAFETY: the caller vouches for `context`, and the value is null or a box of the type that the index frees.
-    let is_set = unsafe { openssl_sys::SSL_CTX_set_ex_data(context, index(), own.cast()) } == 1;
-    let unused = if is_set { old.cast() } else { own };
-    if !unused.is_null() {
-        // SAFETY: it is a box of this function, which the context does not hold.
-        drop(unsafe { Box::from_raw(unused) });
+    match all {
+        Some(all) => {
+            // SAFETY: the caller vouches for `context`, and `judge` does not run meanwhile.
+            if !unsafe { OWN.put(context, Own(all, with)) } {
+                // SAFETY: the caller vouches for `context`.
+                unsafe { allowed::mark_context(context) };
+            }
+        }
+        // SAFETY: the caller vouches for `context`, and `judge` does not run meanwhile.
+        None => drop(unsafe { OWN.take(context) }),
     }
 }
 
@@ -135,9 +134,7 @@ unsafe fn judge_in(
         unsafe { ffi::X509_STORE_CTX_set_verify_cb(in_context, one) };
     }
     // SAFETY: the context lives as long as `ssl`.
-    let noted = unsafe { openssl_sys::SSL_CTX_get_ex_data(context, index()) };
-    // SAFETY: the value is null or a box of `note_own`, which lives as long as the context.
-    let all = unsafe { noted.cast::<Own>().as_ref() }.filter(|_| asks_program);
+    let all = unsafe { OWN.get(context) }.filter(|_| asks_program);
     let answer = match all {
         // SAFETY: the program's function and its argument; libssl would pass the same context.
         Some(Own(all, with)) => unsafe { all(in_context, *with) },
