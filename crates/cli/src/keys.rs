@@ -98,6 +98,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
+const NO_KEYS: &str = "the cluster has no ticket keys: start an agent with rejoin cluster run";
+
 /// The keys of a cache or of a cluster.
 enum Keys {
     OfCache(Store),
@@ -109,8 +111,9 @@ impl Keys {
         let settings = Settings::read(settings)?;
         let key = WrappingKey::read(&settings.key_file)?;
         let runtime = cluster::runtime()?;
+        let mut keys = cluster::keys(&settings, &key, None)?.only_followed();
+        keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
         let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
-        let keys = ClusterKeys::new(settings.name, &key, None)?.only_followed();
         Ok(Self::OfCluster { runtime, link, keys })
     }
 
@@ -123,7 +126,7 @@ impl Keys {
             Self::OfCluster { runtime, link, keys } => {
                 runtime.block_on(keys.follow(link, now_s))?;
                 let ring = keys.ring().cloned();
-                ring.context("the cluster has no ticket keys: start an agent with rejoin cluster run")
+                ring.context(NO_KEYS)
             }
         }
     }
