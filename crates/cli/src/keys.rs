@@ -103,7 +103,7 @@ const NO_KEYS: &str = "the cluster has no ticket keys: start an agent with rejoi
 /// The keys of a cache or of a cluster.
 enum Keys {
     OfCache(Store),
-    OfCluster { runtime: Runtime, link: Link, keys: ClusterKeys },
+    OfCluster { runtime: Runtime, link: Link, keys: Box<ClusterKeys> },
 }
 
 impl Keys {
@@ -114,7 +114,7 @@ impl Keys {
         let mut keys = cluster::keys(&settings, &key, None)?.only_followed();
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
         let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
-        Ok(Self::OfCluster { runtime, link, keys })
+        Ok(Self::OfCluster { runtime, link, keys: Box::new(keys) })
     }
 
     fn ring(&mut self, now_s: u64) -> anyhow::Result<KeyRing> {

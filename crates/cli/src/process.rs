@@ -79,6 +79,7 @@ mod tests {
         harden().expect("it may");
         assert_eq!(dumpable_behavior().expect("known"), DumpableBehavior::NotDumpable);
         assert_eq!(getrlimit(Resource::Core).current, Some(0));
+        assert!(rustix::thread::no_new_privs().expect("known"));
     }
 
     #[test]

@@ -246,7 +246,9 @@ impl ClusterKeys {
     async fn put_back(&mut self, link: &mut Link, found: Option<&Known>) -> Result<bool, Error> {
         let seen = self.version();
         let last = self.last.as_ref().filter(|(version, _)| *version == seen);
-        let Some(ring) = self.ring().or(last.map(|(_, ring)| ring)) else { return Ok(false) };
+        let Some(ring) = self.ring().or_else(|| last.map(|(_, ring)| ring)) else {
+            return Ok(false);
+        };
         let next = (seen + 1, ring.clone());
         let there = self.place.replace(link, found, next, Change::PutBack).await?;
         there.into_iter().for_each(|there| self.know(there));
@@ -291,8 +293,8 @@ impl ClusterKeys {
             self.last.as_ref().map_or(0, |(version, _)| *version),
             self.record.as_ref().map_or(0, RingRecord::seen),
         ];
-        let earlier = earlier.into_iter().max().filter(|_| !self.accepts_older);
-        self.known.as_ref().map_or(earlier.unwrap_or(0), |known| known.version)
+        let [page, file] = if self.accepts_older { [0, 0] } else { earlier };
+        self.known.as_ref().map_or_else(|| page.max(file), |known| known.version)
     }
 }
 
