@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let now_s = cluster::now_s()?;
     let keys = |name: Option<CacheName>| match (cluster, name) {
         (Some(settings), None) => Keys::of_cluster(settings),
-        (None, Some(name)) => Ok(Keys::OfCache(Store::open(folder, &name, None)?)),
+        (None, Some(name)) => Ok(Keys::OfCache(Box::new(Store::open(folder, &name, None)?))),
         (Some(_), Some(name)) => {
             Err(Misuse(format!("give a cache's name ({name}) or --cluster, not both")).into())
         }
@@ -102,7 +102,7 @@ const NO_KEYS: &str = "the cluster has no ticket keys: start an agent with rejoi
 
 /// The keys of a cache or of a cluster.
 enum Keys {
-    OfCache(Store),
+    OfCache(Box<Store>),
     OfCluster { runtime: Runtime, link: Link, keys: Box<ClusterKeys> },
 }
 
