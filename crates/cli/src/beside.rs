@@ -1,10 +1,11 @@
 //! Files that commands write, which appear complete or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rejoin_store::NewFile;
 
 use crate::arguments::Misuse;
 
@@ -16,26 +17,22 @@ pub(crate) struct Beside {
     path: PathBuf,
     /// The path with links resolved.
     target: PathBuf,
-    beside: PathBuf,
-    /// The temporary file; `None` once it is renamed.
-    file: Option<File>,
+    new: NewFile,
 }
 
 impl Beside {
     /// Creates the temporary file. Called early, this reports a missing folder before the work starts.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let target = resolved(path);
-        let name = target.file_name().map(|name| name.to_string_lossy().into_owned());
         // The rename would replace a device or a pipe.
         let free = target.is_file() || !target.exists();
-        let name = name.filter(|_| free).ok_or_else(|| {
-            Misuse(format!("{}: not the name of a file to write", path.display()))
-        })?;
-        let beside = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(&beside);
-        let file = file.with_context(|| format!("{}: cannot be written", path.display()))?;
-        Ok(Self { path: path.to_owned(), target, beside, file: Some(file) })
+        if !free || target.file_name().is_none() {
+            let text = format!("{}: not the name of a file to write", path.display());
+            return Err(Misuse(text).into());
+        }
+        let new = NewFile::beside(&target, 0o666);
+        let new = new.with_context(|| format!("{}: cannot be written", path.display()))?;
+        Ok(Self { path: path.to_owned(), target, new })
     }
 
     pub(crate) fn target(&self) -> &Path {
@@ -51,35 +48,24 @@ impl Beside {
         }
     }
 
-    pub(crate) fn write(mut self, text: &str) -> anyhow::Result<()> {
-        let written = self.file.as_mut().map(|file| file.write_all(text.as_bytes()));
-        written.unwrap_or(Ok(())).with_context(|| self.failed())?;
+    pub(crate) fn write(self, text: &str) -> anyhow::Result<()> {
+        self.new.file().write_all(text.as_bytes()).with_context(|| self.failed())?;
         self.finish()
     }
 
     /// Returns the file to write to, for content that is too long for one text.
     pub(crate) fn file(&self) -> anyhow::Result<File> {
-        self.file.as_ref().context("closed").and_then(|file| Ok(file.try_clone()?))
+        Ok(self.new.file().try_clone()?)
     }
 
     /// Renames the complete file to its target.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
-        fs::rename(&self.beside, &self.target).with_context(|| self.failed())?;
-        self.file = None;
-        Ok(())
+    pub(crate) fn finish(self) -> anyhow::Result<()> {
+        let failed = self.failed();
+        self.new.finish().context(failed)
     }
 
     fn failed(&self) -> String {
         format!("{}: cannot be written", self.path.display())
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        if self.file.is_some() {
-            // A file that cannot be removed has a name that explains it.
-            let _ = fs::remove_file(&self.beside);
-        }
     }
 }
 

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rejoin_cluster::{Agent, ClusterKeys, Link, News, Sessions, Settings, WrappingKey};
+use rejoin_cluster::{Agent, ClusterKeys, Link, News, RingRecord, Sessions, Settings, WrappingKey};
 use rejoin_store::Store;
+use rejoin_tickets::Schedule;
 use serde_json::json;
 
 use crate::{process, terminal};
@@ -43,6 +44,9 @@ enum Action {
         /// Switch to this user once all files are read and the cache exists
         #[arg(long, value_name = "NAME")]
         user: Option<String>,
+        /// Accept the ring of ticket keys in Valkey, even if this machine has seen a newer one
+        #[arg(long)]
+        accept_older_ring: bool,
     },
     /// Show what the cluster holds, and this machine's counters
     Status,
@@ -58,7 +62,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 file.display()
             ))
         }
-        Action::Run { user } => carry(&Settings::read(settings)?, user.as_deref()),
+        Action::Run { user, accept_older_ring } => {
+            carry(&Settings::read(settings)?, user.as_deref(), *accept_older_ring)
+        }
         Action::Status => status(&Settings::read(settings)?, *json),
     }
 }
@@ -71,10 +77,9 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("cannot start a runtime")
 }
 
-fn carry(settings: &Settings, user: Option<&str>) -> anyhow::Result<()> {
-    process::harden()?;
-    let agent = Agent::new(settings.clone())?;
-    user.map_or(Ok(()), process::become_user)?;
+fn carry(settings: &Settings, user: Option<&str>, accepts_older: bool) -> anyhow::Result<()> {
+    let agent = process::confined(user, || Ok(Agent::new(settings.clone())?))?;
+    let agent = agent.accepting_older_ring(accepts_older);
     let (name, servers) = (settings.name.clone(), settings.servers.join(", "));
     terminal::print(&format!(
         "cluster {name}: cache {} in {}",
@@ -87,8 +92,25 @@ fn carry(settings: &Settings, user: Option<&str>) -> anyhow::Result<()> {
         News::Cut(error) => terminal::complain(&format!(
             "cluster {name}: {error}; servers go on with what this machine has"
         )),
+        News::Unrecorded(error) => complain_of_record(error),
     }))?;
     Ok(())
+}
+
+/// Returns the cluster's keys as this machine has seen them: a ring that is older than the newest seen is refused.
+pub(crate) fn keys(
+    settings: &Settings,
+    key: &WrappingKey,
+    schedule: Option<Schedule>,
+) -> anyhow::Result<ClusterKeys> {
+    let record = RingRecord::open(&settings.key_file, key, &settings.name)?;
+    Ok(ClusterKeys::new(settings.name.clone(), key, schedule)?.recorded_in(record))
+}
+
+pub(crate) fn complain_of_record(error: &rejoin_cluster::Error) {
+    terminal::complain(&format!(
+        "{error}: after a restart of this machine, an older ring of ticket keys will not be recognised"
+    ));
 }
 
 /// Tells the service manager that this process is ready (`sd_notify(3)`).
@@ -106,8 +128,7 @@ fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
     let now_s = now_s()?;
     let (ring, counts) = runtime()?.block_on(async {
         let mut link = Link::connect(&settings.valkey()?).await?;
-        let keys = ClusterKeys::new(settings.name.clone(), &key, None)?;
-        let mut keys = keys.only_followed();
+        let mut keys = keys(settings, &key, None)?.only_followed();
         keys.follow(&mut link, now_s).await?;
         let ring = keys
             .ring()

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let now_s = cluster::now_s()?;
     let keys = |name: Option<CacheName>| match (cluster, name) {
         (Some(settings), None) => Keys::of_cluster(settings),
-        (None, Some(name)) => Ok(Keys::OfCache(Store::open(folder, &name, None)?)),
+        (None, Some(name)) => Ok(Keys::OfCache(Box::new(Store::open(folder, &name, None)?))),
         (Some(_), Some(name)) => {
             Err(Misuse(format!("give a cache's name ({name}) or --cluster, not both")).into())
         }
@@ -98,10 +98,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
+const NO_KEYS: &str = "the cluster has no ticket keys: start an agent with rejoin cluster run";
+
 /// The keys of a cache or of a cluster.
 enum Keys {
-    OfCache(Store),
-    OfCluster { runtime: Runtime, link: Link, keys: ClusterKeys },
+    OfCache(Box<Store>),
+    OfCluster { runtime: Runtime, link: Link, keys: Box<ClusterKeys> },
 }
 
 impl Keys {
@@ -109,9 +111,10 @@ impl Keys {
         let settings = Settings::read(settings)?;
         let key = WrappingKey::read(&settings.key_file)?;
         let runtime = cluster::runtime()?;
+        let mut keys = cluster::keys(&settings, &key, None)?.only_followed();
+        keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
         let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
-        let keys = ClusterKeys::new(settings.name, &key, None)?.only_followed();
-        Ok(Self::OfCluster { runtime, link, keys })
+        Ok(Self::OfCluster { runtime, link, keys: Box::new(keys) })
     }
 
     fn ring(&mut self, now_s: u64) -> anyhow::Result<KeyRing> {
@@ -123,7 +126,7 @@ impl Keys {
             Self::OfCluster { runtime, link, keys } => {
                 runtime.block_on(keys.follow(link, now_s))?;
                 let ring = keys.ring().cloned();
-                ring.context("the cluster has no ticket keys: start an agent with rejoin cluster run")
+                ring.context(NO_KEYS)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Process hardening: no core dumps, no memory access by other processes, and a change of user.
+//! Process hardening: no core dumps, no memory access by other processes, no new privileges, and a change of user.
 
 use std::path::Path;
 
@@ -8,14 +8,29 @@ use rustix::fs::{AtFlags, CWD, chownat};
 use rustix::process::{
     DumpableBehavior, Gid, Resource, Rlimit, Uid, set_dumpable_behavior, setrlimit,
 };
+use rustix::thread::set_no_new_privs;
 
 /// Protects the secrets in memory: no core dump is written, and no process of the same user can read
-/// the memory (`prctl(2)`, `PR_SET_DUMPABLE`). Must be called first.
+/// the memory (`prctl(2)`, `PR_SET_DUMPABLE`). No program that it starts gets more privileges than it has itself
+/// (`PR_SET_NO_NEW_PRIVS`). Must be called first.
 pub(crate) fn harden() -> anyhow::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .context("cannot protect the process's memory")?;
     let none = Rlimit { current: Some(0), maximum: Some(0) };
-    setrlimit(Resource::Core, none).context("cannot forbid core dumps")
+    setrlimit(Resource::Core, none).context("cannot forbid core dumps")?;
+    set_no_new_privs(true).context("cannot forbid new privileges")
+}
+
+/// Hardens the process, opens what it needs, and then switches to the user, if one is given: so what speaks to the
+/// network has nothing of root's but what `open` returned.
+pub(crate) fn confined<T>(
+    user: Option<&str>,
+    open: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    harden()?;
+    let opened = open()?;
+    user.map_or(Ok(()), become_user)?;
+    Ok(opened)
 }
 
 /// Switches from root to a user for good. Must be called before threads start. It calls [`harden`]
@@ -64,6 +79,7 @@ mod tests {
         harden().expect("it may");
         assert_eq!(dumpable_behavior().expect("known"), DumpableBehavior::NotDumpable);
         assert_eq!(getrlimit(Resource::Core).current, Some(0));
+        assert!(rustix::thread::no_new_privs().expect("known"));
     }
 
     #[test]

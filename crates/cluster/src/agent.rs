@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::sessions::{Entry, Found, NEVER_MS, Past, Sessions, returns_ms};
-use crate::{ClusterKeys, Error, Link, Servers, Settings, WrappingKey};
+use crate::{ClusterKeys, Error, Link, RingRecord, Servers, Settings, WrappingKey};
 
 /// The agent of one machine.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Agent {
     key: WrappingKey,
     servers: Servers,
     store: Arc<Store>,
+    record: Option<RingRecord>,
+    accepts_older_ring: bool,
 }
 
 /// A change to report to the operator.
@@ -33,6 +35,9 @@ pub enum News<'a> {
     Linked,
     /// Valkey does not answer. Servers continue with the keys and sessions of their machine.
     Cut(&'a Error),
+    /// The highest version of the ring cannot be recorded beside the key file. After a restart of the machine, an older
+    /// ring could not be recognised.
+    Unrecorded(&'a Error),
 }
 
 impl Agent {
@@ -66,7 +71,15 @@ impl Agent {
         let store = Arc::new(store);
         Self::be_the_only_one(&store)?;
         mailbox(&store).set_deadline(settings.deadline());
-        Ok(Self { settings, key, servers, store })
+        let record = Some(RingRecord::open(&settings.key_file, &key, &settings.name)?);
+        Ok(Self { settings, key, servers, store, record, accepts_older_ring: false })
+    }
+
+    /// Accepts the first ring in Valkey, even if this machine has seen a newer one.
+    #[must_use]
+    pub fn accepting_older_ring(mut self, accepts: bool) -> Self {
+        self.accepts_older_ring = accepts;
+        self
     }
 
     /// Waits until no other agent serves the cache. An agent that was killed is forgotten after a second.
@@ -92,10 +105,11 @@ impl Agent {
     /// # Errors
     /// A setting is out of range, or the cache was removed. An unreachable Valkey is not an error.
     pub async fn run(
-        self,
+        mut self,
         shutdown: impl Future<Output = ()>,
         mut tell: impl FnMut(News<'_>),
     ) -> Result<(), Error> {
+        let keys = self.keys()?;
         let is_linked = Arc::new(AtomicBool::new(false));
         let is_over = Arc::new(AtomicBool::new(false));
         let (letters, received) = mpsc::channel(Self::MOST_WAITING);
@@ -105,7 +119,7 @@ impl Agent {
             is_over: Arc::clone(&is_over),
         };
         let postman = std::thread::spawn(move || postman.run(&letters));
-        let work = self.work(received, &is_linked, &mut tell);
+        let work = self.work(keys, received, &is_linked, &mut tell);
         let done = tokio::select! {
             done = work => done,
             () = shutdown => Ok(()),
@@ -117,18 +131,25 @@ impl Agent {
         done
     }
 
+    fn keys(&mut self) -> Result<ClusterKeys, Error> {
+        let (name, schedule) = (self.settings.name.clone(), self.settings.schedule()?);
+        let last = self.store.ring()?.map(|ring| (self.store.ring_version(), ring));
+        let mut keys = ClusterKeys::new(name, &self.key, Some(schedule))?.after(last);
+        if let Some(record) = self.record.take() {
+            keys = keys.recorded_in(record);
+        }
+        Ok(keys.accepting_older(self.accepts_older_ring))
+    }
+
     async fn work(
         &self,
+        mut keys: ClusterKeys,
         mut letters: mpsc::Receiver<Letter>,
         is_linked: &AtomicBool,
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<(), Error> {
-        let Settings { name, .. } = &self.settings;
-        let last = self.store.ring()?;
-        let keys = ClusterKeys::new(name.clone(), &self.key, Some(self.settings.schedule()?))?;
-        let mut keys = keys.after(last.clone());
         let mut link = connected(&self.servers, tell).await;
-        let ring = last.unwrap_or_else(|| KeyRing::new(Schedule::default()));
+        let ring = self.store.ring()?.unwrap_or_else(|| KeyRing::new(Schedule::default()));
         let sessions = Sessions::of_cluster(link.clone(), &self.settings, &self.key, &ring)?;
         let carrier = Arc::new(Carrier {
             store: Arc::clone(&self.store),
@@ -156,6 +177,7 @@ impl Agent {
                 let followed = keys.follow(&mut link, unix_ms() / 1_000);
                 let followed = timeout(Self::ANSWERS_WITHIN, followed).await;
                 let followed = followed.unwrap_or(Err(Error::NoAnswer));
+                keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
                 is_linked.store(!followed.as_ref().is_err_and(Error::is_away), Ordering::Relaxed);
                 if !self.store.facts().is_named {
                     return Err(Error::CacheRemoved { name: self.store.name().clone() });
@@ -164,13 +186,15 @@ impl Agent {
                     Ok(newer) => {
                         if let Some(ring) = newer {
                             carrier.sessions.set_ring(&ring);
-                            to_adopt = Some(ring);
+                            to_adopt = Some((ring, keys.version()));
                         }
                         let told = carrier.sessions.report_rejected();
                         // A failed report is repeated the next time.
                         let _ = timeout(Self::ANSWERS_WITHIN, told).await;
                         // If the shared memory is locked, the ring is adopted the next time.
-                        to_adopt = to_adopt.filter(|ring| self.store.adopt_ring(ring).is_err());
+                        to_adopt = to_adopt.filter(|(ring, version)| {
+                            self.store.adopt_ring(ring, *version).is_err()
+                        });
                         if was_linked.replace(true) != Some(true) {
                             tell(News::Linked);
                         }

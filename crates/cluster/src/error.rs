@@ -140,6 +140,22 @@ pub enum Error {
         seen: u64,
     },
 
+    /// The ring of ticket keys in Valkey is older than one that this machine has seen, and this machine has no newer
+    /// one to replace it with.
+    #[error(
+        "{key} in Valkey has version {found}, but this machine has seen version {seen}: an older ring was restored, \
+         which may hold revoked keys, and is refused; if no other machine's agent replaces it, delete {key} to begin \
+         with new keys, or start once with --accept-older-ring"
+    )]
+    OlderRing {
+        /// Its key in Valkey.
+        key: String,
+        /// The version found.
+        found: u64,
+        /// The highest version seen.
+        seen: u64,
+    },
+
     /// Other servers keep changing the ring of ticket keys, or it was restored a moment ago.
     #[error("other servers are changing the ticket keys of cluster {name}: try again in a minute")]
     Busy {

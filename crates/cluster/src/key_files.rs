@@ -11,7 +11,6 @@
 //! Each file is replaced atomically, and nginx's list only after all key files that it names. Key files that
 //! are no longer named are removed.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -19,11 +18,12 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rejoin_store::NewFile;
 use rejoin_tickets::{
     ContextKey, ContextKeys, KeyRing, KeyState, Label, NAME_BYTES, SERVER_KEY_BYTES,
     ServerKeyFormat,
 };
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
@@ -169,7 +169,8 @@ fn key_file(name: &[u8; NAME_BYTES]) -> String {
 
 /// Returns true if a file of this name is a key file, complete or unfinished.
 fn is_key_file(name: &str) -> bool {
-    let finished = name.strip_prefix('.').and_then(|name| name.strip_suffix(".new"));
+    let unfinished = name.strip_prefix('.').and_then(|name| name.strip_suffix(".part"));
+    let finished = unfinished.and_then(|name| name.rsplit_once('.')).map(|(name, _)| name);
     let digits = finished.unwrap_or(name).strip_suffix(".key");
     digits.is_some_and(|digits| {
         digits.len() == 2 * NAME_BYTES && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
@@ -182,23 +183,10 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     if holds(path, bytes)? {
         return Ok(false);
     }
-    let mut unfinished = OsString::from(".");
-    unfinished.push(name);
-    unfinished.push(".new");
     let unwritable = |cause| Error::Unwritable { path: path.into(), cause };
-    // A process that was killed may have left it.
-    let _ = unlinkat(&folder, &unfinished, AtFlags::empty());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let made = openat(&folder, &unfinished, flags, Mode::RUSR | Mode::WUSR);
-    let mut file = File::from(made.map_err(|cause| unwritable(cause.into()))?);
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| renameat(&folder, &unfinished, &folder, name).map_err(io::Error::from));
-    written.map_err(|cause| {
-        let _ = unlinkat(&folder, &unfinished, AtFlags::empty());
-        unwritable(cause)
-    })?;
+    let new = NewFile::within(folder, name, 0o600).map_err(unwritable)?;
+    let written = new.file().write_all(bytes).and_then(|()| new.file().sync_all());
+    written.and_then(|()| new.finish()).map_err(unwritable)?;
     Ok(true)
 }
 
@@ -209,7 +197,8 @@ fn holds(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match openat(folder(path)?, file_name(path)?, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Ok(false),
+        // A file of root's, from before the process gave up root, is replaced.
+        Err(Errno::NOENT | Errno::ACCESS) => return Ok(false),
         Err(Errno::LOOP | Errno::NXIO) => return Err(not_regular()),
         Err(cause) => return Err(refused(cause.into())),
     };

@@ -12,6 +12,9 @@
 //! - Rings are never merged: a key that is missing in one of two rings may have been revoked. A key can be lost only
 //!   if none of the servers that have seen it read the ring within half a minute after it was restored.
 //!
+//! The highest version seen outlives the process: in the machine's shared memory with the ring itself, and in a file
+//! beside the key file ([`RingRecord`]). An older ring, which may hold revoked keys, is refused by the next process, too.
+//!
 //! A server that is cut off for longer than the schedule's lead encrypts with a key whose turn is over for the others:
 //! they refuse its tickets earlier by the difference. It refuses tickets under the others' new keys until it is back,
 //! and uses revoked keys until then.
@@ -22,6 +25,7 @@ use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, SECRET_BYTES, Schedule};
 use zeroize::Zeroizing;
 
 use crate::ring_place::{Change, Found, Known, RingPlace, Token};
+use crate::ring_record::RingRecord;
 use crate::wrapping_key::{WrappingKey, fill_at_random};
 use crate::{ClusterName, Error, Link};
 
@@ -36,8 +40,11 @@ pub struct ClusterKeys {
     makes_keys: bool,
     /// A schedule that remains to be applied.
     schedule: Option<Schedule>,
-    /// The ring that this machine had before, for a Valkey without one.
-    last: Option<KeyRing>,
+    /// The ring that this machine had before, and its version, for a Valkey without one or with an older one.
+    last: Option<(u64, KeyRing)>,
+    record: Option<RingRecord>,
+    /// True until the first ring is known, if it may be older than one seen by earlier processes.
+    accepts_older: bool,
     refused: u64,
 }
 
@@ -68,8 +75,18 @@ impl ClusterKeys {
             return Err(Error::ShortLead { lead_s, least_s });
         }
         let place = RingPlace::new(&name, key);
-        let (known, last, makes_keys) = (None, None, true);
-        Ok(Self { name, place, known, changed: false, makes_keys, schedule, last, refused: 0 })
+        Ok(Self {
+            name,
+            place,
+            known: None,
+            changed: false,
+            makes_keys: true,
+            schedule,
+            last: None,
+            record: None,
+            accepts_older: false,
+            refused: 0,
+        })
     }
 
     /// Keeps [`Self::follow`] from creating keys: for showing them, and for [`Self::rotate`].
@@ -79,12 +96,31 @@ impl ClusterKeys {
         self
     }
 
-    /// Sets the ring that the machine had before, which is written to Valkey if that has none at first. (A key that was
-    /// revoked in the meantime returns then.)
+    /// Sets the ring that the machine had before, and its version. It is written to Valkey if that has none at first
+    /// (a key that was revoked in the meantime returns then), or an older one.
     #[must_use]
-    pub fn after(mut self, last: Option<KeyRing>) -> Self {
+    pub fn after(mut self, last: Option<(u64, KeyRing)>) -> Self {
         self.last = last;
         self
+    }
+
+    /// Refuses rings that are older than the recorded one, and keeps the record.
+    #[must_use]
+    pub fn recorded_in(mut self, record: RingRecord) -> Self {
+        self.record = Some(record);
+        self
+    }
+
+    /// Accepts the first ring, even if earlier processes have seen a newer one.
+    #[must_use]
+    pub fn accepting_older(mut self, accepts_older: bool) -> Self {
+        self.accepts_older = accepts_older;
+        self
+    }
+
+    /// Returns the reason why the highest version was not recorded, once.
+    pub fn take_unrecorded(&mut self) -> Option<Error> {
+        self.record.as_mut().and_then(RingRecord::take_trouble)
     }
 
     /// Reads the ring. Returns it if it changed since the last call. Creates the next key first, if it
@@ -92,7 +128,7 @@ impl ClusterKeys {
     /// half a minute, and should be called every few seconds, so that revoked keys disappear soon.
     ///
     /// # Errors
-    /// [`Error::Unopened`], [`Error::RolledBack`], and those of Valkey. The last ring stays in use.
+    /// [`Error::Unopened`], [`Error::RolledBack`], [`Error::OlderRing`], and those of Valkey. The last ring stays in use.
     pub async fn follow(&mut self, link: &mut Link, now_s: u64) -> Result<Option<KeyRing>, Error> {
         self.look(link, now_s).await?;
         let changed = std::mem::take(&mut self.changed);
@@ -166,7 +202,7 @@ impl ClusterKeys {
                 self.make_due_key(link, &token, now_s).await?;
             }
             (Found::Same { .. }, _) => {}
-            (Found::Nothing, _) => self.put_back(link, None).await?,
+            (Found::Nothing, _) => drop(self.put_back(link, None).await?),
             (Found::Other(found), _) => self.take(link, found).await?,
         }
         self.reschedule(link).await
@@ -180,7 +216,7 @@ impl ClusterKeys {
         now_s: u64,
     ) -> Result<(), Error> {
         let schedule = self.schedule.unwrap_or_default();
-        let last = self.ring().cloned().or_else(|| self.last.take());
+        let last = self.ring().cloned().or_else(|| self.last.clone().map(|(_, ring)| ring));
         let mut ring = last.unwrap_or_else(|| KeyRing::new(schedule));
         if ring.due(now_s) {
             rotate(&mut ring, now_s)?;
@@ -188,29 +224,41 @@ impl ClusterKeys {
         self.replace(link, ring, Change::AddKey(token)).await.map(|_| ())
     }
 
-    /// Takes over the ring that was found, if it is newer.
+    /// Takes over the ring that was found, if it is newer than all that were seen. The first one may also be the newest
+    /// of them.
     async fn take(&mut self, link: &mut Link, found: Known) -> Result<(), Error> {
-        let seen = self.version();
-        if found.version > seen {
-            (self.known, self.changed) = (Some(found), true);
+        let (seen, is_first) = (self.version(), self.known.is_none());
+        if found.version > seen || is_first && found.version == seen {
+            self.know(found);
             return Ok(());
         }
         self.refused += 1;
-        self.put_back(link, Some(&found)).await?;
-        let key = self.place.valkey_key().to_owned();
-        Err(Error::RolledBack { key, found: found.version, seen })
+        let is_replaced = self.put_back(link, Some(&found)).await?;
+        let (key, found) = (self.place.valkey_key().to_owned(), found.version);
+        Err(match is_replaced {
+            true => Error::RolledBack { key, found, seen },
+            false => Error::OlderRing { key, found, seen },
+        })
     }
 
-    /// Replaces the ring that was found by the last one seen. If another server does so first, the next call of
-    /// [`Self::follow`] shows it.
-    async fn put_back(&mut self, link: &mut Link, found: Option<&Known>) -> Result<(), Error> {
-        let Some(known) = &self.known else { return Ok(()) };
-        let next = (known.version + 1, known.ring.clone());
+    /// Replaces the ring that was found by the newest one seen. If another server does so first, the next call of
+    /// [`Self::follow`] shows it. Returns false if this machine no longer has the newest ring.
+    async fn put_back(&mut self, link: &mut Link, found: Option<&Known>) -> Result<bool, Error> {
+        let seen = self.version();
+        let last = self.last.as_ref().filter(|(version, _)| *version == seen);
+        let Some(ring) = self.ring().or_else(|| last.map(|(_, ring)| ring)) else {
+            return Ok(false);
+        };
+        let next = (seen + 1, ring.clone());
         let there = self.place.replace(link, found, next, Change::PutBack).await?;
-        if there.is_some() {
-            self.known = there;
-        }
-        Ok(())
+        there.into_iter().for_each(|there| self.know(there));
+        Ok(true)
+    }
+
+    fn know(&mut self, known: Known) {
+        let lower = std::mem::take(&mut self.accepts_older);
+        self.record.iter_mut().for_each(|record| record.keep(known.version, lower));
+        (self.known, self.changed) = (Some(known), true);
     }
 
     /// Applies the given schedule, once.
@@ -235,14 +283,18 @@ impl ClusterKeys {
         let next = (self.version() + 1, ring);
         let there = self.place.replace(link, self.known.as_ref(), next, change).await?;
         let replaced = there.is_some();
-        if replaced {
-            (self.known, self.changed) = (there, true);
-        }
+        there.into_iter().for_each(|there| self.know(there));
         Ok(replaced)
     }
 
-    fn version(&self) -> u64 {
-        self.known.as_ref().map_or(0, |known| known.version)
+    /// Returns the highest version seen, by this process or an earlier one.
+    pub fn version(&self) -> u64 {
+        let earlier = [
+            self.last.as_ref().map_or(0, |(version, _)| *version),
+            self.record.as_ref().map_or(0, RingRecord::seen),
+        ];
+        let [page, file] = if self.accepts_older { [0, 0] } else { earlier };
+        self.known.as_ref().map_or_else(|| page.max(file), |known| known.version)
     }
 }
 

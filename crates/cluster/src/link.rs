@@ -128,7 +128,8 @@ impl Servers {
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             None => ConnectionAddr::Tcp(host, port),
         };
-        let mut who = RedisConnectionInfo::default();
+        // The client's name and version are of no use to Valkey, and setting them needs another permission.
+        let mut who = RedisConnectionInfo::default().set_skip_set_lib_name();
         if let Some(user) = &self.user {
             who = who.set_username(user);
         }

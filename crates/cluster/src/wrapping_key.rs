@@ -156,7 +156,7 @@ pub(crate) fn file_name(path: &Path) -> Result<&std::ffi::OsStr, Error> {
     path.file_name().ok_or_else(bad)
 }
 
-fn fault(file: &Stat) -> Option<KeyFileFault> {
+pub(crate) fn fault(file: &Stat) -> Option<KeyFileFault> {
     let mode = Mode::from_raw_mode(file.st_mode);
     let owners = [0, rustix::process::geteuid().as_raw()];
     if FileType::from_raw_mode(file.st_mode) != FileType::RegularFile {

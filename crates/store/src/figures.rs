@@ -15,6 +15,8 @@ pub(crate) struct Figures {
     pub(crate) locks_broken: AtomicU64,
     /// Counts of tickets, in the order of [`TicketEvent::ALL`].
     pub(crate) tickets: [AtomicU64; TicketEvent::ALL.len()],
+    /// The cluster's version of the ring on the page; 0 if none was adopted.
+    pub(crate) ring_version: AtomicU64,
 }
 
 // SAFETY: every field is an atomic.

@@ -11,14 +11,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rejoin_tickets::{KeyRing, PAGE_BYTES};
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::error::Objection;
-use crate::folder::make;
-use crate::random::random_number;
+use crate::new_file::NewFile;
 
 /// The page that ticket keys are on.
 pub(crate) type Page = [u8; PAGE_BYTES];
@@ -76,21 +75,12 @@ impl KeyFile {
         if self.page(folder).ok().flatten().is_some_and(|there| *there == *page) {
             return Ok(());
         }
-        let mut unfinished = self.file_name()?.to_owned();
-        unfinished.push(format!(".{:016x}", random_number()?));
-        let written = self.replace(folder, &unfinished, page);
-        if written.is_err() {
-            // The file may not exist.
-            let _ = unlinkat(&folder.directory, &unfinished, AtFlags::empty());
-        }
-        written
-    }
-
-    fn replace(&self, folder: &KeyFolder, unfinished: &OsStr, page: &Page) -> Result<(), Error> {
-        let directory = &folder.directory;
-        let mut file = self.on("make a file beside", make(directory, unfinished))?;
-        self.on("write", file.write_all(page).and_then(|()| file.sync_all()))?;
-        self.on("replace", renameat(directory, unfinished, directory, self.file_name()?))
+        let name = self.file_name()?;
+        let directory = folder.directory.try_clone();
+        let new = directory.and_then(|directory| NewFile::within(directory, name, 0o600));
+        let new = self.on("make a file beside", new)?;
+        self.on("write", new.file().write_all(page).and_then(|()| new.file().sync_all()))?;
+        self.on("replace", new.finish())
     }
 
     /// Opens the folder. `None` if there is no such folder.

@@ -148,12 +148,19 @@ impl Store {
         })?
     }
 
-    /// Replaces the ring, for a cluster's agent.
+    /// Replaces the ring by the cluster's ring of this version, for the agent.
     ///
     /// # Errors
     /// [`Error::KeysLocked`].
-    pub fn adopt_ring(&self, newer: &KeyRing) -> Result<(), Error> {
-        self.change_ring(|ring| ring.clone_from(newer))
+    pub fn adopt_ring(&self, newer: &KeyRing, version: u64) -> Result<(), Error> {
+        self.change_ring(|ring| ring.clone_from(newer))?;
+        self.figures().ring_version.store(version, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns the version of the ring that was adopted last; 0 if none was.
+    pub fn ring_version(&self) -> u64 {
+        self.figures().ring_version.load(Ordering::Relaxed)
     }
 
     /// Removes a key, from all servers within a second, and from their key file with the next

@@ -240,7 +240,7 @@ impl Store {
         }
         if what != Reset::Sessions {
             self.cache().reset_counters();
-            let Figures { lock_waits, lock_timeouts, locks_broken, tickets } = self.figures();
+            let Figures { lock_waits, lock_timeouts, locks_broken, tickets, .. } = self.figures();
             for figure in [lock_waits, lock_timeouts, locks_broken].into_iter().chain(tickets) {
                 figure.store(0, Ordering::Relaxed);
             }

@@ -204,6 +204,35 @@ pub fn cpu_ns(pid: u32) -> Option<u64> {
     Some(threads.flatten().filter_map(ran).sum())
 }
 
+/// Asserts that a process has a user's ids, no capabilities and no way to get any, and memory that only root can read
+/// (`proc_pid_status(5)`).
+pub fn assert_has_no_rights(pid: u32, user: &str) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = |what: &str| -> Vec<&str> {
+        let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {what} in {status}")).split_whitespace().collect()
+    };
+    let ids = |option: &str| {
+        let told = Command::new("id").args([option, user]).output().expect("coreutils");
+        let told = String::from_utf8(told.stdout).expect("text");
+        told.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // Real, effective, saved, and the file system's.
+    assert_eq!(line("Uid"), [ids("-u")[0].as_str(); 4]);
+    assert_eq!(line("Gid"), [ids("-g")[0].as_str(); 4]);
+    assert_eq!(line("Groups"), ids("-G"));
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(line(set), ["0000000000000000"], "{set}");
+    }
+    assert_eq!(line("NoNewPrivs"), ["1"]);
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"]);
+    // Not even its own user can read its memory.
+    let owner = std::fs::metadata(format!("/proc/{pid}/maps")).expect("it runs");
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), 0);
+}
+
 /// Runs a command to its end, and returns what it printed. It reads nothing.
 ///
 /// # Panics

@@ -3,15 +3,15 @@
 use rejoin_testkit::shipped::rejoin;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::process::{Child, Command};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use rejoin_store::Store;
 
 use rejoin_testkit::machines::{Cluster, HAPROXY, Machine, NGINX, Plan, ask};
-use rejoin_testkit::process::{Signal, wait_for, wait_until};
+use rejoin_testkit::process::{Signal, assert_has_no_rights, wait_for, wait_until};
 use rejoin_testkit::site::Versions;
 
 fn plan(name: &'static str, machines: usize, tickets: bool) -> Plan {
@@ -151,7 +151,7 @@ fn an_agent_gives_up_root_for_good_and_works_on() {
         return;
     }
     for machine in &cluster.machines {
-        assert_has_no_rights(machine.agent.as_ref().expect("it runs"), NOBODY);
+        assert_has_no_rights(machine.agent.as_ref().expect("it runs").id(), NOBODY);
     }
     share(&cluster, "without root's rights");
     // It still has the password when it must connect again.
@@ -170,28 +170,4 @@ fn an_agent_gives_up_root_for_good_and_works_on() {
     let status = wait_for("the agent's end", || agent.try_wait().expect("our own child"));
     assert_eq!(status.code(), Some(1));
     machine.start_agent();
-}
-
-/// Asserts that a process has a user's ids and no capabilities (`proc_pid_status(5)`).
-fn assert_has_no_rights(process: &Child, name: &str) {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).expect("it runs");
-    let line = |what: &str| -> Vec<&str> {
-        let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
-        line.unwrap_or_else(|| panic!("no {what} in {status}")).split_whitespace().collect()
-    };
-    let ids = |option: &str| {
-        let told = Command::new("id").args([option, name]).output().expect("coreutils");
-        let told = String::from_utf8(told.stdout).expect("text");
-        told.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-    };
-    // Real, effective, saved, and the file system's.
-    assert_eq!(line("Uid"), [ids("-u")[0].as_str(); 4]);
-    assert_eq!(line("Gid"), [ids("-g")[0].as_str(); 4]);
-    assert_eq!(line("Groups"), ids("-G"));
-    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
-        assert_eq!(line(set), ["0000000000000000"], "{set}");
-    }
-    // Only root can read its memory, and not its own user.
-    let owner = fs::metadata(format!("/proc/{}/maps", process.id())).expect("it runs");
-    assert_eq!(owner.uid(), 0);
 }

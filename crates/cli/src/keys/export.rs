@@ -8,11 +8,12 @@ use anyhow::Context;
 use rejoin_cluster::{ClusterKeys, Error, KeyFiles, Link, Servers, Settings, WrappingKey};
 use rejoin_tickets::ServerKeyFormat;
 use serde_json::json;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::time::{MissedTickBehavior, interval};
 
-use super::Keys;
 use crate::arguments::{Choice, Misuse, one_of};
-use crate::{cluster, terminal};
+use crate::{cluster, process, terminal};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -33,27 +34,35 @@ pub(crate) struct Arguments {
     /// Follow the cluster's keys until Ctrl-C or SIGTERM, and make new keys when they are due
     #[arg(long)]
     follow: bool,
+    /// Switch to this user once all files are read; only --then keeps the rights to signal a server
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Accept the ring of ticket keys in Valkey, even if this machine has seen a newer one
+    #[arg(long)]
+    accept_older_ring: bool,
 }
 
 const FORMATS: &[Choice<ServerKeyFormat>] =
     &[(ServerKeyFormat::Nginx, "nginx", ""), (ServerKeyFormat::Haproxy, "haproxy", "")];
 
 pub(crate) fn run(arguments: &Arguments, settings: &Path, json: bool) -> anyhow::Result<()> {
-    let Arguments { format, output, context, then, follow } = arguments;
+    let Arguments { format, output, context, then, follow, user, .. } = arguments;
     let files = KeyFiles::new(*format, output, context);
-    let mut files = files.map_err(|error| match error {
+    let files = files.map_err(|error| match error {
         Error::Ring(error) => anyhow::Error::new(Misuse(format!("--context: {error}"))),
         error => error.into(),
     })?;
+    let runtime = cluster::runtime()?;
+    let in_runtime = runtime.enter();
+    let then = then.as_deref().map(Then::start).transpose()?;
+    drop(in_runtime);
+    let open = || Exporter::new(settings, files, arguments, then);
+    let mut exporter = process::confined(user.as_deref(), open)?;
+    exporter.keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
     if *follow {
-        let exporter = Exporter::new(settings, files, arguments)?;
-        return cluster::runtime()?.block_on(exporter.follow());
+        return runtime.block_on(exporter.follow());
     }
-    let now_s = cluster::now_s()?;
-    let changed = files.write(&Keys::of_cluster(settings)?.ring(now_s)?, now_s)?;
-    if let Some(command) = then.as_ref().filter(|_| changed) {
-        cluster::runtime()?.block_on(done(command))?;
-    }
+    let changed = runtime.block_on(exporter.once())?;
     if json {
         return terminal::print_result(&json!({ "changed": changed }).to_string());
     }
@@ -64,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments, settings: &Path, json: bool) -> anyhow:
 struct Exporter<'a> {
     arguments: &'a Arguments,
     files: KeyFiles,
+    then: Option<Then>,
     servers: Servers,
     keys: ClusterKeys,
     link: Option<Link>,
@@ -72,12 +82,32 @@ struct Exporter<'a> {
 impl<'a> Exporter<'a> {
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-    fn new(settings: &Path, files: KeyFiles, arguments: &'a Arguments) -> anyhow::Result<Self> {
+    /// Reads all files that the settings name.
+    fn new(
+        settings: &Path,
+        files: KeyFiles,
+        arguments: &'a Arguments,
+        then: Option<Then>,
+    ) -> anyhow::Result<Self> {
         let settings = Settings::read(settings)?;
         let key = WrappingKey::read(&settings.key_file)?;
         let (schedule, servers) = (settings.schedule()?, settings.valkey()?);
-        let keys = ClusterKeys::new(settings.name, &key, Some(schedule))?;
-        Ok(Self { arguments, files, servers, keys, link: None })
+        let keys = match arguments.follow {
+            true => cluster::keys(&settings, &key, Some(schedule))?,
+            false => cluster::keys(&settings, &key, None)?.only_followed(),
+        };
+        let keys = keys.accepting_older(arguments.accept_older_ring);
+        Ok(Self { arguments, files, then, servers, keys, link: None })
+    }
+
+    async fn once(mut self) -> anyhow::Result<bool> {
+        self.look().await?;
+        let ring = self.keys.ring().context(super::NO_KEYS)?;
+        let changed = self.files.write(ring, cluster::now_s()?)?;
+        if let Some(then) = self.then.as_mut().filter(|_| changed) {
+            then.run().await?;
+        }
+        Ok(changed)
     }
 
     async fn follow(mut self) -> anyhow::Result<()> {
@@ -121,28 +151,54 @@ impl<'a> Exporter<'a> {
     }
 
     async fn write(&mut self) -> anyhow::Result<()> {
-        let Arguments { output, then, .. } = self.arguments;
+        let Arguments { output, .. } = self.arguments;
         let Some(ring) = self.keys.ring() else { return Ok(()) };
         if !self.files.write(ring, cluster::now_s()?)? {
             return Ok(());
         }
         terminal::print(&format!("{}: new keys", output.display()));
-        let Some(command) = then else { return Ok(()) };
-        if let Err(error) = done(command).await {
+        let Some(then) = &mut self.then else { return Ok(()) };
+        if let Err(error) = then.run().await {
             terminal::complain(&format!("{}; the files are written", terminal::chain(&error)));
         }
         Ok(())
     }
 }
 
-/// Runs a shell command and waits for its end.
-async fn done(command: &str) -> anyhow::Result<()> {
-    const WITHIN: Duration = Duration::from_secs(60);
-    let mut shell = tokio::process::Command::new("sh");
-    shell.arg("-c").arg(command).stdin(Stdio::null()).kill_on_drop(true);
-    let ended = timeout(WITHIN, shell.status()).await;
-    let ended = ended.with_context(|| format!("{command}: still running after a minute"))?;
-    let status = ended.context("cannot run sh")?;
-    anyhow::ensure!(status.success(), "{command}: {status}");
-    Ok(())
+/// The shell that runs `--then`. It starts before the process gives up root, so that the command may signal a server of
+/// root's. It gets nothing from this process but the word to run the command that the operator gave.
+struct Then {
+    command: String,
+    asks: ChildStdin,
+    ends: Lines<BufReader<ChildStdout>>,
+    _shell: Child,
+}
+
+impl Then {
+    /// Runs the command for each line that it reads, and answers each with the exit status.
+    const SHELL: &str = "exec 3>&1 >&2; while read -r turn; do timeout 60 sh -c \"$1\" </dev/null 3>&-; echo $? >&3; done";
+
+    /// Must be called in a runtime.
+    fn start(command: &str) -> anyhow::Result<Self> {
+        let mut shell = tokio::process::Command::new("sh");
+        shell.args(["-c", Self::SHELL, "sh", command]);
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut shell = shell.spawn().context("cannot run sh")?;
+        let pipes = shell.stdin.take().zip(shell.stdout.take());
+        let (asks, ends) = pipes.context("sh has no pipes")?;
+        let ends = BufReader::new(ends).lines();
+        Ok(Self { command: command.to_owned(), asks, ends, _shell: shell })
+    }
+
+    /// Runs the command, and waits until it ends.
+    async fn run(&mut self) -> anyhow::Result<()> {
+        let Self { command, asks, ends, .. } = self;
+        asks.write_all(b"\n").await.with_context(|| format!("{command}: its shell has ended"))?;
+        match ends.next_line().await?.as_deref() {
+            Some("0") => Ok(()),
+            Some("124") => anyhow::bail!("{command}: still running after a minute"),
+            Some(status) => anyhow::bail!("{command}: exit status: {status}"),
+            None => anyhow::bail!("{command}: its shell has ended"),
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! The `rejoin` command as its users run it: real processes, real servers, on loopback.
 
+mod audit;
 mod bench;
 mod capture;
 mod clients;
+mod cluster;
 mod commands;
 mod connect;
 mod cost;

@@ -323,3 +323,20 @@ fn an_interrupted_trace_is_not_left_behind() {
     assert!(text(&output.stderr).contains("long.trace is not written"));
     assert_eq!(names(&folder), ["plan.toml"]);
 }
+
+/// The names that temporary files had, by which another user of the folder could have them written elsewhere.
+#[test]
+fn a_planted_link_is_not_followed() {
+    let folder = scratch("planted");
+    file(&folder, "plan.toml", PLAN);
+    let victim = file(&folder, "victim", "untouched");
+    let plant =
+        "ln -s victim .rates.csv.$$.part && exec \"$0\" simulate --plan plan.toml --csv rates.csv";
+    let done = Command::new("sh").args(["-c", plant, REJOIN]).current_dir(&folder).output();
+    let done = done.expect("sh");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(fs::read_to_string(victim).expect("there"), "untouched");
+    let rates = folder.join("rates.csv");
+    assert!(rates.symlink_metadata().expect("written").is_file());
+    assert_eq!(fs::read_to_string(rates).expect("values").lines().count(), 5);
+}

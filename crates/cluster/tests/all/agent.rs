@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
-use rejoin_cluster::{Agent, Settings, WrappingKey};
+use rejoin_cluster::{Agent, ClusterKeys, Error, News, RingRecord, Settings, WrappingKey};
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_testkit::cluster::link;
+use rejoin_testkit::folder::Folder;
 use rejoin_testkit::process::wait_until;
 use rejoin_testkit::valkey::Valkey;
+use rejoin_tickets::{KeyId, KeyRing};
 use tokio::sync::oneshot;
 
 const CONTEXT: ContextTag = ContextTag(5);
@@ -22,6 +25,7 @@ fn id(number: u8) -> SessionId {
 
 /// A machine: a cache, its agent on a thread, and a server. It stops when dropped.
 struct Machine {
+    store: Arc<Store>,
     server: Tiered,
     stop: Option<oneshot::Sender<()>>,
     agent: Option<JoinHandle<()>>,
@@ -45,8 +49,8 @@ impl Machine {
             is_linked && store.ring().ok().flatten().is_some()
         };
         wait_until("the agent's ring", is_ready);
-        let server = Tiered::new(store);
-        Self { server, stop: Some(stop), agent: Some(agent) }
+        let server = Tiered::new(Arc::clone(&store));
+        Self { store, server, stop: Some(stop), agent: Some(agent) }
     }
 
     fn insert(&self, number: u8) {
@@ -142,4 +146,131 @@ async fn the_cluster_is_told_of_what_was_altered() {
     let () = alter.query_async(&mut link(&valkey).await).await.expect("altered");
     assert!(!other.takes(7, CONTEXT));
     until_counted(&valkey, "HINCRBY rejoin:{web.0}:counts rejected 0", 1);
+}
+
+const RING: &str = "rejoin:{web}:ring";
+
+/// A ring in Valkey: its version and its page.
+type Held = (u64, Vec<u8>);
+
+async fn held(valkey: &Valkey) -> Held {
+    let read = redis::cmd("HMGET").arg(RING).arg("version").arg("page").to_owned();
+    read.query_async(&mut link(valkey).await).await.expect("a ring")
+}
+
+async fn put(valkey: &Valkey, (version, page): &Held) {
+    let mut put = redis::cmd("HSET");
+    put.arg(RING).arg("version").arg(*version).arg("page").arg(page);
+    put.exec_async(&mut link(valkey).await).await.expect("put");
+}
+
+fn keys_of(ring: Option<KeyRing>) -> Vec<KeyId> {
+    ring.map_or_else(Vec::new, |ring| ring.list(now_s()).map(|key| key.id).collect())
+}
+
+fn now_s() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs()
+}
+
+impl Machine {
+    fn keys(&self) -> Vec<KeyId> {
+        keys_of(self.store.ring().expect("free"))
+    }
+}
+
+/// A cluster whose first key leaked and was revoked, and the ring from before.
+struct Revoked {
+    valkey: Valkey,
+    before: Held,
+    leaked: KeyId,
+    now: Vec<KeyId>,
+}
+
+impl Revoked {
+    /// Starts it with one machine, whose agent has seen the newer ring and has ended.
+    async fn start() -> Self {
+        let valkey = Valkey::start(&[]);
+        let machine = Machine::start(&valkey, 1);
+        let [leaked] = machine.keys()[..] else { panic!("one key") };
+        let before = held(&valkey).await;
+        let key = WrappingKey::read(&valkey.folder.join("key")).expect("a key");
+        let keys = ClusterKeys::new("web".parse().expect("a name"), &key, None).expect("a lead");
+        let (mut keys, mut link) = (keys.only_followed(), link(&valkey).await);
+        let newer = keys.rotate(&mut link, now_s()).await.expect("a key");
+        assert!(keys.revoke(&mut link, &leaked, now_s()).await.expect("revoked"));
+        wait_until("the newer ring on the machine", || machine.keys() == [newer]);
+        drop(machine);
+        Self { valkey, before, leaked, now: vec![newer] }
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_key_does_not_come_back_when_the_agent_restarts() {
+    let Revoked { valkey, before, leaked, now } = Revoked::start().await;
+    put(&valkey, &before).await;
+    let machine = Machine::start(&valkey, 1);
+    wait_until("the newer ring in Valkey", || {
+        valkey.say(&format!("HGET {RING} version")).parse::<u64>().expect("a number") > 3
+            || machine.keys().contains(&leaked)
+    });
+    assert_eq!(machine.keys(), now, "the revoked key {leaked} is back");
+}
+
+/// Only what is beside the key file is left when a machine restarts.
+#[tokio::test]
+async fn an_older_ring_is_refused_when_the_machine_has_restarted_unless_it_is_accepted() {
+    let Revoked { valkey, before, leaked, .. } = Revoked::start().await;
+    let folder = valkey.folder.join("1");
+    Store::remove(&folder, &"web".parse().expect("a name")).expect("removed");
+    put(&valkey, &before).await;
+    let ran = async |accepts: bool| {
+        let agent = Agent::new(settings(&valkey, &folder)).expect("an agent");
+        let (store, mut told) = (Arc::clone(agent.store()), Vec::new());
+        let until = tokio::time::sleep(Duration::from_secs(3));
+        let tell = |news: News<'_>| told.push(format!("{news:?} {}", reason(&news)));
+        agent.accepting_older_ring(accepts).run(until, tell).await.expect("it works");
+        (keys_of(store.ring().expect("free")), told)
+    };
+    let (keys, told) = ran(false).await;
+    assert_eq!(keys, [], "{told:?}");
+    let refused = told.iter().any(|line| line.contains("--accept-older-ring"));
+    assert!(refused && told.len() == 1, "{told:?}");
+    assert_eq!(ran(true).await.0, [leaked]);
+    // It is the newest now.
+    assert_eq!(ran(false).await.0, [leaked]);
+}
+
+fn reason(news: &News<'_>) -> String {
+    match news {
+        News::Cut(error) | News::Unrecorded(error) => error.to_string(),
+        News::Linked => String::new(),
+    }
+}
+
+/// A new key file begins anew, whatever was recorded under the old one.
+#[test]
+fn a_record_is_its_keys_alone_and_nobody_elses_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    let path = folder.join("key");
+    let (name, other) = ("web".parse().expect("a name"), "other".parse().expect("a name"));
+    let key = WrappingKey::create(&path).expect("a key");
+    let file = folder.join("key.seen");
+    let seen = |name, key| RingRecord::open(&path, key, name).map(|record| record.seen());
+    assert_eq!(seen(&name, &key).expect("made"), 0);
+    let mode = || std::fs::metadata(&file).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    // What a cluster of another key or name recorded is nothing to this one.
+    for line in ["", "7", "00000000000000000007 00\n", "not a record at all\n"] {
+        std::fs::write(&file, line).expect("written");
+        assert_eq!(seen(&name, &key).expect("readable"), 0, "{line:?}");
+        assert_eq!(seen(&other, &key).expect("readable"), 0, "{line:?}");
+    }
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).expect("ours");
+    assert!(matches!(seen(&name, &key), Err(Error::BadKeyFile { .. })));
+    std::fs::remove_file(&file).expect("there");
+    let victim = folder.write("victim", "untouched");
+    std::os::unix::fs::symlink(&victim, &file).expect("a link");
+    assert!(matches!(seen(&name, &key), Err(Error::BadKeyFile { .. })));
+    assert_eq!(std::fs::read_to_string(victim).expect("there"), "untouched");
 }

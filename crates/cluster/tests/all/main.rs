@@ -1,5 +1,6 @@
 //! The tests of sessions and ticket keys in Valkey, each thing in a module.
 
+mod acl;
 mod agent;
 mod key_files;
 mod keys;

@@ -1,9 +1,11 @@
 //! The demonstration's page: two charts and the figures, in one file without outside requests.
 
 use std::fmt;
+use std::io::Write;
 use std::path::Path;
 
 use rejoin_report::{BAR_STYLE, Bar, Bars, Figures, Page, Part, distinct};
+use rejoin_store::NewFile;
 
 use super::outcome::Row;
 use crate::Error;
@@ -18,10 +20,11 @@ pub(super) struct Shown<'a> {
 /// Writes the page.
 pub(super) fn write(path: &Path, shown: &Shown<'_>) -> Result<(), Error> {
     // Written beside and renamed: a reader sees a whole page at any time.
-    let beside = path.with_extension("html.new");
-    std::fs::write(&beside, html(shown))
-        .and_then(|()| std::fs::rename(&beside, path))
-        .map_err(|source| Error::file(path.to_owned(), source))
+    let written = NewFile::beside(path, 0o666).and_then(|new| {
+        new.file().write_all(html(shown).as_bytes())?;
+        new.finish()
+    });
+    written.map_err(|source| Error::file(path.to_owned(), source))
 }
 
 fn html(shown: &Shown<'_>) -> String {

@@ -250,7 +250,7 @@ fn the_ring_is_the_agents_and_servers_follow() {
     assert!(keys.newer(1_000).is_none() && agent.ring().expect("free").is_none());
     let mut ring = KeyRing::new(Schedule::default());
     ring.rotate(1_000, &mut [5; 32]).expect("a key");
-    agent.adopt_ring(&ring).expect("free");
+    agent.adopt_ring(&ring, 1).expect("free");
     let listed = |ring: &KeyRing| ring.list(1_000).map(|key| key.id).collect::<Vec<_>>();
     assert_eq!(keys.newer(1_001).as_ref().map(listed), Some(listed(&ring)));
     let refused = [agent.rotate_keys(1_001).err(), agent.retire_key(&listed(&ring)[0]).err()];

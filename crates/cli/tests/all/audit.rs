@@ -1,0 +1,86 @@
+//! The tests that docs/audit.md names, against the sources.
+
+use std::fs;
+use std::path::Path;
+
+const AUDIT: &str = include_str!("../../../../docs/audit.md");
+
+/// Returns the sections of the findings: the id, and the text.
+fn findings() -> Vec<(&'static str, &'static str)> {
+    let sections = AUDIT.split("\n### ").skip(1);
+    sections.map(|section| section.split_once('\n').expect("a text")).collect()
+}
+
+/// Returns the crate and the paths of the tests that a section names: the words in backticks after `**Tests.**`.
+fn tests(section: &str) -> Vec<(String, String)> {
+    let (_, named) = section.split_once("\n**Tests.** ").expect("tests");
+    let named = named.split("\n\n").next().expect("a paragraph");
+    let mut of_crate = String::new();
+    let mut tests = Vec::new();
+    for word in named.split('`').skip(1).step_by(2) {
+        match word.strip_prefix("rejoin-") {
+            Some(name) => of_crate = name.to_owned(),
+            None => tests.push((of_crate.clone(), word.to_owned())),
+        }
+    }
+    tests
+}
+
+/// Returns true if a crate has this test: `module::test` in `tests/all/module.rs` or `src/module.rs`, where a module
+/// `tests` is in the file of the module around it.
+fn exists(of_crate: &str, path: &str) -> bool {
+    let modules: Vec<_> = path.split("::").filter(|module| *module != "tests").collect();
+    let Some((name, modules)) = modules.split_last() else { return false };
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let file = modules.join("/");
+    let lines = ["tests/all", "src"].into_iter().flat_map(|folder| {
+        let place = crates.join(of_crate).join(folder);
+        [format!("{file}.rs"), format!("{file}/mod.rs")].map(|file| place.join(file))
+    });
+    let sources = lines.filter_map(|path| fs::read_to_string(path).ok());
+    let is_there = |source: String| {
+        let head = format!("fn {name}()");
+        let mut above = "";
+        source.lines().any(|line| {
+            let found = line.contains(&head) && above.contains("#[");
+            above = line.trim();
+            found
+        })
+    };
+    sources.into_iter().any(is_there)
+}
+
+#[test]
+fn every_test_that_the_audit_names_exists() {
+    let findings = findings();
+    assert!(!findings.is_empty());
+    for (id, section) in findings {
+        for part in ["\n**Was.** ", "\n**Mend.** "] {
+            assert!(section.contains(part), "{id}: no {part:?}");
+        }
+        let tests = tests(section);
+        assert!(!tests.is_empty(), "{id} names no test");
+        for (of_crate, path) in tests {
+            assert!(exists(&of_crate, &path), "{id}: rejoin-{of_crate} has no test {path}");
+        }
+    }
+}
+
+#[test]
+fn a_test_that_is_not_there_is_noticed() {
+    assert!(exists("cli", "audit::a_test_that_is_not_there_is_noticed"));
+    assert!(exists("cli", "process::tests::an_unknown_user_is_an_error"));
+    assert!(!exists("cli", "audit::no_such_test") && !exists("cli", "audit::findings"));
+    assert!(!exists("cluster", "audit::a_test_that_is_not_there_is_noticed"));
+}
+
+#[test]
+fn the_guide_says_what_a_stolen_memory_and_a_new_key_mean() {
+    let guide = include_str!("../../../../docs/cluster.md");
+    let rows: Vec<_> =
+        guide.lines().filter(|line| line.starts_with("| one machine's memory")).collect();
+    let [row] = rows[..] else { panic!("one row: {rows:?}") };
+    assert!(row.contains("forge") && row.contains("client's identity"), "{row}");
+    let (_, replacing) = guide.split_once("Replacing the cluster's key").expect("a sentence");
+    assert!(replacing.contains("ends every session and ticket of the cluster"));
+}
