@@ -22,7 +22,7 @@ run: setup
 # What tests in `make test` start, and what those start that `make test-all` has besides.
 TESTED := openssl python3 python3-venv nginx-light haproxy curl faketime iproute2 procps systemd util-linux \
 	redis-server redis-tools wget git
-TESTED_SLOWLY := apache2 chromium default-jdk-headless valgrind
+TESTED_SLOWLY := apache2 chromium default-jdk-headless valgrind freeradius eapoltest
 
 ## The tests, with the servers and programs that people run: about a quarter of an hour on two cores, mostly of building.
 ## The libraries that are loaded into other programs are tested as they ship, built for release and stripped.
@@ -33,7 +33,8 @@ test: setup
 	@$(call step,tests,$(CARGO) test --workspace --exclude rejoin-checks --locked -- $(TESTS))
 	@cat $(TIMES)
 
-## The same, and the tests that need a JDK, valgrind, Chromium, Apache or newer releases of OpenSSL, or wait for minutes.
+## The same, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS or newer releases of OpenSSL, or wait
+## for minutes.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
 test-all: target/openssl-3.5 target/openssl-3.6 test
