@@ -13,7 +13,7 @@ use rejoin_cache::{Hints, Issued, SecretBytes, SessionId, SessionStore};
 use rejoin_store::now_ms;
 
 use crate::attachment::attachment_of;
-use crate::connection::{Connection, fits};
+use crate::connection::Connection;
 use crate::context_name::ContextName;
 use crate::guard::guard;
 use crate::info::{attach, of_ssl_or_new};
@@ -174,9 +174,7 @@ unsafe fn fitting(
         return session;
     }
     // SAFETY: the caller vouches for both.
-    if unsafe { fits(ssl, session) } {
-        // SAFETY: the caller vouches for both.
-        unsafe { connection.adopt_context(ssl, session) };
+    if unsafe { connection.adopts(ssl, session) } {
         return session;
     }
     // SAFETY: the reference is ours to drop.

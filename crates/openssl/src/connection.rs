@@ -13,7 +13,7 @@ use crate::clock::now_s;
 use crate::extra::Extra;
 use crate::policy::{Circumstances, Policy};
 use crate::sessions::Cached;
-use crate::{ffi, past, server_name};
+use crate::{cipher, ffi, past, server_name};
 
 /// A connection of an attached context, from its first callback on.
 pub(crate) struct Connection {
@@ -147,18 +147,28 @@ impl Connection {
 
     /// Gives the connection the session-id context of the session that it is about to resume, where the operator
     /// named one context for all programs. OpenSSL resumes no session of another session-id context, and the
-    /// connection has not used its own for anything yet.
+    /// connection has not used its own for anything yet. Returns false for a session that must not be resumed here.
     ///
     /// # Safety
     /// `ssl` and `session` are valid.
-    pub(crate) unsafe fn adopt_context(&self, ssl: *mut SSL, session: *const SSL_SESSION) {
-        if self.attachment.is_named {
-            let mut length = 0;
-            // SAFETY: the caller vouches for `session`.
-            let start = unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
-            // SAFETY: the session's own bytes, as many as it says, and a valid SSL, which copies them.
-            unsafe { ffi::SSL_set_session_id_context(ssl, start, length) };
+    pub(crate) unsafe fn adopts(&self, ssl: *mut SSL, session: *mut SSL_SESSION) -> bool {
+        // SAFETY: the caller vouches for both.
+        if !unsafe { fits(ssl, session) } {
+            return false;
         }
+        if !self.attachment.is_named {
+            return true;
+        }
+        // SAFETY: the caller vouches for both.
+        if !unsafe { cipher::is_chosen(ssl, session) } {
+            return false;
+        }
+        let mut length = 0;
+        // SAFETY: the caller vouches for `session`.
+        let start = unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
+        // SAFETY: the session's own bytes, as many as it says, and a valid SSL, which copies them.
+        unsafe { ffi::SSL_set_session_id_context(ssl, start, length) };
+        true
     }
 }
 
@@ -173,7 +183,7 @@ impl Drop for Connection {
 ///
 /// # Safety
 /// Both are valid.
-pub(crate) unsafe fn fits(ssl: *mut SSL, session: *mut SSL_SESSION) -> bool {
+unsafe fn fits(ssl: *mut SSL, session: *mut SSL_SESSION) -> bool {
     let mut length = 0;
     // SAFETY: the session is valid.
     unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };

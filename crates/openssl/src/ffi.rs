@@ -2,8 +2,8 @@
 
 use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void, size_t};
 use openssl_sys::{
-    CRYPTO_EX_DATA, EVP_CIPHER_CTX, EVP_MAC_CTX, EVP_MD, OSSL_PARAM, SSL, SSL_CTX, SSL_METHOD,
-    SSL_SESSION, X509_CRL, X509_OBJECT, X509_STORE, X509_VERIFY_PARAM,
+    CRYPTO_EX_DATA, EVP_CIPHER_CTX, EVP_MAC_CTX, EVP_MD, OSSL_PARAM, SSL, SSL_CIPHER, SSL_CTX,
+    SSL_METHOD, SSL_SESSION, X509_CRL, X509_OBJECT, X509_STORE, X509_VERIFY_PARAM,
 };
 
 pub(crate) type GenerateId = unsafe extern "C" fn(*mut SSL, *mut c_uchar, *mut c_uint) -> c_int;
@@ -111,6 +111,10 @@ unsafe extern "C" {
     ) -> c_int;
     pub(crate) fn SSL_CTX_sess_get_new_cb(ctx: *mut SSL_CTX) -> Option<SessionMade>;
     pub(crate) fn SSL_CTX_sess_get_get_cb(ctx: *mut SSL_CTX) -> Option<SessionWanted>;
+    pub(crate) fn SSL_get_ciphers(ssl: *const SSL) -> *mut c_void;
+    pub(crate) fn SSL_SESSION_get0_cipher(session: *const SSL_SESSION) -> *const SSL_CIPHER;
+    pub(crate) fn SSL_CIPHER_get_kx_nid(cipher: *const SSL_CIPHER) -> c_int;
+    pub(crate) fn SSL_CIPHER_is_aead(cipher: *const SSL_CIPHER) -> c_int;
     pub(crate) fn SSL_get_verify_callback(ssl: *const SSL) -> Option<unsafe extern "C" fn()>;
     pub(crate) fn SSL_get_client_CA_list(ssl: *const SSL) -> *mut c_void;
     pub(crate) fn SSL_get0_param(ssl: *mut SSL) -> *mut X509_VERIFY_PARAM;

@@ -22,6 +22,7 @@
 
 mod attachment;
 mod callbacks;
+mod cipher;
 mod client;
 mod clock;
 mod connection;

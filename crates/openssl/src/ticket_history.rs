@@ -5,7 +5,7 @@ use openssl_sys::{SSL, SSL_CTX, SSL_SESSION};
 use rejoin_tickets::TicketEvent;
 
 use crate::clock::{now_s, unix_time};
-use crate::connection::{Connection, fits};
+use crate::connection::Connection;
 use crate::ffi;
 use crate::guard::guard;
 use crate::info::of_ssl_or_new;
@@ -71,21 +71,19 @@ unsafe extern "C" fn ticket_opened(
         }
         _ => return ffi::SSL_TICKET_RETURN_IGNORE,
     };
-    // SAFETY: with these two, OpenSSL passes a valid session, and nobody else has it.
-    if !guard(true, || unsafe { fits(ssl, session) }) {
-        return ffi::SSL_TICKET_RETURN_IGNORE_RENEW;
-    }
-    guard(usual, || {
+    guard(ffi::SSL_TICKET_RETURN_IGNORE_RENEW, || {
         // SAFETY: OpenSSL passes a valid SSL.
-        let connection = unsafe { of_ssl_or_new(ssl) };
-        if let Some(connection) = &connection {
-            // SAFETY: both are valid.
-            unsafe { connection.adopt_context(ssl, session) };
+        let Some(connection) = (unsafe { of_ssl_or_new(ssl) }) else { return usual };
+        // SAFETY: with these two, OpenSSL passes a valid session, and nobody else has it.
+        if !unsafe { connection.adopts(ssl, session) } {
+            return ffi::SSL_TICKET_RETURN_IGNORE_RENEW;
         }
         // SAFETY: OpenSSL passes a valid SSL.
-        let connection = connection.filter(|_| unsafe { is_single_use(ssl) });
-        // SAFETY: the session is valid, as it was for `fits`.
-        connection.map_or(usual, |connection| unsafe { opened(connection, session) })
+        if !unsafe { is_single_use(ssl) } {
+            return usual;
+        }
+        // SAFETY: the session is valid, as it was above.
+        unsafe { opened(connection, session) }
     })
 }
 

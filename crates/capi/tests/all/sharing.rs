@@ -5,7 +5,8 @@
 
 use std::fs;
 
-use rejoin_testkit::site::{Site, Versions};
+use openssl::ssl::SslConnectorBuilder;
+use rejoin_testkit::site::{Client, Site, Versions};
 
 use crate::faults::NGINX;
 use crate::ways::apache;
@@ -53,6 +54,37 @@ fn each_its_own(program: &str, arguments: &[&str], configuration: &str) {
         client.name = "other.example";
         assert!(!client.connect(), "{program}, {versions:?}: another's session was resumed");
         assert!(client.connect(), "{program}, {versions:?}: nothing was kept");
+    }
+}
+
+/// OpenSSL resumes a session of TLS 1.2 with the session's cipher, whatever the server's list has.
+#[test]
+fn a_session_is_adopted_only_with_a_cipher_of_the_servers_own_list() {
+    const OLD: &str = "ECDHE-ECDSA-AES128-SHA";
+    const NEW: &str = "ECDHE-ECDSA-AES256-GCM-SHA384";
+    for stateful in ["no", "yes"] {
+        let mut site = Site::new(&format!("cipher-{stateful}"));
+        site.configure(&format!("context = shared\nstateful = {stateful}"));
+        let offer = |connector: &mut SslConnectorBuilder| {
+            connector.set_cipher_list(&format!("{OLD}:{NEW}")).expect("ciphers");
+        };
+        let mut client = Client::with(site.address(), Versions::Tls12, offer);
+        let mut serve = |ciphers: &str| {
+            site.stop();
+            let (port, pair) = (site.address().to_string(), site.shown("both.pem"));
+            let server = ["s_server", "-accept", &port, "-www", "-cert", &pair, "-key", &pair];
+            let server = [&server[..], &["-cipher", ciphers]].concat();
+            site.start("openssl", &server).expect("it is installed");
+        };
+        serve(&format!("{OLD}:{NEW}"));
+        assert!(!client.connect() && client.connect(), "{stateful}");
+        serve(&format!("{NEW}:{OLD}"));
+        assert!(client.connect(), "{stateful}: another server's session is not adopted");
+        serve(NEW);
+        assert!(
+            !client.connect() && client.connect(),
+            "{stateful}: a cipher that it does not have"
+        );
     }
 }
 
