@@ -65,6 +65,7 @@ fn open(settings: &ModuleSettings) -> Result<Everywhere, String> {
     let sessions = ServerSessions::new(tiered, *store.id_key(), Hints::Never);
     let mut everywhere = Everywhere::default()
         .with_sessions(&sessions, settings.stateful)
+        .single_use(settings.single_use)
         .resumable_for(settings.resumable_for);
     if let Some(name) = &settings.context {
         everywhere = everywhere.named(name);

@@ -17,6 +17,8 @@ pub(crate) struct ModuleSettings {
     pub(crate) settings: Option<Settings>,
     /// True if no context issues stateless tickets.
     pub(crate) stateful: bool,
+    /// True if a session of TLS 1.3 resumes at most once.
+    pub(crate) single_use: bool,
     /// The keys of stateless tickets. `None`: the server's own.
     pub(crate) tickets: Option<TicketSettings>,
     /// The time after which a client must make a full handshake again.
@@ -35,12 +37,13 @@ pub(crate) struct TicketSettings {
 
 impl ModuleSettings {
     /// The names of the settings. OpenSSL itself reads `path`.
-    pub(crate) const NAMES: [&str; 11] = [
+    pub(crate) const NAMES: [&str; 12] = [
         "cache",
         "capacity",
         "folder",
         "policy",
         "stateful",
+        "single_use",
         "ticket_keys",
         "key_file",
         "rotate_every",
@@ -57,12 +60,16 @@ impl ModuleSettings {
         let capacity = get.parsed("capacity")?;
         let policies = [("predictive", Policy::Predictive), ("lru", Policy::Lru)];
         let policy = get.one_of("policy", policies)?;
+        let single_use = get.one_of("single_use", [("no", false), ("yes", true)])?;
+        // A stateless ticket cannot be used up.
+        let stateful = get.one_of("stateful", [("no", single_use), ("yes", true)])?;
         let settings = |capacity: Capacity| Settings { policy, ..Settings::new(capacity) };
         Ok(Self {
             folder: (get.0)("folder").map_or_else(|| PathBuf::from(Store::FOLDER), PathBuf::from),
             cache,
             settings: capacity.map(settings),
-            stateful: get.one_of("stateful", [("no", false), ("yes", true)])?,
+            stateful,
+            single_use,
             tickets: get.tickets()?,
             resumable_for: get.resumable_for()?,
             context: get.context()?,

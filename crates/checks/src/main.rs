@@ -5,6 +5,7 @@
 //! their names; `--quick` makes everything smaller, and figures coarser. A check whose program is not installed is
 //! reported as skipped.
 
+#![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a check tells what it found")]
 
 mod arrivals;

@@ -26,6 +26,8 @@ pub(crate) struct Attachment {
     pub(crate) is_stateful: bool,
     /// Sessions of other session-id contexts resume here, too.
     pub(crate) is_named: bool,
+    /// A stored session of TLS 1.3 resumes at most once.
+    pub(crate) is_single_use: bool,
     /// How long a client may go on resuming after a full handshake.
     pub(crate) resumable_for: Duration,
     pub(crate) tickets: Option<ContextTickets>,
@@ -37,9 +39,16 @@ pub(crate) struct Attachment {
 
 impl Default for Attachment {
     fn default() -> Self {
-        let (is_stateful, is_named, tickets, own, server_info) = (false, false, None, None, None);
-        let resumable_for = RESUMABLE_FOR;
-        Self { cached: None, is_stateful, is_named, resumable_for, tickets, own, server_info }
+        Self {
+            cached: None,
+            is_stateful: false,
+            is_named: false,
+            is_single_use: false,
+            resumable_for: RESUMABLE_FOR,
+            tickets: None,
+            own: None,
+            server_info: None,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use rejoin_cache::{Hints, Issued, SecretBytes, SessionId, SessionStore};
 use rejoin_store::now_ms;
 
 use crate::attachment::attachment_of;
-use crate::connection::Connection;
+use crate::connection::{Connection, State};
 use crate::context_name::ContextName;
 use crate::guard::guard;
 use crate::info::{attach, of_ssl_or_new};
@@ -203,18 +203,35 @@ unsafe fn find(
     let Some(policy) = policy else { return std::ptr::null_mut() };
     let asks_nobody = policy == Policy::ASKS_NOBODY;
     let label = if asks_nobody { label } else { context.label(name, policy) };
+    // SAFETY: the caller vouches for `ssl`.
+    let is_used_up = connection.attachment.is_single_use && unsafe { past::is_single_use(ssl) };
     let (mut value, context) = (SecretBytes::default(), sessions.tag(&label));
     let mut state = connection.state();
-    state.offered = state.visit.look_up(sessions.sessions(), now_ms(), id, context, &mut value);
-    if !state.offered {
+    let State { visit, taken, .. } = &mut *state;
+    let cache = sessions.sessions();
+    let is_found = if is_used_up {
+        // The second ClientHello after a HelloRetryRequest presents what this connection has taken.
+        match taken.take_if(|(of, _)| of == id) {
+            Some((_, again)) => {
+                value = again;
+                true
+            }
+            None => visit.take(cache, now_ms(), id, context, &mut value),
+        }
+    } else {
+        visit.look_up(cache, now_ms(), id, context, &mut value)
+    };
+    state.offered = is_found;
+    if !is_found {
         return std::ptr::null_mut();
     }
-    let Some(value) = sessions.seal().open_value(id, &label, &value) else {
+    let Some(opened) = sessions.seal().open_value(id, &label, &value) else {
         sessions.sessions().remove(id);
         return std::ptr::null_mut();
     };
     drop(state);
-    let Some(session) = sessions.decoder().decode(value) else { return std::ptr::null_mut() };
+    let Some(session) = sessions.decoder().decode(opened) else { return std::ptr::null_mut() };
+    connection.state().taken = is_used_up.then_some((*id, value));
     // SAFETY: the session is valid, and nobody else has it.
     if !connection.resumes(unsafe { past::authenticated_s(session.as_ptr()) }) {
         return std::ptr::null_mut();

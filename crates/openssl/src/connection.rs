@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use foreign_types::ForeignTypeRef;
 use openssl::ssl::SslRef;
 use openssl_sys::{SSL, SSL_SESSION};
-use rejoin_cache::{History, SessionStore, Visit};
+use rejoin_cache::{History, SecretBytes, SessionId, SessionStore, Visit};
 use rejoin_store::now_ms;
 
 use crate::attachment::{Attachment, OwnCallbacks};
@@ -29,6 +29,8 @@ pub(crate) struct State {
     pub(crate) visit: Visit,
     /// A session was found, and OpenSSL has yet to accept it.
     pub(crate) offered: bool,
+    /// The session that this connection has used up, until its handshake is done.
+    pub(crate) taken: Option<(SessionId, SecretBytes)>,
     /// A ticket brought the client's history. OpenSSL may read two ClientHellos (HelloRetryRequest), which are
     /// one arrival.
     pub(crate) recalled: bool,

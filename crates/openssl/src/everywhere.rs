@@ -17,6 +17,7 @@ pub struct Everywhere {
     pub(crate) stateful: bool,
     pub(crate) resumable_for: Option<Duration>,
     pub(crate) context: Option<ContextName>,
+    pub(crate) is_single_use: bool,
 }
 
 impl Everywhere {
@@ -48,9 +49,17 @@ impl Everywhere {
         self
     }
 
+    /// Resumes each stored session of TLS 1.3 at most once, in whichever process. A client that opens several
+    /// connections with one session resumes one of them. It does not hold for stateless tickets.
+    #[must_use]
+    pub fn single_use(mut self, is_single_use: bool) -> Self {
+        self.is_single_use = is_single_use;
+        self
+    }
+
     /// Makes all contexts one, of this name (at most 255 bytes). A session of any of them resumes in any other, in
-    /// other programs of this name, too, regardless of ciphers and session-id contexts. Hosts, and the certificate
-    /// policies for clients, are still kept apart.
+    /// other programs of this name, too, whatever its session-id context, and over TLS 1.2 where the other has its
+    /// cipher. Hosts, and the certificate policies for clients, are still kept apart.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.context = Some(ContextName::new(name.as_bytes()));

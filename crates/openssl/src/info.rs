@@ -212,6 +212,7 @@ fn done(cached: Option<&Cached>, state: &mut State, resumed: bool) {
     let rejected = std::mem::take(&mut state.offered) && !resumed;
     let counted = std::mem::replace(&mut state.counted, true);
     state.established = true;
+    state.taken = None;
     let Some(Cached { sessions, .. }) = cached else { return };
     if rejected {
         sessions.sessions().record_rejected();

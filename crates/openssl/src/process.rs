@@ -237,7 +237,7 @@ impl Process {
 unsafe fn begin(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own, attachment: &mut Attachment) {
     let of_all = || PROCESS.get()?.what.get();
     let Some(what) = own.what.as_deref().or_else(of_all) else { return };
-    let Everywhere { sessions, tickets, stateful, resumable_for, context: named } = what;
+    let Everywhere { sessions, tickets, stateful, resumable_for, context: named, .. } = what;
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { keeps_count_itself(ssl) } {
         return;
@@ -261,6 +261,7 @@ unsafe fn begin(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own, attachment: &mu
         .map(|sessions| Cached { sessions: Arc::clone(sessions), context: name.clone() });
     attachment.is_stateful = *stateful;
     attachment.is_named = named.is_some();
+    attachment.is_single_use = what.is_single_use;
     attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name.clone()));
     attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
 }

@@ -4,8 +4,9 @@
 //! A server that is not installed is skipped with a message; `make test` installs them.
 
 use std::fs;
+use std::thread;
 
-use openssl::ssl::SslConnectorBuilder;
+use openssl::ssl::{SslConnectorBuilder, SslSession};
 use rejoin_testkit::site::{Client, Site, Versions};
 
 use crate::faults::NGINX;
@@ -85,6 +86,41 @@ fn a_session_is_adopted_only_with_a_cipher_of_the_servers_own_list() {
             !client.connect() && client.connect(),
             "{stateful}: a cipher that it does not have"
         );
+    }
+}
+
+/// Eight clients present one session at once to two workers, twice.
+#[test]
+fn a_session_of_tls_1_3_is_used_once_where_that_is_set() {
+    for (setting, most) in [("single_use = yes", 1), ("stateful = yes", 16)] {
+        let mut site = Site::new(&format!("once-{most}"));
+        site.configure(setting);
+        site.write("configuration", &NGINX.replace("@MORE@", ""));
+        let configuration = site.shown("configuration");
+        let Some(()) = site.start("nginx", &["-c", &configuration]) else { return };
+        let mut first = site.client(Versions::Tls13);
+        assert!(!first.connect());
+        let session = first.session.lock().expect("no panic").clone().expect("it got one");
+        let session = session.to_der().expect("bytes");
+        let again = || {
+            let mut client = site.client(Versions::Tls13);
+            let copy = SslSession::from_der(&session).expect("a session");
+            *client.session.lock().expect("no panic") = Some(copy);
+            client.connect()
+        };
+        let at_once = || {
+            thread::scope(|scope| {
+                let all: Vec<_> = (0..8).map(|_| scope.spawn(again)).collect();
+                all.into_iter().map(|one| one.join().expect("served")).collect::<Vec<_>>()
+            })
+        };
+        let resumed = [at_once(), at_once()].concat();
+        assert_eq!(resumed.iter().filter(|resumed| **resumed).count(), most, "{setting}");
+        // Each connection brings another session, over TLS 1.2 as well.
+        for mut client in [first, site.client(Versions::Tls12)] {
+            client.connect();
+            assert!(client.connect() && client.connect(), "{setting}");
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod shown;
 mod simulate;
 mod stats_manager;
 mod stats_page;
+mod unsafe_code;
 
 /// The path of the program.
 const REJOIN: &str = env!("CARGO_BIN_EXE_rejoin");
