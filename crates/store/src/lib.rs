@@ -14,6 +14,8 @@
 //! waits for another for longer than a tenth of a second: then the session is not found, and the
 //! client makes a full handshake.
 //!
+//! **Size.** A capacity in bytes is all that the file takes, tables and learning included.
+//!
 //! **Secrets.** The file holds session secrets and keys. Only its owner and root may open it, and a
 //! file that any other user could have written is refused. It stays out of core dumps, and out of
 //! the swap space where `RLIMIT_MEMLOCK` allows. It is wiped when it is removed, not when a process

@@ -1,6 +1,8 @@
 //! The tests of the cache in shared memory, each thing in a module.
 
+mod capacity;
 mod files;
+mod foreign;
 mod keys;
 mod mailbox;
 mod processes;

@@ -27,7 +27,7 @@ fn open(folder: &Path) -> Result<Store, Error> {
 }
 
 /// Returns the command for another process with a role.
-fn role(role: &str, folder: &Path, number: u64) -> Command {
+pub(crate) fn role(role: &str, folder: &Path, number: u64) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "processes::plays_a_role", "--nocapture", "--quiet"]);
     command.env(ROLE, role).env(FOLDER, folder).env(NUMBER, number.to_string());
@@ -35,12 +35,12 @@ fn role(role: &str, folder: &Path, number: u64) -> Command {
     command
 }
 
-fn start(what: &str, folder: &Path, number: u64) -> Child {
+pub(crate) fn start(what: &str, folder: &Path, number: u64) -> Child {
     role(what, folder, number).spawn().expect("started")
 }
 
 /// Returns true once the condition holds: a process that waits for a processor may hold a lock.
-fn soon(mut condition: impl FnMut() -> bool) -> bool {
+pub(crate) fn soon(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         if condition() {
@@ -59,7 +59,7 @@ fn is_sound(store: &Store) -> bool {
 }
 
 /// Ends with the test, also if that fails.
-struct Killed(Child);
+pub(crate) struct Killed(pub(crate) Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -84,6 +84,7 @@ fn plays_a_role() {
         "come again" => come_again(&folder, number),
         "find no room" => find_no_room(&folder),
         "find it closed" => find_it_closed(&folder),
+        "find it squatted" => crate::foreign::find_it_squatted(&folder),
         other => panic!("no role {other:?}"),
     }
 }
