@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, Settings};
@@ -55,10 +55,14 @@ pub struct Facts {
     pub is_named: bool,
     /// Waits of a process for another.
     pub lock_waits: u64,
-    /// Locks that were not taken in time. That operation was not done, and neither were the process's next ones,
-    /// without a wait, until the lock was taken again.
+    /// Operations not done because a lock was not free within a tenth of a second.
     pub lock_timeouts: u64,
-    /// Operations not done because a lock was written over. Only removing the store repairs that.
+    /// Operations not done because a lock was not free at once: an earlier wait for it was in vain, or the process had
+    /// waited for a hundredth of its time.
+    pub lock_skips: u64,
+    /// The sum of all waits, in microseconds.
+    pub lock_waited_us: u64,
+    /// Operations not done because a lock was written over.
     pub locks_broken: u64,
     /// Shards emptied because their contents could not be trusted: a process died or
     /// panicked in the middle of an operation, or another program wrote to the file.
@@ -229,7 +233,7 @@ impl Store {
     }
 
     /// Lends the page for ticket keys, under its lock. The flag is true if an earlier holder was interrupted.
-    /// Returns `None` if the lock was not free within a tenth of a second. The page is zero in a new cache, and again
+    /// Returns `None` if the lock was not free in time ([`Facts::lock_timeouts`], [`Facts::lock_skips`]). The page is zero in a new cache, and again
     /// after the cache was removed while in use.
     pub(crate) fn with_page<T>(
         &self,
@@ -246,8 +250,11 @@ impl Store {
         }
         if what != Reset::Sessions {
             self.cache().reset_counters();
-            let Figures { lock_waits, lock_timeouts, locks_broken, tickets, .. } = self.figures();
-            for figure in [lock_waits, lock_timeouts, locks_broken].into_iter().chain(tickets) {
+            let Figures { lock_waits, lock_timeouts, lock_skips, lock_waited_us, .. } =
+                self.figures();
+            let Figures { locks_broken, tickets, .. } = self.figures();
+            let of_locks = [lock_waits, lock_timeouts, lock_skips, lock_waited_us, locks_broken];
+            for figure in of_locks.into_iter().chain(tickets) {
                 figure.store(0, Ordering::Relaxed);
             }
             self.mailbox().into_iter().for_each(Mailbox::reset_counts);
@@ -256,15 +263,17 @@ impl Store {
 
     /// Returns the current state.
     pub fn facts(&self) -> Facts {
-        let Figures { lock_waits, lock_timeouts, locks_broken, .. } = self.figures();
+        let count = |of: fn(&Figures) -> &AtomicU64| of(self.figures()).load(Ordering::Relaxed);
         Facts {
             bytes: self.division.bytes as u64,
             created_unix_s: self.created_unix_s,
             is_locked: self.mapping.is_locked(),
             is_named: rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0),
-            lock_waits: lock_waits.load(Ordering::Relaxed),
-            lock_timeouts: lock_timeouts.load(Ordering::Relaxed),
-            locks_broken: locks_broken.load(Ordering::Relaxed),
+            lock_waits: count(|of| &of.lock_waits),
+            lock_timeouts: count(|of| &of.lock_timeouts),
+            lock_skips: count(|of| &of.lock_skips),
+            lock_waited_us: count(|of| &of.lock_waited_us),
+            locks_broken: count(|of| &of.locks_broken),
             emptied: self.cache().emptied(),
         }
     }

@@ -4,6 +4,7 @@ mod capacity;
 mod files;
 mod foreign;
 mod keys;
+mod locks;
 mod mailbox;
 mod processes;
 mod session;
