@@ -146,7 +146,7 @@ mod tests {
     fn a_file_takes_no_more_than_its_bytes_and_most_of_them() {
         let sizes = (1..=256).flat_map(|mib| [mib << 20, (mib << 20) + mib * 4_093 - 1]);
         for bytes in sizes.chain([1 << 33]) {
-            for (shards, clustered) in [(None, false), (None, true), (Some(3), true)] {
+            for (shards, clustered) in [(None, false), (None, true), (Some(16), true)] {
                 let settings = Settings { shards, ..Settings::new(Capacity::Bytes(bytes)) };
                 let Fit { layouts, division, .. } = Fit::of(&settings, clustered).expect("fits");
                 let taken = division.bytes as u64;

@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
 use libc::c_long;
@@ -131,9 +131,13 @@ impl Lock {
         (1..Self::THREADS).contains(&(word & !Self::WAITERS))
     }
 
-    /// Waits for the lock, up to [`Self::WAIT_MS`], and takes it.
+    /// Waits for the lock, up to [`Self::WAIT_MS`], and takes it. Adds the time asleep to `waited_us`.
     #[cold]
-    pub(crate) fn wait(&self, patience: &Patience) -> Result<Held<'_>, NotHeld> {
+    pub(crate) fn wait(
+        &self,
+        patience: &Patience,
+        waited_us: &AtomicU64,
+    ) -> Result<Held<'_>, NotHeld> {
         for attempt in 0..Self::SPINS {
             // Every attempt takes the holder's cache line from it.
             (0..1 << attempt.min(5)).for_each(|_| std::hint::spin_loop());
@@ -149,6 +153,7 @@ impl Lock {
             self.sleep(Duration::from_micros(nap_us));
             let awake = Instant::now();
             patience.settle(nap_us, awake - now);
+            waited_us.fetch_add((awake - now).as_micros() as u64, Ordering::Relaxed);
             now = awake;
             match self.attempt(Self::WAITERS) {
                 Err(NotHeld::TimedOut) => {}
@@ -322,7 +327,7 @@ mod tests {
     use super::*;
 
     fn acquire(lock: &Lock) -> Result<Held<'_>, NotHeld> {
-        lock.acquire_now().or_else(|_| lock.wait(&Patience::default()))
+        lock.acquire_now().or_else(|_| lock.wait(&Patience::default(), &AtomicU64::default()))
     }
 
     fn lock() -> Lock {
@@ -385,7 +390,7 @@ mod tests {
     #[test]
     fn one_at_a_time_where_many_want_it() {
         const TIMES: u64 = 20_000;
-        let (lock, count) = (lock(), std::sync::atomic::AtomicU64::new(0));
+        let (lock, count) = (lock(), AtomicU64::new(0));
         let add = || {
             for _ in 0..TIMES {
                 let held = loop {

@@ -3,7 +3,6 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use rejoin_cache::{Ledger, Line, Region};
 
@@ -79,7 +78,11 @@ impl SharedRegion {
     fn acquire_late(&self, why: NotHeld) -> Option<Held<'_>> {
         let figures: &Figures = self.mapping.at(Division::FIGURES);
         let is_worth_waiting = why != NotHeld::Broken && !self.state.stuck.load(Ordering::Relaxed);
-        let held = if is_worth_waiting { self.wait(figures) } else { Err(why) };
+        let held = if is_worth_waiting {
+            self.lock().wait(&self.mapping.patience, &figures.lock_waited_us)
+        } else {
+            Err(why)
+        };
         count(match held {
             Ok(_) => &figures.lock_waits,
             Err(NotHeld::Broken) => &figures.locks_broken,
@@ -88,14 +91,6 @@ impl SharedRegion {
         });
         self.state.stuck.store(held.is_err(), Ordering::Relaxed);
         held.or_else(|why| if why == NotHeld::Broken { self.mend() } else { Err(why) }).ok()
-    }
-
-    fn wait(&self, figures: &Figures) -> Result<Held<'_>, NotHeld> {
-        let begun = Instant::now();
-        let held = self.lock().wait(&self.mapping.patience);
-        let waited_us = begun.elapsed().as_micros() as u64;
-        figures.lock_waited_us.fetch_add(waited_us, Ordering::Relaxed);
-        held
     }
 
     /// Mends the lock, and takes it, if it was zeroed for longer than any operation takes.
@@ -285,7 +280,7 @@ mod tests {
         let settings = Settings { shards: Some(1), ..Settings::new(Capacity::Sessions(10)) };
         let (cache, regions) = mapped(&settings, [3; 16], 0);
         let insert = |client| cache.insert(1, &session(client)).is_ok();
-        let start = Instant::now();
+        let start = std::time::Instant::now();
         regions[0].with(|_, _| (0..100).for_each(|client| assert!(!insert(client))));
         let waited_ms = start.elapsed().as_millis() as u64;
         assert!((Lock::WAIT_MS..20 * Lock::WAIT_MS).contains(&waited_ms), "{waited_ms} ms");

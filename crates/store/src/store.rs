@@ -60,7 +60,7 @@ pub struct Facts {
     /// Operations not done because a lock was not free at once: an earlier wait for it was in vain, or the process had
     /// waited for a hundredth of its time.
     pub lock_skips: u64,
-    /// The sum of all waits, in microseconds.
+    /// The time that processes slept in such waits, in microseconds.
     pub lock_waited_us: u64,
     /// Operations not done because a lock was written over.
     pub locks_broken: u64,
