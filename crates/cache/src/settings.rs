@@ -7,7 +7,8 @@ pub enum Capacity {
     /// place of several.
     Sessions(u64),
     /// A number of bytes for sessions, index, orders and ghosts together. The 100 KB of
-    /// [`ReturnTimes`](crate::ReturnTimes) come on top, whatever the capacity.
+    /// [`ReturnTimes`](crate::ReturnTimes) come on top, whatever the capacity. A shared cache (`rejoin-store`) counts
+    /// these and everything else in its file.
     Bytes(u64),
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", default_value = "default")]
     cache: CacheName,
     /// Memory that the cache may take
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
     capacity: Bytes,
     /// Issue no stateless tickets, so that the sessions of TLS 1.3 clients are in the cache, too
     #[arg(long)]

@@ -9,13 +9,13 @@
 //! | regions of the shards | of [`Layout`] |
 //! | a cluster's mailbox: lock, letters, desk | of [`crate::Mailbox`] |
 //!
-//! It is computed from the settings, never read from the file.
+//! It is computed from the settings, never read from the file. A capacity in bytes is all of this: the sessions get
+//! what the other parts leave.
 
-use rejoin_cache::{Layout, Ledger, Line};
+use rejoin_cache::{Capacity, Error, Layout, Ledger, Line, Settings};
 
 use crate::desk::Desk;
 use crate::figures::Figures;
-use crate::head::Head;
 use crate::letters;
 use crate::lock::Lock;
 
@@ -30,6 +30,15 @@ pub(crate) struct Division {
     pub(crate) mailbox: Option<MailboxPlace>,
     /// The size of the file, in whole pages.
     pub(crate) bytes: usize,
+}
+
+/// The settings of a file, the cache that fits into it, and its division.
+#[derive(Debug)]
+pub(crate) struct Fit {
+    /// The settings of the sessions alone.
+    pub(crate) sessions: Settings,
+    pub(crate) layouts: Vec<Layout>,
+    pub(crate) division: Division,
 }
 
 /// The place of a cluster's mailbox.
@@ -70,6 +79,53 @@ impl Division {
         });
         Self { locks, ledger, regions, mailbox, bytes: end.next_multiple_of(Self::PAGE_BYTES) }
     }
+
+    /// Returns the most bytes that a file with so many shards has beside their regions, in whole pages.
+    fn bytes_beside(shards: u64, clustered: bool) -> u64 {
+        // Each shard adds a lock, and its region may end between two places where the next part can start.
+        let of_shards = shards * (Self::STEP + size_of::<Lock>()) as u64;
+        let page_bytes = Self::PAGE_BYTES as u64;
+        (Self::of(&[], clustered).bytes as u64 + of_shards).next_multiple_of(page_bytes)
+    }
+}
+
+impl Fit {
+    /// Divides a file of these settings. If their capacity is in bytes, the file takes no more than that.
+    ///
+    /// # Errors
+    /// Settings that make no cache.
+    pub(crate) fn of(settings: &Settings, clustered: bool) -> Result<Self, Error> {
+        let capacity_bytes = match settings.capacity {
+            Capacity::Bytes(bytes) => bytes,
+            Capacity::Sessions(_) => {
+                let layouts = Layout::for_cache(settings)?;
+                return Ok(Self::with(settings.clone(), layouts, clustered));
+            }
+        };
+        // With fewer bytes there are no more shards.
+        let shards = match Layout::for_cache(settings) {
+            Ok(layouts) => layouts.len() as u64,
+            Err(Error::CapacityTooSmall { .. }) => settings.shards.unwrap_or(1).into(),
+            Err(error) => return Err(error),
+        };
+        let beside = Division::bytes_beside(shards, clustered);
+        let page_bytes = Division::PAGE_BYTES as u64;
+        let left = (capacity_bytes / page_bytes * page_bytes).saturating_sub(beside);
+        let sessions = Settings { capacity: Capacity::Bytes(left), ..settings.clone() };
+        match Layout::for_cache(&sessions) {
+            Ok(layouts) => Ok(Self::with(sessions, layouts, clustered)),
+            Err(Error::CapacityTooSmall { needed_bytes, .. }) => {
+                let needed_bytes = (beside + needed_bytes).next_multiple_of(page_bytes);
+                Err(Error::CapacityTooSmall { capacity_bytes, needed_bytes })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn with(sessions: Settings, layouts: Vec<Layout>, clustered: bool) -> Self {
+        let division = Division::of(&layouts, clustered);
+        Self { sessions, layouts, division }
+    }
 }
 
 const _: () = {
@@ -78,7 +134,6 @@ const _: () = {
     assert!(align_of::<Line>() <= Division::STEP);
     assert!(align_of::<Desk>() <= Division::STEP);
     assert!(Division::FIGURES + size_of::<Figures>() <= Division::PAGE);
-    assert!(Head::BYTES <= Division::FIGURES);
 };
 
 #[cfg(test)]
@@ -86,6 +141,24 @@ mod tests {
     use rejoin_cache::{Capacity, Settings};
 
     use super::*;
+
+    #[test]
+    fn a_file_takes_no_more_than_its_bytes_and_most_of_them() {
+        let sizes = (1..=256).flat_map(|mib| [mib << 20, (mib << 20) + mib * 4_093 - 1]);
+        for bytes in sizes.chain([1 << 33]) {
+            for (shards, clustered) in [(None, false), (None, true), (Some(16), true)] {
+                let settings = Settings { shards, ..Settings::new(Capacity::Bytes(bytes)) };
+                let Fit { layouts, division, .. } = Fit::of(&settings, clustered).expect("fits");
+                let taken = division.bytes as u64;
+                let of_sessions = layouts.iter().map(|of| of.region_bytes() as u64).sum::<u64>();
+                assert!(taken <= bytes, "{bytes} bytes: {taken} taken");
+                let is_small = bytes < 4 << 20;
+                assert!(is_small || taken * 100 >= bytes * 95, "{bytes} bytes: {taken} taken");
+                let enough = is_small || of_sessions * 100 >= bytes * 90;
+                assert!(enough, "{bytes} bytes: {of_sessions} for sessions");
+            }
+        }
+    }
 
     #[test]
     fn no_two_parts_share_a_byte() {

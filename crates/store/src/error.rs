@@ -1,5 +1,6 @@
 //! The reasons why a shared cache cannot be used. The caller goes on without.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -37,13 +38,18 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
-    /// A file that others may have written, or something other than a file.
-    #[error("{path} {objection}: {remedy}", path = path.display(), remedy = objection.remedy())]
+    /// A file that others may have read or written, or that is no cache.
+    #[error("{path} {objection}{of}: {remedy}", path = path.display(), of = Belongs(*owner),
+        remedy = remedy(cache.as_ref(), objection))]
     NotOurs {
         /// The file.
         path: PathBuf,
         /// The reason.
         objection: Objection,
+        /// The user id of its owner, unless the reason names it or it does not matter.
+        owner: Option<u32>,
+        /// The cache that should be there.
+        cache: Option<CacheName>,
     },
     /// Made by another version of Rejoin.
     #[error(
@@ -168,6 +174,7 @@ impl Error {
             | Self::BadSize { name, .. }
             | Self::Busy { name }
             | Self::KeysLocked { name } => Some(name),
+            Self::NotOurs { cache, .. } => cache.as_ref(),
             _ => None,
         }
     }
@@ -187,20 +194,23 @@ pub enum Objection {
     /// A link could lead to any file.
     #[error("is a symbolic link")]
     SymbolicLink,
-    /// A folder, a device, a pipe.
-    #[error("is not a regular file")]
-    NotRegular,
+    /// A directory, a device, a pipe, a socket.
+    #[error("is {kind}, not a file")]
+    NotRegular {
+        /// The kind, with its article.
+        kind: &'static str,
+    },
+    /// Its first bytes are not those of a cache.
+    #[error("is no cache")]
+    NoCache,
+    /// A hard link leads to it, too: whatever is written to it is also written to another file.
+    #[error("has another name, too,")]
+    Linked,
     /// It belongs neither to this process's user nor to root.
-    #[error("belongs to user {uid}")]
+    #[error("belongs to user {user}", user = User(*uid))]
     Owner {
         /// The owner's user id.
         uid: u32,
-    },
-    /// Its group, or everybody, may write to it.
-    #[error("may be written by others (mode {mode:03o})")]
-    Writable {
-        /// The nine bits of its mode.
-        mode: u32,
     },
     /// The group, or everybody, may put another file in its place.
     #[error("lies in a folder that may be written by others (mode {mode:03o})")]
@@ -217,26 +227,68 @@ pub enum Objection {
 }
 
 impl Objection {
-    /// Returns the objection to a file: it must be a regular one of root, this process's user or one of `owners`, and
-    /// others must have none of the rights in `refused`.
-    pub fn to(file: &Stat, owners: &[u32], refused: Mode) -> Option<Self> {
+    /// Returns the objection to a file of secrets: it must be a regular one of root, this process's user or one of
+    /// `owners`, and nobody else may do anything with it.
+    pub fn to(file: &Stat, owners: &[u32]) -> Option<Self> {
         let (uid, mode) = (file.st_uid, Mode::from_raw_mode(file.st_mode));
         let is_owned = [0, geteuid().as_raw()].contains(&uid) || owners.contains(&uid);
-        if FileType::from_raw_mode(file.st_mode) != FileType::RegularFile {
-            return Some(Self::NotRegular);
+        match FileType::from_raw_mode(file.st_mode) {
+            FileType::RegularFile if !is_owned => Some(Self::Owner { uid }),
+            FileType::RegularFile => mode
+                .intersects(Mode::RWXG | Mode::RWXO)
+                .then_some(Self::Readable { mode: mode.bits() & 0o777 }),
+            FileType::Symlink => Some(Self::SymbolicLink),
+            FileType::Directory => Some(Self::NotRegular { kind: "a directory" }),
+            FileType::Fifo => Some(Self::NotRegular { kind: "a pipe" }),
+            FileType::Socket => Some(Self::NotRegular { kind: "a socket" }),
+            _ => Some(Self::NotRegular { kind: "a device" }),
         }
-        if !is_owned {
-            return Some(Self::Owner { uid });
-        }
-        let mode = mode.intersects(refused).then_some(mode.bits() & 0o777)?;
-        let is_secret = refused.contains(Mode::RGRP | Mode::ROTH);
-        Some(if is_secret { Self::Readable { mode } } else { Self::Writable { mode } })
     }
+}
 
-    fn remedy(&self) -> &'static str {
-        match self {
-            Self::Folder { .. } => "give it a folder of its own, of mode 700",
-            _ => "remove it, or use another folder",
+/// The end of a message about a file: what the operator does about it.
+fn remedy(cache: Option<&CacheName>, objection: &Objection) -> String {
+    match (cache, objection) {
+        (Some(name), Objection::Readable { .. } | Objection::Linked) => {
+            format!("run `rejoin store remove {name}` and restart its servers")
+        }
+        (Some(name), _) => {
+            format!("run `rejoin store remove {name}` as root, or give the cache another name")
+        }
+        (None, Objection::Folder { .. }) => "give it a folder of its own, of mode 700".to_owned(),
+        (None, _) => "remove it, or use another folder".to_owned(),
+    }
+}
+
+/// The owner of a file in a message, if it is to be named.
+struct Belongs(Option<u32>);
+
+impl fmt::Display for Belongs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |uid| write!(f, " and belongs to user {}", User(uid)))
+    }
+}
+
+/// A user in a message: the name, if this machine's list has it, and the id.
+struct User(u32);
+
+impl User {
+    /// Looks in `/etc/passwd` only: a server must not wait for a directory service.
+    fn name(&self) -> Option<String> {
+        let users = std::fs::read_to_string("/etc/passwd").ok()?;
+        users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let (name, uid) = (fields.next()?, fields.nth(1)?);
+            (uid.parse() == Ok(self.0)).then(|| name.escape_default().to_string())
+        })
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{name} ({})", self.0),
+            None => write!(f, "{}", self.0),
         }
     }
 }

@@ -56,29 +56,55 @@ impl Folder {
         &self.path
     }
 
-    /// Opens a cache's file, if there is one. Refuses a file that another user can have written to.
+    /// Opens a cache's file, if there is one. Refuses a file that another user can have read or written.
     pub(crate) fn file(&self, name: &CacheName) -> Result<Option<File>, Error> {
+        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        let mut stat = fstat(&file).map_err(|cause| self.unseen(name, cause))?;
+        if stat.st_nlink > 1 {
+            // It has its temporary name, too, for a moment, or for longer if its maker died then.
+            self.sweep(name)?;
+            stat = fstat(&file).map_err(|cause| self.unseen(name, cause))?;
+        }
+        objection(&stat).map_or(Ok(Some(file)), |why| Err(self.not_ours(name, why, &stat)))
+    }
+
+    /// Opens what has a cache's name, whoever may have written to it.
+    pub(crate) fn open_file(&self, name: &CacheName) -> Result<Option<File>, Error> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let not_ours = |objection| Error::NotOurs { path: self.path_of(name), objection };
         match openat(&self.directory, name.file_name(), flags, Mode::empty()) {
-            Ok(file) => {
-                let stat = fstat(&file).map_err(|cause| self.unseen(name, cause))?;
-                let file = File::from(file);
-                objection(&stat).map_or(Ok(Some(file)), |objection| Err(not_ours(objection)))
-            }
+            Ok(file) => Ok(Some(file.into())),
             Err(Errno::NOENT) => Ok(None),
-            Err(Errno::LOOP) => Err(not_ours(Objection::SymbolicLink)),
-            Err(Errno::ISDIR | Errno::NXIO) => Err(not_ours(Objection::NotRegular)),
-            Err(cause) => Err(Error::refused("open", &self.path_of(name), cause)),
+            Err(cause) => match self.look(name)? {
+                Some((stat, Some(why))) => Err(self.not_ours(name, why, &stat)),
+                _ => Err(Error::refused("open", &self.path_of(name), cause)),
+            },
         }
     }
 
-    /// Checks the file that has a cache's name, without opening it.
+    /// Checks what has a cache's name, without opening it.
     pub(crate) fn objection(&self, name: &CacheName) -> Result<Option<Objection>, Error> {
+        Ok(self.look(name)?.and_then(|(_, why)| why))
+    }
+
+    fn look(&self, name: &CacheName) -> Result<Option<(Stat, Option<Objection>)>, Error> {
         match statat(&self.directory, name.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(objection(&stat)),
+            Ok(stat) => Ok(Some((stat, objection(&stat)))),
             Err(Errno::NOENT) => Ok(None),
             Err(cause) => Err(self.unseen(name, cause)),
+        }
+    }
+
+    fn not_ours(&self, name: &CacheName, objection: Objection, stat: &Stat) -> Error {
+        let is_known = matches!(objection, Objection::Owner { .. } | Objection::Readable { .. });
+        let owner = (!is_known).then_some(stat.st_uid);
+        Error::NotOurs { path: self.path_of(name), objection, owner, cache: Some(name.clone()) }
+    }
+
+    /// Returns the error for a file that is no cache.
+    pub(crate) fn no_cache(&self, name: &CacheName, file: &File) -> Error {
+        match fstat(file) {
+            Ok(stat) => self.not_ours(name, Objection::NoCache, &stat),
+            Err(cause) => self.unseen(name, cause),
         }
     }
 
@@ -133,9 +159,14 @@ impl Folder {
         Error::refused("look at", &self.path_of(name), cause)
     }
 
-    /// Removes the name of a file, which is locked.
+    /// Removes the name of a file, which is locked if it is a cache's.
     pub(crate) fn unname(&self, name: &CacheName) -> Result<(), Error> {
-        unlinkat(&self.directory, name.file_name(), AtFlags::empty())
+        let unname = |flags| unlinkat(&self.directory, name.file_name(), flags);
+        unname(AtFlags::empty())
+            .or_else(|cause| match cause {
+                Errno::ISDIR => unname(AtFlags::REMOVEDIR),
+                _ => Err(cause),
+            })
             .map_err(|cause| Error::refused("remove", &self.path_of(name), cause))
     }
 
@@ -201,5 +232,5 @@ pub(crate) fn make(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> {
 }
 
 fn objection(file: &Stat) -> Option<Objection> {
-    Objection::to(file, &[], Mode::WGRP | Mode::WOTH)
+    Objection::to(file, &[]).or_else(|| (file.st_nlink > 1).then_some(Objection::Linked))
 }

@@ -10,6 +10,8 @@ use rejoin_cache::{Capacity, Layout, Policy, Prediction, Settings};
 use siphasher::sip::{SipHasher13, SipHasher24};
 use zeroize::Zeroize;
 
+use crate::division::{Division, Fit};
+
 /// The version of everything in the file but regions and ledger: see [`Layout::VERSION`] for these.
 const VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"rejoin\x00\x01";
@@ -58,6 +60,8 @@ pub(crate) struct Head {
 /// The reason why a head cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unreadable {
+    /// It does not begin like a cache's file.
+    NoCache,
     OtherVersion,
     Damaged,
 }
@@ -133,7 +137,7 @@ impl Head {
     pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Result<Self, Unreadable> {
         let written: Written = bytemuck::pod_read_unaligned(bytes);
         if written.magic != MAGIC {
-            return Err(Unreadable::Damaged);
+            return Err(Unreadable::NoCache);
         }
         if (written.version, written.engine_version) != (VERSION, Layout::VERSION) {
             return Err(Unreadable::OtherVersion);
@@ -142,13 +146,15 @@ impl Head {
             return Err(Unreadable::Damaged);
         }
         let head = written.head().ok_or(Unreadable::Damaged)?;
-        let layouts = Layout::for_cache(&head.settings).map_err(|_| Unreadable::OtherVersion)?;
-        if written.fingerprint != Layout::fingerprint(&layouts) {
+        let fit = Fit::of(&head.settings, head.clustered).map_err(|_| Unreadable::OtherVersion)?;
+        if written.fingerprint != Layout::fingerprint(&fit.layouts) {
             return Err(Unreadable::OtherVersion);
         }
         Ok(head)
     }
 }
+
+const _: () = assert!(Head::BYTES <= Division::FIGURES);
 
 const POLICIES: [Policy; 2] = [Policy::Predictive, Policy::Lru];
 const PREDICTIONS: [Prediction; 3] = [Prediction::Hint, Prediction::Learned, Prediction::Both];
@@ -196,7 +202,7 @@ mod tests {
         let keys = Keys { hash: [1; 16], id: [2; 16] };
         let (settings, clustered) = (settings.clone(), true);
         let head = Head { settings, keys, clustered, boot_id: [3; 16], created_unix_s: 4 };
-        head.to_bytes(&Layout::for_cache(&head.settings).expect("settings make a cache"))
+        head.to_bytes(&Fit::of(&head.settings, clustered).expect("settings make a cache").layouts)
     }
 
     #[test]
@@ -206,7 +212,7 @@ mod tests {
             Settings { policy: Policy::Lru, shards: Some(3), ..settings.clone() },
             Settings { prediction: Prediction::Hint, grace_ms: 1, ..settings.clone() },
             Settings { prediction: Prediction::Learned, prior_ms: 7, ..settings },
-            Settings { block_bytes: 99, ..Settings::new(Capacity::Bytes(100_000)) },
+            Settings { block_bytes: 99, ..Settings::new(Capacity::Bytes(1_000_000)) },
         ] {
             let head = Head::from_bytes(&written(&settings)).expect("readable");
             assert_eq!(head.settings, settings);
@@ -222,9 +228,11 @@ mod tests {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);
             let refused = Head::from_bytes(&changed).err();
-            // Bytes 8 to 15 are versions.
-            let version = (8..16).contains(&(bit / 8));
-            let expected = if version { Unreadable::OtherVersion } else { Unreadable::Damaged };
+            let expected = match bit / 8 {
+                0..8 => Unreadable::NoCache,
+                8..16 => Unreadable::OtherVersion,
+                _ => Unreadable::Damaged,
+            };
             assert_eq!(refused, Some(expected), "bit {bit}");
         }
     }

@@ -115,7 +115,7 @@ impl KeyFile {
         let stat = self.on("look at", fstat(&file))?;
         // Root's file is read, our own, and that of the folder's owner. So root reads a worker's, where the operator
         // gave the workers a folder, and no other user's.
-        let objection = Objection::to(&stat, &[folder.owner], Mode::RWXG | Mode::RWXO);
+        let objection = Objection::to(&stat, &[folder.owner]);
         objection.map_or(Ok(()), |why| Err(self.not_ours(why)))?;
         let mut page = Zeroizing::new([0; PAGE_BYTES]);
         match file.read_exact(&mut *page) {
@@ -131,7 +131,7 @@ impl KeyFile {
     }
 
     fn not_ours(&self, objection: Objection) -> Error {
-        Error::NotOurs { path: self.path.clone(), objection }
+        Error::NotOurs { path: self.path.clone(), objection, owner: None, cache: None }
     }
 
     fn refused(&self, action: &'static str, cause: impl Into<std::io::Error>) -> Error {

@@ -11,8 +11,10 @@
 //! before that, and its workers inherit it; or they open it themselves, as the user who made it.
 //!
 //! **Death.** A process killed in the middle of an operation costs the sessions of one shard. No process
-//! waits for another for longer than a tenth of a second: then the session is not found, and the
-//! client makes a full handshake.
+//! waits for another for longer than a tenth of a second, nor for more than a hundredth of its time
+//! after the first fifth of a second: then the session is not found, and the client makes a full handshake.
+//!
+//! **Size.** A capacity in bytes is all that the file takes, tables and learning included.
 //!
 //! **Secrets.** The file holds session secrets and keys. Only its owner and root may open it, and a
 //! file that any other user could have written is refused. It stays out of core dumps, and out of
@@ -41,6 +43,7 @@ mod mailbox;
 mod mapping;
 mod name;
 mod new_file;
+mod patience;
 mod random;
 mod region;
 mod store;

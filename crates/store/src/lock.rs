@@ -10,17 +10,20 @@
 //!
 //! After a death, the next holder learns that the guarded data is torn. The same happens after a
 //! panic, and after a process wrote a value that cannot be a thread's number. No thread waits for longer than
-//! [`Lock::WAIT_MS`], whatever was written over the lock.
+//! [`Lock::WAIT_MS`], whatever was written over the lock, nor together with the other threads of its process for longer
+//! than its [`Patience`] lasts.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
 use libc::c_long;
 use rustix::thread::futex;
+
+use crate::patience::Patience;
 
 /// A lock on cache lines of its own.
 #[repr(C, align(128))]
@@ -33,8 +36,10 @@ pub(crate) struct Lock {
 /// The reason why a lock was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotHeld {
-    /// Other threads held it all the time.
+    /// Other threads held it all the time: now, or for [`Lock::WAIT_MS`].
     TimedOut,
+    /// Other threads held it all the time until the process's patience was used up.
+    Impatient,
     /// It is no lock: its memory was written over.
     Broken,
 }
@@ -46,8 +51,6 @@ pub(crate) struct Held<'a> {
     holder: Holder,
     /// An earlier holder was interrupted.
     pub(crate) torn: bool,
-    /// This thread had to wait for it.
-    pub(crate) waited: bool,
     /// Not to be sent, because the kernel reads the holder's own list.
     stays: PhantomData<*const ()>,
 }
@@ -55,8 +58,8 @@ pub(crate) struct Held<'a> {
 impl Lock {
     /// The longest wait, in milliseconds.
     pub(crate) const WAIT_MS: u64 = 100;
-    /// The longest sleep, in milliseconds: a wake-up is lost with a process that is killed just after it was woken.
-    const NAP_MS: u64 = 10;
+    /// The longest sleep, in microseconds: a wake-up is lost with a process that is killed just after it was woken.
+    const NAP_US: u64 = 10_000;
     /// Attempts before the first sleep, which take longer than an operation.
     const SPINS: u32 = 20;
     const MARK: u32 = 0x6c6f_636b;
@@ -73,16 +76,27 @@ impl Lock {
         self.mark.store(Self::MARK, Ordering::Relaxed);
     }
 
-    /// Takes the lock, and waits for it up to [`Self::WAIT_MS`].
-    #[inline]
-    pub(crate) fn acquire(&self) -> Result<Held<'_>, NotHeld> {
-        self.attempt(0).or_else(|why| match why {
-            NotHeld::TimedOut => self.wait(),
-            NotHeld::Broken => Err(why),
-        })
+    /// Makes a lock of one that was zeroed. Its next holder learns that the data is torn. Returns false if a thread may
+    /// hold it.
+    ///
+    /// Nobody takes a lock without its mark. So a thread in the middle of an operation began before the mark was zeroed,
+    /// and the caller has waited for longer than an operation takes.
+    pub(crate) fn mend(&self) -> bool {
+        loop {
+            let word = self.word.load(Ordering::Relaxed);
+            if Self::is_held(word) {
+                return self.mark.load(Ordering::Relaxed) != 0;
+            }
+            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+            if self.word.compare_exchange(word, Self::ORPHANED, success, failure).is_ok() {
+                self.mark.store(Self::MARK, Ordering::Release);
+                return true;
+            }
+        }
     }
 
     /// Takes the lock without waiting.
+    #[inline]
     pub(crate) fn acquire_now(&self) -> Result<Held<'_>, NotHeld> {
         self.attempt(0)
     }
@@ -102,8 +116,7 @@ impl Lock {
             match took {
                 Ok(before) => {
                     let torn = before & !Self::WAITERS != Self::FREE;
-                    let (waited, stays) = (waiters != 0, PhantomData);
-                    return Ok(Held { lock: self, holder, torn, waited, stays });
+                    return Ok(Held { lock: self, holder, torn, stays: PhantomData });
                 }
                 Err(now) if Self::is_held(now) => {
                     holder.is_done();
@@ -118,24 +131,30 @@ impl Lock {
         (1..Self::THREADS).contains(&(word & !Self::WAITERS))
     }
 
+    /// Waits for the lock, up to [`Self::WAIT_MS`], and takes it. Adds the time asleep to `waited_us`.
     #[cold]
-    fn wait(&self) -> Result<Held<'_>, NotHeld> {
+    pub(crate) fn wait(
+        &self,
+        patience: &Patience,
+        waited_us: &AtomicU64,
+    ) -> Result<Held<'_>, NotHeld> {
         for attempt in 0..Self::SPINS {
             // Every attempt takes the holder's cache line from it.
             (0..1 << attempt.min(5)).for_each(|_| std::hint::spin_loop());
             match self.attempt(0) {
                 Err(NotHeld::TimedOut) => {}
-                found => {
-                    return found.map(|mut held| {
-                        held.waited = true;
-                        held
-                    });
-                }
+                found => return found,
             }
         }
-        let until = Instant::now() + Duration::from_millis(Self::WAIT_MS);
-        while Instant::now() < until {
-            self.sleep();
+        let mut now = Instant::now();
+        let until = now + Duration::from_millis(Self::WAIT_MS);
+        while now < until {
+            let nap_us = patience.lend(Self::NAP_US).ok_or(NotHeld::Impatient)?;
+            self.sleep(Duration::from_micros(nap_us));
+            let awake = Instant::now();
+            patience.settle(nap_us, awake - now);
+            waited_us.fetch_add((awake - now).as_micros() as u64, Ordering::Relaxed);
+            now = awake;
             match self.attempt(Self::WAITERS) {
                 Err(NotHeld::TimedOut) => {}
                 found => return found,
@@ -144,8 +163,8 @@ impl Lock {
         Err(NotHeld::TimedOut)
     }
 
-    /// Sleeps until the lock is released, or for [`Self::NAP_MS`].
-    fn sleep(&self) {
+    /// Sleeps until the lock is released, or for so long.
+    fn sleep(&self, nap: Duration) {
         let word = self.word.load(Ordering::Relaxed);
         let asleep = word | Self::WAITERS;
         if Self::is_held(word)
@@ -155,7 +174,7 @@ impl Lock {
                     .compare_exchange(word, asleep, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok())
         {
-            let nap = Duration::from_millis(Self::NAP_MS).try_into().ok();
+            let nap = nap.try_into().ok();
             // The reason for the end of the sleep does not matter.
             let _ = futex::wait(&self.word, futex::Flags::empty(), asleep, nap.as_ref());
         }
@@ -307,6 +326,10 @@ mod tests {
 
     use super::*;
 
+    fn acquire(lock: &Lock) -> Result<Held<'_>, NotHeld> {
+        lock.acquire_now().or_else(|_| lock.wait(&Patience::default(), &AtomicU64::default()))
+    }
+
     fn lock() -> Lock {
         let lock = Lock { word: 0.into(), mark: 0.into() };
         lock.initialise();
@@ -316,30 +339,30 @@ mod tests {
     #[test]
     fn one_at_a_time_and_nobody_waits_for_ever() {
         let lock = lock();
-        let held = lock.acquire().expect("free");
-        assert!(!held.torn && !held.waited);
+        let held = acquire(&lock).expect("free");
+        assert!(!held.torn);
         let start = Instant::now();
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| lock.acquire().map(|held| held.torn));
+            let other = scope.spawn(|| acquire(&lock).map(|held| held.torn));
             assert_eq!(other.join().expect("no panic"), Err(NotHeld::TimedOut));
         });
         assert!(start.elapsed() >= Duration::from_millis(Lock::WAIT_MS));
-        assert_eq!(lock.acquire().map(|held| held.torn).err(), Some(NotHeld::TimedOut), "same one");
+        assert_eq!(acquire(&lock).map(|held| held.torn).err(), Some(NotHeld::TimedOut), "same one");
         held.done();
-        assert!(!lock.acquire().expect("free again").torn);
+        assert!(!acquire(&lock).expect("free again").torn);
     }
 
     #[test]
-    fn who_waited_says_so() {
+    fn who_waits_is_woken() {
         let lock = lock();
-        let held = lock.acquire().expect("free");
+        let held = acquire(&lock).expect("free");
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| lock.acquire().map(|held| held.waited));
+            let other = scope.spawn(|| acquire(&lock).map(|held| held.torn));
             while lock.word.load(Ordering::Relaxed) & Lock::WAITERS == 0 {
                 std::thread::yield_now();
             }
             held.done();
-            assert_eq!(other.join().expect("no panic"), Ok(true));
+            assert_eq!(other.join().expect("no panic"), Ok(false));
         });
     }
 
@@ -347,31 +370,31 @@ mod tests {
     fn a_thread_that_ends_or_panics_with_it_tears() {
         let lock = lock();
         std::thread::scope(|scope| {
-            scope.spawn(|| std::mem::forget(lock.acquire().expect("free")));
+            scope.spawn(|| std::mem::forget(acquire(&lock).expect("free")));
         });
-        let held = lock.acquire().expect("its holder is gone");
+        let held = acquire(&lock).expect("its holder is gone");
         assert!(held.torn);
         held.done();
-        lock.acquire().map(|held| assert!(!held.torn, "told once")).expect("free");
+        acquire(&lock).map(|held| assert!(!held.torn, "told once")).expect("free");
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            let _held = lock.acquire().expect("free");
+            let _held = acquire(&lock).expect("free");
             panic!("in the middle");
         }));
         assert!(panicked.is_err());
-        let held = lock.acquire().expect("its holder is gone");
+        let held = acquire(&lock).expect("its holder is gone");
         assert!(held.torn);
         held.done();
-        lock.acquire().map(|held| assert!(!held.torn, "told once")).expect("free");
+        acquire(&lock).map(|held| assert!(!held.torn, "told once")).expect("free");
     }
 
     #[test]
     fn one_at_a_time_where_many_want_it() {
         const TIMES: u64 = 20_000;
-        let (lock, count) = (lock(), std::sync::atomic::AtomicU64::new(0));
+        let (lock, count) = (lock(), AtomicU64::new(0));
         let add = || {
             for _ in 0..TIMES {
                 let held = loop {
-                    if let Ok(held) = lock.acquire() {
+                    if let Ok(held) = acquire(&lock) {
                         break held;
                     }
                 };
@@ -395,18 +418,18 @@ mod tests {
         // SAFETY: a page of zeros, which are valid, and which stays.
         let lock: &Lock = unsafe { &*page.expect("a page").cast() };
         lock.initialise();
-        lock.acquire().map(Held::done).expect("free");
+        acquire(lock).map(Held::done).expect("free");
         // SAFETY: the child touches shared memory, and dies.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            std::mem::forget(lock.acquire());
+            std::mem::forget(acquire(lock));
             // SAFETY: it ends this process.
             unsafe { libc::raise(libc::SIGKILL) };
         }
         // SAFETY: it waits for the child.
         unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert_eq!(lock.word.load(Ordering::Relaxed), Lock::ORPHANED, "the child's own number");
-        assert!(lock.acquire().is_ok_and(|held| held.torn));
+        assert!(acquire(lock).is_ok_and(|held| held.torn));
     }
 
     #[test]
@@ -414,15 +437,15 @@ mod tests {
         for impossible in [Lock::ORPHANED, Lock::ORPHANED | 7, Lock::THREADS, !0, !Lock::WAITERS] {
             let lock = lock();
             lock.word.store(impossible, Ordering::Relaxed);
-            let held = lock.acquire().expect("nobody has it");
+            let held = acquire(&lock).expect("nobody has it");
             assert!(held.torn, "{impossible:x}");
             held.done();
-            assert!(lock.acquire().is_ok_and(|held| !held.torn), "{impossible:x}");
+            assert!(acquire(&lock).is_ok_and(|held| !held.torn), "{impossible:x}");
         }
         let lock = lock();
         lock.word.store(Lock::THREADS - 1, Ordering::Relaxed);
-        assert_eq!(lock.acquire().err(), Some(NotHeld::TimedOut), "that may be a thread");
+        assert_eq!(acquire(&lock).err(), Some(NotHeld::TimedOut), "that may be a thread");
         lock.scribble();
-        assert_eq!(lock.acquire().err(), Some(NotHeld::Broken));
+        assert_eq!(acquire(&lock).err(), Some(NotHeld::Broken));
     }
 }

@@ -17,6 +17,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use crate::lock::Lock;
+use crate::patience::Patience;
 use crate::trouble::{Alarm, Trouble};
 
 /// The mapped bytes, until it is dropped. A child process has them too.
@@ -26,7 +27,11 @@ pub(crate) struct Mapping {
     bytes: usize,
     is_locked: bool,
     pub(crate) alarm: Alarm,
+    pub(crate) patience: Patience,
 }
+
+/// The least size of a page.
+const PAGE_BYTES: usize = 4096;
 
 /// A type that may lie in memory to which other processes write at the same time.
 ///
@@ -48,8 +53,8 @@ impl Mapping {
         let start =
             unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?;
         let start_of_bytes = NonNull::new(start.cast()).ok_or(Errno::FAULT)?;
-        let alarm = Alarm::default();
-        let mut mapping = Self { start: start_of_bytes, bytes, is_locked: false, alarm };
+        let (alarm, patience) = (Alarm::default(), Patience::default());
+        let mut mapping = Self { start: start_of_bytes, bytes, is_locked: false, alarm, patience };
         // SAFETY: the advice changes nothing in memory.
         unsafe { madvise(start, bytes, Advice::LinuxDontDump) }?;
         // SAFETY: the range is mapped.
@@ -83,6 +88,16 @@ impl Mapping {
             unsafe { mmap_anonymous(self.start.as_ptr().cast(), self.bytes, protection, flags) };
         debug_assert!(zeros.is_ok(), "of the same size");
         self.alarm.raise(Trouble::CutShort);
+    }
+
+    /// Returns true if a part of the file has its room in memory, or got it now: a part that was cut and is there again
+    /// has none, and to write to it while the folder is full would stop the process. Linux tells since 5.14.
+    pub(crate) fn has_room(&self, offset: usize, bytes: usize) -> bool {
+        let start = offset / PAGE_BYTES * PAGE_BYTES;
+        let pages = self.place::<u8>(start, offset + bytes - start).as_ptr();
+        let length = offset + bytes - start;
+        // SAFETY: within the mapping, of which it touches every page and changes nothing.
+        unsafe { madvise(pages.cast(), length, Advice::LinuxPopulateWrite) }.is_ok()
     }
 
     /// Returns the value at an offset.

@@ -2,10 +2,11 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rejoin_cache::{Ledger, Line, Region};
 
+use crate::clock::now_ms;
 use crate::desk::count;
 use crate::division::Division;
 use crate::figures::Figures;
@@ -21,9 +22,18 @@ pub struct SharedRegion {
     lock: usize,
     start: usize,
     lines: usize,
+    state: Arc<LockState>,
+}
+
+/// One process's experience with a lock.
+#[derive(Debug, Default)]
+struct LockState {
     /// This process waited for the lock in vain, so its holder may be stopped. No thread of this process waits for it
-    /// until it is taken again, or one stopped process would cost every handshake a tenth of a second.
-    stuck: Arc<AtomicBool>,
+    /// until it is taken again, or one stopped process would cost every handshake a tenth of a second. Also set while
+    /// the lock is none.
+    stuck: AtomicBool,
+    /// The time since when the lock is none, or of the last attempt to mend it. Zero: it is one.
+    broken_ms: AtomicU64,
 }
 
 /// A cache's ledger in shared memory.
@@ -43,7 +53,7 @@ impl SharedRegion {
 
     /// Returns a region of `lines` from `start` on, under the lock at `lock`.
     pub(crate) fn at(mapping: &Arc<Mapping>, lock: usize, start: usize, lines: usize) -> Self {
-        Self { mapping: Arc::clone(mapping), lock, start, lines, stuck: Arc::default() }
+        Self { mapping: Arc::clone(mapping), lock, start, lines, state: Arc::default() }
     }
 
     pub(crate) fn lock(&self) -> &Lock {
@@ -51,11 +61,57 @@ impl SharedRegion {
     }
 
     #[inline]
-    fn acquire(&self) -> Result<Held<'_>, NotHeld> {
-        if !self.stuck.load(Ordering::Relaxed) {
-            return self.lock().acquire();
+    fn acquire(&self) -> Option<Held<'_>> {
+        let held = match self.lock().acquire_now() {
+            Ok(held) => held,
+            Err(why) => self.acquire_late(why)?,
+        };
+        if self.state.stuck.load(Ordering::Relaxed) {
+            self.state.broken_ms.store(0, Ordering::Relaxed);
+            self.state.stuck.store(false, Ordering::Relaxed);
         }
-        self.lock().acquire_now().inspect(|_| self.stuck.store(false, Ordering::Relaxed))
+        Some(held)
+    }
+
+    /// Takes a lock that could not be taken at once.
+    #[cold]
+    fn acquire_late(&self, why: NotHeld) -> Option<Held<'_>> {
+        let figures: &Figures = self.mapping.at(Division::FIGURES);
+        let is_worth_waiting = why != NotHeld::Broken && !self.state.stuck.load(Ordering::Relaxed);
+        let held = if is_worth_waiting {
+            self.lock().wait(&self.mapping.patience, &figures.lock_waited_us)
+        } else {
+            Err(why)
+        };
+        count(match held {
+            Ok(_) => &figures.lock_waits,
+            Err(NotHeld::Broken) => &figures.locks_broken,
+            Err(NotHeld::TimedOut) if is_worth_waiting => &figures.lock_timeouts,
+            Err(NotHeld::TimedOut | NotHeld::Impatient) => &figures.lock_skips,
+        });
+        self.state.stuck.store(held.is_err(), Ordering::Relaxed);
+        held.or_else(|why| if why == NotHeld::Broken { self.mend() } else { Err(why) }).ok()
+    }
+
+    /// Mends the lock, and takes it, if it was zeroed for longer than any operation takes.
+    fn mend(&self) -> Result<Held<'_>, NotHeld> {
+        let (now_ms, broken_ms) = (now_ms(), &self.state.broken_ms);
+        let since_ms = broken_ms.load(Ordering::Relaxed);
+        if since_ms == 0 {
+            broken_ms.store(now_ms, Ordering::Relaxed);
+        }
+        let is_cut_short = self.mapping.alarm.has_raised(Trouble::CutShort);
+        if is_cut_short || since_ms == 0 || now_ms < since_ms + Lock::WAIT_MS {
+            return Err(NotHeld::Broken);
+        }
+        broken_ms.store(now_ms, Ordering::Relaxed);
+        let is_there = self.mapping.has_room(self.lock, size_of::<Lock>())
+            && self.mapping.has_room(self.start, self.lines * size_of::<Line>());
+        if is_there && self.lock().mend() {
+            return self.lock().acquire_now();
+        }
+        self.mapping.alarm.raise(Trouble::LockLost);
+        Err(NotHeld::Broken)
     }
 
     /// Runs an operation like [`Region::with`], but waits no longer than another operation takes.
@@ -72,28 +128,6 @@ impl SharedRegion {
         held.done();
         Some(result)
     }
-
-    #[cold]
-    fn not_held(&self, why: NotHeld) {
-        let figures: &Figures = self.mapping.at(Division::FIGURES);
-        match why {
-            NotHeld::TimedOut => {
-                if !self.stuck.swap(true, Ordering::Relaxed) {
-                    count(&figures.lock_timeouts);
-                }
-            }
-            NotHeld::Broken => {
-                count(&figures.locks_broken);
-                self.emptied();
-            }
-        }
-    }
-
-    #[cold]
-    fn waited(&self) {
-        let figures: &Figures = self.mapping.at(Division::FIGURES);
-        count(&figures.lock_waits);
-    }
 }
 
 impl Region for SharedRegion {
@@ -102,10 +136,7 @@ impl Region for SharedRegion {
 
     #[inline]
     fn with<T>(&self, operation: impl FnOnce(&mut [Line], bool) -> T) -> Option<T> {
-        let held = self.acquire().map_err(|why| self.not_held(why)).ok()?;
-        if held.waited {
-            self.waited();
-        }
+        let held = self.acquire()?;
         // SAFETY: every process takes the lines only here and in `with_soon`, and the lock is held.
         let lines = unsafe { self.mapping.lines(self.start, self.lines) };
         let result = operation(lines, held.torn);

@@ -5,14 +5,14 @@ use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, Settings};
 use zeroize::Zeroizing;
 
 use crate::clock::now_ms;
-use crate::division::Division;
+use crate::division::{Division, Fit};
 use crate::figures::Figures;
 use crate::folder::{self, ATTEMPTS, Folder, PAUSE};
 use crate::head::{Head, Keys, Unreadable};
@@ -20,7 +20,7 @@ use crate::mailbox::Mailbox;
 use crate::mapping::Mapping;
 use crate::random::fill_at_random;
 use crate::region::{SharedLedger, SharedRegion};
-use crate::{CacheName, Error, Trouble};
+use crate::{CacheName, Error, Objection, Trouble};
 
 /// A session cache in memory that processes share. See the crate's documentation.
 ///
@@ -55,10 +55,14 @@ pub struct Facts {
     pub is_named: bool,
     /// Waits of a process for another.
     pub lock_waits: u64,
-    /// Locks that were not taken in time. That operation was not done, and neither were the process's next ones,
-    /// without a wait, until the lock was taken again.
+    /// Operations not done because a lock was not free within a tenth of a second.
     pub lock_timeouts: u64,
-    /// Operations not done because a lock was written over. Only removing the store repairs that.
+    /// Operations not done because a lock was not free at once: an earlier wait for it was in vain, or the process had
+    /// waited for a hundredth of its time.
+    pub lock_skips: u64,
+    /// The time that processes slept in such waits, in microseconds.
+    pub lock_waited_us: u64,
+    /// Operations not done because a lock was written over.
     pub locks_broken: u64,
     /// Shards emptied because their contents could not be trusted: a process died or
     /// panicked in the middle of an operation, or another program wrote to the file.
@@ -97,7 +101,7 @@ impl Store {
 
     /// Opens the cache of this name, or makes it if there is none. Of several processes at the same
     /// time one makes it. Without `settings` it must exist, and its own are used. The processes
-    /// that share it run as one user; root may have made it.
+    /// that share it run as one user; root may have made it. A capacity in bytes is all that the file takes.
     ///
     /// # Errors
     /// All of [`Error`]: the caller goes on without a shared cache.
@@ -162,17 +166,23 @@ impl Store {
     /// empty cache, which no new process opens. This also resolves every error whose text asks for
     /// it. Returns true if there was a cache.
     ///
-    /// Root removes a file of another user, too, but does not open it: it is not wiped.
+    /// Root removes a file of another user, too, but does not open it: it is not wiped. Neither is a file that has
+    /// another name, too.
     ///
     /// # Errors
     /// [`Error::NotOurs`], or a file that the system does not wipe or remove.
     pub fn remove(folder: &Path, name: &CacheName) -> Result<bool, Error> {
         let folder = Folder::open(folder)?;
         folder.sweep(name)?;
-        if rustix::process::geteuid().is_root() && folder.objection(name)?.is_some() {
-            return folder.unname(name).map(|()| true);
-        }
-        let Some(file) = folder.file(name)? else { return Ok(false) };
+        let file = match folder.objection(name)? {
+            Some(Objection::Linked) => return folder.unname(name).map(|()| true),
+            Some(Objection::Readable { .. }) => folder.open_file(name)?,
+            Some(_) if rustix::process::geteuid().is_root() => {
+                return folder.unname(name).map(|()| true);
+            }
+            _ => folder.file(name)?,
+        };
+        let Some(file) = file else { return Ok(false) };
         if !folder.lock_name(&file, name)? {
             return Ok(false);
         }
@@ -223,7 +233,7 @@ impl Store {
     }
 
     /// Lends the page for ticket keys, under its lock. The flag is true if an earlier holder was interrupted.
-    /// Returns `None` if the lock was not free within a tenth of a second. The page is zero in a new cache, and again
+    /// Returns `None` if the lock was not free in time ([`Facts::lock_timeouts`], [`Facts::lock_skips`]). The page is zero in a new cache, and again
     /// after the cache was removed while in use.
     pub(crate) fn with_page<T>(
         &self,
@@ -240,8 +250,11 @@ impl Store {
         }
         if what != Reset::Sessions {
             self.cache().reset_counters();
-            let Figures { lock_waits, lock_timeouts, locks_broken, tickets, .. } = self.figures();
-            for figure in [lock_waits, lock_timeouts, locks_broken].into_iter().chain(tickets) {
+            let Figures { lock_waits, lock_timeouts, lock_skips, lock_waited_us, .. } =
+                self.figures();
+            let Figures { locks_broken, tickets, .. } = self.figures();
+            let of_locks = [lock_waits, lock_timeouts, lock_skips, lock_waited_us, locks_broken];
+            for figure in of_locks.into_iter().chain(tickets) {
                 figure.store(0, Ordering::Relaxed);
             }
             self.mailbox().into_iter().for_each(Mailbox::reset_counts);
@@ -250,15 +263,17 @@ impl Store {
 
     /// Returns the current state.
     pub fn facts(&self) -> Facts {
-        let Figures { lock_waits, lock_timeouts, locks_broken, .. } = self.figures();
+        let count = |of: fn(&Figures) -> &AtomicU64| of(self.figures()).load(Ordering::Relaxed);
         Facts {
             bytes: self.division.bytes as u64,
             created_unix_s: self.created_unix_s,
             is_locked: self.mapping.is_locked(),
             is_named: rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0),
-            lock_waits: lock_waits.load(Ordering::Relaxed),
-            lock_timeouts: lock_timeouts.load(Ordering::Relaxed),
-            locks_broken: locks_broken.load(Ordering::Relaxed),
+            lock_waits: count(|of| &of.lock_waits),
+            lock_timeouts: count(|of| &of.lock_timeouts),
+            lock_skips: count(|of| &of.lock_skips),
+            lock_waited_us: count(|of| &of.lock_waited_us),
+            locks_broken: count(|of| &of.locks_broken),
             emptied: self.cache().emptied(),
         }
     }
@@ -296,7 +311,7 @@ impl Store {
         file: &File,
         settings: Option<&Settings>,
     ) -> Result<Self, Unusable> {
-        let head = read_head(file, name)?;
+        let head = read_head(folder, file, name)?;
         if head.boot_id != boot_id() {
             return Err(Unusable::Outdated);
         }
@@ -315,16 +330,15 @@ impl Store {
     ) -> Result<Result<Self, Option<Error>>, Error> {
         let not_found = || Error::NotFound { name: name.clone(), folder: folder.path().into() };
         let settings = settings.ok_or_else(not_found)?;
-        let layouts = Layout::for_cache(settings)?;
-        let division = Division::of(&layouts, cluster.is_some());
-        let unfinished = match folder.unfinished(name, division.bytes as u64) {
+        let fit = Fit::of(settings, cluster.is_some())?;
+        let unfinished = match folder.unfinished(name, fit.division.bytes as u64) {
             Ok(unfinished) => unfinished,
             // Several processes at the same time take the room for several files.
             Err(error @ Error::NoRoom { .. }) => return Ok(Err(Some(error))),
             Err(error) => return Err(error),
         };
         let head = new_head(settings, cluster)?;
-        let bytes = Zeroizing::new(head.to_bytes(&layouts));
+        let bytes = Zeroizing::new(head.to_bytes(&fit.layouts));
         let written = unfinished.file.write_all_at(&*bytes, 0);
         written.map_err(|cause| Error::refused("write", &folder.path_of(name), cause))?;
         let store = Self::map(folder, name, &unfinished.file, &head)?;
@@ -334,7 +348,7 @@ impl Store {
 
     fn map(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Result<Self, Error> {
         let Head { settings, keys, clustered, created_unix_s, .. } = head.clone();
-        let division = Division::of(&Layout::for_cache(&settings)?, clustered);
+        let Fit { sessions, division, .. } = Fit::of(&settings, clustered)?;
         let path = folder.path_of(name);
         let mapping = Mapping::new(file, division.bytes)
             .map_err(|cause| Error::refused("map", &path, cause))
@@ -342,7 +356,7 @@ impl Store {
         let mut shards = 0..division.regions.len();
         let region = |_: &Layout| SharedRegion::new(&mapping, &division, shards.next());
         let ledger = SharedLedger::new(&mapping, &division);
-        let cache = Cache::over(&settings, keys.hash, ledger, region)?;
+        let cache = Cache::over(&sessions, keys.hash, ledger, region)?;
         let page = SharedRegion::new(&mapping, &division, None);
         let mailbox = Mailbox::new(&mapping, &division);
         let file = file.try_clone().map_err(|cause| Error::refused("keep open", &path, cause))?;
@@ -398,12 +412,12 @@ fn new_head(settings: &Settings, cluster: Option<&[u8; 16]>) -> Result<Head, Err
     Ok(Head { settings, keys, clustered, boot_id: boot_id(), created_unix_s })
 }
 
-fn read_head(file: &File, name: &CacheName) -> Result<Head, Error> {
+fn read_head(folder: &Folder, file: &File, name: &CacheName) -> Result<Head, Error> {
     let mut bytes = Zeroizing::new([0; Head::BYTES]);
-    let read = file.read_exact_at(&mut *bytes, 0);
-    let damaged = |_| Error::Damaged { name: name.clone() };
-    read.map_err(damaged)?;
+    let is_whole = file.read_exact_at(&mut *bytes, 0).is_ok();
     Head::from_bytes(&bytes).map_err(|why| match why {
+        Unreadable::NoCache => folder.no_cache(name, file),
+        Unreadable::OtherVersion if !is_whole => Error::Damaged { name: name.clone() },
         Unreadable::OtherVersion => Error::OtherVersion { name: name.clone() },
         Unreadable::Damaged => Error::Damaged { name: name.clone() },
     })
@@ -416,8 +430,7 @@ fn is_wiped(file: &File) -> bool {
 }
 
 fn check_size(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Result<(), Error> {
-    let layouts = Layout::for_cache(&head.settings)?;
-    let needed_bytes = Division::of(&layouts, head.clustered).bytes as u64;
+    let needed_bytes = Fit::of(&head.settings, head.clustered)?.division.bytes as u64;
     let refused = |cause| Error::Refused { action: "look at", path: folder.path_of(name), cause };
     let bytes = file.metadata().map_err(refused)?.len();
     let bad = Error::BadSize { name: name.clone(), bytes, needed_bytes };
@@ -482,9 +495,10 @@ mod tests {
         let store = Store::open(&path, &name, Some(&settings)).expect("made");
         let same = Store::open(&path, &name, None).expect("there");
         assert_eq!(same.id_key(), store.id_key());
-        let mut head = read_head(&store.file, &name).expect("readable");
+        let folder = Folder::open(&path).expect("there");
+        let mut head = read_head(&folder, &store.file, &name).expect("readable");
         head.boot_id[0] ^= 1;
-        let bytes = head.to_bytes(&Layout::for_cache(&settings).expect("settings"));
+        let bytes = head.to_bytes(&Fit::of(&settings, false).expect("settings").layouts);
         store.file.write_all_at(&bytes, 0).expect("written");
         assert!(matches!(Store::open(&path, &name, None), Err(Error::NotFound { .. })));
         let anew = Store::open(&path, &name, Some(&settings)).expect("made anew");

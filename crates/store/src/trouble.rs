@@ -10,16 +10,22 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Trouble {
-    /// Contents that can be trusted are kept, and the rest is forgotten. If a lock was written over, its
-    /// shard stays out of use until the cache is removed.
+    /// Contents that can be trusted are kept, and the rest is forgotten.
     #[error(
         "something in it made no sense, since a process died in the middle of an operation or \
          another program wrote to it: some sessions are forgotten"
     )]
     Damaged = 1,
+    /// A lock was written over and cannot be mended, because a thread may hold it. Its shard, or the ticket keys, stay
+    /// out of use until that thread lets go of it, or the cache is removed.
+    #[error(
+        "a lock in it was written over: the sessions or ticket keys under it are neither found nor stored; \
+         run `rejoin store remove` with its name and restart its servers"
+    )]
+    LockLost = 2,
     /// This process is without the cache from now on.
     #[error("its file was cut short: remove it and restart its servers; going on without it")]
-    CutShort = 2,
+    CutShort = 3,
 }
 
 /// Reports each kind of trouble once, and none after a worse one.
@@ -34,6 +40,11 @@ impl Alarm {
     /// Sets the listener. Only the first one is kept.
     pub(crate) fn listen(&self, listener: impl Fn(Trouble) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
+    }
+
+    /// Returns true if this trouble, or a worse one, was raised.
+    pub(crate) fn has_raised(&self, trouble: Trouble) -> bool {
+        self.raised.load(Ordering::Relaxed) >= trouble as u8
     }
 
     #[cold]

@@ -84,3 +84,19 @@ fn the_guide_says_what_a_stolen_memory_and_a_new_key_mean() {
     let (_, replacing) = guide.split_once("Replacing the cluster's key").expect("a sentence");
     assert!(replacing.contains("ends every session and ticket of the cluster"));
 }
+
+#[test]
+fn the_guides_say_what_tickets_off_costs_and_what_may_be_swapped() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let says = |page: &str, part: &str| {
+        let text = fs::read_to_string(docs.join(page)).expect("a page");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(part), "{page} does not say {part:?}");
+    };
+    for page in ["nginx.md", "haproxy.md", "apache.md", "systemd.md", "servers.md"] {
+        says(page, "rograms in Go then resume over TLS 1.3 only");
+    }
+    says("servers.md", "may write sessions and ticket keys to the swap space");
+    says("systemd.md", "can be written to the swap space");
+    says("../SECURITY.md", "or the machine swaps and the memory is not locked");
+}

@@ -1,7 +1,10 @@
 //! The tests of the cache in shared memory, each thing in a module.
 
+mod capacity;
 mod files;
+mod foreign;
 mod keys;
+mod locks;
 mod mailbox;
 mod processes;
 mod session;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rejoin_cache::{Capacity, SecretBytes, Settings};
-use rejoin_store::{Error, Store, now_ms};
+use rejoin_store::{CacheName, Error, Store, now_ms};
 use rejoin_testkit::alone::{part, playing};
 use rejoin_testkit::process::{Process, wait_until};
 use rejoin_testkit::random::Random;
@@ -28,18 +28,18 @@ fn open(folder: &Path) -> Result<Store, Error> {
 }
 
 /// Returns the command for another process with a role.
-fn role(role: &str, folder: &Path, number: u64) -> Command {
+pub(crate) fn role(role: &str, folder: &Path, number: u64) -> Command {
     let mut command = playing("processes::plays_a_role", role);
     command.env(FOLDER, folder).env(NUMBER, number.to_string());
     command
 }
 
-fn start(what: &str, folder: &Path, number: u64) -> Process {
+pub(crate) fn start(what: &str, folder: &Path, number: u64) -> Process {
     Process::start(&mut role(what, folder, number))
 }
 
 /// Waits until the condition holds: a process that waits for a processor may hold a lock.
-fn soon(condition: impl FnMut() -> bool) {
+pub(crate) fn soon(condition: impl FnMut() -> bool) {
     wait_until("what other processes hold up", condition);
 }
 
@@ -64,7 +64,10 @@ fn plays_a_role() {
         "work" => work(&folder, number),
         "come again" => come_again(&folder, number),
         "find no room" => find_no_room(&folder),
+        "fit exactly" => fit_exactly(&folder),
         "find it closed" => find_it_closed(&folder),
+        "find it squatted" => crate::foreign::find_it_squatted(&folder),
+        "hold in turns" => crate::locks::hold_in_turns(&folder),
         other => panic!("no role {other:?}"),
     }
 }
@@ -229,19 +232,45 @@ fn find_no_room(folder: &Path) {
 
 #[test]
 fn a_full_folder_is_an_error_and_not_a_crash() {
+    plays_in_a_folder_of("128k", "find no room");
+}
+
+/// What Docker gives a container unless told otherwise.
+#[test]
+fn a_cache_of_64_mib_fits_a_folder_of_64_mib() {
+    plays_in_a_folder_of("64m", "fit exactly");
+}
+
+fn fit_exactly(folder: &Path) {
+    for (capacities, shards) in [(&[64][..], None), (&[64], Some(64)), (&[32, 16, 16], None)] {
+        let caches = capacities.iter().zip(["a", "b", "c"]).map(|(mib, name)| {
+            let settings = Settings { shards, ..Settings::new(Capacity::Bytes(mib << 20)) };
+            let name: CacheName = name.parse().expect("a name");
+            let store = Store::open(folder, &name, Some(&settings)).expect("there is room");
+            (0..1_000).for_each(|number| assert!(insert(&store, number)));
+            name
+        });
+        for name in caches.collect::<Vec<_>>() {
+            assert!(Store::remove(folder, &name).expect("removed"));
+        }
+    }
+}
+
+/// Plays a role in another process, in a folder of this size, if the system lets this one make such a folder.
+fn plays_in_a_folder_of(size: &str, part: &str) {
     let folder = crate::folder();
-    let script = r#"mount -t tmpfs -o size=128k tmpfs "$0" || exit 77; exec "$@""#;
-    let player = role("find no room", folder.path(), 0);
+    let script = format!(r#"mount -t tmpfs -o size={size} tmpfs "$0" || exit 77; exec "$@""#);
+    let player = role(part, folder.path(), 0);
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--", "sh", "-c", script]).arg(folder.path());
+    command.args(["--mount", "--", "sh", "-c", &script]).arg(folder.path());
     command.arg(player.get_program()).args(player.get_args());
     command.envs(player.get_envs().filter_map(|(name, value)| Some((name, value?))));
     match command.stdout(std::process::Stdio::null()).status() {
         Ok(status) if status.code() == Some(77) || status.code() == Some(1) => {
-            eprintln!("skipped: a full folder (needs the right to mount)");
+            eprintln!("skipped: a folder of {size} (needs the right to mount)");
         }
         Ok(status) => assert!(status.success(), "{status}"),
-        Err(_) => eprintln!("skipped: a full folder (needs unshare)"),
+        Err(_) => eprintln!("skipped: a folder of {size} (needs unshare)"),
     }
 }
 

@@ -73,11 +73,13 @@ fn a_file_that_cannot_be_used() {
 }
 
 /// Changes to a cache's file, and the messages about them.
-const SPOILED: [(&str, &str); 6] = [
+const SPOILED: [(&str, &str); 8] = [
     ("version", "made by another version"),
-    ("first bytes", "is damaged"),
+    ("first bytes", "is no cache"),
     ("length", "has 8192 bytes"),
     ("mode", "mode 660"),
+    ("reading", "mode 644"),
+    ("second name", "has another name"),
     ("owner", "user 1234"),
     ("link", "symbolic link"),
 ];
@@ -88,6 +90,8 @@ fn spoil(path: &Path, what: &str) -> io::Result<()> {
         "first bytes" => write_at(path, &[99; 8], 0),
         "length" => fs::File::options().write(true).open(path)?.set_len(8192)?,
         "mode" => fs::set_permissions(path, Permissions::from_mode(0o660))?,
+        "reading" => fs::set_permissions(path, Permissions::from_mode(0o644))?,
+        "second name" => fs::hard_link(path, path.with_extension("second"))?,
         "owner" => chown(path, Some(1234), None)?,
         _ => {
             let elsewhere = path.with_extension("elsewhere");

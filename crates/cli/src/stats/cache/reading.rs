@@ -56,6 +56,7 @@ impl Reading {
             "resumed_percent": resumed_percent(counters),
             "found_percent": found_percent(counters),
             "mean_prediction_error_ms": counters.mean_prediction_error_ms(),
+            "lock_waited_ms": facts.lock_waited_us / 1_000,
         });
         for (name, count) in self.counts() {
             record[name] = count.into();
@@ -76,6 +77,8 @@ impl Reading {
         for (name, help, count) in self.of_locks() {
             meters.counter(format!("cache_{name}"), help, count);
         }
+        let help = "Time that processes waited for each other";
+        meters.seconds("cache_lock_waited", help, facts.lock_waited_us as f64 / 1e6);
         let help = "Sessions by when their clients are expected back, each counted once";
         let returns = self.occupancy.named().to_vec();
         meters.gauges("cache_sessions_by_return", help, "returns", returns);
@@ -89,14 +92,19 @@ impl Reading {
         meters.text(&[("cache", self.name.to_string())])
     }
 
-    fn of_locks(&self) -> [(&'static str, &'static str, u64); 4] {
-        let Facts { lock_waits, lock_timeouts, locks_broken, emptied, .. } = self.facts;
+    fn of_locks(&self) -> [(&'static str, &'static str, u64); 5] {
+        let Facts { lock_waits, lock_timeouts, lock_skips, locks_broken, emptied, .. } = self.facts;
         [
             ("lock_waits", "Times a process waited for another", lock_waits),
             (
                 "lock_timeouts",
                 "Operations skipped because a lock was not free in time",
                 lock_timeouts,
+            ),
+            (
+                "lock_skips",
+                "Operations skipped because the process had waited for its share of time",
+                lock_skips,
             ),
             (
                 "locks_broken",
