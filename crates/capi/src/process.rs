@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use rejoin_abi::report;
+use rejoin_abi::{check_setting, check_variables, report, variable_of};
 use rejoin_cache::Hints;
 use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
@@ -12,11 +12,15 @@ use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 use crate::settings::{ModuleSettings, TicketSettings};
 
 /// Attaches with these settings. Only the first call does it, and every further one returns its outcome. A failure is
-/// one line on standard error.
-pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'static str> {
+/// one line on standard error. `names` returns those of the configuration's section, and `get` returns the value of a
+/// setting.
+pub(crate) fn attach_once(
+    names: impl FnOnce() -> Vec<String>,
+    get: impl Fn(&str) -> Option<String>,
+) -> Result<(), &'static str> {
     static OUTCOME: OnceLock<Result<(), String>> = OnceLock::new();
     let outcome = OUTCOME.get_or_init(|| {
-        let outcome = catch_unwind(AssertUnwindSafe(|| attach(get)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| attach(&names(), get)));
         let outcome = outcome.unwrap_or_else(|_| Err("a fault of its own".to_owned()));
         if let Err(why) = &outcome {
             give_up(why);
@@ -28,14 +32,19 @@ pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'
 
 /// Returns the value of a setting in the environment.
 pub(crate) fn variable(name: &str) -> Option<String> {
-    let said = rejoin_abi::variable(&format!("REJOIN_{}", name.to_ascii_uppercase()))?;
+    let said = rejoin_abi::variable(&variable_of(name))?;
     Some(said.to_string_lossy().into_owned())
 }
 
 /// Attaches with these settings. A process running as root opens the cache now, because it may drop privileges later.
 /// Any other process opens it at its first handshake: most programs that inherit the environment of a server (CGI,
 /// hooks) never have one. If the cache does not exist yet, each handshake tries again, because an agent may make it.
-fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+    names.iter().try_for_each(|name| check_setting(name))?;
+    let strangers = check_variables()?;
+    if !strangers.is_empty() {
+        report(&format!("{}: no settings of Rejoin's, and ignored", strangers.join(", ")));
+    }
     let settings = ModuleSettings::read(get)?;
     // SAFETY: the function takes no arguments.
     let attached = if unsafe { libc::geteuid() } == 0 {
@@ -78,7 +87,8 @@ fn open(settings: &ModuleSettings) -> Result<Everywhere, String> {
 }
 
 fn give_up(why: &str) {
-    report(&format!("{why}; going on without Rejoin"));
+    let going = if why.ends_with('?') { " Going" } else { "; going" };
+    report(&format!("{why}{going} on without Rejoin"));
 }
 
 fn failed(error: &Error, cache: &CacheName) -> String {

@@ -34,21 +34,6 @@ pub(crate) struct TicketSettings {
 }
 
 impl ModuleSettings {
-    /// The names of the settings. OpenSSL itself reads `path`.
-    pub(crate) const NAMES: [&str; 11] = [
-        "cache",
-        "capacity",
-        "folder",
-        "policy",
-        "stateful",
-        "ticket_keys",
-        "key_file",
-        "rotate_every",
-        "ticket_lifetime",
-        "resumable_for",
-        "context",
-    ];
-
     /// Reads the settings. `get` returns the value of a name.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = Asked(get);
