@@ -3,7 +3,7 @@
 use crate::variable;
 
 /// The settings of a server. Each is also a variable: `REJOIN_` and its name in capitals.
-pub const SETTINGS: [&str; 11] = [
+pub const SETTINGS: [&str; 12] = [
     "cache",
     "capacity",
     "folder",
@@ -15,6 +15,7 @@ pub const SETTINGS: [&str; 11] = [
     "ticket_lifetime",
     "resumable_for",
     "context",
+    "log",
 ];
 
 /// The names of the other variables, in the same form.

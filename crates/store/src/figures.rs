@@ -17,6 +17,8 @@ pub(crate) struct Figures {
     pub(crate) tickets: [AtomicU64; TicketEvent::ALL.len()],
     /// The cluster's version of the ring on the page; 0 if none was adopted.
     pub(crate) ring_version: AtomicU64,
+    /// The starts of servers that use the cache, each at the place that its number gives.
+    pub(crate) starts: [AtomicU64; 64],
 }
 
 // SAFETY: every field is an atomic.

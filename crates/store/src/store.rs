@@ -263,6 +263,13 @@ impl Store {
         }
     }
 
+    /// Returns true once for each start of a server, which any number but 0 stands for: to the first of its processes
+    /// that asks. It may return true again if another server starts meanwhile.
+    pub fn is_first_of(&self, start: u64) -> bool {
+        let starts = &self.figures().starts;
+        starts[start as usize % starts.len()].swap(start, Ordering::Relaxed) != start
+    }
+
     /// Checks every shard, in their order: see [`Cache::check`].
     pub fn check(&self) -> Vec<Result<Checked, Inconsistency>> {
         self.cache().check()

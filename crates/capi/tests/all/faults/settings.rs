@@ -34,6 +34,7 @@ fn what_the_file_says_wrong() {
         ("folder = FOLDER/cert.pem", "Not a directory"),
         ("stateful = perhaps", "no or yes"),
         ("policy =", "predictive or lru"),
+        ("log = debug", "all or errors"),
         ("capasity = 1MiB", "capasity: no such setting; did you mean capacity?"),
         ("rotate_evry = 1h", "rotate_evry: no such setting; did you mean rotate_every?"),
         ("Policy = lru", "Policy: no such setting; did you mean policy?"),
