@@ -15,8 +15,8 @@ use crate::faults::{NGINX, lines_of_ours, start_nginx, start_s_server};
 use crate::ways::{NOT_ROOT, apache, python_server};
 
 /// Returns the line that a server with such settings writes.
-fn line(site: &Site, folder: &Path, ticket_keys: &str) -> String {
-    let store = Store::open(folder, &site.cache(), None).expect("it is there");
+fn line(site: &Site, ticket_keys: &str) -> String {
+    let store = Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("it is there");
     let sessions = grouped(store.cache().capacity_sessions());
     format!("rejoin: {}: attached, 1 MiB, {sessions} sessions, {ticket_keys}", site.cache)
 }
@@ -48,7 +48,7 @@ fn a_server_says_once_what_it_is_attached_to() {
         assert_eq!(told(&site), [""; 0], "before it serves");
         connect(&site, 2);
         site.stop();
-        assert_eq!(told(&site), [line(&site, Path::new(Store::FOLDER), ticket_keys)]);
+        assert_eq!(told(&site), [line(&site, ticket_keys)]);
     }
 }
 
@@ -97,8 +97,7 @@ fn the_workers_of_one_server_say_it_once() {
         means.bring(&mut site, true);
         site.configure("stateful = yes\nlog = all");
         site.environment.retain(|(name, _)| *name != "REJOIN_LOG");
-        let variables =
-            "env REJOIN_CACHE; env REJOIN_CAPACITY; env REJOIN_FOLDER; env REJOIN_STATEFUL;";
+        let variables = "env REJOIN_CACHE; env REJOIN_CAPACITY; env REJOIN_STATEFUL;";
         site.write(
             "nginx.conf",
             &format!("user root; {variables} {}", NGINX.replace("@MORE@", "")),
@@ -115,7 +114,7 @@ fn the_workers_of_one_server_say_it_once() {
             });
             connect(&site, 12);
             site.stop();
-            let expected = line(&site, &means.folder(&site), "no stateless tickets");
+            let expected = line(&site, "no stateless tickets");
             assert_eq!(told(&site), vec![expected; starts], "{means:?}");
         }
     }
