@@ -106,8 +106,14 @@ fn grouped(number: u64) -> String {
 /// Opens the cache and the ticket keys that the settings name.
 fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
     let failed = |error| failed(&error, &settings.cache);
-    let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
-    let store = Arc::new(store.map_err(failed)?);
+    let (folder, cache) = (&settings.folder, &settings.cache);
+    let opened = match &settings.settings {
+        Some(settings) => Store::open_or_replace(folder, cache, settings),
+        None => Store::open(folder, cache, None).map(|store| (store, None)),
+    };
+    let (store, replaced) = opened.map_err(failed)?;
+    replaced.into_iter().for_each(|why| report(&moved(&why, cache)));
+    let store = Arc::new(store);
     let name = settings.cache.clone();
     store.on_trouble(move |trouble| report(&format!("cache {name}: {trouble}")));
     let tiered = Tiered::new(Arc::clone(&store));
@@ -135,6 +141,19 @@ fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
 fn give_up(why: &str) {
     let going = if why.ends_with('?') { " Going" } else { "; going" };
     report(&format!("{why}{going} on without Rejoin"));
+}
+
+/// Formats the report of a cache that was replaced for this reason.
+fn moved(why: &Error, cache: &CacheName) -> String {
+    let why = match why {
+        Error::OtherSettings { setting, theirs, ours, .. } => {
+            format!("had another {setting}, {theirs} and not {ours}")
+        }
+        _ => "was made by another version".to_owned(),
+    };
+    format!(
+        "cache {cache} {why}: a new one takes its place, and running processes finish on the old one"
+    )
 }
 
 fn failed(error: &Error, cache: &CacheName) -> String {

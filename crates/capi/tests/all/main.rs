@@ -12,6 +12,7 @@ mod faults;
 mod guides;
 mod kill;
 mod newer_libssl;
+mod replaced;
 mod sharing;
 mod symbols;
 mod tickets;

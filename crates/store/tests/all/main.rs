@@ -4,6 +4,7 @@ mod files;
 mod keys;
 mod mailbox;
 mod processes;
+mod replaced;
 mod session;
 
 use std::path::Path;

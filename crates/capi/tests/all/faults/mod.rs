@@ -85,11 +85,11 @@ pub(crate) fn lines_of_ours(site: &Site) -> Vec<String> {
     text.lines().filter(|line| line.contains("rejoin: ")).map(str::to_owned).collect()
 }
 
-fn file_of_cache(site: &Site) -> PathBuf {
+pub(crate) fn file_of_cache(site: &Site) -> PathBuf {
     Path::new(Store::FOLDER).join(site.cache().file_name())
 }
 
-fn store(site: &Site) -> Store {
+pub(crate) fn store(site: &Site) -> Store {
     Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("it is there")
 }
 
@@ -97,7 +97,7 @@ fn counters(site: &Site) -> Counters {
     store(site).cache().counters()
 }
 
-fn write_at(path: &Path, bytes: &[u8], offset: u64) {
+pub(crate) fn write_at(path: &Path, bytes: &[u8], offset: u64) {
     let file = fs::File::options().write(true).open(path).expect("there");
     file.write_all_at(bytes, offset).expect("written");
 }
