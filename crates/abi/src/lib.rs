@@ -6,17 +6,20 @@
 //! position, the name or the type of a function is generated from the table. [`Hooks`] carries the functions from one
 //! library to the other; its digest is of the whole table, so that libraries of two builds refuse each other.
 //!
-//! The crate also has what each of the libraries needs alone: [`variable`] reads the environment, [`report`] writes a
-//! line on standard error, and the build script links the unwinder.
+//! The crate also has what each of the libraries needs alone: [`variable`] reads the environment, [`check_setting`] and
+//! [`check_variables`] know the names of all settings, [`report`] writes a line on standard error, and the build script
+//! links the unwinder.
 //!
 //! Nothing here depends on another crate, for `librejoin_preload.so` is loaded into every program of a machine.
 
 mod digest;
 mod environment;
 mod hooks;
+mod names;
 mod table;
 
 pub use digest::{Function, Library};
 pub use environment::{is_debugging, report, variable};
 pub use hooks::{Hooks, Replacements};
+pub use names::{SETTINGS, check_setting, check_variables, variable_of};
 pub use table::{GNUTLS, LIBC, LIBSSL, SERVERS, TABLE};

@@ -232,7 +232,7 @@ pub unsafe extern "C" fn rejoin_attach_process(context: *mut SSL_CTX) -> Status 
         if !context.is_null() && unsafe { rejoin_openssl::only_connects(context) } {
             return Ok(());
         }
-        let attached = process::attach_once(process::variable);
+        let attached = process::attach_once(Vec::new, process::variable);
         attached.map_err(|why| Failure::new(Status::RejoinNotAttached, why))?;
         if !context.is_null() {
             // SAFETY: the caller vouches for `context`, which is not null.

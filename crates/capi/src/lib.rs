@@ -19,10 +19,11 @@
 //!
 //! Every server context of the process then keeps its sessions in the cache of that name, which all processes of the
 //! machine share. Variables such as `REJOIN_CAPACITY` take precedence over the file. A failure is one line on standard
-//! error, and the program goes on without Rejoin.
+//! error, and the program goes on without Rejoin. Success is one line for each start of a server.
 
 pub mod api;
 mod clients;
 mod module;
 mod process;
 mod settings;
+mod start;

@@ -4,19 +4,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use rejoin_abi::report;
-use rejoin_cache::Hints;
+use rejoin_abi::{check_setting, check_variables, report, variable_of};
+use rejoin_cache::{Capacity, Hints};
 use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 
 use crate::settings::{ModuleSettings, TicketSettings};
+use crate::start;
 
 /// Attaches with these settings. Only the first call does it, and every further one returns its outcome. A failure is
-/// one line on standard error.
-pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'static str> {
+/// one line on standard error. `names` returns those of the configuration's section, and `get` returns the value of a
+/// setting.
+pub(crate) fn attach_once(
+    names: impl FnOnce() -> Vec<String>,
+    get: impl Fn(&str) -> Option<String>,
+) -> Result<(), &'static str> {
     static OUTCOME: OnceLock<Result<(), String>> = OnceLock::new();
     let outcome = OUTCOME.get_or_init(|| {
-        let outcome = catch_unwind(AssertUnwindSafe(|| attach(get)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| attach(&names(), get)));
         let outcome = outcome.unwrap_or_else(|_| Err("a fault of its own".to_owned()));
         if let Err(why) = &outcome {
             give_up(why);
@@ -28,37 +33,87 @@ pub(crate) fn attach_once(get: impl Fn(&str) -> Option<String>) -> Result<(), &'
 
 /// Returns the value of a setting in the environment.
 pub(crate) fn variable(name: &str) -> Option<String> {
-    let said = rejoin_abi::variable(&format!("REJOIN_{}", name.to_ascii_uppercase()))?;
+    let said = rejoin_abi::variable(&variable_of(name))?;
     Some(said.to_string_lossy().into_owned())
 }
 
 /// Attaches with these settings. A process running as root opens the cache now, because it may drop privileges later.
 /// Any other process opens it at its first handshake: most programs that inherit the environment of a server (CGI,
 /// hooks) never have one. If the cache does not exist yet, each handshake tries again, because an agent may make it.
-fn attach(get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+    names.iter().try_for_each(|name| check_setting(name))?;
+    let strangers = check_variables()?;
     let settings = ModuleSettings::read(get)?;
+    // Workers may have no /proc.
+    let start = start::this();
     // SAFETY: the function takes no arguments.
-    let attached = if unsafe { libc::geteuid() } == 0 {
-        open(&settings)?.attach()
-    } else {
-        let mut told = None;
-        Everywhere::attach_later(move || {
-            let tell = |why: &String| {
-                if told.replace(why.clone()).as_ref() != Some(why) {
-                    report(&format!("{why}; going on without Rejoin, and trying again"));
-                }
-            };
-            open(&settings).inspect_err(tell).ok()
-        })
-    };
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let mut opened = is_root.then(|| open(&settings)).transpose()?;
+    let mut told = None;
+    let attached = Everywhere::attach_later(move || {
+        let tell = |why: &String| {
+            if told.replace(why.clone()).as_ref() != Some(why) {
+                report(&format!("{why}; going on without Rejoin, and trying again"));
+            }
+        };
+        let opened = opened.take().map_or_else(|| open(&settings).inspect_err(tell), Ok);
+        let (everywhere, store) = opened.ok()?;
+        if store.is_first_of(start) {
+            say(&settings, &store, &strangers);
+        }
+        Some(everywhere)
+    });
     attached.map_err(|error| format!("cannot attach: {error}"))
 }
 
+/// Reports what the process is attached to, and which variables are not Rejoin's.
+fn say(settings: &ModuleSettings, store: &Store, strangers: &[String]) {
+    if !strangers.is_empty() {
+        report(&format!("{}: no settings of Rejoin's, and ignored", strangers.join(", ")));
+    }
+    if !settings.errors_only {
+        report(&attached(settings, store));
+    }
+}
+
+fn attached(settings: &ModuleSettings, store: &Store) -> String {
+    let bytes = match store.settings().capacity {
+        Capacity::Bytes(bytes) => bytes,
+        Capacity::Sessions(_) => store.facts().bytes,
+    };
+    let mib = format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    let keys = match (settings.stateful, &settings.tickets) {
+        (true, _) => "no stateless tickets",
+        (false, Some(_)) => "ticket keys shared",
+        (false, None) => "ticket keys the server's own",
+    };
+    format!(
+        "{}: attached, {} MiB, {} sessions, {keys}",
+        store.name(),
+        mib.trim_end_matches(".0"),
+        grouped(store.cache().capacity_sessions())
+    )
+}
+
+/// Formats a number with commas between its thousands.
+fn grouped(number: u64) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        _ => format!("{},{:03}", grouped(number / 1_000), number % 1_000),
+    }
+}
+
 /// Opens the cache and the ticket keys that the settings name.
-fn open(settings: &ModuleSettings) -> Result<Everywhere, String> {
+fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
     let failed = |error| failed(&error, &settings.cache);
-    let store = Store::open(&settings.folder, &settings.cache, settings.settings.as_ref());
-    let store = Arc::new(store.map_err(failed)?);
+    let (folder, cache) = (&settings.folder, &settings.cache);
+    let opened = match &settings.settings {
+        Some(settings) => Store::open_or_replace(folder, cache, settings),
+        None => Store::open(folder, cache, None).map(|store| (store, None)),
+    };
+    let (store, replaced) = opened.map_err(failed)?;
+    replaced.into_iter().for_each(|why| report(&moved(&why, cache)));
+    let store = Arc::new(store);
     let name = settings.cache.clone();
     store.on_trouble(move |trouble| report(&format!("cache {name}: {trouble}")));
     let tiered = Tiered::new(Arc::clone(&store));
@@ -71,15 +126,35 @@ fn open(settings: &ModuleSettings) -> Result<Everywhere, String> {
         everywhere = everywhere.named(name);
     }
     if let Some(TicketSettings { schedule, file }) = &settings.tickets {
-        let keys = SharedKeys::open(store, Some(*schedule), file.as_deref(), now_s(), complain);
+        let keys = SharedKeys::open(
+            Arc::clone(&store),
+            Some(*schedule),
+            file.as_deref(),
+            now_s(),
+            complain,
+        );
         let keys = TicketKeys::following(Box::new(keys.map_err(failed)?));
         everywhere = everywhere.with_tickets(&keys, TicketHistory::Carried);
     }
-    Ok(everywhere)
+    Ok((everywhere, store))
 }
 
 fn give_up(why: &str) {
-    report(&format!("{why}; going on without Rejoin"));
+    let going = if why.ends_with('?') { " Going" } else { "; going" };
+    report(&format!("{why}{going} on without Rejoin"));
+}
+
+/// Formats the report of a cache that was replaced for this reason.
+fn moved(why: &Error, cache: &CacheName) -> String {
+    let why = match why {
+        Error::OtherSettings { setting, theirs, ours, .. } => {
+            format!("had another {setting}, {theirs} and not {ours}")
+        }
+        _ => "was made by another version".to_owned(),
+    };
+    format!(
+        "cache {cache} {why}: a new one takes its place, and running processes finish on the old one"
+    )
 }
 
 fn failed(error: &Error, cache: &CacheName) -> String {
@@ -102,6 +177,12 @@ pub(crate) fn now_s() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        let texts = [0, 999, 1_000, 210_000, 1_002_003].map(grouped);
+        assert_eq!(texts, ["0", "999", "1,000", "210,000", "1,002,003"]);
+    }
 
     #[test]
     fn a_failure_names_the_cache_once() {

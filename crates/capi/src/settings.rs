@@ -25,6 +25,8 @@ pub(crate) struct ModuleSettings {
     pub(crate) resumable_for: Duration,
     /// The name under which all contexts share sessions with those of other programs.
     pub(crate) context: Option<String>,
+    /// True if only errors are reported.
+    pub(crate) errors_only: bool,
 }
 
 /// The settings of the keys of stateless tickets.
@@ -36,22 +38,6 @@ pub(crate) struct TicketSettings {
 }
 
 impl ModuleSettings {
-    /// The names of the settings. OpenSSL itself reads `path`.
-    pub(crate) const NAMES: [&str; 12] = [
-        "cache",
-        "capacity",
-        "folder",
-        "policy",
-        "stateful",
-        "single_use",
-        "ticket_keys",
-        "key_file",
-        "rotate_every",
-        "ticket_lifetime",
-        "resumable_for",
-        "context",
-    ];
-
     /// Reads the settings. `get` returns the value of a name.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = Asked(get);
@@ -73,6 +59,7 @@ impl ModuleSettings {
             tickets: get.tickets()?,
             resumable_for: get.resumable_for()?,
             context: get.context()?,
+            errors_only: get.one_of("log", [("all", false), ("errors", true)])?,
         })
     }
 }
@@ -150,7 +137,7 @@ mod tests {
         let tickets = settings.tickets.expect("shared");
         assert_eq!((tickets.schedule, tickets.file), (Schedule::default(), None));
         assert_eq!(settings.resumable_for, rejoin_openssl::RESUMABLE_FOR);
-        assert!(settings.settings.is_none() && !settings.stateful);
+        assert!(settings.settings.is_none() && !settings.stateful && !settings.errors_only);
     }
 
     #[test]
@@ -172,6 +159,7 @@ mod tests {
             ("resumable_for", "5µ"),
             ("ticket_keys", "mine"),
             ("stateful", "maybe"),
+            ("log", "debug"),
         ] {
             let refused = read(&[(name, text)]).expect_err(text);
             assert!(refused.contains(name), "{name} = {text}: {refused}");

@@ -19,6 +19,8 @@ pub(crate) struct Figures {
     pub(crate) ring_version: AtomicU64,
     pub(crate) lock_skips: AtomicU64,
     pub(crate) lock_waited_us: AtomicU64,
+    /// The starts of servers that use the cache, each at the place that its number gives.
+    pub(crate) starts: [AtomicU64; 64],
 }
 
 // SAFETY: every field is an atomic.

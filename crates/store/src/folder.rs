@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
-use rustix::fs::{fallocate, fchmod, flock, fstat, linkat, openat, statat, unlinkat};
+use rustix::fs::{fallocate, fchmod, flock, fstat, linkat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -191,11 +191,15 @@ impl Folder {
 }
 
 impl Unfinished<'_> {
-    /// Gives the file its name. `None` if another file has it.
-    pub(crate) fn finish(&self, name: &CacheName) -> Result<Option<()>, Error> {
+    /// Gives the file its name. If another file has it, `None` is returned; or the other file, which the caller has
+    /// locked, loses it to this one if it `replaces` that.
+    pub(crate) fn finish(&self, name: &CacheName, replaces: bool) -> Result<Option<()>, Error> {
         let directory = &self.folder.directory;
-        let flags = AtFlags::empty();
-        match linkat(directory, &self.name, directory, name.file_name(), flags) {
+        let given = match replaces {
+            true => renameat(directory, &self.name, directory, name.file_name()),
+            false => linkat(directory, &self.name, directory, name.file_name(), AtFlags::empty()),
+        };
+        match given {
             Ok(()) => Ok(Some(())),
             // The temporary name is gone if another process removed the cache, with its unfinished files.
             Err(Errno::EXIST | Errno::NOENT) => Ok(None),

@@ -1,5 +1,7 @@
 //! A shared cache: opening, making, reading, emptying and removing it.
 
+mod replace;
+
 use std::fs::File;
 use std::ops::Deref;
 use std::os::unix::fs::FileExt;
@@ -21,6 +23,7 @@ use crate::mapping::Mapping;
 use crate::random::fill_at_random;
 use crate::region::{SharedLedger, SharedRegion};
 use crate::{CacheName, Error, Objection, Trouble};
+use replace::Origin;
 
 /// A session cache in memory that processes share. See the crate's documentation.
 ///
@@ -110,7 +113,7 @@ impl Store {
         name: &CacheName,
         settings: Option<&Settings>,
     ) -> Result<Self, Error> {
-        Self::open_or_make(folder, name, settings, None)
+        Self::open_or_make(folder, name, settings, &Origin::default())
     }
 
     /// Opens a cache like [`Self::open`], for the agent of a cluster, whose servers all have `id_key`. A cache that
@@ -124,7 +127,8 @@ impl Store {
         settings: Option<&Settings>,
         id_key: &[u8; 16],
     ) -> Result<Self, Error> {
-        let store = Self::open_or_make(folder, name, settings, Some(id_key))?;
+        let origin = Origin { cluster: Some(id_key), ..Origin::default() };
+        let store = Self::open_or_make(folder, name, settings, &origin)?;
         let is_ours = store.mailbox.is_some() && store.keys.id == *id_key;
         if is_ours { Ok(store) } else { Err(Error::OtherCluster { name: name.clone() }) }
     }
@@ -133,14 +137,14 @@ impl Store {
         folder: &Path,
         name: &CacheName,
         settings: Option<&Settings>,
-        cluster: Option<&[u8; 16]>,
+        origin: &Origin<'_>,
     ) -> Result<Self, Error> {
         let folder = Folder::open(folder)?;
         let mut last = Error::Busy { name: name.clone() };
         for _ in 0..ATTEMPTS {
             let attempt = match folder.file(name)? {
                 Some(file) => Self::open_file(&folder, name, &file, settings)?,
-                None => Self::make(&folder, name, settings, cluster)?,
+                None => Self::make(&folder, name, settings, origin)?,
             };
             match attempt {
                 Ok(store) => return Ok(store),
@@ -278,6 +282,13 @@ impl Store {
         }
     }
 
+    /// Returns true once for each start of a server, which any number but 0 stands for: to the first of its processes
+    /// that asks. It may return true again if another server starts meanwhile.
+    pub fn is_first_of(&self, start: u64) -> bool {
+        let starts = &self.figures().starts;
+        starts[start as usize % starts.len()].swap(start, Ordering::Relaxed) != start
+    }
+
     /// Checks every shard, in their order: see [`Cache::check`].
     pub fn check(&self) -> Vec<Result<Checked, Inconsistency>> {
         self.cache().check()
@@ -326,24 +337,27 @@ impl Store {
         folder: &Folder,
         name: &CacheName,
         settings: Option<&Settings>,
-        cluster: Option<&[u8; 16]>,
+        origin: &Origin<'_>,
     ) -> Result<Result<Self, Option<Error>>, Error> {
         let not_found = || Error::NotFound { name: name.clone(), folder: folder.path().into() };
         let settings = settings.ok_or_else(not_found)?;
-        let fit = Fit::of(settings, cluster.is_some())?;
+        let fit = Fit::of(settings, origin.cluster.is_some())?;
         let unfinished = match folder.unfinished(name, fit.division.bytes as u64) {
             Ok(unfinished) => unfinished,
             // Several processes at the same time take the room for several files.
             Err(error @ Error::NoRoom { .. }) => return Ok(Err(Some(error))),
             Err(error) => return Err(error),
         };
-        let head = new_head(settings, cluster)?;
+        let head = new_head(settings, origin)?;
         let bytes = Zeroizing::new(head.to_bytes(&fit.layouts));
         let written = unfinished.file.write_all_at(&*bytes, 0);
         written.map_err(|cause| Error::refused("write", &folder.path_of(name), cause))?;
         let store = Self::map(folder, name, &unfinished.file, &head)?;
         store.format();
-        Ok(unfinished.finish(name)?.map(|()| store).ok_or(None))
+        if let Some(page) = origin.inherited.as_ref().and_then(|old| old.page.as_ref()) {
+            store.with_page(|new, _| new.copy_from_slice(&**page));
+        }
+        Ok(unfinished.finish(name, origin.replaces)?.map(|()| store).ok_or(None))
     }
 
     fn map(folder: &Folder, name: &CacheName, file: &File, head: &Head) -> Result<Self, Error> {
@@ -399,16 +413,16 @@ impl Store {
     }
 }
 
-fn new_head(settings: &Settings, cluster: Option<&[u8; 16]>) -> Result<Head, Error> {
+fn new_head(settings: &Settings, origin: &Origin<'_>) -> Result<Head, Error> {
     let mut keys = Keys { hash: [0; 16], id: [0; 16] };
     fill_at_random(&mut keys.hash)?;
-    match cluster {
+    match origin.cluster.or_else(|| origin.inherited.as_ref().map(|old| &old.keys.id)) {
         Some(id_key) => keys.id = *id_key,
         None => fill_at_random(&mut keys.id)?,
     }
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (settings, created_unix_s) = (settings.clone(), since_1970.as_secs());
-    let clustered = cluster.is_some();
+    let clustered = origin.cluster.is_some();
     Ok(Head { settings, keys, clustered, boot_id: boot_id(), created_unix_s })
 }
 

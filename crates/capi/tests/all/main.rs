@@ -3,6 +3,7 @@
 //! A server that is not installed is skipped with a message; `make test` installs them.
 
 mod api;
+mod attached;
 mod client;
 mod cluster;
 mod compat;
@@ -11,6 +12,7 @@ mod faults;
 mod guides;
 mod kill;
 mod newer_libssl;
+mod replaced;
 mod sharing;
 mod symbols;
 mod tickets;

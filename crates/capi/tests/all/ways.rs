@@ -19,7 +19,8 @@ fn resumes(site: &mut Site, by: &str, program: &[&str]) -> bool {
     let cache = site.cache.clone();
     let ours = ["run", "--by", by, "--cache", &cache, "--capacity", "1MiB", "--stateful", "--"];
     let arguments = [&ours[..], program].concat();
-    site.environment = vec![("XDG_RUNTIME_DIR", site.folder.display().to_string())];
+    let folder = site.folder.display().to_string();
+    site.environment = vec![("XDG_RUNTIME_DIR", folder), ("REJOIN_LOG", "errors".to_owned())];
     site.start(&rejoin, &arguments).expect("rejoin is built");
     let mut clients = [Versions::Tls12, Versions::Tls13].map(|versions| site.client(versions));
     let mut resumed = Vec::new();
@@ -57,7 +58,7 @@ fn told(site: &Site) -> String {
 /// A configuration of nginx, which removes its workers' environment except for the variables that are named.
 const NGINX: &str = "\
 user root; daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.pid; error_log stderr;
-env REJOIN_CACHE; env REJOIN_CAPACITY; env REJOIN_STATEFUL; env REJOIN_FOLDER;
+env REJOIN_CACHE; env REJOIN_CAPACITY; env REJOIN_STATEFUL; env REJOIN_FOLDER; env REJOIN_LOG;
 events { worker_connections 256; }
 http {
   include FOLDER/nginx-http.conf;
@@ -168,7 +169,7 @@ fn python() {
 }
 
 /// The arguments of `setpriv` for another user than root, who may read the files of root's build.
-const NOT_ROOT: [&str; 6] = [
+pub(crate) const NOT_ROOT: [&str; 6] = [
     "--reuid=nobody",
     "--regid=nogroup",
     "--clear-groups",

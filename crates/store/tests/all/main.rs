@@ -7,6 +7,7 @@ mod keys;
 mod locks;
 mod mailbox;
 mod processes;
+mod replaced;
 mod session;
 
 use std::path::Path;

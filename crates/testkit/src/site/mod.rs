@@ -69,12 +69,12 @@ impl Site {
         site
     }
 
-    /// Writes the file that `OPENSSL_CONF` names.
+    /// Writes the file that `OPENSSL_CONF` names. A server that is attached says nothing, unless `more` has it so.
     pub fn configure(&self, more: &str) {
         let library = library("librejoin.so");
         let text = format!(
             ".include /etc/ssl/openssl.cnf\n[openssl_init]\nrejoin = rejoin\n[rejoin]\npath = {}\n\
-             cache = {}\ncapacity = 1MiB\n{more}\n",
+             cache = {}\ncapacity = 1MiB\nlog = errors\n{more}\n",
             library.display(),
             self.cache
         );
@@ -103,6 +103,11 @@ impl Site {
 
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
+        // A server gets none of the variables of the tests themselves.
+        let ours = std::env::vars_os().map(|(name, _)| name);
+        ours.filter(|name| name.as_encoded_bytes().starts_with(b"REJOIN_")).for_each(|name| {
+            command.env_remove(name);
+        });
         command.env_remove("OPENSSL_CONF").envs(self.environment.iter().cloned());
         command.current_dir(&self.folder);
         // Apache ends by a signal to its whole group.

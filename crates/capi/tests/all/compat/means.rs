@@ -48,6 +48,7 @@ fn preloading(site: &Site, stateful: bool) -> Vec<(&'static str, String)> {
         ("REJOIN_CACHE", site.cache.clone()),
         ("REJOIN_CAPACITY", "1MiB".to_owned()),
         ("REJOIN_FOLDER", folder.display().to_string()),
+        ("REJOIN_LOG", "errors".to_owned()),
         ("REJOIN_STATEFUL", if stateful { "yes" } else { "no" }.to_owned()),
     ]
 }

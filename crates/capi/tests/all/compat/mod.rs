@@ -5,7 +5,7 @@
 
 mod document;
 pub(crate) mod matrix;
-mod means;
+pub(crate) mod means;
 mod servers;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -46,13 +46,13 @@ fn nginx(name: &str, more: &str) -> Option<Site> {
     start_nginx(&mut site).map(|()| site)
 }
 
-fn start_nginx(site: &mut Site) -> Option<()> {
+pub(crate) fn start_nginx(site: &mut Site) -> Option<()> {
     let configuration = site.shown("nginx.conf");
     site.start("nginx", &["-c", &configuration])
 }
 
 /// Starts `openssl s_server` without stateless tickets, after the words of `before`.
-fn start_s_server(site: &mut Site, before: &[&str]) -> Option<()> {
+pub(crate) fn start_s_server(site: &mut Site, before: &[&str]) -> Option<()> {
     let (port, pair) = (site.address().to_string(), site.shown("both.pem"));
     let files = ["-cert", &pair, "-key", &pair];
     let server = ["openssl", "s_server", "-accept", &port, "-www", "-no_ticket"];
@@ -81,17 +81,17 @@ fn clients(site: &Site) -> [Client; 2] {
 }
 
 /// Returns Rejoin's messages, from all logs.
-fn lines_of_ours(site: &Site) -> Vec<String> {
+pub(crate) fn lines_of_ours(site: &Site) -> Vec<String> {
     let logs = ["stderr", "error.log"].map(|log| fs::read(site.file(log)).unwrap_or_default());
     let text = String::from_utf8_lossy(&logs.concat()).into_owned();
     text.lines().filter(|line| line.contains("rejoin: ")).map(str::to_owned).collect()
 }
 
-fn file_of_cache(site: &Site) -> PathBuf {
+pub(crate) fn file_of_cache(site: &Site) -> PathBuf {
     Path::new(Store::FOLDER).join(site.cache().file_name())
 }
 
-fn store(site: &Site) -> Store {
+pub(crate) fn store(site: &Site) -> Store {
     Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("it is there")
 }
 
@@ -99,7 +99,7 @@ fn counters(site: &Site) -> Counters {
     store(site).cache().counters()
 }
 
-fn write_at(path: &Path, bytes: &[u8], offset: u64) {
+pub(crate) fn write_at(path: &Path, bytes: &[u8], offset: u64) {
     let file = fs::File::options().write(true).open(path).expect("there");
     file.write_all_at(bytes, offset).expect("written");
 }

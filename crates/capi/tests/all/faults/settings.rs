@@ -34,6 +34,11 @@ fn what_the_file_says_wrong() {
         ("folder = FOLDER/cert.pem", "Not a directory"),
         ("stateful = perhaps", "no or yes"),
         ("policy =", "predictive or lru"),
+        ("log = debug", "all or errors"),
+        ("capasity = 1MiB", "capasity: no such setting; did you mean capacity?"),
+        ("rotate_evry = 1h", "rotate_evry: no such setting; did you mean rotate_every?"),
+        ("Policy = lru", "Policy: no such setting; did you mean policy?"),
+        ("frobnicate = 1", "frobnicate: no such setting; there are cache, capacity, "),
     ] {
         site.configure(&setting.replace("FOLDER", &site.folder.display().to_string()));
         goes_on_without(&mut site, &["env"], complaint);
@@ -53,6 +58,8 @@ fn what_the_environment_says_wrong() {
         ("REJOIN_CACHE=", "no name of a cache"),
         ("REJOIN_FOLDER=/proc/self/nowhere", "/proc/self/nowhere"),
         ("REJOIN_POLICY=PREDICTIVE", "predictive or lru"),
+        ("REJOIN_CAPASITY=1MiB", "REJOIN_CAPASITY: no such setting; did you mean REJOIN_CAPACITY?"),
+        ("REJOIN_KEYFILE=/k", "REJOIN_KEYFILE: no such setting; did you mean REJOIN_KEY_FILE?"),
     ] {
         goes_on_without(&mut site, &["env", variable], complaint);
     }
@@ -60,6 +67,20 @@ fn what_the_environment_says_wrong() {
         let script = format!(r#"export REJOIN_{variable}="$(printf '\377')"; exec "$@""#);
         goes_on_without(&mut site, &["sh", "-c", &script, "sh"], "\u{fffd}");
     }
+}
+
+/// Kubernetes names variables after services, and a service may be called "rejoin".
+#[test]
+fn variables_of_others_are_one_line_and_nothing_else() {
+    let mut site = Site::new("fault-strangers");
+    let strangers = ["REJOIN_SERVICE_HOST=10.0.0.1", "REJOIN_PORT=tcp://10.0.0.1:443"];
+    start_s_server(&mut site, &[&["env"][..], &strangers].concat()).expect("installed");
+    let mut client = site.client(Versions::Tls12);
+    assert_eq!([client.connect(), client.connect()], [false, true]);
+    site.stop();
+    let told = lines_of_ours(&site);
+    let expected = "rejoin: REJOIN_PORT, REJOIN_SERVICE_HOST: no settings of Rejoin's, and ignored";
+    assert_eq!(told, [expected]);
 }
 
 #[test]

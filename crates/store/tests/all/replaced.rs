@@ -1,0 +1,70 @@
+//! Caches that were made with other settings, or by another version, and are replaced.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+
+use rejoin_cache::{Capacity, Settings};
+use rejoin_store::{CacheName, Error, SharedKeys, Store};
+
+use crate::folder;
+
+fn name() -> CacheName {
+    "test".parse().expect("a name")
+}
+
+fn settings(sessions: u64) -> Settings {
+    Settings::new(Capacity::Sessions(sessions))
+}
+
+#[test]
+fn the_new_one_has_the_keys_and_the_old_one_goes_on() {
+    let folder = folder();
+    let old = Arc::new(Store::open(folder.path(), &name(), Some(&settings(1_000))).expect("made"));
+    let keys = SharedKeys::open(Arc::clone(&old), None, None, 1_000_000, |_| ()).expect("keys");
+    let (new, why) =
+        Store::open_or_replace(folder.path(), &name(), &settings(2_000)).expect("replaced");
+    assert!(matches!(why, Some(Error::OtherSettings { setting: "capacity", .. })), "{why:?}");
+    assert_eq!(new.id_key(), old.id_key());
+    let ids = |store: &Store| -> Vec<_> {
+        let ring = store.ring().expect("free").expect("a ring");
+        ring.list(1_000_000).map(|key| key.id).collect()
+    };
+    assert!(!ids(&old).is_empty() && ids(&new) == ids(&old));
+    assert!(!old.facts().is_named && new.facts().is_named);
+    assert!(old.capacity_sessions() < new.capacity_sessions());
+    drop(keys);
+    let again = Store::open_or_replace(folder.path(), &name(), &settings(2_000)).expect("there");
+    assert!(again.1.is_none());
+    assert!(Store::open(folder.path(), &name(), None).is_ok());
+}
+
+#[test]
+fn the_cache_of_a_cluster_stays() {
+    let folder = folder();
+    let (given, key) = (settings(1_000), [7; 16]);
+    let agents = Store::open_for_cluster(folder.path(), &name(), Some(&given), &key);
+    let agents = agents.expect("made");
+    let refused = Store::open_or_replace(folder.path(), &name(), &settings(2_000));
+    assert!(matches!(refused, Err(Error::OtherSettings { .. })), "{refused:?}");
+    assert!(agents.facts().is_named);
+}
+
+#[test]
+fn of_many_at_the_same_time_all_get_the_same() {
+    let folder = folder();
+    for (from, to) in [(1_000, 2_000), (2_000, 500)] {
+        let old = Store::open_or_replace(folder.path(), &name(), &settings(from)).expect("made").0;
+        let opened: Vec<_> = thread::scope(|scope| {
+            let open = || Store::open_or_replace(folder.path(), &name(), &settings(to));
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        for store in opened {
+            let (store, _) = store.expect("opened");
+            assert!(store.facts().is_named, "one was replaced by another of the same settings");
+            assert_eq!(store.id_key(), old.id_key());
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "something is left");
+}
