@@ -408,7 +408,8 @@ impl Store {
 fn new_head(settings: &Settings, origin: &Origin<'_>) -> Result<Head, Error> {
     let mut keys = Keys { hash: [0; 16], id: [0; 16] };
     fill_at_random(&mut keys.hash)?;
-    match origin.cluster.or(origin.inherited.as_ref().map(|old| &old.keys.id)) {
+    let inherited = origin.inherited.as_ref().map(|old| &old.keys.id);
+    match origin.cluster.or(inherited) {
         Some(id_key) => keys.id = *id_key,
         None => fill_at_random(&mut keys.id)?,
     }

@@ -69,7 +69,7 @@ impl Store {
                     return Err(why);
                 }
                 let page = old.with_page(|page, _| Zeroizing::new(*page));
-                origin.inherited = Some(Inherited { keys: old.keys.clone(), page });
+                origin.inherited = Some(Inherited { keys: old.keys, page });
             }
             if place.lock_name(&file, name)? {
                 origin.replaces = true;
