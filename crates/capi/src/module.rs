@@ -75,8 +75,10 @@ unsafe fn names(configuration: *const Configuration, section: *const c_char) -> 
     // SAFETY: the list belongs to the configuration; for a null pointer the function returns -1.
     let places = 0..unsafe { OPENSSL_sk_num(settings) };
     let name = |place| {
-        // SAFETY: the list has this place, and its items are settings.
-        let setting = unsafe { OPENSSL_sk_value(settings, place).cast::<Setting>().as_ref() }?;
+        // SAFETY: the list has this place.
+        let setting = unsafe { OPENSSL_sk_value(settings, place) };
+        // SAFETY: the items of the list are settings, which belong to the configuration.
+        let setting = unsafe { setting.cast::<Setting>().as_ref() }?;
         // SAFETY: the name belongs to the configuration, and ends with a zero byte.
         Some(unsafe { CStr::from_ptr(setting.name) }.to_string_lossy().into_owned())
     };

@@ -22,13 +22,22 @@ pub(crate) fn leave_alone() {
     ALONE_UNTIL_MS.store(now_ms() + ALONE_MS, Ordering::Relaxed);
 }
 
-/// Returns the manager that the program's connections go through. `None`: there is none, or it is left alone.
+/// Returns the manager that the program's connections go through. `None`: there is none, it is left alone, or a variable
+/// is misspelled, which is reported once.
 pub(crate) fn manager() -> Option<&'static Manager> {
     static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
     if now_ms() < ALONE_UNTIL_MS.load(Ordering::Relaxed) {
         return None;
     }
-    MANAGER.get_or_init(|| found(variable("REJOIN_MANAGER")?.as_str())).as_ref()
+    MANAGER
+        .get_or_init(|| found(variable("REJOIN_MANAGER")?.as_str()).filter(|_| is_spelled_well()))
+        .as_ref()
+}
+
+fn is_spelled_well() -> bool {
+    let complain =
+        |why: &String| rejoin_abi::report(&format!("{why} Going on without the manager"));
+    rejoin_abi::check_variables().inspect_err(complain).is_ok()
 }
 
 fn found(said: &str) -> Option<Manager> {

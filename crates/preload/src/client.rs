@@ -138,8 +138,15 @@ impl Adapter {
 /// Returns true if the environment names a manager.
 pub(crate) fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
-    let said = || {
-        rejoin_abi::variable("REJOIN_MANAGER").is_some_and(|said| !said.is_empty() && said != "no")
+    let said = || match rejoin_abi::variable("REJOIN_MANAGER").filter(|said| !said.is_empty()) {
+        Some(said) => said != "no",
+        None => {
+            // Of other misspelled variables those complain who read them.
+            let why = rejoin_abi::check_variables().err();
+            let why = why.filter(|why| why.ends_with("did you mean REJOIN_MANAGER?"));
+            why.iter().for_each(|why| rejoin_abi::report(why));
+            false
+        }
     };
     *WANTED.get_or_init(said)
 }

@@ -147,6 +147,10 @@ fn who_does_not_share_does_not() {
     assert!(run(&[("REJOIN_LABEL", "work")]).contains("through the manager: in full"));
     assert!(run(&[("REJOIN_LABEL", "work")]).contains("through the manager: resumed"));
     assert_eq!(run(&[("REJOIN_MANAGER", "no")]), "");
+    let lable = "rejoin: REJOIN_LABLE: no such setting; did you mean REJOIN_LABEL? Going on without the manager\n";
+    assert_eq!(run(&[("REJOIN_LABLE", "work")]).matches(lable).count(), 1);
+    let manger = "rejoin: REJOIN_MANGER: no such setting; did you mean REJOIN_MANAGER?\n";
+    assert_eq!(run(&[("REJOIN_MANGER", "yes"), ("REJOIN_MANAGER", "")]), manger);
     let before = stats(&world).handshakes;
     let mut other = Managed::start("left-out");
     for settings in ["unshared_hosts = [\"localhost\"]", "unshared_programs = [\"curl\"]"] {
