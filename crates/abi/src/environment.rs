@@ -3,6 +3,8 @@
 use core::ffi::{CStr, c_char};
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Write;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 unsafe extern "C" {
@@ -32,8 +34,13 @@ pub fn is_debugging() -> bool {
     variable("REJOIN_DEBUG").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Writes one line on standard error in a single piece, so that the lines of several processes do not mix.
+/// Writes one line on standard error in a single piece, so that the lines of several processes do not mix. Writes
+/// nothing if standard error is a connection: that of a server that inetd started is its client.
 pub fn report(line: &str) {
+    let own = std::io::stderr().as_fd().try_clone_to_owned();
+    if own.is_ok_and(|descriptor| TcpStream::from(descriptor).local_addr().is_ok()) {
+        return;
+    }
     // A program without standard error has nowhere to show the line.
     let _ = std::io::stderr().write_all(format!("rejoin: {line}\n").as_bytes());
 }

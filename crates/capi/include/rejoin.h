@@ -507,7 +507,8 @@ rejoin_status rejoin_read_counters(const rejoin_store *store,
  * connects. All threads may call this function at the same time.
  *
  * The first failure is also reported on standard error, in one line, and all later calls fail in the
- * same way.
+ * same way. Success is reported in one line when the first client is served, unless `REJOIN_LOG` is
+ * `errors`.
  */
 rejoin_status rejoin_attach_process(SSL_CTX *context);
 

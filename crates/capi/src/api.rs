@@ -224,7 +224,8 @@ pub unsafe extern "C" fn rejoin_read_counters(
 /// connects. All threads may call this function at the same time.
 ///
 /// The first failure is also reported on standard error, in one line, and all later calls fail in the
-/// same way.
+/// same way. Success is reported in one line when the first client is served, unless `REJOIN_LOG` is
+/// `errors`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_attach_process(context: *mut SSL_CTX) -> Status {
     answer(|| {

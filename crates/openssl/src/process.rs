@@ -13,6 +13,7 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use foreign_types::ForeignTypeRef;
 use openssl::error::ErrorStack;
@@ -44,8 +45,8 @@ impl Everywhere {
     }
 
     /// Attaches like [`Self::attach`], with settings that `make` makes at the first handshake: a program that serves
-    /// nobody makes none. The thread of that handshake calls `make`; until it returns, the handshakes of other
-    /// threads go without. If it returns `None`, all go without until a handshake calls it again: a second later,
+    /// nobody makes none. The thread of that handshake calls `make`; the handshakes of other threads wait for it,
+    /// a tenth of a second at most and in vain only once, and then go without until it returns. If it returns `None`, all go without until a handshake calls it again: a second later,
     /// and then after twice as long each time, up to a minute.
     ///
     /// # Errors
@@ -120,8 +121,10 @@ static PROCESS: OnceLock<Process> = OnceLock::new();
 /// The settings of all contexts, which may be made later.
 struct Later {
     made: OnceLock<Everywhere>,
-    /// Locked while they are made. A thread that comes meanwhile, or a child that is forked then, goes without.
+    /// Locked while they are made.
     by: Mutex<Option<Attempts>>,
+    /// True once a thread has waited in vain: the maker takes long, or is not in this process, which was forked then.
+    is_given_up: AtomicBool,
 }
 
 struct Attempts {
@@ -138,12 +141,17 @@ const LONGEST_WAIT_MS: u64 = 60_000;
 
 impl Later {
     fn made(what: Everywhere) -> Self {
-        Self { made: OnceLock::from(what), by: Mutex::default() }
+        Self {
+            made: OnceLock::from(what),
+            by: Mutex::default(),
+            is_given_up: AtomicBool::new(false),
+        }
     }
 
     fn by(make: Make) -> Self {
         let attempts = Attempts { make, due_ms: 0, wait_ms: FIRST_WAIT_MS };
-        Self { made: OnceLock::new(), by: Mutex::new(Some(attempts)) }
+        let (made, is_given_up) = (OnceLock::new(), AtomicBool::new(false));
+        Self { made, by: Mutex::new(Some(attempts)), is_given_up }
     }
 
     fn get(&self) -> Option<&Everywhere> {
@@ -152,7 +160,7 @@ impl Later {
 
     #[cold]
     fn make(&self) -> Option<&Everywhere> {
-        let mut by = self.by.try_lock().ok()?;
+        let Ok(mut by) = self.by.try_lock() else { return self.wait() };
         let Attempts { make, due_ms, wait_ms } = by.as_mut()?;
         let now_ms = now_ms();
         if now_ms < *due_ms {
@@ -163,6 +171,25 @@ impl Later {
         *by = None;
         // The holder of the lock is alone here, so this does not wait.
         Some(self.made.get_or_init(|| what))
+    }
+}
+
+impl Later {
+    /// Waits a moment for another thread that makes the settings, so that the first clients of a server resume, too. The
+    /// process does so in vain only once.
+    fn wait(&self) -> Option<&Everywhere> {
+        const STEP: Duration = Duration::from_millis(1);
+        const STEPS: usize = 100;
+        if !self.is_given_up.load(Ordering::Relaxed) {
+            for _ in 0..STEPS {
+                if self.made.get().is_some() {
+                    return self.made.get();
+                }
+                std::thread::sleep(STEP);
+            }
+            self.is_given_up.store(true, Ordering::Relaxed);
+        }
+        None
     }
 }
 

@@ -89,6 +89,40 @@ fn a_server_of_another_user_says_it_with_its_first_client() {
     assert!(told(&site).len() == 1 && told(&site)[0].contains(": attached, "), "{:?}", told(&site));
 }
 
+/// Starts a server for each connection, as inetd does: its standard error is the client.
+const INETD: &str = "\
+import socket, subprocess
+listener = socket.create_server(('127.0.0.1', @PORT@))
+while True:
+    client = listener.accept()[0]
+    command = ['sh', '-c', 'exec python3 FOLDER/serve.py']
+    subprocess.run(command, stdin=client, stdout=client, stderr=client)
+    client.close()
+";
+
+const SERVE: &str = "\
+import socket, ssl
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('FOLDER/cert.pem', 'FOLDER/key.pem')
+with context.wrap_socket(socket.socket(fileno=0), server_side=True) as tls:
+    tls.recv(4096)
+    tls.sendall(b'HTTP/1.0 200 OK\\r\\n\\r\\npython\\n')
+";
+
+#[test]
+fn a_client_is_not_told() {
+    let mut site = Site::new("attached-inetd");
+    site.configure("log = all\nstateful = yes");
+    site.write("server.py", INETD);
+    site.write("serve.py", SERVE);
+    let script = site.shown("server.py");
+    site.start("python3", &[&script]).expect("installed");
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let mut client = site.client(versions);
+        assert_eq!([client.connect(), client.connect()], [false, true]);
+    }
+}
+
 /// Workers of one master, also those that a reload makes, are one server. A restart is another.
 #[test]
 fn the_workers_of_one_server_say_it_once() {
