@@ -107,7 +107,7 @@ fn the_ticket_keys_survive_their_zeroed_lock() {
     assert!(ring.list(1_800_000_000).any(|of| of.id == key));
 }
 
-/// What is left in the word may be a process that is stopped, in the middle of an operation.
+/// A word that is left may be that of a stopped process, in the middle of an operation.
 #[test]
 fn a_lock_that_cannot_be_mended_is_told_as_it_is() {
     let (folder, store) = made();

@@ -256,7 +256,7 @@ fn a_full_folder_is_an_error_and_not_a_crash() {
     plays_in_a_folder_of("128k", "find no room");
 }
 
-/// What Docker gives a container unless told otherwise.
+/// The size that Docker gives a container unless told otherwise.
 #[test]
 fn a_cache_of_64_mib_fits_a_folder_of_64_mib() {
     plays_in_a_folder_of("64m", "fit exactly");
