@@ -182,7 +182,7 @@ impl Later {
         const STEPS: usize = 100;
         if !self.is_given_up.load(Ordering::Relaxed) {
             for _ in 0..STEPS {
-                if self.made.get().is_some() {
+                if self.made.get().is_some() || self.by.try_lock().is_ok() {
                     return self.made.get();
                 }
                 std::thread::sleep(STEP);

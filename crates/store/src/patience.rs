@@ -20,7 +20,7 @@ pub(crate) struct Patience {
 impl Patience {
     /// The part of its time that a process waits at most.
     pub(crate) const SHARE: u64 = 100;
-    /// What a process that has not waited for a while may wait, in microseconds: two waits in vain.
+    /// The most that a process may wait after a while without a wait, in microseconds: two waits in vain.
     pub(crate) const BURST_US: u64 = 200_000;
     /// The shortest sleep that is worth its system call, in microseconds.
     const LEAST_US: u64 = 1_000;
