@@ -89,14 +89,15 @@ fn a_server_of_another_user_says_it_with_its_first_client() {
     assert!(told(&site).len() == 1 && told(&site)[0].contains(": attached, "), "{:?}", told(&site));
 }
 
-/// Starts a server for each connection, as inetd does: its standard error is the client.
+/// Starts a server for each connection, as inetd does: its standard error is the client. The server has another name, so
+/// that each is a start of its own.
 const INETD: &str = "\
-import socket, subprocess
+import os, socket, subprocess, sys
+os.symlink(os.path.realpath(sys.executable), 'FOLDER/served')
 listener = socket.create_server(('127.0.0.1', @PORT@))
 while True:
     client = listener.accept()[0]
-    command = ['sh', '-c', 'exec python3 FOLDER/serve.py']
-    subprocess.run(command, stdin=client, stdout=client, stderr=client)
+    subprocess.run(['FOLDER/served', 'FOLDER/serve.py'], stdin=client, stdout=client, stderr=client)
     client.close()
 ";
 
