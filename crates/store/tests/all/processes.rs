@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rejoin_cache::{Capacity, SecretBytes, Settings};
-use rejoin_store::{CacheName, Error, Store, now_ms};
+use rejoin_store::{CacheName, Error, Objection, Store, now_ms};
 use rejoin_testkit::alone::{part, playing};
 use rejoin_testkit::process::{Process, wait_until};
 use rejoin_testkit::random::Random;
@@ -118,9 +118,23 @@ fn of_those_who_come_at_once_one_makes_it() {
     }
 }
 
+/// Opens the cache. Another process may be about to remove it for longer than the store waits.
+fn open_in_time(folder: &Path) -> Store {
+    let mut store = None;
+    soon(|| {
+        store = match open(folder) {
+            Ok(store) => Some(store),
+            Err(Error::Busy { .. } | Error::NotOurs { objection: Objection::NoCache, .. }) => None,
+            Err(error) => panic!("there is one, or it is made: {error}"),
+        };
+        store.is_some()
+    });
+    store.expect("opened")
+}
+
 fn come_again(folder: &Path, number: u64) {
     for _ in 0..300 {
-        let store = open(folder).expect("there is one, or it is made");
+        let store = open_in_time(folder);
         let _was_there = find(&store, number);
         soon(|| insert(&store, number));
         until_sound(&store);
