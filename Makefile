@@ -13,7 +13,7 @@ step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(da
 .PHONY: run test test-all lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java bench-handshake bench-insert soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also builds,
-## for about five minutes on two cores.
+## for three to five minutes on two cores.
 run: setup
 	@$(call step,build,$(CARGO) build --profile quick --locked --package rejoin-cli)
 	@$(call step,demonstration,target/quick/rejoin demo)
