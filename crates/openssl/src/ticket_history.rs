@@ -82,7 +82,7 @@ unsafe extern "C" fn ticket_opened(
         if !unsafe { is_single_use(ssl) } {
             return usual;
         }
-        // SAFETY: the session is valid, as it was above.
+        // SAFETY: OpenSSL passes a valid session with these two results.
         unsafe { opened(connection, session) }
     })
 }
