@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -189,22 +189,32 @@ fn letters_that_find_no_room_are_counted_and_harm_nobody() {
     assert_eq!(received(&agent).len(), 1);
 }
 
+/// On a machine with other work some answers are late. Then nothing is found, and the desk counts it.
 #[test]
 fn many_ask_at_once_and_each_has_its_own_answer() {
     let folder = crate::folder();
-    with_agent(&folder, Duration::ZERO, || {
-        mailbox(&servers(&folder)).set_deadline(Mailbox::MOST_WAIT);
+    let (missed, facts) = with_agent(&folder, Duration::ZERO, || {
+        let store = servers(&folder);
+        mailbox(&store).set_deadline(Mailbox::MOST_WAIT);
+        let missed = AtomicU64::new(0);
         thread::scope(|scope| {
             for of in 0..4 {
-                let tiered = Tiered::new(servers(&folder));
+                let (tiered, missed) = (Tiered::new(servers(&folder)), &missed);
                 scope.spawn(move || {
                     for number in (of..100).step_by(4) {
-                        assert_eq!(found(&tiered, number), number % 2 == 0, "{number}");
+                        match found(&tiered, number) {
+                            true => assert_eq!(number % 2, 0, "{number}: another's answer"),
+                            false => _ = missed.fetch_add(1 - number % 2, Ordering::Relaxed),
+                        }
                     }
                 });
             }
         });
+        (missed.into_inner(), mailbox(&store).facts())
     });
+    let MailboxFacts { asked, fetched, late, skipped, dropped, .. } = facts;
+    assert!(missed <= late + skipped + dropped, "{missed} of {facts:?}");
+    assert!(fetched > 0 && asked + skipped + dropped == 100, "{facts:?}");
 }
 
 #[test]
