@@ -19,18 +19,23 @@ run: setup
 	@$(call step,demonstration,target/quick/rejoin demo)
 	@cat $(TIMES)
 
+# Tests wait for much of their time.
+THREADS := $(shell echo $$((2 * $$(nproc))))
+
 # What tests in `make test` start, and what those start that `make test-all` has besides.
 TESTED := openssl python3 python3-venv nginx-light haproxy curl faketime iproute2 procps systemd util-linux \
 	redis-server redis-tools wget git
 TESTED_SLOWLY := apache2 chromium default-jdk-headless valgrind freeradius eapoltest
 
 ## The tests, with the servers and programs that people run: about a quarter of an hour on two cores, mostly of building.
-## The libraries that are loaded into other programs are tested as they ship, built for release and stripped.
+## The libraries that are loaded into other programs are tested as they ship, built for release and stripped. They are
+## built beside the tests, because neither build keeps two cores busy to its end.
 test: PACKAGES += $(TESTED)
 test: setup
-	@$(call step,build of libraries,$(CARGO) build --release --locked $(LIBRARIES))
-	@$(call step,build of tests,$(CARGO) test --workspace --exclude rejoin-checks --locked --no-run)
-	@$(call step,tests,$(CARGO) test --workspace --exclude rejoin-checks --locked -- $(TESTS))
+	@$(call step,build,{ $(CARGO) build --release --locked $(LIBRARIES) & libraries=$$!; \
+	  $(CARGO) test --workspace --exclude rejoin-checks --locked --no-run; tests=$$?; \
+	  wait $$libraries && [ $$tests = 0 ]; })
+	@$(call step,tests,RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --exclude rejoin-checks --locked -- $(TESTS))
 	@cat $(TIMES)
 
 ## The same, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS or newer releases of OpenSSL, or wait
