@@ -34,9 +34,15 @@ pub struct Cache<R: Region = Mutex<HeapMemory>> {
 
 /// A shard's region, on cache lines of its own, so that the locks of neighbours do not share one.
 #[repr(align(128))]
-struct Placed<R> {
+pub(crate) struct Placed<R> {
     layout: Layout,
     region: R,
+}
+
+impl<R> Placed<R> {
+    pub(crate) fn slots(&self) -> u32 {
+        self.layout.slots
+    }
 }
 
 impl Cache {
@@ -314,8 +320,13 @@ impl<R: Region> Cache<R> {
         done
     }
 
+    /// Returns the shards, for [`Self::in_shard`].
+    pub(crate) fn placed(&self) -> &[Placed<R>] {
+        &self.shards
+    }
+
     #[inline]
-    fn in_shard<T>(
+    pub(crate) fn in_shard<T>(
         &self,
         placed: &Placed<R>,
         operation: impl FnOnce(&mut Shard<'_, R>) -> T,

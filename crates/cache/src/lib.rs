@@ -18,6 +18,7 @@
 
 mod ages;
 mod cache;
+mod carry;
 mod chain;
 mod check;
 mod counters;

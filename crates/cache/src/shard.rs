@@ -151,17 +151,22 @@ impl<'r, R: Region> Shard<'r, R> {
         if !self.peek(now_ms, key, context, value) {
             return None;
         }
-        let slot = self.slots[self.find(key)?];
+        self.find(key).map(|slot| self.kept(slot))
+    }
+
+    /// Returns the data stored with a session's value.
+    pub(crate) fn kept(&self, slot: u32) -> Kept {
+        let slot = self.slots[slot];
         let (Slot { seen, history, expiry_s, .. }, expected) = (slot, slot.expected());
         let Header { epoch_ms, born_ms, .. } = *self.header;
         let at_ms = |tick: u32| epoch_ms.saturating_add(u64::from(tick) * TICK_MS);
         let returns = (expected != Expectation::NEVER).then(|| order::returns(seen, expected));
-        Some(Kept {
+        Kept {
             expires_ms: born_ms.saturating_add(u64::from(expiry_s) * 1_000),
             history,
             seen_ms: at_ms(seen),
             returns_ms: returns.map(at_ms),
-        })
+        }
     }
 
     /// See [`Cache::take`](crate::Cache::take).
@@ -538,7 +543,7 @@ impl<'r, R: Region> Shard<'r, R> {
     }
 
     #[inline]
-    fn expired(&self, slot: u32, now_ms: u64) -> bool {
+    pub(crate) fn expired(&self, slot: u32, now_ms: u64) -> bool {
         self.slots[slot].expiry_s <= self.second(now_ms)
     }
 

@@ -354,9 +354,7 @@ impl Store {
         written.map_err(|cause| Error::refused("write", &folder.path_of(name), cause))?;
         let store = Self::map(folder, name, &unfinished.file, &head)?;
         store.format();
-        if let Some(page) = origin.inherited.as_ref().and_then(|old| old.page.as_ref()) {
-            store.with_page(|new, _| new.copy_from_slice(&**page));
-        }
+        store.inherit(origin);
         Ok(unfinished.finish(name, origin.replaces)?.map(|()| store).ok_or(None))
     }
 

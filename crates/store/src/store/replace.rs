@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rejoin_cache::Settings;
 use zeroize::Zeroizing;
@@ -9,7 +10,7 @@ use zeroize::Zeroizing;
 use super::{Store, Unusable};
 use crate::folder::Folder;
 use crate::head::Keys;
-use crate::{CacheName, Error};
+use crate::{CacheName, Error, now_ms};
 
 /// The origin of a new cache.
 #[derive(Default)]
@@ -18,9 +19,15 @@ pub(super) struct Origin<'a> {
     pub(super) cluster: Option<&'a [u8; 16]>,
     /// The keys of the cache that it replaces.
     pub(super) inherited: Option<Inherited>,
+    /// The cache that it replaces, if there is room for both.
+    pub(super) old: Option<Store>,
     /// True if it takes the name of another file, which is locked.
     pub(super) replaces: bool,
 }
+
+/// The longest time for carrying sessions over, because other processes wait for the new cache. It is enough for some
+/// 100,000.
+const CARRYING: Duration = Duration::from_millis(300);
 
 /// The keys of an old cache.
 pub(super) struct Inherited {
@@ -34,8 +41,9 @@ impl Store {
     /// new one takes its name. Processes that have the old one open finish on it. Its file is not wiped: the kernel
     /// gets its memory when the last of them ends. In that case the reason is returned, too.
     ///
-    /// The new cache has the keys of the old one if this version can read them, so that the same tickets open in both.
-    /// It has none of the sessions.
+    /// If this version can read the old one, the new one has its keys, so that the same tickets open in both, and
+    /// copies of its sessions, as many as fit and as a third of a second allows. Sessions that the old one gets later
+    /// stay there.
     ///
     /// # Errors
     /// Those of [`Self::open`]. A cluster's cache is its agent's, and is not replaced.
@@ -69,7 +77,8 @@ impl Store {
                     return Err(why);
                 }
                 let page = old.with_page(|page, _| Zeroizing::new(*page));
-                origin.inherited = Some(Inherited { keys: old.keys, page });
+                origin.inherited = Some(Inherited { keys: old.keys.clone(), page });
+                origin.old = Some(old);
             }
             if place.lock_name(&file, name)? {
                 origin.replaces = true;
@@ -78,10 +87,22 @@ impl Store {
                 }
                 // There is no room for both, unless nobody has the old one open.
                 place.unname(name)?;
-                origin.replaces = false;
+                (origin.replaces, origin.old) = (false, None);
             }
         }
         Self::open_or_make(folder, name, Some(settings), &origin).map(|store| (store, Some(why)))
+    }
+
+    /// Copies the old cache's ticket keys and sessions. No other process has this one yet.
+    pub(super) fn inherit(&self, origin: &Origin<'_>) {
+        if let Some(page) = origin.inherited.as_ref().and_then(|old| old.page.as_ref()) {
+            self.with_page(|new, _| new.copy_from_slice(&**page));
+        }
+        if let Some(old) = &origin.old {
+            let began = Instant::now();
+            self.cache().carry(now_ms(), old.cache(), || began.elapsed() < CARRYING);
+            self.cache().reset_counters();
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use rejoin_cache::{Capacity, Settings};
 use rejoin_store::{CacheName, Error, SharedKeys, Store};
 
 use crate::folder;
+use crate::session::{find, insert};
 
 fn name() -> CacheName {
     "test".parse().expect("a name")
@@ -18,13 +19,16 @@ fn settings(sessions: u64) -> Settings {
 }
 
 #[test]
-fn the_new_one_has_the_keys_and_the_old_one_goes_on() {
+fn the_new_one_has_the_keys_and_sessions_and_the_old_one_goes_on() {
     let folder = folder();
     let old = Arc::new(Store::open(folder.path(), &name(), Some(&settings(1_000))).expect("made"));
     let keys = SharedKeys::open(Arc::clone(&old), None, None, 1_000_000, |_| ()).expect("keys");
+    assert!((0..500).all(|number| insert(&*old, number)));
     let (new, why) =
         Store::open_or_replace(folder.path(), &name(), &settings(2_000)).expect("replaced");
     assert!(matches!(why, Some(Error::OtherSettings { setting: "capacity", .. })), "{why:?}");
+    assert!((0..500).all(|number| find(&new, number) && find(&old, number)));
+    assert_eq!((new.cache().counters().stored, new.cache().counters().sessions), (0, 500));
     assert_eq!(new.id_key(), old.id_key());
     let ids = |store: &Store| -> Vec<_> {
         let ring = store.ring().expect("free").expect("a ring");
