@@ -66,7 +66,7 @@ impl Manager {
         let until = Instant::now() + exchange.patience;
         let (socket, path) = self.reach(Some(left(until)))?;
         let answer = exchanged(exchange, &socket, until)?;
-        Ok((answer, socket, Self::at(path)))
+        Ok((answer, socket, self.only(path)))
     }
 }
 

@@ -17,6 +17,17 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// The program does not believe who listens, and has said nothing.
+    #[error(
+        "the manager at {} is not believed: {why}; start one as this user or as root, name its user in {}, or connect \
+         directly", socket.display(), crate::CLIENT_SETTINGS
+    )]
+    Untrusted {
+        /// The first socket that was tried.
+        socket: PathBuf,
+        /// The reason.
+        why: String,
+    },
     /// The manager refused the request.
     #[error("{}; {}{}", .0.detail, .0.remedy, left_early(.0))]
     Refused(Problem),
@@ -36,7 +47,7 @@ impl Error {
     /// again.
     pub fn early_data_may_have_left(&self) -> bool {
         match self {
-            Self::NotRunning { .. } | Self::Malformed(_) => false,
+            Self::NotRunning { .. } | Self::Untrusted { .. } | Self::Malformed(_) => false,
             Self::Refused(problem) => problem.early_data == Some(EarlyData::Sent),
             Self::Silent(_) | Self::OtherAnswer => true,
         }
@@ -45,7 +56,10 @@ impl Error {
     /// Returns true if the manager itself failed, so that a direct connection may succeed.
     pub fn is_the_managers(&self) -> bool {
         match self {
-            Self::NotRunning { .. } | Self::Silent(_) | Self::OtherAnswer => true,
+            Self::NotRunning { .. }
+            | Self::Untrusted { .. }
+            | Self::Silent(_)
+            | Self::OtherAnswer => true,
             Self::Malformed(_) => false,
             Self::Refused(problem) => matches!(
                 problem.kind,

@@ -16,6 +16,7 @@ pub mod hop;
 pub mod protocol;
 #[cfg(feature = "tokio")]
 pub mod tokio;
+mod trust;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -28,6 +29,7 @@ use nix::sys::time::TimeVal;
 
 pub use blocking::{Stream, ended_well};
 pub use error::Error;
+pub use trust::CLIENT_SETTINGS;
 
 use crate::protocol::{Answer, End};
 
@@ -43,6 +45,8 @@ pub const FIRST_BYTES: usize = 16 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manager {
     sockets: Vec<PathBuf>,
+    /// True if it does not matter which user listens.
+    of_any_user: bool,
 }
 
 impl Manager {
@@ -51,12 +55,25 @@ impl Manager {
     pub fn find() -> Self {
         let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
         let own = own.map(|folder| Path::new(&folder).join(USER_SOCKET));
-        Self { sockets: own.into_iter().chain([PathBuf::from(SYSTEM_SOCKET)]).collect() }
+        let sockets = own.into_iter().chain([PathBuf::from(SYSTEM_SOCKET)]).collect();
+        Self { sockets, of_any_user: false }
     }
 
     /// Returns the manager that listens at this socket.
     pub fn at(socket: impl Into<PathBuf>) -> Self {
-        Self { sockets: vec![socket.into()] }
+        Self { sockets: vec![socket.into()], of_any_user: false }
+    }
+
+    /// Does without the check of the user who listens: for root, who asks for the counters of a user's manager. No
+    /// connection to a server must be asked for.
+    #[must_use]
+    pub fn of_any_user(self) -> Self {
+        Self { of_any_user: true, ..self }
+    }
+
+    /// Returns the manager with this socket alone.
+    fn only(&self, socket: &Path) -> Self {
+        Self { sockets: vec![socket.into()], ..*self }
     }
 
     /// Returns the sockets in the order in which they are tried.
@@ -67,9 +84,9 @@ impl Manager {
     /// Returns the manager with the first socket alone at which it listens.
     ///
     /// # Errors
-    /// [`Error::NotRunning`] if it listens at none.
+    /// [`Error::NotRunning`] if it listens at none, [`Error::Untrusted`] if another user does.
     pub fn found(&self) -> Result<Self, Error> {
-        self.reach(Some(exchange::PATIENCE)).map(|(_, path)| Self::at(path))
+        self.reach(Some(exchange::PATIENCE)).map(|(_, path)| self.only(path))
     }
 
     /// Connects to the first socket at which a manager listens, and returns its path, too. Without `patience` the
@@ -77,18 +94,27 @@ impl Manager {
     fn reach(&self, patience: Option<Duration>) -> Result<(UnixStream, &Path), Error> {
         let mut first = None;
         for path in &self.sockets {
-            match reach(path, patience) {
+            match reach(path, patience, self.of_any_user) {
                 Ok(socket) => return Ok((socket.into(), path)),
                 // The error of the first socket is the one to report.
-                Err(errno) => first = first.or(Some((path, errno))),
+                Err(error) => first = first.or(Some(error)),
             }
         }
-        let (socket, errno) = first.unwrap_or_else(|| unreachable!("a manager has a place"));
-        Err(Error::NotRunning { socket: socket.clone(), source: errno.into() })
+        Err(first.unwrap_or_else(|| unreachable!("a manager has a place")))
     }
 }
 
-fn reach(path: &Path, patience: Option<Duration>) -> nix::Result<OwnedFd> {
+/// Connects to a socket, and checks who listens there.
+fn reach(path: &Path, patience: Option<Duration>, of_any_user: bool) -> Result<OwnedFd, Error> {
+    let not_running =
+        |errno: nix::Error| Error::NotRunning { socket: path.into(), source: errno.into() };
+    let socket = connected(path, patience).map_err(not_running)?;
+    let untrusted = |why| Error::Untrusted { socket: path.into(), why };
+    let checked = if of_any_user { Ok(()) } else { trust::check(&socket, path) };
+    checked.map(|()| socket).map_err(untrusted)
+}
+
+fn connected(path: &Path, patience: Option<Duration>) -> nix::Result<OwnedFd> {
     let mut flags = SockFlag::SOCK_CLOEXEC;
     flags.set(SockFlag::SOCK_NONBLOCK, patience.is_none());
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

@@ -153,7 +153,7 @@ async fn ask(
         let (socket, path) = reach(manager).await?;
         let mut socket = UnixStream::from_std(socket)?;
         let answer = exchanged(exchange, &mut socket).await?;
-        Ok((answer, socket, Manager::at(path)))
+        Ok((answer, socket, manager.only(path)))
     };
     let late = |_| Err(Error::Silent(ErrorKind::TimedOut.into()));
     timeout(patience, asked).await.unwrap_or_else(late)

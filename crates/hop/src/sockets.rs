@@ -63,7 +63,9 @@ fn give(
     let sockets = Sockets { line: line.as_fd(), tcp, spare };
     let hop = manager.hop(&wanted, sockets, settings::patience()).map_err(|error| {
         let why = match error {
-            Error::NotRunning { .. } | Error::Silent(_) => Directly::NoManager,
+            Error::NotRunning { .. } | Error::Untrusted { .. } | Error::Silent(_) => {
+                Directly::NoManager
+            }
             _ => Directly::ManagerRefused,
         };
         debug::refused(&format!("{}:{}", wanted.host, wanted.port), why, &error);

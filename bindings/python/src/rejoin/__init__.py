@@ -4,7 +4,7 @@ All programs of a user resume each other's TLS sessions, and none holds a sessio
 """
 
 from ._connection import Connection, Session, Truncated, connect
-from ._manager import Error, NotRunning, stats
+from ._manager import Error, NotRunning, Untrusted, stats
 
-__all__ = ["Connection", "Error", "NotRunning", "Session", "Truncated", "connect", "stats"]
+__all__ = ["Connection", "Error", "NotRunning", "Session", "Truncated", "Untrusted", "connect", "stats"]
 __version__ = "0.1.0"

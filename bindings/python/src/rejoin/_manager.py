@@ -3,7 +3,10 @@
 import array
 import json
 import os
+import pwd
+import re
 import socket
+import stat
 import struct
 import time
 
@@ -11,6 +14,7 @@ VERSION = 1
 _REQUEST_BYTES = 256 * 1024
 _ANSWER_BYTES = 1024 * 1024
 _SYSTEM_SOCKET = "/run/rejoin/manager.sock"
+_CLIENT_SETTINGS = "/etc/rejoin/client.toml"
 # Past a request's own deadline, and for those that have none, in seconds.
 PATIENCE_S = 3.0
 
@@ -47,6 +51,14 @@ class NotRunning(Error):
     @property
     def is_the_managers(self):
         return True
+
+
+class Untrusted(NotRunning):
+    """Another user listens where the manager should. Nothing was said to them."""
+
+    def __init__(self, path, why):
+        remedy = f"start one as this user or as root, name its user in {_CLIENT_SETTINGS}, or connect directly"
+        Error.__init__(self, "not_running", f"the manager at {path} is not believed: {why}", remedy)
 
 
 def stats(manager=None):
@@ -89,11 +101,54 @@ def _reach(manager, until):
         connected.settimeout(_left(until))
         try:
             connected.connect(path)
+            _check(connected, path)
             return connected, path
+        except Untrusted as error:
+            connected.close()
+            first = first or error
         except OSError as error:
             connected.close()
             first = first or NotRunning(path, error)
     raise first
+
+
+def _check(connected, path):
+    """Believes a manager of this user, of root, or of the user whom root names, in a folder of theirs."""
+    _, peer, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    own = os.geteuid()
+    if peer != 0 and (peer != own or peer == _overflow()) and (peer == _overflow() or peer != _named_user(path)):
+        raise Untrusted(path, f"user {peer} listens there, and not this user or root")
+    folder = os.stat(os.path.dirname(path) or ".")
+    is_sticky = folder.st_mode & stat.S_ISVTX
+    if folder.st_uid not in (0, own, peer) or (folder.st_mode & 0o022 and not is_sticky):
+        raise Untrusted(path, "other users may write to its folder")
+
+
+def _overflow():
+    try:
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 65534
+
+
+def _named_user(path):
+    """The number of the user in the settings, which root alone may write."""
+    try:
+        with open(_CLIENT_SETTINGS, encoding="utf-8") as file:
+            found = os.fstat(file.fileno())
+            said = re.fullmatch(r'(?:\s|#.*)*user\s*=\s*"([^"\n]+)"(?:\s|#.*)*', file.read())
+    except FileNotFoundError:
+        return None
+    if found.st_uid != 0 or found.st_mode & 0o022:
+        raise Untrusted(path, f"{_CLIENT_SETTINGS}: only root may own it and write to it")
+    if said is None:
+        raise Untrusted(path, f'{_CLIENT_SETTINGS}: write user = "NAME"')
+    name = said.group(1)
+    try:
+        return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise Untrusted(path, f"{_CLIENT_SETTINGS}: there is no user {name}") from None
 
 
 def _exchange(connected, message, passed, until):

@@ -17,7 +17,7 @@ use watched::Watched;
 
 pub(super) fn run(socket: Option<PathBuf>, arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { json, watch, serve, .. } = arguments;
-    let manager = socket.map_or_else(Manager::find, Manager::at).found()?;
+    let manager = socket.map_or_else(Manager::find, Manager::at).of_any_user().found()?;
     let read = || Reading::of(&manager);
     match *serve {
         Some(address) => serve::serve(Watched::new(read()?, manager), address),

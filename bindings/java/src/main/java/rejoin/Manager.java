@@ -154,6 +154,7 @@ final class Manager {
         if (!channel.connect(UnixDomainSocketAddress.of(place))) {
           throw new IOException("rejoin manager has no room");
         }
+        Believed.check(channel, place);
         return channel;
       } catch (IOException nobody) {
         channel.close();
