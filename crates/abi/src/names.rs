@@ -3,7 +3,7 @@
 use crate::variable;
 
 /// The settings of a server. Each is also a variable: `REJOIN_` and its name in capitals.
-pub const SETTINGS: [&str; 13] = [
+pub const SETTINGS: [&str; 14] = [
     "cache",
     "capacity",
     "folder",
@@ -16,6 +16,7 @@ pub const SETTINGS: [&str; 13] = [
     "ticket_lifetime",
     "resumable_for",
     "context",
+    "client_certificates",
     "log",
 ];
 

@@ -1,6 +1,7 @@
 //! Attaching to all contexts of a process, for the configuration module and for the preload library.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -57,9 +58,17 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), 
             }
         };
         let opened = opened.take().map_or_else(|| open(&settings).inspect_err(tell), Ok);
-        let (everywhere, store) = opened.ok()?;
+        let (mut everywhere, store) = opened.ok()?;
         if store.is_first_of(start) {
             say(&settings, &store, &strangers);
+        }
+        if !settings.errors_only {
+            let is_said = AtomicBool::new(false);
+            everywhere = everywhere.when_off(move || {
+                if !is_said.swap(true, Ordering::Relaxed) && store.is_first_of(!start) {
+                    report(&left_alone(&store));
+                }
+            });
         }
         Some(everywhere)
     });
@@ -95,6 +104,14 @@ fn attached(settings: &ModuleSettings, store: &Store) -> String {
     )
 }
 
+fn left_alone(store: &Store) -> String {
+    format!(
+        "{}: this server neither keeps sessions nor issues tickets, and that stays so; set stateful = yes to keep them \
+         in the cache",
+        store.name()
+    )
+}
+
 /// Formats a number with commas between its thousands.
 fn grouped(number: u64) -> String {
     match number {
@@ -121,6 +138,7 @@ fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
     let mut everywhere = Everywhere::default()
         .with_sessions(&sessions, settings.stateful)
         .single_use(settings.single_use)
+        .vouched(settings.vouched)
         .resumable_for(settings.resumable_for);
     if let Some(name) = &settings.context {
         everywhere = everywhere.named(name);

@@ -25,6 +25,8 @@ pub(crate) struct ModuleSettings {
     pub(crate) resumable_for: Duration,
     /// The name under which all contexts share sessions with those of other programs.
     pub(crate) context: Option<String>,
+    /// True if programs under that name are said to check client certificates alike.
+    pub(crate) vouched: bool,
     /// True if only errors are reported.
     pub(crate) errors_only: bool,
 }
@@ -58,6 +60,7 @@ impl ModuleSettings {
             single_use,
             tickets: get.tickets()?,
             resumable_for: get.resumable_for()?,
+            vouched: get.vouched()?,
             context: get.context()?,
             errors_only: get.one_of("log", [("all", false), ("errors", true)])?,
         })
@@ -91,6 +94,15 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
         match given.filter(|name| !fits(name)) {
             Some(name) => Err(wrong("context", &name, "give a name of 1 to 64 bytes")),
             None => Ok((self.0)("context")),
+        }
+    }
+
+    fn vouched(&self) -> Result<bool, String> {
+        let name = "client_certificates";
+        let vouched = self.one_of(name, [("apart", false), ("context", true)])?;
+        match (self.0)("context") {
+            None if vouched => Err(wrong(name, "context", "set context = NAME, too")),
+            _ => Ok(vouched),
         }
     }
 
@@ -138,6 +150,7 @@ mod tests {
         assert_eq!((tickets.schedule, tickets.file), (Schedule::default(), None));
         assert_eq!(settings.resumable_for, rejoin_openssl::RESUMABLE_FOR);
         assert!(settings.settings.is_none() && !settings.stateful && !settings.errors_only);
+        assert!(!settings.vouched);
     }
 
     #[test]
@@ -147,6 +160,8 @@ mod tests {
         let tickets = tickets.expect("read").tickets.expect("shared");
         assert_eq!(tickets.schedule, Schedule::new(1_800, 7_200, 900).expect("a schedule"));
         assert_eq!(tickets.file, Some(PathBuf::from("k")));
+        let vouched = read(&[("context", "brokers"), ("client_certificates", "context")]);
+        assert!(vouched.expect("read").vouched);
         assert!(read(&[("ticket_keys", "server")]).expect("read").tickets.is_none());
         for (name, text) in [
             ("rotate_every", "12"),
@@ -159,6 +174,8 @@ mod tests {
             ("resumable_for", "5µ"),
             ("ticket_keys", "mine"),
             ("stateful", "maybe"),
+            ("client_certificates", "all"),
+            ("client_certificates", "context"),
             ("log", "debug"),
         ] {
             let refused = read(&[(name, text)]).expect_err(text);

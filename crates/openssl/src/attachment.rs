@@ -1,6 +1,5 @@
 //! The state of an `SSL_CTX`, kept in OpenSSL's extra data for it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,10 +8,9 @@ use openssl_sys::{SSL, SSL_CTX};
 use crate::context_name::ContextName;
 use crate::everywhere::Everywhere;
 use crate::extra::Extra;
-use crate::ffi;
-use crate::policy::Learned;
 use crate::sessions::Cached;
 use crate::ticket_keys::ContextTickets;
+use crate::{family, ffi};
 
 /// How long a client may go on resuming after a full handshake, from session to session, unless set otherwise:
 /// the longest that RFC 8446, section 4.6.1, allows one ticket.
@@ -28,6 +26,10 @@ pub(crate) struct Attachment {
     pub(crate) is_named: bool,
     /// A stored session of TLS 1.3 resumes at most once.
     pub(crate) is_single_use: bool,
+    /// The operator vouches that programs under the context's name check client certificates alike.
+    pub(crate) is_vouched: bool,
+    /// The program itself issues tickets, which resume in each process that has the context.
+    pub(crate) issues_tickets: bool,
     /// How long a client may go on resuming after a full handshake.
     pub(crate) resumable_for: Duration,
     pub(crate) tickets: Option<ContextTickets>,
@@ -44,6 +46,8 @@ impl Default for Attachment {
             is_stateful: false,
             is_named: false,
             is_single_use: false,
+            is_vouched: false,
+            issues_tickets: false,
             resumable_for: RESUMABLE_FOR,
             tickets: None,
             own: None,
@@ -62,8 +66,9 @@ impl Attachment {
 /// The state that a context of its own has where [`Everywhere`] covers it.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// The context's number, from 1 on. No other context of the process gets it, whatever its address.
-    pub(crate) number: u64,
+    /// The context's identity, in this process and in those that it forks later. No other context has it, whatever its
+    /// address.
+    pub(crate) identity: [u8; 16],
     /// The settings of this context alone, or `None` for those of the whole process.
     pub(crate) what: Option<Arc<Everywhere>>,
     /// Fills in the attachment of each connection. A pointer, because beginning installs the callbacks, and these
@@ -71,8 +76,9 @@ pub(crate) struct Own {
     pub(crate) begin: Begin,
     /// The callbacks of the program, read when the first connection began.
     pub(crate) set: OnceLock<OwnCallbacks>,
+    /// True if the program itself keeps sessions of the context, read before Rejoin changed that.
+    pub(crate) is_caching: OnceLock<bool>,
     pub(crate) name: OnceLock<ContextName>,
-    pub(crate) learned: Learned,
 }
 
 /// Fills in the attachment of a connection that begins.
@@ -82,7 +88,6 @@ pub(crate) struct Own {
 pub(crate) type Begin = unsafe fn(*mut SSL, *mut SSL_CTX, &Own, &mut Attachment);
 
 /// The program's own session callbacks, which ours replaced and call.
-
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnCallbacks {
     pub(crate) made: Option<ffi::SessionMade>,
@@ -91,10 +96,8 @@ pub(crate) struct OwnCallbacks {
 
 impl Own {
     pub(crate) fn new(what: Option<Arc<Everywhere>>, begin: Begin) -> Arc<Self> {
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let (set, name, learned) = (OnceLock::new(), OnceLock::new(), Learned::default());
-        Arc::new(Self { number, what, begin, set, name, learned })
+        let (set, is_caching, name) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Arc::new(Self { identity: family::random(), what, begin, set, is_caching, name })
     }
 
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {

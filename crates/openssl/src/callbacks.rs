@@ -18,6 +18,7 @@ use crate::context_name::ContextName;
 use crate::guard::guard;
 use crate::info::{attach, of_ssl_or_new};
 use crate::policy::Policy;
+use crate::process::is_off;
 use crate::sessions::{AnySessions, Cached, ServerSessions};
 use crate::{ffi, past, session_bytes};
 
@@ -105,7 +106,10 @@ unsafe extern "C" fn id_wanted(ssl: *mut SSL, id: *mut c_uchar, length: *mut c_u
                 id.copy_from_slice(bytes);
             }
             // SAFETY: OpenSSL passes a valid SSL.
-            unsafe { have_it_told(ssl) };
+            if !unsafe { ended_where_it_is_off(ssl, connection) } {
+                // SAFETY: OpenSSL passes a valid SSL.
+                unsafe { have_it_told(ssl) };
+            }
         }
     });
     1
@@ -127,6 +131,20 @@ unsafe fn have_it_told(ssl: *mut SSL) {
         // SAFETY: the connection holds the context; the call sets a number.
         unsafe { openssl_sys::SSL_CTX_set_session_cache_mode(context, mode) };
     }
+}
+
+/// Returns true if the server switched by name to a context where resumption is off, which stays so.
+///
+/// # Safety
+/// `ssl` is valid, and this connection's.
+unsafe fn ended_where_it_is_off(ssl: *mut SSL, connection: &Connection) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
+    // SAFETY: the connection holds it, and nothing is attached to a context in use.
+    let own = unsafe { attachment_of(context) }.and_then(|found| found.own.as_ref());
+    // SAFETY: the caller vouches for `ssl`, which holds its context.
+    !connection.attachment.is_stateful
+        && own.is_some_and(|own| unsafe { is_off(ssl, context, own) })
 }
 
 /// Looks up the session id that a client presents. The returned reference belongs to OpenSSL.
@@ -281,6 +299,10 @@ unsafe fn is_in_ticket(ssl: *mut SSL, connection: &Connection) -> bool {
 /// `ssl` and `session` are valid.
 unsafe fn store(connection: &Connection, ssl: *mut SSL, session: *mut SSL_SESSION) {
     let Some(Cached { sessions, context }) = &connection.attachment.cached else { return };
+    // SAFETY: the caller vouches for `ssl`.
+    if unsafe { ended_where_it_is_off(ssl, connection) } {
+        return;
+    }
     // SAFETY: the caller vouches for `ssl`.
     let is_single_use = unsafe { past::is_single_use(ssl) };
     // SAFETY: `ssl` is valid, and this connection's.

@@ -11,7 +11,7 @@ use rejoin_store::now_ms;
 use crate::attachment::{Attachment, OwnCallbacks};
 use crate::clock::now_s;
 use crate::extra::Extra;
-use crate::policy::{Circumstances, Policy};
+use crate::policy::{Circumstances, Judged, Policy};
 use crate::sessions::Cached;
 use crate::{cipher, ffi, past, server_name};
 
@@ -86,9 +86,9 @@ impl Connection {
     /// # Safety
     /// `ssl` is valid, and this connection's.
     pub(crate) unsafe fn expected_policy(&self, ssl: *mut SSL, host: &[u8]) -> Option<Policy> {
-        let learned = self.attachment.own.as_ref().map(|own| &own.learned);
+        let judged = Judged::by(&self.attachment, host);
         // SAFETY: the caller vouches for `ssl`.
-        learned.map_or(Some(Policy::ASKS_NOBODY), |learned| unsafe { learned.expected(ssl, host) })
+        judged.map_or(Some(Policy::ASKS_NOBODY), |judged| unsafe { judged.expected(ssl) })
     }
 
     /// Returns the policy of this connection, once the server has the host.
@@ -96,12 +96,10 @@ impl Connection {
     /// # Safety
     /// `ssl` is valid, and this connection's.
     pub(crate) unsafe fn policy(&self, ssl: *mut SSL, host: &[u8]) -> Policy {
-        let learned = self.attachment.own.as_ref().map(|own| &own.learned);
         let began = self.state().began;
+        let judged = Judged::by(&self.attachment, host);
         // SAFETY: the caller vouches for `ssl`.
-        learned.map_or(Policy::ASKS_NOBODY, |learned| unsafe {
-            learned.asked(ssl, host, self.attachment.is_named, began)
-        })
+        judged.map_or(Policy::ASKS_NOBODY, |judged| unsafe { judged.asked(ssl, began) })
     }
 
     /// Returns the host that the client asked for.

@@ -18,6 +18,20 @@ pub struct Everywhere {
     pub(crate) resumable_for: Option<Duration>,
     pub(crate) context: Option<ContextName>,
     pub(crate) is_single_use: bool,
+    pub(crate) is_vouched: bool,
+    pub(crate) when_off: Option<WhenOff>,
+}
+
+/// Called when a context is left alone because the program switched resumption off.
+type WhenOff = Hook<dyn Fn() + Send + Sync>;
+
+/// A function that has nothing to print.
+pub(crate) struct Hook<F: ?Sized>(pub(crate) Box<F>);
+
+impl<F: ?Sized> std::fmt::Debug for Hook<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 impl Everywhere {
@@ -63,6 +77,24 @@ impl Everywhere {
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.context = Some(ContextName::new(name.as_bytes()));
+        self
+    }
+
+    /// Vouches that all programs under the name of [`Self::named`] check client certificates alike, where these checks
+    /// cannot be seen, too: in callbacks, in folders of authorities, and in stricter demands of single server names.
+    /// Their sessions then resume in other contexts and processes that visibly ask for the same: verify mode, flags and
+    /// depth, authorities and revocation lists in memory, and the names that are sent to clients.
+    #[must_use]
+    pub fn vouched(mut self, is_vouched: bool) -> Self {
+        self.is_vouched = is_vouched;
+        self
+    }
+
+    /// Calls `tell` for each connection on a context that is left alone, because the program neither keeps its sessions
+    /// nor issues tickets, and the sessions are not wanted regardless of that ([`Self::with_sessions`]).
+    #[must_use]
+    pub fn when_off(mut self, tell: impl Fn() + Send + Sync + 'static) -> Self {
+        self.when_off = Some(Hook(Box::new(tell)));
         self
     }
 }

@@ -29,6 +29,7 @@ mod connection;
 mod context_name;
 mod everywhere;
 mod extra;
+mod family;
 mod ffi;
 mod filled_cache;
 mod guard;

@@ -7,17 +7,16 @@
 //! under exactly the policy that it was made under.
 //!
 //! The policy of a connection is known after the servername callback, but sessions are looked up before it. So in a
-//! process that asks any client for a certificate, the policy of each context and host is learned from its handshakes
-//! ([`Learned`]), together with the settings of the connection that were visible when sessions were looked up. Until a
-//! handshake to that host with these settings is done, handshakes are full.
+//! process that asks any client for a certificate, the policy of each context and host is learned from handshakes of
+//! the process and its [`family`], together with the settings of the connection that were visible when sessions were
+//! looked up. Until a handshake to that host with these settings is done, handshakes are full.
 //!
 //! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder. nginx and Apache are
 //! known to put all that they check into a hash, which is their session-id context ([`crate::known`]). In all other
-//! programs, a context that asks for certificates shares with no other.
+//! programs, a context that asks for certificates shares with no other, unless the operator vouches
+//! ([`crate::Everywhere::vouched`]).
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use foreign_types::ForeignTypeRef;
 use libc::{c_int, c_ulong};
@@ -26,7 +25,8 @@ use openssl::stack::StackRef;
 use openssl::x509::X509Name;
 use openssl_sys::{EVP_MD, OPENSSL_STACK, SSL, SSL_CTX, SSL_SESSION, SSL_VERIFY_PEER};
 
-use crate::attachment::attachment_of;
+use crate::attachment::{Attachment, Own, attachment_of};
+use crate::family::{self, Family, family};
 use crate::{ffi, known};
 
 /// The digest of a server's requirements on client certificates.
@@ -37,6 +37,9 @@ impl Policy {
     const BYTES: usize = 16;
     /// The policy of a server that asks for no certificates.
     pub(crate) const ASKS_NOBODY: Self = Self([0; Self::BYTES]);
+    /// Stands for the policy of a context that shares with no other: it may differ between processes, and what is learned
+    /// is the same for all.
+    const ALONE: Self = Self([0xff; Self::BYTES]);
 
     /// Returns the digest, or an empty slice for [`Self::ASKS_NOBODY`].
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -65,14 +68,21 @@ pub(crate) fn is_anybody_asked() -> bool {
     ASKS.load(Ordering::Relaxed)
 }
 
-/// The policies that connections of one context ended up with, by host and by what was visible at first.
-#[derive(Debug, Default)]
-pub(crate) struct Learned {
-    by_beginning: Mutex<HashMap<Beginning, (Circumstances, Policy)>>,
-    alone: OnceLock<Policy>,
+/// The connections to one host that begin in one context.
+pub(crate) struct Judged<'a> {
+    own: &'a Own,
+    attachment: &'a Attachment,
+    host: Box<[u8]>,
 }
 
-type Beginning = (Box<[u8]>, Circumstances);
+/// The subjects of what is learned, in circumstances.
+#[derive(Hash)]
+enum Subject<'a> {
+    /// The policy that connections to a host end with, if these are their circumstances while sessions are looked up.
+    Ahead(&'a [u8]),
+    /// The policy in these circumstances.
+    Here,
+}
 
 /// The inputs of a policy that are quick to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,63 +92,72 @@ pub(crate) struct Circumstances {
     depth: c_int,
     /// The address of the program's callback, or 0.
     callback: usize,
-    /// The context that the connection is in: its address, which another may get later, and its number, which none
+    /// The context that the connection is in: its address, which another may get later, and its identity, which none
     /// gets again (0 if it has none).
     context: usize,
-    number: u64,
+    identity: [u8; 16],
     /// The certificates and revocation lists in the context's store: their number and a digest.
     objects: c_int,
     digest: u64,
 }
 
-impl Learned {
-    /// The most beginnings that are remembered, because clients choose the hosts.
-    const MOST: usize = 1_024;
+impl<'a> Judged<'a> {
+    /// Returns `None` where nothing is learned, because the program attached sessions itself.
+    pub(crate) fn by(attachment: &'a Attachment, host: &[u8]) -> Option<Self> {
+        let own = attachment.own.as_deref()?;
+        Some(Self { own, attachment, host: host.to_ascii_lowercase().into() })
+    }
 
     /// Returns the policy that this connection will end up with, or `None` if it is not known. To be called while
     /// sessions are looked up.
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    pub(crate) unsafe fn expected(&self, ssl: *mut SSL, host: &[u8]) -> Option<Policy> {
+    pub(crate) unsafe fn expected(&self, ssl: *mut SSL) -> Option<Policy> {
         // SAFETY: the caller vouches for `ssl`.
         let now = unsafe { Circumstances::seen(ssl) };
         let Some(now) = now else { return Some(Policy::ASKS_NOBODY) };
-        // This never waits: another thread may have held the lock when the process forked.
-        let known = self.by_beginning.try_lock().ok()?;
-        known.get(&(host.to_ascii_lowercase().into(), now)).map(|(_, policy)| *policy)
+        let learned = self.learned(&Subject::Ahead(&self.host), &now);
+        // Nobody vouches for a host that asks only after the servername callback.
+        let is_vouched = self.attachment.is_vouched && now.mode & SSL_VERIFY_PEER != 0;
+        // SAFETY: the caller vouches for `ssl`.
+        let here = || is_vouched.then(|| unsafe { self.here(ssl, &now) });
+        learned.or_else(here).map(|policy| self.resolved(policy))
     }
 
     /// Returns the policy of this connection, after the servername callback. `began` was seen at its beginning.
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    pub(crate) unsafe fn asked(
-        &self,
-        ssl: *mut SSL,
-        host: &[u8],
-        is_named: bool,
-        began: Option<Circumstances>,
-    ) -> Policy {
+    pub(crate) unsafe fn asked(&self, ssl: *mut SSL, began: Option<Circumstances>) -> Policy {
         // SAFETY: the caller vouches for `ssl`.
         let now = unsafe { Circumstances::seen(ssl) };
         let Some(now) = now else { return Policy::ASKS_NOBODY };
-        let host: Box<[u8]> = host.to_ascii_lowercase().into();
-        // A connection that begins like this one ends.
-        let same = (host, now);
-        let before = self.by_beginning.try_lock().ok().and_then(|known| known.get(&same).copied());
-        let policy = match before.filter(|(then, _)| *then == now) {
-            Some((_, policy)) => policy,
+        // SAFETY: the caller vouches for `ssl`.
+        let policy = unsafe { self.here(ssl, &now) };
+        // A program may have switched contexts before sessions are looked up: then the next connection is here then, too.
+        let beginnings = began.filter(|began| *began != now).into_iter().chain([now]);
+        beginnings.for_each(|began| self.learn(&Subject::Ahead(&self.host), &began, policy));
+        self.resolved(policy)
+    }
+
+    /// Returns the policy in these circumstances, which are the connection's now.
+    ///
+    /// # Safety
+    /// `ssl` is valid, and began in this context.
+    unsafe fn here(&self, ssl: *mut SSL, now: &Circumstances) -> Policy {
+        self.learned(&Subject::Here, now).unwrap_or_else(|| {
             // SAFETY: the caller vouches for `ssl`.
-            None => unsafe { self.policy(ssl, &now, is_named) },
-        };
-        self.learn(same, began, now, policy);
-        policy
+            let policy = unsafe { self.policy(ssl, now) };
+            self.learn(&Subject::Here, now, policy);
+            policy
+        })
     }
 
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    unsafe fn policy(&self, ssl: *mut SSL, now: &Circumstances, is_named: bool) -> Policy {
+    unsafe fn policy(&self, ssl: *mut SSL, now: &Circumstances) -> Policy {
+        let Attachment { is_named, is_vouched, .. } = *self.attachment;
         if now.mode & SSL_VERIFY_PEER == 0 {
             return Policy::ASKS_NOBODY;
         }
@@ -146,31 +165,57 @@ impl Learned {
         let session = unsafe { openssl_sys::SSL_get_session(ssl) };
         // Under a name the session-id context may be another program's.
         // SAFETY: the connection's session, or null.
-        if is_named || !known::hashes_what_it_checks(now.callback, unsafe { id_context(session) }) {
-            return *self.alone.get_or_init(alone);
+        let is_known =
+            || known::hashes_what_it_checks(now.callback, unsafe { id_context(session) });
+        if is_vouched || (!is_named && is_known()) {
+            // SAFETY: the caller vouches for `ssl`.
+            return unsafe { fingerprint(ssl, now) };
         }
-        // SAFETY: the caller vouches for `ssl`.
-        unsafe { fingerprint(ssl, now) }
+        Policy::ALONE
     }
 
-    /// Remembers the policy for connections that begin as this one began, or as it ended: a program may have switched
-    /// contexts before sessions are looked up.
-    fn learn(
-        &self,
-        same: Beginning,
-        began: Option<Circumstances>,
-        now: Circumstances,
-        policy: Policy,
-    ) {
-        let Ok(mut known) = self.by_beginning.try_lock() else { return };
-        if known.len() >= Self::MOST {
-            known.clear();
+    /// Returns the policy that no other context has in the place of [`Policy::ALONE`]. Where the program issues tickets,
+    /// they resume in all processes that have the context, and so do sessions. Where it does not, sessions resume in
+    /// this process alone.
+    fn resolved(&self, policy: Policy) -> Policy {
+        if policy != Policy::ALONE {
+            return policy;
         }
-        if let Some(began) = began.filter(|began| *began != now) {
-            known.insert((same.0.clone(), began), (now, policy));
+        let mut hash = Sha256::new();
+        hash.update(b"rejoin alone");
+        hash.update(&self.own.identity);
+        if !self.attachment.issues_tickets {
+            hash.update(&this_process().to_le_bytes());
         }
-        known.insert(same, (now, policy));
+        Policy::of_digest(&hash.finish())
     }
+
+    fn learned(&self, subject: &Subject<'_>, when: &Circumstances) -> Option<Policy> {
+        let family = family()?;
+        family.get(self.key(family, subject, when)).map(Policy)
+    }
+
+    fn learn(&self, subject: &Subject<'_>, when: &Circumstances, policy: Policy) {
+        if let Some(family) = family().filter(|_| self.learned(subject, when) != Some(policy)) {
+            family.put(self.key(family, subject, when), policy.0);
+        }
+    }
+
+    fn key(&self, family: &Family, subject: &Subject<'_>, when: &Circumstances) -> family::Key {
+        family.key(&(self.own.identity, subject, when))
+    }
+}
+
+/// Returns a random number that stands for this process, and for none that it forked or was forked from.
+fn this_process() -> u64 {
+    static PROCESS: AtomicU32 = AtomicU32::new(0);
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let process = std::process::id();
+    if PROCESS.load(Ordering::Acquire) != process {
+        NUMBER.store(u128::from_ne_bytes(family::random()) as u64, Ordering::Relaxed);
+        PROCESS.store(process, Ordering::Release);
+    }
+    NUMBER.load(Ordering::Relaxed)
 }
 
 impl Circumstances {
@@ -205,14 +250,14 @@ impl Circumstances {
         // SAFETY: the caller vouches for `ssl`.
         let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
         // SAFETY: the connection holds it, and nothing is attached to a context in use.
-        let number = unsafe { attachment_of(context) }.and_then(|found| found.own.as_ref());
-        let number = number.map_or(0, |own| own.number);
+        let own = unsafe { attachment_of(context) }.and_then(|found| found.own.as_ref());
+        let identity = own.map_or([0; 16], |own| own.identity);
         // Nobody is asked: the store is not read, which a client without a certificate need not wait for.
         let asks = mode & SSL_VERIFY_PEER != 0;
         // SAFETY: the connection holds the context.
         let (objects, digest) = if asks { unsafe { summed(context) } } else { (0, 0) };
         let context = context as usize;
-        Self { mode, flags, depth, callback, context, number, objects, digest }
+        Self { mode, flags, depth, callback, context, identity, objects, digest }
     }
 }
 
@@ -230,14 +275,6 @@ unsafe fn summed(context: *mut SSL_CTX) -> (c_int, u64) {
         sum.wrapping_add(u64::from_le_bytes(first))
     };
     (digests.len() as c_int, digests.iter().fold(0, sum))
-}
-
-/// Makes a policy that no other context has.
-fn alone() -> Policy {
-    let mut digest = [0; 32];
-    // Without random numbers no handshake succeeds.
-    let _ = openssl::rand::rand_bytes(&mut digest);
-    Policy::of_digest(&digest)
 }
 
 /// Returns the session-id context that a session was made in. Empty without a session.

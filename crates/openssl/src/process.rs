@@ -27,13 +27,12 @@ use crate::attachment::{ATTACHMENTS, Attachment, Own, OwnCallbacks, attachment_o
 use crate::callbacks::keep_sessions;
 use crate::connection::CONNECTIONS;
 use crate::context_name::ContextName;
-use crate::everywhere::Everywhere;
+use crate::everywhere::{Everywhere, Hook};
 use crate::guard::ex_data_callback;
-use crate::policy;
 use crate::sessions::Cached;
 use crate::ticket_keys::{TicketHistory, TicketKeys};
 use crate::tickets::issue_tickets;
-use crate::{ffi, info};
+use crate::{family, ffi, info, policy};
 
 impl Everywhere {
     /// Attaches to all contexts that the process makes from now on. To be called once.
@@ -58,6 +57,7 @@ impl Everywhere {
     }
 
     fn attach_as(what: Later) -> Result<(), ErrorStack> {
+        family::make();
         if PROCESS.set(Process::new(what)).is_err() {
             return Err(ErrorStack::get());
         }
@@ -96,6 +96,7 @@ impl Everywhere {
         if attachment.is_some_and(Attachment::is_settled) {
             return Ok(false);
         }
+        family::make();
         let own = Own::new(Some(Arc::clone(self)), begin);
         // SAFETY: the caller vouches for `context`.
         match unsafe { info::attach(context, |attachment| attachment.own = Some(own)) } {
@@ -269,10 +270,20 @@ unsafe fn begin(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own, attachment: &mu
     if unsafe { keeps_count_itself(ssl) } {
         return;
     }
+    // SAFETY: the caller vouches for both.
+    if !*stateful && unsafe { is_off(ssl, context, own) } {
+        what.when_off.iter().for_each(|Hook(tell)| tell());
+        return;
+    }
     own.set.get_or_init(|| {
         // SAFETY: the caller vouches for `context`.
         unsafe { install(context, sessions.is_some(), tickets.as_ref()) }
     });
+    // SAFETY: the caller vouches for `context`; the call reads a number.
+    let of_context = unsafe { ffi::SSL_CTX_get_options(context) };
+    // An SSL that is used again has what was set below.
+    // SAFETY: the caller vouches for `ssl`; the call reads a number.
+    let options = if *stateful { of_context } else { unsafe { ffi::SSL_get_options(ssl) } };
     if *stateful {
         // The context's options were copied when the connection was made.
         // SAFETY: the caller vouches for `ssl`.
@@ -289,6 +300,8 @@ unsafe fn begin(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own, attachment: &mu
     attachment.is_stateful = *stateful;
     attachment.is_named = named.is_some();
     attachment.is_single_use = what.is_single_use;
+    attachment.is_vouched = what.is_vouched && named.is_some();
+    attachment.issues_tickets = options & ffi::SSL_OP_NO_TICKET == 0;
     attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name.clone()));
     attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
 }
@@ -303,6 +316,22 @@ unsafe fn keeps_count_itself(ssl: *mut SSL) -> bool {
     let most = unsafe { ffi::SSL_get_max_early_data(ssl) };
     // SAFETY: the caller vouches for `ssl`; the call reads a number.
     most > 0 && unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_ANTI_REPLAY == 0
+}
+
+/// Returns true if the program itself switched resumption off: it neither keeps the context's sessions nor issues
+/// tickets. False for a context that it attached itself.
+///
+/// # Safety
+/// `ssl` and `context` are valid, and `own` is the context's.
+pub(crate) unsafe fn is_off(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own) -> bool {
+    let is_caching = own.is_caching.get_or_init(|| {
+        // SAFETY: the caller vouches for `context`; the call reads a number.
+        let mode = unsafe { ffi::session_cache_mode(context) };
+        mode & openssl_sys::SSL_SESS_CACHE_SERVER != 0
+    });
+    // SAFETY: the caller vouches for `ssl`; the call reads a number.
+    let options = unsafe { ffi::SSL_get_options(ssl) };
+    own.what.is_none() && !is_caching && options & ffi::SSL_OP_NO_TICKET != 0
 }
 
 /// Names a context by its ciphers. Contexts that offer the same ciphers share sessions, because OpenSSL resumes with

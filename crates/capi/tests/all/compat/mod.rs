@@ -57,8 +57,9 @@ fn reached(server: &'static Server) -> Vec<Row> {
     };
     let mut rows = Vec::new();
     for (table, means) in [(Table::Module, Means::Module), (Table::Preload, Means::Preload)] {
-        for (tickets, without) in [(Tickets::Off, off), (Tickets::On, on), (Tickets::Forbidden, on)]
-        {
+        let kept = (!server.is_caching).then_some((Tickets::Kept, off));
+        let others = [(Tickets::On, on), (Tickets::Forbidden, on)];
+        for (tickets, without) in [(Tickets::Off, off)].into_iter().chain(kept).chain(others) {
             let with = known(tickets, means).expect("it is installed");
             let mut cells = vec![tickets.to_string()];
             cells.extend(

@@ -26,6 +26,8 @@ pub(crate) struct Server {
     /// True if several processes answer at one port. Otherwise sessions are shared with a second server at another
     /// port.
     pub(crate) has_workers: bool,
+    /// True if its configuration leaves its own cache on. Otherwise resumption is off with tickets off.
+    pub(crate) is_caching: bool,
 }
 
 impl Server {
@@ -67,6 +69,7 @@ pub(crate) const NGINX: Server = Server {
     tickets: ["off", "on"],
     reload: Some("HUP"),
     has_workers: true,
+    is_caching: true,
 };
 
 /// Another nginx with another configuration for the same site.
@@ -85,6 +88,7 @@ const HAPROXY: Server = Server {
     tickets: ["no-tls-tickets", ""],
     reload: Some("USR2"),
     has_workers: false,
+    is_caching: false,
 };
 
 const PREFORK: Server = Server {
@@ -99,6 +103,7 @@ const PREFORK: Server = Server {
     tickets: ["off", "on"],
     reload: Some("USR1"),
     has_workers: true,
+    is_caching: false,
 };
 
 const EVENT: Server = Server { name: "Apache event", variant: "event", ..PREFORK };
@@ -124,6 +129,7 @@ const S_SERVER: Server = Server {
     tickets: ["-no_ticket", "-quiet"],
     reload: None,
     has_workers: false,
+    is_caching: true,
 };
 
 const PYTHON: Server = Server {
@@ -138,6 +144,7 @@ const PYTHON: Server = Server {
     tickets: ["ssl.OP_NO_TICKET", "0"],
     reload: None,
     has_workers: true,
+    is_caching: true,
 };
 
 pub(crate) const SERVERS: [Server; 6] = [NGINX, HAPROXY, PREFORK, EVENT, S_SERVER, PYTHON];
@@ -155,6 +162,7 @@ const STATIC: Server = Server {
     tickets: ["", ""],
     reload: None,
     has_workers: false,
+    is_caching: true,
 };
 
 const GO: Server = Server {

@@ -1,6 +1,7 @@
 //! Sessions with client certificates, and servers that share a cache and nothing else.
 
 use rejoin_testkit::port::reserve;
+use std::collections::HashSet;
 use std::process::Command;
 
 use openssl::ssl::SslSession;
@@ -34,7 +35,7 @@ fn start(name: &str, configuration: &str, cache_of: Option<&Site>) -> Option<Sit
     start_nginx(&mut site).map(|()| site)
 }
 
-/// Writes the configuration with one worker, because a worker learns at its first handshake what a host asks for.
+/// Writes the configuration with one worker.
 fn configure(site: &Site, configuration: &str) {
     site.write("nginx.conf", &configuration.replace("worker_processes 2", "worker_processes 1"));
 }
@@ -94,6 +95,53 @@ fn servers_that_ask_for_others_certificates_resume_none_of_each_others() {
         assert!(who.starts_with("NONE "), "{who}");
     }
     assert_eq!(lines_of_ours(&plain), [""; 0]);
+}
+
+/// What a host asks for is learned once, by whichever worker.
+#[test]
+fn a_worker_resumes_at_once_what_another_has_learned_of() {
+    let configuration = asking("optional").replace("$ssl_session_reused", "$pid");
+    let mut site = Site::new("fault-workers");
+    make_client(&site);
+    site.write("nginx.conf", &configuration);
+    if start_nginx(&mut site).is_none() {
+        return;
+    }
+    for versions in VERSIONS {
+        let mut client = certified(&site, versions);
+        let resumed: Vec<_> = (0..24).map(|_| client.connect()).collect();
+        let workers: HashSet<_> = client.answers.iter().collect();
+        assert_eq!(workers.len(), 2, "{:?}", client.answers);
+        let full = resumed.iter().filter(|resumed| !**resumed).count();
+        assert_eq!(full, 1, "{versions:?}: {resumed:?}");
+    }
+    assert_eq!(lines_of_ours(&site), [""; 0]);
+}
+
+/// Apache with a process for each connection.
+#[test]
+#[ignore = "slow: needs Apache; make test-all"]
+fn a_process_for_each_connection_resumes_as_often_as_without_rejoin() {
+    let more = "StartServers 2\nMaxConnectionsPerChild 1\nSSLEngine on\n\
+        SSLVerifyClient optional\nSSLCACertificateFile FOLDER/client.pem\n";
+    for with in [false, true] {
+        let mut site = Site::new(&format!("fault-prefork-{with}"));
+        make_client(&site);
+        site.write("apache.conf", &crate::ways::apache("prefork", more));
+        if !with {
+            site.environment.clear();
+        }
+        let configuration = site.shown("apache.conf");
+        if site.start("apache2", &["-D", "FOREGROUND", "-f", &configuration]).is_none() {
+            return;
+        }
+        for versions in VERSIONS {
+            let mut client = certified(&site, versions);
+            client.connect();
+            let resumed = (0..6).filter(|_| client.connect()).count();
+            assert_eq!(resumed, 6, "{versions:?}, with Rejoin: {with}");
+        }
+    }
 }
 
 /// Two virtual servers on one address, of which one asks (CVE-2025-23419 of nginx).
@@ -157,6 +205,8 @@ fn a_line_of_a_crt_list_that_asks_resumes_no_session_of_one_that_does_not() {
     for tickets in ["no-tls-tickets", ""] {
         let mut site = Site::new(&format!("fault-crt-list-{}", tickets.len()));
         make_client(&site);
+        // Without a cache and without tickets HAProxy means that nothing resumes.
+        site.configure(if tickets.is_empty() { "" } else { "stateful = yes" });
         let asks = "[verify required ca-file FOLDER/client.pem] secure.example";
         site.write("list", &format!("FOLDER/both.pem localhost\nFOLDER/both.pem {asks}\n"));
         site.write("haproxy.cfg", &HAPROXY.replace("@TICKETS@", tickets));

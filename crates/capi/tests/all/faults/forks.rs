@@ -1,7 +1,7 @@
 //! Processes that fork after they attached.
 
-use super::{clients, counters, lines_of_ours};
-use rejoin_testkit::site::Site;
+use super::{certified, clients, counters, lines_of_ours, make_client};
+use rejoin_testkit::site::{Site, Versions};
 
 /// A server with one process for each connection, the child of one that has made handshakes itself.
 const FOR_EACH: &str = "\
@@ -48,5 +48,38 @@ fn a_child_for_each_connection() {
             assert!(client.answers.len() > 6, "{name}: {:?}", client.answers);
         }
         assert_eq!((counters(&site).hits, lines_of_ours(&site).len()), (18, 0), "{name}");
+    }
+}
+
+/// A server of that kind that asks for certificates, and judges them as nobody can see.
+#[test]
+fn children_resume_clients_with_certificates_where_they_do_without_rejoin() {
+    const ASKS: &str = "\
+context.verify_mode = ssl.CERT_OPTIONAL
+context.load_verify_locations('FOLDER/client.pem')
+@TICKETS@
+listener = socket";
+    for (tickets, known) in [("", true), ("context.options |= ssl.OP_NO_TICKET", false)] {
+        for settings in [None, Some(""), Some("stateful = yes")] {
+            let mut site = Site::new(&format!("fault-asking-children-{known}"));
+            make_client(&site);
+            match settings {
+                Some(settings) => site.configure(settings),
+                None => site.environment.clear(),
+            }
+            let asks = ASKS.replace("@TICKETS@", tickets);
+            let server = FOR_EACH.replace("listener = socket", &asks);
+            site.write("server.py", &server.replace("@PARENT_TOO@", "False"));
+            let script = site.shown("server.py");
+            if site.start("python3", &[&script]).is_none() {
+                return;
+            }
+            for versions in [Versions::Tls12, Versions::Tls13] {
+                let mut client = certified(&site, versions);
+                let full = (0..6).filter(|_| !client.connect()).count();
+                let expected = if known { 1 } else { 6 };
+                assert_eq!(full, expected, "{tickets} {settings:?} {versions:?}");
+            }
+        }
     }
 }

@@ -62,3 +62,26 @@ fn a_client_without_a_certificate_does_not_resume_where_one_is_demanded() {
     }
     assert_eq!(lines_of_ours(&site), [""; 0]);
 }
+
+/// An operator may say that all programs of a context check alike. What is visible still decides.
+#[test]
+fn a_client_that_is_vouched_for_resumes_in_another_process_that_asks_for_the_same() {
+    let (mut site, program) = site("vouched");
+    site.configure("context = brokers\nclient_certificates = context");
+    for versions in VERSIONS {
+        start(&mut site, &program, "mail", "1", "1");
+        let mut client = certified(&site, versions);
+        assert!(!client.connect() && client.connect(), "{versions:?}");
+        start(&mut site, &program, "mail", "1", "1");
+        assert!(client.connect(), "{versions:?}: a restart");
+        start(&mut site, &program, "post", "1", "1");
+        assert!(client.connect(), "{versions:?}: another program");
+        start(&mut site, &program, "mail", "3", "1");
+        assert!(!client.connect(), "{versions:?}: another mode");
+        std::fs::copy(site.file("cert.pem"), site.file("client.pem")).expect("files");
+        start(&mut site, &program, "mail", "3", "1");
+        assert!(!client.connect(), "{versions:?}: another authority");
+        make_client(&site);
+    }
+    assert_eq!(lines_of_ours(&site), [""; 0]);
+}

@@ -15,6 +15,7 @@ mod forks;
 mod hello;
 mod judged;
 mod memory;
+mod off;
 mod post_handshake;
 mod settings;
 
