@@ -1,0 +1,78 @@
+//! `rejoin status`: which processes have Rejoin, which contexts are attached, which are not and why.
+
+mod found;
+mod json;
+mod process;
+mod shown;
+mod verdict;
+
+use crate::arguments::Misuse;
+use crate::terminal;
+use found::Found;
+use process::Process;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Reads /proc and the memory that a server's processes share; the server notices nothing. Root sees the
+processes of all users, other users their own. Counts begin when the server starts.
+Exit codes: 0 if something is attached, 1 if nothing is, 2 for an error.
+Examples:
+  rejoin status
+  rejoin status nginx
+  rejoin status 1234 --json")]
+pub(crate) struct Arguments {
+    /// The process, or the unit of systemd [default: all processes]
+    #[arg(value_name = "PID|UNIT")]
+    of: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { of, json } = arguments;
+    let processes = process::all()?;
+    let asked = of.as_ref().map(|of| asked(of, &processes)).transpose()?;
+    let found = Found::among(processes, asked.as_deref())?;
+    let text = if *json { json::of(&found).to_string() } else { shown::of(&found) };
+    if !text.is_empty() {
+        terminal::print_result(&text)?;
+    }
+    if found.servers.iter().any(|server| server.verdict().is_ok()) {
+        return Ok(());
+    }
+    let what = of.as_deref().unwrap_or_default();
+    let reasons = reasons(&found);
+    Err(match &asked {
+        None => anyhow::anyhow!("nothing is attached"),
+        Some(_) if reasons.is_empty() => {
+            Misuse(format!("{what}: it may not be read: run as root")).into()
+        }
+        Some(_) => anyhow::anyhow!("{what}: {}", reasons.join("; ")),
+    })
+}
+
+/// Returns the ids of the processes that are asked for.
+fn asked(of: &str, processes: &[Process]) -> anyhow::Result<Vec<u32>> {
+    if let Ok(id) = of.parse() {
+        let exists = processes.iter().any(|process| process.id == id);
+        return exists
+            .then(|| vec![id])
+            .ok_or_else(|| Misuse(format!("there is no process {id}")).into());
+    }
+    let is_in = |process: &&Process| process.is_in_unit(of);
+    let ids: Vec<u32> = processes.iter().filter(is_in).map(|process| process.id).collect();
+    if !ids.is_empty() {
+        return Ok(ids);
+    }
+    let has_units = processes.iter().any(|process| process.unit().is_some());
+    let why = if has_units { "does it run?" } else { "systemd runs none here; give a process id" };
+    Err(Misuse(format!("no process is in a unit {of}: {why}")).into())
+}
+
+/// Returns the reasons for which nothing is attached, each once.
+fn reasons(found: &Found) -> Vec<String> {
+    let servers = found.servers.iter().filter_map(|server| server.verdict().err());
+    let others = found.others.iter().map(|other| other.why.clone());
+    rejoin_report::distinct(servers.chain(others))
+}
