@@ -13,8 +13,8 @@ use process::Process;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Reads /proc and the memory that a server's processes share; the server notices nothing. Root sees the
-processes of all users, other users their own. Counts begin when the server starts.
+Reads /proc and the memory that a server's processes share; the server notices nothing. Root sees
+the processes of all users, other users their own. Counts begin when the server starts.
 Exit codes: 0 if something is attached, 1 if nothing is, 2 for an error.
 Examples:
   rejoin status
@@ -34,22 +34,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let processes = process::all()?;
     let asked = of.as_ref().map(|of| asked(of, &processes)).transpose()?;
     let found = Found::among(processes, asked.as_deref())?;
+    let what = of.as_deref().unwrap_or_default();
+    let reasons = reasons(&found);
+    let is_attached = found.servers.iter().any(|server| server.verdict().is_ok());
+    if asked.is_some() && !is_attached && reasons.is_empty() {
+        return Err(Misuse(format!("{what}: it may not be read: run as root")).into());
+    }
     let text = if *json { json::of(&found).to_string() } else { shown::of(&found) };
     if !text.is_empty() {
         terminal::print_result(&text)?;
     }
-    if found.servers.iter().any(|server| server.verdict().is_ok()) {
-        return Ok(());
+    match asked {
+        _ if is_attached => Ok(()),
+        Some(_) => Err(anyhow::anyhow!("{what}: {}", reasons.join("; "))),
+        None => Err(anyhow::anyhow!("nothing is attached")),
     }
-    let what = of.as_deref().unwrap_or_default();
-    let reasons = reasons(&found);
-    Err(match &asked {
-        None => anyhow::anyhow!("nothing is attached"),
-        Some(_) if reasons.is_empty() => {
-            Misuse(format!("{what}: it may not be read: run as root")).into()
-        }
-        Some(_) => anyhow::anyhow!("{what}: {}", reasons.join("; ")),
-    })
 }
 
 /// Returns the ids of the processes that are asked for.

@@ -17,11 +17,7 @@ pub(super) fn of(found: &Found) -> String {
         parts.push(others(found));
     }
     if found.unread > 0 {
-        let unread = found.unread as u64;
-        parts.push(format!(
-            "{} processes of other users may not be read: run as root",
-            grouped(unread)
-        ));
+        parts.push(format!("processes that may not be read: {} (run as root)", found.unread));
     }
     parts.join("\n\n")
 }
