@@ -76,7 +76,7 @@ impl Process {
         let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
         Some(Self {
             id,
-            inner_id: inner_id.unwrap_or(id.into()),
+            inner_id: inner_id.unwrap_or_else(|| id.into()),
             program: program.to_owned(),
             started_ms: REACHES_BACK_MS + started_ticks * (1_000 / TICKS_PER_S),
             cgroups: paths.map(str::to_owned).collect(),

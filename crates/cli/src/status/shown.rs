@@ -71,10 +71,14 @@ fn contexts(contexts: &[ContextNotes]) -> String {
         let sharing = context.certificates.map_or("–", verdict::sharing);
         let mut row = vec![printable(&context.name), state, sharing.to_owned()];
         row.extend(counted(context.handshakes));
+        row.push(last(Some(context.last_ms)));
         row
     };
-    let head = ["context", "state", "clients with certificates", "handshakes", "resumed"];
-    table(&[0, 1, 2], head, contexts.iter().map(row))
+    // A reload makes new contexts, and the old ones stay on the list for a while.
+    let mut contexts: Vec<&ContextNotes> = contexts.iter().collect();
+    contexts.sort_by_key(|context| std::cmp::Reverse(context.last_ms));
+    let head = ["context", "state", "clients with certificates", "handshakes", "resumed", "last"];
+    table(&[0, 1, 2], head, contexts.into_iter().map(row))
 }
 
 fn processes(server: &Server) -> String {
@@ -82,9 +86,7 @@ fn processes(server: &Server) -> String {
         let (process, notes) = (&member.process, server.notes_on(member));
         let mut row = vec![process.id.to_string(), printable(&process.program)];
         row.extend(counted(notes.map(|notes| notes.handshakes).unwrap_or_default()));
-        row.push(
-            notes.map_or("–".to_owned(), |notes| format!("{} ago", time(ago_s(notes.last_ms)))),
-        );
+        row.push(last(notes.map(|notes| notes.last_ms)));
         row
     };
     let mut rows: Vec<Vec<String>> = server.members.iter().map(row).collect();
@@ -102,6 +104,11 @@ fn counted(handshakes: Handshakes) -> [String; 2] {
     let share = 100.0 * handshakes.resumed as f64 / all.max(1) as f64;
     let resumed = if all == 0 { "–".to_owned() } else { format!("{} %", percent(share)) };
     [grouped(all), resumed]
+}
+
+/// Formats the time since the last handshake.
+fn last(last_ms: Option<u64>) -> String {
+    last_ms.map_or_else(|| "–".to_owned(), |last_ms| format!("{} ago", time(ago_s(last_ms))))
 }
 
 /// Lists the processes without Rejoin, those of one program and one reason in one row.
