@@ -8,6 +8,7 @@ use rejoin_testkit::shipped::{library, rejoin};
 use rejoin_testkit::site::{Site, Versions};
 use serde_json::Value;
 
+use crate::compat::matrix::children;
 use crate::faults::{NGINX, start_nginx, start_s_server};
 use crate::ways::{NOT_ROOT, compile, python_server};
 
@@ -90,6 +91,15 @@ fn the_workers_of_nginx_are_one_server_and_each_has_its_counts() {
     assert_eq!(only_server(&processes[1]["pid"].to_string()).0["contexts"], server["contexts"]);
     let text = shown(&id(&site));
     assert!(text.contains(": attached to ") && text.contains("66.7 %"), "{text}");
+    let before = children(&id(&site));
+    assert!(Command::new("kill").args(["-HUP", &id(&site)]).status().expect("run").success());
+    wait_until("other workers", || {
+        let now = children(&id(&site));
+        now.len() == 2 && before.iter().all(|worker| !now.contains(worker))
+    });
+    let (server, ..) = only_server(&id(&site));
+    let others = ["full", "resumed"].map(|kind| server["other_processes"][kind].as_u64());
+    assert_eq!(others, [Some(10), Some(20)], "of workers that ended: {server}");
 }
 
 #[test]

@@ -142,8 +142,8 @@ fn without(process: &Process, maps: &Maps) -> String {
     if let Some(library) = &maps.library {
         let replaced = if library.is_replaced { ", which was replaced since" } else { "" };
         return format!(
-            "it has loaded {}{replaced}, and is not attached so far: no server context was made, or the library is of \
-             another version",
+            "it has loaded {}{replaced}, and has no memory to read: it has made no server context so far, has another \
+             version of Rejoin, or got no memfd from the kernel",
             library.path
         );
     }

@@ -1,4 +1,4 @@
-//! What was found, as JSON.
+//! The answer as JSON.
 
 use rejoin_openssl::{Certificates, ContextNotes, Handshakes, Notes, Outcome, Subject, now_ms};
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@ use rejoin_cache::REACHES_BACK_MS;
 use rejoin_openssl::Notes;
 use rustix::fs::{MemfdFlags, fstat, major, memfd_create, minor};
 
-/// What anybody may know of a process.
+/// A process, as everybody may see it.
 #[derive(Debug, Clone)]
 pub(super) struct Process {
     pub(super) id: u32,
@@ -21,7 +21,7 @@ pub(super) struct Process {
     cgroups: Vec<String>,
 }
 
-/// What the owner may know of a process, too.
+/// The parts of a process that its owner and root may see.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Maps {
     /// The memories that may be a board.

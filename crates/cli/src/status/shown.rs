@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! The answer for people.
 
 use std::collections::BTreeMap;
 
