@@ -18,6 +18,7 @@ use rejoin_store::now_ms;
 
 use crate::attachment::Own;
 use crate::family::{Family, family};
+use crate::ffi;
 
 pub use notes::{ContextNotes, Handshakes, Notes, ProcessNotes, Unreadable};
 
@@ -246,7 +247,8 @@ pub(crate) unsafe fn began(own: &Own, outcome: Outcome, ssl: *mut SSL) {
     let Some(slot) = family.board().context(&own.place) else { return };
     if slot.name.bytes.load(Relaxed) == 0 {
         // SAFETY: the caller vouches for `ssl`.
-        slot.name.set(&unsafe { certified_name(ssl) });
+        let name = unsafe { certified_name(ssl) }.filter(|name| !name.is_empty());
+        slot.name.set(name.as_deref().unwrap_or(NAMELESS));
     }
     slot.outcome.store(outcome as u64, Relaxed);
     add(&slot.began[outcome as usize - 1]);
@@ -274,18 +276,28 @@ pub(crate) fn done(own: &Own, is_resumed: bool) {
     }
 }
 
-/// Returns the common name in the certificate that a server will show. Empty if it has none yet.
+/// Stands for a certificate without a name, which is not looked for again.
+const NAMELESS: &str = "–";
+
+/// Returns the name in the certificate that a server will show: the common name, or the first host. `None` if it has no
+/// certificate yet, or one without a name.
 ///
 /// # Safety
 /// `ssl` is valid.
-unsafe fn certified_name(ssl: *mut SSL) -> String {
+unsafe fn certified_name(ssl: *mut SSL) -> Option<String> {
     // SAFETY: the caller vouches for `ssl`, which nobody changes meanwhile.
-    let ssl = unsafe { SslRef::from_ptr(ssl) };
-    let Some(certificate) = ssl.certificate() else { return String::new() };
-    let named = certificate.subject_name().entries_by_nid(Nid::COMMONNAME).next();
-    let name = named.map(|entry| String::from_utf8_lossy(entry.data().as_slice()).into_owned());
-    // One name for a certificate that has none here, so that it is looked for once.
-    name.filter(|name| !name.is_empty()).unwrap_or_else(|| "–".to_owned())
+    let certificate = unsafe { SslRef::from_ptr(ssl) }.certificate()?;
+    let mut common = certificate.subject_name().entries_by_nid(Nid::COMMONNAME);
+    if let Some(name) = common.next() {
+        return Some(String::from_utf8_lossy(name.data().as_slice()).into_owned());
+    }
+    // A malformed extension leaves an error in OpenSSL's queue, which the program must not see.
+    // SAFETY: the function takes no arguments.
+    unsafe { ffi::ERR_set_mark() };
+    let names = certificate.subject_alt_names();
+    // SAFETY: the function takes no arguments.
+    unsafe { ffi::ERR_pop_to_mark() };
+    names?.iter().find_map(|name| name.dnsname().map(str::to_owned))
 }
 
 fn add(to: &AtomicU64) {

@@ -69,7 +69,8 @@ fn contexts(contexts: &[ContextNotes]) -> String {
             _ => "–".to_owned(),
         };
         let sharing = context.certificates.map_or("–", verdict::sharing);
-        let mut row = vec![printable(&context.name), state, sharing.to_owned()];
+        let mut row =
+            vec![printable(context.name.as_deref().unwrap_or("–")), state, sharing.to_owned()];
         row.extend(counted(context.handshakes));
         row.push(last(Some(context.last_ms)));
         row

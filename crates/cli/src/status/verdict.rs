@@ -42,7 +42,8 @@ const DISPLACED: &str =
     "the program keeps values of its own in the extra data that OpenSSL gave to Rejoin";
 const UNATTACHED: &str = "its contexts were made before Rejoin was loaded";
 const UNHEARD: &str = "\
-it sets an info callback of its own on each connection (SSL_set_info_callback), so that Rejoin learns of no handshake";
+no connection that it made reported a handshake: it sets an info callback of its own on each (SSL_set_info_callback), as \
+coturn does, or its first client has said nothing yet";
 
 /// Returns why the latest connection of a context was left alone.
 pub(super) fn left_alone(context: &ContextNotes) -> Option<&'static str> {

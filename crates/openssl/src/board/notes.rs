@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::{
-    Board, Certificates, ContextSlot, Counts, Features, LAYOUT, MAGIC, Outcome, ProcessSlot,
-    Standing, Subject, Text,
+    Board, Certificates, ContextSlot, Counts, Features, LAYOUT, MAGIC, NAMELESS, Outcome,
+    ProcessSlot, Standing, Subject, Text,
 };
 use crate::family::Family;
 
@@ -44,8 +44,8 @@ pub struct Notes {
 /// The notes on a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextNotes {
-    /// The common name in the server's certificate.
-    pub name: String,
+    /// The common name in the server's certificate, or the first host. `None` if there is none.
+    pub name: Option<String>,
     /// The outcome of its latest connection's beginning.
     pub outcome: Option<Outcome>,
     /// The connections that began attached, without a cache, with early data, and with resumption off.
@@ -177,7 +177,7 @@ impl ContextNotes {
         let sharing = [Certificates::Shared, Certificates::Context, Certificates::Process];
         let (outcome, certificates) = (number(&slot.outcome), number(&slot.certificates));
         Self {
-            name: slot.name.get(),
+            name: Some(slot.name.get()).filter(|name| !name.is_empty() && name != NAMELESS),
             outcome: outcomes.into_iter().find(|known| *known as u64 == outcome),
             began: slot.began.each_ref().map(number),
             handshakes: Handshakes::of(&slot.handshakes),
@@ -269,8 +269,8 @@ mod tests {
         assert_eq!(notes.text(Subject::Trouble), Some(&*"ä".repeat(124)));
         let [context] = &notes.contexts[..] else { panic!("{notes:?}") };
         assert_eq!(
-            (&*context.name, context.outcome),
-            ("www.example.org", Some(Outcome::EarlyData))
+            (context.name.as_deref(), context.outcome),
+            (Some("www.example.org"), Some(Outcome::EarlyData))
         );
         assert_eq!(notes.handshakes, Handshakes { full: 0, resumed: 1 });
         assert_eq!(notes.version, env!("CARGO_PKG_VERSION"));
