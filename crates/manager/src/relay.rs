@@ -47,6 +47,8 @@ pub(crate) struct Relay<'a> {
     down: Way,
     /// True if no process holds the program's end any more.
     is_gone: bool,
+    /// True if the server closed its direction, with or without close_notify.
+    is_closed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +76,14 @@ impl<'a> Relay<'a> {
             up,
             down,
             is_gone: false,
+            is_closed: false,
         }
+    }
+
+    /// Returns true if the connection broke, for the program to see: the server neither announced its end nor closed its
+    /// direction.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.down != Way::Over && !self.is_closed
     }
 
     /// Returns the server's side, between two calls of [`run`](Self::run).
@@ -162,7 +171,10 @@ impl<'a> Relay<'a> {
             Way::Over => return Ok(moved),
         }
         PIECE.with_borrow_mut(|piece| match Source(&self.upstream.tcp).read(piece) {
-            Ok(read) => self.work_on(&piece[..read]).map(|()| true),
+            Ok(read) => {
+                self.is_closed = read == 0;
+                self.work_on(&piece[..read]).map(|()| true)
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(moved),
             Err(_) => Err(End::Truncated),
         })

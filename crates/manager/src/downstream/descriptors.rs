@@ -145,6 +145,8 @@ pub(crate) struct ProgramSocket {
     closer: Arc<Closer>,
     /// The passed descriptor of which the stream is a copy. While it is open, closing the stream does not block.
     brought: Option<PassedDescriptor>,
+    /// True if the program reads a reset, and not an end of file, when the socket is dropped with unread bytes.
+    resets: bool,
 }
 
 impl ProgramSocket {
@@ -152,7 +154,7 @@ impl ProgramSocket {
         // Otherwise the kernel drops an out-of-band byte while others are read, and closes, on this thread, the
         // descriptors that came with it. Setting it on a Unix socket never fails.
         let _ = sockopt::set_socket_oobinline(&stream, true);
-        Self { stream: Some(stream), closer, brought: None }
+        Self { stream: Some(stream), closer, brought: None, resets: false }
     }
 
     /// Registers the socket with the calling thread's runtime.
@@ -160,7 +162,7 @@ impl ProgramSocket {
         let Some(stream) = self.stream.take() else { unreachable!("only drop takes it") };
         let stream = UnixStream::from_std(stream.into_std()?)?;
         let (closer, brought) = (Arc::clone(&self.closer), self.brought.take());
-        Ok(Self { stream: Some(stream), closer, brought })
+        Ok(Self { stream: Some(stream), closer, brought, resets: self.resets })
     }
 
     /// Takes over a Unix socket that a program passed. `None`: it is not a connected Unix socket.
@@ -176,6 +178,11 @@ impl ProgramSocket {
         let mut own = Self::new(UnixStream::from_std(stream)?, closer);
         own.brought = Some(brought);
         Ok(Some(own))
+    }
+
+    /// Sets whether the program reads a reset when the socket is dropped with unread bytes.
+    pub(crate) fn set_resets(&mut self, resets: bool) {
+        self.resets = resets;
     }
 
     pub(crate) fn closer(&self) -> &Arc<Closer> {
@@ -206,7 +213,9 @@ impl Drop for ProgramSocket {
         let Some(stream) = self.stream.take() else { return };
         // The program sees the end now, and nothing more arrives. If no bytes are unread, no descriptors are,
         // and closing the socket does not block.
-        let _ = rustix::net::shutdown(&stream, Shutdown::Both);
+        if !self.resets {
+            let _ = rustix::net::shutdown(&stream, Shutdown::Both);
+        }
         if rustix::io::ioctl_fionread(&stream).is_ok_and(|unread| unread == 0) {
             return;
         }

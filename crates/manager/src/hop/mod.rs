@@ -2,6 +2,7 @@
 //! client of the origin server.
 
 pub(crate) mod frames;
+mod line;
 pub(crate) mod records;
 pub(crate) mod sockets;
 pub(crate) mod tls;

@@ -199,9 +199,15 @@ async fn relay(
         Some(ended) => ended,
         None => relay.run(downstream.stopped.clone()).await,
     };
+    let is_broken = relay.is_broken();
     state.counts.closed();
     standing.ended(ended);
     drop(upstream);
+    if is_broken {
+        // The program reads a reset.
+        return;
+    }
+    near.settle();
     let _ = timeout(LINGER, drain(near.socket())).await;
 }
 

@@ -3,20 +3,19 @@
 //!
 //! The server side is OpenSSL, because rustls accepts no external PSKs.
 
-use std::io::{self, Read, Write};
+use std::io;
 
 use openssl::ex_data::Index;
 use openssl::ssl::{
     AlpnError, ErrorCode, Ssl, SslContext, SslMethod, SslMode, SslOptions, SslSessionCacheMode,
     SslStream, SslVerifyMode, SslVersion,
 };
-use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
 use tokio::io::Interest;
 use tokio::time::{Instant, timeout_at};
 
 use crate::downstream::descriptors::ProgramSocket;
-use crate::downstream::input::{Received, is_gone, received};
+use crate::downstream::input::{Received, is_gone};
+use crate::hop::line::Line;
 use crate::protocol::{self, HopKey, Token};
 
 /// The configuration of all hops.
@@ -35,7 +34,7 @@ struct Terms {
 /// A TLS connection with a program after its handshake.
 #[derive(Debug)]
 pub(crate) struct Hop {
-    tls: SslStream<Records>,
+    tls: SslStream<Line>,
     /// True if nothing can be read before something has been written.
     is_stuck: bool,
 }
@@ -45,10 +44,6 @@ impl std::fmt::Debug for Hops {
         f.debug_struct("Hops").finish_non_exhaustive()
     }
 }
-
-/// The program's socket, as OpenSSL reads and writes it.
-#[derive(Debug)]
-struct Records(ProgramSocket);
 
 impl Hops {
     pub(crate) fn new() -> Result<Self, openssl::error::ErrorStack> {
@@ -94,7 +89,7 @@ impl Hops {
         let mut tls = Ssl::new(&self.context)?;
         let (identity, key) = (wanted.identity, wanted.key.clone());
         tls.set_ex_data(self.terms, Terms { identity, key, alpn: alpn.map(<[u8]>::to_vec) });
-        let mut tls = SslStream::new(tls, Records(socket))?;
+        let mut tls = SslStream::new(tls, Line::new(socket))?;
         let shaken = async {
             while let Err(error) = tls.accept() {
                 let interest = match error.code() {
@@ -102,7 +97,7 @@ impl Hops {
                     ErrorCode::WANT_WRITE => Interest::WRITABLE,
                     _ => return Err(io::Error::other(error)),
                 };
-                tls.get_ref().0.ready(interest).await?;
+                tls.get_ref().socket.ready(interest).await?;
             }
             Ok(())
         };
@@ -113,7 +108,7 @@ impl Hops {
 
 impl Hop {
     pub(crate) fn socket(&self) -> &ProgramSocket {
-        &self.tls.get_ref().0
+        &self.tls.get_ref().socket
     }
 
     pub(crate) fn receive(&mut self, piece: &mut [u8]) -> io::Result<Received> {
@@ -144,6 +139,11 @@ impl Hop {
         })
     }
 
+    /// Has the program read an end of file, and not a reset, when its socket is closed.
+    pub(crate) fn settle(&mut self) {
+        self.tls.get_mut().settle();
+    }
+
     /// Sends close_notify. Returns false if the socket had no room for it; a program that is gone counts as told.
     pub(crate) fn finish(&mut self) -> bool {
         !self.tls.shutdown().is_err_and(|error| is_blocked(&error))
@@ -164,24 +164,6 @@ fn among<'a>(mut offered: &'a [u8], chosen: &[u8]) -> Option<&'a [u8]> {
         offered = more;
     }
     None
-}
-
-impl Read for Records {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        received(&self.0, buffer)
-    }
-}
-
-impl Write for Records {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let send = || send(&*self.0, buffer, flags).map_err(Errno::into);
-        self.0.try_io(Interest::WRITABLE, send)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

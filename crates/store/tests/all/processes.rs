@@ -145,14 +145,17 @@ fn come_again(folder: &Path, number: u64) {
 fn it_may_be_removed_while_others_come() {
     let folder = crate::folder();
     let start = |number| start("come again", folder.path(), number);
-    let mut children: Vec<Process> = (0..4).map(start).collect();
     let name = crate::name();
     let mut removed = 0;
-    while children.iter_mut().any(|child| child.ended().is_none()) {
-        removed += u32::from(Store::remove(folder.path(), &name).expect("removed, or not there"));
+    // They may all have come and gone before this process had a turn.
+    while removed <= 10 {
+        let mut children: Vec<Process> = (0..4).map(start).collect();
+        while children.iter_mut().any(|child| child.ended().is_none()) {
+            let was_there = Store::remove(folder.path(), &name).expect("removed, or not there");
+            removed += u32::from(was_there);
+        }
+        assert!(children.iter_mut().all(ended_well));
     }
-    assert!(children.iter_mut().all(ended_well));
-    assert!(removed > 10, "{removed} times only");
     Store::remove(folder.path(), &name).expect("removed, or not there");
     assert_eq!(folder.file_names(), [] as [&str; 0]);
 }

@@ -2,6 +2,7 @@
 //! sessions.
 
 mod document;
+mod endings;
 mod impostor;
 mod security;
 mod trouble;
