@@ -8,7 +8,7 @@ mod verdict;
 
 use crate::arguments::Misuse;
 use crate::terminal;
-use found::Found;
+use found::{Found, Server};
 use process::Process;
 
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,7 @@ Examples:
   rejoin status nginx
   rejoin status 1234 --json")]
 pub(crate) struct Arguments {
-    /// The process, or the unit of systemd [default: all processes]
+    /// The process with its descendants, or the unit of systemd [default: all processes]
     #[arg(value_name = "PID|UNIT")]
     of: Option<String>,
     /// Print JSON
@@ -36,7 +36,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let found = Found::among(processes, asked.as_deref())?;
     let what = of.as_deref().unwrap_or_default();
     let reasons = reasons(&found);
-    let is_attached = found.servers.iter().any(|server| server.verdict().is_ok());
+    // A master may be attached and idle while its workers are not attached.
+    let is_all_well = found.servers.iter().all(|server| server.verdict().is_ok());
+    let is_enough = |server: &Server| {
+        server.verdict().is_ok() && (server.has_served() || asked.is_none() || is_all_well)
+    };
+    let is_attached = found.servers.iter().any(is_enough);
     if asked.is_some() && !is_attached && reasons.is_empty() {
         return Err(Misuse(format!("{what}: it may not be read: run as root")).into());
     }
@@ -54,9 +59,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Returns the ids of the processes that are asked for.
 fn asked(of: &str, processes: &[Process]) -> anyhow::Result<Vec<u32>> {
     if let Ok(id) = of.parse() {
-        let exists = processes.iter().any(|process| process.id == id);
+        let ids = process::descendants(id, processes);
+        let exists = !ids.is_empty();
         return exists
-            .then(|| vec![id])
+            .then_some(ids)
             .ok_or_else(|| Misuse(format!("there is no process {id}")).into());
     }
     let is_in = |process: &&Process| process.is_in_unit(of);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::compat::matrix::children;
 use crate::faults::{NGINX, start_nginx, start_s_server};
-use crate::ways::{NOT_ROOT, compile, python_server};
+use crate::ways::{HAPROXY, NOT_ROOT, compile, python_server};
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -100,6 +100,22 @@ fn the_workers_of_nginx_are_one_server_and_each_has_its_counts() {
     let (server, ..) = only_server(&id(&site));
     let others = ["full", "resumed"].map(|kind| server["other_processes"][kind].as_u64());
     assert_eq!(others, [Some(10), Some(20)], "of workers that ended: {server}");
+}
+
+/// HAProxy's master runs its program anew, and then shares no memory with the worker.
+#[test]
+fn the_worker_of_a_master_that_runs_anew_is_found() {
+    let mut site = Site::new("status-haproxy");
+    let off = HAPROXY.replace("  nbthread 2", "  tune.ssl.cachesize 0");
+    site.write("haproxy.cfg", &off.replace("both.pem", "both.pem no-tls-tickets"));
+    let configuration = site.shown("haproxy.cfg");
+    let Some(()) = site.start("haproxy", &["-W", "-db", "-f", &configuration]) else { return };
+    site.client(Versions::Tls13).connect();
+    let (found, code, told) = found(&id(&site));
+    assert!(code == 1 && told.contains("neither keeps sessions"), "{told} {found}");
+    let processes = found["servers"].as_array().expect("servers").iter();
+    let processes = processes.filter_map(|server| server["processes"].as_array()).flatten();
+    assert_eq!(processes.count(), 2, "a master and a worker: {found}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub(super) struct Process {
     /// The id that the process sees itself, in its own namespace.
     pub(super) inner_id: u64,
     pub(super) program: String,
+    parent: u32,
     /// On the clock of caches.
     pub(super) started_ms: u64,
     cgroups: Vec<String>,
@@ -68,7 +69,7 @@ impl Process {
     /// Returns `None` if the process has ended.
     fn read(id: u32) -> Option<Self> {
         let stat = text(id, "stat").ok()?;
-        let (program, started_ticks) = parse_stat(&stat)?;
+        let (program, parent, started_ticks) = parse_stat(&stat)?;
         let status = text(id, "status").ok()?;
         let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         let inner_id = ids.and_then(|ids| ids.split_whitespace().next_back()?.parse().ok());
@@ -78,6 +79,7 @@ impl Process {
             id,
             inner_id: inner_id.unwrap_or_else(|| id.into()),
             program: program.to_owned(),
+            parent,
             started_ms: REACHES_BACK_MS + started_ticks * (1_000 / TICKS_PER_S),
             cgroups: paths.map(str::to_owned).collect(),
         })
@@ -129,11 +131,28 @@ fn text(id: u32, name: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns a program's name, which may have any characters, and its start in ticks (proc_pid_stat(5)).
-fn parse_stat(stat: &str) -> Option<(&str, u64)> {
+/// Returns a program's name, which may have any characters, its parent, and its start in ticks (proc_pid_stat(5)).
+fn parse_stat(stat: &str) -> Option<(&str, u32, u64)> {
     let (_, rest) = stat.split_once(" (")?;
     let (program, rest) = rest.rsplit_once(") ")?;
-    Some((program, rest.split(' ').nth(19)?.parse().ok()?))
+    let mut fields = rest.split(' ').skip(1);
+    Some((program, fields.next()?.parse().ok()?, fields.nth(17)?.parse().ok()?))
+}
+
+/// Returns a process and those that descend from it: HAProxy's master runs its program anew once its workers are forked,
+/// and then shares no memory with them.
+pub(super) fn descendants(of: u32, processes: &[Process]) -> Vec<u32> {
+    let mut ids: Vec<u32> =
+        processes.iter().map(|process| process.id).filter(|id| *id == of).collect();
+    let mut looked_at = 0;
+    while let Some(parent) = ids.get(looked_at).copied() {
+        let children = processes.iter().filter(|process| process.parent == parent);
+        let new: Vec<u32> =
+            children.map(|process| process.id).filter(|id| !ids.contains(id)).collect();
+        ids.extend(new);
+        looked_at += 1;
+    }
+    ids
 }
 
 /// Returns the device of files in memory, as `/proc/PID/maps` writes it. A file of that name on another device is not one,
@@ -195,7 +214,7 @@ mod tests {
     #[test]
     fn a_program_may_have_any_name() {
         let stat = "4092 (a) (b) S 17 4092 4092 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 9 9";
-        assert_eq!(parse_stat(stat), Some(("a) (b", 123_456)));
+        assert_eq!(parse_stat(stat), Some(("a) (b", 17, 123_456)));
         assert_eq!(parse_stat("4092 (cut) S 17"), None);
     }
 
@@ -223,6 +242,17 @@ c000 nonsense
         let age_ms = rejoin_openssl::now_ms() - own.started_ms;
         assert!(age_ms < 3_600_000, "{age_ms}");
         assert_eq!(own.variable("PATH"), std::env::var("PATH").ok());
+    }
+
+    #[test]
+    fn the_children_of_children_descend_from_a_process() {
+        let own = Process::read(std::process::id()).expect("it runs");
+        let of = |(id, parent)| Process { id, parent, ..own.clone() };
+        // One that was its own ancestor would not keep anybody looking.
+        let processes = [(2, 1), (5, 2), (3, 5), (4, 1), (1, 3)].map(of);
+        assert_eq!(descendants(2, &processes), [2, 5, 3, 1, 4]);
+        assert_eq!(descendants(4, &processes), [4]);
+        assert_eq!(descendants(9, &processes), [0; 0]);
     }
 
     #[test]

@@ -9,6 +9,12 @@ impl Server {
     pub(super) fn verdict(&self) -> Result<String, String> {
         of(self.notes.as_ref().map_err(Clone::clone)?)
     }
+
+    /// Returns true if the latest connection of some context was attached.
+    pub(super) fn has_served(&self) -> bool {
+        let is_attached = |context: &ContextNotes| context.outcome == Some(Outcome::Attached);
+        self.notes.as_ref().is_ok_and(|notes| notes.contexts.iter().any(is_attached))
+    }
 }
 
 fn of(notes: &Notes) -> Result<String, String> {
