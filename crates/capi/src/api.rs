@@ -35,7 +35,7 @@ pub use counters::RejoinCounters;
 pub use settings::{REJOIN_POLICY_LRU, REJOIN_POLICY_PREDICTIVE, RejoinSettings};
 pub use status::Status;
 
-use crate::process;
+use crate::{posts, process};
 use failure::{Failure, answer};
 use reached::attached;
 
@@ -160,7 +160,10 @@ pub unsafe extern "C" fn rejoin_attach(
         // SAFETY: the caller vouches for `context`, and no other thread uses it during the call.
         let attached = unsafe { store.everywhere(flags)?.attach_to(context) };
         match attached {
-            Ok(true) => Ok(()),
+            Ok(true) => {
+                posts::attached_by_the_program(&store.store);
+                Ok(())
+            }
             Ok(false) => Err(Failure::new(
                 Status::RejoinAlreadyAttached,
                 "the context is attached already: attach once, after it is made",
@@ -233,7 +236,8 @@ pub unsafe extern "C" fn rejoin_attach_process(context: *mut SSL_CTX) -> Status 
         if !context.is_null() && unsafe { rejoin_openssl::only_connects(context) } {
             return Ok(());
         }
-        let attached = process::attach_once(Vec::new, process::variable);
+        let source = || "the environment".to_owned();
+        let attached = process::attach_once(source, Vec::new, process::variable);
         attached.map_err(|why| Failure::new(Status::RejoinNotAttached, why))?;
         if !context.is_null() {
             // SAFETY: the caller vouches for `context`, which is not null.

@@ -24,6 +24,7 @@
 pub mod api;
 mod clients;
 mod module;
+mod posts;
 mod process;
 mod settings;
 mod start;

@@ -48,7 +48,7 @@ unsafe extern "C" fn module_loaded(
         let section = unsafe { CONF_imodule_get_value(module) };
         // SAFETY: OpenSSL passes a configuration that is valid during the call; the section is the module's text.
         let names = || unsafe { names(configuration, section) };
-        process::attach_once(names, |name| {
+        process::attach_once(source, names, |name| {
             // SAFETY: OpenSSL passes a configuration that is valid during the call; the section is the module's text.
             process::variable(name).or_else(|| unsafe { value(configuration, section, name) })
         })
@@ -59,6 +59,12 @@ unsafe extern "C" fn module_loaded(
 /// Does nothing when OpenSSL unloads this library, which stays loaded.
 #[unsafe(export_name = "OPENSSL_finish")]
 unsafe extern "C" fn module_unloaded(_module: *mut Module) {}
+
+/// Returns the file that OpenSSL read, as far as it is known.
+fn source() -> String {
+    let file = rejoin_abi::variable("OPENSSL_CONF");
+    file.map_or_else(|| "OpenSSL's own file".to_owned(), |file| file.to_string_lossy().into_owned())
+}
 
 /// Returns the names of the section's settings, but for `path`, which is OpenSSL's own.
 ///

@@ -11,21 +11,26 @@ use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 
 use crate::settings::{ModuleSettings, TicketSettings};
-use crate::start;
+use crate::{posts, start};
 
 /// Attaches with these settings. Only the first call does it, and every further one returns its outcome. A failure is
-/// one line on standard error. `names` returns those of the configuration's section, and `get` returns the value of a
-/// setting.
+/// one line on standard error. `source` returns where the settings are from, `names` those of the configuration's
+/// section, and `get` the value of a setting.
 pub(crate) fn attach_once(
+    source: impl FnOnce() -> String,
     names: impl FnOnce() -> Vec<String>,
     get: impl Fn(&str) -> Option<String>,
 ) -> Result<(), &'static str> {
     static OUTCOME: OnceLock<Result<(), String>> = OnceLock::new();
     let outcome = OUTCOME.get_or_init(|| {
-        let outcome = catch_unwind(AssertUnwindSafe(|| attach(&names(), get)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            posts::source(&source());
+            attach(&names(), get)
+        }));
         let outcome = outcome.unwrap_or_else(|_| Err("a fault of its own".to_owned()));
         if let Err(why) = &outcome {
             give_up(why);
+            posts::gave_up(why);
         }
         outcome
     });
@@ -45,20 +50,24 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), 
     names.iter().try_for_each(|name| check_setting(name))?;
     let strangers = check_variables()?;
     let settings = ModuleSettings::read(get)?;
+    posts::settings(&settings);
     // Workers may have no /proc.
     let start = start::this();
     // SAFETY: the function takes no arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
     let mut opened = is_root.then(|| open(&settings)).transpose()?;
+    posts::attached(opened.is_some());
     let mut told = None;
     let attached = Everywhere::attach_later(move || {
         let tell = |why: &String| {
             if told.replace(why.clone()).as_ref() != Some(why) {
                 report(&format!("{why}; going on without Rejoin, and trying again"));
+                posts::tries_again(why);
             }
         };
         let opened = opened.take().map_or_else(|| open(&settings).inspect_err(tell), Ok);
         let (mut everywhere, store) = opened.ok()?;
+        posts::attached(true);
         if store.is_first_of(start) {
             say(&settings, &store, &strangers);
         }

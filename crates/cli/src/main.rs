@@ -25,6 +25,7 @@ mod serve;
 mod simulate;
 mod sizes;
 mod stats;
+mod status;
 mod store;
 mod terminal;
 mod trace_file;
@@ -64,6 +65,8 @@ enum Command {
     Run(run::Arguments),
     /// Show the counters of a shared cache or of the TLS manager
     Stats(stats::Arguments),
+    /// Show which processes have Rejoin, what is attached in them, and what is not and why
+    Status(status::Arguments),
     /// List, rotate, retire and export the ticket keys that servers share
     Keys(keys::Arguments),
     /// List, check and remove shared caches
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),

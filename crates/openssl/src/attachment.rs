@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use openssl_sys::{SSL, SSL_CTX};
 
+use crate::board::{Outcome, Place};
 use crate::context_name::ContextName;
 use crate::everywhere::Everywhere;
 use crate::extra::Extra;
@@ -79,13 +80,14 @@ pub(crate) struct Own {
     /// True if the program itself keeps sessions of the context, read before Rejoin changed that.
     pub(crate) is_caching: OnceLock<bool>,
     pub(crate) name: OnceLock<ContextName>,
+    pub(crate) place: Place,
 }
 
-/// Fills in the attachment of a connection that begins.
+/// Fills in the attachment of a connection that begins, and returns what came of it.
 ///
 /// # Safety
 /// The connection is valid, and shakes hands as a server on this context.
-pub(crate) type Begin = unsafe fn(*mut SSL, *mut SSL_CTX, &Own, &mut Attachment);
+pub(crate) type Begin = unsafe fn(*mut SSL, *mut SSL_CTX, &Own, &mut Attachment) -> Outcome;
 
 /// The program's own session callbacks, which ours replaced and call.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +99,9 @@ pub(crate) struct OwnCallbacks {
 impl Own {
     pub(crate) fn new(what: Option<Arc<Everywhere>>, begin: Begin) -> Arc<Self> {
         let (set, is_caching, name) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Arc::new(Self { identity: family::random(), what, begin, set, is_caching, name })
+        let identity = family::random();
+        let place = Place::of(&identity);
+        Arc::new(Self { identity, what, begin, set, is_caching, name, place })
     }
 
     pub(crate) fn callbacks(&self) -> Option<OwnCallbacks> {

@@ -4,7 +4,8 @@
 //! handshake what the next one needs in its first.
 //!
 //! The memory is made with the first context, and has no name in any folder. Any process of the family may write
-//! anything there at any time: everything is an atomic, and nothing is followed as an address.
+//! anything there at any time: everything is an atomic, and nothing is followed as an address. Its start is the
+//! [`Board`], which the owner and root may read from outside.
 
 use std::hash::Hash;
 use std::sync::OnceLock;
@@ -13,8 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rejoin_store::fill_at_random;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous};
 use siphasher::sip128::{Hasher128, SipHasher13};
+
+use crate::board::Board;
 
 /// The memory, as one process has it.
 #[derive(Debug)]
@@ -22,12 +25,15 @@ pub(crate) struct Family {
     shared: &'static Shared,
     /// The secret of keys, which was drawn before any process was forked.
     secret: [u8; 16],
+    /// The claim of this process on the board. The kernel makes it 0 in a process that is forked; `None` where it cannot.
+    noted: Option<&'static AtomicU64>,
 }
 
 /// The shared memory, which begins as zeros.
 #[derive(Debug)]
 #[repr(C)]
 struct Shared {
+    board: Board,
     table: [[Entry; WAYS]; SETS],
     /// The number of entries that took the place of others.
     replaced: AtomicU64,
@@ -76,10 +82,11 @@ pub(crate) fn family() -> Option<&'static Family> {
 }
 
 impl Family {
-    /// The file's name in `/proc/PID/maps`.
+    /// The memory's name in `/proc/PID/maps`.
+    pub(crate) const MAPPING: &str = "/memfd:rejoin (deleted)";
     const NAME: &str = "rejoin";
 
-    fn new() -> Result<Self, Errno> {
+    pub(crate) fn new() -> Result<Self, Errno> {
         const BYTES: usize = size_of::<Shared>();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let mapped = match Self::file(BYTES) {
@@ -95,7 +102,36 @@ impl Family {
         // SAFETY: a mapping of this size, aligned to a page, which is never unmapped. Every value is valid, and every
         // field an atomic.
         let shared = unsafe { &*mapped.cast::<Shared>() };
-        Ok(Self { shared, secret: random() })
+        shared.board.begin();
+        Ok(Self { shared, secret: random(), noted: Self::forgotten_in_forks().ok() })
+    }
+
+    /// Returns a number of this process alone, which is 0 in processes that it forks.
+    fn forgotten_in_forks() -> Result<&'static AtomicU64, Errno> {
+        const BYTES: usize = size_of::<AtomicU64>();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let nowhere = std::ptr::null_mut();
+        // SAFETY: a new mapping, at no address that is in use.
+        let mapped = unsafe { mmap_anonymous(nowhere, BYTES, protection, MapFlags::PRIVATE) }?;
+        // SAFETY: the mapping above, which nobody else has.
+        unsafe { madvise(mapped, BYTES, Advice::LinuxWipeOnFork) }?;
+        // SAFETY: a mapping of a page, which is never unmapped. Every value of an atomic is valid.
+        Ok(unsafe { &*mapped.cast::<AtomicU64>() })
+    }
+
+    pub(crate) fn board(&self) -> &Board {
+        &self.shared.board
+    }
+
+    /// Returns the claim of this process on the board, which is 0 if it has none.
+    pub(crate) fn noted(&self) -> Option<&AtomicU64> {
+        self.noted
+    }
+
+    /// Returns a digest of a context's identity, which is never 0.
+    pub(crate) fn mark(&self, identity: &[u8; 16]) -> u64 {
+        let Key([_, mark]) = self.key(identity);
+        mark
     }
 
     /// Makes a file in memory, which nobody can cut short.

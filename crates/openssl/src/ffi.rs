@@ -109,6 +109,8 @@ unsafe extern "C" {
         copied: Option<ExCopied>,
         freed: Option<ExData>,
     ) -> c_int;
+    pub(crate) fn ERR_set_mark() -> c_int;
+    pub(crate) fn ERR_pop_to_mark() -> c_int;
     pub(crate) fn SSL_CTX_sess_get_new_cb(ctx: *mut SSL_CTX) -> Option<SessionMade>;
     pub(crate) fn SSL_CTX_sess_get_get_cb(ctx: *mut SSL_CTX) -> Option<SessionWanted>;
     pub(crate) fn SSL_get_ciphers(ssl: *const SSL) -> *mut c_void;

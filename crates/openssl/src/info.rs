@@ -5,12 +5,12 @@
 use libc::c_int;
 use openssl_sys::{SSL, SSL_CTX};
 
-use crate::attachment::{ATTACHMENTS, Attachment, attachment_of};
+use crate::attachment::{ATTACHMENTS, Attachment, Own, attachment_of};
 use crate::connection::{CONNECTIONS, Connection, State, of_ssl};
-use crate::ffi;
 use crate::guard::guard;
 use crate::policy::{self, Circumstances};
 use crate::sessions::Cached;
+use crate::{board, ffi};
 
 /// Adds to a context's attachment, and makes its connections report their handshakes here.
 ///
@@ -43,23 +43,49 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     // SAFETY: the caller vouches for `ssl`.
     let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
     // SAFETY: an SSL always has a context, which outlives this call.
-    let mut attachment: Attachment = unsafe { attachment_of(context) }?.clone();
-    // SAFETY: `ssl` is valid.
-    let is_server = unsafe { ffi::SSL_is_server(ssl) } == 1;
-    if let Some(own) = attachment.own.clone().filter(|_| is_server) {
-        // SAFETY: `ssl` is valid, a server, and has this context.
-        unsafe { (own.begin)(ssl, context, &own, &mut attachment) };
+    let Some(found) = (unsafe { attachment_of(context) }) else {
+        // SAFETY: as for the call before.
+        board::unattached(unsafe { ATTACHMENTS.is_taken(context) });
+        return None;
+    };
+    let mut attachment = found.clone();
+    if let Some(own) = attachment.own.clone() {
+        // SAFETY: `ssl` is valid, and has this context.
+        unsafe { begins(ssl, context, &own, &mut attachment) };
     }
     // SAFETY: `ssl` is valid.
     let server_info = unsafe { server_info(ssl, context) }.or(attachment.server_info);
     // SAFETY: `ssl` is valid, and nobody has its state: it has none, as was seen above.
     if !unsafe { CONNECTIONS.put(ssl, Connection::new(attachment, server_info)) } {
+        board::unattached(true);
         return None;
     }
     // SAFETY: `ssl` is valid, and our callback calls the server's own.
     unsafe { ffi::SSL_set_info_callback(ssl, Some(info)) };
     // SAFETY: the caller vouches for `ssl`.
     unsafe { of_ssl(ssl) }
+}
+
+/// Fills in the attachment of a connection that shakes hands as a server.
+///
+/// # Safety
+/// `ssl` is valid, and has this context, whose state is `own`.
+unsafe fn begins(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own, attachment: &mut Attachment) {
+    // SAFETY: the caller vouches for `ssl`.
+    if !unsafe { is_server(ssl) } {
+        return board::connects();
+    }
+    // SAFETY: the caller vouches for `ssl`, a server, and for its context.
+    let outcome = unsafe { (own.begin)(ssl, context, own, attachment) };
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { board::began(own, outcome, ssl) };
+}
+
+/// # Safety
+/// `ssl` is valid.
+unsafe fn is_server(ssl: *const SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`; the call reads a flag.
+    unsafe { ffi::SSL_is_server(ssl) == 1 }
 }
 
 /// Begins anew with an SSL that is used again (`SSL_clear(3)`): its state was that of another client.
@@ -152,7 +178,9 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
         let resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
         // SAFETY: the caller vouches for `ssl`.
         unsafe { learn(ssl, connection) };
-        done(cached, &mut connection.state(), resumed);
+        // SAFETY: the caller vouches for `ssl`.
+        let served = connection.attachment.own.as_deref().filter(|_| unsafe { is_server(ssl) });
+        done(cached, served, &mut connection.state(), resumed);
     }
     if what & ffi::SSL_CB_ALERT == 0 {
         return;
@@ -208,11 +236,14 @@ unsafe fn learn(ssl: *mut SSL, connection: &Connection) {
 }
 
 /// Counts a handshake that is done, and no renegotiation.
-fn done(cached: Option<&Cached>, state: &mut State, resumed: bool) {
+fn done(cached: Option<&Cached>, served: Option<&Own>, state: &mut State, resumed: bool) {
     let rejected = std::mem::take(&mut state.offered) && !resumed;
     let counted = std::mem::replace(&mut state.counted, true);
     state.established = true;
     state.taken = None;
+    if let Some(own) = served.filter(|_| !counted) {
+        board::done(own, resumed);
+    }
     let Some(Cached { sessions, .. }) = cached else { return };
     if rejected {
         sessions.sessions().record_rejected();

@@ -15,12 +15,15 @@
 //!
 //! The application may give the time when a client returns: [`hint`].
 //!
+//! [`Notes`] are what the processes of a server note of their contexts and handshakes, for `rejoin status`.
+//!
 //! [`Client`] is for measuring: many clients in one process that keep their own sessions.
 //!
 //! Not here: a session cache for clients, the way of a ring of keys from one server to the
 //! next, and attaching to servers that do not link this crate.
 
 mod attachment;
+mod board;
 mod callbacks;
 mod cipher;
 mod client;
@@ -51,6 +54,10 @@ mod ticket_keys;
 mod tickets;
 
 pub use attachment::RESUMABLE_FOR;
+pub use board::{
+    Certificates, ContextNotes, Features, Handshakes, Notes, Outcome, ProcessNotes, Standing,
+    Subject, Unreadable, post, post_features, post_standing,
+};
 pub use client::{Client, ClientSession};
 pub use connection::{hint, history, no_hint};
 pub use everywhere::Everywhere;

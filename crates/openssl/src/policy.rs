@@ -26,6 +26,7 @@ use openssl::x509::X509Name;
 use openssl_sys::{EVP_MD, OPENSSL_STACK, SSL, SSL_CTX, SSL_SESSION, SSL_VERIFY_PEER};
 
 use crate::attachment::{Attachment, Own, attachment_of};
+use crate::board::{self, Certificates};
 use crate::family::{self, Family, family};
 use crate::{ffi, known};
 
@@ -135,6 +136,7 @@ impl<'a> Judged<'a> {
         let Some(now) = now else { return Policy::ASKS_NOBODY };
         // SAFETY: the caller vouches for `ssl`.
         let policy = unsafe { self.here(ssl, &now) };
+        self.sharing(policy).into_iter().for_each(|sharing| board::asks(self.own, sharing));
         // A program may have switched contexts before sessions are looked up: then the next connection is here then, too.
         let beginnings = began.filter(|began| *began != now).into_iter().chain([now]);
         beginnings.for_each(|began| self.learn(&Subject::Ahead(&self.host), &began, policy));
@@ -188,6 +190,16 @@ impl<'a> Judged<'a> {
             hash.update(&this_process().to_le_bytes());
         }
         Policy::of_digest(&hash.finish())
+    }
+
+    /// Returns how far sessions resume under a policy. `None` if nobody is asked.
+    fn sharing(&self, policy: Policy) -> Option<Certificates> {
+        match policy {
+            Policy::ASKS_NOBODY => None,
+            Policy::ALONE if self.attachment.issues_tickets => Some(Certificates::Context),
+            Policy::ALONE => Some(Certificates::Process),
+            _ => Some(Certificates::Shared),
+        }
     }
 
     fn learned(&self, subject: &Subject<'_>, when: &Circumstances) -> Option<Policy> {

@@ -24,6 +24,7 @@ use openssl_sys::{SSL, SSL_CTX};
 use rejoin_store::now_ms;
 
 use crate::attachment::{ATTACHMENTS, Attachment, Own, OwnCallbacks, attachment_of};
+use crate::board::Outcome;
 use crate::callbacks::keep_sessions;
 use crate::connection::CONNECTIONS;
 use crate::context_name::ContextName;
@@ -32,7 +33,7 @@ use crate::guard::ex_data_callback;
 use crate::sessions::Cached;
 use crate::ticket_keys::{TicketHistory, TicketKeys};
 use crate::tickets::issue_tickets;
-use crate::{family, ffi, info, policy};
+use crate::{board, family, ffi, info, policy};
 
 impl Everywhere {
     /// Attaches to all contexts that the process makes from now on. To be called once.
@@ -258,22 +259,28 @@ impl Process {
     }
 }
 
-/// Fills in the attachment of a connection, by the settings of its context or of the whole process.
+/// Fills in the attachment of a connection, by the settings of its context or of the whole process. Returns what came of
+/// it.
 ///
 /// # Safety
 /// `ssl` is valid, and shakes hands as a server on this context.
-unsafe fn begin(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own, attachment: &mut Attachment) {
+unsafe fn begin(
+    ssl: *mut SSL,
+    context: *mut SSL_CTX,
+    own: &Own,
+    attachment: &mut Attachment,
+) -> Outcome {
     let of_all = || PROCESS.get()?.what.get();
-    let Some(what) = own.what.as_deref().or_else(of_all) else { return };
+    let Some(what) = own.what.as_deref().or_else(of_all) else { return Outcome::NoCache };
     let Everywhere { sessions, tickets, stateful, resumable_for, context: named, .. } = what;
     // SAFETY: the caller vouches for `ssl`.
     if unsafe { keeps_count_itself(ssl) } {
-        return;
+        return Outcome::EarlyData;
     }
     // SAFETY: the caller vouches for both.
     if !*stateful && unsafe { is_off(ssl, context, own) } {
         what.when_off.iter().for_each(|Hook(tell)| tell());
-        return;
+        return Outcome::Off;
     }
     own.set.get_or_init(|| {
         // SAFETY: the caller vouches for `context`.
@@ -304,6 +311,7 @@ unsafe fn begin(ssl: *mut SSL, context: *mut SSL_CTX, own: &Own, attachment: &mu
     attachment.issues_tickets = options & ffi::SSL_OP_NO_TICKET == 0;
     attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name.clone()));
     attachment.resumable_for = resumable_for.unwrap_or(attachment.resumable_for);
+    Outcome::Attached
 }
 
 /// Returns true where early data is accepted. OpenSSL then uses its own cache to accept none twice, and would resume
@@ -396,6 +404,7 @@ ex_data_callback! {
 
 ex_data_callback! {
     fn connection_made(ssl, _value, _data) {
+        board::connection_made();
         // SAFETY: a connection that is being made, by this thread; its own callback comes later.
         unsafe { ffi::SSL_set_info_callback(ssl.cast(), Some(info::info)) };
     }

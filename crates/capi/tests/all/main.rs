@@ -14,6 +14,7 @@ mod kill;
 mod newer_libssl;
 mod replaced;
 mod sharing;
+mod status;
 mod symbols;
 mod tickets;
 mod ways;

@@ -1,0 +1,165 @@
+//! Servers with Rejoin, and processes without it.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+
+use rejoin_openssl::{Handshakes, Notes, ProcessNotes};
+
+use super::process::{self, Library, Maps, Process};
+
+/// Everything that was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) servers: Vec<Server>,
+    /// Processes without Rejoin, or with one that has nothing to read.
+    pub(super) others: Vec<Other>,
+    /// The number of processes that may not be read.
+    pub(super) unread: usize,
+}
+
+/// Processes that share a memory of Rejoin.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) members: Vec<Member>,
+    /// The notes in that memory, or why there are none.
+    pub(super) notes: Result<Notes, String>,
+}
+
+/// A process of a server.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) process: Process,
+    /// The library, which a program may have compiled in.
+    pub(super) library: Option<Library>,
+}
+
+#[derive(Debug)]
+pub(super) struct Other {
+    pub(super) process: Process,
+    pub(super) why: String,
+}
+
+/// The earliest that a process may seem to have started after its own first handshake: clocks tick.
+const TOLERANCE_MS: u64 = 1_000;
+
+impl Found {
+    /// Groups the processes by the memory that they share, and keeps those that are asked for, or all.
+    pub(super) fn among(processes: Vec<Process>, asked: Option<&[u32]>) -> anyhow::Result<Self> {
+        let is_asked = |id: u32| asked.is_none_or(|asked| asked.contains(&id));
+        let device = process::device_of_memory()?;
+        let mut found = Self { servers: Vec::new(), others: Vec::new(), unread: 0 };
+        let mut by_memory = BTreeMap::<u64, Server>::new();
+        for process in processes {
+            let maps = match process.maps(&device) {
+                Ok(maps) => maps,
+                Err(error) => {
+                    let is_unread = error.kind() == ErrorKind::PermissionDenied;
+                    found.unread += usize::from(is_unread && is_asked(process.id));
+                    continue;
+                }
+            };
+            if maps.memories.is_empty() {
+                if is_asked(process.id) {
+                    let why = without(&process, &maps);
+                    found.others.push(Other { process, why });
+                }
+                continue;
+            }
+            for memory in &maps.memories {
+                let server = by_memory.entry(memory.inode).or_insert_with(|| Server {
+                    members: Vec::new(),
+                    notes: Err("its memory may not be read: run as root".to_owned()),
+                });
+                if server.notes.is_err() {
+                    server.notes = notes(process.board(*memory));
+                }
+                let library = maps.library.clone();
+                server.members.push(Member { process: process.clone(), library });
+            }
+        }
+        let is_any_asked =
+            |server: &Server| server.members.iter().any(|of| is_asked(of.process.id));
+        found.servers = by_memory.into_values().filter(is_any_asked).collect();
+        let is_told = !found.servers.is_empty() || found.others.iter().any(Other::uses_openssl);
+        if asked.is_none() || is_told {
+            found.others.retain(Other::uses_openssl);
+        }
+        Ok(found)
+    }
+}
+
+fn notes(bytes: io::Result<Vec<u8>>) -> Result<Notes, String> {
+    match bytes {
+        Ok(bytes) => Notes::read(&bytes).map_err(|why| why.to_string()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Err("its memory may not be read: run as root".to_owned())
+        }
+        Err(error) => Err(format!("its memory cannot be read: {error}")),
+    }
+}
+
+impl Server {
+    /// Returns the member that a line stands for: the oldest.
+    pub(super) fn first(&self) -> Option<&Process> {
+        self.members.iter().map(|member| &member.process).min_by_key(|of| of.started_ms)
+    }
+
+    /// Returns the notes on a member. What the memory says of other processes is not believed.
+    pub(super) fn notes_on(&self, member: &Member) -> Option<&ProcessNotes> {
+        let Process { inner_id, started_ms, .. } = member.process;
+        let is_it = |of: &&ProcessNotes| {
+            of.id == inner_id && started_ms <= of.since_ms.saturating_add(TOLERANCE_MS)
+        };
+        let found = self.notes.as_ref().ok()?.processes.iter().filter(is_it);
+        found.max_by_key(|of| of.since_ms)
+    }
+
+    /// Returns the handshakes of processes that are no members: they have ended, or may not be read.
+    pub(super) fn of_others(&self) -> Handshakes {
+        let Ok(notes) = &self.notes else { return Handshakes::default() };
+        let listed: Vec<&ProcessNotes> =
+            self.members.iter().filter_map(|member| self.notes_on(member)).collect();
+        let others = notes.processes.iter().filter(|of| !listed.iter().any(|known| known == of));
+        others.fold(notes.of_other_processes, |sum, of| sum.and(of.handshakes))
+    }
+
+    /// Returns true if a member has a library that was replaced since it started.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.members.iter().any(|of| of.library.as_ref().is_some_and(|of| of.is_replaced))
+    }
+}
+
+impl Other {
+    fn uses_openssl(&self) -> bool {
+        self.why != NO_LIBSSL
+    }
+}
+
+const NO_LIBSSL: &str = "it has no shared libssl: it speaks no TLS so far, uses another library, or has libssl compiled in";
+
+/// Returns why a process has no memory of Rejoin.
+fn without(process: &Process, maps: &Maps) -> String {
+    if let Some(library) = &maps.library {
+        let replaced = if library.is_replaced { ", which was replaced since" } else { "" };
+        return format!(
+            "it has loaded {}{replaced}, and has no memory to read: it has made no server context so far, has another \
+             version of Rejoin, or got no memfd from the kernel",
+            library.path
+        );
+    }
+    let Some(libssl) = &maps.libssl else { return NO_LIBSSL.to_owned() };
+    if libssl.contains(".so.1") {
+        return format!("it has no Rejoin: it uses {libssl}, and Rejoin needs OpenSSL 3");
+    }
+    let preloads = process.variable("LD_PRELOAD").is_some_and(|value| value.contains("librejoin"));
+    match process.variable("OPENSSL_CONF") {
+        _ if preloads => {
+            "it has no Rejoin: librejoin_preload.so has not attached it so far".to_owned()
+        }
+        None => "it has no Rejoin: OPENSSL_CONF is not set in its environment".to_owned(),
+        Some(file) => format!(
+            "it has no Rejoin: OPENSSL_CONF is {file}, which does not name librejoin.so, or which the program has not \
+             read"
+        ),
+    }
+}
