@@ -96,28 +96,25 @@ fn a_reset_is_a_reset_and_an_end_is_an_end() {
     }
 }
 
-/// A manager that dies is no end of the data. (Python 3.11 takes any reset for one.)
+/// A manager that dies is no end of the data. (Python 3.11 takes most resets for one, and is left out.)
 #[test]
 fn what_a_killed_manager_left_half_is_an_error() {
     let mut world = World::new("half");
     let (_server, lines, port) = start(&world, "TLSv1_3");
-    let reset = programs(&world, port, "reset").into_iter().zip(programs(&world, port, "half"));
-    for (mut reset, mut with) in reset {
+    let half = programs(&world, port, "half").into_iter();
+    for mut with in half.filter(|program| !name(program).contains("python")) {
         let what = name(&with);
-        let Ok(reset) = reset.output() else { continue };
         world.with_rejoin(&mut with);
         let output = world.managed.file("output");
         with.stdout(std::fs::File::create(&output).expect("a file")).stderr(Stdio::piped());
         let mut program = Process::start(&mut with);
         assert_eq!(lines.next_line().as_deref(), Some("half"), "{what}");
         wait_until("half of the answer is relayed", || {
-            // What it has read so far may be in its own memory.
-            std::fs::metadata(&output).is_ok_and(|file| file.len() > 0) || what.contains("python")
+            std::fs::metadata(&output).is_ok_and(|file| file.len() > 0)
         });
         world.managed.kill();
         let status = program.wait();
-        assert_eq!(status, reset.status, "{what}");
-        assert!(!status.success() || what.contains("python"), "{what} took half for all");
+        assert!(!status.success(), "{what} took half for all");
         world.managed.run();
     }
 }
