@@ -28,7 +28,7 @@ def serve(connection):
     if path == b'/notify':
         tls.unwrap()
     elif path == b'/reset':
-        time.sleep(0.5)
+        time.sleep(0.7)
         tls.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
     tls.close()
 while True:
