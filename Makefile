@@ -42,7 +42,7 @@ test: setup
 ## for minutes.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 test
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers test
 
 ## Formatting, warnings, and (with cargo-deny) licences and sources.
 lint: setup
@@ -134,10 +134,11 @@ fuzz: setup
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-## Newer releases of OpenSSL, and nginx on them, from newer Debians, for
+## Newer releases of OpenSSL, and nginx on them (HAProxy and Apache on 3.5, too), from newer Debians, for
 ## `cargo test --package rejoin-capi --test all newer_libssl -- --ignored`: nothing is installed.
 target/openssl-3.5: SUITE := trixie
 target/openssl-3.6: SUITE := forky
+target/openssl-3.5: MORE := haproxy liblua5.4-0 libcap2 apache2-bin libapr1t64 libaprutil1t64 libuuid1 libexpat1
 KEYRING := /usr/share/keyrings/debian-archive-keyring.gpg
 target/openssl-3.5 target/openssl-3.6:
 	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/archives/partial $@.part/root
@@ -146,7 +147,27 @@ target/openssl-3.5 target/openssl-3.6:
 	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache -o APT::Sandbox::User=root" \
 	&& $$apt update && cd cache \
 	&& $$apt download openssl libssl3t64 libc6 libgcc-s1 libzstd1 zlib1g nginx libcrypt1 libpcre2-8-0 \
+	  $(MORE) \
 	&& for package in *.deb; do dpkg-deb --extract $$package ../root || exit 1; done
+	@mv $@.part $@
+
+## More servers, of Debian 12, for `cargo test --package rejoin-capi --test all more_servers -- --ignored`: they are
+## downloaded with all that this machine lacks for them, extracted, and not installed.
+SERVERS := mosquitto postgresql-15 mariadb-server postfix dovecot-imapd stunnel4 lighttpd lighttpd-mod-openssl vsftpd \
+	coturn uvicorn gunicorn puma
+target/servers:
+	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/partial $@.part/root/usr/{bin,sbin,lib}
+	@cd $@.part && . /etc/os-release && [ "$$ID $$VERSION_ID" = "debian 12" ] || { rmdir root/usr/* root/usr root; exit 0; } \
+	&& ln -s usr/bin usr/sbin usr/lib root/ \
+	&& printf 'deb [signed-by=$(KEYRING)] http://deb.debian.org/%s main\n' \
+	  "debian bookworm" "debian bookworm-updates" "debian-security bookworm-security" >sources.list \
+	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- -o Debug::NoLocking=1 \
+	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache \
+	  -o Dir::Cache::Archives=$$PWD/cache -o APT::Sandbox::User=root" \
+	&& $$apt update && $$apt install --yes --download-only --no-install-recommends $(SERVERS) \
+	&& for package in cache/*.deb; do \
+	  dpkg-deb --fsys-tarfile $$package | tar --extract --keep-directory-symlink --directory=root || exit 1; \
+	done
 	@mv $@.part $@
 
 ## Installs what is missing; without root it says what. Another apt may hold a lock: it waits for that for ten minutes.

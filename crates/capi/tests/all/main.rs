@@ -11,6 +11,7 @@ mod exported;
 mod faults;
 mod guides;
 mod kill;
+mod more_servers;
 mod newer_libssl;
 mod replaced;
 mod sharing;

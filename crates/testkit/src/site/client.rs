@@ -100,6 +100,11 @@ impl Client {
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(DEADLINE))?;
+        self.shake_hands_over(stream)
+    }
+
+    /// A connection over a stream on which something may have been said without TLS.
+    pub fn shake_hands_over(&self, stream: TcpStream) -> Result<SslStream<Steady>, Box<dyn Error>> {
         Ok(self.ssl()?.connect(self.name, Steady(stream))?)
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::servers::{SERVERS, Server, UNREACHED};
+use crate::more_servers;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
@@ -97,6 +98,7 @@ impl Document {
 
     fn text(&self) -> String {
         let text = include_str!("document.md").replace("@VERSIONS@", &versions());
+        let text = text.replace("@MORE@", &more_servers::table::kept());
         Table::ALL.iter().fold(text, |text, table| text.replace(table.place(), &self.table(*table)))
     }
 

@@ -49,7 +49,7 @@ const PEAP: &str = "eap=PEAP\npassword=\"hello\"\nphase2=\"auth=MSCHAPV2\"";
 const TLS: &str = "eap=TLS\nclient_cert=\"FOLDER/cert.pem\"\nprivate_key=\"FOLDER/key.pem\"";
 
 /// Runs FreeRADIUS, and returns what its peers see when they log in four times each. `None`: it is not installed.
-fn seen_of_freeradius(version: &str, cache: &str, with: bool) -> Option<Vec<String>> {
+pub(crate) fn seen_of_freeradius(version: &str, cache: &str, with: bool) -> Option<Vec<String>> {
     let mut site = Site::new(&format!("fault-radius-{version}-{cache}-{with}"));
     if !with {
         site.environment = vec![("OPENSSL_CONF", "/dev/null".to_owned())];

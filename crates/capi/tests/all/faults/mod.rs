@@ -10,7 +10,7 @@ mod clocks;
 mod contexts;
 mod early_data;
 mod files;
-mod foreign;
+pub(crate) mod foreign;
 mod forks;
 mod hello;
 mod judged;
