@@ -120,13 +120,12 @@ soak: setup
 
 ## Ten minutes of fuzzing for each target; FUZZ_SECONDS=30 for less.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= cache_ops cache_model visits layouts session_id \
-	capture_file capture_wire capture_stream capture_tls capture_quic manager_protocol manager_socket \
-	client_hello
+FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/src/bin/*.rs)))
 fuzz: setup
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
 	@for target in $(FUZZ_TARGETS); do \
-	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	  found=fuzz/target/corpus/$$target; mkdir -p $$found; \
+	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target $$found fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
 ## Newer releases of OpenSSL, and nginx on them, from newer Debians, for
