@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java bench-handshake bench-insert soak fuzz setup
+.PHONY: run test test-all lint sanitize release bench check-capture check-servers check-cluster check-manager check-clients check-cost bench-java bench-handshake bench-insert soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also builds,
 ## for three to five minutes on two cores.
@@ -38,13 +38,13 @@ test: setup
 	@$(call step,tests,RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --exclude rejoin-checks --locked -- $(TESTS))
 	@cat $(TIMES)
 
-## The same, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS or newer releases of OpenSSL, or wait
-## for minutes.
+## The same, the sanitizers, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS, newer releases of
+## OpenSSL or the files of a release, or wait for minutes.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 target/servers test
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers release sanitize test
 
-## Formatting, warnings, and (with cargo-deny) licences and sources.
+## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -52,8 +52,49 @@ lint: setup
 	@! $(CARGO) tree --package rejoin-cli --no-default-features --edges normal --locked | grep rejoin-lab \
 	  || { echo "production code imports the laboratory"; exit 1; }
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check bans licenses sources; \
-	else echo "skipped: licences (cargo install cargo-deny)"; fi
+	@if ! $(CARGO) deny --version >/dev/null 2>&1; then \
+	  echo "skipped: licences and advisories (cargo install cargo-deny)"; exit; \
+	fi; \
+	$(CARGO) deny check bans licenses sources || exit; \
+	if timeout 120 $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny check --disable-fetch advisories; \
+	else echo "skipped: advisories (their database cannot be fetched)"; fi
+
+# $(call sanitized,SANITIZER,COMMAND) compiles with a sanitizer. RUSTC_BOOTSTRAP lets the stable compiler take the flags; the
+# standard library is compiled without, and so are build scripts, which are not for the target.
+HOST = $(shell rustc --version --verbose | sed -n 's/^host: //p')
+sanitized = RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=$(1) -Cunsafe-allow-abi-mismatch=sanitizer' \
+	$(CARGO) $(2) --locked --target $(HOST) --target-dir target/$(1)
+# Sanitizers are slow: two tests expect an answer within milliseconds.
+ALONE := -- --test-threads=1 --skip many_ask_at_once --skip who_is_not_answered_in_time
+
+## The tests of openssl and store, and the unit tests of capi, under AddressSanitizer; and those of store under
+## ThreadSanitizer.
+sanitize: setup
+	@$(call step,address sanitizer,$(call sanitized,address,test --lib --test all --package rejoin-openssl --package rejoin-store) $(ALONE))
+	@$(call step,and of capi,$(call sanitized,address,test --lib --package rejoin-capi))
+	@$(call step,thread sanitizer,TSAN_OPTIONS=suppressions=$(CURDIR)/crates/store/tests/tsan.supp \
+	  $(call sanitized,thread,test --lib --test all --package rejoin-store) $(ALONE))
+	@cat $(TIMES)
+
+# Paths of this machine are in no file of a release.
+CARGO_HOME ?= $(HOME)/.cargo
+REMAPPED = --remap-path-prefix=$(shell rustc --print sysroot)=/rust --remap-path-prefix=$(CARGO_HOME)=/cargo \
+	--remap-path-prefix=$(CURDIR)=/rejoin
+DIST := target/dist
+
+## The files of a release, in target/dist: the libraries and the command, stripped, and for each the list of what it is
+## made of (CycloneDX).
+release: setup
+	@$(CARGO) sbom --version >/dev/null 2>&1 || $(CARGO) install cargo-sbom --locked
+	@$(call step,release,RUSTFLAGS='$(REMAPPED)' CFLAGS='-ffile-prefix-map=$(CARGO_HOME)=/cargo' \
+	  $(CARGO) build --release --locked --target-dir target/remapped $(LIBRARIES) --package rejoin-cli)
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@for file in librejoin.so librejoin_gnutls.so librejoin_preload.so rejoin; do \
+	  strip --strip-unneeded -o $(DIST)/$$file target/remapped/release/$$file || exit; \
+	done
+	@for package in $(filter-out --package,$(LIBRARIES)) rejoin-cli; do \
+	  $(CARGO) sbom --cargo-package $$package --output-format cyclone_dx_json_1_6 >$(DIST)/$$package.cdx.json || exit; \
+	done
 
 ## The cache against its peers, in one table.
 bench: setup
@@ -125,13 +166,12 @@ soak: setup
 
 ## Ten minutes of fuzzing for each target; FUZZ_SECONDS=30 for less.
 FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= cache_ops cache_model visits layouts session_id \
-	capture_file capture_wire capture_stream capture_tls capture_quic manager_protocol manager_socket \
-	client_hello
+FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/src/bin/*.rs)))
 fuzz: setup
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
 	@for target in $(FUZZ_TARGETS); do \
-	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	  found=fuzz/target/corpus/$$target; mkdir -p $$found; \
+	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $$target $$found fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
 ## Newer releases of OpenSSL, and nginx on them (HAProxy and Apache on 3.5, too), from newer Debians, for

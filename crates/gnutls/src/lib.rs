@@ -13,6 +13,8 @@
 //! Not here: any code of libgnutls. This library calls the libgnutls that the program has loaded ([`ffi`]).
 
 mod allowed;
+#[cfg(any(test, fuzzing))]
+pub mod boundary;
 mod connection;
 mod ffi;
 mod hooks;

@@ -179,7 +179,8 @@ impl Drop for Connection {
 }
 
 /// Returns false for a session that OpenSSL would refuse by a fatal error: one without a session-id context, where
-/// clients are asked for certificates.
+/// clients are asked for certificates. Returns false, too, for one whose client certificate has expired since, which
+/// OpenSSL would refuse in the full handshake that another process of the server makes.
 ///
 /// # Safety
 /// Both are valid.
@@ -189,7 +190,24 @@ unsafe fn fits(ssl: *mut SSL, session: *mut SSL_SESSION) -> bool {
     unsafe { ffi::SSL_SESSION_get0_id_context(session, &raw mut length) };
     // SAFETY: the caller vouches for `ssl`.
     let asks = unsafe { openssl_sys::SSL_get_verify_mode(ssl) } & openssl_sys::SSL_VERIFY_PEER != 0;
-    length > 0 || !asks
+    // SAFETY: the caller vouches for `session`.
+    (length > 0 || !asks) && !unsafe { has_expired(session) }
+}
+
+/// Returns true if the client's certificate in a session has expired.
+///
+/// # Safety
+/// The session is valid.
+unsafe fn has_expired(session: *mut SSL_SESSION) -> bool {
+    // SAFETY: the caller vouches for `session`.
+    let certificate = unsafe { ffi::SSL_SESSION_get0_peer(session) };
+    if certificate.is_null() {
+        return false;
+    }
+    // SAFETY: the session holds the certificate.
+    let end = unsafe { ffi::X509_get0_notAfter(certificate) };
+    // SAFETY: the certificate's own time. -1 is a time in the past.
+    unsafe { ffi::X509_cmp_current_time(end) < 0 }
 }
 
 /// Tells the cache that this connection's client returns in `interval_ms`. Stores the session that waited for the

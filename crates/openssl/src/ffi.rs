@@ -56,6 +56,8 @@ pub(crate) const CRYPTO_EX_INDEX_SSL_CTX: c_int = 1;
 pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
 /// `SSL_OP_NO_ANTI_REPLAY` of `ssl.h`.
 pub(crate) const SSL_OP_NO_ANTI_REPLAY: u64 = 1 << 24;
+/// `SSL_CTRL_GET_VERIFY_CERT_STORE` of `ssl.h`.
+pub(crate) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
 /// `SSL_CB_WRITE` of `ssl.h`.
 pub(crate) const SSL_CB_WRITE: c_int = 0x08;
 /// `SSL_CB_ALERT` of `ssl.h`.
@@ -190,6 +192,8 @@ unsafe extern "C" {
         ticket: *mut *const c_uchar,
         length: *mut size_t,
     );
+    pub(crate) fn X509_get0_notAfter(certificate: *const c_void) -> *const c_void;
+    pub(crate) fn X509_cmp_current_time(time: *const c_void) -> c_int;
     pub(crate) fn SSL_SESSION_get0_peer(session: *mut SSL_SESSION) -> *mut c_void;
     pub(crate) fn SSL_SESSION_get0_ticket_appdata(
         session: *mut SSL_SESSION,

@@ -68,5 +68,8 @@ pub use memory::{Memory, count_memory};
 pub use process::only_connects;
 pub use rejoin_store::now_ms;
 pub use session_bytes::session_bytes;
+// For the fuzz target `session_parts`.
+#[doc(hidden)]
+pub use session_decoder::SessionDecoder;
 pub use sessions::{CERTIFICATES_BYTES, ServerSessions};
 pub use ticket_keys::{TicketCounters, TicketHistory, TicketKeys};

@@ -23,7 +23,7 @@ use libc::{c_int, c_ulong};
 use openssl::sha::Sha256;
 use openssl::stack::StackRef;
 use openssl::x509::X509Name;
-use openssl_sys::{EVP_MD, OPENSSL_STACK, SSL, SSL_CTX, SSL_SESSION, SSL_VERIFY_PEER};
+use openssl_sys::{EVP_MD, OPENSSL_STACK, SSL, SSL_SESSION, SSL_VERIFY_PEER, X509_STORE};
 
 use crate::attachment::{Attachment, Own, attachment_of};
 use crate::board::{self, Certificates};
@@ -266,22 +266,22 @@ impl Circumstances {
         let identity = own.map_or([0; 16], |own| own.identity);
         // Nobody is asked: the store is not read, which a client without a certificate need not wait for.
         let asks = mode & SSL_VERIFY_PEER != 0;
-        // SAFETY: the connection holds the context.
-        let (objects, digest) = if asks { unsafe { summed(context) } } else { (0, 0) };
+        // SAFETY: the caller vouches for `ssl`.
+        let (objects, digest) = if asks { unsafe { summed(ssl) } } else { (0, 0) };
         let context = context as usize;
         Self { mode, flags, depth, callback, context, identity, objects, digest }
     }
 }
 
-/// Returns the number of objects in a context's store, and the sum of their digests, which OpenSSL keeps with them.
+/// Returns the number of objects in the store, and the sum of their digests, which OpenSSL keeps with them.
 ///
 /// # Safety
-/// `context` is valid.
-unsafe fn summed(context: *mut SSL_CTX) -> (c_int, u64) {
+/// `ssl` is valid.
+unsafe fn summed(ssl: *mut SSL) -> (c_int, u64) {
     // SAFETY: a constant of OpenSSL's. It has computed SHA-1 of each certificate, and of no other kind.
     let sha1 = unsafe { openssl_sys::EVP_sha1() };
-    // SAFETY: the caller vouches for `context`.
-    let digests: Vec<[u8; 20]> = unsafe { believed(context, sha1) };
+    // SAFETY: the caller vouches for `ssl`.
+    let digests: Vec<[u8; 20]> = unsafe { believed(ssl, sha1) };
     let sum = |sum: u64, digest: &[u8; 20]| {
         let first = digest.first_chunk().copied().unwrap_or_default();
         sum.wrapping_add(u64::from_le_bytes(first))
@@ -320,8 +320,8 @@ unsafe fn fingerprint(ssl: *mut SSL, now: &Circumstances) -> Policy {
     hash.update(&now.depth.to_le_bytes());
     // SAFETY: a constant of OpenSSL's.
     let sha256 = unsafe { openssl_sys::EVP_sha256() };
-    // SAFETY: the connection holds the context.
-    let mut seen: Vec<[u8; 32]> = unsafe { believed(now.context as *mut SSL_CTX, sha256) };
+    // SAFETY: the caller vouches for `ssl`.
+    let mut seen: Vec<[u8; 32]> = unsafe { believed(ssl, sha256) };
     seen.sort_unstable();
     seen.iter().for_each(|digest| hash.update(digest));
     hash.update(b"named");
@@ -330,11 +330,11 @@ unsafe fn fingerprint(ssl: *mut SSL, now: &Circumstances) -> Policy {
     Policy::of_digest(&hash.finish())
 }
 
-/// Returns the digests of the context's authorities and revocation lists.
+/// Returns the digests of the authorities and revocation lists that clients' certificates are checked by.
 ///
 /// # Safety
-/// `context` is valid, and digests of this kind have `N` bytes.
-unsafe fn believed<const N: usize>(context: *mut SSL_CTX, kind: *const EVP_MD) -> Vec<[u8; N]> {
+/// `ssl` is valid, and digests of this kind have `N` bytes.
+unsafe fn believed<const N: usize>(ssl: *mut SSL, kind: *const EVP_MD) -> Vec<[u8; N]> {
     let digests = |objects: *const OPENSSL_STACK, count| {
         let object = |at| {
             // SAFETY: within the stack.
@@ -344,20 +344,26 @@ unsafe fn believed<const N: usize>(context: *mut SSL_CTX, kind: *const EVP_MD) -
         };
         (0..count).filter_map(object).collect()
     };
-    // SAFETY: the caller vouches for `context`.
-    unsafe { with_objects(context, digests) }
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { with_objects(ssl, digests) }
 }
 
-/// Lends the objects of a context's store, and their number. Threads that add to the store meanwhile wait.
+/// Lends the objects of the store that clients' certificates are checked by, and their number: that of the context,
+/// unless the program has set one for this purpose. Threads that add to the store meanwhile wait.
 ///
 /// # Safety
-/// `context` is valid.
-unsafe fn with_objects<T>(
-    context: *mut SSL_CTX,
-    look: impl FnOnce(*const OPENSSL_STACK, c_int) -> T,
-) -> T {
-    // SAFETY: the caller vouches for `context`.
-    let store = unsafe { openssl_sys::SSL_CTX_get_cert_store(context) };
+/// `ssl` is valid.
+unsafe fn with_objects<T>(ssl: *mut SSL, look: impl FnOnce(*const OPENSSL_STACK, c_int) -> T) -> T {
+    let mut store: *mut X509_STORE = std::ptr::null_mut();
+    let (what, into) = (ffi::SSL_CTRL_GET_VERIFY_CERT_STORE, (&raw mut store).cast());
+    // SAFETY: the caller vouches for `ssl`; the call writes a pointer into the variable, which may be null.
+    unsafe { openssl_sys::SSL_ctrl(ssl, what, 0, into) };
+    if store.is_null() {
+        // SAFETY: the caller vouches for `ssl`.
+        let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
+        // SAFETY: the connection holds the context.
+        store = unsafe { openssl_sys::SSL_CTX_get_cert_store(context) };
+    }
     // SAFETY: a context has a store.
     unsafe { ffi::X509_STORE_lock(store) };
     // SAFETY: the store is locked, so that nobody adds to it.

@@ -28,7 +28,7 @@ use crate::{ffi, session_bytes};
 
 /// Decodes sessions.
 #[derive(Debug)]
-pub(crate) struct SessionDecoder {
+pub struct SessionDecoder {
     templates: Interner<SslSession>,
 }
 
@@ -51,12 +51,12 @@ const EX_DATA_INDICES: c_int = 256;
 impl SessionDecoder {
     /// Makes a decoder whose templates take about `most_bytes`; with 0 there are none. `seed` is that of an
     /// [`Interner`].
-    pub(crate) fn new(most_bytes: usize, seed: [u64; 2]) -> Self {
+    pub fn new(most_bytes: usize, seed: [u64; 2]) -> Self {
         Self { templates: Interner::new(most_bytes, seed) }
     }
 
     /// Decodes a session, which the caller alone has. `None` if the bytes are not a session.
-    pub(crate) fn decode(&self, value: &[u8]) -> Option<SslSession> {
+    pub fn decode(&self, value: &[u8]) -> Option<SslSession> {
         let parts = self.templates.keeps().then(|| SessionParts::of(value)).flatten();
         match parts {
             Some(parts) => self.with_template(value, &parts),

@@ -17,18 +17,25 @@ const LONGEST_NEXT_CONNECT_S: f64 = 49.0 * 86_400.0;
 
 /// A request, as far as the server uses it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) path: String,
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// The path and the query.
+    pub path: String,
     /// The `Host` field, if there is exactly one.
-    pub(crate) host: Option<String>,
-    pub(crate) keep_alive: bool,
-    pub(crate) next_connect_ms: Option<u64>,
+    pub host: Option<String>,
+    /// True if the client may send another request.
+    pub keep_alive: bool,
+    /// The time in which the client announces to connect again.
+    pub next_connect_ms: Option<u64>,
 }
 
 /// Reads a request. `rest` keeps the bytes read beyond it for the next call. Returns `None` at the end
 /// of the stream.
-pub(crate) async fn read_request(
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] for anything else, and those of the stream.
+pub async fn read_request(
     stream: &mut (impl AsyncRead + Unpin),
     rest: &mut Vec<u8>,
 ) -> io::Result<Option<Request>> {
@@ -49,7 +56,8 @@ pub(crate) async fn read_request(
 
 fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, u64)>> {
     // A head that arrives byte by byte is not parsed at every byte.
-    if !bytes.ends_with(b"\n") && !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
+    let has = |end: &[u8]| bytes.windows(end.len()).any(|part| part == end);
+    if !has(b"\n\r\n") && !has(b"\n\n") {
         return Ok(None);
     }
     let mut fields = [httparse::EMPTY_HEADER; 64];

@@ -18,6 +18,9 @@ mod status_port;
 
 pub use error::Error;
 pub use http::{NEXT_CONNECT, padded_request};
+// For the fuzz target `http`.
+#[doc(hidden)]
+pub use http::{Request, read_request};
 pub use identity::{
     Identity, KeyType, RustlsIdentity, authority_parameters, certificate_parameters,
     read_certificates,

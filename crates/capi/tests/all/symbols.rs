@@ -1,7 +1,9 @@
 //! The symbols that the libraries export, which are those that they may interpose.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
 /// Returns the names in a library's dynamic symbol table that it defines.
 fn exported(library: &str) -> BTreeSet<String> {
@@ -53,5 +55,29 @@ fn the_libraries_bring_no_others_along() {
         assert!(needed.contains(&"libc.so.6"), "{library}: {listed}");
         let others = needed.iter().filter(|name| !c.contains(name) && !tls.contains(name));
         assert_eq!(others.count(), 0, "{library}: {needed:?}");
+    }
+}
+
+/// The files of a release name sources by paths that are the same wherever they are built.
+#[test]
+#[ignore = "slow: needs make release; make test-all"]
+fn a_release_names_no_folder_of_the_machine_that_built_it() {
+    let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize();
+    let here = here.expect("the repository").to_str().expect("UTF-8").to_owned();
+    let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| home + "/.cargo"));
+    let told = [here, home.expect("a home"), "/rustup/toolchains/".to_owned()];
+    for name in ["librejoin.so", "librejoin_gnutls.so", "librejoin_preload.so", "rejoin"] {
+        let path = rejoin_testkit::shipped::target().join("dist").join(name);
+        let bytes = fs::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let places = |part: &str| {
+            let windows = bytes.windows(part.len()).enumerate();
+            windows.filter(|(_, bytes)| *bytes == part.as_bytes()).map(|(at, _)| at).collect()
+        };
+        for told in &told {
+            let places: Vec<usize> = places(told);
+            assert!(places.is_empty(), "{name} names {told} at {places:?}");
+        }
+        let crates: Vec<usize> = places("/registry/src/");
+        assert!(crates.iter().all(|at| bytes[..*at].ends_with(b"/cargo")), "{name}: {crates:?}");
     }
 }

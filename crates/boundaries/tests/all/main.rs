@@ -1,0 +1,3 @@
+//! The inputs in `fuzz/corpus`, replayed.
+
+mod corpora;
