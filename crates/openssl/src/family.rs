@@ -15,6 +15,7 @@ use rejoin_store::fill_at_random;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous};
+use rustix::process::{Resource, getrlimit};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::board::Board;
@@ -136,6 +137,10 @@ impl Family {
 
     /// Makes a file in memory, which nobody can cut short.
     fn file(bytes: usize) -> Result<std::os::fd::OwnedFd, Errno> {
+        // Beyond this limit the kernel would not only refuse, but send a signal (SIGXFSZ).
+        if getrlimit(Resource::Fsize).current.is_some_and(|longest| longest < bytes as u64) {
+            return Err(Errno::FBIG);
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let made = |flags| memfd_create(Self::NAME, flags);
         // Older kernels know no `NOEXEC_SEAL`.

@@ -40,8 +40,12 @@ fn a_folder_that_is_full_or_read_only() {
 #[test]
 fn a_limit_on_the_length_of_files() {
     let mut site = Site::new("fault-limit");
-    let told = told(&mut site, &["sh", "-c", r#"ulimit -f 100 && exec "$@""#, "sh"]);
-    assert!(told.len() == 1 && told[0].contains("no room for"), "{told:?}");
+    const LIMITED: [&str; 4] = ["sh", "-c", r#"ulimit -f 100 && exec "$@""#, "sh"];
+    let refused = told(&mut site, &LIMITED);
+    assert!(refused.len() == 1 && refused[0].contains("no room for"), "{refused:?}");
+    // Neither is the memory that forked processes share longer than that.
+    assert_eq!(told(&mut site, &["env"]), [""; 0], "it is made");
+    assert_eq!(told(&mut site, &LIMITED), [""; 0], "it is there");
 }
 
 /// The folder is the site's own, and has a cache that another server left.
