@@ -38,11 +38,11 @@ test: setup
 	@$(call step,tests,RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --exclude rejoin-checks --locked -- $(TESTS))
 	@cat $(TIMES)
 
-## The same, the sanitizers, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS, newer releases of
-## OpenSSL or the files of a release, or wait for minutes.
+## The same, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS or newer releases of OpenSSL, or wait
+## for minutes. After `make release` and `make target/servers` it tests these, too.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 target/servers release sanitize test
+test-all: target/openssl-3.5 target/openssl-3.6 test
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup

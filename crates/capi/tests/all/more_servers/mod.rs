@@ -46,7 +46,7 @@ pub(crate) struct Asked {
 }
 
 #[test]
-#[ignore = "slow: needs target/servers and target/openssl-3.5; make test-all"]
+#[ignore = "slow: needs make target/servers target/openssl-3.5"]
 fn no_server_does_worse_than_without() {
     if let Some(why) = world::impossible() {
         eprintln!("{why}: nothing is tested");
