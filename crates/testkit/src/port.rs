@@ -46,6 +46,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use crate::process::wait_for;
 
     #[test]
     fn a_reserved_port_can_be_listened_on_and_is_given_to_nobody() {
@@ -61,7 +62,9 @@ mod tests {
             assert!(!is_open(port));
             // Twice: a server may be started again.
             for _ in 0..2 {
-                let _server = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("reserved");
+                // The kernel may take a moment to forget the connection to the first one.
+                let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
+                let _server = wait_for("the port", bind);
                 wait_until_open(port);
             }
         }
