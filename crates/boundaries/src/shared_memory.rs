@@ -20,7 +20,7 @@ use rejoin_tickets::{KeyRing, SECRET_BYTES, Schedule};
 
 use crate::structured;
 
-/// What the server, the cluster's agent, or the other process does.
+/// The actions of the server, the cluster's agent, or the other process.
 #[derive(Debug, Arbitrary)]
 enum Step {
     Write { page: u8, place: u16, bytes: Vec<u8> },

@@ -20,7 +20,7 @@ const ROOT: u32 = 0;
 const UNMAPPED: u32 = 65_534;
 /// The permissions of a file or folder to which others may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// Of a folder: each user removes only their own files.
+/// The permission of a folder in which each user removes only their own files.
 const STICKY: u32 = 0o1000;
 
 /// Checks the user who listens at a connected socket, and the folder of its path.

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::structured;
 
-/// What is asked, and what Valkey answers to each command of it.
+/// The question, and what Valkey answers to each command of it.
 type Step = (Asked, Answer);
 
 #[derive(Debug, Clone, Copy, Arbitrary)]

@@ -97,7 +97,7 @@ fn servers_that_ask_for_others_certificates_resume_none_of_each_others() {
     assert_eq!(lines_of_ours(&plain), [""; 0]);
 }
 
-/// What a host asks for is learned once, by whichever worker.
+/// A host's demand is learned once, by whichever worker.
 #[test]
 fn a_worker_resumes_at_once_what_another_has_learned_of() {
     let configuration = asking("optional").replace("$ssl_session_reused", "$pid");

@@ -57,7 +57,7 @@ fn apache_stays_off() {
     stays_off("apache", &words, &crate::ways::apache("event", APACHE));
 }
 
-/// Of two virtual servers at one address one is off, and the first one, which the connections begin at, is not.
+/// Two virtual servers share an address. One is off; the first one, where connections begin, is not.
 #[test]
 fn a_virtual_server_stays_off() {
     let second = "server_name localhost; } server { listen 127.0.0.1:@PORT@ ssl; server_name off.example; \
