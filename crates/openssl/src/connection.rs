@@ -102,6 +102,15 @@ impl Connection {
         judged.map_or(Policy::ASKS_NOBODY, |judged| unsafe { judged.asked(ssl, began) })
     }
 
+    /// Learns that the policy of connections to this one's host is not known before the servername callback.
+    pub(crate) fn policy_varies(&self) {
+        let state = self.state();
+        let judged = state.host.as_deref().and_then(|host| Judged::by(&self.attachment, host));
+        if let (Some(judged), Some(began)) = (judged, &state.began) {
+            judged.varies(began);
+        }
+    }
+
     /// Returns the host that the client asked for.
     ///
     /// # Safety

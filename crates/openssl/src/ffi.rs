@@ -58,6 +58,10 @@ pub(crate) const SSL_OP_NO_TICKET: u64 = 1 << 14;
 pub(crate) const SSL_OP_NO_ANTI_REPLAY: u64 = 1 << 24;
 /// `SSL_CTRL_GET_VERIFY_CERT_STORE` of `ssl.h`.
 pub(crate) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
+/// `SSL_VERIFY_POST_HANDSHAKE` of `ssl.h`.
+pub(crate) const SSL_VERIFY_POST_HANDSHAKE: c_int = 0x08;
+/// `SSL_CB_LOOP` of `ssl.h`.
+pub(crate) const SSL_CB_LOOP: c_int = 0x01;
 /// `SSL_CB_WRITE` of `ssl.h`.
 pub(crate) const SSL_CB_WRITE: c_int = 0x08;
 /// `SSL_CB_ALERT` of `ssl.h`.
@@ -124,6 +128,7 @@ unsafe extern "C" {
     pub(crate) fn SSL_get0_param(ssl: *mut SSL) -> *mut X509_VERIFY_PARAM;
     pub(crate) fn X509_VERIFY_PARAM_get_flags(param: *mut X509_VERIFY_PARAM) -> c_ulong;
     pub(crate) fn X509_VERIFY_PARAM_get_depth(param: *const X509_VERIFY_PARAM) -> c_int;
+    pub(crate) fn X509_STORE_get0_param(store: *mut X509_STORE) -> *mut X509_VERIFY_PARAM;
     pub(crate) fn X509_STORE_lock(store: *mut X509_STORE) -> c_int;
     pub(crate) fn X509_STORE_unlock(store: *mut X509_STORE) -> c_int;
     pub(crate) fn X509_OBJECT_get0_X509_CRL(object: *const X509_OBJECT) -> *mut X509_CRL;
@@ -194,6 +199,7 @@ unsafe extern "C" {
     );
     pub(crate) fn X509_get0_notAfter(certificate: *const c_void) -> *const c_void;
     pub(crate) fn X509_cmp_current_time(time: *const c_void) -> c_int;
+    pub(crate) fn SSL_get_fd(ssl: *const SSL) -> c_int;
     pub(crate) fn SSL_SESSION_get0_peer(session: *mut SSL_SESSION) -> *mut c_void;
     pub(crate) fn SSL_SESSION_get0_ticket_appdata(
         session: *mut SSL_SESSION,

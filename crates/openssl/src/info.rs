@@ -172,6 +172,10 @@ unsafe fn handshake_starts(ssl: *mut SSL) {
 unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c_int) {
     // SAFETY: the caller vouches for `ssl`.
     unsafe { keep_stateful(ssl, connection) };
+    if what & ffi::SSL_CB_LOOP != 0 {
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { end_if_demanded_since(ssl, connection) };
+    }
     let cached = connection.attachment.cached.as_ref();
     if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
         // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
@@ -192,6 +196,40 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
     let mut state = connection.state();
     if state.established {
         state.visit.forget(sessions.sessions());
+    }
+}
+
+/// Ends a connection that resumes a session without a certificate, where the servername callback has demanded one of
+/// this connection after the session was found: OpenSSL takes no session back then. Without Rejoin it would refuse the
+/// client in a full handshake, unless the session is the process's own. No answer has left yet. The next handshakes
+/// to this host are full, so that this happens once.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn end_if_demanded_since(ssl: *mut SSL, connection: &Connection) {
+    // SAFETY: the caller vouches for `ssl`.
+    if !policy::demands(unsafe { openssl_sys::SSL_get_verify_mode(ssl) }) {
+        return;
+    }
+    // Without a host, no session of ours was looked up: it may be another key that both have (PSK).
+    let is_new = |state: &State| {
+        let demanded = state.began.is_none_or(|began| began.demands());
+        !demanded && !state.established && state.host.is_some()
+    };
+    // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
+    if !is_new(&connection.state()) || unsafe { openssl_sys::SSL_session_reused(ssl) } == 0 {
+        return;
+    }
+    // SAFETY: the caller vouches for `ssl`; a resumed connection has a session.
+    let session = unsafe { openssl_sys::SSL_get_session(ssl) };
+    // SAFETY: the connection's own.
+    if !session.is_null() && unsafe { ffi::SSL_SESSION_get0_peer(session) }.is_null() {
+        policy::note(openssl_sys::SSL_VERIFY_PEER);
+        connection.policy_varies();
+        // SAFETY: the caller vouches for `ssl`.
+        let socket = unsafe { ffi::SSL_get_fd(ssl) };
+        // SAFETY: the connection's own socket, or -1 where it has none.
+        unsafe { libc::shutdown(socket, libc::SHUT_RDWR) };
     }
 }
 

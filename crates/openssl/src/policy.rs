@@ -23,7 +23,10 @@ use libc::{c_int, c_ulong};
 use openssl::sha::Sha256;
 use openssl::stack::StackRef;
 use openssl::x509::X509Name;
-use openssl_sys::{EVP_MD, OPENSSL_STACK, SSL, SSL_SESSION, SSL_VERIFY_PEER, X509_STORE};
+use openssl_sys::{
+    EVP_MD, OPENSSL_STACK, SSL, SSL_SESSION, SSL_VERIFY_FAIL_IF_NO_PEER_CERT, SSL_VERIFY_PEER,
+    X509_STORE,
+};
 
 use crate::attachment::{Attachment, Own, attachment_of};
 use crate::board::{self, Certificates};
@@ -41,6 +44,8 @@ impl Policy {
     /// Stands for the policy of a context that shares with no other: it may differ between processes, and what is learned
     /// is the same for all.
     const ALONE: Self = Self([0xff; Self::BYTES]);
+    /// Stands for what a servername callback decides for each connection anew: it is not known ahead.
+    const VARIES: Self = Self([0xfe; Self::BYTES]);
 
     /// Returns the digest, or an empty slice for [`Self::ASKS_NOBODY`].
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -62,6 +67,12 @@ pub(crate) fn note(verify_mode: c_int) {
     if verify_mode & SSL_VERIFY_PEER != 0 {
         ASKS.store(true, Ordering::Relaxed);
     }
+}
+
+/// Returns true for a verify mode by which a handshake fails without a client certificate.
+pub(crate) fn demands(verify_mode: c_int) -> bool {
+    const DEMANDS: c_int = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+    verify_mode & (DEMANDS | ffi::SSL_VERIFY_POST_HANDSHAKE) == DEMANDS
 }
 
 /// Returns true if a context of the process was seen to ask for certificates.
@@ -119,6 +130,9 @@ impl<'a> Judged<'a> {
         let now = unsafe { Circumstances::seen(ssl) };
         let Some(now) = now else { return Some(Policy::ASKS_NOBODY) };
         let learned = self.learned(&Subject::Ahead(&self.host), &now);
+        if learned == Some(Policy::VARIES) {
+            return None;
+        }
         // Nobody vouches for a host that asks only after the servername callback.
         let is_vouched = self.attachment.is_vouched && now.mode & SSL_VERIFY_PEER != 0;
         // SAFETY: the caller vouches for `ssl`.
@@ -139,8 +153,20 @@ impl<'a> Judged<'a> {
         self.sharing(policy).into_iter().for_each(|sharing| board::asks(self.own, sharing));
         // A program may have switched contexts before sessions are looked up: then the next connection is here then, too.
         let beginnings = began.filter(|began| *began != now).into_iter().chain([now]);
-        beginnings.for_each(|began| self.learn(&Subject::Ahead(&self.host), &began, policy));
+        beginnings.for_each(|began| self.learn_ahead(&began, policy));
         self.resolved(policy)
+    }
+
+    /// Learns that nothing is known ahead of connections that begin so.
+    pub(crate) fn varies(&self, began: &Circumstances) {
+        self.learn(&Subject::Ahead(&self.host), began, Policy::VARIES);
+    }
+
+    fn learn_ahead(&self, began: &Circumstances, policy: Policy) {
+        let ahead = Subject::Ahead(&self.host);
+        if self.learned(&ahead, began) != Some(Policy::VARIES) {
+            self.learn(&ahead, began, policy);
+        }
     }
 
     /// Returns the policy in these circumstances, which are the connection's now.
@@ -231,6 +257,10 @@ fn this_process() -> u64 {
 }
 
 impl Circumstances {
+    pub(crate) fn demands(&self) -> bool {
+        demands(self.mode)
+    }
+
     /// Returns what is visible on a connection now, or `None` if no context of the process was seen to ask for
     /// certificates, this connection's included.
     ///
@@ -273,7 +303,8 @@ impl Circumstances {
     }
 }
 
-/// Returns the number of objects in the store, and the sum of their digests, which OpenSSL keeps with them.
+/// Returns the number of objects in the store, and the sum of the store's flags and of the digests of its objects, which
+/// OpenSSL keeps with them.
 ///
 /// # Safety
 /// `ssl` is valid.
@@ -286,7 +317,9 @@ unsafe fn summed(ssl: *mut SSL) -> (c_int, u64) {
         let first = digest.first_chunk().copied().unwrap_or_default();
         sum.wrapping_add(u64::from_le_bytes(first))
     };
-    (digests.len() as c_int, digests.iter().fold(0, sum))
+    // SAFETY: the caller vouches for `ssl`.
+    let flags = unsafe { store_flags(ssl) };
+    (digests.len() as c_int, digests.iter().fold(flags, sum))
 }
 
 /// Returns the session-id context that a session was made in. Empty without a session.
@@ -318,6 +351,8 @@ unsafe fn fingerprint(ssl: *mut SSL, now: &Circumstances) -> Policy {
     hash.update(&now.mode.to_le_bytes());
     hash.update(&now.flags.to_le_bytes());
     hash.update(&now.depth.to_le_bytes());
+    // SAFETY: the caller vouches for `ssl`.
+    hash.update(&unsafe { store_flags(ssl) }.to_le_bytes());
     // SAFETY: a constant of OpenSSL's.
     let sha256 = unsafe { openssl_sys::EVP_sha256() };
     // SAFETY: the caller vouches for `ssl`.
@@ -348,12 +383,12 @@ unsafe fn believed<const N: usize>(ssl: *mut SSL, kind: *const EVP_MD) -> Vec<[u
     unsafe { with_objects(ssl, digests) }
 }
 
-/// Lends the objects of the store that clients' certificates are checked by, and their number: that of the context,
-/// unless the program has set one for this purpose. Threads that add to the store meanwhile wait.
+/// Returns the store that clients' certificates are checked by: that of the context, unless the program has set one for
+/// this purpose.
 ///
 /// # Safety
 /// `ssl` is valid.
-unsafe fn with_objects<T>(ssl: *mut SSL, look: impl FnOnce(*const OPENSSL_STACK, c_int) -> T) -> T {
+unsafe fn store(ssl: *mut SSL) -> *mut X509_STORE {
     let mut store: *mut X509_STORE = std::ptr::null_mut();
     let (what, into) = (ffi::SSL_CTRL_GET_VERIFY_CERT_STORE, (&raw mut store).cast());
     // SAFETY: the caller vouches for `ssl`; the call writes a pointer into the variable, which may be null.
@@ -361,10 +396,33 @@ unsafe fn with_objects<T>(ssl: *mut SSL, look: impl FnOnce(*const OPENSSL_STACK,
     if store.is_null() {
         // SAFETY: the caller vouches for `ssl`.
         let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
-        // SAFETY: the connection holds the context.
+        // SAFETY: the connection holds the context, which has a store.
         store = unsafe { openssl_sys::SSL_CTX_get_cert_store(context) };
     }
-    // SAFETY: a context has a store.
+    store
+}
+
+/// Returns the flags of the store, which hold beside the connection's: nginx demands revocation lists there.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn store_flags(ssl: *mut SSL) -> c_ulong {
+    // SAFETY: the caller vouches for `ssl`.
+    let store = unsafe { store(ssl) };
+    // SAFETY: the connection or its context holds the store.
+    let parameters = unsafe { ffi::X509_STORE_get0_param(store) };
+    // SAFETY: the store's own.
+    unsafe { ffi::X509_VERIFY_PARAM_get_flags(parameters) }
+}
+
+/// Lends the objects of [`store`], and their number. Threads that add to the store meanwhile wait.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn with_objects<T>(ssl: *mut SSL, look: impl FnOnce(*const OPENSSL_STACK, c_int) -> T) -> T {
+    // SAFETY: the caller vouches for `ssl`.
+    let store = unsafe { store(ssl) };
+    // SAFETY: the connection or its context holds the store.
     unsafe { ffi::X509_STORE_lock(store) };
     // SAFETY: the store is locked, so that nobody adds to it.
     let objects = unsafe { openssl_sys::X509_STORE_get0_objects(store) };
