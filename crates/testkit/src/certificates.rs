@@ -4,8 +4,9 @@ use std::path::Path;
 
 pub use rcgen;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
+    SerialNumber, date_time_ymd,
 };
 
 /// A certificate authority that signs what a test asks for.
@@ -35,15 +36,36 @@ impl Authority {
 
     /// The same, with its parameters changed.
     pub fn with(change: impl FnOnce(&mut CertificateParams)) -> Self {
-        let mut parameters = CertificateParams::default();
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let key = KeyPair::generate().expect("a key");
-        let tail = key.public_key_raw().iter().rev().take(8);
-        let number: String = tail.map(|byte| format!("{byte:02x}")).collect();
-        parameters.distinguished_name.push(DnType::CommonName, format!("Authority {number}"));
+        let (mut parameters, key) = authority();
         change(&mut parameters);
         Self { issuer: CertifiedIssuer::self_signed(parameters, key).expect("a certificate") }
+    }
+
+    /// An authority that this one has certified.
+    pub fn below(&self) -> Self {
+        let (parameters, key) = authority();
+        let issuer = CertifiedIssuer::signed_by(parameters, key, &self.issuer);
+        Self { issuer: issuer.expect("a certificate") }
+    }
+
+    /// A list of the certificates with these numbers as revoked, PEM, which holds for as long as anybody tests.
+    pub fn revocation_list(&self, revoked_numbers: &[u64]) -> String {
+        let (since, until) = (date_time_ymd(2020, 1, 1), date_time_ymd(2120, 1, 1));
+        let revoked = |number: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*number),
+            revocation_time: since,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: since,
+            next_update: until,
+            crl_number: SerialNumber::from(revoked_numbers.len() as u64 + 1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked_numbers.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).expect("a list").pem().expect("PEM")
     }
 
     /// Its certificate, PEM.
@@ -142,6 +164,18 @@ impl Pair {
             key_der: key.serialize_der(),
         }
     }
+}
+
+/// The parameters of an authority of a new name, and its key.
+fn authority() -> (CertificateParams, KeyPair) {
+    let mut parameters = CertificateParams::default();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let key = KeyPair::generate().expect("a key");
+    let tail = key.public_key_raw().iter().rev().take(8);
+    let number: String = tail.map(|byte| format!("{byte:02x}")).collect();
+    parameters.distinguished_name.push(DnType::CommonName, format!("Authority {number}"));
+    (parameters, key)
 }
 
 fn new_key() -> KeyPair {

@@ -5,6 +5,7 @@
 mod api;
 mod attached;
 mod client;
+mod client_certificates;
 mod cluster;
 mod compat;
 mod exported;

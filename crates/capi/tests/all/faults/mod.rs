@@ -13,7 +13,6 @@ mod files;
 pub(crate) mod foreign;
 mod forks;
 mod hello;
-mod judged;
 mod memory;
 mod off;
 mod post_handshake;

@@ -1,0 +1,69 @@
+//! The authorities, certificates and revocation lists of all situations, made once.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use rejoin_testkit::certificates::rcgen::{
+    CertificateParams, ExtendedKeyUsagePurpose, SerialNumber, date_time_ymd,
+};
+use rejoin_testkit::certificates::{Authority, Pair};
+
+/// The client on one of the revocation lists.
+const REVOKED: u64 = 7;
+/// How long the certificate of `brief.pem` is valid from now on. Situations move the clock farther.
+const BRIEF: Duration = Duration::from_secs(3_600);
+
+/// Files, by name.
+pub(crate) struct Papers(Vec<(&'static str, String)>);
+
+impl Papers {
+    pub(crate) fn of_all() -> &'static Self {
+        static PAPERS: OnceLock<Papers> = OnceLock::new();
+        PAPERS.get_or_init(Self::new)
+    }
+
+    fn new() -> Self {
+        let [one, other] = [(); 2].map(|()| Authority::new());
+        let below = one.below();
+        let somebody = client(&one, "somebody", |parameters| {
+            parameters.serial_number = Some(SerialNumber::from(REVOKED));
+        });
+        let stranger = client(&other, "stranger", |_| {});
+        let deep = client(&below, "deep", |_| {}) + &below.pem();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        let brief = client(&one, "brief", |parameters| {
+            parameters.not_after = date_time_ymd(1970, 1, 1) + now + BRIEF;
+        });
+        Self(vec![
+            ("one.pem", one.pem()),
+            ("other.pem", other.pem()),
+            ("revoked.pem", one.revocation_list(&[REVOKED])),
+            ("empty.pem", one.revocation_list(&[])),
+            ("somebody.pem", somebody),
+            ("stranger.pem", stranger),
+            ("deep.pem", deep),
+            ("brief.pem", brief),
+        ])
+    }
+
+    pub(crate) fn write(&self, folder: &Path) {
+        for (name, text) in &self.0 {
+            fs::write(folder.join(name), text).expect("a file");
+        }
+    }
+}
+
+/// Returns a client's certificate and its key.
+fn client(
+    authority: &Authority,
+    name: &str,
+    change: impl FnOnce(&mut CertificateParams),
+) -> String {
+    let Pair { certificate, key, .. } = authority.issue_with(&[name], |parameters| {
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        change(parameters);
+    });
+    certificate + &key
+}
