@@ -31,8 +31,8 @@ pub(crate) struct Group {
 pub(crate) struct Effort {
     /// True if everything is smaller, and figures coarser.
     pub(crate) quick: bool,
-    /// The time for which workers are killed.
-    pub(crate) kill_s: u64,
+    /// The time for which workers are killed, or servers soaked.
+    pub(crate) soak_s: u64,
     /// The folder of captures with answers.
     pub(crate) captures: &'static Path,
 }
@@ -40,13 +40,13 @@ pub(crate) struct Effort {
 impl Effort {
     fn of(words: &Words) -> Self {
         let quick = words.has("--quick");
-        let kill_s =
-            words.value("--kill-s").map(|text| text.parse().expect("--kill-s takes seconds"));
+        let soak_s =
+            words.value("--soak-s").map(|text| text.parse().expect("--soak-s takes seconds"));
         let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
         let captures = words.operand().map_or_else(beside, PathBuf::from);
         // Checks need it to the end of the program.
         let captures = Box::leak(captures.into_boxed_path());
-        Self { quick, kill_s: kill_s.unwrap_or(if quick { 10 } else { 60 }), captures }
+        Self { quick, soak_s: soak_s.unwrap_or(if quick { 10 } else { 60 }), captures }
     }
 }
 
@@ -71,7 +71,7 @@ impl Words {
 
     /// The first option that no group of checks takes, or that lacks its value.
     pub(crate) fn wrong(&self) -> Option<&str> {
-        let known = ["--help", "--quick", "--only", "--kill-s"];
+        let known = ["--help", "--quick", "--only", "--soak-s"];
         let options = self.0.iter().map(String::as_str).filter(|word| word.starts_with('-'));
         let is_wrong = |word: &&str| {
             !known.contains(word) || known[2..].contains(word) && self.value(word).is_none()

@@ -1,7 +1,7 @@
 //! The promises of Rejoin, measured on the release build: a line for each, and exit code 1 if one is not kept.
 //!
-//! `rejoin-checks capture|servers|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]`; `make check-*` installs
-//! the programs that a group needs. `--help` after a group's name lists its checks. `--only` chooses checks by a part of
+//! `rejoin-checks capture|servers|trust|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]`; `make check-*`
+//! installs the programs that a group needs. `--help` after a group's name lists its checks. `--only` chooses checks by a part of
 //! their names; `--quick` makes everything smaller, and figures coarser. A check whose program is not installed is
 //! reported as skipped.
 
@@ -16,21 +16,22 @@ mod cost;
 mod frame;
 mod manager;
 mod servers;
+mod trust;
 
 use std::process::ExitCode;
 
 use frame::{Group, Words};
 
-const GROUPS: [&Group; 6] = [
+const GROUPS: [&Group; 7] = [
     &capture::GROUP,
     &servers::GROUP,
+    &trust::GROUP,
     &cluster::GROUP,
     &manager::GROUP,
     &clients::GROUP,
     &cost::GROUP,
 ];
-const USAGE: &str =
-    "rejoin-checks capture|servers|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]";
+const USAGE: &str = "rejoin-checks capture|servers|trust|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
     let (name, words) = Words::given();

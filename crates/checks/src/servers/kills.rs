@@ -7,9 +7,9 @@ use rejoin_testkit::site::Site;
 /// Examples of each kind that are printed.
 const EXAMPLES: usize = 5;
 
-pub(crate) fn survived(Effort { kill_s, .. }: Effort) -> Option<Found> {
+pub(crate) fn survived(Effort { soak_s, .. }: Effort) -> Option<Found> {
     let mut site = Site::new("kills");
-    let outcome = kill_workers(&mut site, kill_s)?;
+    let outcome = kill_workers(&mut site, soak_s)?;
     let Outcome { unexplained, wrong, inconsistent, .. } = &outcome;
     for line in
         [unexplained, wrong, inconsistent].into_iter().flat_map(|of| of.iter().take(EXAMPLES))

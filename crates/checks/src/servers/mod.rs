@@ -16,20 +16,25 @@ use rejoin_testkit::site::Site;
 
 pub(crate) const GROUP: Group = Group {
     name: "servers",
-    arguments: "CHECKS='[--quick] [--only PART_OF_A_NAME] [--kill-s SECONDS]'",
+    arguments: "CHECKS='[--quick] [--only PART_OF_A_NAME] [--soak-s SECONDS]'",
     example: "fleet",
     packages: frame::SHIPPED,
     checks: CHECKS,
 };
+
+pub(crate) const COST_INSTRUCTIONS: Check =
+    (3, "cost-instructions", "a connection's instructions, times (≤ 1.02)", instructions::ratio);
+pub(crate) const COST_PROCESSES: Check =
+    (3, "cost-processes", "two processes, times one (≥ 1.5)", processes::gain);
 
 const CHECKS: &[Check] = &[
     (2, "fleet-nginx-1.2", "resumed, times nginx's own cache (≥ 2.5)", fleet::nginx_tls12),
     (2, "fleet-nginx-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::nginx_tls13),
     (2, "fleet-haproxy-1.2", "resumed, times HAProxy's own cache (≥ 2.5)", fleet::haproxy_tls12),
     (2, "fleet-haproxy-1.3", "the same, TLS 1.3, tickets off (≥ 2.5)", fleet::haproxy_tls13),
-    (3, "cost-instructions", "a connection's instructions, times (≤ 1.02)", instructions::ratio),
+    COST_INSTRUCTIONS,
     (3, "cost-operation", "µs to get and insert with serialisation (≤ 6)", operation::microseconds),
-    (3, "cost-processes", "two processes, times one (≥ 1.5)", processes::gain),
+    COST_PROCESSES,
     (4, "kill", "a worker killed every second (nothing else lost)", kills::survived),
     (5, "judges-sslyze", "verdicts of sslyze (none worse)", judges::sslyze),
     (5, "judges-testssl-off", "verdicts of testssl.sh, tickets off", judges::testssl_off),

@@ -1,14 +1,14 @@
-//! nginx under load while its workers are killed, one a second.
+//! nginx under load while its workers are killed, one a second; [`soak`] does more to it.
 //!
 //! A client learns from a first answer which process serves it, waits, and asks again: this tells a connection
 //! that failed with its process from any other failure. Some clients have a certificate,
 //! whose subject the server repeats; somebody else's session would show another subject.
 
+mod events;
+mod soak;
 mod visitor;
 
-use std::collections::hash_map::RandomState;
 use std::fs;
-use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rejoin_store::{Facts, Store};
-use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::{DEADLINE, status_kib};
 use crate::site::Site;
+pub use events::Kind;
+use events::{Event, Master};
+pub use soak::{After, Soaked, soak};
 use visitor::{Visit, load, visitors};
 
 /// The outcome of killing workers.
@@ -84,7 +86,7 @@ pub fn kill_workers(site: &mut Site, for_s: u64) -> Option<Outcome> {
     site.write("nginx.conf", NGINX);
     let configuration = site.shown("nginx.conf");
     site.start("nginx", &["-c", &configuration])?;
-    let master = site.running.last()?.id();
+    let master = Master::of(site);
     let (stop, visits) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let mut outcome = Outcome::default();
     let kills = thread::scope(|scope| {
@@ -92,36 +94,25 @@ pub fn kill_workers(site: &mut Site, for_s: u64) -> Option<Outcome> {
         for number in 0..THREADS {
             scope.spawn(move || load(&mut visitors(site, number), stop, visits));
         }
-        let kills = kill_for(master, Duration::from_secs(for_s), &mut outcome);
+        let kills = kill_for(&master, Duration::from_secs(for_s), &mut outcome);
         stop.store(true, Ordering::Relaxed);
         kills
     });
     outcome.judge(&visits.into_inner().expect("no panic"), &kills);
-    outcome.look_at(site, master);
+    outcome.look_at(site, master.pid());
     Some(outcome)
 }
 
-/// A worker's end: it can have taken connections until it was gone.
-struct Kill {
-    worker: u32,
-    from: Instant,
-    until: Instant,
-}
-
-fn kill_for(master: u32, time: Duration, outcome: &mut Outcome) -> Vec<Kill> {
+fn kill_for(master: &Master, time: Duration, outcome: &mut Outcome) -> Vec<Event> {
     let began = Instant::now();
     let mut kills = Vec::new();
     // On a busy machine there may be few in that time.
     while began.elapsed() < time || kills.len() < WARM_UP_KILLS && began.elapsed() < time + DEADLINE
     {
         thread::sleep(BETWEEN_KILLS);
-        let workers = children(master);
-        let random = RandomState::new().build_hasher().finish() as usize;
-        if let Some(worker) = workers.get(random % workers.len().max(1)) {
-            kills.push(kill(master, *worker));
-        }
+        kills.extend(master.kill_a_worker());
         if kills.len() == WARM_UP_KILLS {
-            outcome.master_kib.0 = resident_kib(master);
+            outcome.master_kib.0 = resident_kib(master.pid());
         }
     }
     // The last one's connections end before the load does.
@@ -129,47 +120,21 @@ fn kill_for(master: u32, time: Duration, outcome: &mut Outcome) -> Vec<Kill> {
     kills
 }
 
-fn kill(master: u32, worker: u32) -> Kill {
-    let from = Instant::now();
-    let pid = Pid::from_raw(worker as i32).expect("a pid");
-    kill_process(pid, Signal::KILL).expect("a child of our own child");
-    while children(master).contains(&worker) && from.elapsed() < DEADLINE {
-        thread::sleep(Duration::from_millis(1));
-    }
-    Kill { worker, from, until: Instant::now() }
-}
-
-/// Living processes whose parent this is.
-fn children(parent: u32) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| {
-            // pid (name) state parent …
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-            words.next() != Some("Z") && words.next() == Some(parent.to_string().as_str())
-        })
-        .collect()
-}
-
 fn resident_kib(process: u32) -> u64 {
     status_kib(process, "VmRSS").unwrap_or(u64::MAX)
 }
 
 impl Outcome {
-    fn judge(&mut self, visits: &[Visit], kills: &[Kill]) {
+    fn judge(&mut self, visits: &[Visit], kills: &[Event]) {
         self.kills = kills.len();
         self.connections = visits.len() as u64;
         self.resumed = visits.iter().filter(|visit| visit.resumed).count() as u64;
         self.wrong = visits.iter().filter_map(|visit| visit.wrong.clone()).collect();
         for visit in visits {
-            let mut during =
-                kills.iter().filter(|kill| visit.from <= kill.until && kill.from <= visit.until);
-            let is_at = |kill: &Kill| visit.worker.is_none_or(|worker| worker == kill.worker);
+            let is_explained = || kills.iter().any(|kill| kill.explains(visit).is_some());
             match &visit.failure {
-                None => self.survived += usize::from(during.next().is_some()),
-                Some(_) if during.any(is_at) => self.killed_with_worker += 1,
+                None => self.survived += usize::from(kills.iter().any(|kill| kill.overlaps(visit))),
+                Some(_) if is_explained() => self.killed_with_worker += 1,
                 Some(why) => self.unexplained.push(format!("worker {:?}: {why}", visit.worker)),
             }
         }
@@ -177,18 +142,26 @@ impl Outcome {
 
     fn look_at(&mut self, site: &Site, master: u32) {
         self.master_kib.1 = resident_kib(master);
+        self.inconsistent = inconsistencies(site);
         let folder = Path::new(Store::FOLDER);
-        let store = match Store::open(folder, &site.cache(), None) {
-            Ok(store) => store,
-            Err(error) => return self.inconsistent.push(error.to_string()),
-        };
-        let shards = store.check();
-        let wrong = shards.iter().filter_map(|shard| shard.as_ref().err());
-        self.inconsistent.extend(wrong.map(|wrong| wrong.to_string()));
-        let file = fs::metadata(folder.join(format!("rejoin-{}", site.cache)));
+        let Ok(store) = Store::open(folder, &site.cache(), None) else { return };
+        let file = fs::metadata(folder.join(site.cache().file_name()));
         let blocks = file.map_or(u64::MAX, |file| std::os::unix::fs::MetadataExt::blocks(&file));
         let facts = store.facts();
         self.file_bytes = (blocks.saturating_mul(512), facts.bytes);
         self.facts = Some(facts);
+    }
+}
+
+/// Returns the findings of `rejoin store check`.
+fn inconsistencies(site: &Site) -> Vec<String> {
+    match Store::open(Path::new(Store::FOLDER), &site.cache(), None) {
+        Ok(store) => store
+            .check()
+            .iter()
+            .filter_map(|of| of.as_ref().err())
+            .map(ToString::to_string)
+            .collect(),
+        Err(error) => vec![error.to_string()],
     }
 }

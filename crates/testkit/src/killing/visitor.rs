@@ -61,6 +61,8 @@ pub(super) struct Visit {
     pub(super) until: Instant,
     /// The worker that answered.
     pub(super) worker: Option<u32>,
+    /// The client had a session.
+    pub(super) offered: bool,
     pub(super) resumed: bool,
     pub(super) failure: Option<String>,
     pub(super) wrong: Option<String>,
@@ -84,8 +86,15 @@ pub(super) fn load(visitors: &mut [Visitor], stop: &AtomicBool, visits: &Mutex<V
 impl Visitor {
     fn visit(&self) -> Visit {
         let from = Instant::now();
-        let mut visit =
-            Visit { from, until: from, worker: None, resumed: false, failure: None, wrong: None };
+        let mut visit = Visit {
+            from,
+            until: from,
+            worker: None,
+            offered: self.client.session.lock().expect("no panic").is_some(),
+            resumed: false,
+            failure: None,
+            wrong: None,
+        };
         visit.failure = self.ask_twice(&mut visit).err().map(|error| error.to_string());
         visit.until = Instant::now();
         visit
