@@ -171,9 +171,12 @@ unsafe extern "C" fn session_wanted(
             // SAFETY: OpenSSL passes a valid SSL; `find` gives a session of ours, or null.
             unsafe { fitting(ssl, connection, found) }
         });
+        // The program's own cache gives a session more than once.
+        // SAFETY: OpenSSL passes a valid SSL.
+        let asks_program = found.is_null() && !unsafe { takes(ssl, connection) };
         match connection.own().and_then(|own| own.wanted) {
             // SAFETY: the program's own callback, with the arguments meant for it.
-            Some(wanted) if found.is_null() => unsafe { wanted(ssl, id, length as c_int, copy) },
+            Some(wanted) if asks_program => unsafe { wanted(ssl, id, length as c_int, copy) },
             _ => found,
         }
     })
@@ -200,6 +203,15 @@ unsafe fn fitting(
     std::ptr::null_mut()
 }
 
+/// Returns true if the connection's sessions are taken from the cache, and each resumes once.
+///
+/// # Safety
+/// `ssl` is valid, and this connection's.
+unsafe fn takes(ssl: *mut SSL, connection: &Connection) -> bool {
+    // SAFETY: the caller vouches for `ssl`.
+    connection.attachment.is_single_use && unsafe { past::is_single_use(ssl) }
+}
+
 /// # Safety
 /// `ssl` is valid, and this connection's.
 unsafe fn find(
@@ -222,7 +234,7 @@ unsafe fn find(
     let asks_nobody = policy == Policy::ASKS_NOBODY;
     let label = if asks_nobody { label } else { context.label(name, policy) };
     // SAFETY: the caller vouches for `ssl`.
-    let is_used_up = connection.attachment.is_single_use && unsafe { past::is_single_use(ssl) };
+    let is_used_up = unsafe { takes(ssl, connection) };
     let (mut value, context) = (SecretBytes::default(), sessions.tag(&label));
     let mut state = connection.state();
     let State { visit, taken, .. } = &mut *state;

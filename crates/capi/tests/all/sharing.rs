@@ -97,7 +97,8 @@ fn a_session_of_tls_1_3_is_used_once_where_that_is_set() {
     for (setting, most) in [("single_use = yes", 1), ("stateful = yes", 16)] {
         let mut site = Site::new(&format!("once-{most}"));
         site.configure(setting);
-        site.write("configuration", &NGINX.replace("@MORE@", ""));
+        let own_cache = "ssl_session_cache shared:own:1m;";
+        site.write("configuration", &NGINX.replace("@MORE@", own_cache));
         let configuration = site.shown("configuration");
         let Some(()) = site.start("nginx", &["-c", &configuration]) else { return };
         let mut first = site.client(Versions::Tls13);

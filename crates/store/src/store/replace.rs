@@ -42,8 +42,8 @@ impl Store {
     /// gets its memory when the last of them ends. In that case the reason is returned, too.
     ///
     /// If this version can read the old one, the new one has its keys, so that the same tickets open in both, and
-    /// copies of its sessions, as many as fit and as a third of a second allows. Sessions that the old one gets later
-    /// stay there.
+    /// copies of its sessions, as many as fit and as a third of a second allows, unless `carries` is false: where each
+    /// session is used once, none may be in two caches. Sessions that the old one gets later stay there.
     ///
     /// # Errors
     /// Those of [`Self::open`]. A cluster's cache is its agent's, and is not replaced.
@@ -51,9 +51,12 @@ impl Store {
         folder: &Path,
         name: &CacheName,
         settings: &Settings,
+        carries: bool,
     ) -> Result<(Self, Option<Error>), Error> {
         match Self::open(folder, name, Some(settings)) {
-            Err(why) if is_of_another_make(&why) => Self::replace(folder, name, settings, why),
+            Err(why) if is_of_another_make(&why) => {
+                Self::replace(folder, name, settings, carries, why)
+            }
             opened => opened.map(|store| (store, None)),
         }
     }
@@ -62,6 +65,7 @@ impl Store {
         folder: &Path,
         name: &CacheName,
         settings: &Settings,
+        carries: bool,
         why: Error,
     ) -> Result<(Self, Option<Error>), Error> {
         let mut origin = Origin::default();
@@ -78,7 +82,7 @@ impl Store {
                 }
                 let page = old.with_page(|page, _| Zeroizing::new(*page));
                 origin.inherited = Some(Inherited { keys: old.keys.clone(), page });
-                origin.old = Some(old);
+                origin.old = carries.then_some(old);
             }
             if place.lock_name(&file, name)? {
                 origin.replaces = true;

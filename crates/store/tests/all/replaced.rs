@@ -25,7 +25,7 @@ fn the_new_one_has_the_keys_and_sessions_and_the_old_one_goes_on() {
     let keys = SharedKeys::open(Arc::clone(&old), None, None, 1_000_000, |_| ()).expect("keys");
     assert!((0..500).all(|number| insert(&*old, number)));
     let (new, why) =
-        Store::open_or_replace(folder.path(), &name(), &settings(2_000)).expect("replaced");
+        Store::open_or_replace(folder.path(), &name(), &settings(2_000), true).expect("replaced");
     assert!(matches!(why, Some(Error::OtherSettings { setting: "capacity", .. })), "{why:?}");
     assert!((0..500).all(|number| find(&new, number) && find(&old, number)));
     assert_eq!((new.cache().counters().stored, new.cache().counters().sessions), (0, 500));
@@ -38,9 +38,21 @@ fn the_new_one_has_the_keys_and_sessions_and_the_old_one_goes_on() {
     assert!(!old.facts().is_named && new.facts().is_named);
     assert!(old.capacity_sessions() < new.capacity_sessions());
     drop(keys);
-    let again = Store::open_or_replace(folder.path(), &name(), &settings(2_000)).expect("there");
+    let again =
+        Store::open_or_replace(folder.path(), &name(), &settings(2_000), true).expect("there");
     assert!(again.1.is_none());
     assert!(Store::open(folder.path(), &name(), None).is_ok());
+}
+
+#[test]
+fn no_session_is_in_two_caches_where_each_is_used_once() {
+    let folder = folder();
+    let old = Store::open(folder.path(), &name(), Some(&settings(1_000))).expect("made");
+    assert!((0..500).all(|number| insert(&old, number)));
+    let new = Store::open_or_replace(folder.path(), &name(), &settings(2_000), false);
+    let (new, _) = new.expect("replaced");
+    assert!((0..500).all(|number| !find(&new, number) && find(&old, number)));
+    assert_eq!(new.id_key(), old.id_key());
 }
 
 #[test]
@@ -49,7 +61,7 @@ fn the_cache_of_a_cluster_stays() {
     let (given, key) = (settings(1_000), [7; 16]);
     let agents = Store::open_for_cluster(folder.path(), &name(), Some(&given), &key);
     let agents = agents.expect("made");
-    let refused = Store::open_or_replace(folder.path(), &name(), &settings(2_000));
+    let refused = Store::open_or_replace(folder.path(), &name(), &settings(2_000), true);
     assert!(matches!(refused, Err(Error::OtherSettings { .. })), "{refused:?}");
     assert!(agents.facts().is_named);
 }
@@ -58,9 +70,10 @@ fn the_cache_of_a_cluster_stays() {
 fn of_many_at_the_same_time_all_get_the_same() {
     let folder = folder();
     for (from, to) in [(1_000, 2_000), (2_000, 500)] {
-        let old = Store::open_or_replace(folder.path(), &name(), &settings(from)).expect("made").0;
+        let old =
+            Store::open_or_replace(folder.path(), &name(), &settings(from), true).expect("made").0;
         let opened: Vec<_> = thread::scope(|scope| {
-            let open = || Store::open_or_replace(folder.path(), &name(), &settings(to));
+            let open = || Store::open_or_replace(folder.path(), &name(), &settings(to), true);
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
