@@ -164,7 +164,7 @@ bench-handshake: setup
 	target/release/rejoin bench handshake --stack openssl,rustls,jsse --html target/handshake.html $(CHECKS)
 
 ## nginx under load for ten minutes, while its workers are killed, its configuration is read again, and another nginx takes
-## over with a cache of another size or another build of the library; SOAK_SECONDS=60 for less.
+## over with a cache of another size or another file of the library; SOAK_SECONDS=60 for less.
 SOAK_SECONDS ?= 600
 soak: PACKAGES += openssl nginx-light
 soak: setup

@@ -43,9 +43,10 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     Some(said.to_string_lossy().into_owned())
 }
 
-/// Attaches with these settings. A process running as root opens the cache now, because it may drop privileges later.
-/// Any other process opens it at its first handshake: most programs that inherit the environment of a server (CGI,
-/// hooks) never have one. If the cache does not exist yet, each handshake tries again, because an agent may make it.
+/// Attaches with these settings. A process running as root opens the cache with its first context that may serve, because
+/// it may drop privileges later. Any other process opens it at its first handshake. Most programs that inherit the
+/// environment of a server (CGI, hooks) have neither. If the cache does not exist yet, handshakes try again, because an
+/// agent may make it.
 fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     names.iter().try_for_each(|name| check_setting(name))?;
     let strangers = check_variables()?;
@@ -55,18 +56,16 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), 
     let start = start::this();
     // SAFETY: the function takes no arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let mut opened = is_root.then(|| open(&settings)).transpose()?;
-    posts::attached(opened.is_some());
+    posts::attached(false);
     let mut told = None;
-    let attached = Everywhere::attach_later(move || {
+    let attached = Everywhere::attach_later(is_root, move || {
         let tell = |why: &String| {
             if told.replace(why.clone()).as_ref() != Some(why) {
                 report(&format!("{why}; going on without Rejoin, and trying again"));
                 posts::tries_again(why);
             }
         };
-        let opened = opened.take().map_or_else(|| open(&settings).inspect_err(tell), Ok);
-        let (mut everywhere, store) = opened.ok()?;
+        let (mut everywhere, store) = open(&settings).inspect_err(tell).ok()?;
         posts::attached(true);
         if store.is_first_of(start) {
             say(&settings, &store, &strangers);
@@ -134,7 +133,7 @@ fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
     let failed = |error| failed(&error, &settings.cache);
     let (folder, cache) = (&settings.folder, &settings.cache);
     let opened = match &settings.settings {
-        Some(settings) => Store::open_or_replace(folder, cache, settings),
+        Some(made) => Store::open_or_replace(folder, cache, made, !settings.single_use),
         None => Store::open(folder, cache, None).map(|store| (store, None)),
     };
     let (store, replaced) = opened.map_err(failed)?;

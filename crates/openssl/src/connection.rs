@@ -43,6 +43,8 @@ pub(crate) struct State {
     pub(crate) began: Option<Circumstances>,
     /// The policy that sessions were looked up under.
     pub(crate) expected: Option<Policy>,
+    /// The connection was ended, because its session does not meet what is demanded by now.
+    pub(crate) ended: bool,
     /// The handshake is done. (`SSL_is_init_finished` is false again when a fatal alert goes out.)
     pub(crate) established: bool,
     /// The handshake has been counted.

@@ -2,7 +2,7 @@
 
 use libc::{c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void, size_t};
 use openssl_sys::{
-    CRYPTO_EX_DATA, EVP_CIPHER_CTX, EVP_MAC_CTX, EVP_MD, OSSL_PARAM, SSL, SSL_CIPHER, SSL_CTX,
+    BIO, CRYPTO_EX_DATA, EVP_CIPHER_CTX, EVP_MAC_CTX, EVP_MD, OSSL_PARAM, SSL, SSL_CIPHER, SSL_CTX,
     SSL_METHOD, SSL_SESSION, X509_CRL, X509_OBJECT, X509_STORE, X509_VERIFY_PARAM,
 };
 
@@ -199,7 +199,12 @@ unsafe extern "C" {
     );
     pub(crate) fn X509_get0_notAfter(certificate: *const c_void) -> *const c_void;
     pub(crate) fn X509_cmp_current_time(time: *const c_void) -> c_int;
-    pub(crate) fn SSL_get_fd(ssl: *const SSL) -> c_int;
+    pub(crate) fn SSL_get_security_level(ssl: *const SSL) -> c_int;
+    pub(crate) fn SSL_set0_wbio(ssl: *mut SSL, output: *mut BIO);
+    pub(crate) fn BIO_up_ref(bio: *mut BIO) -> c_int;
+    pub(crate) fn BIO_new_socket(socket: c_int, close: c_int) -> *mut BIO;
+    pub(crate) fn X509_VERIFY_PARAM_get_auth_level(param: *const X509_VERIFY_PARAM) -> c_int;
+    pub(crate) fn X509_CRL_get0_nextUpdate(list: *const X509_CRL) -> *const c_void;
     pub(crate) fn SSL_SESSION_get0_peer(session: *mut SSL_SESSION) -> *mut c_void;
     pub(crate) fn SSL_SESSION_get0_ticket_appdata(
         session: *mut SSL_SESSION,

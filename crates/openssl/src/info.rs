@@ -201,8 +201,8 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
 
 /// Ends a connection that resumes a session without a certificate, where the servername callback has demanded one of
 /// this connection after the session was found: OpenSSL takes no session back then. Without Rejoin it would refuse the
-/// client in a full handshake, unless the session is the process's own. No answer has left yet. The next handshakes
-/// to this host are full, so that this happens once.
+/// client in a full handshake, unless the session is the process's own, or the client has a certificate. No answer has
+/// left yet. The next handshakes to this host are full, so that this happens once.
 ///
 /// # Safety
 /// `ssl` is valid.
@@ -214,7 +214,7 @@ unsafe fn end_if_demanded_since(ssl: *mut SSL, connection: &Connection) {
     // Without a host, no session of ours was looked up: it may be another key that both have (PSK).
     let is_new = |state: &State| {
         let demanded = state.began.is_none_or(|began| began.demands());
-        !demanded && !state.established && state.host.is_some()
+        !demanded && !state.established && !state.ended && state.host.is_some()
     };
     // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
     if !is_new(&connection.state()) || unsafe { openssl_sys::SSL_session_reused(ssl) } == 0 {
@@ -226,10 +226,29 @@ unsafe fn end_if_demanded_since(ssl: *mut SSL, connection: &Connection) {
     if !session.is_null() && unsafe { ffi::SSL_SESSION_get0_peer(session) }.is_null() {
         policy::note(openssl_sys::SSL_VERIFY_PEER);
         connection.policy_varies();
+        connection.state().ended = true;
         // SAFETY: the caller vouches for `ssl`.
-        let socket = unsafe { ffi::SSL_get_fd(ssl) };
-        // SAFETY: the connection's own socket, or -1 where it has none.
-        unsafe { libc::shutdown(socket, libc::SHUT_RDWR) };
+        unsafe { end(ssl) };
+    }
+}
+
+/// Makes all that the connection writes from now on fail, without a signal, whatever it writes to. A program may hold
+/// its output by a pointer of its own, so that stays, as long as the process lives.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn end(ssl: *mut SSL) {
+    /// `BIO_NOCLOSE` of `bio.h`.
+    const LEFT_OPEN: c_int = 0;
+    // SAFETY: the caller vouches for `ssl`.
+    let output = unsafe { openssl_sys::SSL_get_wbio(ssl) };
+    // SAFETY: no socket has this number, and it is not closed.
+    let nowhere = unsafe { ffi::BIO_new_socket(-1, LEFT_OPEN) };
+    if !output.is_null() && !nowhere.is_null() {
+        // SAFETY: the connection's own.
+        unsafe { ffi::BIO_up_ref(output) };
+        // SAFETY: the caller vouches for `ssl`, which gets the new one, and drops its reference to the other.
+        unsafe { ffi::SSL_set0_wbio(ssl, nowhere) };
     }
 }
 

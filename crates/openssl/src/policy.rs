@@ -19,6 +19,7 @@
 //! A connection that resumes may not show the policy, because OpenSSL leaves out the certificate callback. The session that
 //! it makes has the policy that it was resumed under, and only a demand teaches something.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use foreign_types::ForeignTypeRef;
@@ -33,6 +34,7 @@ use openssl_sys::{
 
 use crate::attachment::{Attachment, Own, attachment_of};
 use crate::board::{self, Certificates};
+use crate::clock::now_s;
 use crate::family::{self, Family, family};
 use crate::{ffi, known};
 
@@ -105,14 +107,18 @@ pub(crate) struct Circumstances {
     mode: c_int,
     flags: c_ulong,
     depth: c_int,
+    /// The security levels of the connection and of its checks: the bits that a key must have.
+    levels: [c_int; 2],
     /// The address of the program's callback, or 0.
     callback: usize,
     /// The context that the connection is in: its address, which another may get later, and its identity, which none
     /// gets again (0 if it has none).
     context: usize,
     identity: [u8; 16],
-    /// The certificates and revocation lists in the context's store: their number and a digest.
+    /// The certificates and revocation lists in the context's store: their number, that of those whose time is over, and
+    /// a digest.
     objects: c_int,
+    over: c_int,
     digest: u64,
 }
 
@@ -302,6 +308,10 @@ impl Circumstances {
         let flags = unsafe { ffi::X509_VERIFY_PARAM_get_flags(parameters) };
         // SAFETY: the connection's own.
         let depth = unsafe { ffi::X509_VERIFY_PARAM_get_depth(parameters) };
+        // SAFETY: the caller vouches for `ssl`; the call reads a number.
+        let level = unsafe { ffi::SSL_get_security_level(ssl) };
+        // SAFETY: the connection's own.
+        let levels = [level, unsafe { ffi::X509_VERIFY_PARAM_get_auth_level(parameters) }];
         // SAFETY: the caller vouches for `ssl`; the callback is not called.
         let callback = unsafe { ffi::SSL_get_verify_callback(ssl) };
         let callback = callback.map_or(0, |callback| callback as usize);
@@ -314,8 +324,10 @@ impl Circumstances {
         let asks = mode & SSL_VERIFY_PEER != 0;
         // SAFETY: the caller vouches for `ssl`.
         let (objects, digest) = if asks { unsafe { summed(ssl) } } else { (0, 0) };
+        // SAFETY: the caller vouches for `ssl`.
+        let over = if asks { unsafe { over(ssl, digest) } } else { 0 };
         let context = context as usize;
-        Self { mode, flags, depth, callback, context, identity, objects, digest }
+        Self { mode, flags, depth, levels, callback, context, identity, objects, over, digest }
     }
 }
 
@@ -367,6 +379,8 @@ unsafe fn fingerprint(ssl: *mut SSL, now: &Circumstances) -> Policy {
     hash.update(&now.mode.to_le_bytes());
     hash.update(&now.flags.to_le_bytes());
     hash.update(&now.depth.to_le_bytes());
+    hash.update(&now.over.to_le_bytes());
+    now.levels.iter().for_each(|level| hash.update(&level.to_le_bytes()));
     // SAFETY: the caller vouches for `ssl`.
     hash.update(&unsafe { store_flags(ssl) }.to_le_bytes());
     // SAFETY: a constant of OpenSSL's.
@@ -474,6 +488,53 @@ unsafe fn digest<const N: usize>(
         0
     };
     (done == 1).then_some(digest)
+}
+
+/// Returns the number of certificates and revocation lists whose time is over: OpenSSL accepts no client by them. It is
+/// counted once in a second for the store with this sum, because many servers have the authorities of the whole world.
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn over(ssl: *mut SSL, sum: u64) -> c_int {
+    thread_local! {
+        static LAST: Cell<(u64, u64, c_int)> = const { Cell::new((0, 0, 0)) };
+    }
+    let (of, at_s, counted) = LAST.get();
+    if (of, at_s) == (sum, now_s()) {
+        return counted;
+    }
+    let count = |objects: *const OPENSSL_STACK, count| {
+        // SAFETY: within the stack.
+        let object = |at| unsafe { openssl_sys::OPENSSL_sk_value(objects, at) };
+        // SAFETY: an object of the store.
+        (0..count).filter(|at| unsafe { is_over(object(*at).cast()) }).count() as c_int
+    };
+    // SAFETY: the caller vouches for `ssl`.
+    let counted = unsafe { with_objects(ssl, count) };
+    LAST.set((sum, now_s(), counted));
+    counted
+}
+
+/// Returns true if the time of a certificate or of a revocation list is over.
+///
+/// # Safety
+/// `object` is valid.
+unsafe fn is_over(object: *mut openssl_sys::X509_OBJECT) -> bool {
+    // SAFETY: the caller vouches for `object`; null if it is no certificate.
+    let certificate = unsafe { openssl_sys::X509_OBJECT_get0_X509(object) };
+    // SAFETY: the caller vouches for `object`; null if it is no revocation list.
+    let list = unsafe { ffi::X509_OBJECT_get0_X509_CRL(object) };
+    let end = if !certificate.is_null() {
+        // SAFETY: the certificate is valid.
+        unsafe { ffi::X509_get0_notAfter(certificate.cast()) }
+    } else if !list.is_null() {
+        // SAFETY: the list is valid, and may have no end.
+        unsafe { ffi::X509_CRL_get0_nextUpdate(list) }
+    } else {
+        std::ptr::null()
+    };
+    // SAFETY: a time. -1 is a time in the past.
+    !end.is_null() && unsafe { ffi::X509_cmp_current_time(end) } < 0
 }
 
 /// Returns the digests of the authorities' names that are sent to clients.

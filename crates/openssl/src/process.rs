@@ -44,17 +44,19 @@ impl Everywhere {
         Self::attach_as(Later::made(self))
     }
 
-    /// Attaches like [`Self::attach`], with settings that `make` makes at the first handshake: a program that serves
-    /// nobody makes none. The thread of that handshake calls `make`; the handshakes of other threads wait for it,
-    /// a tenth of a second at most and in vain only once, and then go without until it returns. If it returns `None`, all go without until a handshake calls it again: a second later,
-    /// and then after twice as long each time, up to a minute.
+    /// Attaches like [`Self::attach`], with settings that `make` makes at the first handshake, or, if `is_early`, with the
+    /// first context that may serve: a program that serves nobody makes none. The thread of that handshake calls `make`;
+    /// the handshakes of other threads wait for it, a tenth of a second at most and in vain only once, and then go without
+    /// until it returns. If it returns `None`, all go without until a handshake calls it again: a second later, and then
+    /// after twice as long each time, up to a minute.
     ///
     /// # Errors
     /// Those of [`Self::attach`].
     pub fn attach_later(
+        is_early: bool,
         make: impl FnMut() -> Option<Self> + Send + 'static,
     ) -> Result<(), ErrorStack> {
-        Self::attach_as(Later::by(Box::new(make)))
+        Self::attach_as(Later { is_early, ..Later::by(Box::new(make)) })
     }
 
     fn attach_as(what: Later) -> Result<(), ErrorStack> {
@@ -127,6 +129,8 @@ struct Later {
     by: Mutex<Option<Attempts>>,
     /// True once a thread has waited in vain: the maker takes long, or is not in this process, which was forked then.
     is_given_up: AtomicBool,
+    /// True if they are made with the first context that may serve, and not at the first handshake.
+    is_early: bool,
 }
 
 struct Attempts {
@@ -147,13 +151,14 @@ impl Later {
             made: OnceLock::from(what),
             by: Mutex::default(),
             is_given_up: AtomicBool::new(false),
+            is_early: false,
         }
     }
 
     fn by(make: Make) -> Self {
         let attempts = Attempts { make, due_ms: 0, wait_ms: FIRST_WAIT_MS };
         let (made, is_given_up) = (OnceLock::new(), AtomicBool::new(false));
-        Self { made, by: Mutex::new(Some(attempts)), is_given_up }
+        Self { made, by: Mutex::new(Some(attempts)), is_given_up, is_early: false }
     }
 
     fn get(&self) -> Option<&Everywhere> {
@@ -418,6 +423,10 @@ ex_data_callback! {
         unsafe { ATTACHMENTS.put(context.cast(), attachment) };
         process.unseen().push(context as usize);
         process.is_any_unseen.store(true, Ordering::Release);
+        // SAFETY: OpenSSL sets the method of a context first.
+        if process.what.is_early && !unsafe { only_connects(context.cast()) } {
+            process.what.get();
+        }
     }
 }
 

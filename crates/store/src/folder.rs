@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::fs::{fallocate, fchmod, flock, fstat, linkat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
 
 use crate::error::Objection;
 use crate::random::random_number;
@@ -76,6 +76,9 @@ impl Folder {
             Err(Errno::NOENT) => Ok(None),
             Err(cause) => match self.look(name)? {
                 Some((stat, Some(why))) => Err(self.not_ours(name, why, &stat)),
+                Some((stat, None)) if cause == Errno::ACCESS && !is_own(&stat) => {
+                    Err(self.not_ours(name, Objection::Owner { uid: stat.st_uid }, &stat))
+                }
                 _ => Err(Error::refused("open", &self.path_of(name), cause)),
             },
         }
@@ -233,6 +236,10 @@ pub(crate) fn wipe(file: &File, path: &Path) -> Result<(), Error> {
 pub(crate) fn make(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(directory, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+}
+
+fn is_own(file: &Stat) -> bool {
+    file.st_uid == geteuid().as_raw()
 }
 
 fn objection(file: &Stat) -> Option<Objection> {

@@ -1,6 +1,7 @@
 //! Certificates: authorities, what they issue, and self-signed ones.
 
 use std::path::Path;
+use std::time::Duration;
 
 pub use rcgen;
 use rcgen::{
@@ -50,7 +51,13 @@ impl Authority {
 
     /// A list of the certificates with these numbers as revoked, PEM, which holds for as long as anybody tests.
     pub fn revocation_list(&self, revoked_numbers: &[u64]) -> String {
-        let (since, until) = (date_time_ymd(2020, 1, 1), date_time_ymd(2120, 1, 1));
+        self.revocation_list_until(revoked_numbers, Duration::from_secs(4_733_510_400))
+    }
+
+    /// The same, which holds until this Unix time.
+    pub fn revocation_list_until(&self, revoked_numbers: &[u64], until: Duration) -> String {
+        let since = date_time_ymd(2020, 1, 1);
+        let until = date_time_ymd(1970, 1, 1) + until;
         let revoked = |number: &u64| RevokedCertParams {
             serial_number: SerialNumber::from(*number),
             revocation_time: since,

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
@@ -14,6 +15,7 @@ use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyRing, SECRET_BYTES, Schedule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::structured;
 
@@ -62,9 +64,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn check(bytes: &[u8]) {
     let Some(steps) = structured::<Vec<Step>>(bytes) else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // One for all, as in the agent: a client that connects again when its runtime ends is never freed.
+    static RUNTIME: LazyLock<Runtime> =
+        LazyLock::new(|| Builder::new_current_thread().enable_all().build().expect("a runtime"));
     let valkey = RefCell::<Valkey>::default();
-    runtime.expect("a runtime").block_on(async {
+    RUNTIME.block_on(async {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let asked = tokio::time::timeout(PATIENCE, ask(port, steps, &valkey));

@@ -87,8 +87,30 @@ fn a_squatted_name_is_told_to_a_server_that_is_not_root() {
     if chown(&path, Some(1), None).is_err() {
         return eprintln!("skipped: a file of another user (needs root)");
     }
+    without_rights("find it squatted", &folder);
+}
+
+#[test]
+fn roots_own_cache_is_told_to_a_server_that_is_not_root() {
+    let folder = crate::folder();
+    let _roots = open(folder.path()).expect("made");
+    match rustix::process::geteuid().is_root() {
+        true => without_rights("find root's", &folder),
+        false => eprintln!("skipped: a cache of root's (needs root)"),
+    }
+}
+
+/// The part of the process without rights.
+pub(crate) fn find_roots(folder: &Path) {
+    let said = open(folder).expect_err("refused").to_string();
+    for part in ["belongs to user root (0)", "as root", "`rejoin store remove test`"] {
+        assert!(said.contains(part), "{part:?} is not in {said:?}");
+    }
+}
+
+fn without_rights(what: &str, folder: &Folder) {
     fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("ours");
-    let mut command = role("find it squatted", folder.path(), 0);
+    let mut command = role(what, folder.path(), 0);
     match command.uid(65_534).gid(65_534).current_dir("/").status() {
         Ok(status) => assert!(status.success(), "{status}"),
         Err(_) => eprintln!("skipped: a squatted name (needs a program others may run)"),

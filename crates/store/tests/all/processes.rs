@@ -66,6 +66,7 @@ fn plays_a_role() {
         "find no room" => find_no_room(&folder),
         "fit exactly" => fit_exactly(&folder),
         "find it closed" => find_it_closed(&folder),
+        "find root's" => crate::foreign::find_roots(&folder),
         "find it squatted" => crate::foreign::find_it_squatted(&folder),
         "hold in turns" => crate::locks::hold_in_turns(&folder),
         other => panic!("no role {other:?}"),

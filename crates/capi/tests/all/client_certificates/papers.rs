@@ -12,7 +12,7 @@ use rejoin_testkit::certificates::{Authority, Pair};
 
 /// The client on one of the revocation lists.
 const REVOKED: u64 = 7;
-/// How long the certificate of `brief.pem` is valid from now on. Situations move the clock farther.
+/// How long the certificate of `brief.pem` and `brief-list.pem` hold from now on. Situations move the clock farther.
 const BRIEF: Duration = Duration::from_secs(3_600);
 
 /// Files, by name.
@@ -41,6 +41,7 @@ impl Papers {
             ("other.pem", other.pem()),
             ("revoked.pem", one.revocation_list(&[REVOKED])),
             ("empty.pem", one.revocation_list(&[])),
+            ("brief-list.pem", one.revocation_list_until(&[], now + BRIEF)),
             ("somebody.pem", somebody),
             ("stranger.pem", stranger),
             ("deep.pem", deep),

@@ -31,6 +31,8 @@ pub(crate) struct Situation {
     pub(crate) hosts: [&'static str; 2],
     pub(crate) before: &'static str,
     pub(crate) change: Change,
+    /// The connection of a client with a session from before may end once, without Rejoin's session the client gets in.
+    pub(crate) is_cut: bool,
     pub(crate) after: &'static str,
     /// What new clients see after the change.
     pub(crate) new: &'static str,
@@ -75,6 +77,10 @@ impl Situation {
             Some(client) => (client, true),
             None => (client, false),
         };
+        let (change, is_cut) = match change.strip_suffix(" cut") {
+            Some(change) => (change, true),
+            None => (change, false),
+        };
         let (change, is_renamed) = match change {
             "told" => (Change::Told, false),
             "renamed" => (Change::Told, true),
@@ -88,6 +94,6 @@ impl Situation {
         let (tickets, cache) = alone.split_once(" / ").unwrap_or((alone, alone));
         let after = if after == "-" { "" } else { after };
         let alone = [tickets, cache];
-        Self { name, client, hosts, before, change, after, new, alone }
+        Self { name, client, hosts, before, change, is_cut, after, new, alone }
     }
 }

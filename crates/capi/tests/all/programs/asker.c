@@ -16,6 +16,7 @@
  *   verify=MODE       0, 1 (a client may have no certificate) or 3
  *   judge=VERDICT     its callback accepts every certificate (1), none (0), or what OpenSSL accepts (2); - removes it
  *   depth=N purpose=N what X509_VERIFY_PARAM has for that
+ *   level=N           the security level that clients' keys need
  *   each=MODES        each connection gets the next of these verify modes, which begin anew at their end
  *   named=MODES       the same, from the servername callback
  *   ask=MODE          who has shown no certificate is asked after its request, by a renegotiation or RFC 8446's 4.6.2
@@ -173,6 +174,8 @@ static int set_parameter(const char *name, const char *value)
     }
     if (strcmp(name, "purpose") == 0)
         return SSL_CTX_set_purpose(*target, atoi(value));
+    if (strcmp(name, "level") == 0)
+        return X509_VERIFY_PARAM_set_auth_level(SSL_CTX_get0_param(*target), atoi(value)), 1;
     if (strcmp(name, "depth") == 0)
         return SSL_CTX_set_verify_depth(*target, atoi(value)), 1;
     return 0;
@@ -188,7 +191,8 @@ static int set_demand(const char *name, char *value)
     else if (strcmp(name, "each") == 0)
         turn = 0, snprintf(each, sizeof each, "%s", value);
     else if (strcmp(name, "named") == 0)
-        turn = 0, snprintf(named, sizeof named, "%s", value);
+        // Where Rejoin ends a connection, no signal ends the server.
+        signal(SIGPIPE, SIG_DFL), turn = 0, snprintf(named, sizeof named, "%s", value);
     else if (strcmp(name, "ask") == 0)
         asked = atoi(value);
     else if (strcmp(name, "clock") == 0)
