@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) host: Option<Box<[u8]>>,
     /// The settings for client certificates when the handshake began.
     pub(crate) began: Option<Circumstances>,
+    /// The policy that sessions were looked up under.
+    pub(crate) expected: Option<Policy>,
     /// The handshake is done. (`SSL_is_init_finished` is false again when a fatal alert goes out.)
     pub(crate) established: bool,
     /// The handshake has been counted.
@@ -88,7 +90,10 @@ impl Connection {
     pub(crate) unsafe fn expected_policy(&self, ssl: *mut SSL, host: &[u8]) -> Option<Policy> {
         let judged = Judged::by(&self.attachment, host);
         // SAFETY: the caller vouches for `ssl`.
-        judged.map_or(Some(Policy::ASKS_NOBODY), |judged| unsafe { judged.expected(ssl) })
+        let expected =
+            judged.map_or(Some(Policy::ASKS_NOBODY), |judged| unsafe { judged.expected(ssl) });
+        self.state().expected = expected;
+        expected
     }
 
     /// Returns the policy of this connection, once the server has the host.
@@ -96,10 +101,10 @@ impl Connection {
     /// # Safety
     /// `ssl` is valid, and this connection's.
     pub(crate) unsafe fn policy(&self, ssl: *mut SSL, host: &[u8]) -> Policy {
-        let began = self.state().began;
+        let State { began, expected, .. } = *self.state();
         let judged = Judged::by(&self.attachment, host);
         // SAFETY: the caller vouches for `ssl`.
-        judged.map_or(Policy::ASKS_NOBODY, |judged| unsafe { judged.asked(ssl, began) })
+        judged.map_or(Policy::ASKS_NOBODY, |judged| unsafe { judged.asked(ssl, began, expected) })
     }
 
     /// Learns that the policy of connections to this one's host is not known before the servername callback.

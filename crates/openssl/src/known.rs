@@ -8,6 +8,7 @@
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Returns true if the program with this callback puts what it checks into session-id contexts, and this is such a one.
 pub(crate) fn hashes_what_it_checks(callback: usize, id_context: &[u8]) -> bool {
@@ -16,6 +17,42 @@ pub(crate) fn hashes_what_it_checks(callback: usize, id_context: &[u8]) -> bool 
         32 => id_context.iter().all(u8::is_ascii_hexdigit) && is_in(callback, "mod_ssl.so"),
         _ => false,
     }
+}
+
+/// Returns true if this callback is such a program's.
+pub(crate) fn is_known(callback: usize) -> bool {
+    is_in(callback, "nginx") || is_in(callback, "mod_ssl.so")
+}
+
+/// Returns true in lighttpd, which demands certificates in its certificate callback. OpenSSL calls that in full handshakes
+/// alone, so that a connection that resumes does not show the demand.
+pub(crate) fn demands_late() -> bool {
+    static IS_LIGHTTPD: OnceLock<bool> = OnceLock::new();
+    *IS_LIGHTTPD.get_or_init(|| {
+        let mut is_there = false;
+        // SAFETY: the callback reads what the linker passes, and the variable outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(note_lighttpd), (&raw mut is_there).cast()) };
+        is_there
+    })
+}
+
+/// # Safety
+/// `info` is valid, and `is_there` is a `bool`.
+unsafe extern "C" fn note_lighttpd(
+    info: *mut libc::dl_phdr_info,
+    _size: libc::size_t,
+    is_there: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: the caller vouches for `info`.
+    let path = unsafe { (*info).dlpi_name };
+    // SAFETY: the linker's own text.
+    let is_lighttpd = unsafe { ends_with(path, "mod_openssl.so") };
+    if is_lighttpd {
+        // SAFETY: the caller vouches for `is_there`.
+        unsafe { is_there.cast::<bool>().write(true) };
+    }
+    // Any other than 0 ends the search.
+    is_lighttpd.into()
 }
 
 /// Returns true if an address is within the file of this name, the program's own or a library's.
@@ -36,10 +73,19 @@ fn is_in(address: usize, name: &str) -> bool {
     } else {
         info.dli_fname
     };
-    if !is_found || path.is_null() {
+    // SAFETY: the linker's or the kernel's own text, which lives as long as the library or the program.
+    is_found && unsafe { ends_with(path, name) }
+}
+
+/// Returns true if a path is of a file of this name.
+///
+/// # Safety
+/// `path` is null or a valid text.
+unsafe fn ends_with(path: *const libc::c_char, name: &str) -> bool {
+    if path.is_null() {
         return false;
     }
-    // SAFETY: the linker's or the kernel's own text, which lives as long as the library or the program.
+    // SAFETY: the caller vouches for `path`.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
     path.file_name() == Some(OsStr::new(name))
 }

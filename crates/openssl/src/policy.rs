@@ -14,7 +14,10 @@
 //! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder. nginx and Apache are
 //! known to put all that they check into a hash, which is their session-id context ([`crate::known`]). In all other
 //! programs, a context that asks for certificates shares with no other, unless the operator vouches
-//! ([`crate::Everywhere::vouched`]).
+//! ([`crate::Everywhere::vouched`]), and the program's own tickets stay.
+//!
+//! A connection that resumes may not show the policy, because OpenSSL leaves out the certificate callback. The session that
+//! it makes has the policy that it was resumed under, and only a demand teaches something.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -140,21 +143,34 @@ impl<'a> Judged<'a> {
         learned.or_else(here).map(|policy| self.resolved(policy))
     }
 
-    /// Returns the policy of this connection, after the servername callback. `began` was seen at its beginning.
+    /// Returns the policy of the sessions that this connection makes, after the servername callback. `began` was seen at
+    /// its beginning, and sessions were looked up under `expected`.
     ///
     /// # Safety
     /// `ssl` is valid, and began in this context.
-    pub(crate) unsafe fn asked(&self, ssl: *mut SSL, began: Option<Circumstances>) -> Policy {
+    pub(crate) unsafe fn asked(
+        &self,
+        ssl: *mut SSL,
+        began: Option<Circumstances>,
+        expected: Option<Policy>,
+    ) -> Policy {
         // SAFETY: the caller vouches for `ssl`.
         let now = unsafe { Circumstances::seen(ssl) };
         let Some(now) = now else { return Policy::ASKS_NOBODY };
         // SAFETY: the caller vouches for `ssl`.
         let policy = unsafe { self.here(ssl, &now) };
         self.sharing(policy).into_iter().for_each(|sharing| board::asks(self.own, sharing));
+        // SAFETY: the caller vouches for `ssl`; the call reads a flag.
+        let is_resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
+        if is_resumed && policy == Policy::ASKS_NOBODY {
+            // OpenSSL has left out the certificate callback, which may demand certificates (`SSL_CTX_set_cert_cb(3)`).
+            return expected.unwrap_or_else(|| self.resolved(Policy::ALONE));
+        }
         // A program may have switched contexts before sessions are looked up: then the next connection is here then, too.
         let beginnings = began.filter(|began| *began != now).into_iter().chain([now]);
         beginnings.for_each(|began| self.learn_ahead(&began, policy));
-        self.resolved(policy)
+        // The client was checked when the session was made that it has resumed, and not again.
+        expected.filter(|_| is_resumed).unwrap_or_else(|| self.resolved(policy))
     }
 
     /// Learns that nothing is known ahead of connections that begin so.

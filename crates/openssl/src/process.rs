@@ -33,7 +33,7 @@ use crate::guard::ex_data_callback;
 use crate::sessions::Cached;
 use crate::ticket_keys::{TicketHistory, TicketKeys};
 use crate::tickets::issue_tickets;
-use crate::{board, family, ffi, info, policy};
+use crate::{board, family, ffi, info, known, policy};
 
 impl Everywhere {
     /// Attaches to all contexts that the process makes from now on. To be called once.
@@ -283,8 +283,10 @@ unsafe fn begin(
         return Outcome::Off;
     }
     own.set.get_or_init(|| {
+        // SAFETY: the caller vouches for both.
+        let ours = tickets.as_ref().filter(|_| !unsafe { keeps_tickets(ssl, context, own, what) });
         // SAFETY: the caller vouches for `context`.
-        unsafe { install(context, sessions.is_some(), tickets.as_ref()) }
+        unsafe { install(context, sessions.is_some(), ours) }
     });
     // SAFETY: the caller vouches for `context`; the call reads a number.
     let of_context = unsafe { ffi::SSL_CTX_get_options(context) };
@@ -297,8 +299,9 @@ unsafe fn begin(
         unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
     }
     PROCESS.get().into_iter().for_each(Process::look_at_contexts);
+    let late = if known::demands_late() { openssl_sys::SSL_VERIFY_PEER } else { 0 };
     // SAFETY: the caller vouches for `ssl`.
-    policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) });
+    policy::note(unsafe { openssl_sys::SSL_get_verify_mode(ssl) } | late);
     // SAFETY: the caller vouches for `context`.
     let name = named.as_ref().unwrap_or_else(|| own.name.get_or_init(|| unsafe { name(context) }));
     attachment.cached = sessions
@@ -324,6 +327,30 @@ unsafe fn keeps_count_itself(ssl: *mut SSL) -> bool {
     let most = unsafe { ffi::SSL_get_max_early_data(ssl) };
     // SAFETY: the caller vouches for `ssl`; the call reads a number.
     most > 0 && unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_ANTI_REPLAY == 0
+}
+
+/// Returns true where the program's own tickets stay. Where it asks for certificates, and how it checks them is neither
+/// known nor vouched for, ours would resume in fewer processes than its own do: Postfix has keys that all of its processes
+/// share, although none is forked from another.
+///
+/// # Safety
+/// `ssl` and `context` are valid, and `own` is the context's.
+unsafe fn keeps_tickets(
+    ssl: *mut SSL,
+    context: *mut SSL_CTX,
+    own: &Own,
+    what: &Everywhere,
+) -> bool {
+    // SAFETY: the caller vouches for `context`; the call reads a number.
+    let of_context = unsafe { openssl_sys::SSL_CTX_get_verify_mode(context) };
+    // SAFETY: the caller vouches for `ssl`; the call reads a number.
+    let mode = of_context | unsafe { openssl_sys::SSL_get_verify_mode(ssl) };
+    // SAFETY: the caller vouches for `ssl`; the callback is not called.
+    let callback = unsafe { ffi::SSL_get_verify_callback(ssl) };
+    let is_named = what.context.is_some();
+    let is_known = !is_named && callback.is_some_and(|callback| known::is_known(callback as usize));
+    let is_shared = is_known || (is_named && what.is_vouched);
+    own.what.is_none() && mode & openssl_sys::SSL_VERIFY_PEER != 0 && !is_shared
 }
 
 /// Returns true if the program itself switched resumption off: it neither keeps the context's sessions nor issues

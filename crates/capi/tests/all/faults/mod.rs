@@ -8,6 +8,7 @@ mod again;
 mod clients;
 mod clocks;
 mod contexts;
+mod demands;
 mod early_data;
 mod files;
 pub(crate) mod foreign;
