@@ -39,10 +39,10 @@ test: setup
 	@cat $(TIMES)
 
 ## The same, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS or newer releases of OpenSSL, or wait
-## for minutes. After `make release` and `make target/servers` it tests these, too.
+## for minutes, or more servers, which are downloaded. After `make release` it tests that, too.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 test
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers test
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup

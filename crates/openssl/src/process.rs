@@ -288,8 +288,8 @@ unsafe fn begin(
         return Outcome::Off;
     }
     own.set.get_or_init(|| {
-        // SAFETY: the caller vouches for both.
-        let ours = tickets.as_ref().filter(|_| !unsafe { keeps_tickets(ssl, context, own, what) });
+        // SAFETY: the caller vouches for `ssl`.
+        let ours = tickets.as_ref().filter(|_| !unsafe { keeps_tickets(ssl, own, what) });
         // SAFETY: the caller vouches for `context`.
         unsafe { install(context, sessions.is_some(), ours) }
     });
@@ -339,17 +339,10 @@ unsafe fn keeps_count_itself(ssl: *mut SSL) -> bool {
 /// share, although none is forked from another.
 ///
 /// # Safety
-/// `ssl` and `context` are valid, and `own` is the context's.
-unsafe fn keeps_tickets(
-    ssl: *mut SSL,
-    context: *mut SSL_CTX,
-    own: &Own,
-    what: &Everywhere,
-) -> bool {
-    // SAFETY: the caller vouches for `context`; the call reads a number.
-    let of_context = unsafe { openssl_sys::SSL_CTX_get_verify_mode(context) };
+/// `ssl` is valid.
+unsafe fn keeps_tickets(ssl: *mut SSL, own: &Own, what: &Everywhere) -> bool {
     // SAFETY: the caller vouches for `ssl`; the call reads a number.
-    let mode = of_context | unsafe { openssl_sys::SSL_get_verify_mode(ssl) };
+    let mode = unsafe { openssl_sys::SSL_get_verify_mode(ssl) };
     // SAFETY: the caller vouches for `ssl`; the callback is not called.
     let callback = unsafe { ffi::SSL_get_verify_callback(ssl) };
     let is_named = what.context.is_some();

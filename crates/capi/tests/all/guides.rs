@@ -4,7 +4,7 @@
 //! loopback interface, and nothing outlives the shell. If such namespaces are not permitted, or a page's server is not
 //! installed, the test is skipped with a message. No systemd runs there: `guides/systemctl` stands in for it.
 
-use rejoin_testkit::shipped::rejoin_beside_libraries;
+use rejoin_testkit::shipped::{rejoin_beside_libraries, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -12,16 +12,20 @@ use std::process::{Command, Output, Stdio};
 /// The script that makes the namespaces' file systems, and then becomes a shell.
 const WORLD: &str = r#"
 mount -t tmpfs none /run
-for folder in /etc /tmp /usr/local /var; do
-    upper="/run/world$folder/upper" work="/run/world$folder/work"
+usr=/usr/local
+[ -z "$PACKAGES" ] || usr=/usr
+for folder in /etc /tmp $usr /var; do
+    upper="/run/world$folder/upper" work="/run/world$folder/work" lower=$folder
     mkdir -p "$upper" "$work"
-    mount -t overlay overlay -o "lowerdir=$folder,upperdir=$upper,workdir=$work" "$folder"
+    [ ! -d "${PACKAGES:-/none}$folder" ] || lower="$PACKAGES$folder:$folder"
+    mount -t overlay overlay -o "lowerdir=$lower,upperdir=$upper,workdir=$work" "$folder"
 done
 mkdir /run/lock
 mount -t tmpfs none /dev/shm
 ip link set lo up
 [ ! -e /usr/lib/tmpfiles.d/haproxy.conf ] || systemd-tmpfiles --create haproxy.conf
 install "$STAND_IN" /usr/local/bin/systemctl
+[ -z "$PACKAGES" ] || . "$PREPARED"
 cd "$BUILT"
 exec 2>&1
 exec sh -eux "$BLOCKS"
@@ -52,6 +56,17 @@ fn haproxy() {
 #[ignore = "slow: needs Apache; make test-all"]
 fn apache() {
     follow("apache.md", "apachectl");
+}
+
+#[test]
+#[ignore = "slow: needs target/servers; make test-all"]
+fn databases_and_mail() {
+    let (page, packages) = ("more-servers.md", target().join("servers/root"));
+    if !packages.exists() {
+        eprintln!("{page}: without make target/servers, or not on Debian 12: nothing is tested");
+        return;
+    }
+    run_over(page, "openssl", &blocks_of(&read(page)).join("\n"), &packages);
 }
 
 #[test]
@@ -88,6 +103,11 @@ fn read(page: &str) -> String {
 }
 
 fn run(page: &str, server: &str, script: &str) {
+    run_over(page, server, script, Path::new(""));
+}
+
+/// Runs a script where these packages lie over this machine's, extracted and set up as their own scripts would.
+fn run_over(page: &str, server: &str, script: &str, packages: &Path) {
     if let Some(why) = impossible(server) {
         eprintln!("{page}: {why}: nothing is tested");
         return;
@@ -99,6 +119,8 @@ fn run(page: &str, server: &str, script: &str) {
     fs::write(&blocks, script).expect("a file");
     let done = in_a_world_of_its_own(WORLD)
         .env("STAND_IN", here.join("tests/all/guides/systemctl"))
+        .env("PREPARED", here.join("tests/all/guides/packages.sh"))
+        .env("PACKAGES", packages)
         .env("BUILT", built())
         .env("BLOCKS", &blocks)
         .output();

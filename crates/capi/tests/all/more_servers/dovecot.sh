@@ -17,10 +17,14 @@ service imap-login {
 }
 passdb {
   driver = static
+  args = nopassword=y
 }
 userdb {
   driver = static
+  args = uid=65534 gid=65534 home=/run/site/mail
 }
+mail_location = maildir:~/
+first_valid_uid = 1
 END
 [ $asked = no ] || cat >>dovecot-$port.conf <<END
 ssl_ca = </run/site/authority.pem
@@ -28,4 +32,6 @@ ssl_verify_client_cert = yes
 auth_ssl_require_client_cert = yes
 ssl_require_crl = no
 END
+mkdir -p mail
+chmod 777 mail
 exec dovecot -F -c dovecot-$port.conf

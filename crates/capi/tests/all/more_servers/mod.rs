@@ -12,6 +12,7 @@ pub(crate) mod table;
 mod visits;
 mod world;
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -120,6 +121,7 @@ fn measured(server: &'static Server, asks: bool, settings: Option<&str>) -> Seen
     let again = each(server, &mut clients, 3);
     let second = {
         let address = world.beside();
+        introduce(&world, address, shown);
         clients.each_mut().map(|client| {
             let home = std::mem::replace(&mut client.address, address);
             let outcome = tally(server, client, 1);
@@ -130,6 +132,7 @@ fn measured(server: &'static Server, asks: bool, settings: Option<&str>) -> Seen
     // The session comes from the first server.
     each(server, &mut clients, 1);
     world.restart();
+    introduce(&world, world.address(), shown);
     let restart = each(server, &mut clients, 1);
     let asked = asks.then(|| {
         let of = |certificate| {
@@ -139,10 +142,19 @@ fn measured(server: &'static Server, asks: bool, settings: Option<&str>) -> Seen
         };
         let (nobody, stranger) = (of(Certificate::None), of(Certificate::Stranger));
         world.trust_the_other_authority();
+        introduce(&world, world.address(), Certificate::Stranger);
         Asked { distrusted: each(server, &mut clients, 1), nobody, stranger }
     });
     assert_eq!(world.lines_of_ours(), [""; 0], "{what}");
     Seen { again, second: Some(second), restart: Some(restart), asked }
+}
+
+/// Lets a new client connect first: in a process that asks for certificates the first handshake is full.
+fn introduce(world: &World, address: SocketAddr, shown: Certificate) {
+    let mut client = world.client(Versions::Tls12, shown);
+    client.address = address;
+    let first = visit(&mut client, world.talk());
+    assert_eq!(first, Ok(false), "a new client: {}", world.told());
 }
 
 fn each(server: &Server, clients: &mut [Client; 2], visits: u32) -> Both {

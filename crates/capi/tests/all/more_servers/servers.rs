@@ -1,6 +1,6 @@
 //! The servers, their words, and the settings of Rejoin that they are measured with.
 
-use super::visits::{HELLO, HTTP, IMAP, MQTT, MYSQL, POSTGRES, REDIS, SMTP, STUN, Talk};
+use super::visits::{FTP, HELLO, HTTP, IMAP, MQTT, MYSQL, POSTGRES, REDIS, SMTP, STUN, Talk};
 
 /// The release that a server's package is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,11 @@ const PORT: &str = "its session-id context names the port";
 const RANDOM: &str = "its session-id context is random in each process";
 const OFF: &str = "it switches resumption off";
 const NO_TICKETS: &str = "it switches resumption off, and sends no tickets over TLS 1.3";
-const CERTIFICATE: &str = "sessions with certificates stay in their process";
+const CERTIFICATE: &str =
+    "where certificates are asked for, sessions stay in their process, unless the operator vouches";
+const EVERYBODY: &str = "it asks everybody for a certificate: sessions stay in their process, unless the operator vouches";
+const INFO: &str = "it sets an info callback of its own on each connection";
+const NO_CONTEXT: &str = "it sets no session-id context, without which OpenSSL resumes nothing where certificates are asked for";
 
 pub(crate) const SERVERS: [Server; 18] = [
     Server {
@@ -84,8 +88,9 @@ pub(crate) const SERVERS: [Server; 18] = [
     Server {
         name: "vsftpd",
         script: include_str!("vsftpd.sh"),
-        talk: SMTP,
-        why: ["", CERTIFICATE],
+        talk: FTP,
+        settings: [&["", VOUCHED]; 2],
+        why: [EVERYBODY, CERTIFICATE],
         ..USUAL
     },
     Server {
@@ -99,7 +104,7 @@ pub(crate) const SERVERS: [Server; 18] = [
         name: "Dovecot",
         script: include_str!("dovecot.sh"),
         talk: IMAP,
-        why: ["", CERTIFICATE],
+        why: ["", NO_CONTEXT],
         ..USUAL
     },
     Server {
@@ -113,15 +118,15 @@ pub(crate) const SERVERS: [Server; 18] = [
         name: "MariaDB",
         script: include_str!("mariadb.sh"),
         talk: MYSQL,
-        settings: [&["", "context = one"], &["", VOUCHED]],
-        why: [RANDOM, CERTIFICATE],
+        settings: [&["", VOUCHED]; 2],
+        why: [EVERYBODY, CERTIFICATE],
         ..USUAL
     },
     Server {
         name: "coturn",
         script: include_str!("coturn.sh"),
         talk: STUN,
-        why: ["", CERTIFICATE],
+        why: [INFO, NO_CONTEXT],
         ..USUAL
     },
     Server { name: "uvicorn", script: include_str!("uvicorn.sh"), why: ["", CERTIFICATE], ..USUAL },

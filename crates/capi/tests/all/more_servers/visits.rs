@@ -8,7 +8,7 @@ use std::time::Duration;
 use rejoin_testkit::site::Client;
 
 /// The time that a server has for each answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The words of a protocol.
 #[derive(Debug)]
@@ -67,7 +67,10 @@ impl Tally {
             Self { visits, refused, .. } if refused == visits => "refused".to_owned(),
             Self { visits, resumed, .. } if resumed == visits => "yes".to_owned(),
             Self { refused: 0, resumed: 0, .. } => "no".to_owned(),
-            Self { visits, resumed, .. } => format!("{resumed} of {visits}"),
+            Self { visits, resumed, refused: 0 } => format!("{resumed} of {visits}"),
+            Self { visits, resumed, refused } => {
+                format!("{resumed} of {visits}, {refused} refused")
+            }
         }
     }
 }
@@ -104,10 +107,15 @@ pub(crate) const HTTP: Talk = Talk {
     early: None,
 };
 /// A greeting comes first.
-pub(crate) const IMAP: Talk = Talk { request: b"", answer: b"* OK ", ..HTTP };
-pub(crate) const SMTP: Talk = Talk { request: b"", answer: b"220 ", ..HTTP };
+pub(crate) const FTP: Talk = Talk { request: b"", answer: b"220 ", ..HTTP };
 pub(crate) const HELLO: Talk = Talk { request: b"", answer: b"hello", ..HTTP };
 pub(crate) const REDIS: Talk = Talk { request: b"PING\r\n", answer: b"+PONG", ..HTTP };
+
+/// Postfix and Dovecot greet everybody, and refuse the commands of clients without the certificate that they want.
+pub(crate) const SMTP: Talk =
+    Talk { request: b"EHLO localhost\r\nMAIL FROM:<>\r\nQUIT\r\n", answer: b"250 2.1.0", ..HTTP };
+pub(crate) const IMAP: Talk =
+    Talk { request: b"a LOGIN somebody secret\r\nb LOGOUT\r\n", answer: b"a OK", ..HTTP };
 
 /// CONNECT, and the return code of CONNACK (MQTT 3.1.1, section 3).
 pub(crate) const MQTT: Talk = Talk {

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rejoin_testkit::certificates::{Authority, Pair};
 use rejoin_testkit::port::{is_open, reserve};
@@ -12,6 +13,7 @@ use rejoin_testkit::shipped::{library, target};
 use rejoin_testkit::site::{Client, Site, Versions};
 
 use super::servers::{Packages, Server};
+use super::visits::Talk;
 
 /// The certificate that a client shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,12 +38,12 @@ const SCRIPT: &str = "world.sh";
 impl World {
     /// Makes the site of a server, with these settings of Rejoin, or without it.
     pub(crate) fn new(server: &'static Server, asks: bool, settings: Option<&str>) -> Self {
-        let whole = format!("more-{}-{asks}-{settings:?}", server.name);
-        let name: String = whole
-            .chars()
-            .filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-')
-            .collect();
-        let mut site = Site::new(&name);
+        // It is part of the cache's name, which has few letters.
+        static WORLDS: AtomicUsize = AtomicUsize::new(0);
+        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let letters = server.name.chars().filter(char::is_ascii_alphanumeric);
+        let short: String = letters.take(16).collect();
+        let mut site = Site::new(&format!("more-{number}-{short}"));
         site.environment = match settings {
             Some(_) => vec![("OPENSSL_CONF", "/run/site/openssl.cnf".to_owned())],
             None => Vec::new(),
@@ -103,6 +105,14 @@ impl World {
         self.restart();
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.site.address()
+    }
+
+    pub(crate) fn talk(&self) -> &'static Talk {
+        &self.server.talk
+    }
+
     pub(crate) fn client(&self, versions: Versions, certificate: Certificate) -> Client {
         let file = match certificate {
             Certificate::None => None,
@@ -125,8 +135,15 @@ impl World {
     }
 }
 
-/// Returns why no server can be started here.
+/// Returns why servers can not be started here.
 pub(crate) fn impossible() -> Option<String> {
+    let is_there = |program: &&str| {
+        Command::new("which").arg(program).output().is_ok_and(|done| done.status.success())
+    };
+    let installed = ["redis-server", "freeradius", "eapol_test"];
+    if let Some(missing) = installed.iter().find(|program| !is_there(program)) {
+        return Some(format!("{missing} is not installed"));
+    }
     for of in [Packages::Debian12, Packages::Debian13] {
         let folder = packages(of);
         let made = folder.parent().expect("a folder");
@@ -155,40 +172,48 @@ fn packages(of: Packages) -> PathBuf {
 
 /// Returns the servers' versions, by the names of their packages.
 pub(crate) fn versions() -> Vec<String> {
-    const SERVERS: [&str; 16] = [
-        "apache2-bin",
-        "coturn",
-        "dovecot-core",
-        "gunicorn",
-        "haproxy",
-        "libssl3t64",
-        "lighttpd",
-        "mariadb-server-core",
-        "mosquitto",
-        "nginx",
-        "postfix",
-        "postgresql-15",
-        "puma",
-        "stunnel4",
-        "uvicorn",
-        "vsftpd",
+    const SERVERS: [(&str, Packages); 18] = [
+        ("apache2-bin", Packages::Debian13),
+        ("coturn", Packages::Debian12),
+        ("dovecot-core", Packages::Debian12),
+        ("freeradius", Packages::Debian12),
+        ("gunicorn", Packages::Debian12),
+        ("haproxy", Packages::Debian13),
+        ("libssl3t64", Packages::Debian13),
+        ("lighttpd", Packages::Debian12),
+        ("mariadb-server-core", Packages::Debian12),
+        ("mosquitto", Packages::Debian12),
+        ("nginx", Packages::Debian13),
+        ("postfix", Packages::Debian12),
+        ("postgresql-15", Packages::Debian12),
+        ("puma", Packages::Debian12),
+        ("redis-server", Packages::Debian12),
+        ("stunnel4", Packages::Debian12),
+        ("uvicorn", Packages::Debian12),
+        ("vsftpd", Packages::Debian12),
     ];
-    let of = |packages_of| {
-        let archives = packages(packages_of).with_file_name("cache");
-        let archives = fs::read_dir(archives)
-            .expect("a folder")
-            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
-        archives.collect::<Vec<_>>()
+    let of = |(package, packages)| {
+        let version = downloaded(package, packages).or_else(|| installed(package));
+        format!("{package} {}", version.unwrap_or_else(|| panic!("{package}: no version")))
     };
-    let mut versions: Vec<_> = [of(Packages::Debian12), of(Packages::Debian13)]
-        .concat()
-        .iter()
-        .filter_map(|name| {
-            let mut parts = name.split('_');
-            let (package, version) = (parts.next()?, parts.next()?);
-            SERVERS.contains(&package).then(|| format!("{package} {}", version.replace("%3a", ":")))
-        })
-        .collect();
-    versions.sort_unstable();
-    versions
+    SERVERS.map(of).into()
+}
+
+/// Returns the version of a package that was downloaded and extracted.
+fn downloaded(package: &str, of: Packages) -> Option<String> {
+    let archives = fs::read_dir(packages(of).with_file_name("cache")).expect("a folder");
+    let mut names =
+        archives.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    names.find_map(|name| {
+        let mut parts = name.split('_');
+        let version = parts.next().filter(|name| *name == package).and_then(|_| parts.next());
+        version.map(|version| version.replace("%3a", ":"))
+    })
+}
+
+/// Returns the version of a package that this machine had, so that it was not downloaded.
+fn installed(package: &str) -> Option<String> {
+    let mut query = Command::new("dpkg-query");
+    let told = query.args(["--show", "--showformat=${Version}", package]).output().ok()?;
+    told.status.success().then(|| String::from_utf8_lossy(&told.stdout).into_owned())
 }
