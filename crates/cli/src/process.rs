@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::Context;
 use nix::unistd::{User, getuid, initgroups, setgid, setuid};
 use rustix::fs::{AtFlags, CWD, chownat};
+use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
-    DumpableBehavior, Gid, Resource, Rlimit, Uid, set_dumpable_behavior, setrlimit,
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use rustix::thread::set_no_new_privs;
 
@@ -53,6 +54,39 @@ pub(crate) fn become_user(name: &str) -> anyhow::Result<()> {
     harden()
 }
 
+/// Locks the process's memory, and what it will need, so that nothing of it is swapped (`mlockall(2)`). Root raises its
+/// limit for that. Under a limit nothing is locked: memory that is needed later might not be had. Returns true if it is
+/// locked.
+pub(crate) fn lock_memory() -> bool {
+    let unlimited = Rlimit { current: None, maximum: None };
+    // Only root may.
+    let _ = setrlimit(Resource::Memlock, unlimited);
+    let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
+    // Pages count when they are used first.
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    is_unlimited && mlockall(flags).is_ok()
+}
+
+/// Returns true if the machine swaps.
+pub(crate) fn may_be_swapped() -> bool {
+    std::fs::read_to_string("/proc/swaps").is_ok_and(|table| table.lines().count() > 1)
+}
+
+/// Tells the service manager about this process (`sd_notify(3)`).
+pub(crate) fn notify(state: &str) {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
+        && let Ok(from) = std::os::unix::net::UnixDatagram::unbound()
+    {
+        // Without a listener, nothing waits for the message.
+        let _ = from.send_to(state.as_bytes(), socket);
+    }
+}
+
+/// Returns a user's number.
+pub(crate) fn uid(name: &str) -> anyhow::Result<u32> {
+    Ok(user(name)?.uid.as_raw())
+}
+
 /// Gives a socket to a user and its group, whose programs may then connect. Must be called before
 /// [`become_user`].
 pub(crate) fn hand_over(socket: &Path, name: &str) -> anyhow::Result<()> {
@@ -70,7 +104,7 @@ fn user(name: &str) -> anyhow::Result<User> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::process::{dumpable_behavior, getrlimit};
+    use rustix::process::dumpable_behavior;
 
     use super::*;
 

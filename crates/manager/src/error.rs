@@ -33,6 +33,15 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The manager that listens on the socket does not hand it over.
+    #[error("cannot take over from the manager at {}: {cause}; stop it, and start again", path.display())]
+    NotHandedOver {
+        /// The socket.
+        path: PathBuf,
+        /// The reason.
+        cause: io::Error,
+    },
+
     /// The path exists and is not a socket.
     #[error("{} is not a socket: remove it, or choose another path", path.display())]
     NoSocket {
