@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { settings: path, user, json, .. } = arguments;
     process::harden()?;
     terminal::raise_descriptor_limit();
-    if !process::lock_memory() && process::may_be_swapped() {
+    if !process::lock_memory(user.is_none()) && process::may_be_swapped() {
         terminal::complain(
             "what is in memory may be written to swap: lift the limit (ulimit -l, LimitMEMLOCK=infinity)",
         );

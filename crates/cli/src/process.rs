@@ -9,7 +9,7 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
     DumpableBehavior, Gid, Resource, Rlimit, Uid, getrlimit, set_dumpable_behavior, setrlimit,
 };
-use rustix::thread::set_no_new_privs;
+use rustix::thread::{CapabilitySet, capabilities, set_no_new_privs};
 
 /// Protects the secrets in memory: no core dump is written, and no process of the same user can read
 /// the memory (`prctl(2)`, `PR_SET_DUMPABLE`). No program that it starts gets more privileges than it has itself
@@ -54,17 +54,21 @@ pub(crate) fn become_user(name: &str) -> anyhow::Result<()> {
     harden()
 }
 
-/// Locks the process's memory, and what it will need, so that nothing of it is swapped (`mlockall(2)`). Root raises its
-/// limit for that. Under a limit nothing is locked: memory that is needed later might not be had. Returns true if it is
-/// locked.
-pub(crate) fn lock_memory() -> bool {
+/// Locks the process's memory, and what it will need, so that nothing of it is swapped (`mlockall(2)`). Root lifts the
+/// limit for that. Under a limit nothing is locked, because memory that is needed later could not be had. `stays`: the
+/// process keeps its capabilities, and a limit does not bind it if it may lock memory. Returns true if it is locked.
+pub(crate) fn lock_memory(stays: bool) -> bool {
     let unlimited = Rlimit { current: None, maximum: None };
     // Only root may.
     let _ = setrlimit(Resource::Memlock, unlimited);
     let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
-    // Pages count when they are used first.
+    let may_lock = || {
+        let own = capabilities(None);
+        own.is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK))
+    };
+    // Pages are locked when they are used first.
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    is_unlimited && mlockall(flags).is_ok()
+    (is_unlimited || stays && may_lock()) && mlockall(flags).is_ok()
 }
 
 /// Returns true if the machine swaps.

@@ -139,13 +139,14 @@ pub async fn serve(
 ) -> Result<Stats, Error> {
     let (given, mut takers) = unbounded_channel();
     let Sockets { listener, lock, predecessor } = sockets;
-    let predecessor = match predecessor {
-        Some(predecessor) => Some(predecessor.replace().await.map_err(cannot("take over"))?),
-        None => None,
-    };
-    let succession = Succession::new(&listener, lock, predecessor, given);
+    let succession = Succession::new(&listener, lock, given).map_err(cannot("copy the socket"))?;
     let listener = UnixListener::from_std(listener).map_err(cannot("wait on the socket"))?;
-    let mut life = Life::new(settings, succession.map_err(cannot("copy the socket"))?, tell)?;
+    let mut life = Life::new(settings, succession, tell)?;
+    if let Some(predecessor) = predecessor {
+        // Last: nothing keeps this manager from serving now.
+        let followed = life.state.succession.follow(predecessor).await;
+        followed.map_err(cannot("take over from the manager that serves"))?;
+    }
     let mut listener = Some(listener);
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,8 +1,8 @@
 //! The network of a program: the manager must not lead a program to where it may not go itself.
 //!
 //! The kernel tells the network namespace of a program's socket (`SO_NETNS_COOKIE`): the one that the program was in when
-//! it made the socket. No process is looked up for that, so there is no race. A seccomp filter is a fact about a process,
-//! which is looked up by a handle that cannot come to mean another one. What is not told apart: a thread's own filter,
+//! it made the socket. No process is looked up for that, so there is no race. Seccomp filters are a fact about a process,
+//! which is looked up by a handle that cannot come to mean another one. Those of the first process are everybody's. What is not told apart: a thread's own filter,
 //! Landlock, firewall rules for a user or a control group.
 
 use std::fs;
@@ -105,13 +105,14 @@ impl ProgramConnection {
         if rules.sandboxed { Ok(()) } else { self.has_no_filter() }
     }
 
-    /// Checks that no seccomp filter limits the program's system calls.
+    /// Checks that no seccomp filter limits the program's system calls, beyond those that the first process of the
+    /// machine or container has, and so all others.
     fn has_no_filter(&self) -> Result<(), Failure> {
         let process = self.process()?;
-        let status = fs::read_to_string(process.file("status")).unwrap_or_default();
-        let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim);
-        match mode {
-            Some("0") if process.lives() => Ok(()),
+        let filters = seccomp_filters(&process.file("status")).filter(|_| process.lives());
+        let everywhere = seccomp_filters(Path::new("/proc/1/status")).unwrap_or_default();
+        match filters {
+            Some(filters) if filters <= everywhere => Ok(()),
             Some(_) => Err(refusal("a seccomp filter limits the program")),
             None => Err(refusal("the program's process cannot be looked up")),
         }
@@ -130,6 +131,17 @@ impl ProgramConnection {
         };
         Ok(Process { pid, handle })
     }
+}
+
+/// Reads how many seccomp filters limit a process. Before Linux 5.9, where they are not counted, one stands for all.
+fn seccomp_filters(status: &Path) -> Option<u32> {
+    let status = fs::read_to_string(status).ok()?;
+    let number = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse::<u32>().ok()
+    };
+    let mode = number("Seccomp:")?;
+    Some(number("Seccomp_filters:").unwrap_or_default().max(u32::from(mode > 0)))
 }
 
 /// The process that connected.

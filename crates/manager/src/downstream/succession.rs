@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::net::sockopt::{socket_acceptconn, socket_peercred};
@@ -44,7 +44,7 @@ const PASSED: usize = 2;
 pub(crate) struct Succession {
     given: Mutex<Option<Given>>,
     takers: UnboundedSender<Taken>,
-    predecessor: Option<Mutex<UnixStream>>,
+    predecessor: OnceLock<Mutex<UnixStream>>,
 }
 
 #[derive(Debug)]
@@ -69,15 +69,20 @@ impl Succession {
     pub(crate) fn new(
         listener: &impl AsFd,
         lock: Option<File>,
-        predecessor: Option<UnixStream>,
         takers: UnboundedSender<Taken>,
     ) -> io::Result<Self> {
         let given = Given {
             listener: listener.as_fd().try_clone_to_owned()?,
             lock: lock.map(OwnedFd::from),
         };
-        let (given, predecessor) = (Mutex::new(Some(given)), predecessor.map(Mutex::new));
-        Ok(Self { given, takers, predecessor })
+        Ok(Self { given: Mutex::new(Some(given)), takers, predecessor: OnceLock::new() })
+    }
+
+    /// Tells the predecessor that this manager serves from now on, and waits until the other no longer accepts.
+    pub(crate) async fn follow(&self, predecessor: Predecessor) -> io::Result<()> {
+        let stream = predecessor.replace().await?;
+        self.predecessor.get_or_init(|| Mutex::new(stream));
+        Ok(())
     }
 
     /// Returns copies of the sockets. `None`: a successor has them already.
@@ -98,12 +103,12 @@ impl Succession {
 
     /// Returns true if there may be a predecessor that knows connections.
     pub(crate) fn has_predecessor(&self) -> bool {
-        self.predecessor.is_some()
+        self.predecessor.get().is_some()
     }
 
     /// Passes a program, which asks for the end of a connection, to the predecessor. Returns false if it is gone.
     fn forward(&self, connection: Token, program: BorrowedFd<'_>) -> bool {
-        let Some(predecessor) = &self.predecessor else { return false };
+        let Some(predecessor) = self.predecessor.get() else { return false };
         let predecessor = predecessor.lock().unwrap_or_else(PoisonError::into_inner);
         let question = protocol::write_request(&Request::End { connection });
         question.is_ok_and(|question| pass(predecessor.as_fd(), &question, &[program]).is_ok())
@@ -202,7 +207,7 @@ pub struct Predecessor(UnixStream);
 
 impl Predecessor {
     /// Tells it to stop accepting. Returns the connection to it when it has.
-    pub(crate) async fn replace(self) -> io::Result<UnixStream> {
+    async fn replace(self) -> io::Result<UnixStream> {
         let Self(mut stream) = self;
         let replaced = tokio::task::spawn_blocking(move || {
             let message = protocol::write_request(&Request::Accepted {});
