@@ -80,6 +80,7 @@ fn sockets(arguments: &Arguments) -> anyhow::Result<(Sockets, String)> {
             return Ok((sockets, shown));
         }
     }
+    make_folder(&path)?;
     let (listener, lock) = rejoin_manager::listen(&path, mode(&path, user.is_some()))?;
     if let Some(name) = user {
         process::hand_over(&path, name)?;
@@ -100,11 +101,17 @@ fn place() -> anyhow::Result<PathBuf> {
          --socket PATH here, and REJOIN_MANAGER=PATH to them",
         rustix::process::getuid()
     );
-    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-        let made = std::fs::DirBuilder::new().mode(0o755).create(folder);
-        made.with_context(|| format!("cannot make {}", folder.display()))?;
-    }
     Ok(path)
+}
+
+/// Makes the folder of the system's socket, which does not outlive the machine's restart.
+fn make_folder(socket: &Path) -> anyhow::Result<()> {
+    let missing = socket.parent().filter(|folder| !folder.exists());
+    let Some(folder) = missing.filter(|_| socket == Path::new(SYSTEM_SOCKET)) else {
+        return Ok(());
+    };
+    let made = std::fs::DirBuilder::new().mode(0o755).create(folder);
+    made.with_context(|| format!("cannot make {}", folder.display()))
 }
 
 fn read(path: Option<&Path>) -> anyhow::Result<Settings> {

@@ -32,8 +32,8 @@ impl Manager {
         self.open(Exchange::connect(wanted, None, first)?)
     }
 
-    /// Asks for a connection over a TCP socket that is connected already: through a proxy, or from another network
-    /// namespace. The manager takes the socket over.
+    /// Asks for a connection over a TCP socket that is connected already: through a proxy, or from a network
+    /// namespace that the manager's settings name. The manager takes the socket over.
     ///
     /// # Errors
     /// The same as [`Self::connect`].

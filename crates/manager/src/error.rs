@@ -27,7 +27,7 @@ pub enum Error {
     },
 
     /// Another manager listens on the socket.
-    #[error("another manager serves {}: stop it first", path.display())]
+    #[error("another manager serves {}: stop it first, or start this one with --take-over", path.display())]
     Taken {
         /// The socket.
         path: PathBuf,
