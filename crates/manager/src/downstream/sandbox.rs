@@ -5,14 +5,16 @@
 //! which is looked up by a handle that cannot come to mean another one. Those of the first process are everybody's. What is not told apart: a thread's own filter,
 //! Landlock, firewall rules for a user or a control group.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use crate::downstream::connection::ProgramConnection;
 use crate::failure::Failure;
@@ -38,6 +40,10 @@ mod cookie {
 /// Returns the network namespace of a socket. `None`: the kernel does not tell.
 pub(crate) fn namespace_of(socket: &impl AsFd) -> Option<u64> {
     getsockopt(socket, cookie::NetworkNamespace).ok()
+}
+
+fn unknown() -> Failure {
+    refusal("the program's process cannot be looked up")
 }
 
 fn refusal(detail: impl Into<String>) -> Failure {
@@ -109,12 +115,38 @@ impl ProgramConnection {
     /// machine or container has, and so all others.
     fn has_no_filter(&self) -> Result<(), Failure> {
         let process = self.process()?;
-        let filters = seccomp_filters(&process.file("status")).filter(|_| process.lives());
-        let everywhere = seccomp_filters(Path::new("/proc/1/status")).unwrap_or_default();
+        let filters = process.status()?.filters();
+        let everywhere = first_process().and_then(Status::filters);
         match filters {
-            Some(filters) if filters <= everywhere => Ok(()),
+            Some(filters) if filters <= everywhere.unwrap_or_default() => Ok(()),
             Some(_) => Err(refusal("a seccomp filter limits the program")),
-            None => Err(refusal("the program's process cannot be looked up")),
+            None => Err(unknown()),
+        }
+    }
+
+    /// Checks that a program which asks for the listening socket is not confined, because with it the program could
+    /// deceive all others: its user is root, with the rights of the machine's or container's first process, or the
+    /// manager's own; it is in the manager's network and PID namespace; and no filter limits it.
+    pub(crate) fn may_take_over(&self) -> Result<(), Failure> {
+        let uid = self.program.uid;
+        if uid != 0 && uid != geteuid().as_raw() {
+            let detail = "only root and the manager's own user may take its socket over";
+            return Err(refusal(detail));
+        }
+        let own = self.state.namespace;
+        if own.is_some() && own != namespace_of(&*self.stream) {
+            return Err(refusal("the new manager is in another network namespace"));
+        }
+        self.has_no_filter()?;
+        let status = self.process()?.status()?;
+        if status.field("NSpid:").is_none_or(|pids| pids.split_whitespace().count() != 1) {
+            return Err(refusal("the new manager is in another PID namespace"));
+        }
+        let first = first_process().ok_or_else(unknown)?;
+        let is_bounded = status.field("CapBnd:") != first.field("CapBnd:");
+        match uid == 0 && is_bounded {
+            true => Err(refusal("the new manager's capabilities are limited")),
+            false => Ok(()),
         }
     }
 
@@ -133,17 +165,6 @@ impl ProgramConnection {
     }
 }
 
-/// Reads how many seccomp filters limit a process. Before Linux 5.9, where they are not counted, one stands for all.
-fn seccomp_filters(status: &Path) -> Option<u32> {
-    let status = fs::read_to_string(status).ok()?;
-    let number = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u32>().ok()
-    };
-    let mode = number("Seccomp:")?;
-    Some(number("Seccomp_filters:").unwrap_or_default().max(u32::from(mode > 0)))
-}
-
 /// The process that connected.
 struct Process {
     pid: Pid,
@@ -155,10 +176,46 @@ impl Process {
         Path::new("/proc").join(self.pid.as_raw_nonzero().to_string()).join(name)
     }
 
+    fn status(&self) -> Result<Status, Failure> {
+        Status::read(&self.file("status")).filter(|_| self.lives()).ok_or_else(unknown)
+    }
+
     /// Returns true if the process still runs, so that what was read under its number is its own.
     fn lives(&self) -> bool {
         let mut asked = [PollFd::new(&self.handle, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut asked, Some(&now)) == Ok(0)
+    }
+}
+
+/// The facts of `/proc/PID/status`, which every user can read.
+struct Status(String);
+
+/// The bytes that are read of it. All that is wanted here comes before.
+const STATUS_BYTES: usize = 4_096;
+
+/// Returns the status of the first process of the machine or container, as it was when it was asked for first.
+fn first_process() -> Option<&'static Status> {
+    static FIRST: OnceLock<Option<Status>> = OnceLock::new();
+    FIRST.get_or_init(|| Status::read(Path::new("/proc/1/status"))).as_ref()
+}
+
+impl Status {
+    fn read(path: &Path) -> Option<Self> {
+        let mut text = [0; STATUS_BYTES];
+        let bytes = File::open(path).ok()?.read(&mut text).ok()?;
+        Some(Self(String::from_utf8_lossy(&text[..bytes]).into_owned()))
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    }
+
+    /// Returns how many seccomp filters limit the process. Before Linux 5.9, where they are not counted, one stands for
+    /// all.
+    fn filters(&self) -> Option<u32> {
+        let number = |name| self.field(name)?.parse::<u32>().ok();
+        let mode = number("Seccomp:")?;
+        Some(number("Seccomp_filters:").unwrap_or_default().max(u32::from(mode > 0)))
     }
 }

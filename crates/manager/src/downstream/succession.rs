@@ -138,9 +138,8 @@ impl ProgramConnection {
     pub(crate) async fn hand_over(self) {
         let Self { state, program, stream, .. } = &self;
         let refuses = |kind, detail: &str| refuse(stream, Failure::new(kind, detail));
-        if program.uid != 0 && program.uid != geteuid().as_raw() {
-            let detail = "only root and the manager's own user may take its socket over";
-            return refuses(ErrorKind::NotPermitted, detail).await;
+        if let Err(failure) = self.may_take_over() {
+            return refuse(stream, failure).await;
         }
         let copies = match state.succession.copies() {
             Ok(Some(copies)) => copies,

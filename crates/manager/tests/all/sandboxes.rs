@@ -142,3 +142,32 @@ fn the_settings_say_who_may_ask_for_which_connections() {
     let kind = kind_under(json!({"addresses": []}), &|rules, _| rules.hosts = host("*.test"));
     assert_eq!(kind, "name_not_found");
 }
+
+/// Asks for the listening socket, and leaves.
+const TAKES_OVER: &str = r#"
+manager, answer = ask(take_over={})
+print(json.dumps(answer.get("error", {"kind": "ready"})["kind"]))
+"#;
+
+/// With the socket it could deceive all other programs.
+#[test]
+fn a_confined_program_does_not_take_the_socket_over() {
+    if !is_root() {
+        return;
+    }
+    let house = House::new();
+    let kind = |by: &[&str], script: &str| run_by(0, by, &house, 1, script);
+    assert_eq!(kind(&["env"], TAKES_OVER), "ready");
+    for by in [
+        &["unshare", "-n", "--"][..],
+        &["unshare", "-p", "-f", "--mount-proc", "--"],
+        &["setpriv", "--bounding-set=-sys_admin", "--"],
+    ] {
+        assert_eq!(kind(by, TAKES_OVER), "not_permitted", "{by:?}");
+    }
+    let filters = FILTERED.split("tcp =").next().unwrap();
+    assert_eq!(kind(&["env"], &[filters, TAKES_OVER].concat()), "not_permitted");
+    assert_eq!(run_as(12_345, &house, 1, TAKES_OVER), "not_permitted");
+    // Nobody has taken it.
+    assert_eq!(house.program().stats()["open"], 0);
+}
