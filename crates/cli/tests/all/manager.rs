@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rejoin_testkit::manager::serving;
-use rejoin_testkit::process::{status_kib, wait_until};
+use rejoin_testkit::process::{assert_has_no_rights, status_kib, wait_until};
 
 fn folder(name: &str) -> PathBuf {
     // A socket's path has 107 characters at most.
@@ -95,6 +95,35 @@ fn it_gives_the_socket_to_the_user_that_it_becomes() {
     assert_eq!((of.uid(), of.gid(), of.mode() & 0o777), (uid, gid, 0o660));
     terminate(&child);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// It is root's until it has the socket.
+#[test]
+fn it_takes_over_from_a_manager_that_has_given_up_root() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: nobody else to become");
+        return;
+    }
+    let folder = folder("succeeds");
+    let socket = folder.join("m.sock");
+    let start = |more: &[&str]| {
+        let mut command = rejoin();
+        command.args(["manager", "--user", "daemon", "--socket"]).arg(&socket).args(more);
+        serving(command.stderr(Stdio::null()))
+    };
+    // Without one to take over from, it starts as usual.
+    let mut old = start(&["--take-over"]);
+    assert_eq!(stats(&socket)["stats"]["open"], 0);
+    let mut new = start(&["--take-over"]);
+    assert!(old.wait().success());
+    assert_eq!(stats(&socket)["stats"]["open"], 0);
+    assert_has_no_rights(new.id(), "daemon");
+    // The lock of the path is the new one's now.
+    let third = rejoin().args(["manager", "--socket"]).arg(&socket).output().unwrap();
+    let said = String::from_utf8_lossy(&third.stderr).into_owned();
+    assert!(said.contains("--take-over"), "{said}");
+    assert!(new.terminate().success());
     std::fs::remove_dir_all(folder).unwrap();
 }
 

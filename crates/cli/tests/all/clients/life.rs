@@ -259,6 +259,71 @@ fn a_new_manager_takes_over_without_a_gap() {
     assert!(managers[1].terminate().success());
 }
 
+/// Starts the manager with a socket of its own, as systemd does, tells it to end for each line that it reads, and starts
+/// another when it has ended, unless there are no more lines. SOCKET COMMAND...
+const SERVICE: &str = "\
+import os, signal, socket, subprocess, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen(512)
+os.dup2(listener.fileno(), 3)
+start = 'export LISTEN_PID=$$ LISTEN_FDS=1; exec setpriv --pdeathsig KILL \\\"$@\\\"'
+line = True
+while line:
+    manager = subprocess.Popen(['sh', '-c', start, 'sh', *sys.argv[2:]], pass_fds=[3])
+    line = sys.stdin.readline()
+    manager.send_signal(signal.SIGTERM)
+    print('ended', manager.wait(), flush=True)
+";
+
+/// The socket stays open meanwhile: who comes between two managers waits for the second.
+#[test]
+fn a_restart_under_a_service_manager_breaks_nothing() {
+    const DOWNLOADS: usize = 20;
+    let mut world = World::new("restart");
+    world.managed.kill();
+    let socket = world.managed.socket();
+    let _ = fs::remove_file(&socket);
+    let mut command = Command::new("python3");
+    command.args(["-c", SERVICE, &socket, REJOIN, "manager"]);
+    command.args(["--settings", &world.managed.file("manager.toml")]);
+    let words = File::create(world.managed.file("words")).expect("a file");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(words);
+    let mut service = Process::start(&mut command);
+    let lines = service.lines();
+    wait_until("the socket", || std::path::Path::new(&socket).exists());
+    let mut server = Slow::start(&world);
+    let half = half_done(&world, &server, DOWNLOADS);
+    let (world, port, is_over) = (&world, server.port, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let visits = scope.spawn(|| {
+            let mut ways = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                ways.push(through(
+                    &Download::start(world, curl(world, port, ""), "visit").finish(),
+                ));
+            }
+            ways
+        });
+        service.stdin.as_mut().expect("piped").write_all(b"restart\n").expect("it reads");
+        waits_for(world, "words", &format!("shutting down: {DOWNLOADS} "));
+        assert!(!through(&Download::start(world, curl(world, port, ""), "drains").finish()));
+        server.go_on();
+        for download in half {
+            assert!(through(&download.finish()));
+        }
+        assert_eq!(lines.find(|line| line.strip_prefix("ended ").map(str::to_owned)), "0");
+        wait_until("the second manager's first connection", || {
+            through(&Download::start(world, curl(world, port, ""), "again").finish())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        let ways = visits.join().expect("no visit failed");
+        assert!(ways.iter().any(|through| !through), "{ways:?}");
+    });
+    drop(service.stdin.take());
+    assert!(service.wait().success());
+}
+
 #[test]
 fn another_user_does_not_take_over() {
     let world = World::new("usurper");
