@@ -86,7 +86,7 @@ fn carry(settings: &Settings, user: Option<&str>, accepts_older: bool) -> anyhow
         agent.store().name(),
         settings.folder.display()
     ));
-    ready();
+    process::notify("READY=1");
     runtime()?.block_on(agent.run(terminal::interrupted(), |news| match news {
         News::Linked => terminal::print(&format!("cluster {name}: linked with {servers}")),
         News::Cut(error) => terminal::complain(&format!(
@@ -111,16 +111,6 @@ pub(crate) fn complain_of_record(error: &rejoin_cluster::Error) {
     terminal::complain(&format!(
         "{error}: after a restart of this machine, an older ring of ticket keys will not be recognised"
     ));
-}
-
-/// Tells the service manager that this process is ready (`sd_notify(3)`).
-pub(crate) fn ready() {
-    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
-        && let Ok(from) = std::os::unix::net::UnixDatagram::unbound()
-    {
-        // Without a listener, nothing waits for the message.
-        let _ = from.send_to(b"READY=1", socket);
-    }
 }
 
 fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {

@@ -5,10 +5,11 @@ use std::path::Path;
 use anyhow::Context;
 use nix::unistd::{User, getuid, initgroups, setgid, setuid};
 use rustix::fs::{AtFlags, CWD, chownat};
+use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{
-    DumpableBehavior, Gid, Resource, Rlimit, Uid, set_dumpable_behavior, setrlimit,
+    DumpableBehavior, Gid, Resource, Rlimit, Uid, getrlimit, set_dumpable_behavior, setrlimit,
 };
-use rustix::thread::set_no_new_privs;
+use rustix::thread::{CapabilitySet, capabilities, set_no_new_privs};
 
 /// Protects the secrets in memory: no core dump is written, and no process of the same user can read
 /// the memory (`prctl(2)`, `PR_SET_DUMPABLE`). No program that it starts gets more privileges than it has itself
@@ -53,6 +54,43 @@ pub(crate) fn become_user(name: &str) -> anyhow::Result<()> {
     harden()
 }
 
+/// Locks the process's memory, and what it will need, so that nothing of it is swapped (`mlockall(2)`). Root lifts the
+/// limit for that. Under a limit nothing is locked, because memory that is needed later could not be had. `stays`: the
+/// process keeps its capabilities, and a limit does not bind it if it may lock memory. Returns true if it is locked.
+pub(crate) fn lock_memory(stays: bool) -> bool {
+    let unlimited = Rlimit { current: None, maximum: None };
+    // Only root may.
+    let _ = setrlimit(Resource::Memlock, unlimited);
+    let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
+    let may_lock = || {
+        let own = capabilities(None);
+        own.is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK))
+    };
+    // Pages are locked when they are used first.
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    (is_unlimited || stays && may_lock()) && mlockall(flags).is_ok()
+}
+
+/// Returns true if the machine swaps.
+pub(crate) fn may_be_swapped() -> bool {
+    std::fs::read_to_string("/proc/swaps").is_ok_and(|table| table.lines().count() > 1)
+}
+
+/// Tells the service manager about this process (`sd_notify(3)`).
+pub(crate) fn notify(state: &str) {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
+        && let Ok(from) = std::os::unix::net::UnixDatagram::unbound()
+    {
+        // Without a listener, nothing waits for the message.
+        let _ = from.send_to(state.as_bytes(), socket);
+    }
+}
+
+/// Returns a user's number.
+pub(crate) fn uid(name: &str) -> anyhow::Result<u32> {
+    Ok(user(name)?.uid.as_raw())
+}
+
 /// Gives a socket to a user and its group, whose programs may then connect. Must be called before
 /// [`become_user`].
 pub(crate) fn hand_over(socket: &Path, name: &str) -> anyhow::Result<()> {
@@ -70,7 +108,7 @@ fn user(name: &str) -> anyhow::Result<User> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::process::{dumpable_behavior, getrlimit};
+    use rustix::process::dumpable_behavior;
 
     use super::*;
 

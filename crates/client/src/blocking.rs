@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, PATIENCE, SILENCE, lives};
 use crate::protocol::{Answer, Connect, Connected, Request, Stats, Token};
 use crate::{Error, Manager, at_end};
 
@@ -32,8 +32,8 @@ impl Manager {
         self.open(Exchange::connect(wanted, None, first)?)
     }
 
-    /// Asks for a connection over a TCP socket that is connected already: through a proxy, or from another network
-    /// namespace. The manager takes the socket over.
+    /// Asks for a connection over a TCP socket that is connected already: through a proxy, or from a network
+    /// namespace that the manager's settings name. The manager takes the socket over.
     ///
     /// # Errors
     /// The same as [`Self::connect`].
@@ -64,9 +64,11 @@ impl Manager {
     /// Sends a request. Returns the answer, its socket, and the manager with that socket alone.
     fn ask(&self, exchange: Exchange<'_>) -> Result<(Answer, UnixStream, Self), Error> {
         let until = Instant::now() + exchange.patience;
-        let (socket, path) = self.reach(Some(left(until)))?;
-        let answer = exchanged(exchange, &socket, until)?;
-        Ok((answer, socket, self.only(path)))
+        let (socket, path) = self.reach(Some(left(until).min(PATIENCE)))?;
+        let (only, is_long) = (self.only(path), exchange.is_long());
+        let lives = || if is_long { lives(only.ask(Exchange::of_life()?)) } else { Ok(()) };
+        let answer = exchanged(exchange, &socket, until, lives)?;
+        Ok((answer, socket, only))
     }
 }
 
@@ -162,17 +164,27 @@ impl AsFd for Stream {
     }
 }
 
+/// Sends a request and waits for its answer. Calls `lives` after a silence, and gives up if it fails.
 pub(super) fn exchanged(
     mut exchange: Exchange<'_>,
     mut socket: &UnixStream,
     until: Instant,
+    lives: impl FnOnce() -> Result<(), Error>,
 ) -> Result<Answer, Error> {
     let mut broke = None;
     while !exchange.is_sent() && broke.is_none() {
         broke = exchange.send(socket.as_fd()).err();
     }
+    let mut lives = Some((lives, until.min(Instant::now() + SILENCE)));
     while !exchange.is_received() {
-        let read = until_readable(socket, until).and_then(|()| socket.read(exchange.room()));
+        let next = lives.as_ref().map_or(until, |(_, silent)| *silent);
+        let waited = until_readable(socket, next);
+        let is_late = waited.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        if let Some((lives, _)) = lives.take_if(|_| is_late && next < until) {
+            lives()?;
+            continue;
+        }
+        let read = waited.and_then(|()| socket.read(exchange.room()));
         exchange.received(read, &mut broke)?;
     }
     socket.set_write_timeout(None)?;

@@ -12,6 +12,11 @@ use crate::{Error, FIRST_BYTES};
 
 /// The longest wait for an answer, after the request's own deadline if it has one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+/// The silence after which a program asks a manager for its counters, to tell one that hangs from one that waits for a
+/// server.
+pub(super) const SILENCE: Duration = Duration::from_secs(1);
+/// The longest wait for the counters.
+const LIVES: Duration = Duration::from_secs(2);
 
 /// One request, and its answer.
 pub(super) struct Exchange<'a> {
@@ -66,6 +71,16 @@ impl<'a> Exchange<'a> {
         // In one piece, so that the manager finds both at once.
         let request = Zeroizing::new([&asked.request, first].concat());
         Ok(Self { request, passed: passed.into_iter().collect(), patience, ..asked })
+    }
+
+    /// Makes a request that every manager answers at once.
+    pub(super) fn of_life() -> Result<Self, Error> {
+        Ok(Self { patience: LIVES, ..Self::new(&Request::Stats {})? })
+    }
+
+    /// Returns true if the answer may take long because the manager waits for a server.
+    pub(super) fn is_long(&self) -> bool {
+        self.patience > PATIENCE
     }
 
     pub(super) fn is_sent(&self) -> bool {
@@ -131,6 +146,18 @@ impl<'a> Exchange<'a> {
         match protocol::read_answer(&self.answer[LENGTH_BYTES..])? {
             Answer::Error(problem) => Err(Error::Refused(problem)),
             answer => Ok(answer),
+        }
+    }
+}
+
+/// Returns the result of a manager's test, by the answer to [`Exchange::of_life`].
+pub(super) fn lives<T>(answer: Result<T, Error>) -> Result<(), Error> {
+    match answer {
+        Ok(_) | Err(Error::Refused(_)) => Ok(()),
+        Err(_) => {
+            let seconds = (SILENCE + LIVES).as_secs();
+            let why = format!("it has been silent for {seconds} seconds");
+            Err(Error::Silent(io::Error::new(io::ErrorKind::TimedOut, why)))
         }
     }
 }

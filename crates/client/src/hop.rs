@@ -47,7 +47,7 @@ impl Manager {
         let passed = [line, tcp].into_iter().chain(spare).collect();
         let asked = Exchange::passing(&Request::Hop(Box::new(wanted.clone())), passed)?;
         let (socket, _) = self.reach(Some(patience))?;
-        match exchanged(asked, &socket, Instant::now() + patience)? {
+        match exchanged(asked, &socket, Instant::now() + patience, || Ok(()))? {
             Answer::Ready {} => Ok(Hop { socket }),
             _ => Err(Error::OtherAnswer),
         }
@@ -71,7 +71,7 @@ impl Hop {
     /// # Errors
     /// The manager's errors.
     pub fn described(&self, patience: Duration) -> Result<Connected, Error> {
-        match exchanged(Exchange::awaiting(), &self.socket, Instant::now() + patience)? {
+        match exchanged(Exchange::awaiting(), &self.socket, Instant::now() + patience, || Ok(()))? {
             Answer::Connected(connected) => Ok(*connected),
             _ => Err(Error::OtherAnswer),
         }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use ::tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use ::tokio::net::{TcpStream, UnixStream};
 use ::tokio::time::{sleep, timeout};
 
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, SILENCE, lives};
 use crate::protocol::{Answer, Connect, Connected, Request};
 use crate::{Error, Manager, at_end};
 
@@ -152,11 +152,30 @@ async fn ask(
     let asked = async {
         let (socket, path) = reach(manager).await?;
         let mut socket = UnixStream::from_std(socket)?;
-        let answer = exchanged(exchange, &mut socket).await?;
-        Ok((answer, socket, manager.only(path)))
+        let (only, is_long) = (manager.only(path), exchange.is_long());
+        let answer = {
+            let mut answer = pin!(exchanged(exchange, &mut socket));
+            match timeout(SILENCE, &mut answer).await {
+                Ok(answer) => answer?,
+                Err(_) => {
+                    if is_long {
+                        check_life(&only).await?;
+                    }
+                    answer.await?
+                }
+            }
+        };
+        Ok((answer, socket, only))
     };
     let late = |_| Err(Error::Silent(ErrorKind::TimedOut.into()));
     timeout(patience, asked).await.unwrap_or_else(late)
+}
+
+/// Checks that the manager answers at all.
+fn check_life(
+    manager: &Manager,
+) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + Sync + '_>> {
+    Box::pin(async { lives(ask(manager, Exchange::of_life()?).await) })
 }
 
 async fn reach(manager: &Manager) -> Result<(std::os::unix::net::UnixStream, &Path), Error> {

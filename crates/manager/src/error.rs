@@ -27,10 +27,19 @@ pub enum Error {
     },
 
     /// Another manager listens on the socket.
-    #[error("another manager serves {}: stop it first", path.display())]
+    #[error("another manager serves {}: stop it first, or start this one with --take-over", path.display())]
     Taken {
         /// The socket.
         path: PathBuf,
+    },
+
+    /// The manager that listens on the socket does not hand it over.
+    #[error("cannot take over from the manager at {}: {cause}; stop it, and start again", path.display())]
+    NotHandedOver {
+        /// The socket.
+        path: PathBuf,
+        /// The reason.
+        cause: io::Error,
     },
 
     /// The path exists and is not a socket.

@@ -131,7 +131,7 @@ fn remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::UnsupportedVersion => "connect directly, or install a newer manager",
         ErrorKind::Busy => "connect directly, or try again later",
         ErrorKind::NotPermitted => {
-            "connect directly, or have your user listed under users in the manager's settings"
+            "connect directly, or change users, network_namespaces or connect in the manager's settings"
         }
         ErrorKind::NoSession | ErrorKind::ShuttingDown => "connect directly",
         ErrorKind::NameNotFound => "check the name and the machine's resolver",

@@ -5,7 +5,8 @@
 //! Sessions exist only in the manager's memory.
 //!
 //! Modules, from the top down:
-//! - `serve` accepts programs, bounds how many there are, and hands each request to its handler.
+//! - `life` accepts programs until the manager drains, hands over, or ends.
+//! - `admission` bounds how many programs there are, and `serve` hands each request to its handler.
 //! - `hop` serves programs that do their own TLS: over a socket that they pass, or by records that
 //!   they carry.
 //! - `relay` moves plaintext between a program and its server until both ends are closed.
@@ -19,12 +20,14 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod clock;
 mod counts;
 mod downstream;
 mod error;
 mod failure;
 mod hop;
+mod life;
 mod relay;
 mod serve;
 mod sessions;
@@ -38,6 +41,8 @@ pub use rejoin_client::protocol;
 
 pub use clock::Clock;
 pub use downstream::listener::{SYSTEM_SOCKET, default_socket, inherited, listen};
+pub use downstream::succession::{Predecessor, take_over};
 pub use error::Error;
-pub use serve::{run, threads};
-pub use settings::{AcrossNames, HostPattern, Settings};
+pub use life::{Control, Event, Sockets, run, serve};
+pub use serve::threads;
+pub use settings::{AcrossNames, ConnectRules, HostPattern, Namespaces, Settings};

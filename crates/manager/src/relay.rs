@@ -14,6 +14,7 @@ use crate::downstream::connection::{ASK_WHETHER_GONE, stopping};
 use crate::downstream::endings::OpenConnection;
 use crate::downstream::input::{Received, is_gone};
 use crate::downstream::stream::Downstream;
+use crate::life::Phase;
 use crate::protocol::End;
 use crate::state::State;
 use crate::upstream::connection::Upstream;
@@ -103,7 +104,7 @@ impl<'a> Relay<'a> {
 
     /// Relays until the connection has ended. Returns how it ended. Cancel-safe: if the future is dropped, no data is
     /// lost, and `run` may be called again.
-    pub(crate) async fn run(&mut self, mut stop: watch::Receiver<bool>) -> End {
+    pub(crate) async fn run(&mut self, mut phase: watch::Receiver<Phase>) -> End {
         // A server that speaks first may have sent data in the handshake's last flight.
         let is_open = self.down == Way::Open;
         let take = |relay: &mut Self, plaintext: &mut _| relay.upstream.take_decrypted(plaintext);
@@ -118,7 +119,7 @@ impl<'a> Relay<'a> {
                             Ok(is_gone) => self.is_gone |= is_gone,
                             Err(_) => break self.stopped(),
                         },
-                        () = stopping(&mut stop) => break self.stopped(),
+                        () = stopping(&mut phase) => break self.stopped(),
                     }
                 }
             }

@@ -1,16 +1,11 @@
-//! The listener: accepts programs within the limits, and hands each request to its handler.
+//! Requests: each is read, checked against the settings, and handed to its handler.
 
-use std::collections::HashMap;
-use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use rustix::process::{Resource, getrlimit};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
-use crate::Error;
+use crate::admission::Admissions;
 use crate::downstream::connection::{FAILED, ProgramConnection, counted, refuse, service};
 use crate::downstream::descriptors::{PassedDescriptor, ProgramSocket};
 use crate::downstream::messages;
@@ -20,24 +15,14 @@ use crate::downstream::stream::Downstream;
 use crate::failure::Failure;
 use crate::hop::records::serve_records;
 use crate::hop::sockets::serve_hop;
-use crate::protocol::{self, Answer, Connect, Connected, ErrorKind, Records, Request, Stats};
+use crate::life::Phase;
+use crate::protocol::{
+    self, Answer, Connect, Connected, Directly, End, ErrorKind, Records, Request, Token,
+};
 use crate::relay::Relay;
-use crate::settings::Settings;
 use crate::state::State;
 use crate::upstream::connection::Upstream;
 use crate::upstream::handshake::connect;
-
-/// The pause after a failure to accept, such as a lack of descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// The time that connections have to close when the manager shuts down.
-const GOODBYE: Duration = Duration::from_secs(2);
-/// The descriptors of a connection, at most: a program's socket, three sockets that it passed, and copies of two of
-/// them.
-const DESCRIPTORS: u64 = 6;
-/// The descriptors reserved for refusals, lookups, and passed sockets that are being closed.
-const OTHER_DESCRIPTORS: u64 = 512;
-/// The refusals being answered at once. Programs beyond that are disconnected without an answer.
-const REFUSALS: usize = 256;
 
 /// Returns the recommended number of threads: one for every two processors, and at least one. A connection
 /// uses one thread at a time, and the programs need processors, too.
@@ -45,124 +30,12 @@ pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |all| (all.get() / 2).max(1))
 }
 
-/// Serves programs until `shutdown` completes, then ends every connection. Returns the counters. Calls `ready` when
-/// the manager accepts connections.
-///
-/// # Errors
-/// The manager cannot start.
-pub async fn run(
-    listener: UnixListener,
-    settings: Settings,
-    ready: impl FnOnce(),
-    shutdown: impl Future<Output = ()>,
-) -> Result<Stats, Error> {
-    let mut settings = settings;
-    settings.connections = settings.connections.min(affordable());
-    let state = Arc::new(State::new(settings)?);
-    ready();
-    let admissions = Arc::new(Admissions::default());
-    let (stop, stopped) = watch::channel(false);
-    let mut tasks = JoinSet::new();
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            Some(_) = tasks.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let (state, stopped) = (Arc::clone(&state), stopped.clone());
-                    let admissions = Arc::clone(&admissions);
-                    tasks.spawn(async move { admit(state, &admissions, stream, stopped).await });
-                }
-                Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
-            },
-        }
-    }
-    drop(listener);
-    // If no connection listens, there are none.
-    let _ = stop.send(true);
-    let all_gone = async { while tasks.join_next().await.is_some() {} };
-    // Connections that are open after that are dropped.
-    let _ = tokio::time::timeout(GOODBYE, all_gone).await;
-    Ok(state.counts.of(0, state.sessions.count()))
-}
-
-/// Returns the number of connections for which there are descriptors.
-fn affordable() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    (limit.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS).max(1) as usize
-}
-
-/// The programs that are connected.
-#[derive(Debug, Default)]
-struct Admissions {
-    here: Mutex<Here>,
-}
-
-#[derive(Debug, Default)]
-struct Here {
-    all: usize,
-    refusals: usize,
-    by_user: HashMap<u32, usize>,
-}
-
-/// One program's share of the limits, returned when it is dropped.
-#[derive(Debug)]
-struct Admission<'a> {
-    admissions: &'a Admissions,
-    uid: Option<u32>,
-}
-
-impl Admissions {
-    /// Admits or refuses a program. `None`: too many refusals are being answered already.
-    fn admit(&self, uid: u32, settings: &Settings) -> Option<(Admission<'_>, Result<(), Failure>)> {
-        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_user = here.by_user.get(&uid).copied().unwrap_or_default();
-        let refusal = if !settings.users.is_empty() && !settings.users.contains(&uid) {
-            Some(Failure::new(
-                ErrorKind::NotPermitted,
-                format!("user {uid} may not use this manager"),
-            ))
-        } else if here.all >= settings.connections || of_user >= settings.connections_per_user {
-            Some(Failure::new(ErrorKind::Busy, "the limit of connections is reached"))
-        } else {
-            None
-        };
-        if let Some(failure) = refusal {
-            if here.refusals >= REFUSALS {
-                return None;
-            }
-            here.refusals += 1;
-            return Some((Admission { admissions: self, uid: None }, Err(failure)));
-        }
-        here.all += 1;
-        *here.by_user.entry(uid).or_default() += 1;
-        Some((Admission { admissions: self, uid: Some(uid) }, Ok(())))
-    }
-}
-
-impl Drop for Admission<'_> {
-    fn drop(&mut self) {
-        let mut here = self.admissions.here.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(uid) = self.uid else {
-            here.refusals -= 1;
-            return;
-        };
-        here.all -= 1;
-        if let Some(of_user) = here.by_user.get_mut(&uid) {
-            *of_user -= 1;
-            if *of_user == 0 {
-                here.by_user.remove(&uid);
-            }
-        }
-    }
-}
-
-async fn admit(
+/// Serves a program that has connected, if the limits allow it.
+pub(crate) async fn admit(
     state: Arc<State>,
     admissions: &Admissions,
     stream: UnixStream,
-    stopped: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
 ) {
     let Ok(program) = Program::of(&stream) else { return };
     let stream = ProgramSocket::new(stream, state.closers.of(program.uid));
@@ -171,7 +44,7 @@ async fn admit(
         program.name();
     }
     let Some((_admission, let_in)) = admissions.admit(program.uid, &state.settings) else { return };
-    let downstream = ProgramConnection { state, program, stream, stopped };
+    let downstream = ProgramConnection { state, program, stream, phase };
     // Boxed: the request and the handshake take memory that the connection does not need afterwards.
     let asked = Box::pin(downstream.while_awaited(downstream.receive(let_in))).await;
     let Some(Some(order)) = asked else { return };
@@ -187,32 +60,51 @@ async fn admit(
     }
 }
 
-/// A program's request for a connection, the sockets that it passed, and the permit for a long request.
+/// A program's request, the sockets that it passed, and the permit for a long request.
 type AdmittedRequest = (ConnectionRequest, Vec<PassedDescriptor>, Option<Permit>);
 
-/// The kinds of connections that a program can request.
+/// The requests that take more than an answer.
 enum ConnectionRequest {
     Connect(Box<Connect>),
     Hop(Box<protocol::Hop>),
     Records(Box<Records>),
+    /// The end of a connection that another manager may know.
+    EndElsewhere(Token),
+    TakeOver,
+}
+
+fn is_for_a_connection(request: &Request) -> bool {
+    matches!(request, Request::Connect(_) | Request::Hop(_) | Request::Records(_))
 }
 
 impl ProgramConnection {
-    /// Reads a request. Returns it if it is for a connection, otherwise answers it.
+    /// Reads a request. Returns it if it takes more than an answer, otherwise answers it.
     async fn receive(&self, let_in: Result<(), Failure>) -> Option<AdmittedRequest> {
         let Self { state, program, stream, .. } = self;
-        let read = match let_in {
-            Ok(()) => messages::read_request(stream, (&state.rooms, program.uid)).await?,
-            Err(failure) => Err(failure),
+        let let_in = match let_in {
+            Err(failure) if failure.kind == ErrorKind::NotPermitted => {
+                refuse(stream, failure).await;
+                return None;
+            }
+            let_in => let_in,
         };
-        let (request, sockets, room) = match read {
-            Ok(read) => read,
-            Err(failure) => {
+        let read = messages::read_request(stream, (&state.rooms, program.uid)).await?;
+        let (request, sockets, room) = match (read, let_in) {
+            // A question needs no place among the connections.
+            (Ok(read), Err(_)) if !is_for_a_connection(&read.0) => read,
+            (Ok(read), Ok(())) => read,
+            (_, Err(failure)) | (Err(failure), _) => {
                 refuse(stream, failure).await;
                 return None;
             }
         };
-        let now_ms = state.settings.clock.now_ms();
+        if let Err(failure) = self.permits(&request) {
+            if matches!(request, Request::Hop(_) | Request::Records(_)) {
+                self.goes_directly(Directly::ManagerRefused);
+            }
+            refuse(stream, failure).await;
+            return None;
+        }
         let answer = match request {
             Request::Connect(wish) => {
                 return Some((ConnectionRequest::Connect(wish), sockets, room));
@@ -221,13 +113,17 @@ impl ProgramConnection {
             Request::Records(wanted) => {
                 return Some((ConnectionRequest::Records(wanted), sockets, room));
             }
+            Request::TakeOver {} => return Some((ConnectionRequest::TakeOver, Vec::new(), None)),
             Request::Verified {} | Request::Accepted {} => {
                 let detail = "this request is valid only after the answer to a hop";
                 Answer::Error(Failure::new(ErrorKind::BadRequest, detail).into())
             }
-            Request::End { connection } => {
-                Answer::End(state.endings.of(connection, program.uid, now_ms))
-            }
+            Request::End { connection } => match state.end_of(connection, program.uid) {
+                End::Unknown if state.succession.has_predecessor() => {
+                    return Some((ConnectionRequest::EndElsewhere(connection), Vec::new(), None));
+                }
+                end => Answer::End(end),
+            },
             Request::Directly { why, times } => {
                 state.counts.went_directly(program.uid, why, times.into());
                 return None;
@@ -242,6 +138,21 @@ impl ProgramConnection {
         None
     }
 
+    /// Returns the reason why a request for a connection is refused, if there is one.
+    fn permits(&self, request: &Request) -> Result<(), Failure> {
+        if !is_for_a_connection(request) {
+            return Ok(());
+        }
+        if *self.phase.borrow() >= Phase::Draining {
+            return Err(Failure::new(ErrorKind::ShuttingDown, "the manager is shutting down"));
+        }
+        self.is_in_a_served_namespace()?;
+        match request {
+            Request::Connect(wish) if !wish.socket => self.may_connect(wish),
+            _ => Ok(()),
+        }
+    }
+
     async fn serve(self, (wish, sockets, room): AdmittedRequest) {
         match wish {
             ConnectionRequest::Connect(wish) => {
@@ -249,6 +160,9 @@ impl ProgramConnection {
                 self.connect((wish, socket, room)).await;
             }
             ConnectionRequest::Hop(hop) => serve_hop(self, hop, sockets).await,
+            ConnectionRequest::EndElsewhere(connection) => self.forward_question(connection).await,
+            // It outlives this connection's place among the others, and does not keep the manager from its end.
+            ConnectionRequest::TakeOver => drop(tokio::spawn(self.hand_over())),
             ConnectionRequest::Records(wanted) if sockets.is_empty() => {
                 serve_records(self, wanted, room).await;
             }
@@ -264,7 +178,7 @@ impl ProgramConnection {
         let made = Box::pin(self.while_awaited(self.make(order))).await;
         let Some(Some((mut upstream, connected, service))) = made else { return };
         let (state, stream) = (&self.state, &self.stream);
-        let standing = self.open(connected.connection);
+        let standing = self.open(connected.connection, true);
         let mut relay = Relay::new(state, &standing, Downstream::Plain(stream), &mut upstream);
         // The server works while the manager counts the connection and answers the program.
         relay.begin();
@@ -274,7 +188,7 @@ impl ProgramConnection {
             return;
         }
         state.counts.opened();
-        let ended = relay.run(self.stopped.clone()).await;
+        let ended = relay.run(self.phase.clone()).await;
         state.counts.closed();
         standing.ended(ended);
     }

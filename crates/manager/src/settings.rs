@@ -1,6 +1,7 @@
 //! The operator's settings: a TOML file.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -42,9 +43,59 @@ pub struct Settings {
     pub connections: usize,
     /// The concurrent connections of one user, at most.
     pub connections_per_user: usize,
+    /// The longest time for which open connections go on when the manager is told to end, in seconds.
+    pub drain_s: u64,
+    /// The network namespaces whose programs are served.
+    pub network_namespaces: Namespaces,
+    /// The rules for connections that the manager opens itself.
+    pub connect: ConnectRules,
     /// The clock.
     #[serde(skip)]
     pub clock: Clock,
+}
+
+/// The network namespaces whose programs are served.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Namespaces {
+    /// The manager's own.
+    #[default]
+    Own,
+    /// The manager's own, and these, each by a file such as `/run/netns/NAME`.
+    Listed(Vec<PathBuf>),
+    /// All.
+    Any,
+}
+
+impl<'de> Deserialize<'de> for Namespaces {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Word(String),
+            Paths(Vec<PathBuf>),
+        }
+        match Written::deserialize(deserializer) {
+            Ok(Written::Word(word)) if word == "own" => Ok(Self::Own),
+            Ok(Written::Word(word)) if word == "any" => Ok(Self::Any),
+            Ok(Written::Paths(paths)) => Ok(Self::Listed(paths)),
+            _ => Err(de::Error::custom("write \"own\", \"any\", or a list of files")),
+        }
+    }
+}
+
+/// The rules for connections that the manager opens itself, because a program asked for one by name or address. What is
+/// `None` is not limited.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConnectRules {
+    /// The programs that may ask, as `/proc/PID/comm` names them.
+    pub programs: Option<Vec<String>>,
+    /// The hosts that may be connected to. Programs may then give no addresses.
+    pub hosts: Option<Vec<HostPattern>>,
+    /// The ports that may be connected to.
+    pub ports: Option<Vec<NonZeroU16>>,
+    /// True if programs under a seccomp filter may ask.
+    pub sandboxed: bool,
 }
 
 /// A host name, or `*.` and a name for all names below it.
@@ -55,7 +106,7 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    fn matches(&self, host: &Host) -> bool {
+    pub(crate) fn matches(&self, host: &Host) -> bool {
         if !self.is_parent {
             return self.host == *host;
         }
@@ -99,6 +150,7 @@ pub(crate) const MOST_LIFETIME_S: u64 = 7 * 24 * 3_600;
 /// The least memory for sessions: the engine divides it into units.
 const LEAST_SESSION_BYTES: u64 = 64 * 1024;
 const MOST_SESSION_BYTES: u64 = 16 << 30;
+const MOST_DRAIN_S: u64 = 24 * 3_600;
 /// The longest settings file.
 const FILE_BYTES: u64 = 1024 * 1024;
 /// The length to which Linux truncates programs' names (`proc_pid_comm(5)`).
@@ -120,6 +172,9 @@ impl Default for Settings {
             users: Vec::new(),
             connections: 10_000,
             connections_per_user: 5_000,
+            drain_s: 300,
+            network_namespaces: Namespaces::Own,
+            connect: ConnectRules::default(),
             clock: Clock::default(),
         }
     }
@@ -161,10 +216,20 @@ impl Settings {
         within("verified_within_s", self.verified_within_s, 1, MOST_LIFETIME_S)?;
         within("connections", self.connections as u64, 1, 1_000_000)?;
         within("connections_per_user", self.connections_per_user as u64, 1, 1_000_000)?;
+        within("drain_s", self.drain_s, 0, MOST_DRAIN_S)?;
         for name in &self.unshared_programs {
             within("unshared_programs: the bytes of a name", name.len() as u64, 1, PROGRAM_BYTES)?;
         }
+        for name in self.connect.programs.iter().flatten() {
+            within("connect.programs: the bytes of a name", name.len() as u64, 1, PROGRAM_BYTES)?;
+        }
         Ok(())
+    }
+
+    /// Returns the names of settings that differ from the new ones, and take effect only at the next start.
+    pub(crate) fn not_reloaded(&self, new: &Self) -> Vec<&'static str> {
+        let differs = self.session_bytes != new.session_bytes;
+        differs.then_some("session_bytes").into_iter().collect()
     }
 
     /// Returns true if sessions of this host are shared.
@@ -214,6 +279,10 @@ mod tests {
             names = [["a.example", "b.example"]]
             unshared_hosts = ["bank.example", "*.health.example"]
             unshared_programs = ["secretive"]
+            network_namespaces = ["/run/netns/blue"]
+            [connect]
+            hosts = ["*.health.example"]
+            ports = [443]
         "#;
         let settings = Settings::parse(text).unwrap();
         assert_eq!(settings.session_bytes, 1 << 20);
@@ -228,6 +297,9 @@ mod tests {
         assert!(!settings.shares_program(|| Some("secretive")));
         assert!(!settings.shares_program(|| None));
         assert!(settings.shares_program(|| Some("curl")));
+        assert_eq!(settings.network_namespaces, Namespaces::Listed(vec!["/run/netns/blue".into()]));
+        assert!(settings.connect.programs.is_none() && !settings.connect.sandboxed);
+        assert_eq!(settings.connect.ports.unwrap()[0].get(), 443);
     }
 
     #[test]
@@ -243,6 +315,11 @@ mod tests {
             "unshared_hosts = [\"*\"]",
             "unshared_hosts = [\"bank.example..\"]",
             "unshared_programs = [\"sixteen-letters-\"]",
+            "drain_s = 86401",
+            "network_namespaces = \"blue\"",
+            "connect.ports = [0]",
+            "connect.programs = [\"\"]",
+            "connect.host = [\"a.example\"]",
             "names = [[\"*.a\"]]",
         ] {
             let refused = Settings::parse(text).unwrap_err();

@@ -1,5 +1,7 @@
 //! The state that all connections of a manager share.
 
+use std::ops::Deref;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
@@ -13,8 +15,11 @@ use crate::downstream::descriptors::Closers;
 use crate::downstream::endings::Endings;
 use crate::downstream::messages::Rooms;
 use crate::downstream::program::overflow_uid;
+use crate::downstream::sandbox::namespace_of;
+use crate::downstream::succession::Succession;
 use crate::downstream::user_threads::UserThreads;
 use crate::hop::tls::Hops;
+use crate::protocol::{End, Token};
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::trust::certificates::Certificates;
@@ -26,12 +31,28 @@ use crate::upstream::dial::Lookups;
 use crate::upstream::key_shares::READY_MADE;
 use crate::upstream::own_connections::OwnConnections;
 
-/// See the module's documentation.
+/// What a connection refers to: the settings when it began, and the state that all connections share.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) certificates: Certificates,
     pub(crate) judges: Judges,
+    /// The uid of users that this namespace does not map: it may stand for any of them.
+    pub(crate) overflow_uid: u32,
+    shared: Arc<Shared>,
+}
+
+impl Deref for State {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) certificates: Certificates,
     pub(crate) identities: Identities,
     pub(crate) sessions: Sessions,
     pub(crate) endings: Endings,
@@ -48,15 +69,47 @@ pub(crate) struct State {
     pub(crate) own_connections: OwnConnections,
     pub(crate) hops: Hops,
     pub(crate) counts: Counts,
-    /// The uid of users that this namespace does not map: it may stand for any of them.
-    pub(crate) overflow_uid: u32,
+    pub(crate) succession: Succession,
+    /// The manager's network namespace. `None`: the kernel does not tell.
+    pub(crate) namespace: Option<u64>,
+    provider: Arc<CryptoProvider>,
     any_version: ClientConfig,
     tls13_only: ClientConfig,
 }
 
 impl State {
-    pub(crate) fn new(settings: Settings) -> Result<Self, Error> {
+    pub(crate) fn new(settings: Settings, succession: Succession) -> Result<Self, Error> {
         let settings = Arc::new(settings);
+        let shared = Shared::new(&settings, succession)?;
+        Ok(Self {
+            judges: judges(&shared.provider, &settings)?,
+            overflow_uid: overflow_uid(),
+            settings,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Returns the same state under new settings, for new connections.
+    pub(crate) fn renewed(&self, settings: Settings) -> Result<Self, Error> {
+        let settings = Arc::new(Settings { clock: self.settings.clock.clone(), ..settings });
+        let judges = judges(&self.shared.provider, &settings)?;
+        self.sessions.set(Arc::clone(&settings));
+        let (overflow_uid, shared) = (self.overflow_uid, Arc::clone(&self.shared));
+        Ok(Self { settings, judges, overflow_uid, shared })
+    }
+
+    /// Returns how a user's connection ended.
+    pub(crate) fn end_of(&self, connection: Token, uid: u32) -> End {
+        self.endings.of(connection, uid, self.settings.clock.now_ms())
+    }
+}
+
+fn judges(provider: &Arc<CryptoProvider>, settings: &Settings) -> Result<Judges, Error> {
+    Judges::new(Arc::clone(provider), settings.system_bundle.as_deref(), &settings.revoked)
+}
+
+impl Shared {
+    fn new(settings: &Arc<Settings>, succession: Succession) -> Result<Self, Error> {
         let provider = Arc::new(provider());
         // One verifier for all sessions that are ever stored: rustls compares the objects.
         let verifier = Arc::new(Verifier::new(Arc::clone(&provider)));
@@ -79,13 +132,8 @@ impl State {
             any_version: config(&[&version::TLS13, &version::TLS12])?,
             tls13_only: config(&[&version::TLS13])?,
             certificates: Certificates::default(),
-            judges: Judges::new(
-                Arc::clone(&provider),
-                settings.system_bundle.as_deref(),
-                &settings.revoked,
-            )?,
-            identities: Identities::new(provider),
-            sessions: Sessions::new(Arc::clone(&settings), random()?),
+            identities: Identities::new(Arc::clone(&provider)),
+            sessions: Sessions::new(Arc::clone(settings), random()?),
             endings: Endings::default(),
             closers: Closers::default(),
             user_threads: UserThreads::default(),
@@ -100,8 +148,9 @@ impl State {
                 cause: error.into(),
             })?,
             counts: Counts::default(),
-            overflow_uid: overflow_uid(),
-            settings,
+            succession,
+            namespace: UnixStream::pair().ok().and_then(|(socket, _)| namespace_of(&socket)),
+            provider,
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod costs;
 mod idle;
+mod life;
 mod measured;
 mod process;
 mod rules;
@@ -34,6 +35,9 @@ pub(crate) const GROUP: Group = Group {
         (3, "idle", "KiB for each idle connection (≤ 64)", idle::memory),
         (4, "secrets-programs", "found in programs' memory (none)", unseen::programs),
         (4, "secrets-manager", "its memory, to its own user (hidden, no core)", unseen::manager),
+        (5, "life", "tests of its end, 200 downloads, and its successor (all pass)", life::ends),
+        (5, "limits", "tests of users at their limits (all pass)", life::limits),
+        (5, "sandboxes", "tests of sandboxed programs (all pass)", life::sandboxes),
         (5, "soak", "connections, failed (none), growth (none)", soak::steady),
     ],
 };

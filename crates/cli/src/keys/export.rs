@@ -129,7 +129,7 @@ impl<'a> Exporter<'a> {
             let followed = self.look().await;
             let written = self.write().await;
             if !is_ready && written.is_ok() && self.keys.ring().is_some() {
-                cluster::ready();
+                process::notify("READY=1");
                 is_ready = true;
             }
             let trouble = followed.map_err(anyhow::Error::from).and(written).err();

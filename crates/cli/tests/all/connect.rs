@@ -3,6 +3,7 @@
 use crate::REJOIN;
 use crate::program::{complaint, text};
 use rejoin_testkit::port::reserve;
+use rejoin_testkit::process::Signal;
 use rejoin_testkit::serve::{Server, scratch};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Output, Stdio};
@@ -147,6 +148,40 @@ fn misuse_and_failure_are_one_line_each() {
     house.0.kill();
     let (line, code) = complaint(&house.connect(&["127.0.0.1:1"], ""));
     assert!(line.contains("`rejoin manager` is not running") && code == 1, "{line}");
+}
+
+/// It is told from one that waits for a server.
+#[test]
+fn a_manager_that_hangs_is_given_up() {
+    let house = House::new("hangs");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = silent.local_addr().expect("a port").to_string();
+    let (line, code) = complaint(&house.connect(&[&target, "--deadline", "4s"], ""));
+    assert!(line.contains("allow more time") && code == 1, "{line}");
+    let manager = house.0.child.as_ref().expect("it runs");
+    manager.signal(Signal::STOP);
+    // Waiting for as long as that would be no test that ends.
+    let output = house.connect(&[&target, "--deadline", "2m"], "");
+    manager.signal(Signal::CONT);
+    let (line, code) = complaint(&output);
+    assert!(line.contains("it has been silent for 3 seconds") && code == 1, "{line}");
+}
+
+#[test]
+fn a_program_is_not_led_out_of_its_network_namespace() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: no network namespace can be made");
+        return;
+    }
+    let house = House::new("namespace");
+    let server = house.serve(&[]);
+    house.session(&server, &[]);
+    let connect = ["connect", "--manager", &house.0.socket(), &server.target];
+    let mut command = Command::new("unshare");
+    command.args(["-n", "--", REJOIN]).args(connect).stdin(Stdio::null());
+    let (line, code) = complaint(&command.output().expect("util-linux is installed"));
+    assert!(line.contains("another network namespace") && code == 1, "{line}");
+    assert!(line.contains("network_namespaces"), "{line}");
 }
 
 /// An end without close_notify is no success; the servers of the other tests send close_notify.

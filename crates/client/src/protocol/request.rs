@@ -39,6 +39,9 @@ pub enum Request {
         /// The number of connections since the last report.
         times: u32,
     },
+    /// A new manager's request for the listening socket, from root or the manager's own user. `docs/manager-protocol.md`
+    /// describes what follows.
+    TakeOver {},
 }
 
 /// A request for a connection.
@@ -247,6 +250,7 @@ impl<'de> Deserialize<'de> for Request {
             end: Option<Ended>,
             stats: Option<Nothing>,
             directly: Option<Went>,
+            take_over: Option<Nothing>,
         }
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -262,24 +266,24 @@ impl<'de> Deserialize<'de> for Request {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Nothing {}
-        let Message { rejoin, connect, hop, records, verified, accepted, end, stats, directly } =
-            Message::deserialize(deserializer)?;
+        let message = Message::deserialize(deserializer)?;
         let said = [
-            connect.map(Self::Connect),
-            hop.map(Self::Hop),
-            records.map(Self::Records),
-            verified.map(|Nothing {}| Self::Verified {}),
-            accepted.map(|Nothing {}| Self::Accepted {}),
-            end.map(|Ended { connection }| Self::End { connection }),
-            stats.map(|Nothing {}| Self::Stats {}),
-            directly.map(|Went { why, times }| Self::Directly { why, times }),
+            message.connect.map(Self::Connect),
+            message.hop.map(Self::Hop),
+            message.records.map(Self::Records),
+            message.verified.map(|Nothing {}| Self::Verified {}),
+            message.accepted.map(|Nothing {}| Self::Accepted {}),
+            message.end.map(|Ended { connection }| Self::End { connection }),
+            message.stats.map(|Nothing {}| Self::Stats {}),
+            message.directly.map(|Went { why, times }| Self::Directly { why, times }),
+            message.take_over.map(|Nothing {}| Self::TakeOver {}),
         ];
         let mut said = said.into_iter().flatten();
-        match (rejoin, said.next(), said.next()) {
+        match (message.rejoin, said.next(), said.next()) {
             (VERSION, Some(request), None) => Ok(request),
             _ => Err(de::Error::custom(
-                "a request has one of connect, hop, records, verified, accepted, end, stats and \
-                 directly",
+                "a request has one of connect, hop, records, verified, accepted, end, stats, \
+                 directly and take_over",
             )),
         }
     }

@@ -12,6 +12,7 @@ use crate::downstream::input::is_gone;
 use crate::downstream::messages;
 use crate::downstream::program::Program;
 use crate::failure::Failure;
+use crate::life::Phase;
 use crate::protocol::{Answer, Connect, Connected, Directly, EarlyData, ErrorKind, Handshakes};
 use crate::protocol::{Token, Why};
 use crate::state::State;
@@ -25,18 +26,18 @@ pub(crate) struct ProgramConnection {
     pub(crate) state: Arc<State>,
     pub(crate) program: Program,
     pub(crate) stream: ProgramSocket,
-    pub(crate) stopped: watch::Receiver<bool>,
+    pub(crate) phase: watch::Receiver<Phase>,
 }
 
 impl ProgramConnection {
     /// Runs `what` for as long as the program waits and the manager runs.
     pub(crate) async fn while_awaited<T>(&self, what: impl Future<Output = T>) -> Option<T> {
-        let mut stopped = self.stopped.clone();
+        let mut phase = self.phase.clone();
         tokio::select! {
             biased;
             done = what => Some(done),
             () = gone(&self.stream) => None,
-            () = stopping(&mut stopped) => {
+            () = stopping(&mut phase) => {
                 let failure = Failure::new(ErrorKind::ShuttingDown, "the manager is shutting down");
                 refuse(&self.stream, failure).await;
                 None
@@ -49,9 +50,10 @@ impl ProgramConnection {
         self.state.counts.went_directly(self.program.uid, why, 1);
     }
 
-    /// Notes that a connection is open, so that the program may ask for its end.
-    pub(crate) fn open(&self, connection: Token) -> OpenConnection<'_> {
-        self.state.endings.open(connection, self.program.uid, &self.state.settings.clock)
+    /// Notes that a connection is open, so that the program may ask for its end. `asks`: it is expected to.
+    pub(crate) fn open(&self, connection: Token, asks: bool) -> OpenConnection<'_> {
+        let user = (self.program.uid, asks);
+        self.state.endings.open(connection, user, &self.state.settings.clock)
     }
 
     pub(crate) fn record(&self, service: &str, of: &Handshakes) {
@@ -60,10 +62,10 @@ impl ProgramConnection {
     }
 }
 
-/// Completes when the manager shuts down.
-pub(crate) async fn stopping(stopped: &mut watch::Receiver<bool>) {
-    // A sender that is gone counts as a shutdown, too.
-    let _ = stopped.wait_for(|stop| *stop).await;
+/// Completes when the manager ends.
+pub(crate) async fn stopping(phase: &mut watch::Receiver<Phase>) {
+    // A sender that is gone counts as an end, too.
+    let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
 }
 
 /// Returns the name under which a connection is counted.

@@ -15,33 +15,50 @@ pub(crate) struct Endings {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Each connection's user, and how it ended.
-    connections: HashMap<Token, (u32, End)>,
+    connections: HashMap<Token, Connection>,
     /// Each user's ended connections and when they ended, the oldest first.
     ended: HashMap<u32, VecDeque<(Token, u64)>>,
     all_ended: usize,
+    /// The time until which a program may ask how its connection ended.
+    asks_until_ms: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    uid: u32,
+    end: End,
+    /// True if its program is expected to ask how it ended, and has not.
+    asks: bool,
 }
 
 impl Endings {
     const MOST: usize = 4_096;
     const KEPT_MS: u64 = 10 * 60 * 1_000;
+    /// The time in which programs ask how a connection ended.
+    const ASKED_MS: u64 = 5_000;
 
-    /// Registers a user's connection, which is open until the returned value is dropped.
+    /// Registers a user's connection, which is open until the returned value is dropped. `asks`: its program is expected
+    /// to ask how it ended.
     pub(crate) fn open<'a>(
         &'a self,
         token: Token,
-        uid: u32,
+        (uid, asks): (u32, bool),
         clock: &'a Clock,
     ) -> OpenConnection<'a> {
-        self.with(|inner| inner.connections.insert(token, (uid, End::Open)));
+        let opened = Connection { uid, end: End::Open, asks };
+        self.with(|inner| inner.connections.insert(token, opened));
         OpenConnection { endings: self, clock, token, end: End::Truncated }
     }
 
     fn end(&self, token: Token, end: End, now_ms: u64) {
         self.with(|inner| {
-            let Some((uid, known)) = inner.connections.get_mut(&token) else { return };
-            let uid = *uid;
-            *known = end;
+            let Some(known) = inner.connections.get_mut(&token) else { return };
+            known.end = end;
+            let uid = known.uid;
+            // Any other end is what a program assumes that gets no answer.
+            if known.asks && end == End::Clean {
+                inner.asks_until_ms = now_ms + Self::ASKED_MS;
+            }
             inner.ended.entry(uid).or_default().push_back((token, now_ms));
             inner.all_ended += 1;
             inner.forget_old(uid, now_ms);
@@ -55,8 +72,18 @@ impl Endings {
     pub(crate) fn of(&self, token: Token, uid: u32, now_ms: u64) -> End {
         self.with(|inner| {
             inner.forget_old(uid, now_ms);
-            let known = inner.connections.get(&token);
-            known.filter(|(owner, _)| *owner == uid).map_or(End::Unknown, |(_, end)| *end)
+            let known = inner.connections.get_mut(&token).filter(|known| known.uid == uid);
+            let Some(known) = known else { return End::Unknown };
+            known.asks = false;
+            known.end
+        })
+    }
+
+    /// Returns true if a program may still ask how its connection ended.
+    pub(crate) fn awaits_questions(&self, now_ms: u64) -> bool {
+        self.with(|inner| {
+            let is_asked = |known: &Connection| known.asks && known.end == End::Clean;
+            now_ms < inner.asks_until_ms && inner.connections.values().any(is_asked)
         })
     }
 
@@ -78,8 +105,8 @@ impl OpenConnection<'_> {
     /// Records how the server's direction ended. The program may still send.
     pub(crate) fn server_ends(&self, end: End) {
         self.endings.with(|inner| {
-            if let Some((_, known)) = inner.connections.get_mut(&self.token) {
-                *known = end;
+            if let Some(known) = inner.connections.get_mut(&self.token) {
+                known.end = end;
             }
         });
     }
@@ -132,7 +159,7 @@ mod tests {
     fn an_end_is_its_users_and_is_forgotten() {
         let (endings, clock) = (Endings::default(), Clock::default());
         let token = |of: u16| Token([of.to_be_bytes(); 8].concat().try_into().unwrap());
-        let standing = endings.open(token(1), 7, &clock);
+        let standing = endings.open(token(1), (7, true), &clock);
         assert_eq!(endings.of(token(1), 7, 0), End::Open);
         standing.server_ends(End::Clean);
         assert_eq!(endings.of(token(1), 7, 0), End::Clean);
@@ -142,11 +169,25 @@ mod tests {
         let late_ms = clock.now_ms() + Endings::KEPT_MS;
         assert_eq!(endings.of(token(1), 7, late_ms), End::Unknown);
         for other in 2..Endings::MOST as u16 + 10 {
-            endings.open(token(other), 7, &clock).ended(End::Clean);
+            endings.open(token(other), (7, true), &clock).ended(End::Clean);
         }
         assert_eq!(endings.of(token(2), 7, 1), End::Unknown);
         assert_eq!(endings.of(token(100), 7, 1), End::Clean);
         endings.with(|inner| assert_eq!(inner.connections.len(), Endings::MOST));
+    }
+
+    #[test]
+    fn questions_are_awaited_for_a_while_and_only_of_programs_that_ask() {
+        let (endings, clock) = (Endings::default(), Clock::default());
+        let now_ms = clock.now_ms();
+        endings.open(Token([1; 16]), (7, false), &clock).ended(End::Clean);
+        endings.open(Token([2; 16]), (7, true), &clock).ended(End::Truncated);
+        assert!(!endings.awaits_questions(now_ms));
+        endings.open(Token([3; 16]), (7, true), &clock).ended(End::Clean);
+        assert!(endings.awaits_questions(now_ms));
+        assert!(!endings.awaits_questions(clock.now_ms() + Endings::ASKED_MS));
+        endings.of(Token([3; 16]), 7, now_ms);
+        assert!(!endings.awaits_questions(now_ms));
     }
 
     #[test]
@@ -155,7 +196,7 @@ mod tests {
         let token = |of: u16| Token([of.to_be_bytes(); 8].concat().try_into().unwrap());
         for number in 0..3 * Endings::MOST as u16 {
             let uid = if number < 10 { 7 } else { 8 };
-            endings.open(token(number), uid, &clock).ended(End::Clean);
+            endings.open(token(number), (uid, true), &clock).ended(End::Clean);
         }
         assert_eq!(endings.of(token(0), 7, 1), End::Clean);
         assert_eq!(endings.of(token(10), 8, 1), End::Unknown);

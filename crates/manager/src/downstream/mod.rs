@@ -8,5 +8,7 @@ pub(crate) mod listener;
 pub(crate) mod messages;
 pub(crate) mod program;
 pub(crate) mod quota;
+pub(crate) mod sandbox;
 pub(crate) mod stream;
+pub(crate) mod succession;
 pub(crate) mod user_threads;

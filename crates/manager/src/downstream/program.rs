@@ -30,6 +30,11 @@ impl Program {
         Ok(Self { uid: peer.uid(), pid: peer.pid(), name: OnceLock::new() })
     }
 
+    /// Returns the process id. `None`: the process is in a PID namespace that this one does not see.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        self.pid.filter(|pid| *pid > 0)
+    }
+
     /// Returns `/proc/PID/comm`. The program can write it itself, so the name serves only for counters and for
     /// excluding a program from sharing; it never grants sharing.
     pub(crate) fn name(&self) -> Option<&str> {

@@ -32,9 +32,15 @@ impl Quota {
         Some(Permit { _of_user: of_user, _of_all: of_all })
     }
 
-    /// Takes this many units, if they are free.
+    /// Takes this many units, if they are free, and if the user then holds no more than were free. So one user never
+    /// takes the last, and each further user finds some.
     pub(crate) fn take(&self, uid: u32, units: u32) -> Option<Permit> {
-        let of_user = self.user(uid).try_acquire_many_owned(units).ok()?;
+        let of_user = self.user(uid);
+        let held = self.of_each.saturating_sub(of_user.available_permits());
+        if held + units as usize > self.all.available_permits() {
+            return None;
+        }
+        let of_user = of_user.try_acquire_many_owned(units).ok()?;
         let of_all = Arc::clone(&self.all).try_acquire_many_owned(units).ok()?;
         Some(Permit { _of_user: of_user, _of_all: of_all })
     }

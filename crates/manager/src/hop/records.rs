@@ -58,7 +58,7 @@ pub(crate) async fn serve_records(
         }
         None => return,
     };
-    let mut is_stopped = downstream.stopped.clone();
+    let mut is_stopped = downstream.phase.clone();
     tokio::select! {
         _ = carry(&downstream, &origin, peer) => {}
         () = stopping(&mut is_stopped) => {}
@@ -95,6 +95,7 @@ async fn call(
     wanted: &Records,
 ) -> Result<(), Failure> {
     let state = &downstream.state;
+    downstream.may_connect(origin.wish())?;
     let trust = wanted.trust.clone();
     let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..origin.wish().clone() };
     let made = connect(state, &downstream.program, &wish, None).await;
@@ -132,7 +133,7 @@ async fn carry(
     messages::write(&downstream.stream, Answer::Ready {}).await.ok()?;
     let state = &downstream.state;
     let (exchange, connected, resumes, frames) = Box::pin(shaken(downstream, origin, peer)).await?;
-    let standing = downstream.open(connected.connection);
+    let standing = downstream.open(connected.connection, false);
     let mut carried = CarriedConnection {
         downstream,
         origin,

@@ -55,10 +55,10 @@ pub(crate) async fn serve_hop(
     hop: Box<protocol::Hop>,
     sockets: Vec<PassedDescriptor>,
 ) {
-    let ProgramConnection { state, program, stream, stopped } = downstream;
+    let ProgramConnection { state, program, stream, phase } = downstream;
     let Ok(stream) = stream.move_here() else { return };
-    let mut is_stopped = stopped.clone();
-    let downstream = ProgramConnection { state, program, stream, stopped };
+    let mut is_stopped = phase.clone();
+    let downstream = ProgramConnection { state, program, stream, phase };
     tokio::select! {
         () = serve(&downstream, hop, sockets) => {}
         () = stopping(&mut is_stopped) => {}
@@ -167,7 +167,7 @@ async fn relay(
 ) {
     let Unverified { mut upstream, connected, resumes } = made;
     let state = &downstream.state;
-    let standing = downstream.open(connected.connection);
+    let standing = downstream.open(connected.connection, false);
     drop(connected);
     if is_verified {
         origin.keep(&mut upstream, &resumes);
@@ -181,7 +181,7 @@ async fn relay(
         let early = tokio::select! {
             biased;
             verdict = &mut verdict => Err(verdict),
-            ended = relay.run(downstream.stopped.clone()) => Ok(ended),
+            ended = relay.run(downstream.phase.clone()) => Ok(ended),
         };
         // A verdict sent before the program's end has arrived by the time the end is seen.
         let verdict = match early {
@@ -197,7 +197,7 @@ async fn relay(
     drop(resumes);
     let ended = match early {
         Some(ended) => ended,
-        None => relay.run(downstream.stopped.clone()).await,
+        None => relay.run(downstream.phase.clone()).await,
     };
     let is_broken = relay.is_broken();
     state.counts.closed();

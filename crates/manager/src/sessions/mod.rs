@@ -23,7 +23,7 @@ mod users;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use rustls::NamedGroup;
 
@@ -40,7 +40,7 @@ use users::Users;
 /// The sessions of all users.
 pub(crate) struct Sessions {
     inner: Mutex<Inner>,
-    settings: Arc<Settings>,
+    settings: RwLock<Arc<Settings>>,
 }
 
 struct Inner {
@@ -66,7 +66,16 @@ impl Sessions {
         // Sessions that are gone from an engine and not yet from here count, too.
         let users = Users::new(units - units / LATE as u64, key);
         let inner = Inner { users, trials: Trials::default() };
-        Self { inner: Mutex::new(inner), settings }
+        Self { inner: Mutex::new(inner), settings: RwLock::new(settings) }
+    }
+
+    /// Uses these settings from now on, but for the memory of all sessions.
+    pub(crate) fn set(&self, settings: Arc<Settings>) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns true if there is a session that may be usable.
@@ -77,7 +86,7 @@ impl Sessions {
     /// Takes one session for this connection, or returns why there is none. A TLS 1.3 ticket is removed from the
     /// store; the offer names its family.
     pub(crate) fn take(&self, wish: &SessionQuery<'_>) -> Result<Offer, Why> {
-        let now_ms = self.settings.clock.now_ms();
+        let now_ms = self.settings().clock.now_ms();
         let uid = wish.cache_key.partition.uid;
         let found = {
             let mut inner = self.lock();
@@ -124,10 +133,10 @@ impl Sessions {
 
     /// Takes a session of another name that this server may accept, if the settings allow it.
     fn take_across(&self, wish: &SessionQuery<'_>, now_ms: u64) -> Option<Offer> {
-        if self.settings.across_names == AcrossNames::Never || !wish.cache_key.may_cross_names() {
+        if self.settings().across_names == AcrossNames::Never || !wish.cache_key.may_cross_names() {
             return None;
         }
-        let candidates = self.lock().candidates(wish.cache_key, &self.settings);
+        let candidates = self.lock().candidates(wish.cache_key, &self.settings());
         let take = |(cache_key, families): (CacheKey, _)| {
             // A trial never takes the last ticket of a name.
             let offer = self.take_at(wish, &cache_key, families, now_ms, 2).ok()?;
@@ -139,15 +148,15 @@ impl Sessions {
     /// Returns true if the family's certificates were verified recently enough and have not expired.
     fn is_young(&self, family: &Family, now_ms: u64, unix_s: u64) -> bool {
         let age_ms = now_ms.saturating_sub(family.verified_ms);
-        age_ms <= self.settings.verified_within_s * 1_000 && unix_s <= family.chain.not_after_s
+        age_ms <= self.settings().verified_within_s * 1_000 && unix_s <= family.chain.not_after_s
     }
 
     /// Stores a session that a server issued to a handshake of the manager's own.
     pub(crate) fn keep(&self, cache_key: &CacheKey, session: Session) {
-        let now_ms = self.settings.clock.now_ms();
+        let now_ms = self.settings().clock.now_ms();
         let mut inner = self.lock();
         let Some(table) = inner.users.made(cache_key.partition.uid, now_ms) else { return };
-        table.keep(cache_key, session, self.settings.tickets, now_ms);
+        table.keep(cache_key, session, self.settings().tickets, now_ms);
         inner.users.resize(cache_key, now_ms);
     }
 
@@ -171,7 +180,7 @@ impl Sessions {
         if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.drop_refused();
         }
-        inner.users.resize(cache_key, self.settings.clock.now_ms());
+        inner.users.resize(cache_key, self.settings().clock.now_ms());
     }
 
     /// Notes that a connection broke after a session was offered. That says nothing about its family, because the
@@ -196,7 +205,7 @@ impl Sessions {
         }
         if let Some(kept) = inner.users.get_mut(cache_key) {
             kept.drop_tls12(offer);
-            inner.users.resize(cache_key, self.settings.clock.now_ms());
+            inner.users.resize(cache_key, self.settings().clock.now_ms());
         }
     }
 

@@ -4,6 +4,7 @@
 mod document;
 mod endings;
 mod impostor;
+mod life;
 mod security;
 mod trouble;
 

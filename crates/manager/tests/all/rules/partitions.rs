@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::visit;
+use crate::others::run_as;
 use crate::server::{Server, house_and_server};
 use rejoin_testkit::house::House;
 use rejoin_testkit::house::rustls_server::RustlsServer;
@@ -74,39 +75,6 @@ fn rule_12_settings_keep_hosts_and_programs_out() {
         }
         assert_eq!(house.program().stats()["sessions"], 0);
     }
-}
-
-/// Runs a program of another user, in Python, and returns what it prints.
-fn run_as(uid: u32, house: &House, port: u16, script: &str) -> Value {
-    use std::os::unix::fs::PermissionsExt;
-    for path in [&house.folder, &house.socket()] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
-    }
-    let ask = r#"
-import json, socket, struct, sys
-def ask(**request):
-    manager = socket.socket(socket.AF_UNIX)
-    manager.connect(sys.argv[1])
-    message = json.dumps({"rejoin": 1, **request}).encode()
-    manager.sendall(struct.pack(">I", len(message)) + message)
-    def exactly(count):
-        read = b""
-        while len(read) < count:
-            more = manager.recv(count - len(read))
-            assert more
-            read += more
-        return read
-    return manager, json.loads(exactly(struct.unpack(">I", exactly(4))[0]))
-connect = {"host": "server.test", "port": int(sys.argv[2]), "addresses": ["127.0.0.1"]}
-"#;
-    let asked = std::process::Command::new("setpriv")
-        .arg(format!("--reuid={uid}"))
-        .args(["--regid=65534", "--clear-groups", "/usr/bin/python3", "-c"])
-        .args([&[ask, script].concat(), house.socket().to_str().unwrap(), &port.to_string()])
-        .output()
-        .unwrap();
-    serde_json::from_slice(&asked.stdout)
-        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&asked.stderr)))
 }
 
 /// Returns the manager's answers to another user's program: on a new connection, on this connection's end, and on
