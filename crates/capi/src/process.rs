@@ -44,8 +44,9 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 /// Attaches with these settings. A process running as root opens the cache now, because it may drop privileges later.
-/// Any other process opens it at its first handshake: most programs that inherit the environment of a server (CGI,
-/// hooks) never have one. If the cache does not exist yet, each handshake tries again, because an agent may make it.
+/// Any other process opens it at its first handshake as a server: most programs that inherit the environment of a
+/// server (CGI, hooks) never have one. If the cache does not exist yet, each handshake tries again, because an agent may
+/// make it.
 fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), String> {
     names.iter().try_for_each(|name| check_setting(name))?;
     let strangers = check_variables()?;
@@ -55,7 +56,9 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), 
     let start = start::this();
     // SAFETY: the function takes no arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let mut opened = is_root.then(|| open(&settings)).transpose()?;
+    let opened = is_root.then(|| open(&settings)).transpose();
+    // Nobody asked for a cache: the program may be a client alone. If it serves, its first handshake tells.
+    let mut opened = opened.or_else(|why| if settings.is_named { Err(why) } else { Ok(None) })?;
     posts::attached(opened.is_some());
     let mut told = None;
     let attached = Everywhere::attach_later(move || {

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{size_t, socklen_t};
-use rejoin_abi::{Hooks, Replacements};
+use rejoin_abi::{Hooks, Replacements, gate};
 
 use crate::{offer, sockets};
 
@@ -25,6 +25,7 @@ pub const fn hooks<R: Replacements>(replacements: &'static R) -> Hooks {
 
 /// Runs `what`. Returns `None` if it panics: a panic of Rejoin must not reach the program.
 pub fn guarded<T>(what: impl FnOnce() -> T) -> Option<T> {
+    let _inside = gate::pass();
     catch_unwind(AssertUnwindSafe(what)).ok()
 }
 

@@ -1,12 +1,13 @@
 //! The key that a program's ClientHello offers, the offers whose ClientHello is still to come, and the hop that
 //! an offer leads to.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rejoin_abi::gate::{Gated, Locked, outside};
 use rejoin_client::hop::Hop;
 use rejoin_client::protocol::{Connected, HopKey, Token};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -54,7 +55,7 @@ impl Offer {
         });
         let mut pending = lock_pending();
         if pending.len() < MOST_PENDING {
-            pending.insert(identity, Arc::clone(&offer));
+            pending.insert(identity.0, Arc::clone(&offer));
         }
         count(&pending);
         drop(pending);
@@ -103,7 +104,7 @@ impl fmt::Debug for Offer {
 impl Taken {
     /// Returns the manager's description of the server. The manager sends it before its part of the handshake.
     pub fn described(&self) -> Option<Connected> {
-        self.hop.described(PATIENCE).ok()
+        outside(|| self.hop.described(PATIENCE)).ok()
     }
 
     /// Tells the manager that the program goes on, and has not verified the server, or not yet. Returns true if the
@@ -124,14 +125,14 @@ pub(crate) static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// The most offers that are pending at a time. A connection beyond them goes directly.
 const MOST_PENDING: usize = 4_096;
 
-type Pending = HashMap<Token, Arc<Offer>>;
+type Pending = BTreeMap<[u8; 16], Arc<Offer>>;
 
-static OFFERS: LazyLock<Mutex<Pending>> = LazyLock::new(Mutex::default);
+static OFFERS: Gated<Pending> = Gated::new(Pending::new());
 
 /// Removes and returns the pending offer of this identity.
 pub(crate) fn take_pending(identity: &Token) -> Option<Arc<Offer>> {
     let mut pending = lock_pending();
-    let taken = pending.remove(identity);
+    let taken = pending.remove(&identity.0);
     count(&pending);
     taken
 }
@@ -140,6 +141,6 @@ fn count(pending: &Pending) {
     PENDING.store(pending.len(), Ordering::Relaxed);
 }
 
-fn lock_pending() -> MutexGuard<'static, Pending> {
-    OFFERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_pending() -> Locked<'static, Pending> {
+    OFFERS.lock()
 }

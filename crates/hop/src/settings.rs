@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rejoin_abi::gate::get_or_make;
 use rejoin_client::Manager;
 use rejoin_client::protocol::Label;
 
@@ -14,7 +15,7 @@ static ALONE_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn now_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+    get_or_make(&START, Instant::now).elapsed().as_millis() as u64
 }
 
 /// Leaves the manager alone for a while, because it does not answer.
@@ -29,9 +30,8 @@ pub(crate) fn manager() -> Option<&'static Manager> {
     if now_ms() < ALONE_UNTIL_MS.load(Ordering::Relaxed) {
         return None;
     }
-    MANAGER
-        .get_or_init(|| found(variable("REJOIN_MANAGER")?.as_str()).filter(|_| is_spelled_well()))
-        .as_ref()
+    let find = || found(variable("REJOIN_MANAGER")?.as_str()).filter(|_| is_spelled_well());
+    get_or_make(&MANAGER, find).as_ref()
 }
 
 fn is_spelled_well() -> bool {
@@ -52,7 +52,7 @@ fn found(said: &str) -> Option<Manager> {
 /// program waits even if its socket is non-blocking.
 pub(crate) fn patience() -> Duration {
     static PATIENCE: OnceLock<Duration> = OnceLock::new();
-    *PATIENCE.get_or_init(|| patience_of(variable("REJOIN_PATIENCE_MS").as_deref()))
+    *get_or_make(&PATIENCE, || patience_of(variable("REJOIN_PATIENCE_MS").as_deref()))
 }
 
 fn patience_of(said: Option<&str>) -> Duration {
@@ -68,7 +68,7 @@ const MOST_PATIENCE_MS: u64 = 60_000;
 pub(crate) fn label() -> Option<&'static Label> {
     static LABEL: OnceLock<Option<Label>> = OnceLock::new();
     let parse = || variable("REJOIN_LABEL").unwrap_or_default().parse().ok();
-    LABEL.get_or_init(parse).as_ref()
+    get_or_make(&LABEL, parse).as_ref()
 }
 
 fn variable(name: &str) -> Option<String> {

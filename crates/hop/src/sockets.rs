@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use libc::{c_int, c_void, socklen_t};
+use rejoin_abi::gate::{Gated, outside};
 use rejoin_client::Error;
 use rejoin_client::hop::Sockets;
 use rejoin_client::protocol::{self, Directly, Host, MinVersion};
@@ -61,7 +61,8 @@ fn give(
     let spare = found.spare(tcp).map_err(system)?;
     let spare = spare.as_ref().map(AsFd::as_fd);
     let sockets = Sockets { line: line.as_fd(), tcp, spare };
-    let hop = manager.hop(&wanted, sockets, settings::patience()).map_err(|error| {
+    let hop = outside(|| manager.hop(&wanted, sockets, settings::patience()));
+    let hop = hop.map_err(|error| {
         let why = match error {
             Error::NotRunning { .. } | Error::Untrusted { .. } | Error::Silent(_) => {
                 Directly::NoManager
@@ -241,30 +242,11 @@ pub(crate) static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The sockets that were handed over, the newest last. Only the newest are kept, because a program that asks about a
 /// socket does so soon after the handshake.
-static SOCKETS: Mutex<VecDeque<Taken>> = Mutex::new(VecDeque::new());
+static SOCKETS: Gated<VecDeque<Taken>> = Gated::new(VecDeque::new());
 const MOST: usize = 1_024;
 
-fn sockets() -> MutexGuard<'static, VecDeque<Taken>> {
-    SOCKETS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the sockets, or `None` after some tries: in a process that was forked while another thread held the lock,
-/// the lock is never released.
-fn sockets_soon() -> Option<MutexGuard<'static, VecDeque<Taken>>> {
-    for _ in 0..TRIES {
-        match SOCKETS.try_lock() {
-            Ok(all) => return Some(all),
-            Err(TryLockError::Poisoned(all)) => return Some(all.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-        }
-    }
-    None
-}
-
-const TRIES: usize = 1_000;
-
 fn remember(taken: Taken) {
-    let mut all = sockets();
+    let mut all = SOCKETS.lock();
     if all.len() >= MOST {
         all.pop_front();
     }
@@ -277,7 +259,7 @@ fn addresses(descriptor: RawFd) -> Option<(SocketAddr, SocketAddr)> {
     // SAFETY: the descriptor is the program's; if it is not open, the call fails.
     let found = fstat(unsafe { BorrowedFd::borrow_raw(descriptor) }).ok()?;
     let is_socket = found.st_mode & libc::S_IFMT == libc::S_IFSOCK;
-    let all = sockets_soon()?;
+    let all = SOCKETS.lock();
     let taken = all.iter().rev().find(|taken| is_socket && taken.inode == found.st_ino)?;
     Some((taken.own, taken.peer))
 }

@@ -1,9 +1,12 @@
 //! Programs that are not changed, with Rejoin and without: they say the same, end the same, and share
 //! sessions.
 
+mod apt;
 mod document;
 mod endings;
+mod forks;
 mod impostor;
+mod quiet;
 mod security;
 mod trouble;
 
