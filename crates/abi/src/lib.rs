@@ -21,6 +21,6 @@ mod table;
 
 pub use digest::{Function, Library};
 pub use environment::{is_debugging, report, variable};
-pub use hooks::{Hooks, Replacements};
+pub use hooks::{Hooks, Registered, RegisteredOf, Replacements};
 pub use names::{SETTINGS, check_setting, check_variables, variable_of};
 pub use table::{GNUTLS, LIBC, LIBSSL, SERVERS, TABLE};

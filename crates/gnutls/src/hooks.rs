@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use libc::{size_t, time_t};
-use rejoin_abi::{GNUTLS, Hooks, interposed, replacements};
+use rejoin_abi::{GNUTLS, Hooks, RegisteredOf, interposed, replacements};
 use rejoin_hop::{Directly, guarded};
 
 use crate::allowed;
@@ -32,16 +32,19 @@ static GENERAL: Hooks = rejoin_hop::hooks(&REPLACEMENTS);
 unsafe extern "C" fn sending(
     descriptor: c_int,
     tunnel_port: u16,
+    registered_of: RegisteredOf,
     bytes: *const c_void,
     length: size_t,
-) {
+) -> c_int {
     // SAFETY: the caller passes the arguments that this hook has.
-    unsafe { (GENERAL.sending)(descriptor, tunnel_port, bytes, length) };
+    let is_sent =
+        unsafe { (GENERAL.sending)(descriptor, tunnel_port, registered_of, bytes, length) };
     if !bytes.is_null() {
         // SAFETY: the program passes `length` bytes to send, and the pointer is not null.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
         guarded(|| connection::sent(bytes));
     }
+    is_sent
 }
 
 /// Records a call of the program. Does nothing if libgnutls itself makes the call.

@@ -1,12 +1,15 @@
 //! Settings from the environment, and the time during which a silent manager is left alone.
 
+use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rejoin_abi::gate::get_or_make;
-use rejoin_client::Manager;
-use rejoin_client::protocol::Label;
+use rejoin_client::protocol::{Directly, Label};
+use rejoin_client::{Error, Manager};
+
+use crate::debug;
 
 /// The time for which a manager that did not answer is left alone.
 const ALONE_MS: u64 = 5_000;
@@ -19,8 +22,23 @@ pub(crate) fn now_ms() -> u64 {
 }
 
 /// Leaves the manager alone for a while, because it does not answer.
-pub(crate) fn leave_alone() {
+fn leave_alone() {
     ALONE_UNTIL_MS.store(now_ms() + ALONE_MS, Ordering::Relaxed);
+}
+
+/// Reports that the manager does not make a connection to this server, and leaves it alone if it does not answer.
+pub(crate) fn failed(service: &str, error: &Error) {
+    let why = match error {
+        Error::NotRunning { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {
+            Directly::ManagerRefused
+        }
+        Error::NotRunning { .. } | Error::Untrusted { .. } | Error::Silent(_) => {
+            leave_alone();
+            Directly::NoManager
+        }
+        _ => Directly::ManagerRefused,
+    };
+    debug::refused(service, why, error);
 }
 
 /// Returns the manager that the program's connections go through. `None`: there is none, it is left alone, or a variable
@@ -48,8 +66,8 @@ fn found(said: &str) -> Option<Manager> {
     }
 }
 
-/// Returns the longest wait for the manager's decision to take a connection, which is a lookup for the manager. The
-/// program waits even if its socket is non-blocking.
+/// Returns the longest wait for the manager's decision to take a connection, which is a lookup for the manager. A
+/// program whose socket is non-blocking goes on meanwhile.
 pub(crate) fn patience() -> Duration {
     static PATIENCE: OnceLock<Duration> = OnceLock::new();
     *get_or_make(&PATIENCE, || patience_of(variable("REJOIN_PATIENCE_MS").as_deref()))

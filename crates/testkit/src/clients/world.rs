@@ -14,7 +14,8 @@ use crate::serve::{Server, scratch};
 use crate::shipped::library;
 use crate::stacks::{Tls, rustls, s_server};
 
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
+/// The folder of the programs.
+pub const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
 
 /// The servers, the authorities and the programs.
 pub struct World {

@@ -6,6 +6,7 @@ mod document;
 mod endings;
 mod forks;
 mod impostor;
+mod many;
 mod quiet;
 mod security;
 mod trouble;
