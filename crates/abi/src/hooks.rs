@@ -17,6 +17,21 @@ pub unsafe trait Replacements: Sync + 'static {
     const LIBRARY: Library;
 }
 
+/// A registration of a descriptor that the program made by `epoll_ctl`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Registered {
+    /// The descriptor of the `epoll` instance.
+    pub instance: c_int,
+    /// The events that the program waits for.
+    pub events: u32,
+    /// The program's own value.
+    pub data: u64,
+}
+
+/// Writes a descriptor's last registration. Returns 0 if there is none.
+pub type RegisteredOf = unsafe extern "C" fn(c_int, *mut Registered) -> c_int;
+
 macro_rules! hooks {
     ($($(#[$about:meta])* $name:ident: $type:ty,)*) => {
         /// The structure that a library hands to `librejoin_preload.so`.
@@ -39,9 +54,17 @@ hooks! {
     pending: *const AtomicUsize,
     /// The number of sockets that were taken over.
     taken: *const AtomicUsize,
+    /// The number of sockets about which the manager has not decided yet.
+    waiting: *const AtomicUsize,
     /// Hears of bytes before the program sends them, while ClientHellos are awaited: the descriptor, the port that a
-    /// proxy was asked for over this descriptor (or 0), and the bytes.
-    sending: unsafe extern "C" fn(c_int, u16, *const c_void, usize),
+    /// proxy was asked for over this descriptor (or 0), a function that returns registrations, and the bytes. Returns 1
+    /// if the bytes are sent already.
+    sending: unsafe extern "C" fn(c_int, u16, RegisteredOf, *const c_void, usize) -> c_int,
+    /// Hears of a descriptor before the program reads from it, while sockets are waiting.
+    reading: extern "C" fn(c_int),
+    /// Gives the program back the sockets about which the manager has not decided in time, while sockets are waiting.
+    /// Returns the time until the next one, in milliseconds, or -1 if there is none.
+    overdue: extern "C" fn() -> c_int,
     /// Answers `getsockname` (0) and `getpeername` (1), with the program's `struct sockaddr` and its length. Returns 0
     /// if the socket is not one that was taken over.
     name: unsafe extern "C" fn(c_int, c_int, *mut c_void, *mut u32) -> c_int,

@@ -8,7 +8,7 @@ use crate::{Function, Library};
 ///
 /// The libraries are `servers` (the function of libssl that servers begin with), `libssl` and `gnutls` (what clients
 /// begin with, what they ask about their connections, and what they set that nobody can read back), and `libc` (what
-/// clients send, and what they ask about sockets). The types have the names of the library's header, and are those that
+/// clients send, read and wait for, and what they ask about sockets). The types have the names of the library's header, and are those that
 /// the calling module has in scope. No argument is a floating-point number: the trampolines do not keep those.
 #[macro_export]
 macro_rules! interposed {
@@ -106,6 +106,23 @@ macro_rules! interposed {
             send: unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
             sendmsg: unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t;
             writev: unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+            read: unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
+            __read_chk: unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t) -> ssize_t;
+            readv: unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+            recv: unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+            __recv_chk: unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t, c_int) -> ssize_t;
+            recvmsg: unsafe extern "C" fn(c_int, *mut msghdr, c_int) -> ssize_t;
+            recvfrom: unsafe extern "C" fn(c_int, *mut c_void, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+            __recvfrom_chk: unsafe extern "C" fn(c_int, *mut c_void, size_t, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
+            epoll_ctl: unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
+            poll: unsafe extern "C" fn(*mut pollfd, nfds_t, c_int) -> c_int;
+            __poll_chk: unsafe extern "C" fn(*mut pollfd, nfds_t, c_int, size_t) -> c_int;
+            ppoll: unsafe extern "C" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
+            __ppoll_chk: unsafe extern "C" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t, size_t) -> c_int;
+            epoll_wait: unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+            epoll_pwait: unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+            select: unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int;
+            pselect: unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int;
             getsockname: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
             getpeername: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
             getsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;

@@ -56,11 +56,13 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), 
     let start = start::this();
     // SAFETY: the function takes no arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
+    // Nobody named a cache: the program may be a client alone. If it serves, its first handshake tells.
+    let mut is_quiet = is_root && !settings.is_named;
     posts::attached(false);
     let mut told = None;
     let attached = Everywhere::attach_later(is_root, move || {
         let tell = |why: &String| {
-            if told.replace(why.clone()).as_ref() != Some(why) {
+            if !std::mem::take(&mut is_quiet) && told.replace(why.clone()).as_ref() != Some(why) {
                 report(&format!("{why}; going on without Rejoin, and trying again"));
                 posts::tries_again(why);
             }

@@ -13,6 +13,8 @@ pub(crate) struct ModuleSettings {
     /// The folder of the caches.
     pub(crate) folder: PathBuf,
     pub(crate) cache: CacheName,
+    /// True if the operator named the cache or its capacity.
+    pub(crate) is_named: bool,
     /// The cache's settings. `None`: the cache must exist, and keeps its own.
     pub(crate) settings: Option<Settings>,
     /// True if no context issues stateless tickets.
@@ -43,9 +45,11 @@ impl ModuleSettings {
     /// Reads the settings. `get` returns the value of a name.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = Asked(get);
-        let cache = (get.0)("cache").unwrap_or_else(|| "default".to_owned());
-        let cache = cache.parse().map_err(|error| wrong("cache", &cache, error))?;
+        let name = (get.0)("cache");
         let capacity = get.parsed("capacity")?;
+        let is_named = name.is_some() || capacity.is_some();
+        let cache = name.unwrap_or_else(|| "default".to_owned());
+        let cache = cache.parse().map_err(|error| wrong("cache", &cache, error))?;
         let policies = [("predictive", Policy::Predictive), ("lru", Policy::Lru)];
         let policy = get.one_of("policy", policies)?;
         let single_use = get.one_of("single_use", [("no", false), ("yes", true)])?;
@@ -55,6 +59,7 @@ impl ModuleSettings {
         Ok(Self {
             folder: (get.0)("folder").map_or_else(|| PathBuf::from(Store::FOLDER), PathBuf::from),
             cache,
+            is_named,
             settings: capacity.map(settings),
             stateful,
             single_use,

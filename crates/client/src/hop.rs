@@ -5,7 +5,10 @@
 //! PSK for this connection alone. The manager has the PSK, and makes its handshake with the server first. Its
 //! description of the server goes to the program's own verification, which comes last.
 
+use std::io::{self, Read};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
+
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -23,6 +26,13 @@ pub struct Sockets<'a> {
     pub tcp: BorrowedFd<'a>,
     /// An unconnected socket like the other, if a new connection to the same address reaches the same server.
     pub spare: Option<BorrowedFd<'a>>,
+}
+
+/// A connection that was offered to the manager, whose decision is not known yet. If this is dropped
+/// before, the manager does not take it over.
+pub struct Requested {
+    socket: UnixStream,
+    answer: Exchange<'static>,
 }
 
 /// A connection that the manager takes over when the program's ClientHello comes over the pair. If this is dropped
@@ -43,14 +53,31 @@ impl Manager {
         sockets: Sockets<'_>,
         patience: Duration,
     ) -> Result<Hop, Error> {
-        let Sockets { line, tcp, spare } = sockets;
-        let passed = [line, tcp].into_iter().chain(spare).collect();
-        let asked = Exchange::passing(&Request::Hop(Box::new(wanted.clone())), passed)?;
+        let asked = asked(wanted, sockets)?;
         let (socket, _) = self.reach(Some(patience))?;
         match exchanged(asked, &socket, Instant::now() + patience, || Ok(()))? {
             Answer::Ready {} => Ok(Hop { socket }),
             _ => Err(Error::OtherAnswer),
         }
+    }
+
+    /// Offers a connection to the manager, and waits for nothing.
+    ///
+    /// # Errors
+    /// The same as [`hop`](Self::hop), and [`Error::NotRunning`] with
+    /// [`WouldBlock`](std::io::ErrorKind::WouldBlock) if too many programs ask at once.
+    pub fn request_hop(
+        &self,
+        wanted: &protocol::Hop,
+        sockets: Sockets<'_>,
+    ) -> Result<Requested, Error> {
+        let mut asked = asked(wanted, sockets)?;
+        let (socket, _) = self.reach(None)?;
+        asked.send(socket.as_fd()).map_err(Error::Silent)?;
+        if !asked.is_sent() {
+            return Err(Error::Silent(io::ErrorKind::WouldBlock.into()));
+        }
+        Ok(Requested { socket, answer: Exchange::awaiting() })
     }
 
     /// Reports a number of connections that went without the manager. Does not wait for an answer.
@@ -61,6 +88,60 @@ impl Manager {
         let mut said = Exchange::new(&Request::Directly { why, times })?;
         let (socket, _) = self.reach(None)?;
         said.send(socket.as_fd()).map_err(Error::Silent)
+    }
+}
+
+fn asked<'a>(wanted: &protocol::Hop, sockets: Sockets<'a>) -> Result<Exchange<'a>, Error> {
+    let Sockets { line, tcp, spare } = sockets;
+    let passed = [line, tcp].into_iter().chain(spare).collect();
+    Exchange::passing(&Request::Hop(Box::new(wanted.clone())), passed)
+}
+
+impl std::fmt::Debug for Requested {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Requested").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Requested {
+    /// Returns the manager's decision, once, or `None` while there is none. Does not wait.
+    pub fn decision(&mut self) -> Option<Result<(), Error>> {
+        let mut broke = None;
+        while !self.answer.is_received() {
+            let read = (&self.socket).read(self.answer.room());
+            if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                return None;
+            }
+            if let Err(error) = self.answer.received(read, &mut broke) {
+                return Some(Err(error));
+            }
+        }
+        let answer = std::mem::replace(&mut self.answer, Exchange::awaiting());
+        Some(match answer.answer() {
+            Ok(Answer::Ready {}) => Ok(()),
+            Ok(_) => Err(Error::OtherAnswer),
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Returns the connection after the [decision](Self::decision) to take it.
+    pub fn into_hop(self) -> Hop {
+        Hop { socket: self.socket }
+    }
+
+    /// Takes the offer back, unless the manager has decided. The manager cannot take the connection after that: it does
+    /// nothing with it before its decision is sent, which fails from now on.
+    ///
+    /// # Errors
+    /// The manager's errors, and [`Error::Silent`] if it had not decided.
+    pub fn cancel(mut self) -> Result<Hop, Error> {
+        let mut decision = self.decision();
+        if decision.is_none() {
+            let _ = self.socket.shutdown(Shutdown::Read);
+            decision = self.decision();
+        }
+        let silent = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        decision.unwrap_or_else(silent).map(|()| self.into_hop())
     }
 }
 

@@ -1,10 +1,10 @@
 //! The decision which connections may go through the manager: those that look the same to the program.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use rejoin_abi::gate::Gated;
 use rejoin_hop::Directly;
 
 use crate::ffi::{
@@ -22,25 +22,21 @@ pub(crate) struct Set {
 }
 
 /// The settings by the addresses of the credentials.
-static CREDENTIALS: LazyLock<Mutex<HashMap<usize, Set>>> = LazyLock::new(Mutex::default);
-
-fn credentials() -> MutexGuard<'static, HashMap<usize, Set>> {
-    CREDENTIALS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static CREDENTIALS: Gated<BTreeMap<usize, Set>> = Gated::new(BTreeMap::new());
 
 /// Records a setting of the program.
 pub(crate) fn note(of: Credentials, what: impl FnOnce(&mut Set)) {
-    what(credentials().entry(of as usize).or_default());
+    what(CREDENTIALS.lock().entry(of as usize).or_default());
 }
 
 /// Forgets credentials that the program frees.
 pub(crate) fn forget(of: Credentials) {
-    credentials().remove(&(of as usize));
+    CREDENTIALS.lock().remove(&(of as usize));
 }
 
 /// Returns the settings of credentials.
 pub(crate) fn set_on(of: Credentials) -> Set {
-    credentials().get(&(of as usize)).copied().unwrap_or_default()
+    CREDENTIALS.lock().get(&(of as usize)).copied().unwrap_or_default()
 }
 
 /// Returns the credentials of a session, if it has any of this kind.

@@ -1,12 +1,13 @@
 //! One connection of the program, from the beginning of its session to the end.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_int, c_uchar, c_uint, c_void};
 use std::ptr::null_mut;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::{size_t, ssize_t};
+use rejoin_abi::gate::Gated;
 use rejoin_hop::{Directly, Offer, RECORD_SIZE_LIMIT, STATUS_REQUEST, Taken, debug, guarded};
 
 use crate::allowed;
@@ -77,12 +78,9 @@ impl Drop for Keys {
 }
 
 /// The connections by the addresses of their sessions.
-static CONNECTIONS: LazyLock<Mutex<HashMap<usize, Arc<Connection>>>> =
-    LazyLock::new(Mutex::default);
+static CONNECTIONS: Gated<Connections> = Gated::new(Connections::new());
 
-fn connections() -> MutexGuard<'static, HashMap<usize, Arc<Connection>>> {
-    CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+type Connections = BTreeMap<usize, Arc<Connection>>;
 
 /// Records a session that the program made.
 pub(crate) fn begun(session: Session, flags: c_uint) {
@@ -100,17 +98,17 @@ pub(crate) fn begun(session: Session, flags: c_uint) {
         course: Mutex::new(Course::New),
         shown: OnceLock::new(),
     };
-    connections().insert(session as usize, Arc::new(connection));
+    CONNECTIONS.lock().insert(session as usize, Arc::new(connection));
 }
 
 /// Forgets a session that the program is about to free. The result must be dropped after that.
 pub(crate) fn ended(session: Session) -> Option<Arc<Connection>> {
-    connections().remove(&(session as usize))
+    CONNECTIONS.lock().remove(&(session as usize))
 }
 
 /// Returns the connection of a client's session.
 pub(crate) fn of(session: Session) -> Option<Arc<Connection>> {
-    connections().get(&(session as usize)).cloned()
+    CONNECTIONS.lock().get(&(session as usize)).cloned()
 }
 
 thread_local! {

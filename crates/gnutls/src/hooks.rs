@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use libc::{size_t, time_t};
-use rejoin_abi::{GNUTLS, Hooks, interposed, replacements};
+use rejoin_abi::{GNUTLS, Hooks, RegisteredOf, interposed, replacements};
 use rejoin_hop::{Directly, guarded};
 
 use crate::allowed;
@@ -20,6 +20,7 @@ use crate::ffi::{
 use crate::priorities::{self, Priorities};
 use crate::settings::{Flags, Settings, Verification};
 use crate::shown::Shown;
+use crate::within::{is_within, within};
 
 interposed!(gnutls => replacements { GNUTLS });
 
@@ -31,21 +32,29 @@ static GENERAL: Hooks = rejoin_hop::hooks(&REPLACEMENTS);
 unsafe extern "C" fn sending(
     descriptor: c_int,
     tunnel_port: u16,
+    registered_of: RegisteredOf,
     bytes: *const c_void,
     length: size_t,
-) {
+) -> c_int {
     // SAFETY: the caller passes the arguments that this hook has.
-    unsafe { (GENERAL.sending)(descriptor, tunnel_port, bytes, length) };
+    let is_sent =
+        unsafe { (GENERAL.sending)(descriptor, tunnel_port, registered_of, bytes, length) };
     if !bytes.is_null() {
         // SAFETY: the program passes `length` bytes to send, and the pointer is not null.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
         guarded(|| connection::sent(bytes));
     }
+    is_sent
 }
 
-/// Does something with a client's connection.
+/// Records a call of the program. Does nothing if libgnutls itself makes the call.
+fn recording<T>(what: impl FnOnce() -> T) -> Option<T> {
+    if is_within() { None } else { guarded(what) }
+}
+
+/// Does something with a client's connection, unless libgnutls itself makes the call.
 fn with<T>(session: Session, what: impl FnOnce(&Connection) -> T) -> Option<T> {
-    guarded(|| connection::of(session).map(|connection| what(&connection))).flatten()
+    recording(|| connection::of(session).map(|connection| what(&connection))).flatten()
 }
 
 /// Records what the program sets on a session.
@@ -59,11 +68,11 @@ fn standing(session: Session) -> Option<Arc<Connection>> {
     connection.shown().is_some().then_some(connection)
 }
 
-/// Calls libgnutls's own function.
+/// Calls libgnutls's own function, which calls none of the program's.
 macro_rules! real {
     ($gnutls:ident.$name:ident($($argument:expr),*)) => {
         // SAFETY: these are the arguments with which the program called the replacement of this function.
-        unsafe { ($gnutls.$name)($($argument),*) }
+        within(|| unsafe { ($gnutls.$name)($($argument),*) })
     };
 }
 
@@ -73,7 +82,7 @@ unsafe extern "C" fn gnutls_init(session: *mut Session, flags: c_uint) -> c_int 
     if done == GNUTLS_E_SUCCESS {
         // SAFETY: libgnutls has written the session there.
         let session = unsafe { session.read() };
-        guarded(|| connection::begun(session, flags));
+        recording(|| connection::begun(session, flags));
     }
     done
 }
@@ -186,14 +195,14 @@ unsafe fn made(done: c_int, cache: *mut Cache, text: *const c_char, flags: c_uin
         let priorities = unsafe { Priorities::of_cache(text, flags) };
         // SAFETY: the caller vouches for the cache.
         let cache = unsafe { cache.read() };
-        guarded(|| priorities::made(cache, priorities));
+        recording(|| priorities::made(cache, priorities));
     }
     done
 }
 
 unsafe extern "C" fn gnutls_priority_deinit(cache: Cache) {
     let Some(gnutls) = Gnutls::get() else { return };
-    guarded(|| priorities::freed(gnutls, cache));
+    recording(|| priorities::freed(gnutls, cache));
     real!(gnutls.gnutls_priority_deinit(cache));
 }
 
@@ -247,7 +256,7 @@ recorded!(gnutls_session_set_verify_output_function(session: Session, output: An
     note(session, |settings| settings.output = output);
 });
 recorded!(gnutls_certificate_set_verify_function(credentials: Credentials, function: Option<Verify>) {
-    guarded(|| allowed::note(credentials, |set| set.verify = function));
+    recording(|| allowed::note(credentials, |set| set.verify = function));
 });
 recorded!(gnutls_certificate_set_retrieve_function(credentials: Credentials, function: AnyCallback) {
     retrieves(credentials, function);
@@ -259,7 +268,7 @@ recorded!(gnutls_certificate_set_retrieve_function3(credentials: Credentials, fu
     retrieves(credentials, function);
 });
 recorded!(gnutls_certificate_free_credentials(credentials: Credentials) {
-    guarded(|| allowed::forget(credentials));
+    recording(|| allowed::forget(credentials));
 });
 recorded!(gnutls_session_set_keylog_function(session: Session, function: AnyCallback) {
     note(session, |settings| {
@@ -273,7 +282,7 @@ recorded!(gnutls_session_enable_compatibility_mode(session: Session) {
 /// Records that a callback may return a certificate of the program.
 fn retrieves(credentials: Credentials, function: AnyCallback) {
     let may_have_certificate = function.is_some();
-    guarded(|| allowed::note(credentials, |set| set.may_have_certificate = may_have_certificate));
+    recording(|| allowed::note(credentials, |set| set.may_have_certificate = may_have_certificate));
 }
 
 /// The data of a session that cannot be resumed. libgnutls returns them, and ignores them when they are set.
@@ -297,7 +306,9 @@ unsafe extern "C" fn gnutls_handshake(session: Session) -> c_int {
     match guarded(|| connection::of(session)).flatten() {
         // SAFETY: the session is the program's, which uses it in this thread.
         Some(connection) => unsafe { connection.step(gnutls) },
-        None => real!(gnutls.gnutls_handshake(session)),
+        // Not `real!`: it calls functions of the program.
+        // SAFETY: the program's own call, with its argument.
+        None => unsafe { (gnutls.gnutls_handshake)(session) },
     }
 }
 

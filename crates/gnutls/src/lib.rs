@@ -24,6 +24,7 @@ mod records;
 mod settings;
 mod shadow;
 mod shown;
+mod within;
 
 /// Returns the hooks to `librejoin_preload.so` of the same version. Null: the loaded libgnutls lacks a function.
 #[unsafe(no_mangle)]

@@ -3,12 +3,14 @@
 //! Priorities with PSK key exchange change nothing in a ClientHello while there is no key to offer. If GnuTLS refuses
 //! them, the program's own are set, and the program gets its own error.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_uint};
 use std::ptr::null_mut;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use rejoin_abi::gate::Gated;
 
 use crate::ffi::{Cache, GNUTLS_KX_ECDHE_PSK, GNUTLS_PRIORITY_INIT_DEF_APPEND, Gnutls, Session};
+use crate::within::within;
 
 /// The key exchange that is added: a PSK with ECDHE.
 const KEYS: &str = "+ECDHE-PSK";
@@ -46,7 +48,7 @@ impl Priorities {
     pub(crate) unsafe fn set(&self, gnutls: &Gnutls, session: Session, more: &str) -> bool {
         let Some(text) = self.with(more) else { return false };
         let text = text.as_ptr();
-        let done = match self {
+        let done = within(|| match self {
             // SAFETY: the caller vouches for `session`; null is allowed for the place of an error.
             Self::Text(_) => unsafe {
                 (gnutls.gnutls_priority_set_direct)(session, text, null_mut())
@@ -59,7 +61,7 @@ impl Priorities {
             Self::Default(_, flags) => unsafe {
                 (gnutls.gnutls_set_default_priority_append)(session, text, null_mut(), *flags)
             },
-        };
+        });
         done == 0
     }
 
@@ -84,7 +86,7 @@ impl Priorities {
             kinds.iter().all(|kind| BY_CERTIFICATE.contains(kind))
         });
         // SAFETY: the cache belongs to this function.
-        unsafe { (gnutls.gnutls_priority_deinit)(cache) };
+        within(|| unsafe { (gnutls.gnutls_priority_deinit)(cache) });
         is_only
     }
 
@@ -104,8 +106,9 @@ impl Priorities {
         };
         let mut cache = null_mut();
         // SAFETY: the text is null or ends with a zero byte, and `cache` has room for the cache.
-        let made =
-            unsafe { (gnutls.gnutls_priority_init2)(&raw mut cache, text, null_mut(), flags) };
+        let made = within(|| unsafe {
+            (gnutls.gnutls_priority_init2)(&raw mut cache, text, null_mut(), flags)
+        });
         (made == 0).then_some(cache)
     }
 
@@ -133,29 +136,25 @@ struct Made {
 }
 
 /// The caches by their addresses.
-static CACHES: LazyLock<Mutex<HashMap<usize, Made>>> = LazyLock::new(Mutex::default);
-
-fn caches() -> MutexGuard<'static, HashMap<usize, Made>> {
-    CACHES.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static CACHES: Gated<BTreeMap<usize, Made>> = Gated::new(BTreeMap::new());
 
 /// Records a cache that the program made.
 pub(crate) fn made(cache: Cache, priorities: Priorities) {
-    caches().insert(cache as usize, Made { priorities, with_keys: None });
+    CACHES.lock().insert(cache as usize, Made { priorities, with_keys: None });
 }
 
 /// Forgets a cache that the program frees.
 pub(crate) fn freed(gnutls: &Gnutls, cache: Cache) {
-    let made = caches().remove(&(cache as usize));
+    let made = CACHES.lock().remove(&(cache as usize));
     if let Some(Made { with_keys: Some(Some(own)), .. }) = made {
         // SAFETY: the cache belongs to this module; sessions that use it hold a reference of their own.
-        unsafe { (gnutls.gnutls_priority_deinit)(own as Cache) };
+        within(|| unsafe { (gnutls.gnutls_priority_deinit)(own as Cache) });
     }
 }
 
 /// Returns the cache with PSK key exchange for one of the program's, and the priorities of that.
 pub(crate) fn with_keys(gnutls: &Gnutls, cache: Cache) -> Option<(Cache, Priorities)> {
-    let mut all = caches();
+    let mut all = CACHES.lock();
     let made = all.get_mut(&(cache as usize))?;
     let make = || made.priorities.cache(gnutls, KEYS).map(|own| own as usize);
     let own = (*made.with_keys.get_or_insert_with(make))?;

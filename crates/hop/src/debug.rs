@@ -2,13 +2,14 @@
 
 use std::sync::OnceLock;
 
+use rejoin_abi::gate::get_or_make;
 use rejoin_client::protocol::{Connected, Directly};
 
 use crate::counted::count;
 
 fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(rejoin_abi::is_debugging)
+    *get_or_make(&ON, rejoin_abi::is_debugging)
 }
 
 /// Reports that a connection goes directly.

@@ -1,6 +1,8 @@
 //! Functions of a TLS library that the program has loaded, looked up by name. A call by name would lead back to the
 //! function that interposes it.
 
+pub use rejoin_abi::gate::get_or_make;
+
 /// Makes a structure of functions. Its `get` looks all of them up once in a library that is loaded already, and returns
 /// `None` if the library is not loaded or lacks one. The caller must give each the type that the library's header
 /// declares.
@@ -20,7 +22,7 @@ macro_rules! functions_of {
             /// Returns the functions of the loaded library.
             $seen fn get() -> Option<&'static Self> {
                 static FOUND: std::sync::OnceLock<Option<$own>> = std::sync::OnceLock::new();
-                FOUND.get_or_init(Self::find).as_ref()
+                $crate::functions::get_or_make(&FOUND, Self::find).as_ref()
             }
 
             fn find() -> Option<Self> {

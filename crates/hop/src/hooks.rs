@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{size_t, socklen_t};
-use rejoin_abi::{Hooks, Replacements};
+use rejoin_abi::{Hooks, RegisteredOf, Replacements, gate};
 
-use crate::{offer, sockets};
+use crate::sockets::Sending;
+use crate::{offer, sockets, waiting};
 
 /// Makes the hooks of an adapter.
 pub const fn hooks<R: Replacements>(replacements: &'static R) -> Hooks {
@@ -16,7 +17,10 @@ pub const fn hooks<R: Replacements>(replacements: &'static R) -> Hooks {
         functions: (&raw const *replacements).cast(),
         pending: &raw const offer::PENDING,
         taken: &raw const sockets::TAKEN,
+        waiting: &raw const waiting::COUNT,
         sending,
+        reading,
+        overdue,
         name,
         option,
         is_taken,
@@ -25,21 +29,33 @@ pub const fn hooks<R: Replacements>(replacements: &'static R) -> Hooks {
 
 /// Runs `what`. Returns `None` if it panics: a panic of Rejoin must not reach the program.
 pub fn guarded<T>(what: impl FnOnce() -> T) -> Option<T> {
+    let _inside = gate::pass();
     catch_unwind(AssertUnwindSafe(what)).ok()
 }
 
 unsafe extern "C" fn sending(
     descriptor: c_int,
     tunnel_port: u16,
+    registered_of: RegisteredOf,
     bytes: *const c_void,
     length: size_t,
-) {
+) -> c_int {
     if bytes.is_null() {
-        return;
+        return 0;
     }
     // SAFETY: the program passes `length` bytes to send, and the pointer is not null.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
-    guarded(|| sockets::sending(descriptor, tunnel_port, bytes));
+    let sending = Sending { descriptor, tunnel_port, registered_of, bytes };
+    guarded(|| sockets::sending(sending)).map_or(0, c_int::from)
+}
+
+extern "C" fn reading(descriptor: c_int) {
+    guarded(|| waiting::reading(descriptor));
+}
+
+extern "C" fn overdue() -> c_int {
+    let left_ms = guarded(waiting::overdue).flatten();
+    left_ms.map_or(-1, |left_ms| c_int::try_from(left_ms).unwrap_or(c_int::MAX))
 }
 
 unsafe extern "C" fn name(

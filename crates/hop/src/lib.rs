@@ -6,6 +6,8 @@
 //! TCP socket, and the program gets one end of a socket pair under the same descriptor (`sockets`). After the handshake
 //! the manager's description of the server is available ([`Taken`]).
 //!
+//! A program whose socket is non-blocking does not wait for the manager's decision (`waiting`).
+//!
 //! If anything is missing, the ClientHello goes to the server, which does not know the PSK and ignores it. The program
 //! then has the connection that it would have had without Rejoin.
 //!
@@ -21,6 +23,7 @@ mod offer;
 mod registered;
 mod settings;
 mod sockets;
+mod waiting;
 
 // For the fuzz target `client_hello`.
 #[doc(hidden)]

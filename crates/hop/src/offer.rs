@@ -1,16 +1,20 @@
 //! The key that a program's ClientHello offers, the offers whose ClientHello is still to come, and the hop that
 //! an offer leads to.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rejoin_abi::gate::{Gated, Locked, outside};
 use rejoin_client::hop::Hop;
 use rejoin_client::protocol::{Connected, HopKey, Token};
 use rustix::rand::{GetRandomFlags, getrandom};
 use zeroize::Zeroizing;
+
+use crate::waiting;
 
 /// The longest wait for the manager's description of the server. The manager sends it before its part of the
 /// handshake with the program, so that it is there already unless the manager fails.
@@ -25,6 +29,8 @@ pub struct Offer {
     pub(crate) leaves_out: &'static [u16],
     /// The hop, once the manager has the connection.
     hop: Mutex<Option<Hop>>,
+    /// The descriptor under which the program waits for the manager's decision, or -1.
+    waits_at: AtomicI32,
 }
 
 /// A connection that the manager made, and that the program has not verified yet. Dropping it ends the connection: the
@@ -51,10 +57,11 @@ impl Offer {
             key: key.into(),
             leaves_out,
             hop: Mutex::default(),
+            waits_at: AtomicI32::new(-1),
         });
         let mut pending = lock_pending();
         if pending.len() < MOST_PENDING {
-            pending.insert(identity, Arc::clone(&offer));
+            pending.insert(identity.0, Arc::clone(&offer));
         }
         count(&pending);
         drop(pending);
@@ -73,20 +80,33 @@ impl Offer {
 
     /// Forgets the offer: its ClientHello will not come any more.
     pub fn withdraw(&self) {
+        drop(self.end());
+    }
+
+    /// Ends the wait for the ClientHello, or for the manager's decision. Returns the hop if the manager has just taken
+    /// the connection over.
+    fn end(&self) -> Option<Hop> {
         if PENDING.load(Ordering::Relaxed) > 0 {
             take_pending(&self.identity);
         }
+        let descriptor = self.waits_at.swap(-1, Ordering::Relaxed);
+        if descriptor < 0 { None } else { waiting::end(descriptor, self) }
     }
 
     /// Returns the hop after the handshake. `None`: the manager took no part in the connection, or only forwarded it.
     pub fn taken(&self) -> Option<Taken> {
-        self.withdraw();
-        self.lock().take().map(|hop| Taken { hop })
+        let ended = self.end();
+        ended.or_else(|| self.lock().take()).map(|hop| Taken { hop })
     }
 
     /// Records that the manager has the connection.
     pub(crate) fn given(&self, hop: Hop) {
         *self.lock() = Some(hop);
+    }
+
+    /// Records that the manager has not decided yet.
+    pub(crate) fn waits_at(&self, descriptor: RawFd) {
+        self.waits_at.store(descriptor, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Hop>> {
@@ -103,7 +123,7 @@ impl fmt::Debug for Offer {
 impl Taken {
     /// Returns the manager's description of the server. The manager sends it before its part of the handshake.
     pub fn described(&self) -> Option<Connected> {
-        self.hop.described(PATIENCE).ok()
+        outside(|| self.hop.described(PATIENCE)).ok()
     }
 
     /// Tells the manager that the program goes on, and has not verified the server, or not yet. Returns true if the
@@ -124,14 +144,14 @@ pub(crate) static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// The most offers that are pending at a time. A connection beyond them goes directly.
 const MOST_PENDING: usize = 4_096;
 
-type Pending = HashMap<Token, Arc<Offer>>;
+type Pending = BTreeMap<[u8; 16], Arc<Offer>>;
 
-static OFFERS: LazyLock<Mutex<Pending>> = LazyLock::new(Mutex::default);
+static OFFERS: Gated<Pending> = Gated::new(Pending::new());
 
 /// Removes and returns the pending offer of this identity.
 pub(crate) fn take_pending(identity: &Token) -> Option<Arc<Offer>> {
     let mut pending = lock_pending();
-    let taken = pending.remove(identity);
+    let taken = pending.remove(&identity.0);
     count(&pending);
     taken
 }
@@ -140,6 +160,6 @@ fn count(pending: &Pending) {
     PENDING.store(pending.len(), Ordering::Relaxed);
 }
 
-fn lock_pending() -> MutexGuard<'static, Pending> {
-    OFFERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_pending() -> Locked<'static, Pending> {
+    OFFERS.lock()
 }

@@ -1,115 +1,137 @@
-//! The `epoll` registrations of a program's socket. `epoll` knows the socket itself, and not its descriptor, so that
-//! the socket that takes its place must be registered anew.
+//! The ways in which a program waits for its socket, all of which must go on when another socket takes its place.
+//!
+//! `epoll` knows the socket itself, and not its descriptor, so that the new socket must be registered anew.
+//! `librejoin_preload.so` hears of each registration that the program makes. Programs that make system calls without
+//! the C library, wait by io_uring, or have the socket under a second descriptor are noticed among the lowest
+//! descriptors, where such things are nearly always made: the work is the same for each connection, however many there
+//! are.
 
-use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// The most descriptors of a program that are searched. With more of them the search takes too long.
-const MOST_DESCRIPTORS: usize = 1_024;
+use libc::c_int;
+use rejoin_abi::{Registered, RegisteredOf};
 
-/// A registration, as the kernel reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Registration {
-    instance: RawFd,
-    events: u32,
-    data: u64,
+/// The number of descriptors that are looked at.
+const LOWEST: RawFd = 64;
+
+/// Returns the registration that the program made last.
+pub(crate) fn known(of: RegisteredOf, descriptor: RawFd) -> Option<Registered> {
+    let mut known = Registered::default();
+    // SAFETY: the function writes a registration, for which there is room.
+    let is_known = unsafe { of(descriptor, &raw mut known) } != 0;
+    is_known.then_some(known)
 }
 
-/// Returns the registrations of a socket. `None`: they cannot be determined, or the program has the socket under a
-/// second descriptor.
-pub(crate) fn of(socket: BorrowedFd<'_>, inode: u64) -> Option<Vec<Registration>> {
-    let mut found = Vec::new();
-    let itself = format!("socket:[{inode}]");
-    for (at, entry) in fs::read_dir("/proc/self/fd").ok()?.enumerate() {
-        let entry = entry.ok()?;
-        let number = entry.file_name().to_str()?.parse::<RawFd>().ok()?;
-        let what = match fs::read_link(entry.path()) {
-            Ok(what) => what,
-            // Another thread has closed the descriptor.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(_) => return None,
+/// Returns true if the program waits for a socket in a way that cannot be renewed, or has it under a second descriptor.
+/// `known` is the registration that the program made.
+pub(crate) fn is_elsewhere(socket: BorrowedFd<'_>, inode: u64, known: Option<&Registered>) -> bool {
+    // Nobody knows whether a registration for one event was used up.
+    let one_shot = libc::EPOLLONESHOT as u32;
+    if known.is_some_and(|known| known.events & one_shot != 0) {
+        return true;
+    }
+    (0..LOWEST).filter(|other| *other != socket.as_raw_fd()).any(|other| {
+        // SAFETY: the descriptor is only asked about; if it is not open, the call fails.
+        let Ok(found) = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(other) }) else {
+            return false;
         };
-        match what.to_str() {
-            _ if at >= MOST_DESCRIPTORS => return None,
-            Some(what) if what == itself && number != socket.as_raw_fd() => return None,
-            // The kernel does not report what an io_uring waits for.
-            Some("anon_inode:[io_uring]") => return None,
-            Some("anon_inode:[eventpoll]") => {
-                let told = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
-                let own = |line: &str| read(line, number, (socket.as_raw_fd(), inode));
-                found.extend(told.lines().filter_map(own));
-            }
-            _ => {}
+        match found.st_mode & libc::S_IFMT {
+            libc::S_IFSOCK => found.st_ino == inode,
+            // `epoll`, io_uring, timers, events and other files without a name.
+            0 if known.is_some_and(|known| known.instance == other) => false,
+            0 => has(other, socket) || is_mappable(other),
+            _ => false,
         }
-    }
-    Some(found)
+    })
 }
 
-/// Reads a line such as `tfd:        5 events:       1d data:                5  pos:0 ino:1a2b sdev:8` (proc(5)). The
-/// numbers after the first are hexadecimal.
-fn read(line: &str, instance: RawFd, (socket, inode): (RawFd, u64)) -> Option<Registration> {
-    let mut words = line.split_ascii_whitespace();
-    let mut after = |name: &str| loop {
-        match words.next()?.strip_prefix(name) {
-            Some("") => return words.next(),
-            Some(joined) => return Some(joined),
-            None => {}
-        }
-    };
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    if after("tfd:")?.parse() != Ok(socket) {
-        return None;
+/// Returns true if this is an `epoll` instance that has the socket.
+fn has(instance: RawFd, socket: BorrowedFd<'_>) -> bool {
+    let nothing = Registered { instance, events: 0, data: 0 };
+    if control(&nothing, libc::EPOLL_CTL_ADD, socket).is_ok() {
+        let _ = control(&nothing, libc::EPOLL_CTL_DEL, socket);
+        return false;
     }
-    let (events, data) = (number(after("events:")?)? as u32, number(after("data:")?)?);
-    (number(after("ino:")?)? == inode).then_some(Registration { instance, events, data })
+    io::Error::last_os_error().raw_os_error() == Some(libc::EEXIST)
 }
 
-/// Removes the registrations of a socket, while it still has its descriptor.
-pub(crate) fn forget(socket: BorrowedFd<'_>, of: &[Registration]) {
-    for registration in of {
-        control(registration, libc::EPOLL_CTL_DEL, socket);
+/// Returns true if a file without a name can be mapped, as the rings of io_uring can.
+fn is_mappable(descriptor: RawFd) -> bool {
+    const BYTES: usize = 4_096;
+    let (access, kind) = (libc::PROT_READ, libc::MAP_SHARED);
+    // SAFETY: the kernel chooses an address that is free.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, kind, descriptor, 0) };
+    let is_mapped = mapped != libc::MAP_FAILED;
+    if is_mapped {
+        // SAFETY: the pages were mapped above, and nobody else knows them.
+        unsafe { libc::munmap(mapped, BYTES) };
     }
+    is_mapped
+}
+
+/// Removes the registration of a socket, while it still has its descriptor. `None`: there is none any more.
+pub(crate) fn forget(socket: BorrowedFd<'_>, known: Option<Registered>) -> Option<Registered> {
+    known.filter(|known| control(known, libc::EPOLL_CTL_DEL, socket).is_ok())
 }
 
 /// Registers the socket that has the descriptor now.
-pub(crate) fn renew(socket: BorrowedFd<'_>, of: &[Registration]) {
-    for registration in of {
-        control(registration, libc::EPOLL_CTL_ADD, socket);
+pub(crate) fn renew(socket: BorrowedFd<'_>, known: Option<&Registered>) {
+    let Some(known) = known else { return };
+    if let Err(why) = control(known, libc::EPOLL_CTL_ADD, socket) {
+        // Without this line nobody would know why the program waits for ever.
+        let _ = writeln!(io::stderr(), "rejoin: cannot register a socket anew: {why}");
     }
 }
 
-fn control(of: &Registration, what: i32, socket: BorrowedFd<'_>) {
+/// Calls `epoll_ctl`, without the library that hears of the program's calls.
+fn control(of: &Registered, what: c_int, socket: BorrowedFd<'_>) -> io::Result<()> {
     let mut event = libc::epoll_event { events: of.events, u64: of.data };
+    let (call, event) = (libc::SYS_epoll_ctl, &raw mut event);
     // SAFETY: the event is there during the call, and any descriptor may be given.
-    if unsafe { libc::epoll_ctl(of.instance, what, socket.as_raw_fd(), &raw mut event) } != 0 {
-        // Without this line nobody would know why the program waits for ever.
-        let why = io::Error::last_os_error();
-        let _ = writeln!(io::stderr(), "rejoin: cannot register a socket anew: {why}");
-    }
+    let done = unsafe { libc::syscall(call, of.instance, what, socket.as_raw_fd(), event) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+
+    fn instance() -> OwnedFd {
+        // SAFETY: the call takes no pointer.
+        let made = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        // SAFETY: the descriptor was made above, if there is one.
+        unsafe { OwnedFd::from_raw_fd(made) }
+    }
+
+    fn is_elsewhere(socket: &UnixStream, known: Option<&Registered>) -> bool {
+        let inode = rustix::fs::fstat(socket).expect("open").st_ino;
+        super::is_elsewhere(socket.as_fd(), inode, known)
+    }
 
     #[test]
-    fn a_registration_is_found_as_it_was_made() {
-        // SAFETY: the call takes no pointer.
-        let instance = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let inode = rustix::fs::fstat(&socket).unwrap().st_ino;
-        let events = (libc::EPOLLIN | libc::EPOLLONESHOT) as u32;
-        let made = Registration { instance, events, data: 0x0123_4567_89ab_cdef };
-        renew(socket.as_fd(), &[made]);
-        let found = of(socket.as_fd(), inode).unwrap();
-        assert_eq!(found.len(), 1);
-        assert_eq!((found[0].instance, found[0].data), (instance, made.data));
-        assert_eq!(found[0].events & events, events);
-        forget(socket.as_fd(), &found);
-        assert_eq!(of(socket.as_fd(), inode), Some(Vec::new()));
-        let _second = socket.try_clone().unwrap();
-        assert_eq!(of(socket.as_fd(), inode), None);
+    fn a_registration_is_moved_if_the_program_made_it_alone() {
+        let (socket, _other) = UnixStream::pair().expect("a pair");
+        let (first, second) = (instance(), instance());
+        let known = |instance: &OwnedFd| {
+            let events = libc::EPOLLIN as u32;
+            Registered { instance: instance.as_raw_fd(), events, data: 7 }
+        };
+        assert!(!is_elsewhere(&socket, None));
+        renew(socket.as_fd(), Some(&known(&first)));
+        assert!(is_elsewhere(&socket, None), "it was not told");
+        assert!(!is_elsewhere(&socket, Some(&known(&first))));
+        renew(socket.as_fd(), Some(&known(&second)));
+        assert!(is_elsewhere(&socket, Some(&known(&first))), "two have it");
+        for own in [known(&first), known(&second)] {
+            assert_eq!(forget(socket.as_fd(), Some(own)), Some(own));
+            assert_eq!(forget(socket.as_fd(), Some(own)), None, "it is removed already");
+        }
+        let once = Registered { events: libc::EPOLLONESHOT as u32, ..known(&first) };
+        assert!(is_elsewhere(&socket, Some(&once)));
+        let _second = socket.try_clone().expect("a second descriptor");
+        assert!(is_elsewhere(&socket, None));
     }
 }

@@ -1,11 +1,15 @@
 //! Settings from the environment, and the time during which a silent manager is left alone.
 
+use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rejoin_client::Manager;
-use rejoin_client::protocol::Label;
+use rejoin_abi::gate::get_or_make;
+use rejoin_client::protocol::{Directly, Label};
+use rejoin_client::{Error, Manager};
+
+use crate::debug;
 
 /// The time for which a manager that did not answer is left alone.
 const ALONE_MS: u64 = 5_000;
@@ -14,12 +18,27 @@ static ALONE_UNTIL_MS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn now_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+    get_or_make(&START, Instant::now).elapsed().as_millis() as u64
 }
 
 /// Leaves the manager alone for a while, because it does not answer.
-pub(crate) fn leave_alone() {
+fn leave_alone() {
     ALONE_UNTIL_MS.store(now_ms() + ALONE_MS, Ordering::Relaxed);
+}
+
+/// Reports that the manager does not make a connection to this server, and leaves it alone if it does not answer.
+pub(crate) fn failed(service: &str, error: &Error) {
+    let why = match error {
+        Error::NotRunning { source, .. } if source.kind() == io::ErrorKind::WouldBlock => {
+            Directly::ManagerRefused
+        }
+        Error::NotRunning { .. } | Error::Untrusted { .. } | Error::Silent(_) => {
+            leave_alone();
+            Directly::NoManager
+        }
+        _ => Directly::ManagerRefused,
+    };
+    debug::refused(service, why, error);
 }
 
 /// Returns the manager that the program's connections go through. `None`: there is none, it is left alone, or a variable
@@ -29,9 +48,8 @@ pub(crate) fn manager() -> Option<&'static Manager> {
     if now_ms() < ALONE_UNTIL_MS.load(Ordering::Relaxed) {
         return None;
     }
-    MANAGER
-        .get_or_init(|| found(variable("REJOIN_MANAGER")?.as_str()).filter(|_| is_spelled_well()))
-        .as_ref()
+    let find = || found(variable("REJOIN_MANAGER")?.as_str()).filter(|_| is_spelled_well());
+    get_or_make(&MANAGER, find).as_ref()
 }
 
 fn is_spelled_well() -> bool {
@@ -48,11 +66,11 @@ fn found(said: &str) -> Option<Manager> {
     }
 }
 
-/// Returns the longest wait for the manager's decision to take a connection, which is a lookup for the manager. The
-/// program waits even if its socket is non-blocking.
+/// Returns the longest wait for the manager's decision to take a connection, which is a lookup for the manager. A
+/// program whose socket is non-blocking goes on meanwhile.
 pub(crate) fn patience() -> Duration {
     static PATIENCE: OnceLock<Duration> = OnceLock::new();
-    *PATIENCE.get_or_init(|| patience_of(variable("REJOIN_PATIENCE_MS").as_deref()))
+    *get_or_make(&PATIENCE, || patience_of(variable("REJOIN_PATIENCE_MS").as_deref()))
 }
 
 fn patience_of(said: Option<&str>) -> Duration {
@@ -68,7 +86,7 @@ const MOST_PATIENCE_MS: u64 = 60_000;
 pub(crate) fn label() -> Option<&'static Label> {
     static LABEL: OnceLock<Option<Label>> = OnceLock::new();
     let parse = || variable("REJOIN_LABEL").unwrap_or_default().parse().ok();
-    LABEL.get_or_init(parse).as_ref()
+    get_or_make(&LABEL, parse).as_ref()
 }
 
 fn variable(name: &str) -> Option<String> {

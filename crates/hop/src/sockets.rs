@@ -6,38 +6,54 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use libc::{c_int, c_void, socklen_t};
-use rejoin_client::Error;
+use rejoin_abi::RegisteredOf;
+use rejoin_abi::gate::{Gated, outside};
 use rejoin_client::hop::Sockets;
 use rejoin_client::protocol::{self, Directly, Host, MinVersion};
+use rejoin_client::{Error, Manager};
 use rustix::fs::fstat;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, send, sockopt};
+use rustix::process::{Resource, getrlimit};
 
 use crate::debug;
 use crate::hello::ClientHello;
 use crate::offer::{Offer, take_pending};
+use crate::waiting::{self, Waiting};
 use crate::{registered, settings};
 
-/// Hands the socket to the manager if the bytes that the program is about to send are a ClientHello with the PSK of an
-/// [`Offer`]. The bytes then go to the manager.
-pub(crate) fn sending(descriptor: RawFd, tunnel_port: u16, bytes: &[u8]) {
-    let Some(hello) = ClientHello::read(bytes) else { return };
-    let identity = std::str::from_utf8(hello.identity).ok().and_then(|text| text.parse().ok());
-    let Some(offer) = identity.and_then(|identity| take_pending(&identity)) else { return };
-    if let Err(Some(why)) = give((descriptor, tunnel_port), &hello, &offer) {
-        debug::directly(why);
-    }
+/// What the program is sending, and over what.
+#[derive(Clone, Copy)]
+pub(crate) struct Sending<'a> {
+    pub(crate) descriptor: RawFd,
+    /// The port that a proxy was asked for over the descriptor, or 0.
+    pub(crate) tunnel_port: u16,
+    /// Returns `epoll` registrations.
+    pub(crate) registered_of: RegisteredOf,
+    pub(crate) bytes: &'a [u8],
 }
 
-/// Hands the socket over. `Err(None)`: the reason is reported already.
+/// Hands the socket to the manager if the bytes that the program is about to send are a ClientHello with the PSK of an
+/// [`Offer`]. The bytes then go to the manager. Returns true if they are sent already.
+pub(crate) fn sending(sending: Sending<'_>) -> bool {
+    let Some(hello) = ClientHello::read(sending.bytes) else { return false };
+    let identity = std::str::from_utf8(hello.identity).ok().and_then(|text| text.parse().ok());
+    let Some(offer) = identity.and_then(|identity| take_pending(&identity)) else { return false };
+    give(sending, &hello, offer).unwrap_or_else(|why| {
+        why.into_iter().for_each(debug::directly);
+        false
+    })
+}
+
+/// Hands the socket over. Returns true if the bytes are sent already. `Err(None)`: the reason is reported already.
 fn give(
-    (descriptor, tunnel_port): (RawFd, u16),
+    sending: Sending<'_>,
     hello: &ClientHello<'_>,
-    offer: &Offer,
-) -> Result<(), Option<Directly>> {
+    offer: Arc<Offer>,
+) -> Result<bool, Option<Directly>> {
     let Some(manager) = settings::manager() else { return Err(Some(Directly::NoManager)) };
     // The keying material that NTS exports from a hop (RFC 8915) differs from the server's.
     let exports = hello.protocols.contains(&&b"ntske/1"[..]);
@@ -49,42 +65,117 @@ fn give(
         return Err(Some(Directly::Suites));
     }
     // SAFETY: the program is sending over this descriptor, and so keeps it open during the call.
-    let tcp = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    let tcp = unsafe { BorrowedFd::borrow_raw(sending.descriptor) };
     let found = Found::of(tcp).ok_or(Directly::NoSocket)?;
     // The port that a proxy was asked for counts only if something was sent over this socket.
-    let is_tunnel = tunnel_port != 0 && !found.is_fresh;
-    let port = if is_tunnel { tunnel_port } else { found.peer.port() };
-    let wanted = wanted(hello, (found.peer.ip(), port), offer).ok_or(Directly::Extension)?;
-    let waits = registered::of(tcp, found.inode).ok_or(Directly::Registered)?;
+    let is_tunnel = sending.tunnel_port != 0 && !found.is_fresh;
+    let port = if is_tunnel { sending.tunnel_port } else { found.peer.port() };
+    let wanted = wanted(hello, (found.peer.ip(), port), &offer).ok_or(Directly::Extension)?;
+    let registered = registered::known(sending.registered_of, sending.descriptor);
+    if registered::is_elsewhere(tcp, found.inode, registered.as_ref()) {
+        return Err(Some(Directly::Registered));
+    }
     let system = |_: io::Error| Some(Directly::System);
-    let (own, line) = found.pair(tcp).map_err(system)?;
+    let pair = found.pair(tcp).map_err(system)?;
     let spare = found.spare(tcp).map_err(system)?;
     let spare = spare.as_ref().map(AsFd::as_fd);
-    let sockets = Sockets { line: line.as_fd(), tcp, spare };
-    let hop = manager.hop(&wanted, sockets, settings::patience()).map_err(|error| {
-        let why = match error {
-            Error::NotRunning { .. } | Error::Untrusted { .. } | Error::Silent(_) => {
-                Directly::NoManager
-            }
-            _ => Directly::ManagerRefused,
-        };
-        debug::refused(&format!("{}:{}", wanted.host, wanted.port), why, &error);
-        if why == Directly::NoManager {
-            settings::leave_alone();
-        }
-        None
-    })?;
-    let inode = fstat(&own).map_err(|error| system(error.into()))?.st_ino;
-    registered::forget(tcp, &waits);
-    // SAFETY: both descriptors are open; the program's descriptor refers to the new socket from here on.
-    if unsafe { libc::dup3(own.as_raw_fd(), descriptor, found.close_on_exec()) } < 0 {
-        registered::renew(tcp, &waits);
-        return Err(Some(Directly::System));
+    let sockets = Sockets { line: pair.line.as_fd(), tcp, spare };
+    let handover = Handover { manager, wanted: &wanted, sockets, found, own: &pair.own, sending };
+    if handover.found.is_non_blocking() { handover.later(offer) } else { handover.now(&offer) }
+}
+
+/// A handover to the manager, of which nobody has heard yet.
+struct Handover<'a> {
+    manager: &'a Manager,
+    wanted: &'a protocol::Hop,
+    sockets: Sockets<'a>,
+    found: Found,
+    /// The program's end of the pair.
+    own: &'a OwnedFd,
+    sending: Sending<'a>,
+}
+
+impl Handover<'_> {
+    fn service(&self) -> String {
+        format!("{}:{}", self.wanted.host, self.wanted.port)
     }
-    registered::renew(tcp, &waits);
-    remember(Taken { inode, own: found.own, peer: found.peer });
-    offer.given(hop);
-    Ok(())
+
+    /// Waits for the manager's decision, as the program's socket waits.
+    fn now(self, offer: &Offer) -> Result<bool, Option<Directly>> {
+        let ask = || self.manager.hop(self.wanted, self.sockets, settings::patience());
+        let hop = outside(ask).map_err(|error| self.failed(&error))?;
+        self.replace()?;
+        offer.given(hop);
+        Ok(false)
+    }
+
+    /// Does not wait. The program's own socket is kept until the manager has decided.
+    fn later(self, offer: Arc<Offer>) -> Result<bool, Option<Directly>> {
+        let system = |_| Some(Directly::System);
+        // The program must not run out of descriptors because of these.
+        let most =
+            getrlimit(Resource::Nofile).current.map_or(RawFd::MAX, |most| (most / 2) as RawFd);
+        if self.own.as_raw_fd() >= most {
+            return Err(Some(Directly::System));
+        }
+        let tcp = self.sockets.tcp.try_clone_to_owned().map_err(system)?;
+        // Before the manager has the other end, which it closes if it refuses.
+        let sent = send(self.own, self.sending.bytes, SendFlags::NOSIGNAL);
+        if !sent.is_ok_and(|sent| sent == self.sending.bytes.len()) {
+            return Err(Some(Directly::System));
+        }
+        let asked = self.manager.request_hop(self.wanted, self.sockets);
+        let requested = asked.map_err(|error| self.failed(&error))?;
+        let inode = self.replace()?;
+        let own = waiting::Own {
+            tcp,
+            inode,
+            close_on_exec: self.found.close_on_exec(),
+            registered_of: self.sending.registered_of,
+            hello: self.sending.bytes.to_vec(),
+            service: self.service(),
+        };
+        waiting::add(self.sending.descriptor, Waiting { requested, offer, own });
+        Ok(true)
+    }
+
+    /// Puts the program's end of the pair in the place of its socket. Returns the end's inode.
+    fn replace(&self) -> Result<u64, Option<Directly>> {
+        let Self { sockets, found, own, sending, .. } = self;
+        let inode = fstat(own).map_err(|_| Some(Directly::System))?.st_ino;
+        if !put(own.as_fd(), sockets.tcp, sending.registered_of, found.close_on_exec()) {
+            return Err(Some(Directly::System));
+        }
+        remember(Taken { inode, own: found.own, peer: found.peer });
+        Ok(inode)
+    }
+
+    /// Reports an error of the manager's.
+    fn failed(&self, error: &Error) -> Option<Directly> {
+        settings::failed(&self.service(), error);
+        None
+    }
+}
+
+/// Puts a socket in the place of another, with the registration of that. Returns false if the system refuses it.
+pub(crate) fn put(
+    new: BorrowedFd<'_>,
+    at: BorrowedFd<'_>,
+    registered_of: RegisteredOf,
+    close_on_exec: c_int,
+) -> bool {
+    let known = registered::known(registered_of, at.as_raw_fd());
+    let registered = registered::forget(at, known);
+    // SAFETY: both descriptors are open; the second one refers to the new socket from here on.
+    let done = unsafe { libc::dup3(new.as_raw_fd(), at.as_raw_fd(), close_on_exec) } >= 0;
+    registered::renew(at, registered.as_ref());
+    done
+}
+
+/// Two connected sockets: the program's end, and the manager's.
+struct Pair {
+    own: OwnedFd,
+    line: OwnedFd,
 }
 
 /// A program's TCP socket.
@@ -122,15 +213,19 @@ impl Found {
         if self.flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 }
     }
 
-    /// Makes the pair: the program's end, with the blocking mode and timeouts of its socket, and the manager's end.
-    fn pair(&self, tcp: BorrowedFd<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
+    fn is_non_blocking(&self) -> bool {
+        self.status & libc::O_NONBLOCK != 0
+    }
+
+    /// Makes the pair. The program's end has the blocking mode and the timeouts of its socket.
+    fn pair(&self, tcp: BorrowedFd<'_>) -> io::Result<Pair> {
         let (own, line) = UnixStream::pair()?;
-        own.set_nonblocking(self.status & libc::O_NONBLOCK != 0)?;
+        own.set_nonblocking(self.is_non_blocking())?;
         for option in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
             let limit = sockopt::socket_timeout(tcp, option)?;
             sockopt::set_socket_timeout(&own, option, limit)?;
         }
-        Ok((own.into(), line.into()))
+        Ok(Pair { own: own.into(), line: line.into() })
     }
 
     /// Makes a socket by which the manager can connect to the server again: in the program's network namespace, from
@@ -241,30 +336,11 @@ pub(crate) static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The sockets that were handed over, the newest last. Only the newest are kept, because a program that asks about a
 /// socket does so soon after the handshake.
-static SOCKETS: Mutex<VecDeque<Taken>> = Mutex::new(VecDeque::new());
+static SOCKETS: Gated<VecDeque<Taken>> = Gated::new(VecDeque::new());
 const MOST: usize = 1_024;
 
-fn sockets() -> MutexGuard<'static, VecDeque<Taken>> {
-    SOCKETS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Returns the sockets, or `None` after some tries: in a process that was forked while another thread held the lock,
-/// the lock is never released.
-fn sockets_soon() -> Option<MutexGuard<'static, VecDeque<Taken>>> {
-    for _ in 0..TRIES {
-        match SOCKETS.try_lock() {
-            Ok(all) => return Some(all),
-            Err(TryLockError::Poisoned(all)) => return Some(all.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-        }
-    }
-    None
-}
-
-const TRIES: usize = 1_000;
-
 fn remember(taken: Taken) {
-    let mut all = sockets();
+    let mut all = SOCKETS.lock();
     if all.len() >= MOST {
         all.pop_front();
     }
@@ -277,7 +353,7 @@ fn addresses(descriptor: RawFd) -> Option<(SocketAddr, SocketAddr)> {
     // SAFETY: the descriptor is the program's; if it is not open, the call fails.
     let found = fstat(unsafe { BorrowedFd::borrow_raw(descriptor) }).ok()?;
     let is_socket = found.st_mode & libc::S_IFMT == libc::S_IFSOCK;
-    let all = sockets_soon()?;
+    let all = SOCKETS.lock();
     let taken = all.iter().rev().find(|taken| is_socket && taken.inode == found.st_ino)?;
     Some((taken.own, taken.peer))
 }

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use libc::c_void;
+use rejoin_abi::gate::get_or_make;
 use rejoin_abi::{GNUTLS, Hooks, LIBSSL, interposed};
 
 use crate::is_known;
@@ -110,7 +111,7 @@ impl Adapter {
         let hooks = self.load()?;
         let begins = || [next.address, hooks.functions as usize].map(next::beginning_of);
         // A TLS library calls its own functions by name, and so does the adapter.
-        if self.is_for_others && self.own.get_or_init(begins).contains(&next.within) {
+        if self.is_for_others && get_or_make(&self.own, begins).contains(&next.within) {
             return None;
         }
         // SAFETY: the digest was compared in `load`, and the numbers of the library's functions begin at `first`.
@@ -118,7 +119,7 @@ impl Adapter {
     }
 
     fn load(&self) -> Option<&'static Hooks> {
-        *self.hooks.get_or_init(|| {
+        *get_or_make(&self.hooks, || {
             let found = self.library.function(self.gives)?;
             // SAFETY: the function of this name has this type in every version.
             let give = unsafe {
@@ -148,7 +149,7 @@ pub(crate) fn is_wanted() -> bool {
             false
         }
     };
-    *WANTED.get_or_init(said)
+    *get_or_make(&WANTED, said)
 }
 
 /// Returns the hooks of the adapters that are loaded.

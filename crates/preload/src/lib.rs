@@ -14,9 +14,11 @@
 mod client;
 mod libc_calls;
 mod next;
+mod registrations;
 mod rejoin;
 mod trampoline;
 mod tunnels;
+mod waits;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

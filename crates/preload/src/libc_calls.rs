@@ -1,15 +1,22 @@
 //! The interposed functions of the C library: those that send, because a ClientHello that the program sends identifies
-//! its socket; and those that query or configure a socket, because the program's own may have been handed over.
+//! its socket; those that read, because the program may have to get the socket back; those that query or configure a
+//! socket, because the program's own may have been handed over; and `epoll_ctl`. Those that wait are in
+//! [`waits`](crate::waits).
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use libc::{RTLD_NEXT, c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{
+    RTLD_NEXT, c_int, c_void, epoll_event, fd_set, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t,
+    sockaddr, socklen_t, ssize_t, timespec, timeval,
+};
 
 use rejoin_abi::{Hooks, interposed};
 
-use crate::client;
-use crate::tunnels;
+use crate::waits::{
+    __poll_chk, __ppoll_chk, epoll_pwait, epoll_wait, poll, ppoll, pselect, select,
+};
+use crate::{client, registrations, tunnels};
 
 /// Checks that each function here has the type that the table says.
 macro_rules! checked {
@@ -21,7 +28,7 @@ macro_rules! checked {
 interposed!(libc => checked {});
 
 /// Returns the address of the function of this name that comes after ours.
-fn real(known: &AtomicUsize, name: &CStr) -> usize {
+pub(crate) fn look_up(known: &AtomicUsize, name: &CStr) -> usize {
     let address = known.load(Ordering::Relaxed);
     if address != 0 {
         return address;
@@ -35,15 +42,17 @@ fn real(known: &AtomicUsize, name: &CStr) -> usize {
 /// Returns the function of this name that comes after ours, with its type.
 macro_rules! real {
     ($name:literal, $type:ty) => {{
-        static KNOWN: AtomicUsize = AtomicUsize::new(0);
-        let found = real(&KNOWN, $name);
+        static KNOWN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let found = crate::libc_calls::look_up(&KNOWN, $name);
         // SAFETY: the C library's function of this name has this type; without it the program would not have started.
         unsafe { std::mem::transmute::<usize, $type>(found) }
     }};
 }
 
+pub(crate) use real;
+
 /// Returns the hooks of the adapters whose counter is above zero.
-fn concerned(
+pub(crate) fn concerned(
     of: impl Fn(&Hooks) -> *const AtomicUsize + Copy,
 ) -> impl Iterator<Item = &'static Hooks> {
     let is_any = move |hooks: &&'static Hooks| {
@@ -53,25 +62,31 @@ fn concerned(
     client::loaded().filter(is_any)
 }
 
-/// Examines bytes that the program is about to send.
-fn sending(descriptor: c_int, bytes: *const c_void, length: size_t) {
+/// Examines bytes that the program is about to send. Returns true if they are sent already.
+fn sending(descriptor: c_int, bytes: *const c_void, length: size_t) -> bool {
     tunnels::note(descriptor, bytes, length);
     if concerned(|hooks| hooks.pending).next().is_none() || length < HELLO {
-        return;
+        return false;
     }
     // SAFETY: the program passes `length` bytes to send, which are at least `HELLO`.
     if !may_be_hello(unsafe { &*bytes.cast::<[u8; HELLO]>() }) {
-        return;
+        return false;
     }
     let tunnel_port = tunnels::port(descriptor);
+    let mut is_sent = false;
     for hooks in concerned(|hooks| hooks.pending) {
-        // SAFETY: the program passes `length` bytes to send.
-        undisturbed(|| unsafe { (hooks.sending)(descriptor, tunnel_port, bytes, length) });
+        undisturbed(|| {
+            let written = registrations::written;
+            // SAFETY: the program passes `length` bytes to send.
+            is_sent |=
+                unsafe { (hooks.sending)(descriptor, tunnel_port, written, bytes, length) } != 0;
+        });
     }
+    is_sent
 }
 
 /// Runs `what`, and restores `errno` afterwards.
-fn undisturbed(what: impl FnOnce()) {
+pub(crate) fn undisturbed(what: impl FnOnce()) {
     // SAFETY: the function takes no arguments.
     let error = unsafe { libc::__errno_location() };
     // SAFETY: the variable is this thread's own.
@@ -81,14 +96,14 @@ fn undisturbed(what: impl FnOnce()) {
     unsafe { error.write(before) };
 }
 
-/// Examines bytes that the program is about to send in pieces.
+/// Examines bytes that the program is about to send in pieces. Returns how many are sent already.
 ///
 /// # Safety
 /// `pieces` is null, or points to `count` pieces that are valid.
-unsafe fn sending_pieces(descriptor: c_int, pieces: *const iovec, count: usize) {
+unsafe fn sending_pieces(descriptor: c_int, pieces: *const iovec, count: usize) -> Option<ssize_t> {
     // A request to a proxy is not gathered. Without it the service has the proxy's port.
     if concerned(|hooks| hooks.pending).next().is_none() || pieces.is_null() {
-        return;
+        return None;
     }
     // A ClientHello is sent in one piece, or gathered here.
     // SAFETY: the caller vouches for the pieces.
@@ -99,14 +114,15 @@ unsafe fn sending_pieces(descriptor: c_int, pieces: *const iovec, count: usize) 
         piece.iov_len >= HELLO && may_be_hello(&*piece.iov_base.cast::<[u8; HELLO]>())
     });
     if !is_hello {
-        return;
+        return None;
     }
     let bytes = pieces.iter().filter(|piece| !piece.iov_base.is_null()).flat_map(|piece| {
         // SAFETY: the caller vouches for the piece, which is not null.
         unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) }
     });
     let bytes: Vec<u8> = bytes.copied().take(MOST_BYTES).collect();
-    sending(descriptor, bytes.as_ptr().cast(), bytes.len());
+    let is_sent = sending(descriptor, bytes.as_ptr().cast(), bytes.len());
+    is_sent.then_some(bytes.len() as ssize_t)
 }
 
 /// The most bytes of a record, and so of a ClientHello in one.
@@ -123,7 +139,9 @@ fn may_be_hello(bytes: &[u8; HELLO]) -> bool {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, length: size_t) -> ssize_t {
-    sending(descriptor, bytes, length);
+    if sending(descriptor, bytes, length) {
+        return length as ssize_t;
+    }
     let real = real!(c"write", unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t);
     // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, bytes, length) }
@@ -136,7 +154,9 @@ unsafe extern "C" fn send(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    sending(descriptor, bytes, length);
+    if sending(descriptor, bytes, length) {
+        return length as ssize_t;
+    }
     let real = real!(c"send", unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t);
     // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, bytes, length, flags) }
@@ -147,7 +167,10 @@ unsafe extern "C" fn sendmsg(descriptor: c_int, message: *const msghdr, flags: c
     // SAFETY: the message is the program's, and valid or null.
     if let Some(message) = unsafe { message.as_ref() } {
         // SAFETY: the message is the program's, with as many pieces as it says.
-        unsafe { sending_pieces(descriptor, message.msg_iov, message.msg_iovlen) };
+        let sent = unsafe { sending_pieces(descriptor, message.msg_iov, message.msg_iovlen) };
+        if let Some(sent) = sent {
+            return sent;
+        }
     }
     let real = real!(c"sendmsg", unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t);
     // SAFETY: the program's own call, with its arguments.
@@ -157,10 +180,61 @@ unsafe extern "C" fn sendmsg(descriptor: c_int, message: *const msghdr, flags: c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the pieces are the program's, and `count` of them.
-    unsafe { sending_pieces(descriptor, pieces, usize::try_from(count).unwrap_or(0)) };
+    let sent = unsafe { sending_pieces(descriptor, pieces, usize::try_from(count).unwrap_or(0)) };
+    if let Some(sent) = sent {
+        return sent;
+    }
     let real = real!(c"writev", unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t);
     // SAFETY: the program's own call, with its arguments.
     unsafe { real(descriptor, pieces, count) }
+}
+
+/// Examines a descriptor before the program reads from it.
+fn reading(descriptor: c_int) {
+    for hooks in concerned(|hooks| hooks.waiting) {
+        undisturbed(|| (hooks.reading)(descriptor));
+    }
+}
+
+/// Replaces a function that reads from a descriptor.
+macro_rules! reads {
+    ($name:ident = $text:literal, ($($argument:ident: $type:ty),*)) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(descriptor: c_int, $($argument: $type),*) -> ssize_t {
+            reading(descriptor);
+            let real = real!($text, unsafe extern "C" fn(c_int, $($type),*) -> ssize_t);
+            // SAFETY: the program's own call, with its arguments.
+            unsafe { real(descriptor, $($argument),*) }
+        }
+    };
+}
+
+reads!(read = c"read", (into: *mut c_void, room: size_t));
+reads!(__read_chk = c"__read_chk", (into: *mut c_void, room: size_t, bytes: size_t));
+reads!(readv = c"readv", (pieces: *const iovec, count: c_int));
+reads!(recv = c"recv", (into: *mut c_void, room: size_t, flags: c_int));
+reads!(__recv_chk = c"__recv_chk", (into: *mut c_void, room: size_t, bytes: size_t, flags: c_int));
+reads!(recvmsg = c"recvmsg", (message: *mut msghdr, flags: c_int));
+reads!(recvfrom = c"recvfrom", (into: *mut c_void, room: size_t, flags: c_int, address: *mut sockaddr, length: *mut socklen_t));
+reads!(__recvfrom_chk = c"__recvfrom_chk", (into: *mut c_void, room: size_t, bytes: size_t, flags: c_int, address: *mut sockaddr, length: *mut socklen_t));
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_ctl(
+    instance: c_int,
+    what: c_int,
+    descriptor: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    type Control = unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
+    let real = real!(c"epoll_ctl", Control);
+    // SAFETY: the program's own call, with its arguments.
+    let done = unsafe { real(instance, what, descriptor, event) };
+    if done == 0 {
+        // SAFETY: the kernel has read the event if the call needs one.
+        let event = if event.is_null() { None } else { Some(unsafe { event.read_unaligned() }) };
+        registrations::note(instance, what, descriptor, event);
+    }
+    done
 }
 
 type Name = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;

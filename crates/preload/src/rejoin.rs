@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{RTLD_LOCAL, RTLD_NODELETE, RTLD_NOW, c_int, c_void};
 
+use rejoin_abi::gate::{self, get_or_make};
+
 use crate::complain;
 use crate::next;
 
@@ -29,6 +31,7 @@ pub(crate) unsafe fn attach(context: *mut c_void) {
         // SAFETY: the function of this name has this type in every version.
         Some(unsafe { std::mem::transmute::<*mut c_void, AttachProcess>(found) })
     };
+    let _inside = gate::pass();
     let Some(attach) = FOUND.get_or_init(find) else { return };
     // SAFETY: the caller vouches for `context`. libssl's own function reports a null context.
     if unsafe { attach(context) } != 0 {
@@ -62,7 +65,7 @@ unsafe impl Sync for Open {}
 impl Library {
     /// Returns a function of the library, and loads the library before if necessary.
     pub(crate) fn function(&self, name: &CStr) -> Option<*mut c_void> {
-        let Open(library) = self.open.get_or_init(|| self.load()).as_ref()?;
+        let Open(library) = get_or_make(&self.open, || self.load()).as_ref()?;
         // SAFETY: the library is open, and the name ends with a zero byte.
         let found = unsafe { libc::dlsym(*library, name.as_ptr()) };
         if found.is_null() {

@@ -9,6 +9,12 @@ import httpx
 from . import _manager
 from ._connection import connect
 
+try:
+    from httpcore import NetworkBackend, NetworkStream
+except ImportError:
+    # Before httpcore 0.17 they had no public name.
+    from httpcore.backends.base import NetworkBackend, NetworkStream
+
 _TIMEOUT_S = 10.0
 
 
@@ -26,7 +32,7 @@ class Transport(httpx.HTTPTransport):
         self._pool._network_backend = _Backend(self._pool._network_backend, direct, wishes)
 
 
-class _Backend(httpcore.NetworkBackend):
+class _Backend(NetworkBackend):
     def __init__(self, backend, direct, wishes):
         self._backend = backend
         self._direct = direct
@@ -43,7 +49,7 @@ class _Backend(httpcore.NetworkBackend):
         self._backend.sleep(seconds)
 
 
-class _Stream(httpcore.NetworkStream):
+class _Stream(NetworkStream):
     """A TCP connection that becomes one of the manager's when TLS is to start."""
 
     def __init__(self, stream, port, direct, wishes):
@@ -79,7 +85,7 @@ class _Stream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-class _Tls(httpcore.NetworkStream):
+class _Tls(NetworkStream):
     """A connection of the manager's."""
 
     def __init__(self, connection):

@@ -162,7 +162,7 @@ fn put_into(program: &mut Command) {
     program.env("REJOIN_MANAGER", "yes");
 }
 
-fn nginx(world: &World, tls: Tls) -> Option<&Service> {
+pub(super) fn nginx(world: &World, tls: Tls) -> Option<&Service> {
     world.servers.iter().find(|service| service.site.is_some() && service.tls == tls)
 }
 

@@ -2,6 +2,7 @@
 
 mod costs;
 mod java;
+mod many;
 mod scripts;
 
 use crate::frame::{self, Check, Effort, Found, Group};
@@ -26,5 +27,6 @@ const CHECKS: &[Check] = &[
     (4, "server-cpu-1.2", "a hundred curls, RSA-2048, times those without (≤ 0.6)", costs::cpu_1_2),
     (4, "server-cpu-1.3", "the same", costs::cpu_1_3),
     (4, "no-tls", "instructions of a program without TLS, more (≤ 1 %)", costs::without_tls),
+    (4, "at-once", "of asyncio: CPU, times that without (≤ 1.25), failures", many::at_once),
     (5, "java", "curl's and Java's sessions, each other's (all resumed)", java::shares),
 ];

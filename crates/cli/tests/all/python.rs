@@ -12,12 +12,22 @@ const BINDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/pyth
 
 #[test]
 fn python_programs_share_sessions() {
-    let managed = Managed::start("python");
+    run_tests("python", &["requests", "httpx[http2]"]);
+}
+
+/// The packages of Debian 12.
+#[test]
+fn python_programs_of_debian_share_sessions() {
+    run_tests("python-debian", &["requests", "httpx[http2]==0.23.3", "httpcore==0.16.3"]);
+}
+
+fn run_tests(name: &str, packages: &[&str]) {
+    let managed = Managed::start(name);
     let pair = managed.certify(&["localhost", "127.0.0.1"]);
     let server = Server::with(pair.clone(), &[]);
     let other = Server::with(managed.certify(&["other.test"]), &[]);
     let nginx = Nginx::start(&pair);
-    let mut tests = Command::new(python().unwrap_or_else(|| "python3".into()));
+    let mut tests = Command::new(python(name, packages).unwrap_or_else(|| "python3".into()));
     tests
         .arg(Path::new(BINDINGS).join("tests/test_rejoin.py"))
         .arg("--verbose")
@@ -48,14 +58,12 @@ fn port(server: &Server) -> &str {
     server.listening.rsplit(':').next().expect("a port")
 }
 
-/// With requests and httpx, in an environment of its own below the target folder. `None` where there
-/// is no way to them.
-fn python() -> Option<PathBuf> {
-    let environment = scratch("python").join("environment");
+/// With these packages, in an environment of its own below the target folder. `None` where there is no way to them.
+fn python(name: &str, packages: &[&str]) -> Option<PathBuf> {
+    let environment = scratch(name).join("environment");
     let done = environment.join("installed");
     if !done.exists() {
         run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-        let packages = ["requests", "httpx[http2]"];
         let mut pip = Command::new(environment.join("bin/pip"));
         run(pip.args(["install", "--quiet", "--retries", "1"]).args(packages))?;
         std::fs::write(&done, "").ok()?;

@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, SocketType, sockopt};
 use tokio::net::UnixStream;
@@ -55,9 +55,12 @@ impl Closers {
 }
 
 impl Closer {
-    /// The number of waiting descriptors from which on a user's messages are no longer read. One message can add
-    /// up to 253.
-    const MOST: usize = 64;
+    /// The number of waiting descriptors from which on a user's requests wait.
+    const MANY: usize = 64;
+    /// The number from which on nothing of the user's is read. One message can add up to 253.
+    const MOST: usize = 256;
+    /// The longest wait of a request.
+    const PATIENCE: Duration = Duration::from_secs(2);
     const STACK_BYTES: usize = 64 * 1024;
     /// The time for which a thread waits for more descriptors: starting a thread takes longer than closing one.
     const STAYS: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
@@ -65,6 +68,15 @@ impl Closer {
     /// Returns true if the user may pass more descriptors.
     pub(crate) fn has_room(&self) -> bool {
         self.lock().pending < Self::MOST
+    }
+
+    /// Waits until few of the user's descriptors are being closed. A thread that closes many of them lags on a busy
+    /// machine. Sockets that linger are waited for in vain.
+    pub(crate) async fn catch_up(&self) {
+        let until = Instant::now() + Self::PATIENCE;
+        while self.lock().pending >= Self::MANY && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Queues a passed descriptor for closing.

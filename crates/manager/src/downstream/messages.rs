@@ -107,6 +107,7 @@ pub(crate) async fn fill(
                 sockets.push(brought);
             }
         };
+        closer.catch_up().await;
         let receive = || receive(stream, buffer, closer, &mut keep);
         let read = stream.async_io(Interest::READABLE, receive).await?;
         if read == 0 {

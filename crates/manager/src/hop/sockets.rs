@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::net::{RecvFlags, Shutdown, ipproto, recv, sockopt};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::downstream::connection::{
     ASK_WHETHER_GONE, FAILED, ProgramConnection, counted, gone, refuse, service, stopping,
@@ -30,8 +30,9 @@ use crate::relay::Relay;
 use crate::upstream::dial::taken_over;
 use crate::upstream::handshake::{OriginHandshake, Unverified};
 
-/// The time that a program has for its ClientHello after the answer "ready".
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest pause that a program may make in its handshake, and before its verdict on the server. Servers, too, leave
+/// programs a minute or more, and a program may be stopped, or ask its user.
+const PAUSE: Duration = Duration::from_secs(600);
 
 /// The time for which a program may hold a connection after the server's side has ended.
 const LINGER: Duration = Duration::from_secs(120);
@@ -72,20 +73,21 @@ async fn serve(
 ) {
     let wish = hop.wish();
     let (state, program) = (&downstream.state, &downstream.program);
-    let agreed = Sockets::of(sockets).and_then(|sockets| {
-        let origin = OriginHandshake::of(state, program, &wish, sockets.spare.is_none())?;
-        Ok((sockets, origin))
-    });
-    let (sockets, origin) = match agreed {
-        Ok(agreed) => agreed,
-        Err(failure) => {
-            downstream.goes_directly(Directly::ManagerRefused);
-            return refuse(&downstream.stream, failure).await;
-        }
+    let refused = async |failure| {
+        downstream.goes_directly(Directly::ManagerRefused);
+        refuse(&downstream.stream, failure).await;
     };
-    let Sockets { socket, tcp, spare } = sockets;
+    let Sockets { socket, tcp, spare } = match Sockets::of(sockets) {
+        Ok(sockets) => sockets,
+        Err(failure) => return refused(failure).await,
+    };
+    let origin = match OriginHandshake::of(state, program, &wish, spare.is_none()) {
+        Ok(origin) => origin,
+        // The sockets are closed after the answer, which the program looks for when they are.
+        Err(failure) => return refused(failure).await,
+    };
     let is_told = messages::write(&downstream.stream, Answer::Ready {}).await.is_ok();
-    if !is_told || !matches!(timeout(PATIENCE, speaks(&socket)).await, Ok(Ok(true))) {
+    if !is_told || !matches!(timeout(PAUSE, speaks(&socket)).await, Ok(Ok(true))) {
         return;
     }
     let service = service(&wish);
@@ -97,11 +99,11 @@ async fn serve(
                 made = run => made,
                 () = gone(&socket) => return,
             };
-            made.map_err(|failure| (failure, peer))
+            made.map(|made| (made, peer)).map_err(|failure| (failure, peer))
         }
         Err(failure) => Err((failure, None)),
     };
-    let made = match made {
+    let (made, peer) = match made {
         Ok(made) => made,
         Err((failure, peer)) => {
             downstream.record(&service, &FAILED);
@@ -114,7 +116,17 @@ async fn serve(
         }
     };
     downstream.record(&service, &counted(&made.connected));
-    let introduced = Box::pin(introduce(downstream, &hop, &origin, socket, &made)).await;
+    let description = Answer::Connected(made.connected.clone().into());
+    // Sent before the program's handshake is complete, because the program may ask then.
+    if messages::write(&downstream.stream, description).await.is_err() {
+        // The program gave up waiting just as the connection was taken over, and expects the server's answer.
+        if let (Some(spare), Some(peer), false) = (spare, peer, is_gone(&socket)) {
+            drop(made);
+            let _ = pass_on(socket, spare, peer).await;
+        }
+        return;
+    }
+    let introduced = Box::pin(introduce(downstream, &hop, socket, &made)).await;
     // Dropped here, so that the program does not wait for the close.
     drop((hop, spare));
     let Some((near, is_verified)) = introduced else {
@@ -123,22 +135,19 @@ async fn serve(
     relay(downstream, &origin, (near, is_verified), made).await;
 }
 
-/// Describes the server to the program, and performs the handshake with the program. No plaintext moves before the
-/// program goes on. Returns the hop, and true if the program has verified the server.
+/// Performs the handshake with the program, which knows the server's description. No plaintext moves before the program
+/// goes on. Returns the hop, and true if the program has verified the server.
 async fn introduce(
     downstream: &ProgramConnection,
     hop: &protocol::Hop,
-    origin: &OriginHandshake<'_>,
     socket: ProgramSocket,
     made: &Unverified,
 ) -> Option<(Hop, bool)> {
     let state = &downstream.state;
-    // Sent before the program's handshake is complete, because the program may ask then.
-    messages::write(&downstream.stream, Answer::Connected(made.connected.clone().into()))
-        .await
-        .ok()?;
     let alpn = made.upstream.tls.alpn_protocol();
-    let near = state.hops.accept(socket, hop, alpn, origin.deadline() + PATIENCE).await.ok()?;
+    let until = Instant::now() + PAUSE;
+    let near = state.hops.accept(socket, hop, alpn, until).await.ok()?;
+    timeout_at(until, downstream.stream.readable()).await.ok()?.ok()?;
     let is_verified = says(downstream).await?;
     Some((near, is_verified))
 }

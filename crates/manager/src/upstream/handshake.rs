@@ -151,11 +151,6 @@ impl<'a> OriginHandshake<'a> {
     pub(crate) fn cache_key(&self) -> &CacheKey {
         &self.request.cache_key
     }
-
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
-    }
-
     /// Returns true if there is a session that may be usable.
     pub(crate) fn may_resume(&self) -> bool {
         self.request.may_resume(self.state)

@@ -14,7 +14,8 @@ use crate::serve::{Server, scratch};
 use crate::shipped::library;
 use crate::stacks::{Tls, rustls, s_server};
 
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
+/// The folder of the programs.
+pub const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
 
 /// The servers, the authorities and the programs.
 pub struct World {
@@ -73,7 +74,7 @@ impl World {
             servers.extend(Service::openssl(&managed, tls));
             servers.push(Service::rustls(&managed, tls));
         }
-        let verify = compiled(&managed);
+        let verify = compiled(&managed, "verify");
         let (proxy, python) = (connect::start(), python());
         Self { managed, servers, proxy, patience_ms: 20_000, python, verify }
     }
@@ -237,11 +238,12 @@ impl Service {
     }
 }
 
-fn compiled(managed: &Managed) -> Option<PathBuf> {
-    let program = PathBuf::from(managed.file("verify"));
+/// Compiles one of the C programs for libssl. `None` where there is no compiler.
+pub fn compiled(managed: &Managed, name: &str) -> Option<PathBuf> {
+    let program = PathBuf::from(managed.file(name));
     let mut cc = Command::new("cc");
-    cc.arg("-Wall").arg("-o").arg(&program).arg(Path::new(SCRIPTS).join("verify.c"));
-    let made = cc.args(["-lssl", "-lcrypto"]).status();
+    cc.arg("-Wall").arg("-o").arg(&program).arg(Path::new(SCRIPTS).join(format!("{name}.c")));
+    let made = cc.args(["-lssl", "-lcrypto", "-lpthread"]).status();
     made.is_ok_and(|made| made.success()).then_some(program)
 }
 

@@ -1,10 +1,14 @@
 //! Programs that are not changed, with Rejoin and without: they say the same, end the same, and share
 //! sessions.
 
+mod apt;
 mod document;
 mod endings;
+mod forks;
 mod impostor;
 mod life;
+mod many;
+mod quiet;
 mod security;
 mod trouble;
 

@@ -1,0 +1,208 @@
+//! Connections that were offered to the manager while the program goes on: its socket is non-blocking, so the program
+//! must not wait for the manager's decision.
+//!
+//! The program's ClientHello is in the pair, and the program waits for an answer. Each time that it reads, the
+//! manager's decision is looked for. If the manager refused or is gone, the program gets its TCP socket back, to which
+//! its ClientHello is sent then. If the manager does not decide, the same happens at the end of the patience, which
+//! ends the program's own wait for a moment (`waits` in `preload`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libc::c_int;
+use rejoin_abi::RegisteredOf;
+use rejoin_abi::gate::Gated;
+use rejoin_client::Error;
+use rejoin_client::hop::{Hop, Requested};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::fstat;
+use rustix::net::{SendFlags, send};
+
+use crate::offer::Offer;
+use crate::settings::{self, now_ms};
+use crate::sockets;
+
+/// A connection about which the manager has not decided yet.
+pub(crate) struct Waiting {
+    pub(crate) requested: Requested,
+    pub(crate) offer: Arc<Offer>,
+    pub(crate) own: Own,
+}
+
+/// The program's own connection, to which it returns if the manager does not take it.
+pub(crate) struct Own {
+    pub(crate) tcp: OwnedFd,
+    /// The inode of the pair's end that has its descriptor meanwhile.
+    pub(crate) inode: u64,
+    pub(crate) close_on_exec: c_int,
+    pub(crate) registered_of: RegisteredOf,
+    pub(crate) hello: Vec<u8>,
+    /// The server, for reports.
+    pub(crate) service: String,
+}
+
+struct All {
+    /// The connections by their descriptors, each with a number that no other has.
+    waiting: BTreeMap<RawFd, (u64, Waiting)>,
+    /// The ends of patience, in their order, of these and of some that are decided.
+    ends: VecDeque<End>,
+    last: u64,
+}
+
+struct End {
+    at_ms: u64,
+    descriptor: RawFd,
+    number: u64,
+}
+
+/// The number of connections that are waiting. At zero, nothing that a program reads or waits for is examined.
+pub(crate) static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+static ALL: Gated<All> =
+    Gated::new(All { waiting: BTreeMap::new(), ends: VecDeque::new(), last: 0 });
+
+impl All {
+    fn take(&mut self, descriptor: RawFd) -> Option<Waiting> {
+        let taken = self.waiting.remove(&descriptor);
+        self.count();
+        taken.map(|(_, waiting)| waiting)
+    }
+
+    fn count(&mut self) {
+        if self.waiting.is_empty() {
+            self.ends.clear();
+        }
+        COUNT.store(self.waiting.len(), Ordering::Relaxed);
+    }
+
+    /// Takes the connections whose patience has ended, one at each call. `Err`: the time until the next end, if there
+    /// is one.
+    fn take_overdue(&mut self) -> Result<(RawFd, Waiting), Option<u64>> {
+        while let Some(End { at_ms, descriptor, number }) = self.ends.front() {
+            let descriptor = *descriptor;
+            let is_waiting = self.waiting.get(&descriptor).is_some_and(|(own, _)| own == number);
+            let left_ms = at_ms.saturating_sub(now_ms());
+            if is_waiting && left_ms > 0 {
+                return Err(Some(left_ms));
+            }
+            self.ends.pop_front();
+            if let Some(waiting) = is_waiting.then(|| self.take(descriptor)).flatten() {
+                return Ok((descriptor, waiting));
+            }
+        }
+        Err(None)
+    }
+}
+
+/// Adds a connection.
+pub(crate) fn add(descriptor: RawFd, waiting: Waiting) {
+    let at_ms = now_ms() + settings::patience().as_millis() as u64;
+    waiting.offer.waits_at(descriptor);
+    let mut all = ALL.lock();
+    all.last += 1;
+    let number = all.last;
+    // One that had the descriptor before was closed by the program.
+    let closed = all.waiting.insert(descriptor, (number, waiting));
+    all.ends.push_back(End { at_ms, descriptor, number });
+    all.count();
+    drop(all);
+    drop(closed);
+}
+
+/// Looks for the manager's decision before the program reads from a descriptor.
+pub(crate) fn reading(descriptor: RawFd) {
+    let found = ALL.lock().waiting.remove(&descriptor);
+    let Some((number, mut waiting)) = found else { return };
+    // Not under the lock: this reads, too.
+    let is_due = waiting.own.is_due_at(descriptor);
+    let decision = if is_due { waiting.requested.decision() } else { None };
+    let is_closed = is_due && decision.is_none() && is_closed(descriptor);
+    let mut all = ALL.lock();
+    let waits_on = is_due && decision.is_none() && !is_closed;
+    let over = if waits_on {
+        drop(all.waiting.insert(descriptor, (number, waiting)));
+        None
+    } else {
+        is_due.then_some(waiting)
+    };
+    all.count();
+    drop(all);
+    match (over, decision) {
+        (Some(over), Some(Ok(()))) => over.offer.given(over.requested.into_hop()),
+        (Some(over), Some(Err(error))) => over.own.put_back(descriptor, &error),
+        // The manager closes its end before it says why, or is gone.
+        (Some(over), None) => over.give_up(descriptor),
+        (None, _) => {}
+    }
+}
+
+/// Returns true if the other end of the pair is closed.
+fn is_closed(descriptor: RawFd) -> bool {
+    // SAFETY: the program is reading from the descriptor, and so keeps it open.
+    let own = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    let mut asked = [PollFd::from_borrowed_fd(own, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ends = PollFlags::RDHUP | PollFlags::HUP;
+    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().intersects(ends)
+}
+
+/// Ends the wait for the decision about an offer whose handshake is over, or that is withdrawn. Returns the hop, if the
+/// manager has taken the connection over.
+pub(crate) fn end(descriptor: RawFd, offer: &Offer) -> Option<Hop> {
+    let mut all = ALL.lock();
+    let (_, waiting) = all.waiting.get(&descriptor)?;
+    if !std::ptr::eq(&raw const *waiting.offer, offer) {
+        return None;
+    }
+    let waiting = all.take(descriptor)?;
+    drop(all);
+    waiting.requested.cancel().ok()
+}
+
+/// Takes back all connections whose patience has ended. Returns the time until the next end, in milliseconds, or `None`
+/// if no connection waits.
+pub(crate) fn overdue() -> Option<u64> {
+    loop {
+        let next = ALL.lock().take_overdue();
+        match next {
+            Err(left_ms) => return left_ms,
+            Ok((descriptor, waiting)) if waiting.own.is_due_at(descriptor) => {
+                waiting.give_up(descriptor)
+            }
+            // The program has closed the socket.
+            Ok(_) => {}
+        }
+    }
+}
+
+impl Waiting {
+    /// Waits no longer for the manager.
+    fn give_up(self, descriptor: RawFd) {
+        match self.requested.cancel() {
+            Ok(hop) => self.offer.given(hop),
+            Err(error) => self.own.put_back(descriptor, &error),
+        }
+    }
+}
+
+impl Own {
+    /// Returns true if the program still has the pair's end under this descriptor.
+    fn is_due_at(&self, descriptor: RawFd) -> bool {
+        // SAFETY: the descriptor is only asked about; if it is not open, the call fails.
+        let found = fstat(unsafe { BorrowedFd::borrow_raw(descriptor) });
+        found.is_ok_and(|found| found.st_ino == self.inode)
+    }
+
+    /// Gives the program its own connection back, because of this error of the manager, and sends its ClientHello.
+    fn put_back(self, descriptor: RawFd, error: &Error) {
+        settings::failed(&self.service, error);
+        // SAFETY: the program has the descriptor, as `is_due_at` found.
+        let at = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        if sockets::put(self.tcp.as_fd(), at, self.registered_of, self.close_on_exec) {
+            // The socket's buffer is empty. Should it fail, the program reads why.
+            let _ = send(at, &self.hello, SendFlags::NOSIGNAL);
+        }
+    }
+}

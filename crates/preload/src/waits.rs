@@ -1,0 +1,309 @@
+//! The functions by which a program waits for its sockets. While the manager has not decided about one of them, they
+//! wait in turns, so that the program gets the socket back at the end of the patience, and waits on.
+
+use std::time::{Duration, Instant};
+
+use libc::{
+    c_int, c_ulong, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
+};
+
+use crate::libc_calls::{concerned, real, undisturbed};
+
+/// Waits by `real`, which is passed the longest wait (`None`: without end) and returns 0 at its end.
+fn in_turns(longest: Option<Duration>, mut real: impl FnMut(Option<Duration>) -> c_int) -> c_int {
+    // The time is asked only if there is a reason to.
+    let mut until = None;
+    loop {
+        let mut next: Option<Duration> = None;
+        for hooks in concerned(|hooks| hooks.waiting) {
+            undisturbed(|| {
+                let ms = u64::try_from((hooks.overdue)()).ok().map(Duration::from_millis);
+                next = next.into_iter().chain(ms).min();
+            });
+        }
+        let Some(next) = next else { return real(left(longest, until)) };
+        until = until.or_else(|| Some(Instant::now() + longest?));
+        let left = left(longest, until);
+        // A millisecond more: an end that is not reached yet would be asked for again at once.
+        let turn = next + Duration::from_millis(1);
+        if left.is_some_and(|left| left <= turn) {
+            return real(left);
+        }
+        let done = real(Some(turn));
+        if done != 0 {
+            return done;
+        }
+    }
+}
+
+fn left(longest: Option<Duration>, until: Option<Instant>) -> Option<Duration> {
+    match until {
+        Some(until) => Some(until.saturating_duration_since(Instant::now())),
+        None => longest,
+    }
+}
+
+/// Returns the wait of a number of milliseconds. Negative numbers are waits without end.
+fn of_ms(ms: c_int) -> Option<Duration> {
+    u64::try_from(ms).ok().map(Duration::from_millis)
+}
+
+/// Returns the number of milliseconds, rounded up.
+fn ms(wait: Option<Duration>) -> c_int {
+    wait.map_or(-1, |wait| c_int::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(c_int::MAX))
+}
+
+/// Returns the wait of a time. `None`: it is null, or the function will refuse it.
+///
+/// # Safety
+/// The pointer is null or valid.
+unsafe fn of_time(time: *const timespec) -> Option<Duration> {
+    // SAFETY: the caller vouches for the pointer.
+    let time = unsafe { time.as_ref() }?;
+    let rest = u32::try_from(time.tv_nsec).ok()?;
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, rest))
+}
+
+fn time(wait: Duration) -> timespec {
+    timespec { tv_sec: wait.as_secs() as libc::time_t, tv_nsec: wait.subsec_nanos().into() }
+}
+
+/// Calls `wait` with a pointer to a time, or with null.
+fn with_time(turn: Option<Duration>, wait: impl FnOnce(*const timespec) -> c_int) -> c_int {
+    let turn = turn.map(time);
+    wait(turn.as_ref().map_or(std::ptr::null(), |turn| &raw const *turn))
+}
+
+/// Returns true if no socket is waiting, so that a call goes on as the program made it.
+fn is_quiet() -> bool {
+    concerned(|hooks| hooks.waiting).next().is_none()
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn poll(list: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let real = real!(c"poll", unsafe extern "C" fn(*mut pollfd, nfds_t, c_int) -> c_int);
+    // SAFETY: the program's own call, with its arguments.
+    in_turns(of_ms(timeout), |turn| unsafe { real(list, count, ms(turn)) })
+}
+
+/// `poll` of programs that are built with `_FORTIFY_SOURCE`.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __poll_chk(
+    list: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    bytes: size_t,
+) -> c_int {
+    type Poll = unsafe extern "C" fn(*mut pollfd, nfds_t, c_int, size_t) -> c_int;
+    let real = real!(c"__poll_chk", Poll);
+    // SAFETY: the program's own call, with its arguments.
+    in_turns(of_ms(timeout), |turn| unsafe { real(list, count, ms(turn), bytes) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ppoll(
+    list: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    type Poll =
+        unsafe extern "C" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
+    let real = real!(c"ppoll", Poll);
+    if is_quiet() {
+        // SAFETY: the program's own call, with its arguments.
+        return unsafe { real(list, count, timeout, mask) };
+    }
+    // SAFETY: the program's time is null or valid.
+    let longest = unsafe { of_time(timeout) };
+    in_turns(longest, |turn| {
+        // SAFETY: the program's own call, with a time that is valid or null.
+        with_time(turn, |time| unsafe { real(list, count, time, mask) })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn __ppoll_chk(
+    list: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    bytes: size_t,
+) -> c_int {
+    type Poll = unsafe extern "C" fn(
+        *mut pollfd,
+        nfds_t,
+        *const timespec,
+        *const sigset_t,
+        size_t,
+    ) -> c_int;
+    let real = real!(c"__ppoll_chk", Poll);
+    if is_quiet() {
+        // SAFETY: the program's own call, with its arguments.
+        return unsafe { real(list, count, timeout, mask, bytes) };
+    }
+    // SAFETY: the program's time is null or valid.
+    let longest = unsafe { of_time(timeout) };
+    in_turns(longest, |turn| {
+        // SAFETY: the program's own call, with a time that is valid or null.
+        with_time(turn, |time| unsafe { real(list, count, time, mask, bytes) })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn epoll_wait(
+    instance: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+) -> c_int {
+    type Wait = unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
+    let real = real!(c"epoll_wait", Wait);
+    // SAFETY: the program's own call, with its arguments.
+    in_turns(of_ms(timeout), |turn| unsafe { real(instance, events, most, ms(turn)) })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn epoll_pwait(
+    instance: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    type Wait =
+        unsafe extern "C" fn(c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+    let real = real!(c"epoll_pwait", Wait);
+    // SAFETY: the program's own call, with its arguments.
+    in_turns(of_ms(timeout), |turn| unsafe { real(instance, events, most, ms(turn), mask) })
+}
+
+/// The sets of `select`, which each call overwrites.
+struct Sets {
+    own: [*mut fd_set; 3],
+    words: usize,
+    saved: Vec<c_ulong>,
+}
+
+impl Sets {
+    /// # Safety
+    /// Each pointer is null, or points to a set of at least `count` descriptors.
+    unsafe fn of(own: [*mut fd_set; 3], count: c_int) -> Self {
+        let bits = c_ulong::BITS as usize;
+        let words = usize::try_from(count).unwrap_or(0).div_ceil(bits);
+        let mut saved = Vec::with_capacity(3 * words);
+        for set in own.into_iter().filter(|set| !set.is_null()) {
+            // SAFETY: the caller vouches for the set, whose bits are in words of this type.
+            saved.extend_from_slice(unsafe { std::slice::from_raw_parts(set.cast(), words) });
+        }
+        Self { own, words, saved }
+    }
+
+    /// Writes the sets as they were.
+    ///
+    /// # Safety
+    /// The same as [`of`](Self::of).
+    unsafe fn restore(&self) {
+        let sets = self.own.into_iter().filter(|set| !set.is_null());
+        for (set, saved) in sets.zip(self.saved.chunks(self.words.max(1))) {
+            // SAFETY: the caller vouches for the set, and the words are as many as were read from it.
+            unsafe { std::ptr::copy_nonoverlapping(saved.as_ptr(), set.cast(), saved.len()) };
+        }
+    }
+}
+
+type Select =
+    unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int;
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn select(
+    count: c_int,
+    reads: *mut fd_set,
+    writes: *mut fd_set,
+    others: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    let real = real!(c"select", Select);
+    if is_quiet() {
+        // SAFETY: the program's own call, with its arguments.
+        return unsafe { real(count, reads, writes, others, timeout) };
+    }
+    // SAFETY: the program's sets are null, or have this many descriptors.
+    let sets = unsafe { Sets::of([reads, writes, others], count) };
+    // SAFETY: the program's time is null or valid.
+    let said = unsafe { timeout.as_ref() }.copied();
+    let longest = said.map(|said| {
+        let whole = Duration::from_secs(u64::try_from(said.tv_sec).unwrap_or(0));
+        whole + Duration::from_micros(u64::try_from(said.tv_usec).unwrap_or(0))
+    });
+    let since = Instant::now();
+    let done = in_turns(longest, |turn| {
+        // SAFETY: the sets are those that were saved.
+        unsafe { sets.restore() };
+        let mut turn = turn.map(value);
+        let turn = turn.as_mut().map_or(std::ptr::null_mut(), |turn| &raw mut *turn);
+        // SAFETY: the program's own call, with a time that is valid or null.
+        unsafe { real(count, reads, writes, others, turn) }
+    });
+    if let Some(longest) = longest {
+        let rest = value(longest.saturating_sub(since.elapsed()));
+        // Linux writes the time that is left.
+        // SAFETY: the program's time is valid, since there is a longest wait.
+        undisturbed(|| unsafe { timeout.write(rest) });
+    }
+    done
+}
+
+fn value(wait: Duration) -> timeval {
+    timeval { tv_sec: wait.as_secs() as libc::time_t, tv_usec: wait.subsec_micros().into() }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pselect(
+    count: c_int,
+    reads: *mut fd_set,
+    writes: *mut fd_set,
+    others: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    type Select = unsafe extern "C" fn(
+        c_int,
+        *mut fd_set,
+        *mut fd_set,
+        *mut fd_set,
+        *const timespec,
+        *const sigset_t,
+    ) -> c_int;
+    let real = real!(c"pselect", Select);
+    if is_quiet() {
+        // SAFETY: the program's own call, with its arguments.
+        return unsafe { real(count, reads, writes, others, timeout, mask) };
+    }
+    // SAFETY: the program's sets are null, or have this many descriptors.
+    let sets = unsafe { Sets::of([reads, writes, others], count) };
+    // SAFETY: the program's time is null or valid.
+    let longest = unsafe { of_time(timeout) };
+    in_turns(longest, |turn| {
+        // SAFETY: the sets are those that were saved.
+        unsafe { sets.restore() };
+        // SAFETY: the program's own call, with a time that is valid or null.
+        with_time(turn, |time| unsafe { real(count, reads, writes, others, time, mask) })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_rounded_up() {
+        let waits = [None, Some(0), Some(1), Some(1_000), Some(1_001)];
+        let all = waits.map(|us| ms(us.map(Duration::from_micros)));
+        assert_eq!(all, [-1, 0, 1, 1, 2]);
+        assert_eq!(
+            [of_ms(-1), of_ms(0), of_ms(7)],
+            [None, Some(Duration::ZERO), Some(Duration::from_millis(7))]
+        );
+    }
+}
