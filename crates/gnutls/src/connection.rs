@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::{size_t, ssize_t};
-use rejoin_hop::{Directly, Offer, RECORD_SIZE_LIMIT, STATUS_REQUEST, Taken, debug, guarded};
+use rejoin_hop::{Directly, Offer, STATUS_REQUEST, Taken, debug, guarded};
 
 use crate::allowed;
 use crate::ffi::{
@@ -22,8 +22,8 @@ use crate::settings::Settings;
 use crate::shadow::swallow;
 use crate::shown::Shown;
 
-/// Extensions that GnuTLS sends to every server, and whose answer it can do without: stapling and smaller records.
-const LEAVES_OUT: [u16; 2] = [STATUS_REQUEST, RECORD_SIZE_LIMIT];
+/// Extensions that GnuTLS sends to every server, and whose answer it can do without: stapling.
+const LEAVES_OUT: [u16; 1] = [STATUS_REQUEST];
 /// The number of an extension that is never sent. It is in the range for private use.
 const UNSENT_EXTENSION: c_int = 0xfe5a;
 

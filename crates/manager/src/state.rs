@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, kx_group};
-use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
+use rustls::{ClientConfig, NoKeyLog, version};
 
 use crate::Error;
 use crate::counts::Counts;
@@ -25,6 +25,7 @@ use crate::trust::verifier::Verifier;
 use crate::upstream::dial::Lookups;
 use crate::upstream::key_shares::READY_MADE;
 use crate::upstream::own_connections::OwnConnections;
+use crate::upstream::policy::Policy;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -50,8 +51,8 @@ pub(crate) struct State {
     pub(crate) counts: Counts,
     /// The uid of users that this namespace does not map: it may stand for any of them.
     pub(crate) overflow_uid: u32,
-    any_version: ClientConfig,
-    tls13_only: ClientConfig,
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<Verifier>,
 }
 
 impl State {
@@ -60,31 +61,16 @@ impl State {
         let provider = Arc::new(provider());
         // One verifier for all sessions that are ever stored: rustls compares the objects.
         let verifier = Arc::new(Verifier::new(Arc::clone(&provider)));
-        let config = |versions: &[&'static SupportedProtocolVersion]| {
-            let (provider, clock) = (Arc::clone(&provider), Arc::new(settings.clock.clone()));
-            let config = ClientConfig::builder_with_details(provider, clock)
-                .with_protocol_versions(versions);
-            let wrong = |error: rustls::Error| Error::NoAuthorities { what: error.to_string() };
-            let mut config = config
-                .map_err(wrong)?
-                .dangerous()
-                .with_custom_certificate_verifier(verifier.clone())
-                .with_no_client_auth();
-            config.resumption = Resumption::disabled();
-            // No secret is logged, even if SSLKEYLOGFILE is set.
-            config.key_log = Arc::new(NoKeyLog);
-            Ok::<_, Error>(config)
-        };
         Ok(Self {
-            any_version: config(&[&version::TLS13, &version::TLS12])?,
-            tls13_only: config(&[&version::TLS13])?,
+            verifier,
             certificates: Certificates::default(),
             judges: Judges::new(
                 Arc::clone(&provider),
                 settings.system_bundle.as_deref(),
                 &settings.revoked,
             )?,
-            identities: Identities::new(provider),
+            identities: Identities::new(Arc::clone(&provider)),
+            provider,
             sessions: Sessions::new(Arc::clone(&settings), random()?),
             endings: Endings::default(),
             closers: Closers::default(),
@@ -105,9 +91,22 @@ impl State {
         })
     }
 
-    /// Returns a copy of the configuration that every connection starts from.
-    pub(crate) fn config(&self, tls13_only: bool) -> ClientConfig {
-        if tls13_only { self.tls13_only.clone() } else { self.any_version.clone() }
+    /// Returns the configuration that a connection with this policy starts from.
+    ///
+    /// # Errors
+    /// The manager supports nothing that the policy accepts.
+    pub(crate) fn config(&self, policy: &Policy) -> Result<ClientConfig, rustls::Error> {
+        let provider = Arc::new(policy.provider(&self.provider));
+        let clock = Arc::new(self.settings.clock.clone());
+        let mut config = ClientConfig::builder_with_details(provider, clock)
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier.clone())
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        // No secret is logged, even if SSLKEYLOGFILE is set.
+        config.key_log = Arc::new(NoKeyLog);
+        Ok(config)
     }
 }
 

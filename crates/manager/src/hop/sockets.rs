@@ -73,7 +73,8 @@ async fn serve(
     let wish = hop.wish();
     let (state, program) = (&downstream.state, &downstream.program);
     let agreed = Sockets::of(sockets).and_then(|sockets| {
-        let origin = OriginHandshake::of(state, program, &wish, sockets.spare.is_none())?;
+        let wish = (&wish, Some(&hop.offers));
+        let origin = OriginHandshake::of(state, program, wish, sockets.spare.is_none())?;
         Ok((sockets, origin))
     });
     let (sockets, origin) = match agreed {
@@ -103,11 +104,11 @@ async fn serve(
     };
     let made = match made {
         Ok(made) => made,
-        Err((failure, peer)) => {
+        Err((_, peer)) => {
             downstream.record(&service, &FAILED);
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
             downstream.goes_directly(Directly::ManagerFailed);
-            origin.failed(&failure);
+            origin.failed();
             // The outcome concerns only the program and the server.
             let _ = pass_on(socket, spare, peer).await;
             return;
@@ -194,12 +195,14 @@ async fn relay(
         }
         early.ok()
     };
-    drop(resumes);
     let ended = match early {
         Some(ended) => ended,
         None => relay.run(downstream.stopped.clone()).await,
     };
-    let is_broken = relay.is_broken();
+    let (is_broken, is_unused) = (relay.is_broken(), relay.is_unused());
+    if is_unused {
+        origin.refused(&upstream, &resumes);
+    }
     state.counts.closed();
     standing.ended(ended);
     drop(upstream);

@@ -4,6 +4,8 @@
 mod document;
 mod endings;
 mod impostor;
+mod pins;
+mod policy;
 mod security;
 mod trouble;
 
