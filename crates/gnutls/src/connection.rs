@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::{size_t, ssize_t};
-use rejoin_hop::{Directly, Offer, STATUS_REQUEST, Taken, debug, guarded};
+use rejoin_hop::{Directly, Offer, STATUS_REQUEST, Taken, debug, guarded, is_manager_there};
 
 use crate::allowed;
 use crate::ffi::{
@@ -202,6 +202,10 @@ impl Connection {
         if let Err(why) = unsafe { allowed::through_the_manager(gnutls, session, &self.settings()) }
         {
             debug::directly(why);
+            return None;
+        }
+        if !is_manager_there() {
+            debug::directly(Directly::NoManager);
             return None;
         }
         let offer = Offer::make(&LEAVES_OUT)?;

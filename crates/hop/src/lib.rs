@@ -29,3 +29,4 @@ pub use hello::{STATUS_REQUEST, SUITES};
 pub use hooks::{guarded, hooks};
 pub use offer::{Offer, Taken};
 pub use rejoin_client::protocol::Directly;
+pub use settings::is_manager_there;

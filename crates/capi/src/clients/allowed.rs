@@ -1,7 +1,7 @@
 //! The decision which connections may go through the manager: those that look the same to the program.
 
 use openssl_sys::{SSL, SSL_CTX};
-use rejoin_hop::Directly;
+use rejoin_hop::{Directly, is_manager_there};
 use rejoin_openssl::Extra;
 
 use super::connection::HOP_SUITE;
@@ -74,7 +74,9 @@ pub(super) unsafe fn through_the_manager(ssl: *mut SSL) -> Result<(), Directly> 
     let is_off = unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_TLSV1_3 != 0;
     is(is_off || (most != 0 && most < TLS1_3_VERSION.into()), Directly::Versions)?;
     // SAFETY: the caller vouches for `ssl`.
-    is(!unsafe { takes_hop_suite(ssl) }, Directly::Suites)
+    is(!unsafe { takes_hop_suite(ssl) }, Directly::Suites)?;
+    // A key that no manager knows could only disturb the server.
+    is(!is_manager_there(), Directly::NoManager)
 }
 
 /// Returns true if the program offers the suite of hops.

@@ -257,3 +257,35 @@ fn a_server_is_offered_what_the_program_accepts_and_nothing_else() {
     assert_eq!(cells, PROGRAMS.len() * SERVERS.len());
     assert!(through * 3 > cells, "{through} of {cells} went through the manager");
 }
+
+/// A server that takes keys refuses a key that it does not know.
+#[test]
+fn no_key_is_offered_where_no_manager_is() {
+    let managed = Managed::start("no-manager");
+    let server = managed.file("psk-server");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../testkit/programs/psk_server.c");
+    let made = Command::new("cc").args(["-Wall", "-o", &server, source, "-lgnutls"]).output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        return eprintln!("skipped: a server with keys (needs cc and libgnutls28-dev)");
+    }
+    let (certificate, key) = managed.certify(&["localhost"]);
+    let users = managed.file("users");
+    std::fs::write(&users, "user:000102030405060708090a0b0c0d0e0f\n").expect("a file");
+    let mut command = Command::new(&server);
+    command.args([&certificate, &key, &users]);
+    let (_process, port) = started(&mut command, |line| line.parse().ok()).expect("it runs");
+    let server = Server { means: &SERVERS[0], port, _process };
+    for told in [Curl(&[]), Python("pass"), Gnutls("NORMAL")] {
+        let mut command = command_of(&managed, &server, told);
+        let plain = command.output().expect("it runs");
+        assert!(plain.status.success(), "{told:?} {plain:?}");
+        for manager in [managed.file("nobody.sock"), "no".to_owned()] {
+            command.env("LD_PRELOAD", library("librejoin_preload.so"));
+            let with = command.env("REJOIN_MANAGER", &manager).output().expect("it runs");
+            assert_eq!(with, plain, "{told:?} {manager}");
+        }
+        // With a manager, that is whom the program speaks to.
+        command.env("REJOIN_MANAGER", managed.socket()).env("REJOIN_PATIENCE_MS", "20000");
+        assert!(command.output().expect("it runs").status.success(), "{told:?}");
+    }
+}
