@@ -98,7 +98,8 @@ async fn call(
     let state = &downstream.state;
     let trust = wanted.trust.clone();
     let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..origin.wish().clone() };
-    let made = connect(state, &downstream.program, &wish, None).await;
+    let asked = (&wish, wanted.offers.as_ref());
+    let made = connect(state, &downstream.program, asked, None).await;
     let count = made.as_ref().map_or(FAILED, |(_, connected)| counted(connected));
     downstream.record(&service(&wish), &count);
     let detail = match made {

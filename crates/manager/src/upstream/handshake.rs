@@ -57,13 +57,13 @@ pub(crate) struct Attempt {
 pub(crate) async fn connect(
     state: &State,
     program: &Program,
-    connect: &Connect,
+    (connect, offers): (&Connect, Option<&Offers>),
     socket: Option<PassedDescriptor>,
 ) -> Result<(Upstream, Connected), Failure> {
     let deadline = deadline(connect);
     let judge = state.judges.of(&connect.trust);
     let judge = judge.map_err(|detail| Failure::new(ErrorKind::BadRequest, detail))?;
-    let request = HandshakeRequest::of(state, program, (connect, None), judge)?;
+    let request = HandshakeRequest::of(state, program, (connect, offers), judge)?;
     let lookups = (&state.lookups, program.uid);
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;

@@ -473,6 +473,14 @@ fn a_program_that_accepts_less_has_sessions_that_were_made_with_that() {
         };
         let kind = |offers: &Value| Carrier::kind(&house, port, json!({"offers": offers}));
         assert_eq!(kind(&least), "no_session");
+        // A connection of the manager's own is for the program, too.
+        let none = json!({"suites": [suite], "groups": [0x18], "signatures": [0x0804]});
+        assert_eq!(
+            Carrier::offer(&house, port, trusts(&none)).err().unwrap()["kind"],
+            "no_session"
+        );
+        let flight = told.recv().unwrap();
+        assert_eq!(extension(&flight, 13), Some(vec![0, 2, 8, 4]));
         house.program().visit("server.test", port, json!({}));
         for other in [
             offers(&[others], &[0x1d, 0x17], &[0x0403, 0x0503]),
