@@ -10,5 +10,5 @@ pub(crate) fn check(bytes: &[u8]) {
     assert!(hello.server_name.is_none_or(|name| name.is_empty() || within(name)));
     assert!(hello.protocols.iter().all(|name| name.is_empty() || within(name)));
     assert!(hello.wants_more.len() <= bytes.len());
-    let _ = hello.takes_all_suites();
+    let _ = (hello.takes_hop_suite(), hello.has_hop_group(), hello.offers());
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::{size_t, ssize_t};
 use rejoin_abi::gate::Gated;
-use rejoin_hop::{Directly, Offer, RECORD_SIZE_LIMIT, STATUS_REQUEST, Taken, debug, guarded};
+use rejoin_hop::{Directly, Offer, STATUS_REQUEST, Taken, debug, guarded, is_manager_there};
 
 use crate::allowed;
 use crate::ffi::{
@@ -23,8 +23,8 @@ use crate::settings::Settings;
 use crate::shadow::swallow;
 use crate::shown::Shown;
 
-/// Extensions that GnuTLS sends to every server, and whose answer it can do without: stapling and smaller records.
-const LEAVES_OUT: [u16; 2] = [STATUS_REQUEST, RECORD_SIZE_LIMIT];
+/// Extensions that GnuTLS sends to every server, and whose answer it can do without: stapling.
+const LEAVES_OUT: [u16; 1] = [STATUS_REQUEST];
 /// The number of an extension that is never sent. It is in the range for private use.
 const UNSENT_EXTENSION: c_int = 0xfe5a;
 
@@ -200,6 +200,10 @@ impl Connection {
         if let Err(why) = unsafe { allowed::through_the_manager(gnutls, session, &self.settings()) }
         {
             debug::directly(why);
+            return None;
+        }
+        if !is_manager_there() {
+            debug::directly(Directly::NoManager);
             return None;
         }
         let offer = Offer::make(&LEAVES_OUT)?;

@@ -1,6 +1,10 @@
 //! The ClientHello of a program (RFC 8446, section 4.1.2).
 //!
+//! It is the program's policy: the manager offers the server what it offers, or less.
+//!
 //! The parser of `capture` stays another one: it is lenient where this one is strict, and programs do not load it.
+
+use rejoin_client::protocol::{OFFERED, Offers};
 
 /// The parts of a ClientHello that matter to the manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,33 +17,36 @@ pub struct ClientHello<'a> {
     pub protocols: Vec<&'a [u8]>,
     /// True if TLS 1.2 is among the versions.
     pub offers_tls12: bool,
-    /// True if there is a group that the manager's end of a hop supports.
-    pub has_group: bool,
-    /// Extensions for things that the manager does not forward: OCSP stapling, certificate timestamps, records of
-    /// another size, and everything unknown here.
+    /// Extensions for things that the manager does not forward: OCSP stapling, certificate timestamps, smaller records,
+    /// and everything unknown here.
     pub wants_more: Vec<u16>,
-    /// The cipher suites, two bytes each.
+    /// The cipher suites, the groups and the signature schemes, two bytes each.
     suites: &'a [u8],
+    groups: &'a [u8],
+    signatures: &'a [u8],
 }
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const RECORD_HEADER: usize = 5;
 
-/// Extensions that every client sends, and the manager sends by itself: point formats, signature algorithms (twice),
-/// padding, encrypt-then-MAC, extended master secret, session tickets, PSK key exchange modes, key shares,
-/// post-handshake authentication, renegotiation.
-const USUAL: [u16; 11] = [11, 13, 21, 22, 23, 35, 45, 49, 50, 51, 0xff01];
-/// X25519 and P-256.
-const GROUPS: [[u8; 2]; 2] = [[0, 0x1d], [0, 0x17]];
+/// Extensions that the manager sends by itself, or that a server can do without: point formats, padding,
+/// encrypt-then-MAC, extended master secret, compressed certificates, session tickets, PSK key exchange modes, post-handshake authentication,
+/// key shares, renegotiation.
+const USUAL: [u16; 10] = [11, 21, 22, 23, 27, 35, 45, 49, 51, 0xff01];
+/// The suite of hops, and the groups of the manager's end: X25519, P-256, P-384, P-521, X448.
+const HOP_SUITE: u16 = 0x1301;
+const HOP_GROUPS: [u16; 5] = [0x1d, 0x17, 0x18, 0x19, 0x1e];
 
 const SERVER_NAME: u16 = 0;
 /// OCSP stapling (RFC 6066, section 8).
 pub const STATUS_REQUEST: u16 = 5;
 const SUPPORTED_GROUPS: u16 = 10;
+const SIGNATURE_ALGORITHMS: u16 = 13;
 const ALPN: u16 = 16;
-/// Smaller records (RFC 8449).
-pub const RECORD_SIZE_LIMIT: u16 = 28;
+const RECORD_SIZE_LIMIT: u16 = 28;
+/// The size of records without a limit. The manager asks for none.
+const RECORD_BYTES: usize = 16 * 1024;
 const PRE_SHARED_KEY: u16 = 41;
 const SUPPORTED_VERSIONS: u16 = 43;
 
@@ -68,9 +75,10 @@ impl<'a> ClientHello<'a> {
             server_name: None,
             protocols: Vec::new(),
             offers_tls12: false,
-            has_group: false,
             wants_more: Vec::new(),
             suites,
+            groups: &[],
+            signatures: &[],
         };
         while !extensions.0.is_empty() {
             let kind = extensions.number(2)? as u16;
@@ -98,24 +106,36 @@ impl<'a> ClientHello<'a> {
                 self.offers_tls12 = versions.any(|version| version == [3, 3]);
             }
             PRE_SHARED_KEY => self.identity = Bytes(content.vector(2)?).vector(2)?,
-            SUPPORTED_GROUPS => {
-                let mut groups = content.vector(2)?.chunks_exact(2);
-                self.has_group = groups.any(|group| GROUPS.iter().any(|own| own == group));
-            }
+            SUPPORTED_GROUPS => self.groups = content.vector(2)?,
+            SIGNATURE_ALGORITHMS => self.signatures = content.vector(2)?,
+            RECORD_SIZE_LIMIT if content.number(2)? >= RECORD_BYTES => {}
             usual if USUAL.contains(&usual) => {}
             more => self.wants_more.push(more),
         }
         Some(())
     }
 
-    /// Returns true if it offers every suite that the manager and a server may agree on. Only the suites of TLS 1.3
-    /// matter to a client that does not offer TLS 1.2.
-    pub fn takes_all_suites(&self) -> bool {
-        let takes =
-            |number: u16| self.suites.chunks_exact(2).any(|own| own == number.to_be_bytes());
-        let matters = |number: u16| self.offers_tls12 || number >> 8 == 0x13;
-        SUITES.iter().all(|(_, number)| takes(*number) || !matters(*number))
+    /// Returns the parameters that the manager may offer to the server. `None`: there are too many.
+    pub fn offers(&self) -> Option<Offers> {
+        let [suites, groups, signatures] =
+            [self.suites, self.groups, self.signatures].map(|of| numbers(of).collect::<Vec<_>>());
+        let most = suites.len().max(groups.len()).max(signatures.len());
+        (most <= OFFERED).then_some(Offers { suites, groups, signatures })
     }
+
+    /// Returns true if a hop can have its suite.
+    pub fn takes_hop_suite(&self) -> bool {
+        numbers(self.suites).any(|own| own == HOP_SUITE)
+    }
+
+    /// Returns true if a hop can have one of its groups.
+    pub fn has_hop_group(&self) -> bool {
+        numbers(self.groups).any(|own| HOP_GROUPS.contains(&own))
+    }
+}
+
+fn numbers(list: &[u8]) -> impl Iterator<Item = u16> {
+    list.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
 }
 
 /// The suites that the manager supports: the name that it gives each, and its number.
@@ -194,6 +214,7 @@ mod tests {
             (ALPN, vector(2, &protocols)),
             (SUPPORTED_VERSIONS, vector(1, &[3, 4, 3, 3])),
             (SUPPORTED_GROUPS, vector(2, &[0x11, 0xec, 0, 0x1d])),
+            (SIGNATURE_ALGORITHMS, vector(2, &[8, 4, 4, 3])),
             key(b"identity"),
         ]);
         let expected = ClientHello {
@@ -201,9 +222,10 @@ mod tests {
             server_name: Some(b"example.com"),
             protocols: vec![b"h2", b"http/1.1"],
             offers_tls12: true,
-            has_group: true,
             wants_more: vec![],
             suites: &SUITES_OF_TLS13,
+            groups: &[0x11, 0xec, 0, 0x1d],
+            signatures: &[8, 4, 4, 3],
         };
         assert_eq!(ClientHello::read(&bytes), Some(expected));
         for end in 0..bytes.len() {
@@ -219,18 +241,38 @@ mod tests {
 
     #[test]
     fn what_the_manager_does_not_pass_on_is_seen() {
-        for (kind, more) in [(5, true), (18, true), (0xfafa, true), (23, false)] {
-            let bytes = hello(&[(kind, vec![1, 0, 0, 0, 0]), key(b"identity")]);
-            assert_eq!(!ClientHello::read(&bytes).unwrap().wants_more.is_empty(), more);
+        let long = |limit: u16| limit.to_be_bytes().to_vec();
+        for (kind, content, more) in [
+            (5, vec![1, 0, 0, 0, 0], true),
+            // Fragments of at most 512 bytes, records of 512 bytes, of less than the most, and of any size.
+            (1, vec![1], true),
+            (28, long(512), true),
+            (28, long(16_383), true),
+            (28, long(16_385), false),
+            (18, vec![], true),
+            // Schemes for certificates alone.
+            (50, vec![0, 2, 4, 3], true),
+            (0xfafa, vec![], true),
+            // A server can do without compressing its certificates.
+            (27, vec![2, 0, 1], false),
+            (23, vec![], false),
+        ] {
+            let bytes = hello(&[(kind, content), key(b"identity")]);
+            assert_eq!(!ClientHello::read(&bytes).unwrap().wants_more.is_empty(), more, "{kind}");
         }
     }
 
     #[test]
-    fn suites_of_versions_that_are_not_offered_do_not_matter() {
-        let versions = |offered: &[u8]| (SUPPORTED_VERSIONS, vector(1, offered));
-        let only = hello(&[versions(&[3, 4]), key(b"identity")]);
-        let both = hello(&[versions(&[3, 4, 3, 3]), key(b"identity")]);
-        assert!(ClientHello::read(&only).unwrap().takes_all_suites());
-        assert!(!ClientHello::read(&both).unwrap().takes_all_suites());
+    fn what_it_offers_is_what_the_manager_may_offer() {
+        for (group, has_hop_group) in [(0x1e, true), (0x17, true), (0x1a, false)] {
+            let bytes = hello(&[(SUPPORTED_GROUPS, vector(2, &[0, group])), key(b"identity")]);
+            let read = ClientHello::read(&bytes).unwrap();
+            assert_eq!((read.has_hop_group(), read.takes_hop_suite()), (has_hop_group, true));
+            let (suites, groups) = (vec![0x1303, 0x1301, 0x1302], vec![group.into()]);
+            assert_eq!(read.offers(), Some(Offers { suites, groups, signatures: vec![] }));
+        }
+        let many = (SUPPORTED_GROUPS, vector(2, &[0; 2 * OFFERED + 2]));
+        let bytes = hello(&[many, key(b"identity")]);
+        assert_eq!(ClientHello::read(&bytes).unwrap().offers(), None);
     }
 }

@@ -28,7 +28,8 @@ mod waiting;
 // For the fuzz target `client_hello`.
 #[doc(hidden)]
 pub use hello::ClientHello;
-pub use hello::{RECORD_SIZE_LIMIT, STATUS_REQUEST, SUITES};
+pub use hello::{STATUS_REQUEST, SUITES};
 pub use hooks::{guarded, hooks};
 pub use offer::{Offer, Taken};
 pub use rejoin_client::protocol::Directly;
+pub use settings::is_manager_there;

@@ -1,6 +1,7 @@
 //! Settings from the environment, and the time during which a silent manager is left alone.
 
 use std::io;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 use rejoin_abi::gate::get_or_make;
 use rejoin_client::protocol::{Directly, Label};
 use rejoin_client::{Error, Manager};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::debug;
 
@@ -50,6 +53,22 @@ pub(crate) fn manager() -> Option<&'static Manager> {
     }
     let find = || found(variable("REJOIN_MANAGER")?.as_str()).filter(|_| is_spelled_well());
     get_or_make(&MANAGER, find).as_ref()
+}
+
+/// Returns true if a manager may be there: its socket is bound. Nobody is called.
+pub fn is_manager_there() -> bool {
+    manager().is_some_and(|manager| manager.sockets().any(is_bound))
+}
+
+/// Returns true if a process has bound this socket. A datagram socket cannot be connected to a stream socket, and the
+/// error tells if there is one.
+fn is_bound(path: &Path) -> bool {
+    let Ok(address) = SocketAddrUnix::new(path) else { return false };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let Ok(probe) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else {
+        return false;
+    };
+    connect(&probe, &address) == Err(Errno::PROTOTYPE)
 }
 
 fn is_spelled_well() -> bool {

@@ -58,10 +58,10 @@ fn give(
     // The keying material that NTS exports from a hop (RFC 8915) differs from the server's.
     let exports = hello.protocols.contains(&&b"ntske/1"[..]);
     let wants_more = hello.wants_more.iter().any(|kind| !offer.leaves_out.contains(kind));
-    if wants_more || !hello.has_group || exports {
+    if wants_more || !hello.has_hop_group() || exports {
         return Err(Some(Directly::Extension));
     }
-    if !hello.takes_all_suites() {
+    if !hello.takes_hop_suite() {
         return Err(Some(Directly::Suites));
     }
     // SAFETY: the program is sending over this descriptor, and so keeps it open during the call.
@@ -319,6 +319,7 @@ fn wanted(
         alpn: protocols.collect::<Option<Vec<_>>>()?,
         label: settings::label()?.clone(),
         min_version: (!hello.offers_tls12).then_some(MinVersion::Tls13),
+        offers: hello.offers()?,
         identity: offer.identity,
         key: offer.key.clone(),
     })

@@ -50,6 +50,10 @@ pub(crate) struct Relay<'a> {
     is_gone: bool,
     /// True if the server closed its direction, with or without close_notify.
     is_closed: bool,
+    /// True if the program has sent something.
+    is_used: bool,
+    /// True if the program ended its direction before the server did.
+    is_left: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +82,8 @@ impl<'a> Relay<'a> {
             down,
             is_gone: false,
             is_closed: false,
+            is_used: false,
+            is_left: false,
         }
     }
 
@@ -85,6 +91,12 @@ impl<'a> Relay<'a> {
     /// direction.
     pub(crate) fn is_broken(&self) -> bool {
         self.down != Way::Over && !self.is_closed
+    }
+
+    /// Returns true if the program left without having sent anything, as a program does that refuses the server after its
+    /// handshake.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.is_left && !self.is_used
     }
 
     /// Returns the server's side, between two calls of [`run`](Self::run).
@@ -213,7 +225,12 @@ impl<'a> Relay<'a> {
                     break;
                 }
                 // The program is gone.
-                Err(_) => return Err(End::Truncated),
+                Err(_) => {
+                    self.is_left = true;
+                    self.is_used |=
+                        matches!(self.program.receive(&mut [0]), Ok(Received::Bytes(1..)));
+                    return Err(End::Truncated);
+                }
             }
             moved = true;
         }
@@ -239,9 +256,13 @@ impl<'a> Relay<'a> {
             io::Result::Ok(said)
         });
         match read {
-            Ok(Received::Bytes(_)) => Ok(true),
+            Ok(Received::Bytes(_)) => {
+                self.is_used = true;
+                Ok(true)
+            }
             Ok(said) => {
                 self.up = Way::Over;
+                self.is_left = self.down == Way::Open;
                 self.is_gone = said == Received::Gone;
                 match said {
                     Received::Done => self.upstream.tls.send_close_notify(),

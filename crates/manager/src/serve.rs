@@ -200,7 +200,7 @@ impl ProgramConnection {
     ) -> Option<(Box<Upstream>, Box<Connected>, String)> {
         let (wish, socket, _room) = order;
         let service = service(&wish);
-        match connect(&self.state, &self.program, &wish, socket).await {
+        match connect(&self.state, &self.program, (&wish, None), socket).await {
             Ok((upstream, connected)) => Some((Box::new(upstream), Box::new(connected), service)),
             Err(failure) => {
                 self.record(&service, &FAILED);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, kx_group};
-use rustls::{ClientConfig, NoKeyLog, SupportedProtocolVersion, version};
+use rustls::{ClientConfig, NoKeyLog, version};
 
 use crate::Error;
 use crate::counts::Counts;
@@ -30,6 +30,7 @@ use crate::trust::verifier::Verifier;
 use crate::upstream::dial::Lookups;
 use crate::upstream::key_shares::READY_MADE;
 use crate::upstream::own_connections::OwnConnections;
+use crate::upstream::policy::Policy;
 
 /// What a connection refers to: the settings when it began, and the state that all connections share.
 #[derive(Debug)]
@@ -73,8 +74,7 @@ pub(crate) struct Shared {
     /// The manager's network namespace. `None`: the kernel does not tell.
     pub(crate) namespace: Option<u64>,
     provider: Arc<CryptoProvider>,
-    any_version: ClientConfig,
-    tls13_only: ClientConfig,
+    verifier: Arc<Verifier>,
 }
 
 impl State {
@@ -102,6 +102,24 @@ impl State {
     pub(crate) fn end_of(&self, connection: Token, uid: u32) -> End {
         self.endings.of(connection, uid, self.settings.clock.now_ms())
     }
+
+    /// Returns the configuration that a connection with this policy starts from.
+    ///
+    /// # Errors
+    /// The manager supports nothing that the policy accepts.
+    pub(crate) fn config(&self, policy: &Policy) -> Result<ClientConfig, rustls::Error> {
+        let provider = Arc::new(policy.provider(&self.provider));
+        let clock = Arc::new(self.settings.clock.clone());
+        let mut config = ClientConfig::builder_with_details(provider, clock)
+            .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier.clone())
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        // No secret is logged, even if SSLKEYLOGFILE is set.
+        config.key_log = Arc::new(NoKeyLog);
+        Ok(config)
+    }
 }
 
 fn judges(provider: &Arc<CryptoProvider>, settings: &Settings) -> Result<Judges, Error> {
@@ -113,24 +131,8 @@ impl Shared {
         let provider = Arc::new(provider());
         // One verifier for all sessions that are ever stored: rustls compares the objects.
         let verifier = Arc::new(Verifier::new(Arc::clone(&provider)));
-        let config = |versions: &[&'static SupportedProtocolVersion]| {
-            let (provider, clock) = (Arc::clone(&provider), Arc::new(settings.clock.clone()));
-            let config = ClientConfig::builder_with_details(provider, clock)
-                .with_protocol_versions(versions);
-            let wrong = |error: rustls::Error| Error::NoAuthorities { what: error.to_string() };
-            let mut config = config
-                .map_err(wrong)?
-                .dangerous()
-                .with_custom_certificate_verifier(verifier.clone())
-                .with_no_client_auth();
-            config.resumption = Resumption::disabled();
-            // No secret is logged, even if SSLKEYLOGFILE is set.
-            config.key_log = Arc::new(NoKeyLog);
-            Ok::<_, Error>(config)
-        };
         Ok(Self {
-            any_version: config(&[&version::TLS13, &version::TLS12])?,
-            tls13_only: config(&[&version::TLS13])?,
+            verifier,
             certificates: Certificates::default(),
             identities: Identities::new(Arc::clone(&provider)),
             sessions: Sessions::new(Arc::clone(settings), random()?),
@@ -152,11 +154,6 @@ impl Shared {
             namespace: UnixStream::pair().ok().and_then(|(socket, _)| namespace_of(&socket)),
             provider,
         })
-    }
-
-    /// Returns a copy of the configuration that every connection starts from.
-    pub(crate) fn config(&self, tls13_only: bool) -> ClientConfig {
-        if tls13_only { self.tls13_only.clone() } else { self.any_version.clone() }
     }
 }
 

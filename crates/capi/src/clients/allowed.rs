@@ -1,9 +1,10 @@
 //! The decision which connections may go through the manager: those that look the same to the program.
 
 use openssl_sys::{SSL, SSL_CTX};
-use rejoin_hop::{Directly, SUITES};
+use rejoin_hop::{Directly, is_manager_there};
 use rejoin_openssl::Extra;
 
+use super::connection::HOP_SUITE;
 use super::ffi::{self, TLS1_3_VERSION};
 
 /// The marks on SSLs and on contexts: the program made a setting that the manager does not support, and that libssl
@@ -73,16 +74,16 @@ pub(super) unsafe fn through_the_manager(ssl: *mut SSL) -> Result<(), Directly> 
     let is_off = unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_TLSV1_3 != 0;
     is(is_off || (most != 0 && most < TLS1_3_VERSION.into()), Directly::Versions)?;
     // SAFETY: the caller vouches for `ssl`.
-    is(!unsafe { speaks_all_suites(ssl) }, Directly::Suites)
+    is(!unsafe { takes_hop_suite(ssl) }, Directly::Suites)?;
+    // A key that no manager knows could only disturb the server.
+    is(!is_manager_there(), Directly::NoManager)
 }
 
-/// Returns true if the program accepts every suite that the manager and a server may agree on.
+/// Returns true if the program offers the suite of hops.
 ///
 /// # Safety
 /// `ssl` is valid.
-unsafe fn speaks_all_suites(ssl: *mut SSL) -> bool {
-    // SAFETY: the caller vouches for `ssl`, and the command returns a number.
-    let least = unsafe { ffi::control(ssl, ffi::SSL_CTRL_GET_MIN_PROTO_VERSION) };
+unsafe fn takes_hop_suite(ssl: *mut SSL) -> bool {
     // SAFETY: the caller vouches for `ssl`; the new list belongs to this function.
     let list = unsafe { ffi::SSL_get1_supported_ciphers(ssl) };
     if list.is_null() {
@@ -94,12 +95,8 @@ unsafe fn speaks_all_suites(ssl: *mut SSL) -> bool {
     let at = |at| unsafe { openssl_sys::OPENSSL_sk_value(list, at) };
     // SAFETY: the elements of the list are ciphers.
     let number = |at_| unsafe { openssl_sys::SSL_CIPHER_get_protocol_id(at(at_).cast()) };
-    let spoken: Vec<u16> = (0..count).map(number).collect();
+    let takes = (0..count).map(number).any(|number| number.to_be_bytes() == HOP_SUITE);
     // SAFETY: the list belongs to this function; the ciphers in it are static.
     unsafe { openssl_sys::OPENSSL_sk_free(list) };
-    // Only the suites of TLS 1.3 matter to a program that supports nothing older.
-    let of_tls13 = |number: u16| number >> 8 == 0x13;
-    let only_tls13 = least >= TLS1_3_VERSION.into();
-    let mut wanted = SUITES.iter().map(|(_, number)| *number);
-    wanted.all(|number| spoken.contains(&number) || (only_tls13 && !of_tls13(number)))
+    takes
 }

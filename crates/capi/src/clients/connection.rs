@@ -13,8 +13,8 @@ use super::ffi::{self, Libssl, TLS1_3_VERSION};
 use super::shown::Shown;
 use super::{allowed, judge};
 
-/// The suite of every hop. Its hash is the one that OpenSSL assumes for a PSK without one.
-const TLS_AES_128_GCM_SHA256: [c_uchar; 2] = [0x13, 0x01];
+/// The suite of every hop, TLS_AES_128_GCM_SHA256. Its hash is the one that OpenSSL assumes for a PSK without one.
+pub(super) const HOP_SUITE: [c_uchar; 2] = [0x13, 0x01];
 /// The length of that suite's hash.
 const SHA256_BYTES: c_int = 32;
 
@@ -157,7 +157,7 @@ unsafe extern "C" fn key_wanted(
 /// `ssl` is valid.
 unsafe fn synthetic(ssl: *mut SSL, key: &[u8; 32]) -> Option<*mut SSL_SESSION> {
     // SAFETY: the caller vouches for `ssl`, and a suite's number has two bytes.
-    let cipher = unsafe { ffi::SSL_CIPHER_find(ssl, TLS_AES_128_GCM_SHA256.as_ptr()) };
+    let cipher = unsafe { ffi::SSL_CIPHER_find(ssl, HOP_SUITE.as_ptr()) };
     // SAFETY: the function takes no arguments.
     let session = unsafe { ffi::SSL_SESSION_new() };
     if session.is_null() {

@@ -26,7 +26,6 @@ pub(super) const SSL_OP_NO_TLSV1_3: u64 = 1 << 29;
 pub(super) const TLS1_2_VERSION: c_int = 0x0303;
 pub(super) const TLS1_3_VERSION: c_int = 0x0304;
 pub(super) const SSL_CTRL_GET_TLSEXT_STATUS_TYPE: c_int = 127;
-pub(super) const SSL_CTRL_GET_MIN_PROTO_VERSION: c_int = 130;
 pub(super) const SSL_CTRL_GET_MAX_PROTO_VERSION: c_int = 131;
 pub(super) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
 pub(super) const SSL_R_CERTIFICATE_VERIFY_FAILED: c_int = 134;

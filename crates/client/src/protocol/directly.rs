@@ -24,7 +24,7 @@ pub enum Directly {
     Callback,
     /// The program does not support TLS 1.3.
     Versions,
-    /// The program lacks a suite that the manager supports.
+    /// The program lacks the suite of hops.
     Suites,
     /// No manager answers.
     NoManager,
@@ -102,13 +102,14 @@ impl Display for Directly {
             Self::ClientCertificate => "the program has a client certificate",
             Self::KeyLog => "the program logs the keys of its connections (SSLKEYLOGFILE)",
             Self::Extension => {
-                "the program asks the server for more than the manager does (OCSP, timestamps)"
+                "the program asks the server for something that the manager does not (OCSP, timestamps, \
+                 smaller records)"
             }
             Self::Callback => {
                 "the program has callbacks for keys or certificates of its own, or DANE"
             }
             Self::Versions => "the program does not speak TLS 1.3",
-            Self::Suites => "the program does not take all suites that the manager may agree on",
+            Self::Suites => "the program does not take TLS_AES_128_GCM_SHA256",
             Self::NoManager => "no manager answers",
             Self::ManagerRefused => "the manager has no use for it",
             Self::ManagerFailed => "the manager does not get on with the server",

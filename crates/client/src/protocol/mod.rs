@@ -18,7 +18,7 @@ pub use answer::{
     Went, Why,
 };
 pub use directly::Directly;
-pub use request::{Connect, Hop, Identity, MinVersion, Records, Request, Trust};
+pub use request::{Connect, Hop, Identity, MinVersion, Offers, Records, Request, Trust};
 pub use turn::{FRAME_BYTES, FRAME_HEAD_BYTES, Reply, Turn};
 pub use values::{Base64, Fingerprint, HopKey, Host, Label, Protocol, Secret, Token};
 
@@ -36,6 +36,8 @@ pub const ADDRESSES: usize = 16;
 pub const PROTOCOLS: usize = 16;
 /// The most pins, and the most known certificates.
 pub const FINGERPRINTS: usize = 64;
+/// The most entries in each list of [`Offers`].
+pub const OFFERED: usize = 256;
 /// The most bytes of a partition's label.
 pub const LABEL_BYTES: usize = 64;
 /// The most bytes of 0-RTT data.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{
     ADDRESSES, Base64, DEADLINE_MS, Directly, EARLY_DATA_BYTES, FINGERPRINTS, Fingerprint, HopKey,
-    Host, Label, MOST_DEADLINE_MS, PROTOCOLS, Protocol, Secret, Token, VERSION,
+    Host, Label, MOST_DEADLINE_MS, OFFERED, PROTOCOLS, Protocol, Secret, Token, VERSION,
 };
 
 /// One request; a connection to the manager carries one.
@@ -134,6 +134,8 @@ pub struct Hop {
     /// The lowest version of TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_version: Option<MinVersion>,
+    /// The parameters in the program's ClientHello.
+    pub offers: Offers,
     /// The PSK identity in the program's ClientHello.
     pub identity: Token,
     /// The PSK, for this connection alone.
@@ -179,6 +181,9 @@ pub struct Records {
     /// The lowest version of TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_version: Option<MinVersion>,
+    /// The parameters that the program accepts. Without them, those of the manager.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offers: Option<Offers>,
     /// The trust settings for a connection of the manager's own. With [`Trust::None`] the manager makes none.
     #[serde(default = "nobody", skip_serializing_if = "is_nobody")]
     pub trust: Trust,
@@ -196,6 +201,22 @@ impl Records {
             ..Connect::new(self.host.clone(), self.port)
         }
     }
+}
+
+/// The parameters that a program accepts, by their numbers at IANA, the preferred ones first. The manager offers no others
+/// to the server, and uses no session that was made with others. It may offer fewer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offers {
+    /// The cipher suites.
+    #[serde(deserialize_with = "at_most::<OFFERED, _, _>")]
+    pub suites: Vec<u16>,
+    /// The key-exchange groups.
+    #[serde(deserialize_with = "at_most::<OFFERED, _, _>")]
+    pub groups: Vec<u16>,
+    /// The signature schemes.
+    #[serde(deserialize_with = "at_most::<OFFERED, _, _>")]
+    pub signatures: Vec<u16>,
 }
 
 /// The criterion by which a server's certificate is judged.

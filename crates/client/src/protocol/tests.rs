@@ -42,6 +42,9 @@ fn records_are_of_an_address_and_trust_nobody_unless_told() {
         ("trust", json!("all")),
         ("known", json!(vec!["0".repeat(64); FINGERPRINTS + 1])),
         ("alpn", json!(vec!["h2"; PROTOCOLS + 1])),
+        ("offers", json!({"suites": [0x1301], "groups": [29]})),
+        ("offers", json!({"suites": [65_536], "groups": [29], "signatures": []})),
+        ("offers", json!({"suites": [], "groups": vec![29; OFFERED + 1], "signatures": []})),
     ] {
         let mut wish = wish.clone();
         wish[field] = value.clone();
@@ -102,6 +105,7 @@ fn requests_and_answers_come_back_as_they_were_written() {
         label: asked.label.clone(),
         known: asked.known.clone(),
         min_version: asked.min_version,
+        offers: Some(Offers { suites: vec![0x1301], groups: vec![29], signatures: vec![] }),
         trust: Trust::Bundle("b".to_owned()),
     };
     for request in [

@@ -72,11 +72,12 @@ async fn agree<'a>(
     wish: &'a Connect,
 ) -> Result<OriginHandshake<'a>, Failure> {
     let state = &downstream.state;
+    let wish = (wish, wanted.offers.as_ref());
     let origin = OriginHandshake::of(state, &downstream.program, wish, false)?;
     if !origin.may_resume() && wanted.trust != Trust::None {
         // If several programs ask at once, one connection is made for all of them.
         let _turn = state.own_connections.turn(origin.cache_key()).await;
-        let is_barren = || state.barren.holds(origin.cache_key(), state.settings.clock.now_ms());
+        let is_barren = || state.barren.holds(&origin.case(), state.settings.clock.now_ms());
         if !origin.may_resume() && !is_barren() {
             call(downstream, &origin, wanted).await?;
         }
@@ -98,7 +99,8 @@ async fn call(
     downstream.may_connect(origin.wish())?;
     let trust = wanted.trust.clone();
     let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..origin.wish().clone() };
-    let made = connect(state, &downstream.program, &wish, None).await;
+    let asked = (&wish, wanted.offers.as_ref());
+    let made = connect(state, &downstream.program, asked, None).await;
     let count = made.as_ref().map_or(FAILED, |(_, connected)| counted(connected));
     downstream.record(&service(&wish), &count);
     let detail = match made {
@@ -115,12 +117,12 @@ async fn call(
         }
         Err(failure) => {
             if failure.kind == ErrorKind::TlsFailed {
-                origin.failed(&failure);
+                origin.failed();
             }
             failure.detail
         }
     };
-    state.barren.note(origin.cache_key(), state.settings.clock.now_ms() + FOREIGN_MS);
+    state.barren.note(origin.case(), state.settings.clock.now_ms() + FOREIGN_MS);
     Err(Failure::new(ErrorKind::NoSession, detail))
 }
 
@@ -149,6 +151,9 @@ async fn carry(
     state.counts.opened();
     while carried.turn().await.is_some() {}
     state.counts.closed();
+    if carried.exchange.is_unused() {
+        origin.refused(&carried.exchange.endpoint, &carried.resumes);
+    }
     let CarriedConnection { exchange, standing, .. } = carried;
     standing.ended(exchange.ended.unwrap_or(End::Truncated));
     Some(())
@@ -184,7 +189,7 @@ async fn shaken<'a>(
         Err(failure) => {
             downstream.record(&service, &FAILED);
             // This program cannot fall back to its own TLS; the next one can.
-            origin.failed(&failure);
+            origin.failed();
             fail(downstream, frames, failure).await
         }
     }
@@ -214,6 +219,8 @@ struct RecordExchange<'a> {
     is_told: bool,
     /// True if the program has announced its end.
     is_done: bool,
+    /// True if the program has sent plaintext, or the server ended before it did.
+    is_used: bool,
     /// True if the program went on.
     goes_on: bool,
 }
@@ -221,8 +228,8 @@ struct RecordExchange<'a> {
 impl<'a> RecordExchange<'a> {
     fn new(state: &'a State, endpoint: Endpoint) -> Self {
         let plaintext = Vec::new();
-        let (is_told, is_done, goes_on) = (false, false, false);
-        Self { state, endpoint, plaintext, ended: None, is_told, is_done, goes_on }
+        let (is_told, is_done, is_used, goes_on) = (false, false, false, false);
+        Self { state, endpoint, plaintext, ended: None, is_told, is_done, is_used, goes_on }
     }
 
     /// Takes turns until the handshake is complete or has failed; the last turn remains to be answered. `None`: the
@@ -264,6 +271,7 @@ impl<'a> RecordExchange<'a> {
                 return bad("plaintext is not allowed after its end");
             }
             Turn::Plaintext => {
+                self.is_used |= !body.is_empty();
                 let written = self.endpoint.tls.writer().write_all(&body);
                 return written.map_err(|error| Failure::of_io(&error));
             }
@@ -286,6 +294,7 @@ impl<'a> RecordExchange<'a> {
             return Ok(());
         }
         self.ended = self.endpoint.work_on(records, &mut self.plaintext);
+        self.is_used |= self.ended.is_some() && !self.is_done;
         self.endpoint.store_issued(self.state);
         if self.ended == Some(End::Truncated) {
             // Returns the error again, if there was one.
@@ -299,6 +308,11 @@ impl<'a> RecordExchange<'a> {
             return Err(Failure::new(ErrorKind::BadRequest, detail));
         }
         Ok(())
+    }
+
+    /// Returns true if the program left without having sent anything.
+    fn is_unused(&self) -> bool {
+        self.goes_on && !self.is_used
     }
 
     /// Adds the frames for the program and the records for the server.

@@ -81,7 +81,8 @@ async fn serve(
         Ok(sockets) => sockets,
         Err(failure) => return refused(failure).await,
     };
-    let origin = match OriginHandshake::of(state, program, &wish, spare.is_none()) {
+    let offered = (&wish, Some(&hop.offers));
+    let origin = match OriginHandshake::of(state, program, offered, spare.is_none()) {
         Ok(origin) => origin,
         // The sockets are closed after the answer, which the program looks for when they are.
         Err(failure) => return refused(failure).await,
@@ -105,11 +106,11 @@ async fn serve(
     };
     let (made, peer) = match made {
         Ok(made) => made,
-        Err((failure, peer)) => {
+        Err((_, peer)) => {
             downstream.record(&service, &FAILED);
             let (Some(spare), Some(peer)) = (spare, peer) else { return };
             downstream.goes_directly(Directly::ManagerFailed);
-            origin.failed(&failure);
+            origin.failed();
             // The outcome concerns only the program and the server.
             let _ = pass_on(socket, spare, peer).await;
             return;
@@ -203,12 +204,14 @@ async fn relay(
         }
         early.ok()
     };
-    drop(resumes);
     let ended = match early {
         Some(ended) => ended,
         None => relay.run(downstream.phase.clone()).await,
     };
-    let is_broken = relay.is_broken();
+    let (is_broken, is_unused) = (relay.is_broken(), relay.is_unused());
+    if is_unused {
+        origin.refused(&upstream, &resumes);
+    }
     state.counts.closed();
     standing.ended(ended);
     drop(upstream);

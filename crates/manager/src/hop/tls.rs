@@ -52,7 +52,7 @@ impl Hops {
         context.set_min_proto_version(Some(SslVersion::TLS1_3))?;
         context.set_ciphersuites("TLS_AES_128_GCM_SHA256")?;
         // Overrides the system's configuration: every program that hops supports one of these.
-        context.set_groups_list("X25519:P-256")?;
+        context.set_groups_list("X25519:P-256:P-384:P-521:X448")?;
         context.set_verify(SslVerifyMode::NONE);
         // Hops are never resumed.
         context.set_options(SslOptions::NO_TICKET);

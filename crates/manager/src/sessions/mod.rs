@@ -33,6 +33,8 @@ pub(crate) use stored::{CacheKey, Family, Offer, Partition, Secret, Session};
 
 use crate::protocol::{Host, Why};
 use crate::settings::{AcrossNames, Settings};
+use crate::trust::certificates::Chain;
+use crate::upstream::policy::Terms;
 use stored::{Choice, StoredSessions};
 use table::{LATE, UNIT_BYTES};
 use users::Users;
@@ -54,7 +56,9 @@ pub(crate) struct SessionQuery<'a> {
     pub(crate) cache_key: &'a CacheKey,
     /// The server's address.
     pub(crate) address: IpAddr,
-    pub(crate) tls13_only: bool,
+    pub(crate) accepts: Terms,
+    /// True if a session of another name may be used.
+    pub(crate) may_cross_names: bool,
     /// Returns true if the program's trust accepts the family's certificates for the origin's name now.
     pub(crate) stands: &'a dyn Fn(&Family) -> bool,
     pub(crate) unix_s: u64,
@@ -79,8 +83,8 @@ impl Sessions {
     }
 
     /// Returns true if there is a session that may be usable.
-    pub(crate) fn may_have(&self, cache_key: &CacheKey, tls13_only: bool) -> bool {
-        self.lock().users.get_mut(cache_key).is_some_and(|kept| kept.has_any(tls13_only))
+    pub(crate) fn may_have(&self, cache_key: &CacheKey, accepts: Terms) -> bool {
+        self.lock().users.get_mut(cache_key).is_some_and(|kept| kept.has_any(accepts))
     }
 
     /// Takes one session for this connection, or returns why there is none. A TLS 1.3 ticket is removed from the
@@ -117,15 +121,16 @@ impl Sessions {
         let mut inner = self.lock();
         let Some(kept) = inner.users.get_mut(cache_key) else { return Err(Why::NoSession) };
         kept.drop_old(now_ms);
-        let tls13_only = wish.tls13_only || cache_key != wish.cache_key;
-        let choice = Choice { families: &standing, address: wish.address, tls13_only };
+        let is_own = cache_key == wish.cache_key;
+        let accepts = if is_own { wish.accepts } else { wish.accepts.of_tls13() };
+        let choice = Choice { families: &standing, address: wish.address, accepts };
         let taken = (kept.tickets() >= least).then(|| kept.take(&choice)).flatten();
         let (has_tls12, is_empty) = (kept.has_tls12(), kept.tickets() == 0);
         inner.users.resize(cache_key, now_ms);
-        taken.ok_or(match () {
+        taken.ok_or_else(|| match () {
             () if !fallen.is_empty() => Why::NotTrusted,
             () if !old.is_empty() => Why::TooOld,
-            () if wish.tls13_only && has_tls12 => Why::Version,
+            () if has_tls12 && !wish.accepts.have_tls12() => Why::Version,
             () if is_empty => Why::AllUsed,
             () => Why::NoSession,
         })
@@ -133,7 +138,8 @@ impl Sessions {
 
     /// Takes a session of another name that this server may accept, if the settings allow it.
     fn take_across(&self, wish: &SessionQuery<'_>, now_ms: u64) -> Option<Offer> {
-        if self.settings().across_names == AcrossNames::Never || !wish.cache_key.may_cross_names() {
+        let may = wish.may_cross_names && wish.cache_key.may_cross_names();
+        if !may || self.settings().across_names == AcrossNames::Never {
             return None;
         }
         let candidates = self.lock().candidates(wish.cache_key, &self.settings());
@@ -183,6 +189,35 @@ impl Sessions {
         inner.users.resize(cache_key, self.settings().clock.now_ms());
     }
 
+    /// Notes that a program refused the certificates of a connection that resumed a session at this address. No session
+    /// with these certificates is offered before a full handshake with this address.
+    pub(crate) fn doubted(&self, cache_key: &CacheKey, address: IpAddr, offer: &Offered) {
+        let mut inner = self.lock();
+        if let Some(kept) = inner.users.get_mut(cache_key) {
+            kept.doubt(offer.family.chain.sha256, address);
+        }
+        inner.users.resize(cache_key, self.settings().clock.now_ms());
+    }
+
+    /// Notes that a program refused a server after a full handshake. Its family is dropped.
+    pub(crate) fn rejected(&self, cache_key: &CacheKey, family: &Family) {
+        family.refuse();
+        let mut inner = self.lock();
+        if let Some(kept) = inner.users.get_mut(cache_key) {
+            kept.drop_refused();
+        }
+        inner.users.resize(cache_key, self.settings().clock.now_ms());
+    }
+
+    /// Notes the certificates that a full handshake with this address has shown.
+    pub(crate) fn settle(&self, cache_key: &CacheKey, chain: &Chain, address: IpAddr) {
+        let mut inner = self.lock();
+        if let Some(kept) = inner.users.get_mut(cache_key) {
+            kept.settle(chain.sha256, address);
+        }
+        inner.users.resize(cache_key, self.settings().clock.now_ms());
+    }
+
     /// Notes that a connection broke after a session was offered. That says nothing about its family, because the
     /// network may be the cause. The session itself is not offered again.
     pub(crate) fn broken(&self, cache_key: &CacheKey, address: IpAddr, offer: &Offered) {
@@ -219,14 +254,16 @@ impl Sessions {
         }
     }
 
-    /// Returns the key-exchange group that this server chose last.
-    pub(crate) fn group(&self, cache_key: &CacheKey) -> Option<NamedGroup> {
-        self.lock().users.table(cache_key.partition.uid)?.get(cache_key)?.group
+    /// Returns the key-exchange group that this server chose last, if it was offered the same.
+    pub(crate) fn group(&self, cache_key: &CacheKey, offered: Terms) -> Option<NamedGroup> {
+        let inner = self.lock();
+        let (group, then) = inner.users.table(cache_key.partition.uid)?.get(cache_key)?.group?;
+        (then == offered).then_some(group)
     }
 
-    pub(crate) fn set_group(&self, cache_key: &CacheKey, group: NamedGroup) {
+    pub(crate) fn set_group(&self, cache_key: &CacheKey, group: NamedGroup, offered: Terms) {
         if let Some(kept) = self.lock().users.get_mut(cache_key) {
-            kept.group = Some(group);
+            kept.group = Some((group, offered));
         }
     }
 
@@ -252,6 +289,7 @@ pub(crate) struct Offered {
     pub(crate) address: IpAddr,
     pub(crate) session_of: Option<Host>,
     pub(crate) alpn: Option<Vec<u8>>,
+    pub(crate) terms: Terms,
 }
 
 impl Inner {

@@ -14,6 +14,7 @@ use super::addresses::Addresses;
 use crate::protocol::{Fingerprint, Host, Label};
 use crate::trust::certificates::Chain;
 use crate::trust::identity::Identity;
+use crate::upstream::policy::Terms;
 
 /// A partition. Sessions are shared only within one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -105,6 +106,8 @@ pub(crate) struct Session {
     /// The time of its expiry, by [`Clock::now_ms`](crate::Clock::now_ms).
     pub(crate) expires_ms: u64,
     pub(crate) alpn: Option<Vec<u8>>,
+    /// The terms of all handshakes that led to it.
+    pub(crate) terms: Terms,
     /// The approximate memory that it takes.
     pub(crate) bytes: u64,
 }
@@ -123,6 +126,7 @@ pub(crate) struct Offer {
     /// The address of the server that issued it.
     pub(crate) address: IpAddr,
     pub(crate) alpn: Option<Vec<u8>>,
+    pub(crate) terms: Terms,
     /// The time of its expiry. A TLS 1.2 session that is issued again does not live longer.
     pub(crate) expires_ms: u64,
     /// The name that it was issued to, if it is a different one.
@@ -131,8 +135,8 @@ pub(crate) struct Offer {
 
 impl From<Session> for Offer {
     fn from(session: Session) -> Self {
-        let Session { secret, family, address, expires_ms, alpn, .. } = session;
-        Self { secret, family, address, alpn, expires_ms, session_of: None }
+        let Session { secret, family, address, expires_ms, alpn, terms, .. } = session;
+        Self { secret, family, address, alpn, terms, expires_ms, session_of: None }
     }
 }
 
@@ -143,6 +147,7 @@ impl Offer {
             address: self.address,
             session_of: self.session_of.clone(),
             alpn: self.alpn.clone(),
+            terms: self.terms,
         }
     }
 }
@@ -153,7 +158,24 @@ pub(super) struct Choice<'a> {
     pub(super) families: &'a [Arc<Family>],
     /// The address to which the session is offered.
     pub(super) address: IpAddr,
-    pub(super) tls13_only: bool,
+    pub(super) accepts: Terms,
+}
+
+/// A chain that a program refused when its session was resumed at an address.
+#[derive(Debug, Clone, Copy)]
+struct Doubt {
+    chain: Fingerprint,
+    address: IpAddr,
+    /// True if a full handshake has shown that this address has others now.
+    is_confirmed: bool,
+}
+
+impl Doubt {
+    /// Returns true if a session with these certificates must not be offered: nowhere, until it is known what the address
+    /// has now, and not to that address if it has others. Another address may still have them.
+    fn is_against(&self, chain: Fingerprint, to: Option<IpAddr>) -> bool {
+        self.chain == chain && (!self.is_confirmed || to == Some(self.address))
+    }
 }
 
 /// The sessions of one cache key.
@@ -162,7 +184,10 @@ pub(crate) struct StoredSessions {
     /// The newest last.
     sessions: VecDeque<Session>,
     pub(super) addresses: Addresses,
-    pub(super) group: Option<NamedGroup>,
+    /// The group that the server chose last, and the terms that it was offered then.
+    pub(super) group: Option<(NamedGroup, Terms)>,
+    /// The certificates that programs refused, until a full handshake has shown what the server has now.
+    doubts: Vec<Doubt>,
     pub(super) history: History,
     /// The time of the last query.
     pub(super) seen_ms: u64,
@@ -174,6 +199,8 @@ pub(crate) struct StoredSessions {
 impl StoredSessions {
     /// The addresses with sessions, at most.
     const ADDRESSES: usize = 16;
+    /// The doubts remembered, at most. The sessions of an older one are dropped.
+    const DOUBTS: usize = 16;
 
     pub(super) fn new(name: &CacheKey, seen_ms: u64) -> Self {
         let text = name.host.as_str().len() + name.partition.label.as_str().len();
@@ -182,6 +209,7 @@ impl StoredSessions {
             sessions: VecDeque::new(),
             addresses: Addresses::default(),
             group: None,
+            doubts: Vec::new(),
             history: History::default(),
             seen_ms,
             units: 0,
@@ -214,9 +242,8 @@ impl StoredSessions {
     pub(super) fn take(&mut self, choice: &Choice<'_>) -> Option<Offer> {
         let worth = |(at, session): (usize, &Session)| {
             let of = |family: &Arc<Family>| Arc::ptr_eq(family, &session.family);
-            let may = !session.family.is_refused()
-                && choice.families.iter().any(of)
-                && !(choice.tls13_only && session.is_tls12());
+            let may = self.may_offer(session, choice.accepts, Some(choice.address))
+                && choice.families.iter().any(of);
             let reason = self.addresses.reason(session.address, choice.address);
             reason.filter(|_| may).map(|reason| (reason, !session.is_tls12(), at))
         };
@@ -225,12 +252,13 @@ impl StoredSessions {
             Secret::Tls12(value) => Secret::Tls12(value.clone()),
             Secret::Tls13(_) => return self.sessions.remove(at).map(Offer::from),
         };
-        let Session { family, address, expires_ms, alpn, .. } = &self.sessions[at];
+        let Session { family, address, expires_ms, alpn, terms, .. } = &self.sessions[at];
         Some(Offer {
             secret: session,
             family: Arc::clone(family),
             address: *address,
             alpn: alpn.clone(),
+            terms: *terms,
             expires_ms: *expires_ms,
             session_of: None,
         })
@@ -268,8 +296,36 @@ impl StoredSessions {
         self.sessions.len()
     }
 
-    pub(super) fn has_any(&self, tls13_only: bool) -> bool {
-        self.sessions.iter().any(|session| !(tls13_only && session.is_tls12()))
+    pub(super) fn has_any(&self, accepts: Terms) -> bool {
+        self.sessions.iter().any(|session| self.may_offer(session, accepts, None))
+    }
+
+    /// Returns true if a session may be offered to this address, or to one that is not known yet.
+    fn may_offer(&self, session: &Session, accepts: Terms, to: Option<IpAddr>) -> bool {
+        let chain = session.family.chain.sha256;
+        let is_doubted = self.doubts.iter().any(|doubt| doubt.is_against(chain, to));
+        accepts.cover(session.terms) && !session.family.is_refused() && !is_doubted
+    }
+
+    /// Notes that a program refused these certificates when a session was resumed at this address. The server may have
+    /// others now.
+    pub(super) fn doubt(&mut self, chain: Fingerprint, address: IpAddr) {
+        self.doubts.retain(|doubt| (doubt.chain, doubt.address) != (chain, address));
+        self.doubts.push(Doubt { chain, address, is_confirmed: false });
+        if self.doubts.len() > Self::DOUBTS {
+            let Doubt { chain, .. } = self.doubts.remove(0);
+            self.sessions.retain(|session| session.family.chain.sha256 != chain);
+        }
+    }
+
+    /// Notes the certificates that a full handshake with this address has shown. What was doubted there is good again if
+    /// it is the same; otherwise its sessions are dropped.
+    pub(super) fn settle(&mut self, shown: Fingerprint, address: IpAddr) {
+        self.doubts.retain(|doubt| (doubt.chain, doubt.address) != (shown, address));
+        for doubt in self.doubts.iter_mut().filter(|doubt| doubt.address == address) {
+            doubt.is_confirmed = true;
+            self.sessions.retain(|session| session.family.chain.sha256 != doubt.chain);
+        }
     }
 
     pub(super) fn has_tls12(&self) -> bool {
@@ -278,5 +334,21 @@ impl StoredSessions {
 
     pub(super) fn bytes(&self) -> u64 {
         self.name_bytes + self.sessions.iter().map(|session| session.bytes).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_doubt_is_against_all_addresses_until_it_is_known_what_that_one_has() {
+        let [chain, other] = [1, 2].map(|number| Fingerprint([number; 32]));
+        let [address, elsewhere] = [1, 2].map(|number| IpAddr::V4(number.into()));
+        let doubt = |is_confirmed| Doubt { chain, address, is_confirmed };
+        for to in [None, Some(address), Some(elsewhere)] {
+            assert!(doubt(false).is_against(chain, to) && !doubt(false).is_against(other, to));
+            assert_eq!(doubt(true).is_against(chain, to), to == Some(address));
+        }
     }
 }

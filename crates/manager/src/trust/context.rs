@@ -4,11 +4,15 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::trust::judge::Judge;
+use crate::upstream::policy::{Policy, Terms};
 
 /// One connection's judge, and what its server said in the handshake.
 #[derive(Debug, Clone)]
 pub(crate) struct HandshakeContext {
     pub(crate) judge: Arc<Judge>,
+    pub(crate) policy: Arc<Policy>,
+    /// The signature scheme that the server used, and over TLS 1.2 the curve of its key.
+    pub(crate) signed: Terms,
     /// The time of day by which certificates are judged.
     pub(crate) unix_s: u64,
     /// True if the server requested a client certificate.
@@ -46,6 +50,15 @@ pub(crate) fn note_certificate_requested() {
     CURRENT.with_borrow_mut(|context| {
         if let Some(context) = context {
             context.certificate_requested = true;
+        }
+    });
+}
+
+/// Notes the terms of the current connection's signature.
+pub(crate) fn note_signed(terms: Terms) {
+    CURRENT.with_borrow_mut(|context| {
+        if let Some(context) = context {
+            context.signed = terms;
         }
     });
 }

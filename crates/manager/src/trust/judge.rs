@@ -43,6 +43,11 @@ impl Judge {
         !matches!(self.rule, Rule::Nothing)
     }
 
+    /// Returns true if the program verifies the server itself, perhaps by a rule that the manager does not know.
+    pub(crate) fn is_programs(&self) -> bool {
+        matches!(self.rule, Rule::Program)
+    }
+
     /// Verifies a server's certificates for this name at this time.
     pub(crate) fn judge(
         &self,

@@ -13,6 +13,7 @@ use crate::sessions::{CacheKey, Collected, ConnectionStore, Family, Offered, Ses
 use crate::state::State;
 use crate::trust::context::{self, HandshakeContext};
 use crate::trust::identity::Identity;
+use crate::upstream::policy::Terms;
 
 /// A TLS connection, and the context that rustls's callbacks need.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ struct Keeper {
     cache_key: CacheKey,
     family: Arc<Family>,
     alpn: Option<Vec<u8>>,
+    terms: Terms,
     /// The expiry of the TLS 1.2 session that was resumed.
     expires_ms: Option<u64>,
 }
@@ -131,6 +133,7 @@ impl Endpoint {
             Some((offered, _)) => Arc::clone(&offered.family),
             None => {
                 let chain = state.certificates.intern(self.tls.peer_certificates()?)?;
+                state.sessions.settle(cache_key, &chain, self.peer.ip());
                 let now_ms = state.settings.clock.now_ms();
                 Arc::new(Family::new(chain, now_ms, Arc::clone(&self.identity)))
             }
@@ -138,11 +141,27 @@ impl Endpoint {
         let is_tls12 = self.version() == Some(ProtocolVersion::TLSv1_2);
         let expires_ms = resumed.filter(|_| is_tls12).map(|(_, expires_ms)| *expires_ms);
         let alpn = self.tls.alpn_protocol().map(<[u8]>::to_vec);
-        self.keeper = Some(Keeper { cache_key: cache_key.clone(), family, alpn, expires_ms });
+        let terms = resumed.map_or(Terms::NONE, |(offered, _)| offered.terms).and(self.terms());
         if let Some(group) = self.connection_store.group() {
-            state.sessions.set_group(cache_key, group);
+            state.sessions.set_group(cache_key, group, self.context.policy.accepts());
         }
+        let cache_key = cache_key.clone();
+        self.keeper = Some(Keeper { cache_key, family, alpn, terms, expires_ms });
         Some(())
+    }
+
+    /// Returns the terms of this handshake.
+    fn terms(&self) -> Terms {
+        let suite = self.tls.negotiated_cipher_suite();
+        let group = self.tls.negotiated_key_exchange_group();
+        let suite = suite.map_or(Terms::NONE, |suite| Terms::suite(suite.suite()));
+        let group = group.map_or(Terms::NONE, |group| Terms::group(group.name()));
+        suite.and(group).and(self.context.signed)
+    }
+
+    /// Returns the family of the sessions that the server issues, if they are stored.
+    pub(crate) fn family(&self) -> Option<&Family> {
+        self.keeper.as_ref().map(|keeper| &*keeper.family)
     }
 
     /// Drops the sessions that the server issues.
@@ -167,6 +186,7 @@ impl Endpoint {
                 address: self.peer.ip(),
                 expires_ms: keeper.expires_ms.map_or(until_ms, |old| old.min(until_ms)),
                 alpn: keeper.alpn.clone(),
+                terms: keeper.terms,
                 // rustls stores a copy of the certificates with each session.
                 bytes: bytes + keeper.family.chain.bytes,
             };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::{Resumption, TicketRequest, Tls12Resumption};
-use rustls::{ClientConnection, ProtocolVersion};
+use rustls::{ClientConfig, ClientConnection, ProtocolVersion};
 use tokio::time::Instant;
 
 use crate::downstream::descriptors::PassedDescriptor;
@@ -13,7 +13,7 @@ use crate::downstream::program::Program;
 use crate::failure::Failure;
 use crate::protocol::{
     Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MOST_DEADLINE_MS, MinVersion,
-    Token, Trust, Why,
+    Offers, Token, Trust, Why,
 };
 use crate::sessions::{
     CacheKey, ConnectionStore, Family, Offer, Offered, Partition, Secret, SessionQuery, Sessions,
@@ -26,6 +26,7 @@ use crate::trust::judge::{Judge, valid_for};
 use crate::upstream::connection::Upstream;
 use crate::upstream::dial::dial;
 use crate::upstream::endpoint::Endpoint;
+use crate::upstream::policy::{Policy, Terms};
 use crate::upstream::tcp::Tcp;
 
 /// A program's request after the checks that need no connection.
@@ -33,6 +34,8 @@ use crate::upstream::tcp::Tcp;
 struct HandshakeRequest<'a> {
     connect: &'a Connect,
     judge: Arc<Judge>,
+    policy: Arc<Policy>,
+    config: ClientConfig,
     identity: Arc<Identity>,
     cache_key: CacheKey,
     /// `Err`: the reason why no sessions are shared.
@@ -54,13 +57,13 @@ pub(crate) struct Attempt {
 pub(crate) async fn connect(
     state: &State,
     program: &Program,
-    connect: &Connect,
+    (connect, offers): (&Connect, Option<&Offers>),
     socket: Option<PassedDescriptor>,
 ) -> Result<(Upstream, Connected), Failure> {
     let deadline = deadline(connect);
     let judge = state.judges.of(&connect.trust);
     let judge = judge.map_err(|detail| Failure::new(ErrorKind::BadRequest, detail))?;
-    let request = HandshakeRequest::of(state, program, connect, judge)?;
+    let request = HandshakeRequest::of(state, program, (connect, offers), judge)?;
     let lookups = (&state.lookups, program.uid);
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;
@@ -123,14 +126,14 @@ impl<'a> OriginHandshake<'a> {
     pub(crate) fn of(
         state: &'a State,
         program: &Program,
-        connect: &'a Connect,
+        wish: (&'a Connect, Option<&Offers>),
         needs_session: bool,
     ) -> Result<Self, Failure> {
-        let request = HandshakeRequest::of(state, program, connect, state.judges.of_program())?;
+        let request = HandshakeRequest::of(state, program, wish, state.judges.of_program())?;
         let none = |detail| Err(Failure::new(ErrorKind::NoSession, detail));
         match request.shares {
             Err(_) => none("the settings do not allow this program or this host to share sessions"),
-            Ok(()) if state.foreign.holds(&request.cache_key, state.settings.clock.now_ms()) => {
+            Ok(()) if state.foreign.holds(&request.case(), state.settings.clock.now_ms()) => {
                 none("the manager's last handshake with this server failed")
             }
             Ok(()) if needs_session && !request.may_resume(state) => {
@@ -151,6 +154,12 @@ impl<'a> OriginHandshake<'a> {
     pub(crate) fn cache_key(&self) -> &CacheKey {
         &self.request.cache_key
     }
+
+    /// Returns the server and the terms for which what is learned about it holds.
+    pub(crate) fn case(&self) -> (CacheKey, Terms) {
+        self.request.case()
+    }
+
     /// Returns true if there is a session that may be usable.
     pub(crate) fn may_resume(&self) -> bool {
         self.request.may_resume(self.state)
@@ -191,12 +200,9 @@ impl<'a> OriginHandshake<'a> {
     }
 
     /// Notes that the handshake failed, so that this server is not tried again for a while.
-    pub(crate) fn failed(&self, failure: &Failure) {
-        // A program's own minimum version may be the cause.
-        if failure.kind != ErrorKind::TlsFailed || self.request.connect.min_version.is_none() {
-            let now_ms = self.state.settings.clock.now_ms();
-            self.state.foreign.note(self.cache_key(), now_ms + FOREIGN_MS);
-        }
+    pub(crate) fn failed(&self) {
+        let now_ms = self.state.settings.clock.now_ms();
+        self.state.foreign.note(self.case(), now_ms + FOREIGN_MS);
     }
 
     /// Stores issued sessions: the program has verified the server. Checks the name and the validity here, because the
@@ -216,12 +222,17 @@ impl<'a> OriginHandshake<'a> {
         }
     }
 
-    /// Notes that the program rejected the server, or left. If a session was resumed, drops it: the program may have
-    /// rejected the chain stored with it, and the server may have a new one.
+    /// Notes that the program rejected the server, or left without having sent anything, as a program does whose own
+    /// rule the manager does not know. If a session was resumed, the server may have other certificates now: sessions
+    /// with these are not offered before a full handshake has shown which. If none was, nothing is kept.
     pub(crate) fn refused(&self, endpoint: &Endpoint, resumes: &OfferedSession) {
-        let OfferedSession(offered) = resumes;
-        if let Some((offered, _)) = offered.as_ref().filter(|_| endpoint.is_resumed()) {
-            self.state.sessions.refused(&self.request.cache_key, endpoint.peer.ip(), offered);
+        let (OfferedSession(offered), sessions) = (resumes, &self.state.sessions);
+        match (offered.as_ref().filter(|_| endpoint.is_resumed()), endpoint.family()) {
+            (Some((offered, _)), _) => {
+                sessions.doubted(self.cache_key(), endpoint.peer.ip(), offered);
+            }
+            (None, Some(family)) => sessions.rejected(self.cache_key(), family),
+            (None, None) => {}
         }
     }
 }
@@ -295,9 +306,13 @@ impl<'a> HandshakeRequest<'a> {
     fn of(
         state: &State,
         program: &Program,
-        connect: &'a Connect,
+        (connect, offers): (&'a Connect, Option<&Offers>),
         judge: Arc<Judge>,
     ) -> Result<Self, Failure> {
+        let policy = Policy::new(offers, connect.min_version == Some(MinVersion::Tls13));
+        let config = state.config(&policy).map_err(|error| {
+            Failure::new(ErrorKind::NoSession, format!("the program's own parameters: {error}"))
+        })?;
         let identity = state.identities.of(connect.identity.as_ref());
         let invalid = |detail| Failure::new(ErrorKind::ClientCertificateInvalid, detail);
         let identity = identity.map_err(invalid)?;
@@ -311,15 +326,15 @@ impl<'a> HandshakeRequest<'a> {
             },
         };
         let shares = shares(state, program, connect, &judge);
-        Ok(Self { connect, judge, identity, cache_key, shares })
+        Ok(Self { connect, judge, policy: policy.into(), config, identity, cache_key, shares })
     }
 
     fn may_resume(&self, state: &State) -> bool {
-        state.sessions.may_have(&self.cache_key, self.tls13_only())
+        state.sessions.may_have(&self.cache_key, self.policy.accepts())
     }
 
-    fn tls13_only(&self) -> bool {
-        self.connect.min_version == Some(MinVersion::Tls13)
+    fn case(&self) -> (CacheKey, Terms) {
+        (self.cache_key.clone(), self.policy.accepts())
     }
 }
 
@@ -346,10 +361,10 @@ async fn shake_hands(
     deadline: Instant,
 ) -> Result<(), Failure> {
     upstream.handshake(deadline).await?;
-    let is_silent = || state.silent.holds(&request.cache_key, state.settings.clock.now_ms());
+    let is_silent = || state.silent.holds(&request.case(), state.settings.clock.now_ms());
     let waits = upstream.is_to_be_judged() && !is_silent();
     if waits && !upstream.await_verdict(deadline).await? {
-        state.silent.note(&request.cache_key, u64::MAX);
+        state.silent.note(request.case(), u64::MAX);
     }
     Ok(())
 }
@@ -372,7 +387,7 @@ fn begin(
     peer: SocketAddr,
     offers: bool,
 ) -> Result<(Endpoint, Attempt), Failure> {
-    let HandshakeRequest { connect, judge, identity, cache_key, shares } = request;
+    let HandshakeRequest { connect, judge, policy, config, identity, cache_key, shares } = request;
     let unix_s = state.settings.clock.unix_s();
     let taken = shares.and_then(|()| match offers {
         true => take(state, request, peer.ip(), unix_s),
@@ -386,10 +401,11 @@ fn begin(
     let early_data =
         early_data.filter(|data| offer.as_ref().is_some_and(|of| may_be_early(of, data, connect)));
     let offered = offer.as_ref().map(|offer| (offer.offered(), offer.expires_ms));
-    let group = shares.is_ok().then(|| state.sessions.group(cache_key)).flatten();
+    let hint = || state.sessions.group(cache_key, policy.accepts());
+    let group = shares.is_ok().then(hint).flatten();
     let connection_store =
         ConnectionStore::new(offer.map(|offer| offer.secret), group, shares.is_ok());
-    let mut config = state.config(request.tls13_only());
+    let mut config = config.clone();
     config.alpn_protocols = connect.alpn.iter().map(|name| name.as_str().into()).collect();
     config.client_auth_cert_resolver = identity.clone();
     config.resumption = Resumption::store(connection_store.clone())
@@ -397,9 +413,15 @@ fn begin(
     config.enable_early_data = early_data.is_some();
     let wanted = || tickets_wanted(&state.settings, offered.is_some());
     config.send_ticket_request = shares.is_ok().then(wanted);
-    let (judge, identity) = (Arc::clone(judge), Arc::clone(identity));
-    let mut context =
-        HandshakeContext { judge, unix_s, certificate_requested: false, staple: None };
+    let (judge, policy, identity) = (Arc::clone(judge), Arc::clone(policy), Arc::clone(identity));
+    let mut context = HandshakeContext {
+        judge,
+        policy,
+        signed: Terms::NONE,
+        unix_s,
+        certificate_requested: false,
+        staple: None,
+    };
     let tls = context::scope(&mut context, || {
         ClientConnection::new(Arc::new(config), connect.host.server_name())
     });
@@ -435,11 +457,12 @@ fn take(
     let stands = |family: &Family| {
         state.judges.still_stands(&request.judge, &family.chain, host, now_ms, unix_s)
     };
-    let tls13_only = request.tls13_only();
     state.sessions.take(&SessionQuery {
         cache_key: &request.cache_key,
         address,
-        tls13_only,
+        accepts: request.policy.accepts(),
+        // The certificates of the other name might not be those that the program wants.
+        may_cross_names: !request.judge.is_programs(),
         stands: &stands,
         unix_s,
     })

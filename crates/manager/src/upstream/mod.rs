@@ -6,4 +6,5 @@ pub(crate) mod endpoint;
 pub(crate) mod handshake;
 pub(crate) mod key_shares;
 pub(crate) mod own_connections;
+pub(crate) mod policy;
 pub(crate) mod tcp;

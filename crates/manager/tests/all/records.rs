@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConnection, StreamOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::carrier::{Carrier, carried, frame};
 use crate::server::{Server, house_and_server};
@@ -17,7 +17,7 @@ use rejoin_testkit::house::House;
 use rejoin_testkit::house::rustls_server;
 use rejoin_testkit::process::{DEADLINE, wait_until};
 use rejoin_testkit::proxy::delayed::SlowWay;
-use rejoin_testkit::proxy::{rogue, tapped};
+use rejoin_testkit::proxy::{extension, rogue, tapped};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 const HELLO: &[u8] = b"hello\n";
@@ -417,18 +417,92 @@ fn a_program_that_leaves_first_gives_its_session_up() {
     }
 }
 
+/// The server may have other certificates now: nobody resumes that session's family before a full handshake has shown
+/// that it has not.
 #[test]
-fn a_program_that_does_not_believe_a_resumption_takes_its_family_along() {
+fn a_program_that_does_not_believe_a_resumption_has_the_next_handshake_made_in_full() {
     for version in VERSIONS {
         let (house, server) = house_and_server(&[version]);
-        house.program().visit("server.test", server.port, json!({}));
+        let visit = || house.program().visit("server.test", server.port, json!({}));
+        visit();
+        let before = sessions(&house);
         let mut carrier = Carrier::offer(&house, server.port, json!({})).unwrap();
         assert_eq!(carrier.shake().unwrap()["connected"]["resumed"], true);
-        assert!(sessions(&house) > 0);
         drop(carrier);
-        wait_until("the family to be dropped", || sessions(&house) == 0);
+        wait_until("the family to be doubted", || {
+            Carrier::kind(&house, server.port, json!({})) == "no_session"
+        });
+        assert_eq!((visit(), visit()), ("no_session".to_owned(), "resumed".to_owned()));
+        assert!(sessions(&house) >= before, "the old ones are good again");
         let stats = house.program().stats();
-        assert_eq!((&stats["handshakes"]["resumed"], &stats["open"]), (&json!(1), &json!(0)));
+        assert_eq!(stats["handshakes"]["full"], 2);
+    }
+}
+
+/// Verified, and then left without a word: as a program does that has a rule of its own.
+#[test]
+fn a_program_that_leaves_without_a_word_is_one_that_refused() {
+    for version in VERSIONS {
+        let (house, server) = house_and_server(&[version]);
+        let visit = || house.program().visit("server.test", server.port, json!({}));
+        visit();
+        // One that speaks does not.
+        assert_eq!(carried(&house, server.port, json!({})), "resumed");
+        let mut carrier = Carrier::offer(&house, server.port, json!({})).unwrap();
+        assert_eq!(carrier.connect(b'v')["resumed"], true);
+        drop(carrier);
+        wait_until("the family to be doubted", || {
+            Carrier::kind(&house, server.port, json!({})) == "no_session"
+        });
+        assert_eq!(visit(), "no_session");
+    }
+}
+
+/// The server is offered what the program accepts, and a session is for those who accept how it was made.
+#[test]
+fn a_program_that_accepts_less_has_sessions_that_were_made_with_that() {
+    for (version, suite, others) in [("-tls1_3", 0x1302, 0x1301), ("-tls1_2", 0xc02c, 0xc02b)] {
+        let (house, server) = house_and_server(&[version]);
+        let (port, told) = tapped(server.port);
+        // The curve of the key of a certificate counts over TLS 1.2.
+        let offers = |suites: &[u16], groups: &[u16], signatures: &[u16]| json!({"suites": suites, "groups": groups, "signatures": signatures});
+        let least = offers(&[suite], &[0x1d, 0x17], &[0x0403, 0x0503]);
+        let trusts = |offers: &Value| {
+            let trust = json!({"bundle": house.authority.pem()});
+            json!({"trust": trust, "offers": offers, "host": "server.test"})
+        };
+        let kind = |offers: &Value| Carrier::kind(&house, port, json!({"offers": offers}));
+        assert_eq!(kind(&least), "no_session");
+        // A connection of the manager's own is for the program, too.
+        let none = json!({"suites": [suite], "groups": [0x18], "signatures": [0x0804]});
+        assert_eq!(
+            Carrier::offer(&house, port, trusts(&none)).err().unwrap()["kind"],
+            "no_session"
+        );
+        let flight = told.recv().unwrap();
+        assert_eq!(extension(&flight, 13), Some(vec![0, 2, 8, 4]));
+        house.program().visit("server.test", port, json!({}));
+        for other in [
+            offers(&[others], &[0x1d, 0x17], &[0x0403, 0x0503]),
+            offers(&[suite], &[0x18, 0x17], &[0x0403, 0x0503]),
+            offers(&[suite], &[0x1d, 0x17], &[0x0804, 0x0401]),
+            // Nothing that the manager supports.
+            offers(&[suite], &[0x1e], &[0x0403, 0x0503]),
+            offers(&[0x009d], &[0x1d, 0x17], &[0x0403, 0x0503]),
+        ] {
+            assert_eq!(kind(&other), "no_session", "{version} {other}");
+        }
+        told.try_iter().for_each(drop);
+        let mut carrier = Carrier::offer(&house, port, trusts(&least)).unwrap();
+        assert_eq!(carrier.connect(b'v')["resumed"], true);
+        carrier.talk();
+        // The server serves one after the other.
+        drop(carrier);
+        let flight = told.recv().unwrap();
+        assert_eq!(extension(&flight, 10), Some(vec![0, 4, 0, 0x1d, 0, 0x17]));
+        assert_eq!(extension(&flight, 13), Some(vec![0, 4, 4, 3, 5, 3]));
+        // That resumption was made with less, and is good for all.
+        assert_eq!(house.program().visit("server.test", port, json!({})), "resumed");
     }
 }
 

@@ -104,8 +104,13 @@ pub static CASES: &[Case] = &[
         "curl",
         "its own ciphers",
         &["--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256", "--cacert", "CA", "URL/page"],
+    ),
+    case(
+        "curl",
+        "not the suite of hops",
+        &["--tls13-ciphers", "TLS_AES_256_GCM_SHA384", "--cacert", "CA", "URL/page"],
     )
-    .goes(Way::Directly("suites")),
+    .goes(Way::Directly("TLS_AES_128_GCM_SHA256")),
     case("curl", "-k", &["-k", "URL/page"]).goes(Way::Directly("verify")),
     case("curl", "another authority", &["--cacert", "OTHER", "URL/page"]),
     case(

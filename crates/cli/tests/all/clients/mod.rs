@@ -8,6 +8,8 @@ mod forks;
 mod impostor;
 mod life;
 mod many;
+mod pins;
+mod policy;
 mod quiet;
 mod security;
 mod trouble;
