@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use rejoin_abi::{check_setting, check_variables, report, variable_of};
 use rejoin_cache::{Capacity, Hints};
-use rejoin_openssl::{Everywhere, ServerSessions, TicketHistory, TicketKeys};
+use rejoin_openssl::{Everywhere, Moment, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 
 use crate::settings::{ModuleSettings, TicketSettings};
@@ -56,18 +56,24 @@ fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), 
     let start = start::this();
     // SAFETY: the function takes no arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
-    // Nobody named a cache: the program may be a client alone. If it serves, its first handshake tells.
-    let mut is_quiet = is_root && !settings.is_named;
     posts::attached(false);
-    let mut told = None;
-    let attached = Everywhere::attach_later(is_root, move || {
-        let tell = |why: &String| {
-            if !std::mem::take(&mut is_quiet) && told.replace(why.clone()).as_ref() != Some(why) {
+    let (mut opened, mut told) = (None, None);
+    let attached = Everywhere::attach_later(move |moment| {
+        // Nobody named a cache: the program may be a client alone. If it serves, its first handshake tells.
+        let is_quiet = moment == Moment::Context && !settings.is_named;
+        let mut tell = |why: &String| {
+            if !is_quiet && told.replace(why.clone()).as_ref() != Some(why) {
                 report(&format!("{why}; going on without Rejoin, and trying again"));
                 posts::tries_again(why);
             }
         };
-        let (mut everywhere, store) = open(&settings).inspect_err(tell).ok()?;
+        if moment == Moment::Context {
+            opened = is_root.then(|| open(&settings).inspect_err(&mut tell).ok()).flatten();
+            opened.iter().for_each(|_| posts::attached(true));
+            return None;
+        }
+        let opened = opened.take().map_or_else(|| open(&settings).inspect_err(tell), Ok);
+        let (mut everywhere, store) = opened.ok()?;
         posts::attached(true);
         if store.is_first_of(start) {
             say(&settings, &store, &strangers);

@@ -65,7 +65,7 @@ pub use extra::Extra;
 pub use filled_cache::{FilledCache, SessionCopy};
 pub use internal_cache::InternalCache;
 pub use memory::{Memory, count_memory};
-pub use process::only_connects;
+pub use process::{Moment, only_connects};
 pub use rejoin_store::now_ms;
 pub use session_bytes::session_bytes;
 // For the fuzz target `session_parts`.

@@ -44,19 +44,18 @@ impl Everywhere {
         Self::attach_as(Later::made(self))
     }
 
-    /// Attaches like [`Self::attach`], with settings that `make` makes at the first handshake, or, if `is_early`, with the
-    /// first context that may serve: a program that serves nobody makes none. The thread of that handshake calls `make`;
-    /// the handshakes of other threads wait for it, a tenth of a second at most and in vain only once, and then go without
-    /// until it returns. If it returns `None`, all go without until a handshake calls it again: a second later, and then
-    /// after twice as long each time, up to a minute.
+    /// Attaches like [`Self::attach`], with settings that `make` makes at the first handshake: a program that serves
+    /// nobody makes none. The thread of that handshake calls `make`; the handshakes of other threads wait for it, a tenth
+    /// of a second at most and in vain only once, and then go without until it returns. If it returns `None`, all go
+    /// without until a handshake calls it again: a second later, and then after twice as long each time, up to a minute.
+    /// `make` is also called with the first context that may serve, where it can prepare, and what it returns is dropped.
     ///
     /// # Errors
     /// Those of [`Self::attach`].
     pub fn attach_later(
-        is_early: bool,
-        make: impl FnMut() -> Option<Self> + Send + 'static,
+        make: impl FnMut(Moment) -> Option<Self> + Send + 'static,
     ) -> Result<(), ErrorStack> {
-        Self::attach_as(Later { is_early, ..Later::by(Box::new(make)) })
+        Self::attach_as(Later::by(Box::new(make)))
     }
 
     fn attach_as(what: Later) -> Result<(), ErrorStack> {
@@ -129,8 +128,8 @@ struct Later {
     by: Mutex<Option<Attempts>>,
     /// True once a thread has waited in vain: the maker takes long, or is not in this process, which was forked then.
     is_given_up: AtomicBool,
-    /// True if they are made with the first context that may serve, and not at the first handshake.
-    is_early: bool,
+    /// True once a context was made that may serve.
+    is_prepared: AtomicBool,
 }
 
 struct Attempts {
@@ -140,7 +139,16 @@ struct Attempts {
     wait_ms: u64,
 }
 
-type Make = Box<dyn FnMut() -> Option<Everywhere> + Send>;
+type Make = Box<dyn FnMut(Moment) -> Option<Everywhere> + Send>;
+
+/// The reason why settings are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The first context that may serve was made.
+    Context,
+    /// A handshake begins.
+    Handshake,
+}
 
 const FIRST_WAIT_MS: u64 = 1_000;
 const LONGEST_WAIT_MS: u64 = 60_000;
@@ -151,14 +159,24 @@ impl Later {
             made: OnceLock::from(what),
             by: Mutex::default(),
             is_given_up: AtomicBool::new(false),
-            is_early: false,
+            is_prepared: AtomicBool::new(true),
         }
     }
 
     fn by(make: Make) -> Self {
         let attempts = Attempts { make, due_ms: 0, wait_ms: FIRST_WAIT_MS };
-        let (made, is_given_up) = (OnceLock::new(), AtomicBool::new(false));
-        Self { made, by: Mutex::new(Some(attempts)), is_given_up, is_early: false }
+        let [is_given_up, is_prepared] = [(); 2].map(|()| AtomicBool::new(false));
+        Self { made: OnceLock::new(), by: Mutex::new(Some(attempts)), is_given_up, is_prepared }
+    }
+
+    /// Lets the settings be prepared, once.
+    fn prepare(&self) {
+        if !self.is_prepared.swap(true, Ordering::Relaxed)
+            && let Ok(mut by) = self.by.try_lock()
+            && let Some(Attempts { make, .. }) = by.as_mut()
+        {
+            make(Moment::Context);
+        }
     }
 
     fn get(&self) -> Option<&Everywhere> {
@@ -174,7 +192,7 @@ impl Later {
             return None;
         }
         (*due_ms, *wait_ms) = (now_ms + *wait_ms, (2 * *wait_ms).min(LONGEST_WAIT_MS));
-        let what = make()?;
+        let what = make(Moment::Handshake)?;
         *by = None;
         // The holder of the lock is alone here, so this does not wait.
         Some(self.made.get_or_init(|| what))
@@ -417,8 +435,8 @@ ex_data_callback! {
         process.unseen().push(context as usize);
         process.is_any_unseen.store(true, Ordering::Release);
         // SAFETY: OpenSSL sets the method of a context first.
-        if process.what.is_early && !unsafe { only_connects(context.cast()) } {
-            process.what.get();
+        if !unsafe { only_connects(context.cast()) } {
+            process.what.prepare();
         }
     }
 }
