@@ -31,8 +31,8 @@ const CLIENT_HELLO: u8 = 1;
 const RECORD_HEADER: usize = 5;
 
 /// Extensions that the manager sends by itself, or that a server can do without: point formats, padding,
-/// encrypt-then-MAC, extended master secret, compressed certificates, session tickets, PSK key exchange modes, post-handshake authentication,
-/// key shares, renegotiation.
+/// encrypt-then-MAC, extended master secret, compressed certificates, session tickets, PSK key exchange modes,
+/// post-handshake authentication, key shares, renegotiation.
 const USUAL: [u16; 10] = [11, 21, 22, 23, 27, 35, 45, 49, 51, 0xff01];
 /// The suite of hops, and the groups of the manager's end: X25519, P-256, P-384, P-521, X448.
 const HOP_SUITE: u16 = 0x1301;

@@ -458,6 +458,10 @@ fn a_program_that_leaves_without_a_word_is_one_that_refused() {
     }
 }
 
+fn offers(suites: &[u16], groups: &[u16], signatures: &[u16]) -> Value {
+    json!({"suites": suites, "groups": groups, "signatures": signatures})
+}
+
 /// The server is offered what the program accepts, and a session is for those who accept how it was made.
 #[test]
 fn a_program_that_accepts_less_has_sessions_that_were_made_with_that() {
@@ -465,7 +469,6 @@ fn a_program_that_accepts_less_has_sessions_that_were_made_with_that() {
         let (house, server) = house_and_server(&[version]);
         let (port, told) = tapped(server.port);
         // The curve of the key of a certificate counts over TLS 1.2.
-        let offers = |suites: &[u16], groups: &[u16], signatures: &[u16]| json!({"suites": suites, "groups": groups, "signatures": signatures});
         let least = offers(&[suite], &[0x1d, 0x17], &[0x0403, 0x0503]);
         let trusts = |offers: &Value| {
             let trust = json!({"bundle": house.authority.pem()});
