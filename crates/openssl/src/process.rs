@@ -258,6 +258,11 @@ impl Process {
             self.is_any_unseen.store(true, Ordering::Release);
         }
         place.store(address, Ordering::Release);
+        drop(unseen);
+        // SAFETY: the caller vouches for `context`.
+        if !unsafe { only_connects(context) } {
+            self.what.prepare();
+        }
     }
 
     fn unseen(&self) -> MutexGuard<'_, Vec<usize>> {
