@@ -58,7 +58,7 @@ hooks! {
     waiting: *const AtomicUsize,
     /// Hears of bytes before the program sends them, while ClientHellos are awaited: the descriptor, the port that a
     /// proxy was asked for over this descriptor (or 0), a function that returns registrations, and the bytes. Returns 1
-    /// if the bytes are sent already.
+    /// if the socket was handed over, and 2 if the bytes are sent already, too.
     sending: unsafe extern "C" fn(c_int, u16, RegisteredOf, *const c_void, usize) -> c_int,
     /// Hears of a descriptor before the program reads from it, while sockets are waiting.
     reading: extern "C" fn(c_int),

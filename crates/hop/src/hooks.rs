@@ -46,7 +46,7 @@ unsafe extern "C" fn sending(
     // SAFETY: the program passes `length` bytes to send, and the pointer is not null.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
     let sending = Sending { descriptor, tunnel_port, registered_of, bytes };
-    guarded(|| sockets::sending(sending)).map_or(0, c_int::from)
+    guarded(|| sockets::sending(sending)).map_or(0, |outcome| outcome as c_int)
 }
 
 extern "C" fn reading(descriptor: c_int) {

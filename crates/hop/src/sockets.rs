@@ -37,23 +37,36 @@ pub(crate) struct Sending<'a> {
 }
 
 /// Hands the socket to the manager if the bytes that the program is about to send are a ClientHello with the PSK of an
-/// [`Offer`]. The bytes then go to the manager. Returns true if they are sent already.
-pub(crate) fn sending(sending: Sending<'_>) -> bool {
-    let Some(hello) = ClientHello::read(sending.bytes) else { return false };
+/// [`Offer`]. The bytes then go to the manager.
+pub(crate) fn sending(sending: Sending<'_>) -> Outcome {
+    let Some(hello) = ClientHello::read(sending.bytes) else { return Outcome::Nothing };
     let identity = std::str::from_utf8(hello.identity).ok().and_then(|text| text.parse().ok());
-    let Some(offer) = identity.and_then(|identity| take_pending(&identity)) else { return false };
+    let Some(offer) = identity.and_then(|identity| take_pending(&identity)) else {
+        return Outcome::Nothing;
+    };
     give(sending, &hello, offer).unwrap_or_else(|why| {
         why.into_iter().for_each(debug::directly);
-        false
+        Outcome::Nothing
     })
 }
 
-/// Hands the socket over. Returns true if the bytes are sent already. `Err(None)`: the reason is reported already.
+/// The outcome of [`sending`], with its number for `librejoin_preload.so`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The program has its own socket.
+    Nothing = 0,
+    /// The socket is handed over.
+    HandedOver = 1,
+    /// The bytes are sent, too.
+    Sent = 2,
+}
+
+/// Hands the socket over. `Err(None)`: the reason is reported already.
 fn give(
     sending: Sending<'_>,
     hello: &ClientHello<'_>,
     offer: Arc<Offer>,
-) -> Result<bool, Option<Directly>> {
+) -> Result<Outcome, Option<Directly>> {
     let Some(manager) = settings::manager() else { return Err(Some(Directly::NoManager)) };
     // The keying material that NTS exports from a hop (RFC 8915) differs from the server's.
     let exports = hello.protocols.contains(&&b"ntske/1"[..]);
@@ -101,16 +114,16 @@ impl Handover<'_> {
     }
 
     /// Waits for the manager's decision, as the program's socket waits.
-    fn now(self, offer: &Offer) -> Result<bool, Option<Directly>> {
+    fn now(self, offer: &Offer) -> Result<Outcome, Option<Directly>> {
         let ask = || self.manager.hop(self.wanted, self.sockets, settings::patience());
         let hop = outside(ask).map_err(|error| self.failed(&error))?;
         self.replace()?;
         offer.given(hop);
-        Ok(false)
+        Ok(Outcome::HandedOver)
     }
 
     /// Does not wait. The program's own socket is kept until the manager has decided.
-    fn later(self, offer: Arc<Offer>) -> Result<bool, Option<Directly>> {
+    fn later(self, offer: Arc<Offer>) -> Result<Outcome, Option<Directly>> {
         let system = |_| Some(Directly::System);
         // The program must not run out of descriptors because of these.
         let most =
@@ -136,7 +149,7 @@ impl Handover<'_> {
             service: self.service(),
         };
         waiting::add(self.sending.descriptor, Waiting { requested, offer, own });
-        Ok(true)
+        Ok(Outcome::Sent)
     }
 
     /// Puts the program's end of the pair in the place of its socket. Returns the end's inode.

@@ -16,6 +16,7 @@ mod libc_calls;
 mod next;
 mod registrations;
 mod rejoin;
+mod resets;
 mod trampoline;
 mod tunnels;
 mod waits;

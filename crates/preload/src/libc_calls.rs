@@ -16,7 +16,7 @@ use rejoin_abi::{Hooks, interposed};
 use crate::waits::{
     __poll_chk, __ppoll_chk, epoll_pwait, epoll_wait, poll, ppoll, pselect, select,
 };
-use crate::{client, registrations, tunnels};
+use crate::{client, registrations, resets, tunnels};
 
 /// Checks that each function here has the type that the table says.
 macro_rules! checked {
@@ -78,8 +78,11 @@ fn sending(descriptor: c_int, bytes: *const c_void, length: size_t) -> bool {
         undisturbed(|| {
             let written = registrations::written;
             // SAFETY: the program passes `length` bytes to send.
-            is_sent |=
-                unsafe { (hooks.sending)(descriptor, tunnel_port, written, bytes, length) } != 0;
+            let done = unsafe { (hooks.sending)(descriptor, tunnel_port, written, bytes, length) };
+            if done > 0 {
+                resets::note(descriptor);
+            }
+            is_sent |= done == 2;
         });
     }
     is_sent
@@ -137,14 +140,24 @@ fn may_be_hello(bytes: &[u8; HELLO]) -> bool {
     matches!(bytes, [22, 3, _, _, _, 1])
 }
 
+type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
+type Send = unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+type SendMessage = unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t;
+type WritePieces = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(descriptor: c_int, bytes: *const c_void, length: size_t) -> ssize_t {
     if sending(descriptor, bytes, length) {
         return length as ssize_t;
     }
-    let real = real!(c"write", unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t);
-    // SAFETY: the program's own call, with its arguments.
-    unsafe { real(descriptor, bytes, length) }
+    let (real, send) = (real!(c"write", Write), real!(c"send", Send));
+    resets::written(
+        descriptor,
+        // SAFETY: the program's own call, to a socket and without a signal.
+        || unsafe { send(descriptor, bytes, length, libc::MSG_NOSIGNAL) },
+        // SAFETY: the program's own call, with its arguments.
+        || unsafe { real(descriptor, bytes, length) },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -157,9 +170,14 @@ unsafe extern "C" fn send(
     if sending(descriptor, bytes, length) {
         return length as ssize_t;
     }
-    let real = real!(c"send", unsafe extern "C" fn(c_int, *const c_void, size_t, c_int) -> ssize_t);
-    // SAFETY: the program's own call, with its arguments.
-    unsafe { real(descriptor, bytes, length, flags) }
+    let real = real!(c"send", Send);
+    resets::written(
+        descriptor,
+        // SAFETY: the program's own call, without a signal.
+        || unsafe { real(descriptor, bytes, length, flags | libc::MSG_NOSIGNAL) },
+        // SAFETY: the program's own call, with its arguments.
+        || unsafe { real(descriptor, bytes, length, flags) },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -172,21 +190,37 @@ unsafe extern "C" fn sendmsg(descriptor: c_int, message: *const msghdr, flags: c
             return sent;
         }
     }
-    let real = real!(c"sendmsg", unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t);
-    // SAFETY: the program's own call, with its arguments.
-    unsafe { real(descriptor, message, flags) }
+    let real = real!(c"sendmsg", SendMessage);
+    resets::written(
+        descriptor,
+        // SAFETY: the program's own call, without a signal.
+        || unsafe { real(descriptor, message, flags | libc::MSG_NOSIGNAL) },
+        // SAFETY: the program's own call, with its arguments.
+        || unsafe { real(descriptor, message, flags) },
+    )
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t {
+    let number = usize::try_from(count).unwrap_or(0);
     // SAFETY: the pieces are the program's, and `count` of them.
-    let sent = unsafe { sending_pieces(descriptor, pieces, usize::try_from(count).unwrap_or(0)) };
+    let sent = unsafe { sending_pieces(descriptor, pieces, number) };
     if let Some(sent) = sent {
         return sent;
     }
-    let real = real!(c"writev", unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t);
-    // SAFETY: the program's own call, with its arguments.
-    unsafe { real(descriptor, pieces, count) }
+    let (real, send) = (real!(c"writev", WritePieces), real!(c"sendmsg", SendMessage));
+    resets::written(
+        descriptor,
+        || {
+            // SAFETY: the structure has numbers and pointers, which may be null.
+            let mut message: msghdr = unsafe { std::mem::zeroed() };
+            (message.msg_iov, message.msg_iovlen) = (pieces.cast_mut(), number);
+            // SAFETY: the program's own call, to a socket and without a signal.
+            unsafe { send(descriptor, &raw const message, libc::MSG_NOSIGNAL) }
+        },
+        // SAFETY: the program's own call, with its arguments.
+        || unsafe { real(descriptor, pieces, count) },
+    )
 }
 
 /// Examines a descriptor before the program reads from it.

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,9 +12,11 @@
 enum { FORKS = 200, LONGEST_MS = 10000 };
 
 static SSL_CTX *context;
+static atomic_int begins;
 
 static void *connects(void *unused)
 {
+    begins = 1;
     SSL *ssl = SSL_new(context);
     SSL_set_connect_state(ssl);
     SSL_do_handshake(ssl);
@@ -43,6 +46,8 @@ int main(void)
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     if (pthread_create(&thread, NULL, connects, NULL) != 0)
         return 1;
+    while (!begins)
+        ;
     for (int at = 0; at < FORKS; at++) {
         children[at] = fork();
         if (children[at] == 0) {
