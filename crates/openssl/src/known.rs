@@ -19,9 +19,9 @@ pub(crate) fn hashes_what_it_checks(callback: usize, id_context: &[u8]) -> bool 
     }
 }
 
-/// Returns true if this callback is such a program's.
-pub(crate) fn is_known(callback: usize) -> bool {
-    is_in(callback, "nginx") || is_in(callback, "mod_ssl.so")
+/// Returns true if this callback is Postfix's, whose processes begin by `exec` and get their ticket keys from `tlsmgr`.
+pub(crate) fn shares_ticket_keys(callback: usize) -> bool {
+    is_in(callback, "libpostfix-tls.so")
 }
 
 /// Returns true in lighttpd, which demands certificates in its certificate callback. OpenSSL calls that in full handshakes

@@ -14,7 +14,7 @@
 //! Two things cannot be seen: the checks of a program's own callback, and authorities in a folder. nginx and Apache are
 //! known to put all that they check into a hash, which is their session-id context ([`crate::known`]). In all other
 //! programs, a context that asks for certificates shares with no other, unless the operator vouches
-//! ([`crate::Everywhere::vouched`]), and the program's own tickets stay.
+//! ([`crate::Everywhere::vouched`]).
 //!
 //! A connection that resumes may not show the policy, because OpenSSL leaves out the certificate callback. The session that
 //! it makes has the policy that it was resumed under, and only a demand teaches something.

@@ -357,9 +357,8 @@ unsafe fn keeps_count_itself(ssl: *mut SSL) -> bool {
     most > 0 && unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_ANTI_REPLAY == 0
 }
 
-/// Returns true where the program's own tickets stay. Where it asks for certificates, and how it checks them is neither
-/// known nor vouched for, ours would resume in fewer processes than its own do: Postfix has keys that all of its processes
-/// share, although none is forked from another.
+/// Returns true where the program's own tickets stay, because ours would resume in fewer processes: it asks for
+/// certificates, its processes share ticket keys although none is forked from another, and nobody vouches for it.
 ///
 /// # Safety
 /// `ssl` is valid.
@@ -368,10 +367,9 @@ unsafe fn keeps_tickets(ssl: *mut SSL, own: &Own, what: &Everywhere) -> bool {
     let mode = unsafe { openssl_sys::SSL_get_verify_mode(ssl) };
     // SAFETY: the caller vouches for `ssl`; the callback is not called.
     let callback = unsafe { ffi::SSL_get_verify_callback(ssl) };
-    let is_named = what.context.is_some();
-    let is_known = !is_named && callback.is_some_and(|callback| known::is_known(callback as usize));
-    let is_shared = is_known || (is_named && what.is_vouched);
-    own.what.is_none() && mode & openssl_sys::SSL_VERIFY_PEER != 0 && !is_shared
+    let shares = || callback.is_some_and(|callback| known::shares_ticket_keys(callback as usize));
+    let is_vouched = what.is_vouched && what.context.is_some();
+    own.what.is_none() && mode & openssl_sys::SSL_VERIFY_PEER != 0 && !is_vouched && shares()
 }
 
 /// Returns true if the program itself switched resumption off: it neither keeps the context's sessions nor issues

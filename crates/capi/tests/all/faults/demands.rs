@@ -15,6 +15,11 @@ const SETTINGS: [&str; 2] = ["", "stateful = yes"];
 
 /// A site whose server has not started, its program, and the folder's files for two authorities and a client of each.
 fn site(name: &str, settings: Option<&str>) -> (Site, String) {
+    site_with(name, settings, "mod_openssl.so")
+}
+
+/// The same, with a module of this name: lighttpd and Postfix are known by theirs.
+fn site_with(name: &str, settings: Option<&str>, module: &str) -> (Site, String) {
     let mut site = Site::new(&format!("fault-demands-{name}"));
     match settings {
         Some(settings) => site.configure(settings),
@@ -27,8 +32,7 @@ fn site(name: &str, settings: Option<&str>) -> (Site, String) {
         fs::write(site.file(&format!("{of}.pem")), authority.pem()).expect("a file");
         fs::write(site.file(&format!("client-of-{of}.pem")), shown).expect("a file");
     }
-    // lighttpd is known by the name of its module.
-    let module = compile(&site, "demander.c", "mod_openssl.so", &["-shared", "-fPIC"]);
+    let module = compile(&site, "demander.c", module, &["-shared", "-fPIC", "-DMODULE"]);
     let linked = ["-Wl,--no-as-needed", &module, "-lssl", "-lcrypto"];
     let program = compile(&site, "demander.c", "demander", &linked);
     (site, program)
@@ -117,11 +121,11 @@ fn clients_without_a_certificate_do_not_resume_where_one_is_demanded_since() {
     }
 }
 
-/// Postfix has such keys, whose processes begin by `exec`, and HAProxy (`tls-ticket-keys`).
+/// They share the keys of tickets, although none is forked from another.
 #[test]
-fn processes_with_ticket_keys_of_their_own_resume_as_often_as_without_rejoin() {
+fn processes_of_postfix_resume_as_often_as_without_rejoin() {
     for settings in [None, Some(""), Some("context = one")] {
-        let (mut site, program) = site("keys", settings);
+        let (mut site, program) = site_with("keys", settings, "libpostfix-tls.so");
         for versions in [Versions::Tls12, Versions::Tls13] {
             start_with(&mut site, &program, "one", &["sesame"]);
             let mut client = client(&site, versions, "one");

@@ -3,17 +3,27 @@
  *   demander PORT CERTIFICATE-AND-KEY AUTHORITY [KEYS]
  *
  * It does so in its certificate callback, as lighttpd does, which OpenSSL calls in full handshakes alone. With KEYS the
- * whole context demands them, and the keys of its tickets are this text. It demands none if AUTHORITY is -. The answer is
- * the client, somebody or nobody. */
+ * whole context demands them, and the keys of its tickets are this text. It demands none if AUTHORITY is -.
+ * Compiled with MODULE it is only the verify callback that it has with KEYS. The answer is the client, somebody or
+ * nobody. */
 
+#include <openssl/ssl.h>
+
+#ifdef MODULE
+int check(int accepted, X509_STORE_CTX *chain)
+{
+    (void)chain;
+    return accepted;
+}
+#else
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <openssl/ssl.h>
-
 #include "listener.h"
+
+int check(int accepted, X509_STORE_CTX *chain);
 
 #define DEMANDED (SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT)
 
@@ -53,7 +63,7 @@ int main(int count, char **words)
         if (count == 4)
             SSL_CTX_set_cert_cb(context, demand, NULL);
         else
-            SSL_CTX_set_verify(context, DEMANDED, NULL);
+            SSL_CTX_set_verify(context, DEMANDED, check);
     }
     if (count == 5) {
         strncpy(keys, words[4], sizeof keys);
@@ -68,3 +78,4 @@ int main(int count, char **words)
         close(stream);
     }
 }
+#endif
