@@ -58,6 +58,7 @@ pub(crate) fn seen_of_freeradius(version: &str, cache: &str, with: bool) -> Opti
     let settings = settings.replace("@VERSION@", version).replace("@CACHE@", cache);
     site.write("radiusd.conf", &settings);
     site.write("dictionary", "");
+    fs::create_dir(site.file("sessions")).expect("a folder");
     let log = fs::File::create(site.file("log")).expect("a file");
     let mut server = site.command("freeradius");
     server.args(["-f", "-l", "stdout", "-x", "-D", "/usr/share/freeradius", "-n", "radiusd", "-d"]);
