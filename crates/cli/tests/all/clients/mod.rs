@@ -1,8 +1,8 @@
 //! Programs that are not changed, with Rejoin and without: they say the same, end the same, and share
 //! sessions.
 
+mod differential;
 mod document;
-mod endings;
 mod impostor;
 mod security;
 mod trouble;
