@@ -132,7 +132,7 @@ check-manager: setup
 
 ## What Rejoin promises to programs that are not changed, a line for each; CHECKS as above.
 check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget git default-jdk-headless valgrind
-check-clients: setup
+check-clients: target/programs setup
 	$(CHECK) clients $(CHECKS)
 
 ## What resumption saves a server and costs it, a line for each, in twenty minutes on a machine that does nothing
@@ -197,11 +197,14 @@ target/openssl-3.5 target/openssl-3.6:
 	&& for package in *.deb; do dpkg-deb --extract $$package ../root || exit 1; done
 	@mv $@.part $@
 
-## More servers, of Debian 12, for `cargo test --package rejoin-capi --test all more_servers -- --ignored`: they are
-## downloaded with all that this machine lacks for them, extracted, and not installed.
-SERVERS := mosquitto postgresql-15 mariadb-server postfix dovecot-imapd stunnel4 lighttpd lighttpd-mod-openssl vsftpd \
-	coturn uvicorn gunicorn puma
-target/servers:
+## More servers, of Debian 12, for `cargo test --package rejoin-capi --test all more_servers -- --ignored`, and more
+## programs for `make check-clients`: they are downloaded with all that this machine lacks for them, extracted, and not
+## installed.
+target/servers: WANTED := mosquitto postgresql-15 mariadb-server postfix dovecot-imapd stunnel4 lighttpd \
+	lighttpd-mod-openssl vsftpd coturn uvicorn gunicorn puma
+target/programs: WANTED := aria2 curl ffmpeg git gnutls-bin lftp libio-socket-ssl-perl libwww-perl links lynx \
+	mosquitto-clients php-cli postgresql-client-15 ruby socat w3m wget wget2
+target/servers target/programs:
 	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/partial $@.part/root/usr/{bin,sbin,lib}
 	@cd $@.part && . /etc/os-release && [ "$$ID $$VERSION_ID" = "debian 12" ] || { rmdir root/usr/* root/usr root; exit 0; } \
 	&& ln -s usr/bin usr/sbin usr/lib root/ \
@@ -210,7 +213,7 @@ target/servers:
 	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- -o Debug::NoLocking=1 \
 	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache \
 	  -o Dir::Cache::Archives=$$PWD/cache -o APT::Sandbox::User=root" \
-	&& $$apt update && $$apt install --yes --download-only --no-install-recommends $(SERVERS) \
+	&& $$apt update && $$apt install --yes --download-only --no-install-recommends $(WANTED) \
 	&& for package in cache/*.deb; do \
 	  dpkg-deb --fsys-tarfile $$package | tar --extract --keep-directory-symlink --directory=root || exit 1; \
 	done

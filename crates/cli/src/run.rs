@@ -107,6 +107,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Err(failed).with_context(|| format!("{}: cannot be run", program.to_string_lossy()))
 }
 
+/// Returns the value of `LD_PRELOAD` for a program that is only a client. `given` is the path of `librejoin.so`, if the
+/// user named one.
+#[cfg(feature = "lab")]
+pub(crate) fn preload(given: Option<&Path>) -> anyhow::Result<OsString> {
+    preloaded(&library(given)?)
+}
+
 /// Returns the environment variables that make the program load the library.
 fn ways_in(by: Way, library: &Path) -> anyhow::Result<Vec<(&'static str, OsString)>> {
     let mut variables = Vec::new();

@@ -5,7 +5,7 @@
 //! a server can do. [`apps`] are programs that share sessions through the TLS manager.
 //! [`handshake`] measures handshakes alone, full and resumed; [`cost`] whole transactions, with TLS
 //! and without; [`interning`] what it saves to decode clients' certificates once; [`insert`] what
-//! it takes to store a session where there is no room.
+//! it takes to store a session where there is no room; [`client`] what unchanged programs gain from the manager.
 //!
 //! Production code does not depend on this crate: only the measuring commands of `rejoin-cli` do.
 //! Argument parsing and progress bars are in `rejoin-cli`.
@@ -14,6 +14,7 @@
 
 pub mod apps;
 mod child;
+pub mod client;
 pub mod cost;
 pub mod demo;
 mod error;

@@ -49,6 +49,11 @@ impl Managed {
         self.folder.join(name).display().to_string()
     }
 
+    /// The authority that it trusts.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
     /// A certificate for these names and its key, as files.
     pub fn certify(&self, names: &[&str]) -> (String, String) {
         let pair = KeyPair::generate().expect("a key");

@@ -1,6 +1,7 @@
 //! The promises of Rejoin to programs that are not changed: `make check-clients`.
 
 mod costs;
+mod faults;
 mod java;
 mod many;
 mod scripts;
@@ -17,6 +18,7 @@ pub(crate) const GROUP: Group = Group {
 
 const CHECKS: &[Check] = &[
     (1, "scripts", "with Rejoin and without: output, exit code (all alike)", scripts::all),
+    (1, "faults", "programs × servers × faults (none worse than the document says)", faults::all),
     (2, "sharing", "programs on each service (one full handshake)", scripts::sharing),
     (3, "security", "tests of what nobody may gain (all pass)", scripts::security),
     (3, "trouble", "tests of what may go wrong (all pass)", scripts::trouble),

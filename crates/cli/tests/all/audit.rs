@@ -51,7 +51,8 @@ fn exists(of_crate: &str, path: &str) -> bool {
 }
 
 /// The findings that were mended: servers, cluster and commands, proof, clients.
-const IDS: &str = "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 T1 T2 T3 T4 T7 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 C11 T8";
+const IDS: &str =
+    "S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 T1 T2 T3 T4 T7 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 C11 T8";
 
 #[test]
 fn every_test_that_the_audit_names_exists() {

@@ -150,6 +150,38 @@ fn certificates_that_are_decoded_once_need_less_memory() {
     }
 }
 
+/// A program's bytes do not depend on the chain where it resumes.
+#[test]
+fn programs_are_measured_with_the_manager_and_without() {
+    let library = rejoin_testkit::shipped::library("librejoin.so").display().to_string();
+    let few =
+        ["--programs", "2", "--round-trip-ms", "0,20", "--chain", "p-256,ml-dsa", "--tls", "1.2"];
+    let words = [&["bench", "client", "--json", "--library", &library][..], &few].concat();
+    let outcome = &objects(&rejoin(&words))[0];
+    assert_eq!(outcome["complete"], true);
+    let rows = outcome["rows"].as_array().expect("rows");
+    let paths: Vec<_> = rows.iter().map(|row| row["round_trip_ms"].as_u64()).collect();
+    assert_eq!(paths, [Some(0), Some(20), Some(0), Some(20)]);
+    for row in rows {
+        assert_eq!(number(row, "resumed_percent"), 100.0, "{row}");
+        // TCP's round trip, one or two of TLS, and the request's.
+        let least = [4.0, 3.0].map(|trips| trips * number(row, "round_trip_ms"));
+        let wall = ["without", "with"].map(|way| number(&row[way], "wall_ms"));
+        assert!(wall[0] > least[0] && wall[1] > least[1], "{row}");
+        assert!(
+            ["client_ms", "server_ms"].iter().all(|of| number(&row["with"], of) > 0.0),
+            "{row}"
+        );
+        assert!(
+            number(&row["with"], "manager_ms") > number(&row["without"], "manager_ms"),
+            "{row}"
+        );
+    }
+    let bytes = |row: usize, way: &str| number(&rows[row][way], "bytes");
+    assert!(bytes(2, "without") > bytes(0, "without") + 13_000.0, "{rows:?}");
+    assert!((bytes(2, "with") - bytes(0, "with")).abs() < 100.0, "{rows:?}");
+}
+
 /// Each cache with sessions that end and with some that do not, and nothing of Java's.
 #[test]
 fn insertions_are_measured_in_full_caches() {
@@ -180,7 +212,9 @@ fn insertions_are_measured_in_full_caches() {
 
 #[test]
 fn misuse_is_one_line_and_exit_code_2() {
-    let wrong: [(&[&str], &str); 13] = [
+    let wrong: [(&[&str], &str); 15] = [
+        (&["bench", "client", "--programs", "0"], "--programs"),
+        (&["bench", "client", "--chain", "ml-dsa-65"], "ml-dsa"),
         (&["bench", "insert", "--entries", "0"], "--entries"),
         (&["bench", "insert", "--entries", "1000000", "--lifetime", "7200"], "15 ms"),
         (&["bench", "insert", "--lifetime", "soon"], "--lifetime"),

@@ -1,21 +1,17 @@
 //! The servers, the authorities and the programs, and the behaviour of each program with Rejoin and without.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::{Command, Output};
 
 use crate::certificates::Authority;
 use crate::clients::cases::{Case, Needs, Way};
 use crate::clients::pages::Pages;
+use crate::clients::{SCRIPTS, python, quiet};
 use crate::manager::Managed;
 use crate::process::Process;
 use crate::proxy::connect;
-use crate::serve::{Server, scratch};
-use crate::shipped::library;
+use crate::serve::Server;
 use crate::stacks::{Tls, rustls, s_server};
-
-/// The folder of the programs.
-pub const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
 
 /// The servers, the authorities and the programs.
 pub struct World {
@@ -103,9 +99,7 @@ impl World {
 
     /// Puts Rejoin into a command's program.
     pub fn with_rejoin(&self, command: &mut Command) {
-        command.env("LD_PRELOAD", library("librejoin_preload.so"));
-        command.env("REJOIN_MANAGER", self.managed.socket()).env("REJOIN_DEBUG", "1");
-        command.env("REJOIN_PATIENCE_MS", self.patience_ms.to_string());
+        super::with_rejoin(command, &self.managed.socket(), self.patience_ms);
     }
 
     /// The C program.
@@ -160,20 +154,8 @@ impl World {
             }
             command.arg(word);
         }
-        command.current_dir(&folder).stdin(Stdio::null());
-        command.env("PYTHONDONTWRITEBYTECODE", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
-        for variable in [
-            "SSLKEYLOGFILE",
-            "SSL_CERT_FILE",
-            "REQUESTS_CA_BUNDLE",
-            "CURL_CA_BUNDLE",
-            "http_proxy",
-            "https_proxy",
-            "HTTPS_PROXY",
-            "ALL_PROXY",
-        ] {
-            command.env_remove(variable);
-        }
+        command.current_dir(&folder);
+        quiet(&mut command);
         Some(command)
     }
 }
@@ -245,31 +227,4 @@ pub fn compiled(managed: &Managed, name: &str) -> Option<PathBuf> {
     cc.arg("-Wall").arg("-o").arg(&program).arg(Path::new(SCRIPTS).join(format!("{name}.c")));
     let made = cc.args(["-lssl", "-lcrypto", "-lpthread"]).status();
     made.is_ok_and(|made| made.success()).then_some(program)
-}
-
-/// Python with requests, httpx and aiohttp, in an environment below the target folder; the system's without them if they
-/// cannot be installed. Tests that run at the same time wait for one installation.
-fn python() -> (PathBuf, bool) {
-    static PYTHON: OnceLock<(PathBuf, bool)> = OnceLock::new();
-    PYTHON.get_or_init(installed_python).clone()
-}
-
-fn installed_python() -> (PathBuf, bool) {
-    let environment = scratch("clients-python").join("environment");
-    let done = environment.join("installed");
-    let run = |command: &mut Command| {
-        command.stdin(Stdio::null()).output().is_ok_and(|output| output.status.success())
-    };
-    let packages = ["requests", "httpx[http2]", "aiohttp"];
-    let is_made = done.exists()
-        || run(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&environment))
-            && run(Command::new(environment.join("bin/pip"))
-                .args(["install", "--quiet", "--retries", "1"])
-                .args(packages))
-            && std::fs::write(&done, "").is_ok();
-    if is_made {
-        return (environment.join("bin/python"), true);
-    }
-    eprintln!("requests, httpx and aiohttp cannot be installed: nothing is tested with them");
-    ("/usr/bin/python3".into(), false)
 }

@@ -1,30 +1,22 @@
-//! `docs/compat-clients.md`: a text with a table in it.
+//! What programs do, as a table of `docs/compat-clients.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use rejoin_testkit::clients::cases::{CASES, Way};
+use rejoin_testkit::clients::document::{Part, is_blessed};
 use rejoin_testkit::clients::matrix::Tried;
-
-const BEGIN: &str = "<!-- measured -->\n";
-const END: &str = "<!-- /measured -->\n";
 
 /// Compares the document with what was seen; `REJOIN_BLESS=1` writes it anew. What was not seen here, for
 /// want of a program, is not compared.
 pub(crate) fn check(results: &[Tried]) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/compat-clients.md");
-    let text = std::fs::read_to_string(&path).expect("the document");
-    let (before, rest) = text.split_once(BEGIN).expect("where the table begins");
-    let (table, after) = rest.split_once(END).expect("where it ends");
     let seen = rows(results);
-    if std::env::var_os("REJOIN_BLESS").is_some() {
-        let table = written(&seen);
-        std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).expect("the document");
-        return;
-    }
-    let known: Vec<&str> = table.lines().collect();
     let written = written(&seen);
+    if is_blessed() {
+        return Part::Tasks.write(&written);
+    }
+    let table = Part::Tasks.read();
+    let known: Vec<&str> = table.lines().collect();
     let missing: Vec<_> = written.lines().filter(|line| !known.contains(line)).collect();
     let how = "REJOIN_BLESS=1 writes it anew";
     assert!(

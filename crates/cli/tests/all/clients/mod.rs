@@ -2,6 +2,7 @@
 //! sessions.
 
 mod apt;
+mod differential;
 mod document;
 mod endings;
 mod forks;

@@ -1,0 +1,28 @@
+//! Programs × servers × faults, with Rejoin and without.
+
+use rejoin_testkit::clients::differential::{Counts, Ground, Program, bless, run, worse};
+use rejoin_testkit::clients::document::is_blessed;
+
+use super::{Effort, Found};
+
+/// Programs of a quick check.
+const QUICK: [&str; 3] = ["curl", "wget", "Python asyncio"];
+
+/// Tries all cells, with a line for each program and each cell that differs. `REJOIN_BLESS=1` writes the document's
+/// tables.
+pub(crate) fn all(effort: Effort) -> Option<Found> {
+    let is_tried = |program: &Program| !effort.quick || QUICK.contains(&program.name);
+    let cells =
+        run(&Ground::new(), &|program, _, _| is_tried(program), &|line| println!("   {line}"));
+    if is_blessed() && !effort.quick {
+        bless(&cells);
+    }
+    let (counts, worse) = (Counts::of(&cells), worse(&cells));
+    let named: String = worse.iter().map(|cell| format!("; {cell}")).collect();
+    let figure = format!("{counts}{named}");
+    let least = if effort.quick { 1 } else { LEAST };
+    Some(Found { figure, holds: worse.is_empty() && cells.len() >= least })
+}
+
+/// The cells that are promised.
+const LEAST: usize = 500;

@@ -1,0 +1,233 @@
+//! The programs, and what each of them does.
+
+use super::dialects::Dialect;
+use super::faults::Table;
+
+/// A program and its one task.
+#[derive(Debug)]
+pub struct Program {
+    pub name: &'static str,
+    pub(super) dialect: Dialect,
+    /// Its command, with `@URL@`, `@PORT@`, `@CA@`, `@SCRIPTS@`, `@PYTHON@`, `@ROOT@` (the folder of extracted packages)
+    /// and `@FOLDER@` (its own) in it.
+    pub(super) words: &'static [&'static str],
+    pub(super) environment: &'static [(&'static str, &'static str)],
+    /// The file that it writes, if not its standard output.
+    pub(super) writes: Option<&'static str>,
+}
+
+const fn get(name: &'static str, words: &'static [&'static str]) -> Program {
+    Program { name, dialect: Dialect::Http, words, environment: &[], writes: None }
+}
+
+impl Program {
+    const fn over(self, dialect: Dialect) -> Self {
+        Self { dialect, ..self }
+    }
+
+    const fn with(self, environment: &'static [(&'static str, &'static str)]) -> Self {
+        Self { environment, ..self }
+    }
+
+    const fn writing(self, file: &'static str) -> Self {
+        Self { writes: Some(file), ..self }
+    }
+
+    /// Returns true if the table is about its protocol.
+    pub(super) fn is_in(&self, table: &Table) -> bool {
+        self.dialect == Dialect::Http || !table.is_http
+    }
+}
+
+/// All programs, in the order of the document.
+pub static PROGRAMS: &[Program] = &[
+    get("curl", &["curl", "-sS", "--cacert", "@CA@", "@URL@/page"]),
+    get("curl, HTTP/1.0", &["curl", "-sS", "--http1.0", "--cacert", "@CA@", "@URL@/page"]),
+    get("curl --parallel", &["sh", "-c", PARALLEL, "sh", "@CA@", "@URL@/page"]),
+    get("wget", &["wget", "-q", "-O-", "-t1", "--ca-certificate=@CA@", "@URL@/page"]),
+    get("wget2", &["wget2", "-q", "-O-", "--tries=1", "--ca-certificate=@CA@", "@URL@/page"]),
+    get(
+        "aria2c",
+        &[
+            "aria2c",
+            "-q",
+            "--max-tries=1",
+            "--no-conf",
+            "--file-allocation=none",
+            "--ca-certificate=@CA@",
+            "-d",
+            "@FOLDER@",
+            "-o",
+            "out",
+            "@URL@/page",
+        ],
+    )
+    .writing("out"),
+    get("lftp", &["lftp", "--norc", "-c", LFTP]),
+    get(
+        "lynx",
+        &["lynx", "-cfg=@ROOT@/etc/lynx/lynx.cfg", "-lss=/dev/null", "-source", "@URL@/page"],
+    )
+    .with(AUTHORITY),
+    get("links", &["links", "-ssl.certificates", "2", "-source", "@URL@/page"]).with(AUTHORITY),
+    get(
+        "w3m",
+        &[
+            "w3m",
+            "-o",
+            "ssl_ca_file=@CA@",
+            "-o",
+            "ssl_verify_server=1",
+            "-dump_source",
+            "@URL@/page",
+        ],
+    ),
+    get(
+        "ffmpeg",
+        &[
+            "ffmpeg",
+            "-v",
+            "error",
+            "-ca_file",
+            "@CA@",
+            "-tls_verify",
+            "1",
+            "-f",
+            "data",
+            "-i",
+            "@URL@/page",
+            "-map",
+            "0:0",
+            "-c",
+            "copy",
+            "-f",
+            "data",
+            "-",
+        ],
+    ),
+    get("openssl s_client", &["sh", "-c", S_CLIENT, "sh", "@CA@", "@PORT@"]),
+    get("gnutls-cli", &["sh", "-c", GNUTLS_CLI, "sh", "@CA@", "@PORT@"]),
+    get("socat", &["sh", "-c", SOCAT, "sh", "@CA@", "@PORT@"]),
+    get("Python urllib", &["@PYTHON@", FETCH, "urllib", "@URL@/page", "@CA@"]),
+    get("Python asyncio", &["@PYTHON@", FETCH, "asyncio", "@URL@/page", "@CA@"]),
+    get("requests", &["@PYTHON@", FETCH, "requests", "@URL@/page", "@CA@"]),
+    get("httpx", &["@PYTHON@", FETCH, "httpx", "@URL@/page", "@CA@"]),
+    get("aiohttp", &["@PYTHON@", FETCH, "aiohttp", "@URL@/page", "@CA@"]),
+    get("websockets", &["@PYTHON@", FETCH, "websockets", "wss://localhost:@PORT@/", "@CA@"])
+        .over(Dialect::WebSocket),
+    get(
+        "pip",
+        &[
+            "@PYTHON@",
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-cache-dir",
+            "--retries",
+            "0",
+            "--disable-pip-version-check",
+            "--index-url",
+            "@URL@/simple/",
+            "--cert",
+            "@CA@",
+            "-d",
+            "@FOLDER@",
+            "sample",
+        ],
+    )
+    .writing("sample-1.0-py3-none-any.whl"),
+    get("Perl LWP", &["perl", "-MLWP::UserAgent", "-e", LWP, "@URL@/page", "@CA@"]),
+    get("Perl HTTP::Tiny", &["perl", "-MHTTP::Tiny", "-e", HTTP_TINY, "@URL@/page", "@CA@"]),
+    get("Ruby", &["ruby", "--disable-gems", "-rnet/http", "-e", RUBY, "@URL@/page", "@CA@"])
+        .with(&[("RUBYLIB", RUBYLIB)]),
+    get("PHP", &["php8.2", "-n", "-r", PHP, "@URL@/page", "@CA@"]),
+    get(
+        "git clone",
+        &["git", "-c", "http.sslCAInfo=@CA@", "clone", "-q", "@URL@/git/sample.git", "c"],
+    )
+    .writing("c/a"),
+    get("git push", &["sh", "-c", GIT_PUSH, "sh", "@CA@", "@URL@/git/pushed-@PORT@.git"]),
+    get("apt-get, root", &["sh", "-c", APT, "sh", "@CA@", "@URL@", "root"]),
+    get("apt-get, _apt", &["sh", "-c", APT, "sh", "@CA@", "@URL@", "_apt"]),
+    get("psql", &["/usr/lib/postgresql/15/bin/psql", PSQL, "-Atc", "select 1"])
+        .over(Dialect::Postgres),
+    get(
+        "mosquitto_pub",
+        &[
+            "mosquitto_pub",
+            "-h",
+            "localhost",
+            "-p",
+            "@PORT@",
+            "--cafile",
+            "@CA@",
+            "-i",
+            "a",
+            "-t",
+            "t",
+            "-q",
+            "1",
+            "-m",
+            "hello",
+        ],
+    )
+    .over(Dialect::Mqtt),
+    get(
+        "mosquitto_sub",
+        &[
+            "mosquitto_sub",
+            "-h",
+            "localhost",
+            "-p",
+            "@PORT@",
+            "--cafile",
+            "@CA@",
+            "-i",
+            "a",
+            "-t",
+            "t",
+            "-C",
+            "1",
+            "-W",
+            "10",
+        ],
+    )
+    .over(Dialect::Mqtt),
+];
+
+const AUTHORITY: &[(&str, &str)] = &[("SSL_CERT_FILE", "@CA@")];
+const PARALLEL: &str = "curl -sS --no-progress-meter -Z --cacert $1 $2 -o a $2 -o b; code=$?; \
+    touch a b; cat a b; exit $code";
+const FETCH: &str = "@SCRIPTS@/fetch.py";
+const LFTP: &str =
+    "set ssl:ca-file @CA@; set net:max-retries 1; set net:timeout 20; cat @URL@/page";
+const S_CLIENT: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -verify_quiet \
+    -verify_return_error -CAfile $1 -connect localhost:$2 -servername localhost";
+const GNUTLS_CLI: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' | \
+    gnutls-cli --logfile=/dev/null --x509cafile $1 -p $2 localhost";
+const SOCAT: &str =
+    "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' | socat -t 20 - OPENSSL:localhost:$2,cafile=$1";
+const LWP: &str = "$u=LWP::UserAgent->new(ssl_opts=>{SSL_ca_file=>$ARGV[1]});$r=$u->get($ARGV[0]);\
+    print $r->content;print STDERR $r->status_line,' ',$r->header('X-Died')//'','\n';exit !$r->is_success";
+const HTTP_TINY: &str = "$r=HTTP::Tiny->new(verify_SSL=>1,SSL_options=>{SSL_ca_file=>$ARGV[1]})->get($ARGV[0]);\
+    print $r->{content};print STDERR $r->{status},' ',$r->{reason};exit !$r->{success}";
+const RUBY: &str = "u=URI(ARGV[0]);begin;Net::HTTP.start(u.host,u.port,use_ssl:true,ca_file:ARGV[1],max_retries:0)\
+    {|h|r=h.get(u.path);print r.body;warn r.code};rescue => e;warn e.class,e.message;exit 1;end";
+const RUBYLIB: &str =
+    "@ROOT@/usr/lib/ruby/3.1.0:@ROOT@/usr/lib/@ARCH@/ruby/3.1.0:@ROOT@/usr/lib/ruby/vendor_ruby";
+const PHP: &str = "set_error_handler(function($n,$s){fwrite(STDERR,\"$s\\n\");});\
+    $b=file_get_contents($argv[1],false,stream_context_create(['ssl'=>['cafile'=>$argv[2]]]));\
+    if($b===false)exit(1);echo $b;";
+const GIT_PUSH: &str = "export GIT_AUTHOR_DATE=@1000000000 GIT_COMMITTER_DATE=@1000000000; git init -q -b main . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && \
+    git -c http.sslCAInfo=$1 push -q $2 main";
+const PSQL: &str =
+    "host=localhost port=@PORT@ sslmode=verify-full sslrootcert=@CA@ user=a dbname=a";
+/// Reads the lists of a repository that has one.
+const APT: &str = "mkdir -p lists/partial archives/partial && chmod -R a+rwX . && \
+    echo \"deb [trusted=yes] $2/apt ./\" >sources.list && \
+    apt-get -q -o Dir::Etc::SourceList=$PWD/sources.list -o Dir::Etc::SourceParts=- -o Dir::State::Lists=$PWD/lists \
+    -o Dir::Cache::Archives=$PWD/archives -o Debug::NoLocking=1 -o Acquire::https::CaInfo=$1 \
+    -o Acquire::Retries=0 -o APT::Sandbox::User=$3 -o Acquire::Languages=none update; \
+    code=$?; cat lists/*Packages; exit $code";
