@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use rejoin_testkit::clients::world::{SCRIPTS, World};
+use rejoin_testkit::clients::SCRIPTS;
+use rejoin_testkit::clients::world::World;
 
 use super::costs::nginx;
 use super::{Effort, Found};

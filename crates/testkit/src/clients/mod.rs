@@ -16,7 +16,7 @@ use crate::serve::scratch;
 use crate::shipped::library;
 
 /// The folder of programs that are the tests' own.
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
+pub const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
 
 /// Puts Rejoin into a command's program, with the manager at this socket, and the time that it waits for it.
 fn with_rejoin(command: &mut Command, socket: &str, patience_ms: u64) {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use rejoin_testkit::clients::world::{SCRIPTS, Service, World};
+use rejoin_testkit::clients::SCRIPTS;
+use rejoin_testkit::clients::world::{Service, World};
 use rejoin_testkit::process::{Process, Signal};
 
 use crate::program::text;
