@@ -4,7 +4,7 @@
 //! with Rejoin resume. Wall time is the program's, from its start to its end; CPU time is its own, the manager's and the
 //! server's, read after each program and so in one run for both.
 //!
-//! The path is loopback, or one with a round trip ([`relay`]). A chain of the size that ML-DSA-65 has stands for it
+//! The path is loopback, or one with a round trip (`relay`). A chain of the size that ML-DSA-65 has stands for it
 //! where libraries do not have the algorithm: certificates of P-256 with an extension that fills them. It shows the
 //! bytes and the round trips, and not the CPU time of ML-DSA.
 //!
