@@ -25,7 +25,7 @@ use crate::offer::{Offer, take_pending};
 use crate::waiting::{self, Waiting};
 use crate::{registered, settings};
 
-/// What the program is sending, and over what.
+/// The bytes that the program is sending, and their socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Sending<'a> {
     pub(crate) descriptor: RawFd,

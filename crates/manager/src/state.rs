@@ -32,7 +32,7 @@ use crate::upstream::key_shares::READY_MADE;
 use crate::upstream::own_connections::OwnConnections;
 use crate::upstream::policy::Policy;
 
-/// What a connection refers to: the settings when it began, and the state that all connections share.
+/// A connection's view: the settings when it began, and the state that all connections share.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) settings: Arc<Settings>,

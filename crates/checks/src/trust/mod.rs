@@ -1,6 +1,6 @@
 //! The promises of docs/audit.md that take too long for `make test`: `make check-trust`.
 //!
-//! What exists elsewhere is called, and not repeated: tests of the libraries, `make fuzz`, two checks of `servers`.
+//! Calls what exists elsewhere: tests of the libraries, `make fuzz`, two checks of `servers`.
 
 mod build_paths;
 mod fuzzing;

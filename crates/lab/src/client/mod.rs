@@ -84,7 +84,7 @@ pub struct Row {
     pub round_trip_ms: u32,
     /// Programs without Rejoin.
     pub without: Costs,
-    /// As many with Rejoin.
+    /// The same number with Rejoin.
     pub with: Costs,
     /// The wall time of a program with Rejoin, times that without: the median of pairs that ran one after the other.
     pub wall_times: f64,

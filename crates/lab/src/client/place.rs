@@ -23,8 +23,8 @@ use crate::server::{self, Listening, PATIENCE, Reading};
 const PROGRAM: &str = "curl";
 /// The time for the manager and the server to finish with a program that has ended.
 const REST: Duration = Duration::from_millis(5);
-/// What ML-DSA-65 has more than ECDSA on P-256: the key and the signature of each certificate, and the signature of the
-/// handshake (FIPS 204, table 2: 1,952 and 3,309 bytes; P-256: 65 and 72).
+/// The bytes by which ML-DSA-65 exceeds ECDSA on P-256: the key and the signature of each certificate, and the signature
+/// of the handshake (FIPS 204, table 2: 1,952 and 3,309 bytes; P-256: 65 and 72).
 const MORE_BYTES: usize = 1_952 - 65 + 3_309 - 72;
 const MORE_SIGNATURE_BYTES: usize = 3_309 - 72;
 /// An extension that nobody knows, below the number that RFC 5612 reserves for examples.

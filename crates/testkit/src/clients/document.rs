@@ -5,9 +5,9 @@ use std::path::PathBuf;
 /// A part of the document that is written by a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// What each program does.
+    /// The table of programs.
     Tasks,
-    /// What goes wrong.
+    /// The tables of faults.
     Faults,
 }
 

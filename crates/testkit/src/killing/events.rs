@@ -1,4 +1,4 @@
-//! What happens to an nginx under load.
+//! The events that happen to an nginx under load.
 
 use std::collections::hash_map::RandomState;
 use std::fs;

@@ -25,7 +25,7 @@ pub struct Soaked {
     pub killed_with_worker: usize,
     /// Connections that a worker closed between two requests when it was told to finish.
     pub finished: usize,
-    /// What followed the events of each kind.
+    /// The results after events of each kind.
     pub after: [After; 4],
     /// Failures that nothing explains.
     pub unexplained: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Soaked {
     pub inconsistent: Vec<String>,
 }
 
-/// What followed the events of one kind.
+/// The results after events of one kind.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct After {
     pub events: usize,

@@ -34,9 +34,9 @@ pub(crate) struct Situation {
     /// The connection of a client with a session from before may end once, without Rejoin's session the client gets in.
     pub(crate) is_cut: bool,
     pub(crate) after: &'static str,
-    /// What new clients see after the change.
+    /// The outcome for new clients after the change.
     pub(crate) new: &'static str,
-    /// What the returning client sees without Rejoin, with stateless tickets and without.
+    /// The outcome for the returning client without Rejoin, with stateless tickets and without.
     pub(crate) alone: [&'static str; 2],
 }
 

@@ -15,7 +15,7 @@ use super::situations::{Change, Situation, Trust};
 use super::{Programs, Way};
 use crate::faults::lines_of_ours;
 
-/// What the server runs with.
+/// The means that the server runs with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Means {
     Alone(Trust),

@@ -71,7 +71,7 @@ fn sha256(file: &Path) -> Option<String> {
     text(&output.stdout).split_whitespace().next().map(str::to_owned)
 }
 
-/// What apt-get leaves: exit codes, what it says, and its files.
+/// The traces of apt-get: exit codes, its output, and its files.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     said: Vec<(Option<i32>, String)>,

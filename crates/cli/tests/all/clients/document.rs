@@ -1,4 +1,4 @@
-//! What programs do, as a table of `docs/compat-clients.md`.
+//! The table of programs in `docs/compat-clients.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! What may go wrong, and the tables that show it.
+//! The faults, and the tables that show them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What all cells share: the files that are served, and where the programs are.
+//! The ground that all cells share: the served files, and the places of the programs.
 
 use std::fmt::Write;
 use std::fs;

@@ -39,7 +39,7 @@ pub struct Cell {
     pub column: usize,
     pub tls: Tls,
     pub verdict: Verdict,
-    /// What was seen once and not again.
+    /// The differences that were seen once and not again.
     pub once: Vec<String>,
 }
 

@@ -203,7 +203,7 @@ impl Client {
         self.end == HELD
     }
 
-    /// Who says nothing but that it goes does not choose how.
+    /// Records the end of the connection. A client that sent nothing before does not choose between an end and a reset.
     fn ends(&mut self, end: String) {
         let is_word = end == "close_notify" || end.contains("alert") || end == UNANSWERED;
         self.end = if self.said.is_empty() && !is_word { NO_WORD.to_owned() } else { end };

@@ -84,7 +84,7 @@ pub(super) enum Difference {
     Server(Unlike, String),
 }
 
-/// What a server sees otherwise.
+/// The differences that a server sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unlike {
     /// A connection of the manager's own, on which nothing came about, and then the program's.
