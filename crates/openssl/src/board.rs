@@ -36,10 +36,8 @@ pub(crate) struct Board {
     connections: AtomicU64,
     connecting: AtomicU64,
     serving: AtomicU64,
-    /// Connections whose context has no attachment, because it was made before Rejoin came, or because the program has
-    /// a value of its own in the place.
+    /// Connections whose context has no attachment, because it was made before Rejoin came.
     unattached: AtomicU64,
-    displaced: AtomicU64,
     /// The claims of processes, which number them.
     claims: AtomicU64,
     /// Contexts that found no slot.
@@ -54,7 +52,7 @@ pub(crate) struct Board {
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"rejoin-b");
 /// The version of this layout.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 const CONTEXTS: usize = 128;
 const PROCESSES: usize = 256;
 /// The time after which another context may have the slot of one without a connection.
@@ -224,9 +222,9 @@ pub(crate) fn connection_made() {
 }
 
 /// Counts a connection that begins in a context without an attachment.
-pub(crate) fn unattached(is_displaced: bool) {
+pub(crate) fn unattached() {
     if let Some(board) = family().map(Family::board) {
-        add(if is_displaced { &board.displaced } else { &board.unattached });
+        add(&board.unattached);
     }
 }
 

@@ -1,233 +1,258 @@
-//! Values of ours in OpenSSL's extra data, for which no other value is mistaken.
+//! Values of ours for OpenSSL's objects, in tables of our own. OpenSSL only tells when it frees an object.
 //!
-//! Programs write under indices that they never asked for: FreeRADIUS 3.2 does so under index 1 of an `SSL`. So the
-//! lowest indices are left to them, and a pointer is followed only if the seal beside it, under an index of its own,
-//! shows that this module stored the pointer for this very object.
+//! Programs write and read extra data under indices that they never asked for: FreeRADIUS 3.2 does so under 1, and under
+//! 10 to 16, of an `SSL`. So nothing of ours is in an object's extra data, where a program could replace it, or follow it
+//! as a pointer of its own. OpenSSL calls the function of an index for each object of a class that it frees,
+//! whatever the object has under the index (`CRYPTO_get_ex_new_index(3)`).
 
-use std::hash::{BuildHasher, RandomState};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
-use std::ptr::{null_mut, without_provenance_mut};
-use std::sync::OnceLock;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use libc::{c_int, c_long, c_void};
 use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
 
-use crate::ffi;
+use crate::ffi::{self, ExData};
 use crate::guard::guard;
-
-/// The lowest index that is taken.
-const LOWEST: c_int = 13;
 
 /// A class of OpenSSL's objects that have extra data.
 ///
 /// # Safety
-/// The class and both functions are those of the type.
+/// The class is that of the type: OpenSSL calls the class's functions before it frees such an object.
 pub unsafe trait Parent: Sized {
     /// The class's number in `crypto.h`.
     const CLASS: c_int;
-
-    /// Returns the value under an index, or null.
-    ///
-    /// # Safety
-    /// `parent` is valid.
-    unsafe fn get(parent: *const Self, index: c_int) -> *mut c_void;
-
-    /// Sets the value under an index. Returns false if OpenSSL is out of memory.
-    ///
-    /// # Safety
-    /// `parent` is valid, and no other thread uses its extra data.
-    unsafe fn set(parent: *mut Self, index: c_int, value: *mut c_void) -> bool;
 }
 
-// SAFETY: `CRYPTO_EX_INDEX_SSL` and the functions for it.
+// SAFETY: `SSL_free(3)` frees the extra data of `CRYPTO_EX_INDEX_SSL`.
 unsafe impl Parent for SSL {
     const CLASS: c_int = ffi::CRYPTO_EX_INDEX_SSL;
-
-    unsafe fn get(parent: *const Self, index: c_int) -> *mut c_void {
-        // SAFETY: the caller vouches for `parent`.
-        unsafe { openssl_sys::SSL_get_ex_data(parent, index) }
-    }
-
-    unsafe fn set(parent: *mut Self, index: c_int, value: *mut c_void) -> bool {
-        // SAFETY: the caller vouches for `parent`.
-        unsafe { openssl_sys::SSL_set_ex_data(parent, index, value) == 1 }
-    }
 }
 
-// SAFETY: `CRYPTO_EX_INDEX_SSL_CTX` and the functions for it.
+// SAFETY: `SSL_CTX_free(3)` frees the extra data of `CRYPTO_EX_INDEX_SSL_CTX`.
 unsafe impl Parent for SSL_CTX {
     const CLASS: c_int = ffi::CRYPTO_EX_INDEX_SSL_CTX;
-
-    unsafe fn get(parent: *const Self, index: c_int) -> *mut c_void {
-        // SAFETY: the caller vouches for `parent`.
-        unsafe { openssl_sys::SSL_CTX_get_ex_data(parent, index) }
-    }
-
-    unsafe fn set(parent: *mut Self, index: c_int, value: *mut c_void) -> bool {
-        // SAFETY: the caller vouches for `parent`.
-        unsafe { openssl_sys::SSL_CTX_set_ex_data(parent, index, value) == 1 }
-    }
 }
 
-/// The place of a boxed `T` in the extra data of each `P`. OpenSSL drops the box with the object, and copies it to none.
+/// A boxed `T` for each `P` that has one. The box is dropped with the object, and goes to no copy of it.
 #[derive(Debug)]
 pub struct Extra<P, T> {
-    seal: OnceLock<Seal>,
-    /// The index of the box, or -1 where OpenSSL was out of memory.
-    index: OnceLock<c_int>,
+    table: Table,
+    /// True if OpenSSL tells when it frees a `P`, false if it was out of memory.
+    is_told: OnceLock<bool>,
     types: PhantomData<fn(*mut P) -> T>,
 }
 
-#[derive(Debug)]
-struct Seal {
-    index: c_int,
-    /// A random odd number, so that no program writes a seal by accident.
-    key: usize,
-}
-
-impl Seal {
-    fn new(class: c_int) -> Self {
-        let key = RandomState::new().hash_one(class) as usize | 1;
-        let mut indices = (0..=LOWEST).map(|_| ffi::new_index(class, None, None, None, null_mut()));
-        Self { index: indices.find(|index| !(0..LOWEST).contains(index)).unwrap_or(-1), key }
-    }
-
-    /// Returns the seal of a box that an object holds. It is never null.
-    fn of(&self, parent: *const c_void, own: *const c_void) -> *mut c_void {
-        let mixed =
-            (own.addr() ^ parent.addr().rotate_left(usize::BITS / 2)).wrapping_mul(self.key);
-        without_provenance_mut(mixed | 1)
-    }
-}
-
-impl<P: Parent, T> Extra<P, T> {
-    /// Returns a place that takes its indices when it is first used, or by [`Self::register`].
+impl<P: Parent + 'static, T: 'static> Extra<P, T> {
+    /// Returns an empty place.
     #[expect(clippy::new_without_default, reason = "it is made for statics alone")]
     pub const fn new() -> Self {
-        Self { seal: OnceLock::new(), index: OnceLock::new(), types: PhantomData }
+        Self { table: Table::new(), is_told: OnceLock::new(), types: PhantomData }
     }
 
-    /// Takes the indices, unless that was done: OpenSSL must know them before it makes an object. Returns false if it is
-    /// out of memory.
-    pub fn register(&'static self) -> bool {
-        self.index() >= 0
-    }
-
-    fn seal(&'static self) -> &'static Seal {
-        self.seal.get_or_init(|| Seal::new(P::CLASS))
-    }
-
-    fn index(&'static self) -> c_int {
-        *self.index.get_or_init(|| {
-            let seal = std::ptr::from_ref(self.seal()).cast_mut().cast();
-            ffi::new_index(P::CLASS, None, Some(leave_out), Some(free::<T>), seal)
+    /// Has OpenSSL tell when it frees an object, and, by `made`, when it makes one, unless that was done. The first
+    /// [`put`](Self::put) does so, too, without `made`. Returns false if OpenSSL is out of memory.
+    pub fn register(&'static self, made: Option<ExData>) -> bool {
+        *self.is_told.get_or_init(|| {
+            self.table.survives_forks();
+            let own = std::ptr::from_ref(self).cast_mut().cast();
+            ffi::new_index(P::CLASS, made, Some(free::<P, T>), own) >= 0
         })
     }
 
-    /// Returns the pointer under the index, and whether it is ours.
-    ///
-    /// # Safety
-    /// `parent` is valid.
-    unsafe fn find(&'static self, parent: *const P) -> (*mut T, bool) {
-        // SAFETY: the caller vouches for `parent`.
-        let found = unsafe { P::get(parent, self.index()) };
-        let seal = self.seal();
-        // SAFETY: the caller vouches for `parent`.
-        let is_ours = !found.is_null()
-            && unsafe { P::get(parent, seal.index) } == seal.of(parent.cast(), found);
-        (found.cast(), is_ours)
-    }
-
-    /// Returns true if there is a value, whoever stored it.
-    ///
-    /// # Safety
-    /// `parent` is valid.
-    pub unsafe fn is_taken(&'static self, parent: *const P) -> bool {
-        // SAFETY: the caller vouches for `parent`.
-        !unsafe { self.find(parent) }.0.is_null()
-    }
-
-    /// Returns the value that an object holds.
+    /// Returns the value of an object.
     ///
     /// # Safety
     /// `parent` is valid for `'a`, during which nothing is put or taken there.
     pub unsafe fn get<'a>(&'static self, parent: *const P) -> Option<&'a T> {
-        // SAFETY: the caller vouches for `parent`.
-        let (found, is_ours) = unsafe { self.find(parent) };
-        // SAFETY: `put` stored the box for this object, which owns it.
-        is_ours.then(|| unsafe { &*found })
+        let held = *self.table.shard(parent.addr()).read().get(&parent.addr())?;
+        // SAFETY: `put` made the box for this object; it is dropped when the value is taken or the object freed.
+        Some(unsafe { held.0.cast().as_ref() })
     }
 
-    /// Puts a value in the place of the one before. Returns false if the program has a value of its own there, or if
-    /// OpenSSL is out of memory.
+    /// Puts a value in the place of the one before. Returns false if OpenSSL is out of memory.
     ///
     /// # Safety
-    /// `parent` is valid, no other thread uses its extra data, and nobody has the value before.
+    /// `parent` is valid, and nobody has the value before.
     pub unsafe fn put(&'static self, parent: *mut P, value: T) -> bool {
-        // SAFETY: the caller vouches for `parent`.
-        let (before, is_ours) = unsafe { self.find(parent) };
-        if !before.is_null() && !is_ours {
+        if !self.register(None) {
             return false;
         }
-        let seal = self.seal();
-        let own = Box::into_raw(Box::new(value)).cast();
-        // SAFETY: the caller vouches for `parent`, and both indices are ours. OpenSSL grows its table at most for the
-        // first call, before which there was no value.
-        let is_put = unsafe { P::set(parent, seal.index, seal.of(parent.cast(), own)) }
-            && unsafe { P::set(parent, self.index(), own) };
-        let unused = if is_put { before } else { own.cast() };
-        if !unused.is_null() {
-            // SAFETY: a box of this function, which the object does not hold.
-            drop(unsafe { Box::from_raw(unused) });
-        }
-        is_put
+        let own = Held(NonNull::from(Box::leak(Box::new(value))).cast());
+        let before = self.table.shard(parent.addr()).write().insert(parent.addr(), own);
+        // SAFETY: a box of this function, which is in the table no more.
+        drop(before.map(|before| unsafe { before.boxed::<T>() }));
+        true
     }
 
     /// Takes the value from an object.
     ///
     /// # Safety
-    /// `parent` is valid, no other thread uses its extra data, and nobody has the value.
+    /// `parent` is valid or being freed, and nobody has the value.
     pub unsafe fn take(&'static self, parent: *mut P) -> Option<Box<T>> {
-        // SAFETY: the caller vouches for `parent`.
-        let (found, is_ours) = unsafe { self.find(parent) };
-        // SAFETY: the caller vouches for `parent`, and the index is ours.
-        let is_taken = is_ours && unsafe { P::set(parent, self.index(), null_mut()) };
-        // SAFETY: a box of `put`, which the object does not hold any more.
-        is_taken.then(|| unsafe { Box::from_raw(found) })
+        let held = self.table.shard(parent.addr()).write().remove(&parent.addr())?;
+        // SAFETY: a box of `put`, which is in the table no more.
+        Some(unsafe { held.boxed() })
     }
 }
 
-/// Drops the value of an object that is being freed, if it is ours.
-unsafe extern "C" fn free<T>(
+/// Drops the value of an object that is being freed.
+unsafe extern "C" fn free<P: Parent + 'static, T: 'static>(
     parent: *mut c_void,
-    found: *mut c_void,
-    data: *mut CRYPTO_EX_DATA,
+    _value: *mut c_void,
+    _data: *mut CRYPTO_EX_DATA,
     _index: c_int,
     _long: c_long,
-    seal: *mut c_void,
+    own: *mut c_void,
 ) {
     guard((), || {
-        // SAFETY: the pointer that the index was registered with, to a static.
-        let Some(seal) = (unsafe { seal.cast::<Seal>().as_ref() }) else { return };
-        // SAFETY: OpenSSL passes the object's extra data, which it frees after all of these calls.
-        let found_seal = unsafe { ffi::CRYPTO_get_ex_data(data, seal.index) };
-        if !found.is_null() && found_seal == seal.of(parent, found) {
-            // SAFETY: a box of `put`; OpenSSL frees an object once.
-            drop(unsafe { Box::from_raw(found.cast::<T>()) });
-        }
+        let own = own.cast_const().cast::<Extra<P, T>>();
+        // SAFETY: the pointer that the index was registered with, to a static; and OpenSSL frees an object once.
+        drop(unsafe { own.as_ref() }.and_then(|own| unsafe { own.take(parent.cast()) }));
     });
 }
 
-/// Leaves the value out where OpenSSL copies an object, because two must not own it.
-unsafe extern "C" fn leave_out(
-    _to: *mut CRYPTO_EX_DATA,
-    _from: *const CRYPTO_EX_DATA,
-    value: *mut *mut c_void,
-    _index: c_int,
-    _long: c_long,
-    _pointer: *mut c_void,
-) -> c_int {
-    // SAFETY: OpenSSL passes the variable that holds the value of the copy.
-    unsafe { value.write(null_mut()) };
-    1
+/// The number of shards of a table.
+const SHARDS: usize = 64;
+
+/// Boxes by the address of their object.
+#[derive(Debug)]
+struct Table {
+    shards: [Shard; SHARDS],
+}
+
+type Boxes = HashMap<usize, Held, Addresses>;
+
+/// A part of a table, with a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Shard(RwLock<Boxes>);
+
+/// A box of a table.
+#[derive(Debug, Clone, Copy)]
+struct Held(NonNull<()>);
+
+// SAFETY: the table only keeps the pointer. Whoever gets the value vouches for what threads do with it.
+unsafe impl Send for Held {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Held {}
+
+impl Held {
+    /// # Safety
+    /// The pointer is that of a leaked `Box<T>`, which nobody else has.
+    unsafe fn boxed<T>(self) -> Box<T> {
+        // SAFETY: the caller vouches for the box.
+        unsafe { Box::from_raw(self.0.cast().as_ptr()) }
+    }
+}
+
+impl Shard {
+    fn read(&self) -> RwLockReadGuard<'_, Boxes> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Boxes> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    const fn new() -> Self {
+        let shards = [const { Shard(RwLock::new(HashMap::with_hasher(Addresses))) }; SHARDS];
+        Self { shards }
+    }
+
+    /// Returns the shard of an object.
+    fn shard(&self, address: usize) -> &Shard {
+        // The map itself takes the lowest and the highest bits.
+        &self.shards[(Addresses.hash_one(address) >> 40) as usize % SHARDS]
+    }
+
+    /// Has fork(2) wait until no thread is inside the table: a child would find it locked, or half changed, for ever.
+    fn survives_forks(&'static self) {
+        static WATCHED: Once = Once::new();
+        WATCHED.call_once(|| {
+            // SAFETY: the functions live as long as the program, because this library is never unloaded.
+            unsafe {
+                libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork));
+            }
+        });
+        TABLES.write().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+}
+
+/// The tables that are in use.
+static TABLES: RwLock<Vec<&'static Table>> = RwLock::new(Vec::new());
+
+/// The locks that a thread holds while it forks.
+struct Locks {
+    _tables: RwLockReadGuard<'static, Vec<&'static Table>>,
+    _shards: Vec<RwLockWriteGuard<'static, Boxes>>,
+}
+
+thread_local! {
+    // Not dropped with the thread: it is empty then, and a destructor could not run in every child.
+    static HELD: ManuallyDrop<RefCell<Option<Locks>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+}
+
+extern "C" fn before_fork() {
+    let tables = TABLES.read().unwrap_or_else(PoisonError::into_inner);
+    let shards = tables.iter().flat_map(|table| &table.shards).map(Shard::write).collect();
+    HELD.with(|held| held.replace(Some(Locks { _tables: tables, _shards: shards })));
+}
+
+extern "C" fn after_fork() {
+    HELD.with(|held| drop(held.take()));
+}
+
+/// The hash of an address.
+#[derive(Debug, Clone, Copy)]
+struct Addresses;
+
+#[derive(Debug)]
+struct Mixed(u64);
+
+impl BuildHasher for Addresses {
+    type Hasher = Mixed;
+
+    fn build_hasher(&self) -> Mixed {
+        Mixed(0)
+    }
+}
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        // Knuth's multiplicative hashing: the high bits depend on all others, and are mixed into the low ones.
+        let mixed = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses of objects of one size, as an allocator returns them, are spread over the shards.
+    #[test]
+    fn no_shard_has_much_more_than_its_part() {
+        let table = Table::new();
+        let mut counts = [0; SHARDS];
+        for address in (0..64_000_usize).map(|object| 0x7f00_0000_0010 + object * 6_272) {
+            let shard = std::ptr::from_ref(table.shard(address)).addr();
+            counts[(shard - table.shards.as_ptr().addr()) / size_of::<Shard>()] += 1;
+        }
+        assert!(counts.iter().all(|count| (500..2_000).contains(count)), "{counts:?}");
+    }
 }

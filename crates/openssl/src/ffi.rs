@@ -13,15 +13,6 @@ pub(crate) type SessionWanted =
 /// `CRYPTO_EX_new` and `CRYPTO_EX_free` of `crypto.h` have the same arguments.
 pub(crate) type ExData =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *mut CRYPTO_EX_DATA, c_int, c_long, *mut c_void);
-/// `CRYPTO_EX_dup` of `crypto.h`.
-pub(crate) type ExCopied = unsafe extern "C" fn(
-    *mut CRYPTO_EX_DATA,
-    *const CRYPTO_EX_DATA,
-    *mut *mut c_void,
-    c_int,
-    c_long,
-    *mut c_void,
-) -> c_int;
 pub(crate) type InfoCallback = unsafe extern "C" fn(*const SSL, c_int, c_int);
 pub(crate) type TicketKey = unsafe extern "C" fn(
     *mut SSL,
@@ -98,12 +89,11 @@ pub(crate) unsafe fn session_cache_mode(context: *mut SSL_CTX) -> c_long {
 pub(crate) fn new_index(
     class: c_int,
     made: Option<ExData>,
-    copied: Option<ExCopied>,
     freed: Option<ExData>,
     argument: *mut c_void,
 ) -> c_int {
     // SAFETY: the callbacks have the types that OpenSSL expects, and it only hands the argument to them.
-    unsafe { CRYPTO_get_ex_new_index(class, 0, argument, made, copied, freed) }
+    unsafe { CRYPTO_get_ex_new_index(class, 0, argument, made, None, freed) }
 }
 
 unsafe extern "C" {
@@ -112,7 +102,7 @@ unsafe extern "C" {
         long: c_long,
         pointer: *mut c_void,
         made: Option<ExData>,
-        copied: Option<ExCopied>,
+        copied: Option<unsafe extern "C" fn()>,
         freed: Option<ExData>,
     ) -> c_int;
     pub(crate) fn ERR_set_mark() -> c_int;
@@ -138,7 +128,6 @@ unsafe extern "C" {
         digest: *mut c_uchar,
         length: *mut c_uint,
     ) -> c_int;
-    pub(crate) fn CRYPTO_get_ex_data(data: *const CRYPTO_EX_DATA, index: c_int) -> *mut c_void;
     pub(crate) fn SSL_get_max_early_data(ssl: *const SSL) -> u32;
     pub(crate) fn SSL_CTX_get_ssl_method(ctx: *const SSL_CTX) -> *const SSL_METHOD;
     pub(crate) fn SSL_CTX_get_ciphers(ctx: *const SSL_CTX) -> *mut c_void;

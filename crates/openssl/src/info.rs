@@ -44,8 +44,7 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     let context = unsafe { openssl_sys::SSL_get_SSL_CTX(ssl) };
     // SAFETY: an SSL always has a context, which outlives this call.
     let Some(found) = (unsafe { attachment_of(context) }) else {
-        // SAFETY: as for the call before.
-        board::unattached(unsafe { ATTACHMENTS.is_taken(context) });
+        board::unattached();
         return None;
     };
     let mut attachment = found.clone();
@@ -57,7 +56,6 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     let server_info = unsafe { server_info(ssl, context) }.or(attachment.server_info);
     // SAFETY: `ssl` is valid, and nobody has its state: it has none, as was seen above.
     if !unsafe { CONNECTIONS.put(ssl, Connection::new(attachment, server_info)) } {
-        board::unattached(true);
         return None;
     }
     // SAFETY: `ssl` is valid, and our callback calls the server's own.

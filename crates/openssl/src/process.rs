@@ -63,13 +63,11 @@ impl Everywhere {
         if PROCESS.set(Process::new(what)).is_err() {
             return Err(ErrorStack::get());
         }
-        // OpenSSL must know our own indices before contexts are made.
-        let are_known = ATTACHMENTS.register() && CONNECTIONS.register();
-        let (contexts, connections) = (ffi::CRYPTO_EX_INDEX_SSL_CTX, ffi::CRYPTO_EX_INDEX_SSL);
-        let index = |class, made, freed| ffi::new_index(class, made, None, freed, null_mut());
-        let contexts = index(contexts, Some(context_made), Some(context_freed));
-        let connections = index(connections, Some(connection_made), None);
-        if are_known && contexts >= 0 && connections >= 0 { Ok(()) } else { Err(ErrorStack::get()) }
+        let class = ffi::CRYPTO_EX_INDEX_SSL_CTX;
+        let is_told = ffi::new_index(class, None, Some(context_freed), null_mut()) >= 0
+            && ATTACHMENTS.register(Some(context_made))
+            && CONNECTIONS.register(Some(connection_made));
+        if is_told { Ok(()) } else { Err(ErrorStack::get()) }
     }
 
     /// Attaches to a context that was made before [`Self::attach`] was called. To be called before each connection

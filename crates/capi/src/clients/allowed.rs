@@ -8,7 +8,7 @@ use super::connection::HOP_SUITE;
 use super::ffi::{self, TLS1_3_VERSION};
 
 /// The marks on SSLs and on contexts: the program made a setting that the manager does not support, and that libssl
-/// cannot be asked for. A value that the program itself stored there is taken for a mark.
+/// cannot be asked for.
 static MARKS: Extra<SSL, ()> = Extra::new();
 static CONTEXT_MARKS: Extra<SSL_CTX, ()> = Extra::new();
 
@@ -65,9 +65,9 @@ pub(super) unsafe fn through_the_manager(ssl: *mut SSL) -> Result<(), Directly> 
     // SAFETY: the caller vouches for `ssl`.
     is(unsafe { ffi::SSL_ct_is_enabled(ssl) } != 0, Directly::Extension)?;
     // SAFETY: the caller vouches for `ssl`.
-    is(unsafe { MARKS.is_taken(ssl) }, Directly::Callback)?;
+    is(unsafe { MARKS.get(ssl) }.is_some(), Directly::Callback)?;
     // SAFETY: the context lives as long as `ssl`.
-    is(unsafe { CONTEXT_MARKS.is_taken(context) }, Directly::Callback)?;
+    is(unsafe { CONTEXT_MARKS.get(context) }.is_some(), Directly::Callback)?;
     // SAFETY: the caller vouches for `ssl`, and the command returns a number.
     let most = unsafe { ffi::control(ssl, ffi::SSL_CTRL_GET_MAX_PROTO_VERSION) };
     // SAFETY: the caller vouches for `ssl`.

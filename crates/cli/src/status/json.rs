@@ -50,7 +50,6 @@ fn noted(notes: &Notes) -> Value {
             "as_client": notes.connecting,
             "as_server": notes.serving,
             "unattached": notes.unattached,
-            "displaced": notes.displaced,
         },
         "contexts": notes.contexts.iter().map(context).collect::<Vec<_>>(),
         "unlisted_contexts": notes.unlisted_contexts,

@@ -33,7 +33,6 @@ fn of(notes: &Notes) -> Result<String, String> {
         return Err(format!("its contexts are left alone: {why}"));
     }
     match notes {
-        Notes { displaced: 1.., .. } => Err(DISPLACED.to_owned()),
         Notes { unattached: 1.., .. } => Err(UNATTACHED.to_owned()),
         Notes { connections: 1.., connecting: 0, serving: 0, .. } => Err(UNHEARD.to_owned()),
         Notes { connecting: 1.., serving: 0, .. } => {
@@ -44,8 +43,6 @@ fn of(notes: &Notes) -> Result<String, String> {
     }
 }
 
-const DISPLACED: &str =
-    "the program keeps values of its own in the extra data that OpenSSL gave to Rejoin";
 const UNATTACHED: &str = "its contexts were made before Rejoin was loaded";
 const UNHEARD: &str = "\
 no connection that it made reported a handshake: it sets an info callback of its own on each (SSL_set_info_callback), as \
@@ -83,10 +80,6 @@ pub(super) fn remarks(server: &Server) -> Vec<String> {
     let contexts = [
         (notes.unlisted_contexts, "contexts are not listed: too many are in use"),
         (
-            notes.displaced,
-            "connections are not Rejoin's: the program keeps values of its own in its place",
-        ),
-        (
             notes.unattached,
             "connections are not Rejoin's: their contexts were made before it was loaded",
         ),
@@ -102,7 +95,7 @@ pub(super) fn remarks(server: &Server) -> Vec<String> {
 
 /// Returns the number of connections that reported no handshake, or 0 if they may just have been made.
 fn silent(notes: &Notes) -> u64 {
-    let reported = [notes.connecting, notes.serving, notes.unattached, notes.displaced];
+    let reported = [notes.connecting, notes.serving, notes.unattached];
     let reported = reported.into_iter().fold(0, u64::saturating_add);
     let silent = notes.connections.saturating_sub(reported);
     if silent > reported { silent } else { 0 }

@@ -26,8 +26,6 @@ pub struct Notes {
     pub serving: u64,
     /// The connections in contexts that were made before Rejoin came.
     pub unattached: u64,
-    /// The connections in contexts where the program has a value of its own in Rejoin's place.
-    pub displaced: u64,
     /// The contexts that found no slot.
     pub unlisted_contexts: u64,
     /// The handshakes of all contexts.
@@ -131,7 +129,6 @@ impl Notes {
             connecting: number(&board.connecting),
             serving: number(&board.serving),
             unattached: number(&board.unattached),
-            displaced: number(&board.displaced),
             unlisted_contexts: number(&board.unlisted),
             handshakes: listed.and(Handshakes::of(&board.earlier_contexts)),
             of_other_processes: Handshakes::of(&board.earlier_processes),

@@ -27,20 +27,13 @@ fn seen(name: &str, indices: u32, with: bool) -> Vec<String> {
     seen
 }
 
-/// FreeRADIUS 3.2 stores under index 1 of an SSL. The module is loaded before a program can take an index.
+/// FreeRADIUS 3.2 stores under indices up to 16 of an SSL. The module is loaded before a program can take an index.
 #[test]
-fn values_under_low_indices_are_the_programs_and_its_clients_resume() {
-    let with = seen("low", 12, true);
-    assert_eq!(with, seen("low", 12, false));
+fn values_under_any_index_are_the_programs_and_its_clients_resume() {
+    let with = seen("foreign", 40, true);
+    assert_eq!(with, seen("foreign", 40, false));
     assert!(with.iter().all(|seen| seen.contains("true, true, true, true, true")), "{with:?}");
-    assert!(with.iter().all(|seen| seen.matches("kept 24").count() == 6), "{with:?}");
-}
-
-/// No pointer is followed that is not ours, nor is it replaced, dropped, or returned to the program as another.
-#[test]
-fn values_under_our_own_indices_are_the_programs_too() {
-    let with = seen("ours", 40, true);
-    assert!(with.iter().all(|seen| seen.matches("kept 80").count() == 6), "{with:?}");
+    assert!(with.iter().all(|seen| seen.matches("kept 80, found 0").count() == 6), "{with:?}");
 }
 
 /// The settings of a peer; `@METHOD@` is its own part.

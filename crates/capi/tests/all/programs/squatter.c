@@ -3,7 +3,7 @@
  *   squatter PORT CERTIFICATE-AND-KEY INDICES
  *
  * It stores them under 1 to INDICES in its context, and in each connection: every other one before the handshake, and
- * after it in the rest. Its answer says how many are still there. */
+ * after it in the rest. Its answer says how many are still there, and how many of somebody else were there before. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +17,14 @@
 static char own[64];
 static int indices;
 
-static void store(SSL *connection)
+static int store(SSL *connection)
 {
-    for (int index = 1; index <= indices; index++)
+    int found = 0;
+    for (int index = 1; index <= indices; index++) {
+        found += SSL_get_ex_data(connection, index) != NULL;
         SSL_set_ex_data(connection, index, &own[index]);
+    }
+    return found;
 }
 
 static int count(SSL_CTX *context, SSL *connection)
@@ -36,13 +40,12 @@ static int count(SSL_CTX *context, SSL *connection)
 static void answer(SSL_CTX *context, SSL *connection, int before)
 {
     char request[4096], text[256];
-    if (before)
-        store(connection);
+    int found = before ? store(connection) : 0;
     if (SSL_accept(connection) != 1 || SSL_read(connection, request, sizeof request) <= 0)
         return;
     if (!before)
-        store(connection);
-    snprintf(text, sizeof text, "HTTP/1.0 200 OK\r\n\r\nkept %d\n", count(context, connection));
+        found = store(connection);
+    snprintf(text, sizeof text, "HTTP/1.0 200 OK\r\n\r\nkept %d, found %d\n", count(context, connection), found);
     SSL_write(connection, text, (int)strlen(text));
     SSL_shutdown(connection);
 }
