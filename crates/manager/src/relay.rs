@@ -324,7 +324,7 @@ impl<'a> Relay<'a> {
     }
 }
 
-fn interest(reads: bool, writes: bool) -> Option<Interest> {
+pub(crate) fn interest(reads: bool, writes: bool) -> Option<Interest> {
     match (reads, writes) {
         (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
         (true, false) => Some(Interest::READABLE),

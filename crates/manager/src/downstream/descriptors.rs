@@ -205,13 +205,6 @@ impl ProgramSocket {
     pub(crate) fn closer(&self) -> &Arc<Closer> {
         &self.closer
     }
-
-    pub(crate) fn stream_mut(&mut self) -> &mut UnixStream {
-        match &mut self.stream {
-            Some(stream) => stream,
-            None => unreachable!("only drop takes it"),
-        }
-    }
 }
 
 impl Deref for ProgramSocket {

@@ -3,6 +3,7 @@
 
 pub(crate) mod frames;
 mod line;
+mod passing;
 pub(crate) mod records;
 pub(crate) mod sockets;
 pub(crate) mod tls;

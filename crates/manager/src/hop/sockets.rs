@@ -12,30 +12,33 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, Shutdown, ipproto, recv, sockopt};
-use tokio::io::{AsyncWriteExt, Interest};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::Interest;
+use tokio::net::TcpSocket;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::downstream::connection::{
-    ASK_WHETHER_GONE, FAILED, ProgramConnection, counted, gone, refuse, service, stopping,
+    FAILED, ProgramConnection, counted, gone, refuse, service, stopping,
 };
 use crate::downstream::descriptors::{PassedDescriptor, ProgramSocket};
 use crate::downstream::input::{is_gone, received};
 use crate::downstream::messages;
 use crate::downstream::stream::Downstream;
 use crate::failure::Failure;
+use crate::hop::line::Line;
+use crate::hop::passing;
 use crate::hop::tls::Hop;
 use crate::protocol::{self, Answer, Directly, ErrorKind, Request};
 use crate::relay::Relay;
 use crate::upstream::dial::taken_over;
 use crate::upstream::handshake::{OriginHandshake, Unverified};
+use crate::upstream::tcp::Tcp;
 
 /// The longest pause that a program may make in its handshake, and before its verdict on the server. Servers, too, leave
 /// programs a minute or more, and a program may be stopped, or ask its user.
 const PAUSE: Duration = Duration::from_secs(600);
 
 /// The time for which a program may hold a connection after the server's side has ended.
-const LINGER: Duration = Duration::from_secs(120);
+pub(super) const LINGER: Duration = Duration::from_secs(120);
 /// The deadline for connecting to a server a second time.
 const CALL: Duration = Duration::from_secs(60);
 /// The time in which a message that a program has sent must arrive.
@@ -77,7 +80,7 @@ async fn serve(
         downstream.goes_directly(Directly::ManagerRefused);
         refuse(&downstream.stream, failure).await;
     };
-    let Sockets { socket, tcp, spare } = match Sockets::of(sockets) {
+    let Sockets { mut socket, tcp, spare } = match Sockets::of(sockets) {
         Ok(sockets) => sockets,
         Err(failure) => return refused(failure).await,
     };
@@ -91,6 +94,8 @@ async fn serve(
     if !is_told || !matches!(timeout(PAUSE, speaks(&socket)).await, Ok(Ok(true))) {
         return;
     }
+    // From here on the program reads the manager's end as that of a broken connection.
+    socket.set_resets(true);
     let service = service(&wish);
     let made = match taken_over(tcp) {
         Ok(tcp) => {
@@ -271,38 +276,16 @@ async fn speaks(socket: &ProgramSocket) -> io::Result<bool> {
     Ok(read > 0)
 }
 
-/// Connects the spare socket to the server, and passes bytes both ways until both sides have ended or the program is
-/// gone.
+/// Connects the spare socket to the server, and passes bytes both ways until the connection ends.
 async fn pass_on(
-    mut socket: ProgramSocket,
+    socket: ProgramSocket,
     spare: PassedDescriptor,
     peer: SocketAddr,
 ) -> io::Result<()> {
     let stream = std::net::TcpStream::from(spare.as_fd().try_clone_to_owned()?);
     stream.set_nonblocking(true)?;
     let called = timeout(CALL, TcpSocket::from_std_stream(stream).connect(peer)).await;
-    let mut tcp: TcpStream = called.map_err(|_| io::ErrorKind::TimedOut)??;
+    let tcp = Tcp::connected(called.map_err(|_| io::ErrorKind::TimedOut)??, spare);
     let _ = tcp.set_nodelay(true);
-    // The program may clear O_NONBLOCK, which blocks only the thread that serves its own user.
-    let (mut from_server, mut to_server) = tcp.split();
-    let (mut from_program, mut to_program) = socket.stream_mut().split();
-    let up = async {
-        tokio::io::copy(&mut from_program, &mut to_server).await?;
-        to_server.shutdown().await?;
-        // A silent server must not hold the connection of a program that is gone.
-        while !is_gone(from_program.as_ref()) {
-            tokio::time::sleep(ASK_WHETHER_GONE).await;
-        }
-        Ok(())
-    };
-    let down = async {
-        tokio::io::copy(&mut from_server, &mut to_program).await?;
-        to_program.shutdown().await
-    };
-    let mut up = std::pin::pin!(up);
-    tokio::select! {
-        done = down => done?,
-        done = &mut up => return done,
-    }
-    timeout(LINGER, up).await.map_err(|_| io::ErrorKind::TimedOut)?
+    passing::pass_on(Line::new(socket), tcp).await
 }

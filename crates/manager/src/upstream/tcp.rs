@@ -49,6 +49,11 @@ impl Tcp {
         Ok(Self { stream, _brought: None })
     }
 
+    /// Returns a connection that was made with a socket that a program passed.
+    pub(crate) fn connected(stream: TcpStream, brought: PassedDescriptor) -> Self {
+        Self { stream, _brought: Some(brought) }
+    }
+
     /// Takes over a socket that a program passed. `None`: it is not a connected TCP socket.
     pub(crate) fn take_over(brought: PassedDescriptor) -> io::Result<Option<Self>> {
         let protocol = rustix::net::sockopt::socket_protocol(&brought).ok().flatten();
