@@ -4,7 +4,7 @@
 //! context that may accept connections loads `librejoin.so`, which attaches to all contexts of the process, with the
 //! settings in the `REJOIN_*` variables. In a client of libssl or GnuTLS, connections go through the manager if
 //! `REJOIN_MANAGER` is set ([`client`]). The caller always gets the result that it would have had otherwise. Nothing
-//! runs when this library is loaded, or in a program that makes no connection.
+//! runs when this library is loaded, or in a program that makes no connection, but for a flag that is set as it ends.
 //!
 //! A failure is one line on standard error, and the program goes on without Rejoin.
 //!
@@ -43,6 +43,8 @@ unsafe extern "C" fn destination(
     }));
     match found.ok().flatten() {
         Some(address) => address as *const c_void,
+        // What a destructor would free is the system's in a moment.
+        None if next::ends() => nothing as *const c_void,
         None => {
             complain("cannot find what this program calls in its TLS library");
             nothing as *const c_void

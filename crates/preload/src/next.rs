@@ -7,7 +7,7 @@
 //! first.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{RTLD_LAZY, RTLD_NEXT, RTLD_NOLOAD, c_void};
 
@@ -65,6 +65,9 @@ impl Function {
     }
 
     fn look_up(&self, caller: *const c_void) -> Option<Next> {
+        if ends() {
+            return self.at_the_end(caller);
+        }
         let own = self.own as usize;
         let theirs = || self.in_library(open(library_of(caller)?)?);
         // The program itself is no library.
@@ -77,6 +80,21 @@ impl Function {
         found.map(|address| Next { address, within: beginning_of(caller as usize) })
     }
 
+    /// Finds the function while the program ends, without [`open`]: dlopen(3) takes a library whose destructors run for
+    /// one that was never initialised (glibc 2.36), and runs its constructors over what is there.
+    fn at_the_end(&self, caller: *const c_void) -> Option<Next> {
+        let within = beginning_of(caller as usize);
+        let of_same = |known: &&Known| known.within.load(Ordering::Relaxed) == within;
+        let other = KNOWN.iter().find(of_same).map(|known| known.next.load(Ordering::Relaxed));
+        // Another TLS library than that of the caller's other calls is not its own.
+        let is_its_own =
+            |found: &usize| other.is_none_or(|other| beginning_of(other) == beginning_of(*found));
+        let found = self.in_library(RTLD_NEXT).filter(is_its_own);
+        // SAFETY: the function takes no arguments.
+        unsafe { libc::dlerror() };
+        found.map(|address| Next { address, within })
+    }
+
     /// Finds the function of the TLS library that the adapters use.
     pub(crate) fn in_own_library(&self) -> Option<usize> {
         self.in_library(open(self.library)?)
@@ -87,6 +105,24 @@ impl Function {
         let found = unsafe { libc::dlsym(library, self.name.as_ptr()) };
         (!found.is_null()).then_some(found as usize)
     }
+}
+
+/// True once destructors of libraries may run.
+static ENDS: AtomicBool = AtomicBool::new(false);
+
+/// Our own destructor. The loader runs it after the program's, and before those of the libraries that the program
+/// brought, because nothing depends on this library (glibc's `_dl_fini`).
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_THE_END: extern "C" fn() = note_the_end;
+
+extern "C" fn note_the_end() {
+    ENDS.store(true, Ordering::Relaxed);
+}
+
+/// Returns true once destructors of libraries may run.
+pub(crate) fn ends() -> bool {
+    ENDS.load(Ordering::Relaxed)
 }
 
 /// Remembers a destination for ever: after [`open`] the calling library is never unloaded, nor are its dependencies.

@@ -287,6 +287,21 @@ fn preloaded(site: &Site, program: &str, variables: &[(&str, &str)]) -> (bool, S
     (status.success(), told(site))
 }
 
+/// glibc 2.36 initialises a library again that is opened while its destructors run.
+#[test]
+fn a_library_that_calls_libssl_first_as_the_program_ends_is_initialised_once() {
+    let site = Site::new("ways-late");
+    let folder = site.folder.display().to_string();
+    let (place, path) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
+    let shared = ["-DLIBRARY", "-shared", "-fPIC", "-lssl", "-lcrypto"];
+    compile(&site, "late.c", "liblate.so", &shared);
+    let needs = [&place, &path, "-Wl,--no-as-needed", "-llate"];
+    let program = compile(&site, "late.c", "program", &needs);
+    let manager = site.shown("no-manager");
+    let told = preloaded(&site, &program, &[("REJOIN_MANAGER", &manager)]);
+    assert_eq!(told, (true, "made\nleft\n".to_owned()));
+}
+
 #[test]
 fn a_library_with_a_libssl_of_its_own_keeps_that() {
     let site = Site::new("ways-own");
