@@ -43,8 +43,8 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     Some(said.to_string_lossy().into_owned())
 }
 
-/// Attaches with these settings. A process running as root opens the cache with its first context that may serve, because
-/// it may drop privileges later. Any other process opens it at its first handshake. Most programs that inherit the
+/// Attaches with these settings. A process running as root opens the cache with its first context that may serve, or here
+/// if it inherited a socket that listens, because it may drop privileges later. Any other process opens it at its first handshake. Most programs that inherit the
 /// environment of a server (CGI, hooks) have neither. If the cache does not exist yet, handshakes try again, because an
 /// agent may make it.
 fn attach(names: &[String], get: impl Fn(&str) -> Option<String>) -> Result<(), String> {

@@ -48,7 +48,8 @@ impl Everywhere {
     /// nobody makes none. The thread of that handshake calls `make`; the handshakes of other threads wait for it, a tenth
     /// of a second at most and in vain only once, and then go without until it returns. If it returns `None`, all go
     /// without until a handshake calls it again: a second later, and then after twice as long each time, up to a minute.
-    /// `make` is also called with the first context that may serve, where it can prepare, and what it returns is dropped.
+    /// `make` is also called with the first context that may serve, or here if the process listens already, to prepare,
+    /// and what it returns is dropped.
     ///
     /// # Errors
     /// Those of [`Self::attach`].
@@ -62,6 +63,10 @@ impl Everywhere {
         family::make();
         if PROCESS.set(Process::new(what)).is_err() {
             return Err(ErrorStack::get());
+        }
+        // Login processes of Dovecot inherit their socket, give up root, enter an empty folder, and then make a context.
+        if let Some(process) = PROCESS.get().filter(|_| listens()) {
+            process.what.prepare();
         }
         let class = ffi::CRYPTO_EX_INDEX_SSL_CTX;
         let is_told = ffi::new_index(class, None, Some(context_freed), null_mut()) >= 0
@@ -115,6 +120,19 @@ pub unsafe fn only_connects(context: *const SSL_CTX) -> bool {
     let method = unsafe { ffi::SSL_CTX_get_ssl_method(context) };
     // SAFETY: no arguments.
     std::ptr::eq(method, unsafe { openssl_sys::TLS_client_method() })
+}
+
+/// Returns true if one of the process's first descriptors is a socket that listens.
+fn listens() -> bool {
+    const DESCRIPTORS: libc::c_int = 256;
+    (0..DESCRIPTORS).any(|descriptor| {
+        let (mut answer, mut bytes) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+        let (level, what, into) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN, &raw mut answer);
+        // SAFETY: `into` has room for `bytes` bytes. The call fails for what is no socket.
+        let asked =
+            unsafe { libc::getsockopt(descriptor, level, what, into.cast(), &raw mut bytes) };
+        asked == 0 && answer != 0
+    })
 }
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
