@@ -3,6 +3,7 @@
 mod costs;
 mod faults;
 mod java;
+mod kills;
 mod many;
 mod scripts;
 
@@ -22,6 +23,12 @@ const CHECKS: &[Check] = &[
     (2, "sharing", "programs on each service (one full handshake)", scripts::sharing),
     (3, "security", "tests of what nobody may gain (all pass)", scripts::security),
     (3, "trouble", "tests of what may go wrong (all pass)", scripts::trouble),
+    (
+        3,
+        "kills",
+        "manager killed, stopped, restarted: success with other bytes (0)",
+        kills::survived,
+    ),
     (4, "round-trip-1.2", "of 40 ms, saved by curl (≥ 1; of its time ≥ 0.95)", costs::round_trip),
     (4, "sequential-1.2", "thirty curls, RSA-2048, times those without (≤ 1.15)", costs::curls_1_2),
     (4, "sequential-1.3", "the same", costs::curls_1_3),

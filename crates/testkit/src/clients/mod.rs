@@ -19,7 +19,7 @@ use crate::shipped::library;
 pub const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs");
 
 /// Puts Rejoin into a command's program, with the manager at this socket, and the time that it waits for it.
-fn with_rejoin(command: &mut Command, socket: &str, patience_ms: u64) {
+pub fn with_rejoin(command: &mut Command, socket: &str, patience_ms: u64) {
     command.env("LD_PRELOAD", library("librejoin_preload.so"));
     command.env("REJOIN_MANAGER", socket).env("REJOIN_DEBUG", "1");
     command.env("REJOIN_PATIENCE_MS", patience_ms.to_string());

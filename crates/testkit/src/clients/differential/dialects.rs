@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use openssl::ssl::SslStream;
 
+use super::faults::Point;
 use super::server::{Behaviour, Framing};
 
 /// A protocol.
@@ -210,7 +211,12 @@ fn postgres(speaker: &mut Speaker) -> io::Result<()> {
         message(b'C', b"SELECT 1\0"),
         message(b'Z', b"I"),
     ];
-    speaker.answer(&[], &answer.concat())
+    speaker.answer(&[], &answer.concat())?;
+    if speaker.behaviour.point == Point::All {
+        // A client that has all takes an end before its own word for a loss.
+        speaker.read_exact(&mut [0; 5])?;
+    }
+    Ok(())
 }
 
 /// Reads one packet of MQTT 3.1.1: its first byte and its content.

@@ -143,15 +143,11 @@ pub static PROGRAMS: &[Program] = &[
     get("Ruby", &["ruby", "--disable-gems", "-rnet/http", "-e", RUBY, "@URL@/page", "@CA@"])
         .with(&[("RUBYLIB", RUBYLIB)]),
     get("PHP", &["php8.2", "-n", "-r", PHP, "@URL@/page", "@CA@"]),
-    get(
-        "git clone",
-        &["git", "-c", "http.sslCAInfo=@CA@", "clone", "-q", "@URL@/git/sample.git", "c"],
-    )
-    .writing("c/a"),
-    get("git push", &["sh", "-c", GIT_PUSH, "sh", "@CA@", "@URL@/git/pushed-@PORT@.git"]),
+    get("git clone", &["git", "clone", "-q", "@URL@/git/sample.git", "c"]).with(GIT).writing("c/a"),
+    get("git push", &["sh", "-c", GIT_PUSH, "sh", "@URL@/git/pushed-@PORT@.git"]).with(GIT),
     get("apt-get, root", &["sh", "-c", APT, "sh", "@CA@", "@URL@", "root"]),
     get("apt-get, _apt", &["sh", "-c", APT, "sh", "@CA@", "@URL@", "_apt"]),
-    get("psql", &["/usr/lib/postgresql/15/bin/psql", PSQL, "-Atc", "select 1"])
+    get("psql", &["@ROOT@/usr/lib/postgresql/15/bin/psql", PSQL, "-Atc", "select 1"])
         .over(Dialect::Postgres),
     get(
         "mosquitto_pub",
@@ -220,8 +216,13 @@ const RUBYLIB: &str =
 const PHP: &str = "set_error_handler(function($n,$s){fwrite(STDERR,\"$s\\n\");});\
     $b=file_get_contents($argv[1],false,stream_context_create(['ssl'=>['cafile'=>$argv[2]]]));\
     if($b===false)exit(1);echo $b;";
-const GIT_PUSH: &str = "export GIT_AUTHOR_DATE=@1000000000 GIT_COMMITTER_DATE=@1000000000; git init -q -b main . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && \
-    git -c http.sslCAInfo=$1 push -q $2 main";
+const GIT: &[(&str, &str)] = &[
+    ("GIT_SSL_CAINFO", "@CA@"),
+    ("GIT_AUTHOR_DATE", "@1000000000"),
+    ("GIT_COMMITTER_DATE", "@1000000000"),
+];
+const GIT_PUSH: &str = "git init -q -b main . && \
+    git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && git push -q $1 main";
 const PSQL: &str =
     "host=localhost port=@PORT@ sslmode=verify-full sslrootcert=@CA@ user=a dbname=a";
 /// Reads the lists of a repository that has one.
