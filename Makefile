@@ -117,7 +117,7 @@ check-servers: setup
 
 ## What docs/audit.md promises and `make test` has no time for, a line for each, in half an hour; CHECKS as above.
 check-trust: PACKAGES += $(TESTED) apache2 freeradius eapoltest valgrind
-check-trust: setup
+check-trust: setup release
 	$(CHECK) trust $(CHECKS)
 
 ## What Rejoin promises to several machines, a line for each, in half an hour; CHECKS as above.

@@ -2,7 +2,6 @@
 //!
 //! Calls what exists elsewhere: tests of the libraries, `make fuzz`, two checks of `servers`.
 
-mod build_paths;
 mod fuzzing;
 mod soak;
 
@@ -18,7 +17,9 @@ pub(crate) const GROUP: Group = Group {
 };
 
 const CHECKS: &[Check] = &[
-    (1, "build-paths", "paths of the build in the libraries, as they ship (0)", build_paths::found),
+    (1, "release", "paths of the machine in its files, made by make release (none)", |_| {
+        tested("a_release_names_no_folder")
+    }),
     (1, "freeradius", "its peers get in, as without (passes)", |_| tested("freeradius")),
     (2, "compat", "docs/compat.md is what servers do (passes)", |_| tested("compat")),
     (3, "client-certificates", "docs/client-certificates.md is what happens (passes)", |_| {
