@@ -12,7 +12,8 @@ use rejoin_testkit::certificates::{Authority, Pair};
 
 /// The client on one of the revocation lists.
 const REVOKED: u64 = 7;
-/// How long the certificate of `brief.pem` and `brief-list.pem` hold from now on. Situations move the clock farther.
+/// How long the certificate of `brief.pem` and `brief-list.pem` hold from now on. Situations move the clock farther, and
+/// less than the two hours after which OpenSSL drops sessions.
 const BRIEF: Duration = Duration::from_secs(3_600);
 
 /// Files, by name.
