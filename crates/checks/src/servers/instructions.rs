@@ -11,8 +11,9 @@ use super::{Effort, Found, median, without_rejoin};
 use rejoin_testkit::site::{Site, Versions};
 
 const TIMES: f64 = 1.02;
-/// Resumed connections of the smaller run; the larger has twice as many.
-const CONNECTIONS: usize = 200;
+/// Resumed connections of the smaller run; the larger has twice as many. The cache calculates what places are worth every
+/// 256 returns: the difference has its whole share of that.
+const CONNECTIONS: usize = 512;
 /// Devices that take turns.
 const CLIENTS: usize = 20;
 
