@@ -265,7 +265,11 @@ impl<T: FnMut(Event)> Life<T> {
 
     fn is_over(&self) -> bool {
         let now_ms = self.state.settings.clock.now_ms();
-        let is_idle = || self.tasks.is_empty() && !self.state.endings.awaits_questions(now_ms);
+        let is_idle = || {
+            self.tasks.is_empty()
+                && !self.state.endings.awaits_questions(now_ms)
+                && !self.state.succession.has_draining_predecessor()
+        };
         *self.phase.borrow() == Phase::Ended || (self.drains.is_some() && is_idle())
     }
 

@@ -1,6 +1,7 @@
 //! Input from a program's socket, and whether the program still holds its end.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
@@ -32,7 +33,12 @@ pub(crate) fn received(socket: &ProgramSocket, piece: &mut [u8]) -> io::Result<u
 /// Returns true if no process holds the other end any more, or both the server and the program have ended their
 /// directions.
 pub(crate) fn is_gone(program: &UnixStream) -> bool {
-    let mut asked = [PollFd::new(program, PollFlags::empty())];
+    has_hung_up(program.as_fd())
+}
+
+/// The same, of any Unix socket.
+pub(crate) fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::HUP)
 }

@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::downstream::connection::{ProgramConnection, refuse};
 use crate::downstream::descriptors::ProgramSocket;
+use crate::downstream::input::has_hung_up;
 use crate::downstream::messages;
 use crate::downstream::program::Program;
 use crate::failure::Failure;
@@ -104,6 +105,14 @@ impl Succession {
     /// Returns true if there may be a predecessor that knows connections.
     pub(crate) fn has_predecessor(&self) -> bool {
         self.predecessor.get().is_some()
+    }
+
+    /// Returns true if the predecessor still drains. Programs ask it through this manager how their connections ended.
+    pub(crate) fn has_draining_predecessor(&self) -> bool {
+        self.predecessor.get().is_some_and(|predecessor| {
+            let predecessor = predecessor.lock().unwrap_or_else(PoisonError::into_inner);
+            !has_hung_up(predecessor.as_fd())
+        })
     }
 
     /// Passes a program, which asks for the end of a connection, to the predecessor. Returns false if it is gone.

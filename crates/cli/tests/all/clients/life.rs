@@ -210,20 +210,8 @@ fn a_new_manager_takes_over_without_a_gap() {
     let mut server = Slow::start(&world);
     let port = server.port;
     let mut half = half_done(&world, &server, 10);
-    // It asks the new manager how its connection with the old one ended.
-    let mut connect = Command::new(REJOIN);
-    connect.args(["connect", "--manager", &world.managed.socket(), &format!("localhost:{port}")]);
     let (world, is_over) = (&world, AtomicBool::new(false));
-    let mut asking = {
-        let name = world.managed.file("connect");
-        let file = |ending: &str| File::create(format!("{name}.{ending}")).expect("a file");
-        connect.stdin(Stdio::piped()).stdout(file("out")).stderr(file("err"));
-        Download { process: Process::start(&mut connect), name }
-    };
-    let stdin = asking.process.stdin.as_mut().expect("piped");
-    stdin.write_all(b"GET /half HTTP/1.0\r\n\r\n").expect("it reads");
-    server.has_sent_half(1);
-    half.push(asking);
+    half.push(asking(world, &server));
 
     let mut managers = std::thread::scope(|scope| {
         let visits = scope.spawn(|| {
@@ -257,6 +245,41 @@ fn a_new_manager_takes_over_without_a_gap() {
     assert!(old.wait().success());
     assert!(managers[0].wait().success());
     assert!(managers[1].terminate().success());
+}
+
+/// A program asks the newest manager, which asks the one before, which asks the oldest.
+#[test]
+fn a_manager_between_two_others_stays_until_the_first_is_done() {
+    let mut world = World::new("takeover-twice");
+    world.managed.kill();
+    let mut old = manager(&world, &[], "old");
+    let mut server = Slow::start(&world);
+    let asking = asking(&world, &server);
+    let mut new = manager(&world, &["--take-over"], "new");
+    let mut newest = manager(&world, &["--take-over"], "newest");
+    waits_for(&world, "new", "another manager has taken over");
+    // Far longer than it takes to end.
+    std::thread::sleep(Duration::from_millis(500));
+    server.go_on();
+    asking.finish();
+    assert!(old.wait().success());
+    assert!(new.wait().success());
+    assert!(newest.terminate().success());
+}
+
+/// Has a program half done that asks a manager how its connection ended: the one that serves then.
+fn asking(world: &World, server: &Slow) -> Download {
+    let mut connect = Command::new(REJOIN);
+    let service = format!("localhost:{}", server.port);
+    connect.args(["connect", "--manager", &world.managed.socket(), &service]);
+    let name = world.managed.file("connect");
+    let file = |ending: &str| File::create(format!("{name}.{ending}")).expect("a file");
+    connect.stdin(Stdio::piped()).stdout(file("out")).stderr(file("err"));
+    let mut process = Process::start(&mut connect);
+    let stdin = process.stdin.as_mut().expect("piped");
+    stdin.write_all(b"GET /half HTTP/1.0\r\n\r\n").expect("it reads");
+    server.has_sent_half(1);
+    Download { process, name }
 }
 
 /// Starts the manager with a socket of its own, as systemd does, tells it to end for each line that it reads, and starts
