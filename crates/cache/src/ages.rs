@@ -92,7 +92,7 @@ impl Row {
             }
             Self::Known(_) => {
                 let before = first_apart(bin as i32) - 1;
-                f64::from(8 + before.rem_euclid(8)) / 8.0 * 2_f64.powi(before.div_euclid(8))
+                f64::from(8 + before.rem_euclid(8)) / 8.0 * power_of_two(before.div_euclid(8))
             }
         }
     }
@@ -101,6 +101,12 @@ impl Row {
     pub(crate) fn end(self, bin: usize) -> f64 {
         self.start(bin + 1)
     }
+}
+
+/// Returns 2^`exponent`, exactly, for exponents of normal numbers: -1,022 to 1,023.
+#[inline]
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + 1_023) as u64) << 52)
 }
 
 /// The bin, among all, that holds an age.

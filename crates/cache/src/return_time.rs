@@ -184,9 +184,12 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     fn calculate(&self, row: Row, pools: &[Hazards; 4]) {
         let hazards = self.hazards(row, pools);
         let (mut time, mut returned, mut waiting) = (0.0, 0.0, 1.0);
-        let mut points = vec![(time, returned)];
+        let mut points = Vec::with_capacity(hazards.len() + 1);
+        points.push((time, returned));
+        let mut start = row.start(0);
         for (bin, hazard) in hazards.into_iter().enumerate() {
-            time += waiting * (row.end(bin) - row.start(bin));
+            let end = row.end(bin);
+            time += waiting * (end - std::mem::replace(&mut start, end));
             returned += waiting * hazard;
             waiting *= 1.0 - hazard;
             points.push((time, returned));
@@ -195,7 +198,8 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
             let taken = to.0 - from.0;
             if taken > 0.0 { (to.1 - from.1) / taken } else { 0.0 }
         };
-        let mut hull: Vec<(f64, f64)> = points.pop().into_iter().collect();
+        let mut hull = Vec::with_capacity(points.len());
+        hull.extend(points.pop());
         let worth = self.waits.worth[row.bins()].iter();
         for (point, worth) in points.into_iter().zip(worth).rev() {
             while let [.., further, nearest] = hull[..]
