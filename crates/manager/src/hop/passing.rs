@@ -96,10 +96,10 @@ pub(crate) async fn pass_on(mut line: Line, tcp: Tcp) -> io::Result<()> {
     loop {
         let risen = up.work(&mut line, Sink(&tcp));
         match risen {
-            Pause::Ended => rustix::net::shutdown(&*tcp, Shutdown::Write)?,
+            // Of a server that has reset, what it sent before is still delivered.
+            Pause::Ended => drop(rustix::net::shutdown(&*tcp, Shutdown::Write)),
             // The program is gone, and has not read all that it was sent.
             Pause::Broken => return Ok(()),
-            // What the server sent before is delivered.
             Pause::Refused => is_broken = true,
             Pause::Turn | Pause::Blocked => {}
         }
