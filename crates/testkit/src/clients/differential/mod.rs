@@ -4,7 +4,6 @@
 //! A cell is two visits in a row, so that the second may resume the first one's session. What differs is tried again
 //! beside another run without Rejoin: chance is in both.
 
-mod causes;
 mod dialects;
 mod faults;
 mod ground;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::causes::cause;
 use super::faults::{TABLES, Table};
 use super::programs::{PROGRAMS, Program};
 use super::visits::Unlike;
@@ -107,7 +106,8 @@ pub fn bless(cells: &[Cell]) {
     // Of both versions of TLS.
     lines.dedup();
     let counts = counted(&words);
-    Part::Faults.write(&format!("{counts}.\n{tables}\nWhat differs:\n\n{}", lines.concat()));
+    let heading = if lines.is_empty() { "" } else { "\nWhat differs:\n\n" };
+    Part::Faults.write(&format!("{counts}.\n{tables}{heading}{}", lines.concat()));
 }
 
 /// The words of a document's table, by program.
@@ -147,11 +147,10 @@ fn head(table: &Table) -> String {
 /// The line that says how a cell differs, and why.
 fn told(cell: &Cell) -> Option<String> {
     let Verdict::Differs(difference) = &cell.verdict else { return None };
-    let (column, fault) = cell.table.columns[cell.column];
+    let (column, _) = cell.table.columns[cell.column];
     let shown: String = difference.chars().take(160).collect();
     let shown = shown.replace(['\n', '|'], " ");
-    let cause = cause(cell.program, fault).unwrap_or("The cause is not known.");
-    Some(format!("- {}: {column}: {}. {cause}\n", cell.program.name, shown.trim()))
+    Some(format!("- {}: {column}: {}.\n", cell.program.name, shown.trim()))
 }
 
 /// Names the cells that are worse than the document says: what is the same there differs, goes another way, or looks
