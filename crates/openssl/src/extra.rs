@@ -74,19 +74,21 @@ impl<P: Parent + 'static, T: 'static> Extra<P, T> {
         Some(unsafe { held.0.cast().as_ref() })
     }
 
-    /// Puts a value in the place of the one before. Returns false if OpenSSL is out of memory.
+    /// Puts a value in the place of the one before, and returns it there. `None` if OpenSSL is out of memory.
     ///
     /// # Safety
-    /// `parent` is valid, and nobody has the value before.
-    pub unsafe fn put(&'static self, parent: *mut P, value: T) -> bool {
+    /// `parent` is valid for `'a`, during which nothing else is put or taken there, and nobody has the value before.
+    pub unsafe fn put<'a>(&'static self, parent: *mut P, value: T) -> Option<&'a T> {
         if !self.register(None) {
-            return false;
+            return None;
         }
-        let own = Held(NonNull::from(Box::leak(Box::new(value))).cast());
-        let before = self.table.shard(parent.addr()).write().insert(parent.addr(), own);
+        let own = NonNull::from(Box::leak(Box::new(value)));
+        let before =
+            self.table.shard(parent.addr()).write().insert(parent.addr(), Held(own.cast()));
         // SAFETY: a box of this function, which is in the table no more.
         drop(before.map(|before| unsafe { before.boxed::<T>() }));
-        true
+        // SAFETY: the box is dropped when the value is taken or the object freed.
+        Some(unsafe { own.as_ref() })
     }
 
     /// Takes the value from an object.

@@ -28,7 +28,7 @@ pub(crate) unsafe fn attach(context: *mut SSL_CTX, add: impl FnOnce(&mut Attachm
     // SAFETY: the context is valid, and our callback calls the server's own, kept above.
     unsafe { ffi::SSL_CTX_set_info_callback(context, Some(info)) };
     // SAFETY: the caller vouches for `context`.
-    unsafe { ATTACHMENTS.put(context, attachment) }
+    unsafe { ATTACHMENTS.put(context, attachment) }.is_some()
 }
 
 /// Returns the connection's state, and makes it first if there is none. `None` if the context is not attached.
@@ -54,14 +54,12 @@ pub(crate) unsafe fn of_ssl_or_new<'a>(ssl: *mut SSL) -> Option<&'a Connection> 
     }
     // SAFETY: `ssl` is valid.
     let server_info = unsafe { server_info(ssl, context) }.or(attachment.server_info);
+    let connection = Connection::new(attachment, server_info);
     // SAFETY: `ssl` is valid, and nobody has its state: it has none, as was seen above.
-    if !unsafe { CONNECTIONS.put(ssl, Connection::new(attachment, server_info)) } {
-        return None;
-    }
+    let connection = unsafe { CONNECTIONS.put(ssl, connection) }?;
     // SAFETY: `ssl` is valid, and our callback calls the server's own.
     unsafe { ffi::SSL_set_info_callback(ssl, Some(info)) };
-    // SAFETY: the caller vouches for `ssl`.
-    unsafe { of_ssl(ssl) }
+    Some(connection)
 }
 
 /// Fills in the attachment of a connection that shakes hands as a server.
@@ -118,12 +116,12 @@ fn is_ours(callback: ffi::InfoCallback) -> bool {
 /// This holds only once the handshake is done: an earlier alert is not authenticated, and anybody who saw a session
 /// id could have its session forgotten. A connection that ends without `close_notify` says nothing about its session.
 pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int) {
-    if what & ffi::SSL_CB_HANDSHAKE_START != 0 {
-        // SAFETY: OpenSSL passes a valid SSL.
-        guard((), || unsafe { handshake_starts(ssl.cast_mut()) });
-    }
+    let starts = what & ffi::SSL_CB_HANDSHAKE_START != 0;
     // SAFETY: OpenSSL passes a valid SSL.
-    let server_info = match unsafe { of_ssl(ssl) } {
+    let started = || guard(None, || unsafe { handshake_starts(ssl.cast_mut()) });
+    // SAFETY: OpenSSL passes a valid SSL.
+    let known = || unsafe { of_ssl(ssl) };
+    let server_info = match starts.then(started).flatten().or_else(known) {
         Some(connection) => {
             // SAFETY: `ssl` is valid.
             guard((), || unsafe { happened(ssl.cast_mut(), connection, what, value) });
@@ -147,8 +145,8 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
 /// `SSL_clear` begins anew.
 ///
 /// # Safety
-/// `ssl` is valid.
-unsafe fn handshake_starts(ssl: *mut SSL) {
+/// `ssl` is valid for `'a`.
+unsafe fn handshake_starts<'a>(ssl: *mut SSL) -> Option<&'a Connection> {
     // SAFETY: without a buffer the call only measures. The length is zero before the first handshake is done, and
     // is not in a renegotiation.
     let first = unsafe { openssl_sys::SSL_get_finished(ssl, std::ptr::null_mut(), 0) } == 0;
@@ -157,10 +155,10 @@ unsafe fn handshake_starts(ssl: *mut SSL) {
         unsafe { renew(ssl) };
     }
     // SAFETY: the caller vouches for `ssl`.
-    if let Some(connection) = unsafe { of_ssl_or_new(ssl) } {
-        // SAFETY: the caller vouches for `ssl`.
-        connection.state().began = Some(unsafe { Circumstances::of(ssl) });
-    }
+    let connection = unsafe { of_ssl_or_new(ssl) }?;
+    // SAFETY: the caller vouches for `ssl`.
+    connection.state().began = Some(unsafe { Circumstances::of(ssl) });
+    Some(connection)
 }
 
 /// Handles one event. Most of the dozens in a handshake are of no interest.

@@ -89,7 +89,8 @@ pub(crate) fn is_anybody_asked() -> bool {
 pub(crate) struct Judged<'a> {
     own: &'a Own,
     attachment: &'a Attachment,
-    host: Box<[u8]>,
+    /// As the client wrote it.
+    host: &'a [u8],
 }
 
 /// The subjects of what is learned, in circumstances.
@@ -124,9 +125,9 @@ pub(crate) struct Circumstances {
 
 impl<'a> Judged<'a> {
     /// Returns `None` where nothing is learned, because the program attached sessions itself.
-    pub(crate) fn by(attachment: &'a Attachment, host: &[u8]) -> Option<Self> {
+    pub(crate) fn by(attachment: &'a Attachment, host: &'a [u8]) -> Option<Self> {
         let own = attachment.own.as_deref()?;
-        Some(Self { own, attachment, host: host.to_ascii_lowercase().into() })
+        Some(Self { own, attachment, host })
     }
 
     /// Returns the policy that this connection will end up with, or `None` if it is not known. To be called while
@@ -138,7 +139,7 @@ impl<'a> Judged<'a> {
         // SAFETY: the caller vouches for `ssl`.
         let now = unsafe { Circumstances::seen(ssl) };
         let Some(now) = now else { return Some(Policy::ASKS_NOBODY) };
-        let learned = self.learned(&Subject::Ahead(&self.host), &now);
+        let learned = self.learned(&Subject::Ahead(&self.name()), &now);
         if learned == Some(Policy::VARIES) {
             return None;
         }
@@ -181,11 +182,17 @@ impl<'a> Judged<'a> {
 
     /// Learns that nothing is known ahead of connections that begin so.
     pub(crate) fn varies(&self, began: &Circumstances) {
-        self.learn(&Subject::Ahead(&self.host), began, Policy::VARIES);
+        self.learn(&Subject::Ahead(&self.name()), began, Policy::VARIES);
+    }
+
+    /// Returns the host as all clients' spellings of it are known.
+    fn name(&self) -> Vec<u8> {
+        self.host.to_ascii_lowercase()
     }
 
     fn learn_ahead(&self, began: &Circumstances, policy: Policy) {
-        let ahead = Subject::Ahead(&self.host);
+        let name = self.name();
+        let ahead = Subject::Ahead(&name);
         if self.learned(&ahead, began) != Some(Policy::VARIES) {
             self.learn(&ahead, began, policy);
         }

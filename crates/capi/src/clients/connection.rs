@@ -113,7 +113,7 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connect
         end: OnceLock::new(),
     });
     // SAFETY: the caller vouches for `ssl`, which has no connection any more.
-    if !unsafe { CONNECTIONS.put(ssl, Arc::clone(&connection)) } {
+    if unsafe { CONNECTIONS.put(ssl, Arc::clone(&connection)) }.is_none() {
         return None;
     }
     // SAFETY: the caller vouches for `ssl`; the callback has the type that libssl calls.

@@ -40,7 +40,7 @@ pub(super) unsafe fn note_own(context: *mut SSL_CTX, all: Option<VerifyAll>, wit
     match all {
         Some(all) => {
             // SAFETY: the caller vouches for `context`, and `judge` does not run meanwhile.
-            if !unsafe { OWN.put(context, Own(all, with)) } {
+            if unsafe { OWN.put(context, Own(all, with)) }.is_none() {
                 // SAFETY: the caller vouches for `context`.
                 unsafe { allowed::mark_context(context) };
             }
