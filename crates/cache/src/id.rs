@@ -5,7 +5,7 @@ use std::hash::Hasher;
 
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
-use siphasher::sip::{SipHasher13, SipHasher24};
+use siphasher::sip::SipHasher13;
 
 use crate::{Error, SecretBytes};
 
@@ -89,7 +89,7 @@ impl ContextTag {
 /// came from another server, is refused without touching the cache: one TLS 1.3 ClientHello can
 /// carry hundreds.
 ///
-/// The tag is SipHash-2-4, a 64-bit pseudo-random function, over 24 random bytes and the context's
+/// The tag is SipHash-1-3, a 64-bit pseudo-random function, over 24 random bytes and the context's
 /// name: an id is recognised only in the context in which it was made.
 #[derive(Clone)]
 pub struct IdSeal {
@@ -140,8 +140,7 @@ impl IdSeal {
     }
 
     fn value_tag(&self, id: &SessionId, context: &[u8], value: &[u8]) -> [u8; Self::TAG] {
-        let mut hasher = SipHasher24::new_with_key(&self.key);
-        hasher.write(b"value");
+        let mut hasher = self.hasher(b"value\0\0\0");
         hasher.write(&id.bytes);
         hasher.write(&(context.len() as u64).to_le_bytes());
         hasher.write(context);
@@ -150,11 +149,18 @@ impl IdSeal {
     }
 
     fn tag(&self, context: &[u8], random: &[u8]) -> [u8; Self::TAG] {
-        let mut hasher = SipHasher24::new_with_key(&self.key);
-        hasher.write(b"id");
+        let mut hasher = self.hasher(b"id\0\0\0\0\0\0");
         hasher.write(random);
         hasher.write(context);
         hasher.finish().to_le_bytes()
+    }
+
+    /// Returns a hasher for one purpose. (All parts of a message but the last are multiples of eight
+    /// bytes, where they can be: the hasher takes eight at a time.)
+    fn hasher(&self, purpose: &[u8; 8]) -> SipHasher13 {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write(purpose);
+        hasher
     }
 }
 
