@@ -113,9 +113,7 @@ pub(super) unsafe fn begin(libssl: &Libssl, ssl: *mut SSL) -> Option<Arc<Connect
         end: OnceLock::new(),
     });
     // SAFETY: the caller vouches for `ssl`, which has no connection any more.
-    if unsafe { CONNECTIONS.put(ssl, Arc::clone(&connection)) }.is_none() {
-        return None;
-    }
+    unsafe { CONNECTIONS.put(ssl, Arc::clone(&connection)) }?;
     // SAFETY: the caller vouches for `ssl`; the callback has the type that libssl calls.
     unsafe { (libssl.SSL_set_psk_use_session_callback)(ssl, Some(key_wanted)) };
     Some(connection)
