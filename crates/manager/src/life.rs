@@ -1,8 +1,9 @@
 //! The life of a manager: it serves, reads its settings again, drains, hands its socket to a successor, and ends.
 //!
-//! A manager that drains makes no new connections: it answers that programs should connect directly. The connections
-//! that it has go on until the last one is done, or the limit of the settings is reached. It still says how connections
-//! ended, because programs ask that on a new connection.
+//! A manager that drains makes no new connections: it answers that programs should connect directly. One that was
+//! replaced accepts nobody, and serves those whom it has accepted. The connections that either has go on until the last
+//! one is done, or the limit of the settings is reached. It still says how connections ended, because programs ask that
+//! on a new connection.
 
 use std::fs::File;
 use std::future::Future;
@@ -39,6 +40,8 @@ const REPLACED: Duration = Duration::from_secs(24 * 3_600);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Serving,
+    /// A successor accepts. Who was accepted before is served, however late it asks.
+    Replaced,
     /// New connections are refused, and those that are open go on.
     Draining,
     /// All connections end.
@@ -247,7 +250,7 @@ impl<T: FnMut(Event)> Life<T> {
     fn drain(&mut self, limit: Duration, is_replaced: bool) {
         let now = Instant::now();
         self.drains = Some(Drain { until: now + limit, next_word: now + SAY });
-        self.phase.send_replace(Phase::Draining);
+        self.phase.send_replace(if is_replaced { Phase::Replaced } else { Phase::Draining });
         (self.tell)(Event::Drains { left: self.tasks.len(), limit, is_replaced });
     }
 

@@ -1,11 +1,13 @@
 //! A manager that reads its settings again, is told to end, or is replaced, while programs download.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rejoin_manager::protocol::{self, Answer, Connect, LENGTH_BYTES, Request};
 use rejoin_testkit::clients::world::World;
 use rejoin_testkit::manager::serving;
 use rejoin_testkit::process::{Lines, Process, Signal, wait_until};
@@ -245,6 +247,38 @@ fn a_new_manager_takes_over_without_a_gap() {
     assert!(old.wait().success());
     assert!(managers[0].wait().success());
     assert!(managers[1].terminate().success());
+}
+
+/// Accepted by the old manager, it asks when the new one accepts.
+#[test]
+fn a_program_that_was_accepted_before_a_takeover_is_served() {
+    let mut world = World::new("takeover-late");
+    world.managed.kill();
+    let mut old = manager(&world, &[], "old");
+    let server = Slow::start(&world);
+    let reaches = || UnixStream::connect(world.managed.socket()).expect("it listens");
+    let late = reaches();
+    // It accepts one after the other.
+    assert!(matches!(ask(&reaches(), &Request::Stats {}), Answer::Stats(_)));
+    let mut new = manager(&world, &["--take-over"], "new");
+    waits_for(&world, "old", "another manager has taken over");
+    let port = server.port.try_into().expect("not 0");
+    let wanted = Connect::new("localhost".parse().expect("a name"), port);
+    let answer = ask(&late, &Request::Connect(Box::new(wanted)));
+    assert!(matches!(answer, Answer::Connected(_)), "{answer:?}");
+    drop(late);
+    assert!(old.wait().success());
+    assert!(new.terminate().success());
+}
+
+fn ask(mut manager: &UnixStream, request: &Request) -> Answer {
+    manager.write_all(&protocol::write_request(request).expect("short")).expect("it reads");
+    let mut prefix = [0; LENGTH_BYTES];
+    manager.read_exact(&mut prefix).expect("an answer");
+    let length = protocol::length(prefix, protocol::ANSWER_BYTES).expect("within bounds");
+    let mut answer = vec![0; length];
+    manager.read_exact(&mut answer).expect("all of it");
+    protocol::read_answer(&answer).expect("an answer")
 }
 
 /// A program asks the newest manager, which asks the one before, which asks the oldest.
