@@ -8,12 +8,13 @@
 //!
 //! The crate also has what each of the libraries needs alone: [`variable`] reads the environment, [`check_setting`] and
 //! [`check_variables`] know the names of all settings, [`report`] writes a line on standard error, and the build script
-//! links the unwinder. [`gate`] keeps fork(2) away from what a thread of Rejoin's holds.
+//! links the unwinder. [`gate`] keeps fork(2) away from what a thread of Rejoin's holds, and [`undisturbed`] keeps `errno`.
 //!
 //! Nothing here depends on another crate, for `librejoin_preload.so` is loaded into every program of a machine.
 
 mod digest;
 mod environment;
+mod errno;
 pub mod gate;
 mod hooks;
 mod names;
@@ -21,6 +22,7 @@ mod table;
 
 pub use digest::{Function, Library};
 pub use environment::{is_debugging, report, variable};
+pub use errno::undisturbed;
 pub use hooks::{Hooks, Registered, RegisteredOf, Replacements};
 pub use names::{SETTINGS, check_setting, check_variables, variable_of};
 pub use table::{GNUTLS, LIBC, LIBSSL, SERVERS, TABLE};

@@ -25,6 +25,8 @@ macro_rules! interposed {
             SSL_version: unsafe extern "C" fn(*mut SSL) -> c_int;
             SSL_get_current_cipher: unsafe extern "C" fn(*mut SSL) -> *const SSL_CIPHER;
             SSL_session_reused: unsafe extern "C" fn(*mut SSL) -> c_int;
+            SSL_state_string: unsafe extern "C" fn(*mut SSL) -> *const c_char;
+            SSL_state_string_long: unsafe extern "C" fn(*mut SSL) -> *const c_char;
             SSL_get0_peer_certificate: unsafe extern "C" fn(*mut SSL) -> *mut X509;
             SSL_get1_peer_certificate: unsafe extern "C" fn(*mut SSL) -> *mut X509;
             SSL_get_peer_cert_chain: unsafe extern "C" fn(*mut SSL) -> *mut OPENSSL_STACK;

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use rejoin_abi::undisturbed;
 use rejoin_client::protocol::Directly;
 
 use crate::settings;
@@ -47,16 +48,9 @@ pub(crate) fn count(why: Directly) {
     }
     let (Some(manager), count) = (settings::manager(), &COUNTS[why as usize]) else { return };
     let Some(times) = count.add(settings::now_ms()) else { return };
-    // SAFETY: the function takes no arguments, and returns this thread's own variable.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the thread's `errno` lives as long as the thread.
-    let before = unsafe { *errno };
-    if manager.went_directly(why, times).is_err() {
+    if undisturbed(|| manager.went_directly(why, times)).is_err() {
         count.times.fetch_add(times, Ordering::Relaxed);
     }
-    // The program may read the `errno` that its TLS library left.
-    // SAFETY: the thread's `errno` lives as long as the thread, and no other thread uses it.
-    unsafe { *errno = before };
 }
 
 #[cfg(test)]

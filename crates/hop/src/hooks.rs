@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{size_t, socklen_t};
-use rejoin_abi::{Hooks, RegisteredOf, Replacements, gate};
+use rejoin_abi::{Hooks, RegisteredOf, Replacements, gate, undisturbed};
 
 use crate::sockets::Sending;
 use crate::{offer, sockets, waiting};
@@ -27,10 +27,11 @@ pub const fn hooks<R: Replacements>(replacements: &'static R) -> Hooks {
     }
 }
 
-/// Runs `what`. Returns `None` if it panics: a panic of Rejoin must not reach the program.
+/// Runs `what`, and restores `errno` afterwards. Returns `None` if it panics: a panic of Rejoin must not reach the
+/// program.
 pub fn guarded<T>(what: impl FnOnce() -> T) -> Option<T> {
     let _inside = gate::pass();
-    catch_unwind(AssertUnwindSafe(what)).ok()
+    undisturbed(|| catch_unwind(AssertUnwindSafe(what))).ok()
 }
 
 unsafe extern "C" fn sending(
@@ -81,4 +82,21 @@ unsafe extern "C" fn option(
 
 extern "C" fn is_taken(descriptor: c_int) -> c_int {
     guarded(|| sockets::is_taken(descriptor)).map_or(0, c_int::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn errno_stays_the_programs() {
+        let errno = || io::Error::last_os_error().raw_os_error();
+        let fails = || std::fs::read("/nowhere").is_ok();
+        let before = errno();
+        assert_eq!(guarded(fails), Some(false));
+        assert_eq!(errno(), before);
+        assert!(!fails() && errno() != before);
+    }
 }

@@ -11,7 +11,7 @@ use libc::{
     sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 
-use rejoin_abi::{Hooks, interposed};
+use rejoin_abi::{Hooks, interposed, undisturbed};
 
 use crate::waits::{
     __poll_chk, __ppoll_chk, epoll_pwait, epoll_wait, poll, ppoll, pselect, select,
@@ -86,17 +86,6 @@ fn sending(descriptor: c_int, bytes: *const c_void, length: size_t) -> bool {
         });
     }
     is_sent
-}
-
-/// Runs `what`, and restores `errno` afterwards.
-pub(crate) fn undisturbed(what: impl FnOnce()) {
-    // SAFETY: the function takes no arguments.
-    let error = unsafe { libc::__errno_location() };
-    // SAFETY: the variable is this thread's own.
-    let before = unsafe { error.read() };
-    what();
-    // SAFETY: the variable is this thread's own.
-    unsafe { error.write(before) };
 }
 
 /// Examines bytes that the program is about to send in pieces. Returns how many are sent already.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use libc::{
     c_int, c_ulong, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval,
 };
+use rejoin_abi::undisturbed;
 
-use crate::libc_calls::{concerned, real, undisturbed};
+use crate::libc_calls::{concerned, real};
 
 /// Waits by `real`, which is passed the longest wait (`None`: without end) and returns 0 at its end.
 fn in_turns(longest: Option<Duration>, mut real: impl FnMut(Option<Duration>) -> c_int) -> c_int {

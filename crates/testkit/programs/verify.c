@@ -1,5 +1,6 @@
 /* A client with a verification of its own: `verify HOST PORT AUTHORITY HOW`. Prints what it sees. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -79,7 +80,7 @@ int main(int count, char **words)
     SSL *ssl;
     X509 *own;
     STACK_OF(X509) *chain;
-    int read, done;
+    int read, done, left;
 
     pretends = strcmp(how, "pretend") == 0;
     overrides = pretends || strcmp(how, "override") == 0;
@@ -94,11 +95,16 @@ int main(int count, char **words)
     SSL_set1_host(ssl, words[1]);
     SSL_set_fd(ssl, connected(atoi(words[2])));
     snprintf(request, sizeof request, "GET /page HTTP/1.0\r\nHost: %s\r\n\r\n", words[1]);
+    errno = 0;
     done = strcmp(how, "implicit") == 0 ? written(ssl, request) : SSL_connect(ssl);
+    left = errno;
     if (done != 1) {
         unsigned long error = ERR_get_error();
         printf("%d: %d, %s, %s\n", done, SSL_get_error(ssl, done), ERR_reason_error_string(error),
                X509_verify_cert_error_string(SSL_get_verify_result(ssl)));
+        if (strcmp(how, "implicit") != 0)
+            printf("left: %s\n", strerror(left));
+        printf("state: %s, %s\n", SSL_state_string(ssl), SSL_state_string_long(ssl));
         /* A refusal stays one, and is no signal. */
         ERR_clear_error();
         printf("again: %d, %d, %d\n", SSL_connect(ssl) == 1, SSL_write(ssl, request, 5) > 0,

@@ -75,6 +75,16 @@ pub(super) unsafe fn shown<'a>(ssl: *mut SSL) -> Option<&'a Shown> {
     unsafe { borrowed(ssl) }?.shown.get()
 }
 
+/// Returns true if the program must not go on, although libssl's own handshake has succeeded.
+///
+/// # Safety
+/// `ssl` is null or valid.
+pub(super) unsafe fn is_refused(ssl: *mut SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`, and the reference is not used after this.
+    let connection = if ssl.is_null() { None } else { unsafe { borrowed(ssl) } };
+    connection.is_some_and(|connection| connection.end.get() == Some(&End::Refused))
+}
+
 /// Returns the connection of an SSL, without a reference of its own.
 ///
 /// # Safety

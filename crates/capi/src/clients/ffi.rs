@@ -132,6 +132,8 @@ rejoin_hop::functions_of! {
         SSL_version: OfSsl<c_int>;
         SSL_get_current_cipher: OfSsl<*const SSL_CIPHER>;
         SSL_session_reused: OfSsl<c_int>;
+        SSL_state_string: OfSsl<*const c_char>;
+        SSL_state_string_long: OfSsl<*const c_char>;
         SSL_get0_peer_certificate: OfSsl<*mut X509>;
         SSL_get1_peer_certificate: OfSsl<*mut X509>;
         SSL_get_peer_cert_chain: OfSsl<*mut OPENSSL_STACK>;

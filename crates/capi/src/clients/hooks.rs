@@ -185,6 +185,25 @@ getter!(SSL_get0_verified_chain, *mut OPENSSL_STACK, null_mut(), |of: &Shown| {
     of.verified.as_ref().map_or(null_mut(), |chain| chain.list())
 });
 
+/// Replaces a function that names the state of the handshake: what is refused is an error, as libssl's own refusal is,
+/// although libssl's handshake has succeeded.
+macro_rules! state {
+    ($name:ident, $refused:literal) => {
+        unsafe extern "C" fn $name(ssl: *mut SSL) -> *const c_char {
+            // SAFETY: the SSL is the program's, and in use during this call only.
+            if unsafe { connection::is_refused(ssl) } {
+                return $refused.as_ptr();
+            }
+            let Some(libssl) = Libssl::get() else { return c"unknown state".as_ptr() };
+            // SAFETY: the program's own call, with its argument.
+            unsafe { (libssl.$name)(ssl) }
+        }
+    };
+}
+
+state!(SSL_state_string, c"SSLERR");
+state!(SSL_state_string_long, c"error");
+
 unsafe extern "C" fn SSL_CTX_set_cert_verify_callback(
     context: *mut SSL_CTX,
     all: Option<VerifyAll>,
