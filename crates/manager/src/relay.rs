@@ -61,7 +61,13 @@ enum Way {
     Open,
     /// Ended like this; the other side has not been told yet.
     Endings(End),
-    Over,
+    Over(End),
+}
+
+impl Way {
+    fn is_over(self) -> bool {
+        matches!(self, Self::Over(_))
+    }
 }
 
 impl<'a> Relay<'a> {
@@ -90,7 +96,7 @@ impl<'a> Relay<'a> {
     /// Returns true if the connection broke, for the program to see: the server neither announced its end nor closed its
     /// direction.
     pub(crate) fn is_broken(&self) -> bool {
-        self.down != Way::Over && !self.is_closed
+        !self.down.is_over() && !self.is_closed
     }
 
     /// Returns true if the program left without having sent anything, as a program does that refuses the server after its
@@ -146,8 +152,8 @@ impl<'a> Relay<'a> {
     fn work(&mut self) -> Result<bool, End> {
         for _ in 0..ROUNDS {
             let moved = self.work_down()? | self.work_up()?;
-            let is_sent = self.up == Way::Over && !self.upstream.tls.wants_write();
-            if is_sent && (self.down == Way::Over || self.is_gone) {
+            let is_sent = self.up.is_over() && !self.upstream.tls.wants_write();
+            if is_sent && (self.down.is_over() || self.is_gone) {
                 return Err(self.stopped());
             }
             if !moved {
@@ -159,7 +165,7 @@ impl<'a> Relay<'a> {
 
     /// Returns how the connection ends, given the state of the server's direction.
     fn stopped(&self) -> End {
-        if self.down == Way::Over { End::Clean } else { End::Truncated }
+        if let Way::Over(end) = self.down { end } else { End::Truncated }
     }
 
     /// Relays from the server to the program. Returns true if anything moved.
@@ -171,17 +177,18 @@ impl<'a> Relay<'a> {
         }
         match self.down {
             Way::Open => {}
-            Way::Endings(End::Clean) => {
+            // A server that closes its direction may still read, with close_notify or without.
+            Way::Endings(end) if end == End::Clean || self.is_closed => {
                 // Recorded before the program can read the end and ask.
-                self.standing.server_ends(End::Clean);
-                if !self.program.finish() {
+                self.standing.server_ends(end);
+                if !self.program.finish(end) {
                     return Ok(moved);
                 }
-                self.down = Way::Over;
+                self.down = Way::Over(end);
                 return Ok(true);
             }
             Way::Endings(end) => return Err(end),
-            Way::Over => return Ok(moved),
+            Way::Over(_) => return Ok(moved),
         }
         PIECE.with_borrow_mut(|piece| match Source(&self.upstream.tcp).read(piece) {
             Ok(read) => {
@@ -244,7 +251,7 @@ impl<'a> Relay<'a> {
             return Err(self.stopped());
         }
         let sent = had && !self.upstream.tls.wants_write();
-        if self.up == Way::Over || self.upstream.tls.wants_write() {
+        if self.up.is_over() || self.upstream.tls.wants_write() {
             return Ok(sent);
         }
         let read = PIECE.with_borrow_mut(|piece| {
@@ -261,7 +268,7 @@ impl<'a> Relay<'a> {
                 Ok(true)
             }
             Ok(said) => {
-                self.up = Way::Over;
+                self.up = Way::Over(End::Clean);
                 self.is_left = self.down == Way::Open;
                 self.is_gone = said == Received::Gone;
                 match said {

@@ -7,6 +7,7 @@ use rustix::net::Shutdown;
 use crate::downstream::descriptors::ProgramSocket;
 use crate::downstream::input::{Received, is_gone, received};
 use crate::hop::tls::Hop;
+use crate::protocol::End;
 
 /// See the module's documentation.
 pub(crate) enum Downstream<'a> {
@@ -50,10 +51,11 @@ impl Downstream<'_> {
         }
     }
 
-    /// Announces the end of the plaintext. Returns false if that has to be tried again. If the program is gone,
-    /// writing fails soon.
-    pub(crate) fn finish(&mut self) -> bool {
+    /// Announces the end of the plaintext, with close_notify if the server sent one. Returns false if that has to be
+    /// tried again. If the program is gone, writing fails soon.
+    pub(crate) fn finish(&mut self, end: End) -> bool {
         if let Self::Hop(hop) = self
+            && end == End::Clean
             && !hop.finish()
         {
             return false;
