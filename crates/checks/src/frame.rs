@@ -35,6 +35,8 @@ pub(crate) struct Effort {
     pub(crate) soak_s: u64,
     /// The folder of captures with answers.
     pub(crate) captures: &'static Path,
+    /// Parts of the names of the programs that are tried.
+    pub(crate) programs: Option<&'static str>,
 }
 
 impl Effort {
@@ -46,9 +48,13 @@ impl Effort {
         let captures = words.operand().map_or_else(beside, PathBuf::from);
         // Checks need it to the end of the program.
         let captures = Box::leak(captures.into_boxed_path());
-        Self { quick, soak_s: soak_s.unwrap_or(if quick { 10 } else { 60 }), captures }
+        let programs = words.value("--programs").map(|names| &*names.to_owned().leak());
+        Self { quick, soak_s: soak_s.unwrap_or(if quick { 10 } else { 60 }), captures, programs }
     }
 }
+
+/// The options that have a value.
+const VALUED: [&str; 3] = ["--only", "--soak-s", "--programs"];
 
 /// The words of the command line after the group.
 pub(crate) struct Words(Vec<String>);
@@ -62,7 +68,7 @@ impl Words {
 
     /// The first word that is neither an option nor an option's value.
     pub(crate) fn operand(&self) -> Option<&str> {
-        let is_value = |at: usize| at > 0 && self.0[at - 1] == "--only";
+        let is_value = |at: usize| at > 0 && VALUED.contains(&self.0[at - 1].as_str());
         let mut words = self.0.iter().enumerate();
         words
             .find(|(at, word)| !word.starts_with('-') && !is_value(*at))
@@ -71,11 +77,12 @@ impl Words {
 
     /// The first option that no group of checks takes, or that lacks its value.
     pub(crate) fn wrong(&self) -> Option<&str> {
-        let known = ["--help", "--quick", "--only", "--soak-s"];
-        let options = self.0.iter().map(String::as_str).filter(|word| word.starts_with('-'));
-        let is_wrong = |word: &&str| {
-            !known.contains(word) || known[2..].contains(word) && self.value(word).is_none()
+        let is_known = |word: &str| {
+            ["--help", "--quick"].contains(&word)
+                || VALUED.contains(&word) && self.value(word).is_some()
         };
+        let options = self.0.iter().map(String::as_str).filter(|word| word.starts_with('-'));
+        let is_wrong = |word: &&str| !is_known(word);
         options.into_iter().find(is_wrong)
     }
 

@@ -11,8 +11,8 @@ use crate::frame::{self, Check, Effort, Found, Group};
 
 pub(crate) const GROUP: Group = Group {
     name: "clients",
-    arguments: frame::ARGUMENTS,
-    example: "sequential",
+    arguments: "CHECKS='[--quick] [--only PART_OF_A_NAME] [--programs PARTS_OF_NAMES]'",
+    example: "faults --programs curl,wget",
     packages: frame::SHIPPED,
     checks: CHECKS,
 };

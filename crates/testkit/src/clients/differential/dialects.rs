@@ -23,8 +23,10 @@ pub(super) enum Dialect {
 pub(super) struct Speaker {
     pub(super) stream: SslStream<TcpStream>,
     pub(super) behaviour: Behaviour,
-    /// All that the client said.
+    /// All that the client said before the answer.
     pub(super) said: String,
+    /// The bytes that it said afterwards.
+    pub(super) last: Vec<u8>,
 }
 
 impl Dialect {
@@ -35,6 +37,27 @@ impl Dialect {
             tcp.write_all(b"S")?;
         }
         Ok(())
+    }
+
+    /// Returns a client's last bytes as text, without chance: a WebSocket's are masked by random bytes (RFC 6455, 5.3),
+    /// and whether a client of MQTT still says that it goes depends on its turn.
+    pub(super) fn text(self, mut bytes: &[u8]) -> String {
+        const DISCONNECT: &[u8] = &[0xe0, 0];
+        let mut plain = Vec::new();
+        if self == Self::Mqtt {
+            bytes = bytes.strip_prefix(DISCONNECT).unwrap_or(bytes);
+        }
+        while self == Self::WebSocket
+            && let [kind, length, mask @ ..] = bytes
+            && let Some((mask, rest)) = mask.split_at_checked(4)
+            && let Some((masked, rest)) = rest.split_at_checked(usize::from(length & 0x7f))
+        {
+            plain.push(*kind);
+            plain.extend(masked.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+            bytes = rest;
+        }
+        plain.extend(bytes);
+        String::from_utf8_lossy(&plain).into_owned()
     }
 
     /// Reads what the client asks, and answers.

@@ -25,6 +25,8 @@ pub enum End {
     Reset,
     /// Nothing more is said until the client goes.
     Stalls,
+    /// The same, and nobody hears that it goes, as if the process were stopped.
+    Freezes,
 }
 
 /// One thing that goes wrong, or changes.
@@ -181,7 +183,7 @@ impl Fault {
                 Behaviour { hello: Hello::LostIfBig, ..ends(End::Reset, Point::Half) }
             }
             Self::ManagerKilled => acted(ends(End::Reset, Point::Half)),
-            Self::ManagerStops => acted(ends(End::Stalls, Point::Half)),
+            Self::ManagerStops => acted(ends(End::Freezes, Point::Half)),
             Self::ManagerTerminated => {
                 acted(Behaviour { goes_on: true, ..ends(End::Notify, Point::Half) })
             }

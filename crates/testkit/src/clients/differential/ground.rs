@@ -110,7 +110,8 @@ impl Ground {
             values.iter().fold(word.to_owned(), |word, (name, value)| word.replace(name, value))
         };
         let mut command = Command::new("timeout");
-        command.arg(fault.limit_s().to_string()).args(fault.wrapped());
+        // Some wait for the server's last word when they are told to end.
+        command.args(["--kill-after=2", &fault.limit_s().to_string()]).args(fault.wrapped());
         command.args(program.words.iter().copied().map(filled));
         command.current_dir(folder).env("HOME", folder);
         quiet(&mut command);

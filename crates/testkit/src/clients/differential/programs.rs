@@ -138,8 +138,9 @@ pub static PROGRAMS: &[Program] = &[
         ],
     )
     .writing("sample-1.0-py3-none-any.whl"),
-    get("Perl LWP", &["perl", "-MLWP::UserAgent", "-e", LWP, "@URL@/page", "@CA@"]),
-    get("Perl HTTP::Tiny", &["perl", "-MHTTP::Tiny", "-e", HTTP_TINY, "@URL@/page", "@CA@"]),
+    get("Perl LWP", &["perl", "-MLWP::UserAgent", "-e", LWP, "@URL@/page", "@CA@"]).with(PERL),
+    get("Perl HTTP::Tiny", &["perl", "-MHTTP::Tiny", "-e", HTTP_TINY, "@URL@/page", "@CA@"])
+        .with(PERL),
     get("Ruby", &["ruby", "--disable-gems", "-rnet/http", "-e", RUBY, "@URL@/page", "@CA@"])
         .with(&[("RUBYLIB", RUBYLIB)]),
     get("PHP", &["php8.2", "-n", "-r", PHP, "@URL@/page", "@CA@"]),
@@ -197,18 +198,20 @@ const AUTHORITY: &[(&str, &str)] = &[("SSL_CERT_FILE", "@CA@")];
 const PARALLEL: &str = "curl -sS --no-progress-meter -Z --cacert $1 $2 -o a $2 -o b; code=$?; \
     touch a b; cat a b; exit $code";
 const FETCH: &str = "@SCRIPTS@/fetch.py";
-const LFTP: &str =
-    "set ssl:ca-file @CA@; set net:max-retries 1; set net:timeout 20; cat @URL@/page";
-const S_CLIENT: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -verify_quiet \
-    -verify_return_error -CAfile $1 -connect localhost:$2 -servername localhost";
-const GNUTLS_CLI: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' | \
-    gnutls-cli --logfile=/dev/null --x509cafile $1 -p $2 localhost";
-const SOCAT: &str =
-    "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' | socat -t 20 - OPENSSL:localhost:$2,cafile=$1";
+const LFTP: &str = "set ssl:ca-file @CA@; set net:max-retries 1; set net:reconnect-interval-base 1; set net:timeout 20; cat @URL@/page";
+const S_CLIENT: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' >asked && exec openssl s_client -quiet \
+    -verify_quiet -verify_return_error -CAfile $1 -connect localhost:$2 -servername localhost <asked";
+const GNUTLS_CLI: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' >asked && \
+    exec gnutls-cli --logfile=/dev/null --x509cafile $1 -p $2 localhost <asked";
+const SOCAT: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' >asked && exec socat -t 20 - OPENSSL:localhost:$2,cafile=$1 <asked";
+const PERL: &[(&str, &str)] =
+    &[("PERL5LIB", "@ROOT@/usr/share/perl5:@ROOT@/usr/lib/@ARCH@/perl5/5.36")];
 const LWP: &str = "$u=LWP::UserAgent->new(ssl_opts=>{SSL_ca_file=>$ARGV[1]});$r=$u->get($ARGV[0]);\
-    print $r->content;print STDERR $r->status_line,' ',$r->header('X-Died')//'','\n';exit !$r->is_success";
+    print $r->content if $r->is_success;\
+    print STDERR $r->status_line,' ',$r->header('X-Died')//'','\n';exit !$r->is_success";
 const HTTP_TINY: &str = "$r=HTTP::Tiny->new(verify_SSL=>1,SSL_options=>{SSL_ca_file=>$ARGV[1]})->get($ARGV[0]);\
-    print $r->{content};print STDERR $r->{status},' ',$r->{reason};exit !$r->{success}";
+    print $r->{content} if $r->{success};\
+    print STDERR $r->{status},' ',$r->{success}?$r->{reason}:$r->{content};exit !$r->{success}";
 const RUBY: &str = "u=URI(ARGV[0]);begin;Net::HTTP.start(u.host,u.port,use_ssl:true,ca_file:ARGV[1],max_retries:0)\
     {|h|r=h.get(u.path);print r.body;warn r.code};rescue => e;warn e.class,e.message;exit 1;end";
 const RUBYLIB: &str =
@@ -225,10 +228,10 @@ const GIT_PUSH: &str = "git init -q -b main . && \
     git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a && git push -q $1 main";
 const PSQL: &str =
     "host=localhost port=@PORT@ sslmode=verify-full sslrootcert=@CA@ user=a dbname=a";
-/// Reads the lists of a repository that has one.
+/// Reads the lists of a repository that has one. What apt says of its speed, and the port, is left out.
 const APT: &str = "mkdir -p lists/partial archives/partial && chmod -R a+rwX . && \
     echo \"deb [trusted=yes] $2/apt ./\" >sources.list && \
     apt-get -q -o Dir::Etc::SourceList=$PWD/sources.list -o Dir::Etc::SourceParts=- -o Dir::State::Lists=$PWD/lists \
     -o Dir::Cache::Archives=$PWD/archives -o Debug::NoLocking=1 -o Acquire::https::CaInfo=$1 \
-    -o Acquire::Retries=0 -o APT::Sandbox::User=$3 -o Acquire::Languages=none update; \
-    code=$?; cat lists/*Packages; exit $code";
+    -o Acquire::Retries=0 -o APT::Sandbox::User=$3 -o Acquire::Languages=none -o Acquire::GzipIndexes=false update >said; \
+    code=$?; sed -E '/^Fetched/d; s/localhost:[0-9]+//g; s/\\[IP: [^]]*\\]//' said; cat lists/*Packages; exit $code";

@@ -274,12 +274,13 @@ impl Shared {
             return Ok(farewell(&error));
         }
         client.certificate = stream.ssl().peer_certificate().is_some();
-        let mut speaker = dialects::Speaker { stream, behaviour, said: String::new() };
+        let mut speaker =
+            dialects::Speaker { stream, behaviour, said: String::new(), last: Vec::new() };
         let spoke = self.dialect.speak(&mut speaker, &self.folder);
         client.said = std::mem::take(&mut speaker.said);
         spoke?;
         let end = speaker.end();
-        client.said = format!("{}{}", client.said, speaker.said);
+        client.said += &self.dialect.text(&speaker.last);
         end
     }
 }
@@ -328,11 +329,15 @@ impl dialects::Speaker {
                 return reset(self.stream.get_ref());
             }
             End::Stalls => {}
+            End::Freezes => {
+                let _ = io::copy(&mut self.stream.get_ref(), &mut io::sink());
+                return Ok(NO_WORD.to_owned());
+            }
         }
         let mut piece = [0; 4096];
         loop {
             match self.stream.ssl_read(&mut piece) {
-                Ok(read) => self.said.push_str(&String::from_utf8_lossy(&piece[..read])),
+                Ok(read) => self.last.extend(&piece[..read]),
                 Err(error) => return Ok(farewell(&error)),
             }
         }

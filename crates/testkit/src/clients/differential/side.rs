@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rejoin_client::protocol::Connect;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::dialects::Dialect;
 use super::faults::{End, Fault, Point};
 use super::ground::Ground;
 use super::programs::Program;
@@ -141,7 +142,9 @@ impl Side<'_> {
             }
             Fault::ManagerFull => {
                 managed.set("connections = 1");
-                let server = self.server(Behaviour::default());
+                let what = (Dialect::Http, self.ground.www.as_path());
+                let pair = &self.certificates.first;
+                let server = Server::start(what, (self.tls, pair), (Behaviour::default(), false));
                 let port = server.port.try_into().expect("not 0");
                 let wanted = Connect::new("localhost".parse().expect("a name"), port);
                 let manager = rejoin_client::Manager::at(managed.socket());

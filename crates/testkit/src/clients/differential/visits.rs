@@ -39,10 +39,11 @@ pub(super) fn run(command: &mut Command, writes: Option<&str>, port: u16) -> (Vi
     (visit, told)
 }
 
-/// A line without ports, addresses in memory, threads and times.
+/// A line without ports, addresses in memory, processes, threads and times.
 fn normal(line: &str, port: u16) -> String {
     let line = line.replace(&port.to_string(), "PORT");
-    let mut words: Vec<_> = line.split(' ').map(without_numbers).collect();
+    let word = |word: &str| if is_time(word) { "TIME".to_owned() } else { without_numbers(word) };
+    let mut words: Vec<_> = line.split(' ').map(word).collect();
     for at in 1..words.len() {
         if ["milliseconds", "ms", "ms:"].contains(&words[at].as_str()) {
             words[at - 1] = "N".to_owned();
@@ -51,8 +52,23 @@ fn normal(line: &str, port: u16) -> String {
     words.join(" ")
 }
 
-/// A word without long numbers in hex.
+/// Returns true for `2026/11/25` and `01:48:13`.
+fn is_time(word: &str) -> bool {
+    let is_made_of = |sign: char| {
+        let mut parts = word.split(sign);
+        parts.clone().count() == 3
+            && parts.all(|part| part.len() >= 2 && part.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    is_made_of('/') || is_made_of(':')
+}
+
+/// A word without long numbers in hex, and without the number of a process: `name[123]`.
 fn without_numbers(word: &str) -> String {
+    if let Some((name, number)) = word.strip_suffix(']').and_then(|word| word.split_once('['))
+        && number.parse::<u32>().is_ok()
+    {
+        return format!("{name}[N]");
+    }
     let is_word = |letter: char| letter.is_ascii_alphanumeric();
     let short = |part: &str| {
         let bare = part.trim_start_matches("0x");
