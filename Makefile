@@ -132,7 +132,7 @@ check-manager: setup
 
 ## What Rejoin promises to programs that are not changed, a line for each; CHECKS as above.
 check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget git default-jdk-headless valgrind
-check-clients: target/programs setup
+check-clients: target/programs target/programs-13 setup
 	$(CHECK) clients $(CHECKS)
 
 ## What resumption saves a server and costs it, a line for each, in twenty minutes on a machine that does nothing
@@ -212,6 +212,22 @@ target/servers target/programs:
 	  "debian bookworm" "debian bookworm-updates" "debian-security bookworm-security" >sources.list \
 	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- -o Debug::NoLocking=1 \
 	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache \
+	  -o Dir::Cache::Archives=$$PWD/cache -o APT::Sandbox::User=root" \
+	&& $$apt update && $$apt install --yes --download-only --no-install-recommends $(WANTED) \
+	&& for package in cache/*.deb; do \
+	  dpkg-deb --fsys-tarfile $$package | tar --extract --keep-directory-symlink --directory=root || exit 1; \
+	done
+	@mv $@.part $@
+
+## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients`: nothing is
+## installed.
+target/programs-13: WANTED := curl gnutls-bin openssl python3 wget
+target/programs-13:
+	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/partial $@.part/root/usr/{bin,sbin,lib,lib64}
+	@cd $@.part && ln -s usr/bin usr/sbin usr/lib usr/lib64 root/ \
+	&& echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian trixie main" >sources.list \
+	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- -o Debug::NoLocking=1 \
+	  -o Dir::State::Lists=$$PWD/lists -o Dir::State::Status=/dev/null -o Dir::Cache=$$PWD/cache \
 	  -o Dir::Cache::Archives=$$PWD/cache -o APT::Sandbox::User=root" \
 	&& $$apt update && $$apt install --yes --download-only --no-install-recommends $(WANTED) \
 	&& for package in cache/*.deb; do \

@@ -104,6 +104,8 @@ impl Authority {
         change: impl FnOnce(&mut CertificateParams),
     ) -> Pair {
         let mut parameters = leaf(names);
+        // Python 3.13 demands it.
+        parameters.use_authority_key_identifier_extension = true;
         change(&mut parameters);
         Pair::of(&parameters.signed_by(key, &self.issuer).expect("a certificate"), key)
     }

@@ -26,6 +26,13 @@ pub struct Ground {
     numbers: AtomicU32,
 }
 
+/// The loader of programs, by the processors' interfaces (ABI).
+const LOADER: &str = if cfg!(target_arch = "aarch64") {
+    "lib/ld-linux-aarch64.so.1"
+} else {
+    "lib64/ld-linux-x86-64.so.2"
+};
+
 /// The length of the page.
 const BYTES: usize = 200_000;
 
@@ -104,6 +111,8 @@ impl Ground {
             ("@PYTHON@", self.python.display().to_string()),
             ("@FOLDER@", folder.display().to_string()),
             ("@ROOT@", root.clone()),
+            ("@NEW@", target().join("programs-13/root").display().to_string()),
+            ("@LOADER@", LOADER.to_owned()),
             ("@ARCH@", arch.clone()),
         ];
         let filled = |word: &str| {

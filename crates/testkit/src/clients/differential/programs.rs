@@ -8,8 +8,8 @@ use super::faults::Table;
 pub struct Program {
     pub name: &'static str,
     pub(super) dialect: Dialect,
-    /// Its command, with `@URL@`, `@PORT@`, `@CA@`, `@SCRIPTS@`, `@PYTHON@`, `@ROOT@` (the folder of extracted packages)
-    /// and `@FOLDER@` (its own) in it.
+    /// Its command, with `@URL@`, `@PORT@`, `@CA@`, `@SCRIPTS@`, `@PYTHON@`, `@ROOT@` (the folder of extracted packages),
+    /// `@NEW@` (of Debian 13's) and `@FOLDER@` (its own) in it.
     pub(super) words: &'static [&'static str],
     pub(super) environment: &'static [(&'static str, &'static str)],
     /// The file that it writes, if not its standard output.
@@ -43,8 +43,26 @@ impl Program {
 pub static PROGRAMS: &[Program] = &[
     get("curl", &["curl", "-sS", "--cacert", "@CA@", "@URL@/page"]),
     get("curl, HTTP/1.0", &["curl", "-sS", "--http1.0", "--cacert", "@CA@", "@URL@/page"]),
+    get(
+        "curl, OpenSSL 3.5",
+        &[NEW, PATH, NEW_LIBRARIES, NEW_CURL, "-sS", "--cacert", "@CA@", "@URL@/page"],
+    ),
     get("curl --parallel", &["sh", "-c", PARALLEL, "sh", "@CA@", "@URL@/page"]),
     get("wget", &["wget", "-q", "-O-", "-t1", "--ca-certificate=@CA@", "@URL@/page"]),
+    get(
+        "wget, GnuTLS 3.8",
+        &[
+            NEW,
+            PATH,
+            NEW_LIBRARIES,
+            NEW_WGET,
+            "-q",
+            "-O-",
+            "-t1",
+            "--ca-certificate=@CA@",
+            "@URL@/page",
+        ],
+    ),
     get("wget2", &["wget2", "-q", "-O-", "--tries=1", "--ca-certificate=@CA@", "@URL@/page"]),
     get(
         "aria2c",
@@ -109,6 +127,11 @@ pub static PROGRAMS: &[Program] = &[
     get("gnutls-cli", &["sh", "-c", GNUTLS_CLI, "sh", "@CA@", "@PORT@"]),
     get("socat", &["sh", "-c", SOCAT, "sh", "@CA@", "@PORT@"]),
     get("Python urllib", &["@PYTHON@", FETCH, "urllib", "@URL@/page", "@CA@"]),
+    get(
+        "Python urllib, OpenSSL 3.5",
+        &[NEW, PATH, NEW_LIBRARIES, NEW_PYTHON, FETCH, "urllib", "@URL@/page", "@CA@"],
+    )
+    .with(&[("PYTHONHOME", "@NEW@/usr")]),
     get("Python asyncio", &["@PYTHON@", FETCH, "asyncio", "@URL@/page", "@CA@"]),
     get("requests", &["@PYTHON@", FETCH, "requests", "@URL@/page", "@CA@"]),
     get("httpx", &["@PYTHON@", FETCH, "httpx", "@URL@/page", "@CA@"]),
@@ -194,6 +217,13 @@ pub static PROGRAMS: &[Program] = &[
     .over(Dialect::Mqtt),
 ];
 
+/// The loader of Debian 13's programs, which have a C library of their own.
+const NEW: &str = "@NEW@/@LOADER@";
+const PATH: &str = "--library-path";
+const NEW_LIBRARIES: &str = "@NEW@/usr/lib/@ARCH@";
+const NEW_CURL: &str = "@NEW@/usr/bin/curl";
+const NEW_WGET: &str = "@NEW@/usr/bin/wget";
+const NEW_PYTHON: &str = "@NEW@/usr/bin/python3.13";
 const AUTHORITY: &[(&str, &str)] = &[("SSL_CERT_FILE", "@CA@")];
 const PARALLEL: &str = "curl -sS --no-progress-meter -Z --cacert $1 $2 -o a $2 -o b; code=$?; \
     touch a b; cat a b; exit $code";
