@@ -120,7 +120,7 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
 
     /// Turns a table of zeros into one that knows nothing but the prior.
     pub(crate) fn format(&self) {
-        let pools = std::array::from_fn(|trust| self.pool(trust));
+        let pools = std::array::from_fn(|trust| self.pool(trust, &[]));
         rows().for_each(|row| self.calculate(row, &pools));
     }
 
@@ -161,9 +161,10 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
     pub fn learn(&self) {
         let due = &self.waits.due;
         if due.load(Ordering::Relaxed) != 0 && due.swap(0, Ordering::Relaxed) != 0 {
-            let pools: [Hazards; 4] = std::array::from_fn(|trust| self.pool(trust));
-            let known = |row: &Row| self.waits.waited[row.bins()].iter().any(is_some);
-            rows().filter(known).for_each(|row| {
+            let is_known = |row: &Row| self.waits.waited[row.bins()].iter().any(is_some);
+            let known: Vec<Row> = rows().filter(is_known).collect();
+            let pools: [Hazards; 4] = std::array::from_fn(|trust| self.pool(trust, &known));
+            known.into_iter().for_each(|row| {
                 self.calculate(row, &pools);
                 self.fade(row);
             });
@@ -229,12 +230,13 @@ impl<W: Deref<Target = Waits>> ReturnTimes<W> {
         hazards
     }
 
-    /// Returns the hazards of all rows of a trust together.
-    fn pool(&self, trust: usize) -> Hazards {
-        let rows = (0..OCTAVES).map(|octave| Row::Known(trust * OCTAVES + octave));
-        let all = rows.clone().map(|row| self.counts(row)).reduce(Counts::plus);
-        let prior = |bin| self.prior(Row::Known(trust * OCTAVES), bin);
-        all.map_or_else(Vec::new, |all| all.hazards(1.0, prior))
+    /// Returns the hazards of all rows of a trust together, of which these have counts.
+    fn pool(&self, trust: usize, known: &[Row]) -> Hazards {
+        let first = Row::Known(trust * OCTAVES);
+        let is_of_it = |row: &&Row| matches!(row, Row::Known(at) if at / OCTAVES == trust);
+        let counts = known.iter().filter(is_of_it).map(|row| self.counts(*row));
+        let all = counts.reduce(Counts::plus).unwrap_or_else(|| Counts::none(first.bins().len()));
+        all.hazards(1.0, |bin| self.prior(first, bin))
     }
 
     fn counts(&self, row: Row) -> Counts {
@@ -272,6 +274,10 @@ struct Counts {
 }
 
 impl Counts {
+    fn none(bins: usize) -> Self {
+        Self { waited: vec![0.0; bins], returned: vec![0.0; bins] }
+    }
+
     fn plus(mut self, other: Self) -> Self {
         let add = |to: &mut [f64], more: &[f64]| to.iter_mut().zip(more).for_each(|(a, b)| *a += b);
         add(&mut self.waited, &other.waited);
@@ -372,7 +378,7 @@ mod tests {
         for row in [Row::Unknown, Row::Known(17), Row::Known(OCTAVES + 9)] {
             let table = table();
             fill_at_random(&table, row);
-            let pools = std::array::from_fn(|trust| table.pool(trust));
+            let pools = std::array::from_fn(|trust| table.pool(trust, &[row]));
             table.calculate(row, &pools);
             let hazards = table.hazards(row, &pools);
             for (bin, at) in row.bins().enumerate() {
