@@ -1,5 +1,7 @@
-//! The state of an `SSL` while its connection lives, kept in OpenSSL's extra data for it.
+//! The state of an `SSL` while its connection lives.
 
+use std::cell::Cell;
+use std::ptr::null;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foreign_types::ForeignTypeRef;
@@ -7,6 +9,7 @@ use openssl::ssl::SslRef;
 use openssl_sys::{SSL, SSL_SESSION};
 use rejoin_cache::{History, SecretBytes, SessionId, SessionStore, Visit};
 use rejoin_store::now_ms;
+use smallvec::SmallVec;
 
 use crate::attachment::{Attachment, OwnCallbacks};
 use crate::clock::now_s;
@@ -14,6 +17,9 @@ use crate::extra::Extra;
 use crate::policy::{Circumstances, Judged, Policy};
 use crate::sessions::Cached;
 use crate::{cipher, ffi, past, server_name};
+
+/// A host's name, which needs no memory of its own if it is short.
+pub(crate) type Host = SmallVec<[u8; 32]>;
 
 /// A connection of an attached context, from its first callback on.
 pub(crate) struct Connection {
@@ -38,7 +44,7 @@ pub(crate) struct State {
     pub(crate) authenticated_s: Option<u64>,
     /// The host that the client asked for with a session or a ticket. (OpenSSL itself returns the session's host
     /// then, which is set only if the server knew the name.)
-    pub(crate) host: Option<Box<[u8]>>,
+    pub(crate) host: Option<Host>,
     /// The settings for client certificates when the handshake began.
     pub(crate) began: Option<Circumstances>,
     /// The policy that sessions were looked up under.
@@ -81,7 +87,7 @@ impl Connection {
     pub(crate) unsafe fn host_in_hello<'a>(&self, ssl: *mut SSL) -> &'a [u8] {
         // SAFETY: the caller vouches for `ssl`.
         let host = unsafe { server_name::in_hello(ssl) };
-        self.state().host = Some(host.into());
+        self.state().host = Some(Host::from_slice(host));
         host
     }
 
@@ -112,7 +118,7 @@ impl Connection {
     /// Learns that the policy of connections to this one's host is not known before the servername callback.
     pub(crate) fn policy_varies(&self) {
         let state = self.state();
-        let judged = state.host.as_deref().and_then(|host| Judged::by(&self.attachment, host));
+        let judged = state.host.as_ref().and_then(|host| Judged::by(&self.attachment, host));
         if let (Some(judged), Some(began)) = (judged, &state.began) {
             judged.varies(began);
         }
@@ -122,7 +128,7 @@ impl Connection {
     ///
     /// # Safety
     /// `ssl` is valid, and this connection's.
-    pub(crate) unsafe fn host(&self, ssl: *mut SSL) -> Box<[u8]> {
+    pub(crate) unsafe fn host(&self, ssl: *mut SSL) -> Host {
         if let Some(noted) = self.state().host.clone() {
             return noted;
         }
@@ -132,10 +138,10 @@ impl Connection {
         // SAFETY: the caller vouches for `ssl`; without a ClientHello there is no extension.
         let in_hello = if is_single_use { &[] } else { unsafe { server_name::in_hello(ssl) } };
         if !in_hello.is_empty() {
-            return in_hello.into();
+            return Host::from_slice(in_hello);
         }
         // SAFETY: `ssl` is valid, and the name is copied at once.
-        unsafe { server_name::of_connection(ssl) }.into()
+        Host::from_slice(unsafe { server_name::of_connection(ssl) })
     }
 
     /// Returns the Unix time of the earlier full handshake that this connection's session comes from, or `None` if
@@ -258,9 +264,23 @@ fn existing(ssl: &SslRef) -> Option<&Connection> {
 /// # Safety
 /// `ssl` is valid for `'a`.
 pub(crate) unsafe fn of_ssl<'a>(ssl: *const SSL) -> Option<&'a Connection> {
+    let gone = CONNECTIONS.gone();
+    let (last, then, known) = LAST.get();
+    if last == ssl && then == gone {
+        // SAFETY: the connection's state is there since, because none has gone.
+        return unsafe { known.as_ref() };
+    }
     // SAFETY: the caller vouches for `ssl`.
-    unsafe { CONNECTIONS.get(ssl) }
+    let found = unsafe { CONNECTIONS.get(ssl) }?;
+    LAST.set((ssl, gone, found));
+    Some(found)
 }
 
 /// The states of connections.
 pub(crate) static CONNECTIONS: Extra<SSL, Connection> = Extra::new();
+
+thread_local! {
+    /// The connection that was looked up last in this thread, and how many had gone by then. A handshake has a dozen events
+    /// in a row.
+    static LAST: Cell<(*const SSL, usize, *const Connection)> = const { Cell::new((null(), 0, null())) };
+}

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use rejoin_cache::ContextTag;
+use smallvec::SmallVec;
 use zeroize::Zeroizing;
 
 use crate::policy::Policy;
+
+/// The length of labels that need no memory of their own.
+const SHORT: usize = 96;
 
 /// The name of a context: its session-id context, or a hash of the ciphers that it offers.
 #[derive(Debug, Clone)]
@@ -20,14 +24,15 @@ impl ContextName {
     /// Returns the label of a context, of the host that a client asks for there (RFC 6066, section 3: under another
     /// name a session must not be resumed), and of the certificate policy. `host` is empty if the client asked for
     /// none.
-    pub(crate) fn label(&self, host: &[u8], policy: Policy) -> Vec<u8> {
+    pub(crate) fn label(&self, host: &[u8], policy: Policy) -> SmallVec<[u8; SHORT]> {
         let Self(id_context) = self;
         let policy = policy.as_bytes();
-        let mut label = Vec::with_capacity(2 + id_context.len() + policy.len() + host.len());
-        label.extend_from_slice(&[id_context.len() as u8, policy.len() as u8]);
+        let mut label = SmallVec::from_slice(&[id_context.len() as u8, policy.len() as u8]);
         label.extend_from_slice(id_context);
         label.extend_from_slice(policy);
-        label.extend(host.iter().map(u8::to_ascii_lowercase));
+        let before = label.len();
+        label.extend_from_slice(host);
+        label[before..].make_ascii_lowercase();
         label
     }
 

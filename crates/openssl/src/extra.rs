@@ -6,13 +6,14 @@
 //! whatever the object has under the index (`CRYPTO_get_ex_new_index(3)`).
 
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use libc::{c_int, c_long, c_void};
 use openssl_sys::{CRYPTO_EX_DATA, SSL, SSL_CTX};
 
@@ -44,6 +45,8 @@ pub struct Extra<P, T> {
     table: Table,
     /// True if OpenSSL tells when it frees a `P`, false if it was out of memory.
     is_told: OnceLock<bool>,
+    /// The number of values that were taken or replaced.
+    gone: AtomicUsize,
     types: PhantomData<fn(*mut P) -> T>,
 }
 
@@ -51,7 +54,12 @@ impl<P: Parent + 'static, T: 'static> Extra<P, T> {
     /// Returns an empty place.
     #[expect(clippy::new_without_default, reason = "it is made for statics alone")]
     pub const fn new() -> Self {
-        Self { table: Table::new(), is_told: OnceLock::new(), types: PhantomData }
+        Self {
+            table: Table::new(),
+            is_told: OnceLock::new(),
+            gone: AtomicUsize::new(0),
+            types: PhantomData,
+        }
     }
 
     /// Has OpenSSL tell when it frees an object, and, by `made`, when it makes one, unless that was done. The first
@@ -64,12 +72,18 @@ impl<P: Parent + 'static, T: 'static> Extra<P, T> {
         })
     }
 
+    /// Returns the number of values that were taken or replaced so far. While it stays, so does each value: an object that
+    /// is made at the address of a freed one is made after its value was taken.
+    pub(crate) fn gone(&self) -> usize {
+        self.gone.load(Ordering::Relaxed)
+    }
+
     /// Returns the value of an object.
     ///
     /// # Safety
     /// `parent` is valid for `'a`, during which nothing is put or taken there.
     pub unsafe fn get<'a>(&'static self, parent: *const P) -> Option<&'a T> {
-        let held = *self.table.shard(parent.addr()).read().get(&parent.addr())?;
+        let held = self.table.get(parent.addr())?;
         // SAFETY: `put` made the box for this object; it is dropped when the value is taken or the object freed.
         Some(unsafe { held.0.cast().as_ref() })
     }
@@ -83,8 +97,8 @@ impl<P: Parent + 'static, T: 'static> Extra<P, T> {
             return None;
         }
         let own = NonNull::from(Box::leak(Box::new(value)));
-        let before =
-            self.table.shard(parent.addr()).write().insert(parent.addr(), Held(own.cast()));
+        let before = self.table.insert(parent.addr(), Held(own.cast()));
+        self.gone.fetch_add(usize::from(before.is_some()), Ordering::Relaxed);
         // SAFETY: a box of this function, which is in the table no more.
         drop(before.map(|before| unsafe { before.boxed::<T>() }));
         // SAFETY: the box is dropped when the value is taken or the object freed.
@@ -96,7 +110,8 @@ impl<P: Parent + 'static, T: 'static> Extra<P, T> {
     /// # Safety
     /// `parent` is valid or being freed, and nobody has the value.
     pub unsafe fn take(&'static self, parent: *mut P) -> Option<Box<T>> {
-        let held = self.table.shard(parent.addr()).write().remove(&parent.addr())?;
+        let held = self.table.remove(parent.addr())?;
+        self.gone.fetch_add(1, Ordering::Relaxed);
         // SAFETY: a box of `put`, which is in the table no more.
         Some(unsafe { held.boxed() })
     }
@@ -127,7 +142,7 @@ struct Table {
     shards: [Shard; SHARDS],
 }
 
-type Boxes = HashMap<usize, Held, Addresses>;
+type Boxes = HashTable<(usize, Held)>;
 
 /// A part of a table, with a cache line of its own.
 #[derive(Debug)]
@@ -164,14 +179,38 @@ impl Shard {
 
 impl Table {
     const fn new() -> Self {
-        let shards = [const { Shard(RwLock::new(HashMap::with_hasher(Addresses))) }; SHARDS];
-        Self { shards }
+        Self { shards: [const { Shard(RwLock::new(HashTable::new())) }; SHARDS] }
     }
 
-    /// Returns the shard of an object.
-    fn shard(&self, address: usize) -> &Shard {
-        // The map itself takes the lowest and the highest bits.
-        &self.shards[(Addresses.hash_one(address) >> 40) as usize % SHARDS]
+    fn get(&self, address: usize) -> Option<Held> {
+        let hash = hash(address);
+        let boxes = self.shard(hash).read();
+        boxes.find(hash, |(known, _)| *known == address).map(|(_, held)| *held)
+    }
+
+    /// Returns the box that the object had before.
+    fn insert(&self, address: usize, held: Held) -> Option<Held> {
+        let hash = hash(address);
+        let mut boxes = self.shard(hash).write();
+        match boxes.entry(hash, |(known, _)| *known == address, |(known, _)| self::hash(*known)) {
+            Entry::Occupied(mut entry) => Some(std::mem::replace(&mut entry.get_mut().1, held)),
+            Entry::Vacant(entry) => {
+                entry.insert((address, held));
+                None
+            }
+        }
+    }
+
+    fn remove(&self, address: usize) -> Option<Held> {
+        let hash = hash(address);
+        let mut boxes = self.shard(hash).write();
+        let entry = boxes.find_entry(hash, |(known, _)| *known == address).ok()?;
+        Some(entry.remove().0.1)
+    }
+
+    /// Returns the shard of a hash. The table itself takes the lowest bits and the highest.
+    fn shard(&self, hash: u64) -> &Shard {
+        &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
     /// Has fork(2) wait until no thread is inside the table: a child would find it locked, or half changed, for ever.
@@ -211,35 +250,11 @@ extern "C" fn after_fork() {
     HELD.with(|held| drop(held.take()));
 }
 
-/// The hash of an address.
-#[derive(Debug, Clone, Copy)]
-struct Addresses;
-
-#[derive(Debug)]
-struct Mixed(u64);
-
-impl BuildHasher for Addresses {
-    type Hasher = Mixed;
-
-    fn build_hasher(&self) -> Mixed {
-        Mixed(0)
-    }
-}
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        // Knuth's multiplicative hashing: the high bits depend on all others, and are mixed into the low ones.
-        let mixed = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
+/// The hash of an address, by Knuth's multiplicative hashing: the high bits depend on all others, and are mixed into the
+/// low ones.
+fn hash(address: usize) -> u64 {
+    let mixed = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
 }
 
 #[cfg(test)]
@@ -252,7 +267,7 @@ mod tests {
         let table = Table::new();
         let mut counts = [0; SHARDS];
         for address in (0..64_000_usize).map(|object| 0x7f00_0000_0010 + object * 6_272) {
-            let shard = std::ptr::from_ref(table.shard(address)).addr();
+            let shard = std::ptr::from_ref(table.shard(hash(address))).addr();
             counts[(shard - table.shards.as_ptr().addr()) / size_of::<Shard>()] += 1;
         }
         assert!(counts.iter().all(|count| (500..2_000).contains(count)), "{counts:?}");
