@@ -172,7 +172,10 @@ fn cell(
         };
         let mut found = difference(&known);
         for _ in 0..if run == RUNS { MORE_WITHOUT } else { 0 } {
-            if !matches!(found, Some(Difference::Program(_))) {
+            let is_noticed = |found: &Difference| {
+                matches!(found, Difference::Program(_) | Difference::Server(Unlike::Asked, _))
+            };
+            if !found.as_ref().is_some_and(is_noticed) {
                 break;
             }
             let plain = side(managed).without();

@@ -81,7 +81,7 @@ pub static PROGRAMS: &[Program] = &[
         ],
     )
     .writing("out"),
-    get("lftp", &["lftp", "--norc", "-c", LFTP]),
+    get("lftp", &["timeout", "6", "lftp", "--norc", "-c", LFTP]),
     get(
         "lynx",
         &["lynx", "-cfg=@ROOT@/etc/lynx/lynx.cfg", "-lss=/dev/null", "-source", "@URL@/page"],
@@ -228,7 +228,9 @@ const AUTHORITY: &[(&str, &str)] = &[("SSL_CERT_FILE", "@CA@")];
 const PARALLEL: &str = "curl -sS --no-progress-meter -Z --cacert $1 $2 -o a $2 -o b; code=$?; \
     touch a b; cat a b; exit $code";
 const FETCH: &str = "@SCRIPTS@/fetch.py";
-const LFTP: &str = "set ssl:ca-file @CA@; set net:max-retries 1; set net:reconnect-interval-base 1; set net:timeout 20; cat @URL@/page";
+/// It tries again after 30 seconds, and never gives up.
+const LFTP: &str =
+    "set ssl:ca-file @CA@; set net:max-retries 1; set net:timeout 20; cat @URL@/page";
 const S_CLIENT: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' >asked && exec openssl s_client -quiet \
     -verify_quiet -verify_return_error -CAfile $1 -connect localhost:$2 -servername localhost <asked";
 const GNUTLS_CLI: &str = "printf 'GET /page HTTP/1.0\\r\\n\\r\\n' >asked && \

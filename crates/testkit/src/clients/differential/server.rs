@@ -230,7 +230,7 @@ impl Shared {
         let end = self.talk(tcp, &mut client);
         let is_here = end.is_ok() || client != Client::default();
         client.said = client.said.replace(&port.to_string(), "PORT");
-        client.ends(end.unwrap_or_else(|error| error.to_string()));
+        client.ends(end.unwrap_or_else(|error| ended_by(&error)));
         let mut state = self.state();
         // Who only looks whether somebody listens is no client.
         if is_here {
@@ -344,16 +344,21 @@ impl dialects::Speaker {
     }
 }
 
+/// Names the end of a connection that failed.
+fn ended_by(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => NO_WORD.to_owned(),
+        _ => error.to_string(),
+    }
+}
+
 /// Names the end of a connection. An end and a reset are one: which of them a close becomes depends on what is unread.
 fn farewell(error: &openssl::ssl::Error) -> String {
     if error.code() == ErrorCode::ZERO_RETURN {
         return "close_notify".to_owned();
     }
     if let Some(error) = error.io_error() {
-        return match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => NO_WORD.to_owned(),
-            _ => error.to_string(),
-        };
+        return ended_by(error);
     }
     let reason = error.ssl_error().and_then(|errors| errors.errors().first()?.reason());
     match reason {
