@@ -268,6 +268,10 @@ fn mqtt(speaker: &mut Speaker) -> io::Result<()> {
     packet(speaker)?;
     speaker.stream.write_all(&[0x20, 2, 0, 0])?;
     let (kind, content) = packet(speaker)?;
+    if content.len() < 2 {
+        // It says that it goes.
+        return Ok(());
+    }
     let number = |at: usize| [content[at], content[at + 1]];
     if kind == SUBSCRIBE {
         let [high, low] = number(0);

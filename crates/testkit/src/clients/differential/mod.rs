@@ -13,6 +13,7 @@ mod side;
 mod table;
 mod visits;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -124,9 +125,14 @@ fn of_program(
     }
     let mut cells = Vec::new();
     for (table, column, fault) in columns {
-        let Some((verdict, once)) = cell(ground, (program, table), (fault, tls), &mut managed)
-        else {
-            continue;
+        let tried = AssertUnwindSafe(|| cell(ground, (program, table), (fault, tls), &mut managed));
+        let (verdict, once) = match catch_unwind(tried) {
+            Ok(Some(found)) => found,
+            Ok(None) => continue,
+            Err(_) => {
+                managed = Managed::start(&format!("d-{}", ground.number()));
+                (Verdict::Differs("the test itself failed".to_owned()), Vec::new())
+            }
         };
         let cell = Cell { program, table, column, tls, verdict, once };
         if let Verdict::Differs(difference) = &cell.verdict {

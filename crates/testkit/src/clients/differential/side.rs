@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -101,7 +101,15 @@ impl Side<'_> {
         let mut server = None;
         let visits = [0, 1].map(|number| {
             let pid = managed.child.as_ref().map_or(pid, |child| child.id());
-            let act: Arc<dyn Fn() + Send + Sync> = Arc::new(move || send(pid, signal));
+            // A program that was ended early may leave a server that acts too late.
+            let is_over = Arc::new(Mutex::new(false));
+            let is_late = Arc::clone(&is_over);
+            let act: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+                let is_late = is_late.lock().expect("no panic");
+                if !*is_late {
+                    send(pid, signal);
+                }
+            });
             let behaviour = self.fault.behaviour(self.framing, true, &act);
             let server = server.get_or_insert_with(|| self.server(behaviour.clone()));
             server.behave(behaviour);
@@ -114,6 +122,7 @@ impl Side<'_> {
             let (visit, told) =
                 self.visit(server, |command| with_rejoin(command, &managed.socket(), patience));
             all.extend(told);
+            *is_over.lock().expect("no panic") = true;
             match self.fault {
                 Fault::ManagerKilled | Fault::ManagerTerminated => {
                     managed.kill();
