@@ -45,7 +45,7 @@ fn main() {
 /// Two do the same work that one does, at the same time.
 fn compare_processes(folder: &Path) {
     let rounds: Vec<(f64, f64)> =
-        (0..5).map(|_| (at_once(folder, 1), at_once(folder, 2))).collect();
+        (0..ROUNDS).map(|_| (at_once(folder, 1), at_once(folder, 2))).collect();
     let one = median(rounds.iter().map(|(one, _)| *one).collect());
     let two = median(rounds.iter().map(|(_, two)| *two).collect());
     say(&format!("get and insert, shared, one process alone: {one:.0} ns"));
