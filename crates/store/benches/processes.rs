@@ -20,16 +20,18 @@ const VALUE_BYTES: usize = 150;
 const ROUNDS: usize = 15;
 const PAIRS: u64 = 200_000;
 const ROLE: &str = "REJOIN_BENCH_FOLDER";
+const CACHE: &str = "REJOIN_BENCH_CACHE";
 
 fn main() {
     if let Some(folder) = std::env::var_os(ROLE) {
         return play(Path::new(&folder));
     }
     let folder = Folder::below(Path::new(Store::FOLDER));
-    let store = open(&folder);
+    let (store, other) = (open(&folder, "bench"), open(&folder, "other"));
     let heap = Cache::new(&settings(), [5; 16], now_ms()).expect("settings make a cache");
     fill(&heap);
     fill(&store);
+    fill(&other);
     let (mut on_heap, mut shared) = (Vec::new(), Vec::new());
     for seed in 0..ROUNDS as u64 {
         on_heap.push(pairs(&heap, seed, PAIRS));
@@ -42,37 +44,41 @@ fn main() {
     say(&format!("{:?}", store.facts()));
 }
 
-/// Two do the same work that one does, at the same time.
+/// Two do the same work that one does, at the same time: with one cache, and, to know the machine, with a cache each.
 fn compare_processes(folder: &Path) {
-    let rounds: Vec<(f64, f64)> =
-        (0..ROUNDS).map(|_| (at_once(folder, 1), at_once(folder, 2))).collect();
-    let one = median(rounds.iter().map(|(one, _)| *one).collect());
-    let two = median(rounds.iter().map(|(_, two)| *two).collect());
-    say(&format!("get and insert, shared, one process alone: {one:.0} ns"));
-    say(&format!("and by each of two at once:                {two:.0} ns"));
-    let gain = median(rounds.iter().map(|(one, two)| 2.0 * one / two).collect());
-    say(&format!("two processes do {gain:.2} times what one does"));
+    let rounds: Vec<[f64; 3]> = (0..ROUNDS)
+        .map(|_| [["bench"].as_slice(), &["bench"; 2], &["bench", "other"]])
+        .map(|round| round.map(|caches| at_once(folder, caches)))
+        .collect();
+    let of = |at: usize| median(rounds.iter().map(|round| round[at]).collect());
+    say(&format!("get and insert, shared, one process alone: {:.0} ns", of(0)));
+    say(&format!("and by each of two at once:                {:.0} ns", of(1)));
+    say(&format!("and by each of two with a cache each:      {:.0} ns", of(2)));
+    let gain = |at: usize| median(rounds.iter().map(|round| 2.0 * round[0] / round[at]).collect());
+    say(&format!("two processes do {:.2} times what one does", gain(1)));
+    say(&format!("with a cache each they do {:.2} times that", gain(2)));
 }
 
-/// Nanoseconds of processor time that a lookup and a store take each of so many processes.
-fn at_once(folder: &Path, processes: usize) -> f64 {
-    let start = || -> Child {
+/// Nanoseconds of processor time that a lookup and a store take each process, one for each cache.
+fn at_once(folder: &Path, caches: &[&str]) -> f64 {
+    let start = |cache: &&str| -> Child {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
-        command.env(ROLE, folder).stdout(Stdio::piped()).spawn().expect("started")
+        command.env(ROLE, folder).env(CACHE, cache);
+        command.stdout(Stdio::piped()).spawn().expect("started")
     };
-    let children: Vec<Child> = (0..processes).map(|_| start()).collect();
+    let children: Vec<Child> = caches.iter().map(start).collect();
     let took = children.into_iter().map(|child| {
         let said = child.wait_with_output().expect("a child").stdout;
         let said = String::from_utf8(said).expect("text");
         said.trim().parse::<f64>().expect("nanoseconds")
     });
-    took.sum::<f64>() / processes as f64
+    took.sum::<f64>() / caches.len() as f64
 }
 
 /// Another process's part.
 fn play(folder: &Path) {
-    let store = open(folder);
+    let store = open(folder, &std::env::var(CACHE).expect("a name"));
     let seed = u64::from(std::process::id());
     say(&pairs(&store, seed, 5 * PAIRS).to_string());
 }
@@ -120,8 +126,8 @@ fn settings() -> Settings {
     Settings { shards: Some(16), ..Settings::new(Capacity::Sessions(SESSIONS)) }
 }
 
-fn open(folder: &Path) -> Store {
-    let name: CacheName = "bench".parse().expect("a name");
+fn open(folder: &Path, cache: &str) -> Store {
+    let name: CacheName = cache.parse().expect("a name");
     Store::open(folder, &name, Some(&settings())).expect("opened")
 }
 

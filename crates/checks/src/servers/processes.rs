@@ -9,8 +9,13 @@ pub(crate) fn gain(_: Effort) -> Option<Found> {
     let output =
         cargo("bench").args(["--package", "rejoin-store", "--bench", "processes"]).output();
     let said = String::from_utf8(output.ok()?.stdout).ok()?;
-    let figure = said.lines().find_map(|line| {
-        line.strip_prefix("two processes do ")?.split_whitespace().next()?.parse::<f64>().ok()
-    })?;
-    Some(Found { figure: format!("{figure:.2}"), holds: figure >= TIMES })
+    let figure = |before: &str| {
+        let told = said.lines().find_map(|line| line.strip_prefix(before));
+        told?.split_whitespace().next()?.parse::<f64>().ok()
+    };
+    let (one_cache, two_caches) =
+        (figure("two processes do ")?, figure("with a cache each they do ")?);
+    // A machine on which two processes hinder each other anyway says nothing about the cache.
+    let figure = format!("{one_cache:.2}; with a cache each {two_caches:.2}");
+    (two_caches >= TIMES).then(|| Found { figure, holds: one_cache >= TIMES })
 }
