@@ -17,5 +17,5 @@ pub(crate) fn gain(_: Effort) -> Option<Found> {
         (figure("two processes do ")?, figure("with a cache each they do ")?);
     // A machine on which two processes hinder each other anyway says nothing about the cache.
     let figure = format!("{one_cache:.2}; with a cache each {two_caches:.2}");
-    (two_caches >= TIMES).then(|| Found { figure, holds: one_cache >= TIMES })
+    (two_caches >= TIMES).then_some(Found { figure, holds: one_cache >= TIMES })
 }
