@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
@@ -193,6 +193,8 @@ struct Life<T> {
     /// One for each connection.
     tasks: JoinSet<()>,
     drains: Option<Drain>,
+    /// Alive until the successor has been told that it serves.
+    telling: Weak<()>,
     tell: T,
 }
 
@@ -207,7 +209,8 @@ impl<T: FnMut(Event)> Life<T> {
         let state = Arc::new(State::new(afforded(settings), succession)?);
         let (phase, _) = watch::channel(Phase::Serving);
         let (admissions, tasks) = (Arc::default(), JoinSet::new());
-        Ok(Self { state, admissions, phase, tasks, drains: None, tell })
+        let (drains, telling) = (None, Weak::new());
+        Ok(Self { state, admissions, phase, tasks, drains, telling, tell })
     }
 
     fn admit(&mut self, stream: UnixStream) {
@@ -243,7 +246,7 @@ impl<T: FnMut(Event)> Life<T> {
 
     /// Drains, because another manager has the socket now.
     fn replaced(&mut self, taken: Taken) {
-        taken.confirm();
+        self.telling = taken.confirm();
         self.drain(REPLACED, true);
     }
 
@@ -270,6 +273,7 @@ impl<T: FnMut(Event)> Life<T> {
         let now_ms = self.state.settings.clock.now_ms();
         let is_idle = || {
             self.tasks.is_empty()
+                && self.telling.strong_count() == 0
                 && !self.state.endings.awaits_questions(now_ms)
                 && !self.state.succession.has_draining_predecessor()
         };

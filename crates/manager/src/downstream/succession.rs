@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::net::sockopt::{socket_acceptconn, socket_peercred};
@@ -56,13 +56,18 @@ struct Given {
 
 /// The news that a successor has started.
 #[derive(Debug)]
-pub(crate) struct Taken(oneshot::Sender<()>);
+pub(crate) struct Taken {
+    stops: oneshot::Sender<()>,
+    telling: Weak<()>,
+}
 
 impl Taken {
-    /// Tells the successor that this manager no longer accepts.
-    pub(crate) fn confirm(self) {
+    /// Tells the successor that this manager no longer accepts. Returns what is alive until the successor has been told:
+    /// a manager that ended before would take the socket along.
+    pub(crate) fn confirm(self) -> Weak<()> {
         // The successor may be gone; nobody listens then, as after an end.
-        let _ = self.0.send(());
+        let _ = self.stops.send(());
+        self.telling
     }
 }
 
@@ -94,12 +99,14 @@ impl Succession {
         both.map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>().map(Some)
     }
 
-    /// Gives the sockets up, and waits until this manager no longer accepts. `None`: a successor has them already.
-    async fn give(&self) -> Option<()> {
+    /// Gives the sockets up, and waits until this manager no longer accepts. Returns what keeps it from its end. `None`: a
+    /// successor has them already.
+    async fn give(&self) -> Option<Arc<()>> {
         drop(self.given.lock().unwrap_or_else(PoisonError::into_inner).take()?);
-        let (stops, stopped) = oneshot::channel();
-        self.takers.send(Taken(stops)).ok()?;
-        stopped.await.ok()
+        let ((stops, stopped), telling) = (oneshot::channel(), Arc::new(()));
+        self.takers.send(Taken { stops, telling: Arc::downgrade(&telling) }).ok()?;
+        stopped.await.ok()?;
+        Some(telling)
     }
 
     /// Returns true if there may be a predecessor that knows connections.
@@ -166,8 +173,10 @@ impl ProgramConnection {
         if !matches!(starts, Some(Ok((Request::Accepted {}, ..)))) {
             return;
         }
-        let is_given = state.succession.give().await.is_some();
-        if is_given && messages::write(stream, Answer::Ready {}).await.is_ok() {
+        let Some(telling) = state.succession.give().await else { return };
+        let told = messages::write(stream, Answer::Ready {}).await;
+        drop(telling);
+        if told.is_ok() {
             while self.answer_for_successor().await.is_some() {}
         }
     }
