@@ -34,10 +34,11 @@ fn first_byte(effort: Effort, tls: &str) -> Option<Found> {
     let figure = |name: &str| line[name].as_f64();
     let (managed, own, full) =
         (figure("managed_us")?, figure("own_resumed_us")?, figure("own_full_us")?);
+    let asked = figure("asked_us")?;
     let (to_own, to_full) = (managed / own, managed / full);
     Some(Found {
         figure: format!(
-            "{to_own:.2} and {to_full:.2} ({managed:.0} µs; own {own:.0} and {full:.0})"
+            "{to_own:.2} and {to_full:.2} ({managed:.0} µs; own {own:.0} and {full:.0}; any question {asked:.0})"
         ),
         holds: to_own <= OWN_RESUMED && to_full < IN_FULL,
     })
