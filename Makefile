@@ -197,6 +197,15 @@ target/openssl-3.5 target/openssl-3.6:
 	&& for package in *.deb; do dpkg-deb --extract $$package ../root || exit 1; done
 	@mv $@.part $@
 
+# Downloads and extracts $(WANTED) of the sources in sources.list, with all that is lacking beside what $(APT) counts.
+DOWNLOADED = apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- \
+	  -o Debug::NoLocking=1 -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache $(APT) \
+	  -o Dir::Cache::Archives=$$PWD/cache -o APT::Sandbox::User=root" \
+	&& $$apt update && $$apt install --yes --download-only --no-install-recommends $(WANTED) \
+	&& for package in cache/*.deb; do \
+	  dpkg-deb --fsys-tarfile $$package | tar --extract --keep-directory-symlink --directory=root || exit 1; \
+	done
+
 ## More servers, of Debian 12, for `cargo test --package rejoin-capi --test all more_servers -- --ignored`, and more
 ## programs for `make check-clients`: they are downloaded with all that this machine lacks for them, extracted, and not
 ## installed.
@@ -210,29 +219,19 @@ target/servers target/programs:
 	&& ln -s usr/bin usr/sbin usr/lib root/ \
 	&& printf 'deb [signed-by=$(KEYRING)] http://deb.debian.org/%s main\n' \
 	  "debian bookworm" "debian bookworm-updates" "debian-security bookworm-security" >sources.list \
-	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- -o Debug::NoLocking=1 \
-	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache \
-	  -o Dir::Cache::Archives=$$PWD/cache -o APT::Sandbox::User=root" \
-	&& $$apt update && $$apt install --yes --download-only --no-install-recommends $(WANTED) \
-	&& for package in cache/*.deb; do \
-	  dpkg-deb --fsys-tarfile $$package | tar --extract --keep-directory-symlink --directory=root || exit 1; \
-	done
+	&& $(DOWNLOADED)
 	@mv $@.part $@
 
 ## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients`: nothing is
 ## installed.
 target/programs-13: WANTED := curl gnutls-bin openssl python3 wget
+# As if nothing were installed.
+target/programs-13: APT := -o Dir::State::Status=/dev/null
 target/programs-13:
 	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/partial $@.part/root/usr/{bin,sbin,lib,lib64}
 	@cd $@.part && ln -s usr/bin usr/sbin usr/lib usr/lib64 root/ \
 	&& echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian trixie main" >sources.list \
-	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- -o Debug::NoLocking=1 \
-	  -o Dir::State::Lists=$$PWD/lists -o Dir::State::Status=/dev/null -o Dir::Cache=$$PWD/cache \
-	  -o Dir::Cache::Archives=$$PWD/cache -o APT::Sandbox::User=root" \
-	&& $$apt update && $$apt install --yes --download-only --no-install-recommends $(WANTED) \
-	&& for package in cache/*.deb; do \
-	  dpkg-deb --fsys-tarfile $$package | tar --extract --keep-directory-symlink --directory=root || exit 1; \
-	done
+	&& $(DOWNLOADED)
 	@mv $@.part $@
 
 ## Installs what is missing; without root it says what. Another apt may hold a lock: it waits for that for ten minutes.
