@@ -4,8 +4,12 @@
 //! Run it by `cargo bench -p rejoin-store`. Times are processor times, so that other programs on the machine do not
 //! count, and medians of rounds that take turns.
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use rejoin_cache::{Cache, Capacity, ContextTag, NewSession, SecretBytes, SessionId};
 use rejoin_cache::{SessionStore, Settings};
@@ -46,10 +50,12 @@ fn main() {
 
 /// Two do the same work that one does, at the same time: with one cache, and, to know the machine, with a cache each.
 fn compare_processes(folder: &Path) {
-    let rounds: Vec<[f64; 3]> = (0..ROUNDS)
-        .map(|_| [["bench"].as_slice(), &["bench"; 2], &["bench", "other"]])
-        .map(|round| round.map(|caches| at_once(folder, caches)))
-        .collect();
+    let round = || {
+        let [one, two] =
+            [["bench"].as_slice(), &["bench"; 2]].map(|caches| at_once(folder, caches));
+        [one, two, at_once(folder, &["bench", "other"]), line_ns()]
+    };
+    let rounds: Vec<[f64; 4]> = (0..ROUNDS).map(|_| round()).collect();
     let of = |at: usize| median(rounds.iter().map(|round| round[at]).collect());
     say(&format!("get and insert, shared, one process alone: {:.0} ns", of(0)));
     say(&format!("and by each of two at once:                {:.0} ns", of(1)));
@@ -57,6 +63,35 @@ fn compare_processes(folder: &Path) {
     let gain = |at: usize| median(rounds.iter().map(|round| 2.0 * round[0] / round[at]).collect());
     say(&format!("two processes do {:.2} times what one does", gain(1)));
     say(&format!("with a cache each they do {:.2} times that", gain(2)));
+    say(&format!("a cache line takes {:.0} ns to the other core", of(3)));
+}
+
+/// Nanoseconds that a cache line takes from one core to the other: the least of several turns, for both threads may
+/// begin on one core.
+fn line_ns() -> f64 {
+    const WAYS: u64 = 10_000;
+    const TURNS: u64 = 20;
+    let (line, start) = (AtomicU64::new(0), Barrier::new(2));
+    let play = |ways: Range<u64>| {
+        for way in ways.step_by(2) {
+            // Without a pause, which takes as long as the way.
+            while line.load(Ordering::Acquire) != way {}
+            line.store(way + 1, Ordering::Release);
+        }
+    };
+    let turn = |turn: u64| {
+        let began = Instant::now();
+        play(turn * WAYS..(turn + 1) * WAYS);
+        began.elapsed().as_nanos() as f64 / WAYS as f64
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            start.wait();
+            play(1..TURNS * WAYS);
+        });
+        start.wait();
+        (0..TURNS).map(turn).fold(f64::INFINITY, f64::min)
+    })
 }
 
 /// Nanoseconds of processor time that a lookup and a store take each process, one for each cache.

@@ -13,9 +13,14 @@ pub(crate) fn gain(_: Effort) -> Option<Found> {
         let told = said.lines().find_map(|line| line.strip_prefix(before));
         told?.split_whitespace().next()?.parse::<f64>().ok()
     };
-    let (one_cache, two_caches) =
-        (figure("two processes do ")?, figure("with a cache each they do ")?);
+    let (one_cache, two_caches, line_ns) = (
+        figure("two processes do ")?,
+        figure("with a cache each they do ")?,
+        figure("a cache line takes ")?,
+    );
     // A machine on which two processes hinder each other anyway says nothing about the cache.
-    let figure = format!("{one_cache:.2}; with a cache each {two_caches:.2}");
+    let figure = format!(
+        "{one_cache:.2}; with a cache each {two_caches:.2}; a cache line takes {line_ns:.0} ns to the other core"
+    );
     (two_caches >= TIMES).then_some(Found { figure, holds: one_cache >= TIMES })
 }
