@@ -35,6 +35,13 @@ class Connect(unittest.TestCase):
         self.assertEqual([session.why for session in sessions], ["no_session", "resumed", "resumed"])
         self.assertEqual(sessions[0].chain, sessions[1].chain)
 
+    def test_a_request_may_go_with_the_question(self):
+        with rejoin.connect("localhost", PORT, first=REQUEST, **WISHES) as connection:
+            self.assertTrue(connection.makefile("rb").read().startswith(b"HTTP/1.1 200"))
+        for wrong in [{"first": REQUEST, "early_data": REQUEST}, {"first": bytes(16 * 1024 + 1)}]:
+            with self.assertRaises(ValueError):
+                rejoin.connect("localhost", PORT, **wrong, **WISHES)
+
     def test_trust_is_as_the_program_says(self):
         with open(AUTHORITY) as file:
             bundle = file.read()

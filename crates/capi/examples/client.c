@@ -30,12 +30,18 @@ int main(int count, char **arguments)
         return REJOIN_BAD_ARGUMENT;
     }
     signal(SIGPIPE, SIG_IGN); /* Writing to a server that is gone must be an error, and not end the program. */
+    char get[1024];
+    int bytes = snprintf(get, sizeof get, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", arguments[1]);
+    if (bytes < 0 || bytes >= (int)sizeof get)
+        return REJOIN_BAD_ARGUMENT;
     rejoin_request request = {
         .struct_size = sizeof request,
         .host = arguments[1],
         .port = strtoul(arguments[2], NULL, 10),
         .alpn = "http/1.1",
         .manager = count > 3 ? arguments[3] : NULL,
+        .first = (const uint8_t *)get, /* It goes to the server with the end of the handshake. */
+        .first_bytes = (size_t)bytes,
     };
     rejoin_session session = {.struct_size = sizeof session};
     int connection;
@@ -45,11 +51,10 @@ int main(int count, char **arguments)
     fprintf(stderr, "%s, %s, %s with %s: %s\n", session.resumed ? "resumed" : "full handshake",
             session.version, session.cipher, session.peer, session.why);
 
-    dprintf(connection, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", arguments[1]);
     char part[4096];
-    ssize_t bytes;
-    while ((bytes = read(connection, part, sizeof part)) > 0)
-        fwrite(part, 1, (size_t)bytes, stdout);
+    ssize_t more;
+    while ((more = read(connection, part, sizeof part)) > 0)
+        fwrite(part, 1, (size_t)more, stdout);
     close(connection);
     if ((status = rejoin_ended_well(&session)) != REJOIN_OK)
         return complain("end", status);

@@ -350,6 +350,16 @@ typedef struct {
    * The path of the manager's socket. Null: the user's own manager, else the system's.
    */
   const char *manager;
+  /**
+   * The first bytes for the server, sent as soon as the handshake has succeeded. The manager's
+   * settings may list them as safe to repeat: then they go as 0-RTT data. Not together with
+   * `early_data`, nor with `REJOIN_OVER_SOCKET`.
+   */
+  const uint8_t *first;
+  /**
+   * The length of `first`: at most 16 KiB.
+   */
+  size_t first_bytes;
 } rejoin_request;
 
 /**

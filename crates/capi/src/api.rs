@@ -269,7 +269,7 @@ pub unsafe extern "C" fn rejoin_connect(
         let request = unsafe { RejoinRequest::read(request) }?;
         // SAFETY: the caller vouches for the texts, the data and the socket of the request.
         let made = unsafe { request.connect() };
-        if made.as_ref().is_err_and(|failure| failure.sent_early && request.has_early_data()) {
+        if made.as_ref().is_err_and(|failure| failure.sent_early && request.may_send_early()) {
             // SAFETY: the caller vouches for `session`.
             unsafe { RejoinSession::LEFT_EARLY.write(session) }?;
         }

@@ -23,8 +23,9 @@ impl Manager {
 
     /// Asks for the connection `wanted`, and sends these bytes, [`FIRST_BYTES`](crate::FIRST_BYTES) at most, as soon
     /// as the handshake has succeeded, without another round trip to the manager. The request alone must suffice to
-    /// decide what to send, because [`Stream::session`] comes too late for that. After an error the server has seen
-    /// none of the bytes, except after [`Error::Silent`], which leaves that open.
+    /// decide what to send, because [`Stream::session`] comes too late for that. Where the manager's settings list the
+    /// request as safe to repeat, it goes as 0-RTT data. Otherwise the server has seen none of the bytes after an
+    /// error, except after [`Error::Silent`], which leaves that open ([`Error::early_data_may_have_left`]).
     ///
     /// # Errors
     /// The same as [`Self::connect`]; and if there is 0-RTT data as well, which may have to be sent again.

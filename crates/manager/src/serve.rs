@@ -1,13 +1,18 @@
 //! Requests: each is read, checked against the settings, and handed to its handler.
 
+use std::io::Write;
 use std::sync::Arc;
 
+use rustix::net::{RecvFlags, recv};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
+use zeroize::Zeroizing;
 
 use crate::admission::Admissions;
+use crate::client::FIRST_BYTES;
 use crate::downstream::connection::{FAILED, ProgramConnection, counted, refuse, service};
 use crate::downstream::descriptors::{PassedDescriptor, ProgramSocket};
+use crate::downstream::input::received;
 use crate::downstream::messages;
 use crate::downstream::program::Program;
 use crate::downstream::quota::Permit;
@@ -17,12 +22,13 @@ use crate::hop::records::serve_records;
 use crate::hop::sockets::serve_hop;
 use crate::life::Phase;
 use crate::protocol::{
-    self, Answer, Connect, Connected, Directly, End, ErrorKind, Records, Request, Token,
+    self, Answer, Base64, Connect, Connected, Directly, EarlyData as Fate, End, ErrorKind, Records,
+    Request, Token,
 };
 use crate::relay::Relay;
 use crate::state::State;
 use crate::upstream::connection::Upstream;
-use crate::upstream::handshake::connect;
+use crate::upstream::handshake::{EarlyData, connect};
 
 /// Returns the recommended number of threads: one for every two processors, and at least one. A connection
 /// uses one thread at a time, and the programs need processors, too.
@@ -200,14 +206,44 @@ impl ProgramConnection {
     ) -> Option<(Box<Upstream>, Box<Connected>, String)> {
         let (wish, socket, _room) = order;
         let service = service(&wish);
-        match connect(&self.state, &self.program, (&wish, None), socket).await {
-            Ok((upstream, connected)) => Some((Box::new(upstream), Box::new(connected), service)),
+        let first = self.first_to_send_early(&wish);
+        let wished = wish.early_data.as_ref().map(|Base64(data)| data.as_slice());
+        let early = wished.or_else(|| first.as_deref().map(Vec::as_slice));
+        let early = early.map(|data| EarlyData { data, may_be_repeated: wished.is_none() });
+        match connect(&self.state, &self.program, (&wish, None, early), socket).await {
+            Ok((mut upstream, mut connected)) => {
+                if let Some(first) = first.filter(|_| connected.early_data != Fate::Accepted) {
+                    connected.early_data = Fate::NotOffered;
+                    // An error shows when more is sent.
+                    let _ = upstream.tls.writer().write_all(&first);
+                }
+                Some((Box::new(upstream), Box::new(connected), service))
+            }
             Err(failure) => {
                 self.record(&service, &FAILED);
                 refuse(&self.stream, failure).await;
                 None
             }
         }
+    }
+}
+
+impl ProgramConnection {
+    /// Takes the first bytes that the program sent behind its request, if the settings list them as safe to repeat.
+    fn first_to_send_early(&self, wish: &Connect) -> Option<Zeroizing<Vec<u8>>> {
+        let rules = &self.state.settings.early_data;
+        if wish.early_data.is_some() || !rules.lists(&wish.host) {
+            return None;
+        }
+        let mut first = Zeroizing::new(vec![0; FIRST_BYTES]);
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let (bytes, _) = recv(&*self.stream, &mut first[..], flags).ok()?;
+        if !rules.may_be_repeated(&first[..bytes]) {
+            return None;
+        }
+        let bytes = received(&self.stream, &mut first[..bytes]).ok()?;
+        first.truncate(bytes);
+        Some(first)
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Settings {
     pub network_namespaces: Namespaces,
     /// The rules for connections that the manager opens itself.
     pub connect: ConnectRules,
+    /// The requests that are sent as 0-RTT data.
+    pub early_data: EarlyRules,
     /// The clock.
     #[serde(skip)]
     pub clock: Clock,
@@ -96,6 +98,61 @@ pub struct ConnectRules {
     pub ports: Option<Vec<NonZeroU16>>,
     /// True if programs under a seccomp filter may ask.
     pub sandboxed: bool,
+}
+
+/// The requests that are sent as 0-RTT data, if a session allows it, although their programs did not ask for that. Anyone
+/// on the way can repeat such a request to the server (RFC 8446, section 8).
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EarlyRules {
+    /// The hosts whose requests may be repeated. By default none.
+    pub hosts: Vec<HostPattern>,
+    /// The HTTP methods of these requests.
+    pub methods: Vec<String>,
+}
+
+impl Default for EarlyRules {
+    fn default() -> Self {
+        Self { hosts: Vec::new(), methods: ["GET", "HEAD"].map(Into::into).into() }
+    }
+}
+
+impl EarlyRules {
+    /// The methods that change something each time, or whose effect nobody knows (RFC 9110, section 9.2.2).
+    const UNSAFE: [&str; 3] = ["POST", "PATCH", "CONNECT"];
+
+    /// Returns true if requests to this host may be repeated.
+    pub(crate) fn lists(&self, host: &Host) -> bool {
+        self.hosts.iter().any(|pattern| pattern.matches(host))
+    }
+
+    /// Returns true if these bytes are the head of one HTTP/1 request with a listed method, and nothing else.
+    pub(crate) fn may_be_repeated(&self, first: &[u8]) -> bool {
+        const END: &[u8] = b"\r\n\r\n";
+        let line = first.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let mut words = line.split(|byte| *byte == b' ');
+        let (method, target, version) = (words.next(), words.next(), words.next());
+        let is_listed =
+            |method: &[u8]| self.methods.iter().any(|listed| listed.as_bytes() == method);
+        let is_http = |version: &[u8]| [b"HTTP/1.1".as_slice(), b"HTTP/1.0"].contains(&version);
+        let ends = first.windows(END.len()).position(|bytes| bytes == END);
+        method.is_some_and(is_listed)
+            && target.is_some_and(|target| !target.is_empty())
+            && version.is_some_and(is_http)
+            && words.next().is_none()
+            && ends.is_some_and(|at| at + END.len() == first.len())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for method in &self.methods {
+            let is_word =
+                !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
+            if !is_word || Self::UNSAFE.contains(&method.as_str()) {
+                return Err(format!("early_data.methods: {method:?} cannot be repeated safely"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A host name, or `*.` and a name for all names below it.
@@ -175,6 +232,7 @@ impl Default for Settings {
             drain_s: 300,
             network_namespaces: Namespaces::Own,
             connect: ConnectRules::default(),
+            early_data: EarlyRules::default(),
             clock: Clock::default(),
         }
     }
@@ -223,7 +281,7 @@ impl Settings {
         for name in self.connect.programs.iter().flatten() {
             within("connect.programs: the bytes of a name", name.len() as u64, 1, PROGRAM_BYTES)?;
         }
-        Ok(())
+        self.early_data.check()
     }
 
     /// Returns the names of settings that differ from the new ones, and take effect only at the next start.
@@ -303,6 +361,32 @@ mod tests {
     }
 
     #[test]
+    fn only_the_whole_head_of_one_listed_request_may_be_repeated() {
+        let rules = EarlyRules::default();
+        for yes in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD /a?b HTTP/1.0\r\n\r\n"] {
+            assert!(rules.may_be_repeated(yes.as_bytes()), "{yes:?}");
+        }
+        for no in [
+            "",
+            "\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\n",
+            "GET / HTTP/1.1\r\n\r\nbody",
+            "GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\n\r\n",
+            "POST / HTTP/1.1\r\n\r\n",
+            "get / HTTP/1.1\r\n\r\n",
+            "GETS / HTTP/1.1\r\n\r\n",
+            "GET  HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1 \r\n\r\n",
+            "GET / HTTP/2.0\r\n\r\n",
+            "GET /\r\n\r\n",
+            " GET / HTTP/1.1\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ] {
+            assert!(!rules.may_be_repeated(no.as_bytes()), "{no:?}");
+        }
+    }
+
+    #[test]
     fn a_wrong_file_is_refused_in_one_line() {
         for text in [
             "session_byte = 1",
@@ -320,6 +404,10 @@ mod tests {
             "connect.ports = [0]",
             "connect.programs = [\"\"]",
             "connect.host = [\"a.example\"]",
+            "early_data.methods = [\"POST\"]",
+            "early_data.methods = [\"get\"]",
+            "early_data.methods = [\"\"]",
+            "early_data.hosts = [\"*\"]",
             "names = [[\"*.a\"]]",
         ] {
             let refused = Settings::parse(text).unwrap_err();

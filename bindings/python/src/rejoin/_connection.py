@@ -5,6 +5,9 @@ import socket
 
 from ._manager import PATIENCE_S, Error, ask
 
+# What fits behind a request.
+FIRST_BYTES = 16 * 1024
+
 
 class Truncated(ConnectionError):
     """The connection ended, and the server did not say that this was all."""
@@ -107,6 +110,7 @@ def connect(
     share=True,
     label="",
     early_data=None,
+    first=b"",
     timeout=10.0,
     known=(),
     min_version=None,
@@ -119,7 +123,9 @@ def connect(
     ``trust`` is ``"system"``, ``{"bundle": PEM}``, ``{"pins": [...]}`` or ``"none"``; ``identity`` a pair
     of PEM texts, chain and key; ``timeout`` in seconds, for resolving, connecting and the handshake
     together; ``sock`` a connected TCP socket, which the manager takes over; ``manager`` the path of its
-    socket. For the rest see docs/manager-protocol.md.
+    socket; ``first`` the first bytes for the server, 16 KiB at most, which the manager sends as soon as the
+    handshake has succeeded, or as 0-RTT data where its settings list them as safe to repeat. For the rest
+    see docs/manager-protocol.md.
     """
     wishes = {"host": host, "port": port, "deadline_ms": min(max(int(timeout * 1000), 1), 120_000)}
     optional = {
@@ -137,11 +143,13 @@ def connect(
         wishes["identity"] = {"chain": chain, "key": key}
     if not share:
         wishes["share"] = False
+    if first and (early_data or len(first) > FIRST_BYTES):
+        raise ValueError(f"first: at most {FIRST_BYTES} bytes, and not together with early_data")
     if early_data:
         wishes["early_data"] = base64.b64encode(early_data).decode()
     if sock is not None:
         wishes["socket"] = True
-    answer, connected, path = ask({"connect": wishes}, manager, timeout + PATIENCE_S, sock)
+    answer, connected, path = ask({"connect": wishes}, manager, timeout + PATIENCE_S, sock, first)
     if sock is not None:
         sock.close()
     return Connection(connected, Session(answer["connected"]), path)

@@ -68,15 +68,15 @@ def stats(manager=None):
     return answer["stats"]
 
 
-def ask(request, manager, patience_s, passed=None):
-    """The answer, the socket that it came over, and where that was."""
+def ask(request, manager, patience_s, passed=None, first=b""):
+    """The answer, the socket that it came over, and where that was. ``first`` follows the request."""
     message = json.dumps({"rejoin": VERSION, **request}).encode()
     if len(message) > _REQUEST_BYTES:
         raise Error("too_large", f"the request has {len(message)} bytes, more than {_REQUEST_BYTES}")
     until = time.monotonic() + patience_s
     connected, path = _reach(manager, until)
     try:
-        answer = _exchange(connected, struct.pack(">I", len(message)) + message, passed, until)
+        answer = _exchange(connected, struct.pack(">I", len(message)) + message + first, passed, until)
     except Error:
         connected.close()
         raise

@@ -10,7 +10,7 @@ use rejoin_client::protocol::{
     Base64, Connect, Connected, DEADLINE_MS, EARLY_DATA_BYTES, EarlyData, Identity,
     MOST_DEADLINE_MS, Token, Trust,
 };
-use rejoin_client::{Manager, ended_well};
+use rejoin_client::{FIRST_BYTES, Manager, ended_well};
 
 use super::failure::Failure;
 use super::settings::text;
@@ -75,6 +75,12 @@ pub struct RejoinRequest {
     pub socket: c_int,
     /// The path of the manager's socket. Null: the user's own manager, else the system's.
     pub manager: *const c_char,
+    /// The first bytes for the server, sent as soon as the handshake has succeeded. The manager's
+    /// settings may list them as safe to repeat: then they go as 0-RTT data. Not together with
+    /// `early_data`, nor with `REJOIN_OVER_SOCKET`.
+    pub first: *const u8,
+    /// The length of `first`: at most 16 KiB.
+    pub first_bytes: size_t,
 }
 
 impl RejoinRequest {
@@ -94,6 +100,8 @@ impl RejoinRequest {
         deadline_ms: 0,
         socket: -1,
         manager: std::ptr::null(),
+        first: std::ptr::null(),
+        first_bytes: 0,
     };
 
     /// Copies the program's structure.
@@ -116,8 +124,12 @@ impl RejoinRequest {
         let manager = manager.map_or_else(Manager::find, Manager::at);
         // SAFETY: the caller vouches for the texts and the data.
         let wanted = unsafe { self.wanted() }?;
+        // SAFETY: the caller vouches for the data.
+        let first = unsafe { data("first", self.first, self.first_bytes, FIRST_BYTES) }?;
         let stream = if self.flags & REJOIN_OVER_SOCKET == 0 {
-            manager.connect(&wanted)?
+            manager.connect_sending(&wanted, first)?
+        } else if !first.is_empty() {
+            return Err(Failure::bad("first and REJOIN_OVER_SOCKET exclude each other"));
         } else if self.socket < 0 {
             return Err(Failure::bad(format!("socket = {}: it is no descriptor", self.socket)));
         } else {
@@ -129,8 +141,9 @@ impl RejoinRequest {
         Ok((socket.into(), RejoinSession::of(&session, &manager)))
     }
 
-    pub(super) fn has_early_data(&self) -> bool {
-        self.early_data_bytes > 0
+    /// Returns true if something may be sent as 0-RTT data.
+    pub(super) fn may_send_early(&self) -> bool {
+        self.early_data_bytes > 0 || self.first_bytes > 0
     }
 
     /// Makes the request to the manager.
@@ -179,28 +192,30 @@ impl RejoinRequest {
                 )));
             }
         };
+        let (early, bytes) = (self.early_data, self.early_data_bytes);
         // SAFETY: the caller vouches for the data.
-        wanted.early_data = unsafe { self.early_data() }?;
+        let early = unsafe { data("early_data", early, bytes, EARLY_DATA_BYTES) }?;
+        wanted.early_data = (!early.is_empty()).then(|| Base64(early.to_vec().into()));
         Ok(wanted)
     }
+}
 
-    /// Copies the 0-RTT data.
-    ///
-    /// # Safety
-    /// The data is null, or has its length.
-    unsafe fn early_data(&self) -> Result<Option<Base64>, Failure> {
-        if !self.has_early_data() {
-            return Ok(None);
-        }
-        if self.early_data.is_null() {
-            return Err(Failure::null("early_data"));
-        }
-        if self.early_data_bytes > EARLY_DATA_BYTES {
-            return Err(Failure::bad(format!("early_data: at most {EARLY_DATA_BYTES} bytes")));
-        }
+/// Returns the program's data, which may be as long as `most`.
+///
+/// # Safety
+/// `at` is null, or has so many bytes.
+unsafe fn data<'a>(
+    name: &str,
+    at: *const u8,
+    bytes: size_t,
+    most: usize,
+) -> Result<&'a [u8], Failure> {
+    match bytes {
+        0 => Ok(&[]),
+        _ if at.is_null() => Err(Failure::null(name)),
+        _ if bytes > most => Err(Failure::bad(format!("{name}: at most {most} bytes"))),
         // SAFETY: the caller vouches for the length of the data, which is not null.
-        let data = unsafe { std::slice::from_raw_parts(self.early_data, self.early_data_bytes) };
-        Ok(Some(Base64(data.to_vec().into())))
+        _ => Ok(unsafe { std::slice::from_raw_parts(at, bytes) }),
     }
 }
 

@@ -99,7 +99,7 @@ async fn call(
     downstream.may_connect(origin.wish())?;
     let trust = wanted.trust.clone();
     let wish = Connect { trust, deadline_ms: OWN_DEADLINE_MS, ..origin.wish().clone() };
-    let asked = (&wish, wanted.offers.as_ref());
+    let asked = (&wish, wanted.offers.as_ref(), None);
     let made = connect(state, &downstream.program, asked, None).await;
     let count = made.as_ref().map_or(FAILED, |(_, connected)| counted(connected));
     downstream.record(&service(&wish), &count);

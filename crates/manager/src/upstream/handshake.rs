@@ -12,8 +12,8 @@ use crate::downstream::descriptors::PassedDescriptor;
 use crate::downstream::program::Program;
 use crate::failure::Failure;
 use crate::protocol::{
-    Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MOST_DEADLINE_MS, MinVersion,
-    Offers, Token, Trust, Why,
+    Base64, Certificate, Connect, Connected, EarlyData as Fate, ErrorKind, MOST_DEADLINE_MS,
+    MinVersion, Offers, Token, Trust, Why,
 };
 use crate::sessions::{
     CacheKey, ConnectionStore, Family, Offer, Offered, Partition, Secret, SessionQuery, Sessions,
@@ -40,6 +40,15 @@ struct HandshakeRequest<'a> {
     cache_key: CacheKey,
     /// `Err`: the reason why no sessions are shared.
     shares: Result<(), Why>,
+    early: Option<EarlyData<'a>>,
+}
+
+/// Data that is sent with the first flight, if a session allows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EarlyData<'a> {
+    pub(crate) data: &'a [u8],
+    /// True if the server may get it twice.
+    pub(crate) may_be_repeated: bool,
 }
 
 /// The parameters of one handshake.
@@ -53,26 +62,28 @@ pub(crate) struct Attempt {
 /// Makes a connection.
 ///
 /// If a server fails the handshake when offered a session, tries again without one, because the program would have
-/// connected without Rejoin.
+/// connected without Rejoin. It does not if the server may have data that must not come twice.
 pub(crate) async fn connect(
     state: &State,
     program: &Program,
-    (connect, offers): (&Connect, Option<&Offers>),
+    (connect, offers, early): (&Connect, Option<&Offers>, Option<EarlyData<'_>>),
     socket: Option<PassedDescriptor>,
 ) -> Result<(Upstream, Connected), Failure> {
     let deadline = deadline(connect);
     let judge = state.judges.of(&connect.trust);
     let judge = judge.map_err(|detail| Failure::new(ErrorKind::BadRequest, detail))?;
     let request = HandshakeRequest::of(state, program, (connect, offers), judge)?;
+    let request = HandshakeRequest { early, ..request };
     let lookups = (&state.lookups, program.uid);
     let had_socket = socket.is_some();
     let tcp = dial(lookups, connect, socket, deadline).await?;
     let (mut upstream, attempt) = begin_over(state, &request, tcp, true)?;
     let sent_early = attempt.sent_early;
+    let must_not_repeat = sent_early && early.is_some_and(|early| !early.may_be_repeated);
     let made = match try_session(state, &request, (&mut upstream, &attempt), deadline).await {
         Ok(()) => finish(state, &request, &upstream, attempt),
         Err(failure) if attempt.offered.is_none() => Err(failure),
-        Err(failure) if sent_early || failure.kind != ErrorKind::TlsFailed => Err(failure),
+        Err(failure) if must_not_repeat || failure.kind != ErrorKind::TlsFailed => Err(failure),
         Err(_) if had_socket => {
             let detail = "the handshake failed when a session was offered, and a passed socket cannot be used again";
             Err(Failure::new(ErrorKind::Busy, detail))
@@ -326,7 +337,8 @@ impl<'a> HandshakeRequest<'a> {
             },
         };
         let shares = shares(state, program, connect, &judge);
-        Ok(Self { connect, judge, policy: policy.into(), config, identity, cache_key, shares })
+        let (policy, early) = (policy.into(), None);
+        Ok(Self { connect, judge, policy, config, identity, cache_key, shares, early })
     }
 
     fn may_resume(&self, state: &State) -> bool {
@@ -387,7 +399,8 @@ fn begin(
     peer: SocketAddr,
     offers: bool,
 ) -> Result<(Endpoint, Attempt), Failure> {
-    let HandshakeRequest { connect, judge, policy, config, identity, cache_key, shares } = request;
+    let HandshakeRequest { connect, judge, policy, config, identity, cache_key, .. } = request;
+    let shares = &request.shares;
     let unix_s = state.settings.clock.unix_s();
     let taken = shares.and_then(|()| match offers {
         true => take(state, request, peer.ip(), unix_s),
@@ -397,7 +410,7 @@ fn begin(
         Ok(offer) => (Some(offer), None),
         Err(why) => (None, Some(why)),
     };
-    let early_data = connect.early_data.as_ref().map(|Base64(data)| data.as_slice());
+    let early_data = request.early.map(|early| early.data);
     let early_data =
         early_data.filter(|data| offer.as_ref().is_some_and(|of| may_be_early(of, data, connect)));
     let offered = offer.as_ref().map(|offer| (offer.offered(), offer.expires_ms));
@@ -518,9 +531,9 @@ fn finish(
         (false, _, None) => Why::Refused,
     };
     let early_data = match (sent_early, early) {
-        (false, _) => EarlyData::NotOffered,
-        (true, true) => EarlyData::Accepted,
-        (true, false) => EarlyData::Rejected,
+        (false, _) => Fate::NotOffered,
+        (true, true) => Fate::Accepted,
+        (true, false) => Fate::Rejected,
     };
     let session_of = session_of.map(|host| host.to_string());
     let connected = Connected { why, session_of, early_data, ..described(request, endpoint)? };
@@ -552,7 +565,7 @@ fn described(request: &HandshakeRequest<'_>, endpoint: &Endpoint) -> Result<Conn
         alpn: tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned()),
         peer: endpoint.peer.to_string(),
         session_of: None,
-        early_data: EarlyData::NotOffered,
+        early_data: Fate::NotOffered,
         staple: None,
         chain: tls.peer_certificates().into_iter().flatten().map(certificate).collect(),
     })

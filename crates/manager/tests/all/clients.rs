@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use rejoin_manager::client::{Error, FIRST_BYTES, Manager, tokio as asynchronous};
 use rejoin_manager::protocol::{
-    Base64, Connect, ErrorKind as Kind, Fingerprint, Malformed, Trust, Why,
+    Base64, Connect, EarlyData, ErrorKind as Kind, Fingerprint, Malformed, Trust, Why,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use rejoin_testkit::house::House;
-use rejoin_testkit::proxy::{call, rogue};
+use rejoin_testkit::port::reserve;
+use rejoin_testkit::proxy::{call, extension, rogue};
+
+use crate::server::Server;
 
 fn wanted(port: u16) -> Connect {
     let mut wanted = Connect::new("server.test".parse().unwrap(), port.try_into().unwrap());
@@ -84,6 +87,88 @@ fn first_bytes_go_with_the_request() {
     let distrusted = Connect { trust: Trust::Pins(vec![Fingerprint([7; 32])]), ..wanted };
     let error = manager.connect_sending(&distrusted, b"hello\n").unwrap_err();
     assert!(matches!(error, Error::Refused(of) if of.kind == Kind::CertificatePinMismatch));
+}
+
+/// nginx for `server.test`, which says whether a request came before the handshake was complete.
+fn nginx_that_tells(house: &House, port: u16) -> Server {
+    let inside =
+        "ssl_early_data on; ssl_protocols TLSv1.3; add_header Early \"[$ssl_early_data]\" always;";
+    Server::nginx(port, &house.folder, "server", inside)
+}
+
+/// Sends a request with the question. Returns whether it came early, how often it was answered, and what the session says.
+fn send(manager: &Manager, wanted: &Connect, request: &str) -> (bool, usize, EarlyData, Why) {
+    let mut stream = manager.connect_sending(wanted, request.as_bytes()).unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let (early, late) = (page.matches("Early: [1]").count(), page.matches("Early: []").count());
+    let session = stream.session();
+    (early > 0, early + late, session.early_data, session.why)
+}
+
+const GET: &str = "GET / HTTP/1.0\r\n\r\n";
+
+#[test]
+fn rule_13_a_request_that_the_owner_lists_goes_early() {
+    let house = House::with(|settings| {
+        settings.early_data.hosts = vec!["*.test".parse().unwrap()];
+    });
+    house.certify("server", &["server.test"]);
+    let port = reserve();
+    let server = nginx_that_tells(&house, port);
+    let (manager, listed) = (manager(&house), wanted(port));
+    let ask = |request| send(&manager, &listed, request);
+    assert_eq!(ask(GET), (false, 1, EarlyData::NotOffered, Why::NoSession));
+    assert_eq!(ask(GET), (true, 1, EarlyData::Accepted, Why::Resumed));
+    assert_eq!(manager.stats().unwrap().handshakes.early_data, 1);
+    // Not what may be repeated: it goes with the handshake's end.
+    let late = (false, 1, EarlyData::NotOffered, Why::Resumed);
+    assert_eq!(ask("POST / HTTP/1.0\r\n\r\n"), late);
+    assert_eq!(ask("GET / HTTP/1.0\r\nContent-Length: 1\r\n\r\na"), late);
+    // In two parts: the first is no whole request.
+    let mut stream = manager.connect_sending(&listed, &GET.as_bytes()[..9]).unwrap();
+    stream.write_all(&GET.as_bytes()[9..]).unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(page.contains("Early: []"), "{page}");
+    // A server whose keys are gone rejects it, and gets it with the handshake's end.
+    drop(server);
+    let _server = nginx_that_tells(&house, port);
+    assert_eq!(ask(GET), (false, 1, EarlyData::NotOffered, Why::Refused));
+    // Another host.
+    let unlisted = Connect { host: "127.0.0.1".parse().unwrap(), trust: Trust::None, ..listed };
+    assert!(!send(&manager, &unlisted, GET).0);
+}
+
+#[test]
+fn a_server_that_fails_at_a_listed_request_gets_it_again_without_a_session() {
+    let house = House::with(|settings| {
+        settings.early_data.hosts = vec!["server.test".parse().unwrap()];
+    });
+    house.certify("server", &["server.test"]);
+    let port = reserve();
+    let _server = nginx_that_tells(&house, port);
+    let intolerant = rogue(move |mut client| {
+        let mut flight = vec![0; 16 * 1024];
+        let bytes = client.read(&mut flight).unwrap();
+        if extension(&flight[..bytes], 42).is_some() {
+            // handshake_failure
+            let _ = client.write_all(&[21, 3, 3, 0, 2, 2, 40]);
+            return;
+        }
+        let mut server = call(port, &client);
+        server.write_all(&flight[..bytes]).unwrap();
+        let _ = std::io::copy(&mut client, &mut server);
+    });
+    let (manager, wanted) = (manager(&house), wanted(intolerant));
+    let first = send(&manager, &wanted, GET);
+    assert_eq!(first, (false, 1, EarlyData::NotOffered, Why::NoSession));
+    let second = send(&manager, &wanted, GET);
+    assert_eq!(second, (false, 1, EarlyData::NotOffered, Why::Refused));
+    // What a program sends early by its own wish is not sent twice.
+    let early_data = Some(Base64(GET.as_bytes().to_vec().into()));
+    let error = manager.connect(&Connect { early_data, ..wanted }).unwrap_err();
+    assert!(error.early_data_may_have_left(), "{error}");
 }
 
 #[test]
