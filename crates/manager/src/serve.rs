@@ -22,13 +22,13 @@ use crate::hop::records::serve_records;
 use crate::hop::sockets::serve_hop;
 use crate::life::Phase;
 use crate::protocol::{
-    self, Answer, Base64, Connect, Connected, Directly, EarlyData as Fate, End, ErrorKind, Records,
+    self, Answer, Base64, Connect, Connected, Directly, EarlyData, End, ErrorKind, Records,
     Request, Token,
 };
 use crate::relay::Relay;
 use crate::state::State;
 use crate::upstream::connection::Upstream;
-use crate::upstream::handshake::{EarlyData, connect};
+use crate::upstream::handshake::{ZeroRtt, connect};
 
 /// Returns the recommended number of threads: one for every two processors, and at least one. A connection
 /// uses one thread at a time, and the programs need processors, too.
@@ -209,11 +209,11 @@ impl ProgramConnection {
         let first = self.first_to_send_early(&wish);
         let wished = wish.early_data.as_ref().map(|Base64(data)| data.as_slice());
         let early = wished.or_else(|| first.as_deref().map(Vec::as_slice));
-        let early = early.map(|data| EarlyData { data, may_be_repeated: wished.is_none() });
+        let early = early.map(|data| ZeroRtt { data, may_be_repeated: wished.is_none() });
         match connect(&self.state, &self.program, (&wish, None, early), socket).await {
             Ok((mut upstream, mut connected)) => {
-                if let Some(first) = first.filter(|_| connected.early_data != Fate::Accepted) {
-                    connected.early_data = Fate::NotOffered;
+                if let Some(first) = first.filter(|_| connected.early_data != EarlyData::Accepted) {
+                    connected.early_data = EarlyData::NotOffered;
                     // An error shows when more is sent.
                     let _ = upstream.tls.writer().write_all(&first);
                 }

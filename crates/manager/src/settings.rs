@@ -128,19 +128,22 @@ impl EarlyRules {
 
     /// Returns true if these bytes are the head of one HTTP/1 request with a listed method, and nothing else.
     pub(crate) fn may_be_repeated(&self, first: &[u8]) -> bool {
-        const END: &[u8] = b"\r\n\r\n";
-        let line = first.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        let mut words = line.split(|byte| *byte == b' ');
-        let (method, target, version) = (words.next(), words.next(), words.next());
-        let is_listed =
-            |method: &[u8]| self.methods.iter().any(|listed| listed.as_bytes() == method);
-        let is_http = |version: &[u8]| [b"HTTP/1.1".as_slice(), b"HTTP/1.0"].contains(&version);
-        let ends = first.windows(END.len()).position(|bytes| bytes == END);
-        method.is_some_and(is_listed)
-            && target.is_some_and(|target| !target.is_empty())
-            && version.is_some_and(is_http)
-            && words.next().is_none()
-            && ends.is_some_and(|at| at + END.len() == first.len())
+        // A server may take a line feed alone for the end of a line (RFC 9112, section 2.2), and so see two requests.
+        let Some(head) =
+            std::str::from_utf8(first).ok().and_then(|text| text.strip_suffix("\r\n\r\n"))
+        else {
+            return false;
+        };
+        let mut lines = head.split("\r\n");
+        let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+        let is_listed = |method| self.methods.iter().any(|listed| listed == method);
+        let is_request = matches!(
+            words[..],
+            [method, target, "HTTP/1.0" | "HTTP/1.1"] if is_listed(method) && !target.is_empty()
+        );
+        is_request
+            && lines.all(|line| !line.is_empty())
+            && !head.replace("\r\n", "").contains(['\r', '\n'])
     }
 
     fn check(&self) -> Result<(), String> {
@@ -381,6 +384,10 @@ mod tests {
             "GET /\r\n\r\n",
             " GET / HTTP/1.1\r\n\r\n",
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "GET / HTTP/1.1\n\nPOST / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\n\nPOST / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\n\nPOST / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\rPOST / HTTP/1.1\r\n\r\n",
         ] {
             assert!(!rules.may_be_repeated(no.as_bytes()), "{no:?}");
         }

@@ -12,8 +12,8 @@ use crate::downstream::descriptors::PassedDescriptor;
 use crate::downstream::program::Program;
 use crate::failure::Failure;
 use crate::protocol::{
-    Base64, Certificate, Connect, Connected, EarlyData as Fate, ErrorKind, MOST_DEADLINE_MS,
-    MinVersion, Offers, Token, Trust, Why,
+    Base64, Certificate, Connect, Connected, EarlyData, ErrorKind, MOST_DEADLINE_MS, MinVersion,
+    Offers, Token, Trust, Why,
 };
 use crate::sessions::{
     CacheKey, ConnectionStore, Family, Offer, Offered, Partition, Secret, SessionQuery, Sessions,
@@ -40,12 +40,12 @@ struct HandshakeRequest<'a> {
     cache_key: CacheKey,
     /// `Err`: the reason why no sessions are shared.
     shares: Result<(), Why>,
-    early: Option<EarlyData<'a>>,
+    early: Option<ZeroRtt<'a>>,
 }
 
-/// Data that is sent with the first flight, if a session allows it.
+/// 0-RTT data: sent with the first flight, if a session allows it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EarlyData<'a> {
+pub(crate) struct ZeroRtt<'a> {
     pub(crate) data: &'a [u8],
     /// True if the server may get it twice.
     pub(crate) may_be_repeated: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Attempt {
 pub(crate) async fn connect(
     state: &State,
     program: &Program,
-    (connect, offers, early): (&Connect, Option<&Offers>, Option<EarlyData<'_>>),
+    (connect, offers, early): (&Connect, Option<&Offers>, Option<ZeroRtt<'_>>),
     socket: Option<PassedDescriptor>,
 ) -> Result<(Upstream, Connected), Failure> {
     let deadline = deadline(connect);
@@ -531,9 +531,9 @@ fn finish(
         (false, _, None) => Why::Refused,
     };
     let early_data = match (sent_early, early) {
-        (false, _) => Fate::NotOffered,
-        (true, true) => Fate::Accepted,
-        (true, false) => Fate::Rejected,
+        (false, _) => EarlyData::NotOffered,
+        (true, true) => EarlyData::Accepted,
+        (true, false) => EarlyData::Rejected,
     };
     let session_of = session_of.map(|host| host.to_string());
     let connected = Connected { why, session_of, early_data, ..described(request, endpoint)? };
@@ -565,7 +565,7 @@ fn described(request: &HandshakeRequest<'_>, endpoint: &Endpoint) -> Result<Conn
         alpn: tls.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned()),
         peer: endpoint.peer.to_string(),
         session_of: None,
-        early_data: Fate::NotOffered,
+        early_data: EarlyData::NotOffered,
         staple: None,
         chain: tls.peer_certificates().into_iter().flatten().map(certificate).collect(),
     })
