@@ -11,6 +11,7 @@ mod beside;
 mod capture;
 mod cluster;
 mod connect;
+mod enable;
 #[cfg(all(test, feature = "lab"))]
 mod glossary;
 mod help;
@@ -18,6 +19,8 @@ mod help;
 mod instruments;
 mod keys;
 mod manager;
+mod openssl_conf;
+mod pages;
 mod plan;
 mod process;
 mod run;
@@ -61,6 +64,10 @@ enum Command {
     Simulate(Box<simulate::Arguments>),
     /// Find the TLS handshakes in captures, and report which resumed and which could have
     Capture(Box<capture::Arguments>),
+    /// Attach Rejoin to a service of systemd, or lead a user's programs through the TLS manager
+    Enable(enable::Arguments),
+    /// Take back what `rejoin enable` did
+    Disable(enable::disable::Arguments),
     /// Run a server whose processes share their sessions in a cache
     Run(run::Arguments),
     /// Show the counters of a shared cache or of the TLS manager
@@ -84,6 +91,9 @@ enum Command {
     #[cfg(feature = "lab")]
     /// Measure what TLS costs a server, where the time goes, and what resumption saves
     Cost(Box<instruments::cost::Arguments>),
+    /// Write the manual pages and completions that packages install
+    #[command(hide = true)]
+    Pages(pages::Arguments),
     /// Recommend a size and a policy for a cache, and estimate what it saves
     Plan(Box<plan::Arguments>),
 }
@@ -107,7 +117,10 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Cost(arguments) => instruments::told(instruments::cost::run(&arguments)),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
+        Command::Enable(arguments) => enable::run(&arguments),
+        Command::Disable(arguments) => enable::disable::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

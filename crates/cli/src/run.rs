@@ -15,6 +15,7 @@ use rejoin_store::{CacheName, Store};
 
 use crate::arguments::Misuse;
 use crate::beside::Beside;
+use crate::openssl_conf;
 use crate::units::Bytes;
 
 #[derive(Debug, clap::Args)]
@@ -154,7 +155,7 @@ fn preloaded(library: &Path) -> anyhow::Result<OsString> {
 }
 
 /// Returns the path of the library.
-fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub(crate) fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     const NAME: &str = "librejoin.so";
     if let Some(given) = given {
         let found = fs::canonicalize(given);
@@ -162,40 +163,22 @@ fn library(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let beside = own.parent().map(|folder| folder.join(NAME));
-    let system = ["/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu"];
+    let system = ["/usr/lib/rejoin", "/usr/local/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu"];
     let system = system.into_iter().map(|folder| Path::new(folder).join(NAME));
     let found = beside.into_iter().chain(system).find(|path| path.is_file());
     found.with_context(|| {
-        format!("{NAME} is not installed: cargo build --release -p rejoin-capi builds it")
+        format!("{NAME} is not installed: install the package, or name it by --library (docs/install.md)")
     })
 }
 
 /// Writes the file for `OPENSSL_CONF` and returns its path. It includes the file that the variable
 /// named before. It is the same for every program; the settings that differ are in variables.
 fn configuration(library: &Path) -> anyhow::Result<PathBuf> {
-    const SYSTEM: &str = "/etc/ssl/openssl.cnf";
-    let before = std::env::var_os("OPENSSL_CONF").unwrap_or_else(|| SYSTEM.into());
-    let before = PathBuf::from(before);
-    let theirs = fs::read_to_string(&before).unwrap_or_default();
-    let include =
-        if before.exists() { before.display().to_string() } else { "/dev/null".to_owned() };
-    let section = modules_section(&theirs).unwrap_or("openssl_init");
-    let text = format!(
-        "openssl_conf = {section}\n.include {include}\n[{section}]\nrejoin = rejoin\n[rejoin]\n\
-         path = {}\n",
-        library.display()
-    );
+    let before = std::env::var_os("OPENSSL_CONF").map_or_else(openssl_conf::system, PathBuf::from);
+    let text = openssl_conf::loading(library, &before, &[]);
     let file = private_folder()?.join("openssl.cnf");
     Beside::create(&file)?.write(&text)?;
     Ok(file)
-}
-
-/// Returns the section of the modules, as named before the first section of the configuration.
-fn modules_section(configuration: &str) -> Option<&str> {
-    let lines = configuration.lines().map(str::trim).take_while(|line| !line.starts_with('['));
-    lines.filter_map(|line| line.split_once('=')).find_map(|(name, value)| {
-        (name.trim() == "openssl_conf").then(|| value.split('#').next().unwrap_or_default().trim())
-    })
 }
 
 /// Returns a folder that no other user can write to: its content is loaded into the program.
@@ -214,17 +197,4 @@ fn private_folder() -> anyhow::Result<PathBuf> {
     let is_ours = found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0;
     anyhow::ensure!(is_ours, "{}: other users may write there: remove it", folder.display());
     Ok(folder)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::modules_section;
-
-    #[test]
-    fn the_modules_section_is_found() {
-        let text =
-            "# x\nHOME = .\n openssl_conf = default_conf # why\n[other]\nopenssl_conf = no\n";
-        assert_eq!(modules_section(text), Some("default_conf"));
-        assert_eq!(modules_section("[a]\nopenssl_conf = no\n"), None);
-    }
 }

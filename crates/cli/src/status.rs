@@ -2,7 +2,7 @@
 
 mod found;
 mod json;
-mod process;
+pub(crate) mod process;
 mod shown;
 mod verdict;
 
@@ -54,6 +54,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(_) => Err(anyhow::anyhow!("{what}: {}", reasons.join("; "))),
         None => Err(anyhow::anyhow!("nothing is attached")),
     }
+}
+
+/// Returns what is attached in the processes of a unit, or why nothing is.
+///
+/// # Errors
+/// Processes cannot be listed.
+pub(crate) fn verdict_on(unit: &str) -> anyhow::Result<Result<String, String>> {
+    let processes = process::all()?;
+    let ids: Vec<u32> = processes.iter().filter(|of| of.is_in_unit(unit)).map(|of| of.id).collect();
+    let found = Found::among(processes, Some(&ids))?;
+    let served = found.servers.iter().find(|server| server.has_served());
+    let verdict = served.or_else(|| found.servers.first()).map(Server::verdict);
+    Ok(verdict.unwrap_or_else(|| Err(reasons(&found).join("; "))))
 }
 
 /// Returns the ids of the processes that are asked for.

@@ -11,8 +11,8 @@ use rustix::fs::{MemfdFlags, fstat, major, memfd_create, minor};
 
 /// A process, as everybody may see it.
 #[derive(Debug, Clone)]
-pub(super) struct Process {
-    pub(super) id: u32,
+pub(crate) struct Process {
+    pub(crate) id: u32,
     /// The id that the process sees itself, in its own namespace.
     pub(super) inner_id: u64,
     pub(super) program: String,
@@ -56,7 +56,7 @@ const LONGEST: u64 = 16 << 20;
 const MEMORIES: usize = 4;
 
 /// Returns all processes but this one.
-pub(super) fn all() -> anyhow::Result<Vec<Process>> {
+pub(crate) fn all() -> anyhow::Result<Vec<Process>> {
     let entries = std::fs::read_dir("/proc").context("cannot list processes")?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut ids: Vec<u32> = names.filter_map(|name| name.parse().ok()).collect();
@@ -91,7 +91,7 @@ impl Process {
         self.cgroups.iter().find_map(|path| path.rsplit('/').find(is_unit))
     }
 
-    pub(super) fn is_in_unit(&self, unit: &str) -> bool {
+    pub(crate) fn is_in_unit(&self, unit: &str) -> bool {
         let is_it = |part: &str| part == unit || part.strip_suffix(".service") == Some(unit);
         self.cgroups.iter().any(|path| path.split('/').any(is_it))
     }

@@ -6,15 +6,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use listenfd::ListenFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, geteuid, getpid, pidfd_getfd, pidfd_open};
+use rustix::process::geteuid;
 
 use crate::Error;
 
 /// The system's manager.
 pub const SYSTEM_SOCKET: &str = "/run/rejoin/manager.sock";
-/// The first descriptor that a service manager hands over (`sd_listen_fds(3)`).
-const FIRST_INHERITED: i32 = 3;
 
 /// Returns the socket of the user's own manager if there is a runtime directory, otherwise the system's.
 pub fn default_socket() -> PathBuf {
@@ -29,19 +28,11 @@ pub fn default_socket() -> PathBuf {
 /// # Errors
 /// The descriptor is not a listening Unix socket.
 pub fn inherited() -> Result<Option<UnixListener>, Error> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<i32>().ok();
-    let for_us = number("LISTEN_PID").and_then(Pid::from_raw) == Some(getpid());
-    if !for_us || number("LISTEN_FDS").is_none_or(|count| count < 1) {
-        return Ok(None);
-    }
     let failed = |cause| Error::Process { what: "take over the service manager's socket", cause };
-    // A copy, because taking the descriptor itself would need unsafe code.
-    let own = pidfd_open(getpid(), PidfdFlags::empty());
-    let own = own.map_err(|error| failed(error.into()))?;
-    let socket = pidfd_getfd(own, FIRST_INHERITED, PidfdGetfdFlags::empty());
-    let listener = UnixListener::from(socket.map_err(|error| failed(error.into()))?);
-    let is_listening = rustix::net::sockopt::socket_acceptconn(&listener).unwrap_or_default();
-    if listener.local_addr().is_err() || !is_listening {
+    let Some(listener) = ListenFd::from_env().take_unix_listener(0).map_err(failed)? else {
+        return Ok(None);
+    };
+    if !rustix::net::sockopt::socket_acceptconn(&listener).unwrap_or_default() {
         return Err(failed(io::Error::other("descriptor 3 is not a listening Unix socket")));
     }
     listener.set_nonblocking(true).map_err(failed)?;

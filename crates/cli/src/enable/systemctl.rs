@@ -1,0 +1,33 @@
+//! Calls of systemctl.
+
+use std::io::ErrorKind;
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+/// Runs systemctl and waits for its end.
+///
+/// # Errors
+/// What systemctl said, in one line.
+pub(super) fn run(arguments: &[&str]) -> anyhow::Result<()> {
+    output(arguments).map(drop)
+}
+
+/// Runs systemctl and returns what it printed.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn output(arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new("systemctl");
+    command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").env("SYSTEMD_PAGER", "");
+    let done = match command.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => anyhow::bail!(
+            "systemctl is not installed: without systemd, start the server with `rejoin run`, or see docs/servers.md"
+        ),
+        done => done.context("systemctl cannot be run")?,
+    };
+    let told = String::from_utf8_lossy(&done.stderr);
+    let told = told.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    anyhow::ensure!(done.status.success(), "systemctl {}: {told}", arguments.join(" "));
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
