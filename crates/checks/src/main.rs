@@ -1,6 +1,6 @@
 //! The promises of Rejoin, measured on the release build: a line for each, and exit code 1 if one is not kept.
 //!
-//! `rejoin-checks capture|servers|trust|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]`; `make check-*`
+//! `rejoin-checks capture|servers|trust|cluster|manager|clients|install|cost [--quick] [--only PART_OF_A_NAME]`; `make check-*`
 //! installs the programs that a group needs. `--help` after a group's name lists its checks. `--only` chooses checks by a part of
 //! their names; `--quick` makes everything smaller, and figures coarser. A check whose program is not installed is
 //! reported as skipped.
@@ -14,6 +14,7 @@ mod clients;
 mod cluster;
 mod cost;
 mod frame;
+mod install;
 mod manager;
 mod servers;
 mod trust;
@@ -22,16 +23,17 @@ use std::process::ExitCode;
 
 use frame::{Group, Words};
 
-const GROUPS: [&Group; 7] = [
+const GROUPS: [&Group; 8] = [
     &capture::GROUP,
     &servers::GROUP,
     &trust::GROUP,
     &cluster::GROUP,
     &manager::GROUP,
     &clients::GROUP,
+    &install::GROUP,
     &cost::GROUP,
 ];
-const USAGE: &str = "rejoin-checks capture|servers|trust|cluster|manager|clients|cost [--quick] [--only PART_OF_A_NAME]";
+const USAGE: &str = "rejoin-checks capture|servers|trust|cluster|manager|clients|install|cost [--quick] [--only PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
     let (name, words) = Words::given();

@@ -74,22 +74,25 @@ fn systemd() {
     follow("systemd.md", "openssl");
 }
 
-/// The units of daemons that other tests start. systemd must find no error in them.
+/// The units that packages install. systemd must find no error in them.
 #[test]
 fn units() {
-    for (page, named) in [("cluster.md", 1), ("manager.md", 2)] {
-        let text = read(page);
-        let units = units_of(&text);
-        assert_eq!(units.len(), named, "{page}");
-        let mut script = "install rejoin /usr/local/bin/rejoin\n".to_owned();
-        for (path, unit) in &units {
-            script += &format!("cat > {path} <<'EOF'\n{unit}\nEOF\n");
-        }
-        for (path, _) in &units {
-            script += &format!("systemd-analyze verify --man=no --recursive-errors=no {path}\n");
-        }
-        run(page, "systemctl", &script);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/system");
+    let files: Vec<_> = fs::read_dir(&folder).expect("the units").flatten().collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    let mut script = "install rejoin /usr/local/bin/rejoin\n".to_owned();
+    for file in &files {
+        let unit = fs::read_to_string(file.path())
+            .expect("a unit")
+            .replace("/usr/bin/", "/usr/local/bin/");
+        let name = file.file_name().into_string().expect("a name");
+        script += &format!("cat > /etc/systemd/system/{name} <<'EOF'\n{unit}EOF\n");
     }
+    for file in &files {
+        let name = file.file_name().into_string().expect("a name").replace('@', "@web");
+        script += &format!("systemd-analyze verify --man=no --recursive-errors=no {name}\n");
+    }
+    run("units", "systemctl", &script);
 }
 
 /// Runs the blocks of a page, if its server is installed.
@@ -134,16 +137,6 @@ fn blocks_of(page: &str) -> Vec<&str> {
     let blocks: Vec<_> = blocks.iter().filter_map(|block| block.strip_prefix("sh\n")).collect();
     assert!(!blocks.is_empty(), "a page without blocks");
     blocks
-}
-
-/// Returns the units of a page, and the file that it names for each.
-fn units_of(page: &str) -> Vec<(String, &str)> {
-    const FOLDER: &str = "/etc/systemd/system/";
-    fn unit(named: &str) -> Option<(String, &str)> {
-        let (name, block) = named.split_once("`:\n\n```ini\n")?;
-        Some((format!("{FOLDER}{name}"), block.split("\n```").next()?))
-    }
-    page.split(&format!("`{FOLDER}")).skip(1).filter_map(unit).collect()
 }
 
 fn impossible(server: &str) -> Option<String> {

@@ -1,0 +1,69 @@
+#!/bin/sh
+# Installs the package in a fresh system, as its README says, sees what it does, and removes it again. Each finding is a
+# line in /check/told.
+set -u
+exec 2>/check/log >&2
+set -x
+say() { echo "$*" >>/check/told; }
+# All files but those that a system changes by itself.
+files() {
+    find / -xdev \( -path /proc -o -path /sys -o -path /check -o -path /run -o -path /tmp -o -path /var/cache \
+        -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/log -o -path /var/lib/systemd \
+        -o -path /var/lib/nginx -o -path /etc/mtab \) -prune -o -print
+    find /dev/shm /etc/rejoin /run/rejoin 2>/dev/null
+    cut -d: -f1 /etc/passwd /etc/group
+}
+ask() { printf 'GET / HTTP/1.0\r\n\r\n' | openssl s_client -connect 127.0.0.1:443 -ign_eof "$@" 2>&1; }
+reused() { grep -q '^Reused' && echo resumed || echo not; }
+
+# What the system's operator has already.
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
+    -keyout /etc/ssl/private/site.key -out /etc/ssl/certs/site.pem
+cat >/etc/nginx/conf.d/site.conf <<'EOF'
+server {
+    listen 443 ssl;
+    ssl_certificate /etc/ssl/certs/site.pem;
+    ssl_certificate_key /etc/ssl/private/site.key;
+    return 200 "process $pid\n";
+}
+EOF
+systemctl restart nginx
+ask -tls1_3 -sess_out /tmp/before >/dev/null
+systemctl reload nginx; sleep 1
+say without-after-reload "$(ask -tls1_3 -sess_in /tmp/before | reused)"
+files | sort >/tmp/files-before
+
+# The two commands.
+apt-get install --yes /check/rejoin_*.deb </dev/null; say installed $?
+rejoin enable nginx --now >/check/enabled 2>&1; say enabled $?
+
+for version in tls1_2 tls1_3; do
+    ask -$version -sess_out /tmp/$version >/dev/null
+    say $version-again "$(ask -$version -sess_in /tmp/$version | reused)"
+done
+systemctl reload nginx; sleep 1
+for version in tls1_2 tls1_3; do
+    say $version-after-reload "$(ask -$version -sess_in /tmp/$version | reused)"
+done
+systemctl restart nginx
+# A ticket is used again and again, until all workers have had it.
+ask -tls1_3 -sess_in /tmp/tls1_3 >/dev/null
+for turn in $(seq 40); do
+    ask -tls1_3 -sess_in /tmp/tls1_3
+done | awk '/^Reused/ { n++ } /^process/ { if (!seen[$2]++) workers++ } END { print "turns-resumed", n + 0; print "workers", workers + 0 }' >>/check/told
+rejoin status nginx >/check/status; say status $?
+rejoin stats nginx >/check/stats; say stats $?
+man -w rejoin >/dev/null 2>&1 || ls /usr/share/man/man1/rejoin.1.gz; say manual $?
+# The manager starts when the first program asks.
+systemctl start rejoin-manager.socket; say socket $?
+rejoin stats --manager >/check/manager; say manager $? "$(systemctl is-active rejoin-manager.service)"
+journalctl --no-pager --unit rejoin-manager.service
+systemctl stop rejoin-manager.service rejoin-manager.socket
+# A program of C that is linked with the library finds it.
+ldconfig -p | grep -q 'librejoin.so.0'; say linkable $?
+
+apt-get purge --yes rejoin </dev/null; say purged $?
+systemctl restart nginx; say nginx-afterwards $?
+files | sort >/tmp/files-after
+diff /tmp/files-before /tmp/files-after | sed 's/^/left /' >>/check/told
+say done
