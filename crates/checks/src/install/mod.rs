@@ -29,6 +29,7 @@ const CHECKS: &[Check] = &[
     (1, "glibc", "the newest version of the C library that is needed (≤ 2.34)", |_| glibc()),
     (2, "reproducible", "packages made twice, in two folders (same bytes)", |_| reproducible()),
     (2, "size", "bytes of librejoin.so (≤ 2 MB)", |_| size()),
+    (8, "deploy", "files in deploy and .github, by their schemas (valid)", |_| deploy()),
 ];
 
 const PROGRAMS: [&str; 4] =
@@ -114,4 +115,22 @@ fn size() -> Option<Found> {
     let shown: Vec<String> =
         PROGRAMS.iter().zip(&sizes).map(|(name, bytes)| format!("{name} {bytes}")).collect();
     Some(Found { figure: shown.join(", "), holds: sizes[1] <= 2_000_000 })
+}
+
+fn deploy() -> Option<Found> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = |of: &str| root.join(of).display().to_string();
+    let tool = |name: &str| target().join("tools/bin").join(name).display().to_string();
+    let (json, kubernetes) = (tool("check-jsonschema"), tool("kubernetes-validate"));
+    if !Path::new(&json).exists() {
+        return None;
+    }
+    let compose =
+        ["--builtin-schema", "vendor.compose-spec", &path("deploy/container/compose.yaml")];
+    let workflow =
+        ["--builtin-schema", "vendor.github-workflows", &path(".github/workflows/ci.yml")];
+    let manifests = ["--strict", &path("deploy/kubernetes/rejoin.yaml")];
+    let files = [(&json, &compose[..]), (&json, &workflow), (&kubernetes, &manifests)];
+    let valid = files.iter().filter(|(tool, words)| told(tool, words).is_some()).count();
+    Some(Found { figure: format!("{valid} of {}", files.len()), holds: valid == files.len() })
 }
