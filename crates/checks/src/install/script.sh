@@ -7,7 +7,7 @@ set -x
 say() { echo "$*" >>/check/told; }
 # All files but those that a system changes by itself.
 files() {
-    find / -xdev \( -path /proc -o -path /sys -o -path /check -o -path /run -o -path /tmp -o -path /var/cache \
+    find / -xdev \( -path /proc -o -path /sys -o -path /check -o -path /run -o -path /tmp -o -path /var/tmp -o -path /var/cache \
         -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/log -o -path /var/lib/systemd \
         -o -path /var/lib/nginx -o -path /etc/mtab \) -prune -o -print
     find /dev/shm /etc/rejoin /run/rejoin 2>/dev/null
@@ -16,7 +16,7 @@ files() {
 ask() { printf 'GET / HTTP/1.0\r\n\r\n' | openssl s_client -connect 127.0.0.1:443 -ign_eof "$@" 2>&1; }
 reused() { grep -q '^Reused' && echo resumed || echo not; }
 
-# What the system's operator has already.
+# What the system's operator has already: four servers.
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
     -keyout /etc/ssl/private/site.key -out /etc/ssl/certs/site.pem
 cat >/etc/nginx/conf.d/site.conf <<'EOF'
@@ -27,7 +27,31 @@ server {
     return 200 "process $pid\n";
 }
 EOF
-systemctl restart nginx
+cat /etc/ssl/certs/site.pem /etc/ssl/private/site.key >/etc/ssl/private/site.both.pem
+cat >>/etc/haproxy/haproxy.cfg <<'EOF'
+
+frontend site
+    bind :8443 ssl crt /etc/ssl/private/site.both.pem
+    http-request return status 200 content-type text/plain string hello
+EOF
+echo 'Listen 8444' >/etc/apache2/ports.conf
+cat >/etc/apache2/sites-available/000-default.conf <<'EOF'
+<VirtualHost *:8444>
+    ServerName localhost
+    SSLEngine on
+    SSLCertificateFile /etc/ssl/certs/site.pem
+    SSLCertificateKeyFile /etc/ssl/private/site.key
+</VirtualHost>
+EOF
+a2enmod --quiet ssl
+install -o mosquitto -m 600 /etc/ssl/private/site.key /etc/mosquitto/site.key
+cat >/etc/mosquitto/conf.d/site.conf <<'EOF'
+listener 8883
+certfile /etc/ssl/certs/site.pem
+keyfile /etc/mosquitto/site.key
+allow_anonymous true
+EOF
+systemctl restart nginx haproxy apache2 mosquitto
 ask -tls1_3 -sess_out /tmp/before >/dev/null
 systemctl reload nginx; sleep 1
 say without-after-reload "$(ask -tls1_3 -sess_in /tmp/before | reused)"
@@ -51,6 +75,9 @@ ask -tls1_3 -sess_in /tmp/tls1_3 >/dev/null
 for turn in $(seq 40); do
     ask -tls1_3 -sess_in /tmp/tls1_3
 done | awk '/^Reused/ { n++ } /^process/ { if (!seen[$2]++) workers++ } END { print "turns-resumed", n + 0; print "workers", workers + 0 }' >>/check/told
+for server in haproxy apache mosquitto; do
+    rejoin enable $server --now >/check/enabled-$server 2>&1; say $server $? "$(grep -c ' resumes$' /check/enabled-$server)"
+done
 rejoin status nginx >/check/status; say status $?
 rejoin stats nginx >/check/stats; say stats $?
 man -w rejoin >/dev/null 2>&1 || ls /usr/share/man/man1/rejoin.1.gz; say manual $?
@@ -63,7 +90,7 @@ systemctl stop rejoin-manager.service rejoin-manager.socket
 ldconfig -p | grep -q 'librejoin.so.0'; say linkable $?
 
 apt-get purge --yes rejoin </dev/null; say purged $?
-systemctl restart nginx; say nginx-afterwards $?
+systemctl restart nginx haproxy apache2 mosquitto; say servers-afterwards $?
 files | sort >/tmp/files-after
 diff /tmp/files-before /tmp/files-after | sed 's/^/left /' >>/check/told
 say done

@@ -10,7 +10,7 @@ use super::package;
 use crate::frame::Found;
 
 /// The findings that are asked for, and what each must be.
-const EXPECTED: [(&str, &str); 15] = [
+const EXPECTED: [(&str, &str); 18] = [
     // Without Rejoin a reload loses them: it is no accident that they resume with it.
     ("without-after-reload", "not"),
     ("installed", "0"),
@@ -20,13 +20,17 @@ const EXPECTED: [(&str, &str); 15] = [
     ("tls1_2-after-reload", "resumed"),
     ("tls1_3-after-reload", "resumed"),
     ("turns-resumed", "40"),
+    // Each with TLS 1.2 and 1.3, Mosquitto over IPv4 and IPv6.
+    ("haproxy", "0 2"),
+    ("apache", "0 2"),
+    ("mosquitto", "0 4"),
     ("status", "0"),
     ("stats", "0"),
     ("manual", "0"),
     ("manager", "0 active"),
     ("linkable", "0"),
     ("purged", "0"),
-    ("nginx-afterwards", "0"),
+    ("servers-afterwards", "0"),
 ];
 
 /// Boots the root of a release of Debian. `None`: it was not made, or namespaces are not permitted.
