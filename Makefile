@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release package bench check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
+.PHONY: run test test-all lint sanitize release package docs bench check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
 
 ## A minute of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also builds,
 ## for three to five minutes on two cores.
@@ -140,6 +140,15 @@ package: release
 	&& $$archived --file $(PACKAGED)/$$name-debug.tar.gz --directory $(DIST)/debug .build-id; \
 	rm -rf $(PACKAGED)/root
 	@cd $(PACKAGED) && sha256sum * >SHA256SUMS && ls --size --human-readable
+
+## The documents as a site, in target/site. `make test` checks their links.
+MDBOOK := target/mdbook/bin/mdbook
+docs: setup
+	@[ -x $(MDBOOK) ] || $(CARGO) install --quiet --locked --root target/mdbook mdbook@0.5.4
+	@rm -rf target/book && mkdir -p target/book/src && cp docs/book.toml target/book/ \
+	&& git ls-files '*.md' docs plans | grep -v /tests/ | xargs cp --parents --target-directory target/book/src \
+	&& sed -E 's#\]\(([A-Za-z0-9-]+\.md)#](docs/\1#; s#\]\(\.\./#](#' docs/SUMMARY.md >target/book/src/SUMMARY.md
+	@$(MDBOOK) build --dest-dir $(CURDIR)/target/site target/book
 
 ## The cache against its peers, in one table.
 bench: setup
