@@ -115,6 +115,15 @@ impl KeyRing {
         })
     }
 
+    /// Returns the Unix time when the next key begins to encrypt, or `None` without a key. Before that key is made, this
+    /// is the end of the turn that the schedule gives to the newest; it is in the past if no process rotates the keys.
+    pub fn next_turn_s(&self, now_s: u64) -> Option<u64> {
+        let mut upcoming = self.list(now_s).filter(|key| key.state == KeyState::Upcoming);
+        let newest = self.timeline.keys.last()?;
+        let due_s = newest.encrypts_from_s.saturating_add(self.schedule().rotate_every_s());
+        Some(upcoming.next().map_or(due_s, |key| key.encrypts_from_s))
+    }
+
     /// Derives a context's keys, for a TLS stack that encrypts tickets by itself. They follow the schedule
     /// without the ring, up to its newest key.
     pub fn for_context(&self, label: &Label) -> ContextKeys {

@@ -134,11 +134,14 @@ fn a_key_goes_through_its_states() {
     let mut ring = KeyRing::new(Schedule::default());
     ring.rotate(START_S, &mut [1; 32]).expect("a key");
     let made_s = START_S + 11 * HOUR_S;
+    let turn_s = made_s + HOUR_S;
+    assert_eq!(ring.next_turn_s(made_s), Some(turn_s));
     assert!(!ring.due(made_s - 1));
     assert!(ring.due(made_s));
     ring.rotate(made_s, &mut [2; 32]).expect("a key");
     assert!(!ring.due(made_s));
-    let turn_s = made_s + HOUR_S;
+    let turns = [made_s, turn_s].map(|now_s| ring.next_turn_s(now_s));
+    assert_eq!(turns, [Some(turn_s), Some(turn_s + 12 * HOUR_S)]);
     assert_eq!(states(&ring, turn_s - 1), [Encrypting, Upcoming]);
     assert_eq!(states(&ring, turn_s), [Opening, Encrypting]);
     let over_s = turn_s + 24 * HOUR_S + CLOCKS_APART_S;
