@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::{History, Kept, NewSession, SecretBytes, SessionId, Settings as CacheSettings};
 use rejoin_store::{Asker, Letter, Mailbox, Says, Store, now_ms};
@@ -14,7 +14,8 @@ use rejoin_tickets::{KeyRing, Schedule};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::sessions::{Entry, Found, NEVER_MS, Past, Sessions, returns_ms};
+use crate::health::{Fetched, Health, Sent};
+use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, returns_ms};
 use crate::{ClusterKeys, Error, Link, RingRecord, Servers, Settings, WrappingKey};
 
 /// The agent of one machine.
@@ -26,6 +27,7 @@ pub struct Agent {
     store: Arc<Store>,
     record: Option<RingRecord>,
     accepts_older_ring: bool,
+    health: Arc<Health>,
 }
 
 /// A change to report to the operator.
@@ -72,7 +74,8 @@ impl Agent {
         Self::be_the_only_one(&store)?;
         mailbox(&store).set_deadline(settings.deadline());
         let record = Some(RingRecord::open(&settings.key_file, &key, &settings.name)?);
-        Ok(Self { settings, key, servers, store, record, accepts_older_ring: false })
+        let (accepts_older_ring, health) = (false, Arc::default());
+        Ok(Self { settings, key, servers, store, record, accepts_older_ring, health })
     }
 
     /// Accepts the first ring in Valkey, even if this machine has seen a newer one.
@@ -100,6 +103,11 @@ impl Agent {
         &self.store
     }
 
+    /// The agent's counters.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
     /// Runs until `shutdown` completes.
     ///
     /// # Errors
@@ -110,16 +118,15 @@ impl Agent {
         mut tell: impl FnMut(News<'_>),
     ) -> Result<(), Error> {
         let keys = self.keys()?;
-        let is_linked = Arc::new(AtomicBool::new(false));
         let is_over = Arc::new(AtomicBool::new(false));
         let (letters, received) = mpsc::channel(Self::MOST_WAITING);
         let postman = Postman {
             store: Arc::clone(&self.store),
-            is_linked: Arc::clone(&is_linked),
+            health: Arc::clone(&self.health),
             is_over: Arc::clone(&is_over),
         };
         let postman = std::thread::spawn(move || postman.run(&letters));
-        let work = self.work(keys, received, &is_linked, &mut tell);
+        let work = self.work(keys, received, &mut tell);
         let done = tokio::select! {
             done = work => done,
             () = shutdown => Ok(()),
@@ -145,15 +152,15 @@ impl Agent {
         &self,
         mut keys: ClusterKeys,
         mut letters: mpsc::Receiver<Letter>,
-        is_linked: &AtomicBool,
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<(), Error> {
-        let mut link = connected(&self.servers, tell).await;
+        let mut link = self.connected(tell).await;
         let ring = self.store.ring()?.unwrap_or_else(|| KeyRing::new(Schedule::default()));
         let sessions = Sessions::of_cluster(link.clone(), &self.settings, &self.key, &ring)?;
         let carrier = Arc::new(Carrier {
             store: Arc::clone(&self.store),
             sessions,
+            health: Arc::clone(&self.health),
             deadline: self.settings.deadline(),
             usual: CacheSettings::new(self.settings.capacity),
         });
@@ -174,11 +181,9 @@ impl Agent {
         let follow = async {
             loop {
                 look.tick().await;
-                let followed = keys.follow(&mut link, unix_ms() / 1_000);
-                let followed = timeout(Self::ANSWERS_WITHIN, followed).await;
-                let followed = followed.unwrap_or(Err(Error::NoAnswer));
+                let followed = self.timed(keys.follow(&mut link, unix_ms() / 1_000)).await;
                 keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
-                is_linked.store(!followed.as_ref().is_err_and(Error::is_away), Ordering::Relaxed);
+                self.health.note_misses(carrier.sessions.misses());
                 if !self.store.facts().is_named {
                     return Err(Error::CacheRemoved { name: self.store.name().clone() });
                 }
@@ -214,6 +219,33 @@ impl Agent {
         }
     }
 
+    /// Connects to Valkey, retrying until it succeeds.
+    async fn connected(&self, tell: &mut impl FnMut(News<'_>)) -> Link {
+        const AGAIN_AFTER: Duration = Duration::from_millis(500);
+        let mut told = false;
+        loop {
+            match Link::connect(&self.servers).await {
+                Ok(link) => return link,
+                Err(error) if !told => tell(News::Cut(&error)),
+                Err(_) => {}
+            }
+            self.health.note_silence();
+            told = true;
+            sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    /// Waits for Valkey's answer, for as long as it counts as reachable, and notes it.
+    async fn timed<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let began = Instant::now();
+        let answer = timeout(Self::ANSWERS_WITHIN, answer).await.unwrap_or(Err(Error::NoAnswer));
+        match answer.as_ref().is_err_and(Error::is_away) {
+            true => self.health.note_silence(),
+            false => self.health.note_answer(unix_ms() / 1_000, began.elapsed()),
+        }
+        answer
+    }
+
     /// Evicts expired and overdue sessions, so that they take no room from others. Never ends.
     async fn keep_house(&self, sessions: &Sessions) {
         let mut turn = interval(Self::HOUSEKEEPING_EVERY);
@@ -226,21 +258,6 @@ impl Agent {
     }
 }
 
-/// Connects to Valkey, retrying until it succeeds.
-async fn connected(servers: &Servers, tell: &mut impl FnMut(News<'_>)) -> Link {
-    const AGAIN_AFTER: Duration = Duration::from_millis(500);
-    let mut told = false;
-    loop {
-        match Link::connect(servers).await {
-            Ok(link) => return link,
-            Err(error) if !told => tell(News::Cut(&error)),
-            Err(_) => {}
-        }
-        told = true;
-        sleep(AGAIN_AFTER).await;
-    }
-}
-
 fn mailbox(store: &Store) -> &Mailbox {
     store.mailbox().expect("opened for a cluster")
 }
@@ -248,7 +265,7 @@ fn mailbox(store: &Store) -> &Mailbox {
 /// Takes letters out of shared memory. It runs on a thread, because it sleeps there.
 struct Postman {
     store: Arc<Store>,
-    is_linked: Arc<AtomicBool>,
+    health: Arc<Health>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -257,8 +274,7 @@ impl Postman {
         const SLEEP: Duration = Duration::from_millis(100);
         let mut letters = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
-            let is_linked = self.is_linked.load(Ordering::Relaxed);
-            mailbox(&self.store).receive(&mut letters, SLEEP, is_linked);
+            mailbox(&self.store).receive(&mut letters, SLEEP, self.health.is_linked());
             for letter in letters.drain(..) {
                 // A short queue keeps the wait of a handshake short. Letters that do not fit are dropped.
                 let _ = to.try_send(letter);
@@ -271,6 +287,7 @@ impl Postman {
 struct Carrier {
     store: Arc<Store>,
     sessions: Sessions,
+    health: Arc<Health>,
     deadline: Duration,
     /// The prediction settings of the machine's cache.
     usual: CacheSettings,
@@ -304,7 +321,17 @@ impl Carrier {
             past: past(&kept),
             returns_ms: kept.returns_ms.map_or(NEVER_MS, unix_of),
         };
-        self.sessions.put(unix_ms(), &entry).await.map(|_| ())
+        self.send(&entry).await
+    }
+
+    async fn send(&self, entry: &Entry<'_>) -> Result<(), Error> {
+        let put = self.sessions.put(unix_ms(), entry).await;
+        self.health.note_sent(match put {
+            Ok(Put::Stored { .. }) => Sent::Stored,
+            Ok(Put::Refused(_)) => Sent::Refused,
+            Err(_) => Sent::Failed,
+        });
+        put.map(|_| ())
     }
 
     /// Updates a session's return time in Valkey after its client's visit. Does not store a session that Valkey does
@@ -338,8 +365,13 @@ impl Carrier {
             }
         });
         // Without an answer the server continues with a full handshake.
-        let Ok(Ok(found)) = found.await else { return };
+        let Ok(Ok(found)) = found.await else { return self.health.note_fetched(Fetched::Failed) };
         let is_there = found.as_ref().is_some_and(|found| self.admit(letter, found));
+        self.health.note_fetched(match (&found, is_there) {
+            (_, true) => Fetched::Found,
+            (Some(_), false) => Fetched::Unfit,
+            (None, false) => Fetched::Absent,
+        });
         mailbox(&self.store).answer(asker, is_there);
         if let Some(found) = found.filter(|_| take && !is_there) {
             drop(self.put_back(&letter.id, &found).await);
@@ -353,7 +385,7 @@ impl Carrier {
         let returns_ms =
             returns_ms(usual.prediction, past.seen_ms, past.history, None, usual.prior_ms);
         let entry = Entry { id, context, value, expires_ms, past, returns_ms };
-        self.sessions.put(unix_ms(), &entry).await.map(|_| ())
+        self.send(&entry).await
     }
 
     /// Puts a session into the machine's cache, where its client is about to resume it.

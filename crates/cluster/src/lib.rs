@@ -11,6 +11,7 @@
 
 mod agent;
 mod error;
+mod health;
 mod key_files;
 mod keys;
 mod link;
@@ -23,6 +24,7 @@ mod wrapping_key;
 
 pub use agent::{Agent, News};
 pub use error::{Error, KeyFileFault};
+pub use health::{Health, HealthFacts};
 pub use key_files::KeyFiles;
 pub use keys::ClusterKeys;
 pub use link::{Link, Servers, Tls};

@@ -6,7 +6,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
-use rejoin_cluster::{Agent, ClusterKeys, Error, News, RingRecord, Settings, WrappingKey};
+use rejoin_cluster::{
+    Agent, ClusterKeys, Error, Health, HealthFacts as Facts, News, RingRecord, Settings,
+    WrappingKey,
+};
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_testkit::cluster::link;
 use rejoin_testkit::folder::Folder;
@@ -27,6 +30,7 @@ fn id(number: u8) -> SessionId {
 struct Machine {
     store: Arc<Store>,
     server: Tiered,
+    health: Arc<Health>,
     stop: Option<oneshot::Sender<()>>,
     agent: Option<JoinHandle<()>>,
 }
@@ -36,7 +40,7 @@ impl Machine {
         let folder = valkey.folder.join(number.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
         let agent = Agent::new(settings(valkey, &folder)).expect("an agent");
-        let name = agent.store().name().clone();
+        let (name, health) = (agent.store().name().clone(), Arc::clone(agent.health()));
         let (stop, stopped) = oneshot::channel::<()>();
         let agent = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -50,7 +54,7 @@ impl Machine {
         };
         wait_until("the agent's ring", is_ready);
         let server = Tiered::new(Arc::clone(&store));
-        Self { store, server, stop: Some(stop), agent: Some(agent) }
+        Self { store, server, health, stop: Some(stop), agent: Some(agent) }
     }
 
     fn insert(&self, number: u8) {
@@ -146,6 +150,36 @@ async fn the_cluster_is_told_of_what_was_altered() {
     let () = alter.query_async(&mut link(&valkey).await).await.expect("altered");
     assert!(!other.takes(7, CONTEXT));
     until_counted(&valkey, "HINCRBY rejoin:{web.0}:counts rejected 0", 1);
+    wait_until("its own count", || other.health.read().misses.altered == 1);
+}
+
+#[test]
+fn an_agent_counts_what_it_carries_and_whether_it_is_answered() {
+    let mut valkey = Valkey::start(&["--maxmemory-policy", "noeviction"]);
+    let [one, other] = [1, 2].map(|number| Machine::start(&valkey, number));
+    let (sent, fetched) = (|| one.health.read(), || other.health.read());
+    one.insert(7);
+    wait_until("a session sent", || sent().stored == 1);
+    assert!(other.takes(7, CONTEXT) && !other.takes(8, CONTEXT));
+    // Its server would use it in another context.
+    one.insert(9);
+    wait_until("two sessions sent", || sent().stored == 2);
+    assert!(!other.takes(9, ContextTag(6)));
+    wait_until("a session put back", || fetched().stored == 1);
+    let Facts { found, absent, unfit, unfetched, .. } = fetched();
+    assert_eq!((found, absent, unfit, unfetched), (1, 1, 1, 0));
+    valkey.say("CONFIG SET maxmemory 1");
+    one.insert(10);
+    wait_until("a full Valkey", || sent().unsent == 1);
+    let before = sent();
+    assert!(before.is_linked && before.answered > 0 && before.last_answer_s > Some(1_000_000_000));
+    assert!(!before.answered_within.is_zero());
+    valkey.stop();
+    wait_until("silence", || !sent().is_linked);
+    let Facts { unanswered, last_answer_s, .. } = sent();
+    assert!(unanswered > before.unanswered && last_answer_s >= before.last_answer_s);
+    valkey.start_again();
+    wait_until("an answer", || sent().is_linked);
 }
 
 const RING: &str = "rejoin:{web}:ring";

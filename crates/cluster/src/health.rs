@@ -1,0 +1,121 @@
+//! The counters of an agent, for whoever watches it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::sessions::Misses;
+
+/// The counters of an agent since it started. Any thread may read them while it runs.
+#[derive(Debug, Default)]
+pub struct Health {
+    is_linked: AtomicBool,
+    last_answer_s: AtomicU64,
+    answered: AtomicU64,
+    answered_us: AtomicU64,
+    unanswered: AtomicU64,
+    sent: [AtomicU64; 3],
+    fetched: [AtomicU64; 4],
+    misses: Mutex<Misses>,
+}
+
+/// A reading of [`Health`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HealthFacts {
+    /// True if Valkey answered the last time.
+    pub is_linked: bool,
+    /// The Unix time of Valkey's last answer.
+    pub last_answer_s: Option<u64>,
+    /// Times that Valkey answered when the agent read the ring, once a second.
+    pub answered: u64,
+    /// The time that these answers took.
+    pub answered_within: Duration,
+    /// Times that it did not answer.
+    pub unanswered: u64,
+    /// Sessions sent to Valkey and stored there.
+    pub stored: u64,
+    /// Sessions sent and not stored, because all others return sooner, or because they expire or are too large.
+    pub refused: u64,
+    /// Sessions that Valkey did not take, because it did not answer or is full.
+    pub unsent: u64,
+    /// Sessions fetched for a server of this machine.
+    pub found: u64,
+    /// Fetches for which Valkey had no session that this machine can use.
+    pub absent: u64,
+    /// Sessions fetched that did not fit into the machine's cache.
+    pub unfit: u64,
+    /// Fetches that Valkey did not answer in time.
+    pub unfetched: u64,
+    /// The fetches without a session, by kind.
+    pub misses: Misses,
+}
+
+/// The end of sending a session to Valkey.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sent {
+    Stored,
+    Refused,
+    Failed,
+}
+
+/// The end of fetching a session from Valkey.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fetched {
+    Found,
+    Absent,
+    Unfit,
+    Failed,
+}
+
+impl Health {
+    /// Returns the counters of now.
+    pub fn read(&self) -> HealthFacts {
+        let read = |count: &AtomicU64| count.load(Relaxed);
+        let [stored, refused, unsent] = self.sent.each_ref().map(read);
+        let [found, absent, unfit, unfetched] = self.fetched.each_ref().map(read);
+        HealthFacts {
+            is_linked: self.is_linked(),
+            last_answer_s: Some(read(&self.last_answer_s)).filter(|at_s| *at_s > 0),
+            answered: read(&self.answered),
+            answered_within: Duration::from_micros(read(&self.answered_us)),
+            unanswered: read(&self.unanswered),
+            stored,
+            refused,
+            unsent,
+            found,
+            absent,
+            unfit,
+            unfetched,
+            misses: *self.misses.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    pub(crate) fn is_linked(&self) -> bool {
+        self.is_linked.load(Relaxed)
+    }
+
+    pub(crate) fn note_answer(&self, now_s: u64, after: Duration) {
+        self.is_linked.store(true, Relaxed);
+        self.last_answer_s.store(now_s, Relaxed);
+        self.answered.fetch_add(1, Relaxed);
+        self.answered_us.fetch_add(after.as_micros() as u64, Relaxed);
+    }
+
+    pub(crate) fn note_silence(&self) {
+        self.is_linked.store(false, Relaxed);
+        self.unanswered.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_sent(&self, sent: Sent) {
+        self.sent[sent as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_fetched(&self, fetched: Fetched) {
+        self.fetched[fetched as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_misses(&self, misses: Misses) {
+        *self.misses.lock().unwrap_or_else(PoisonError::into_inner) = misses;
+    }
+}
