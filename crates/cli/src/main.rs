@@ -31,6 +31,7 @@ mod stats;
 mod status;
 mod store;
 mod terminal;
+mod ticket_keys;
 mod trace_file;
 mod units;
 

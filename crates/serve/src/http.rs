@@ -24,6 +24,8 @@ pub struct Request {
     pub path: String,
     /// The `Host` field, if there is exactly one.
     pub host: Option<String>,
+    /// The `Accept` fields, separated by commas.
+    pub accept: Option<String>,
     /// True if the client may send another request.
     pub keep_alive: bool,
     /// The time in which the client announces to connect again.
@@ -80,10 +82,18 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Request, usize, u64)>> {
         method: head.method.unwrap_or("GET").to_owned(),
         path: head.path.unwrap_or("/").to_owned(),
         host: host.map(str::to_owned),
+        accept: list(head.headers, "Accept"),
         keep_alive: head.version == Some(1) && !connection.eq_ignore_ascii_case("close"),
         next_connect_ms: field(NEXT_CONNECT).and_then(milliseconds),
     };
     Ok(Some((request, head_bytes, body_bytes)))
+}
+
+/// Returns the values of all fields of this name as one list (RFC 9110, section 5.3).
+fn list(fields: &[httparse::Header<'_>], name: &str) -> Option<String> {
+    let named = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+    let values: Vec<_> = named.filter_map(|field| std::str::from_utf8(field.value).ok()).collect();
+    (!values.is_empty()).then(|| values.join(","))
 }
 
 /// Reads a plausible number of seconds; anything else is no hint.
@@ -161,6 +171,7 @@ mod tests {
             method: "GET".into(),
             path: "/".into(),
             host: Some("localhost".into()),
+            accept: None,
             keep_alive: false,
             next_connect_ms: Some(1_500),
         };
@@ -190,6 +201,13 @@ mod tests {
     async fn two_hosts_are_none() {
         let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n";
         assert_eq!(read(bytes).await.expect("valid").expect("a request").host, None);
+    }
+
+    #[tokio::test]
+    async fn what_is_accepted_may_come_in_several_fields() {
+        let bytes = b"GET / HTTP/1.1\r\nAccept: a/b\r\nHost: c\r\naccept: d/e;q=0.5,f/g\r\n\r\n";
+        let request = read(bytes).await.expect("valid").expect("a request");
+        assert_eq!(request.accept.as_deref(), Some("a/b,d/e;q=0.5,f/g"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use crate::Error;
 use crate::http::{Request, read_request};
+use crate::metrics::{Format, Meters};
 
 /// The largest number of open connections. One more closes the oldest: a request takes a millisecond,
 /// so that slow clients keep nobody out.
@@ -42,17 +43,29 @@ const PROTECTION: &str = "Cache-Control: no-store\r\n\
     X-Content-Type-Options: nosniff\r\n";
 
 /// The answer to a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Answer {
     status: &'static str,
-    content_type: &'static str,
-    body: Cow<'static, str>,
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    /// A content type, and a text of it.
+    Text(&'static str, Cow<'static, str>),
+    /// Metrics, in the format that the client accepts.
+    Metrics(Meters),
 }
 
 impl Answer {
     /// Returns an answer with the requested content.
     pub fn found(content_type: &'static str, body: impl Into<Cow<'static, str>>) -> Self {
-        Self { status: "200 OK", content_type, body: body.into() }
+        Self { status: "200 OK", content: Content::Text(content_type, body.into()) }
+    }
+
+    /// Returns an answer with metrics, in the format that the client accepts.
+    pub fn metrics(meters: Meters) -> Self {
+        Self { status: "200 OK", content: Content::Metrics(meters) }
     }
 
     /// Returns an answer for an unknown path, with a line that names the known ones.
@@ -61,18 +74,25 @@ impl Answer {
     }
 
     fn refused(status: &'static str, line: &'static str) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: line.into() }
+        Self { status, content: Content::Text("text/plain; charset=utf-8", line.into()) }
     }
 
-    fn to_bytes(&self, with_body: bool) -> Vec<u8> {
-        let Self { status, content_type, body } = self;
+    fn to_bytes(&self, accept: Option<&str>, with_body: bool) -> Vec<u8> {
+        let Self { status, content } = self;
+        let (content_type, body) = match content {
+            Content::Text(content_type, text) => (*content_type, Cow::Borrowed(&**text)),
+            Content::Metrics(meters) => {
+                let format = Format::accepted(accept);
+                (format.content_type(), meters.text(format).into())
+            }
+        };
         let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
              {allow}{PROTECTION}Connection: close\r\n\r\n"
         );
-        let body = if with_body { body } else { "" };
+        let body = if with_body { &*body } else { "" };
         [head.as_bytes(), body.as_bytes()].concat()
     }
 }
@@ -150,18 +170,18 @@ async fn converse(
         Ok(Some(request)) => request,
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             let refused = Answer::refused("400 Bad Request", "not a valid HTTP request\n");
-            tcp.write_all(&refused.to_bytes(true)).await?;
+            tcp.write_all(&refused.to_bytes(None, true)).await?;
             tcp.shutdown().await?;
             return copy(&mut tcp.take(LONGEST_REST_BYTES), &mut sink()).await.map(drop);
         }
         other => return other.map(drop),
     };
-    let with_body = request.method != "HEAD";
-    let answer = match refusal(&request, tcp.local_addr()?.ip()) {
-        Some(refusal) => refusal,
-        None => spawn_blocking(move || pages(path(&request))).await?,
-    };
-    tcp.write_all(&answer.to_bytes(with_body)).await?;
+    let here = tcp.local_addr()?.ip();
+    let answer = spawn_blocking(move || {
+        let answer = refusal(&request, here).unwrap_or_else(|| pages(path(&request)));
+        answer.to_bytes(request.accept.as_deref(), request.method != "HEAD")
+    });
+    tcp.write_all(&answer.await?).await?;
     tcp.shutdown().await
 }
 
@@ -219,7 +239,7 @@ mod tests {
     #[test]
     fn a_head_tells_the_length_of_the_body_it_goes_without() {
         let answer = Answer::found("text/plain", "four");
-        let [head, whole] = [false, true].map(|with_body| answer.to_bytes(with_body));
+        let [head, whole] = [false, true].map(|with_body| answer.to_bytes(None, with_body));
         assert_eq!(whole, [&head[..], b"four"].concat());
         assert!(String::from_utf8_lossy(&head).contains("Content-Length: 4\r\n"));
     }

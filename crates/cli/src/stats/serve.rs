@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rejoin_serve::metrics::CONTENT_TYPE;
+use rejoin_serve::metrics::Meters;
 use rejoin_serve::{Answer, StatusPort};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -28,8 +28,8 @@ pub(super) trait Source: Send + Sync + 'static {
     /// Returns the counters and the history of the last seconds as a JSON object.
     fn json(&self) -> Value;
 
-    /// Returns the counters as text for Prometheus.
-    fn metrics(&self) -> String;
+    /// Returns the counters as metrics.
+    fn metrics(&self) -> Meters;
 }
 
 /// Serves until Ctrl-C.
@@ -84,7 +84,7 @@ fn page<S: Source>(path: &str, source: &S) -> Answer {
         "/script.js" => Answer::found(SCRIPT, include_str!("page/script.js")),
         "/sections.js" => Answer::found(SCRIPT, S::SCRIPT),
         "/stats.json" => Answer::found("application/json", source.json().to_string()),
-        "/metrics" => Answer::found(CONTENT_TYPE, source.metrics()),
+        "/metrics" => Answer::metrics(source.metrics()),
         _ => Answer::not_found("try /, /metrics or /stats.json\n"),
     }
 }

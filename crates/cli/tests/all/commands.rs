@@ -2,6 +2,7 @@
 
 use crate::REJOIN;
 use crate::program::{complaint, rejoin, text};
+use crate::shown;
 use rejoin_testkit::serve::{Server, scratch};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -118,26 +119,17 @@ fn a_recorded_fleet_arrives_again() {
 fn metrics_are_served() {
     let server = Server::start(&["--resumption", "predictive"]);
     fleet(&server, &["--devices", "300"]);
-    let text = get(&server.metrics, "/metrics");
+    let text = shown::get(&server.metrics, "/metrics", "");
     let value = |name: &str| -> f64 {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
     };
-    let resumed = value("rejoin_handshakes_resumed_total");
+    let resumed = value("rejoin_server_handshakes_total{kind=\"resumed\"}");
     assert!(resumed > 0.0);
     assert_eq!(value("rejoin_cache_hits_total"), resumed);
-    assert!(value("rejoin_cpu_seconds_total") > 0.0);
+    assert!(value("rejoin_server_cpu_seconds_total") > 0.0);
     assert!(value("rejoin_cache_sessions") > 0.0);
-    assert!(text.contains("# EOF"), "OpenMetrics ends in a mark: {text}");
-    assert!(get(&server.metrics, "/elsewhere").contains("try /metrics"));
-}
-
-fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("the metrics port");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
+    assert!(shown::get(&server.metrics, "/elsewhere", "").contains("try /metrics"));
 }
 
 #[test]

@@ -13,10 +13,33 @@ use serde_json::Value;
 /// For whatever takes a moment: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Connects to an exporter.
+fn connect(address: &str) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+/// The whole answer to these bytes.
+pub(crate) fn tell(address: &str, request: &[u8]) -> String {
+    let mut stream = connect(address);
+    // It may answer before it has read everything.
+    let _ = stream.write_all(request);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// The whole answer to a request with these fields besides `Host`, each with its end.
+pub(crate) fn get(address: &str, path: &str, fields: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{fields}\r\n");
+    tell(address, request.as_bytes())
+}
+
 /// A `rejoin stats --serve`, killed when dropped.
 pub(crate) struct Shown {
     pub(crate) child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Shown {
@@ -37,24 +60,16 @@ impl Shown {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream
+        connect(&self.address)
     }
 
     /// The whole answer to these bytes.
     pub(crate) fn tell(&self, request: &[u8]) -> String {
-        let mut stream = self.connect();
-        // It may answer before it has read everything.
-        let _ = stream.write_all(request);
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
+        tell(&self.address, request)
     }
 
     pub(crate) fn get(&self, path: &str) -> String {
-        let Self { address, .. } = self;
-        self.tell(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())
+        get(&self.address, path, "")
     }
 
     pub(crate) fn stats(&self) -> Value {

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 const REQUEST: &str = "GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
 
 /// A manager, and two services.
-struct House {
-    managed: Managed,
-    services: [Server; 2],
+pub(crate) struct House {
+    pub(crate) managed: Managed,
+    pub(crate) services: [Server; 2],
 }
 
 impl House {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let managed = Managed::start(name);
         // TLS 1.2: one session for each, and it is there when the handshake is over.
         let serve = || Server::with(managed.certify(&["localhost"]), &["--tls", "1.2"]);
@@ -45,7 +45,7 @@ impl House {
 
     /// Three visits to the first service, one to the second, and one to nobody; and a connection of this
     /// program's own to the first, which stays open.
-    fn visit_all(&self) -> Stream {
+    pub(crate) fn visit_all(&self) -> Stream {
         let [first, second] = &self.services;
         for service in [first, first, first, second] {
             let visit = self.visit(&service.target);
@@ -55,13 +55,17 @@ impl House {
         let (host, port) = first.target.split_once(':').expect("a port");
         let port = port.parse().expect("a port");
         let wanted = Connect::new(host.parse().expect("a name"), port);
-        let stream = Manager::at(self.managed.socket()).connect(&wanted).expect("a connection");
+        let stream = self.manager().connect(&wanted).expect("a connection");
         // The visitors' sockets are closed before the manager has seen to it.
         let until = Instant::now() + Duration::from_secs(20);
         while self.json()["open"] != 1 {
             assert!(Instant::now() < until, "{}", self.json());
         }
         stream
+    }
+
+    pub(crate) fn manager(&self) -> Manager {
+        Manager::at(self.managed.socket())
     }
 
     fn stats(&self, more: &[&str]) -> Command {
@@ -80,7 +84,7 @@ impl House {
         serde_json::from_str(&self.told(&["--json"])).expect("JSON")
     }
 
-    fn shown(&self) -> Shown {
+    pub(crate) fn shown(&self) -> Shown {
         Shown::start(&["--manager", &self.managed.socket()])
     }
 }
@@ -178,7 +182,7 @@ fn counts_are_shown(on_page: bool) {
     for line in [
         "rejoin_manager_handshakes_total{kind=\"resumed\"} 3",
         "rejoin_manager_sessions 2",
-        "rejoin_manager_open 1",
+        "rejoin_manager_connections 1",
         "rejoin_manager_up 1",
     ] {
         assert!(metrics.lines().any(|told| told == line), "{line}: {metrics}");

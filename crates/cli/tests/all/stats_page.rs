@@ -23,14 +23,14 @@ const CONTEXT: ContextTag = ContextTag(1);
 const LONG_MS: u64 = 30_000_000;
 
 /// A cache of known contents, in a folder of its own.
-struct Cached {
+pub(crate) struct Cached {
     folder: PathBuf,
     name: CacheName,
     store: Store,
 }
 
 impl Cached {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static CACHES: AtomicU32 = AtomicU32::new(0);
         let number = CACHES.fetch_add(1, Ordering::Relaxed);
         let folder = scratch(&format!("stats-{}-{number}", std::process::id()));
@@ -44,7 +44,7 @@ impl Cached {
         Store::open(folder, name, Some(&settings)).expect("made")
     }
 
-    fn shown(&self) -> Shown {
+    pub(crate) fn shown(&self) -> Shown {
         let folder = self.folder.to_str().expect("UTF-8");
         Shown::start(&["web", "--folder", folder])
     }
@@ -55,7 +55,7 @@ impl Cached {
 
     /// Twelve hundred sessions of a second ago, none of which becomes overdue while a test runs;
     /// hits, misses and the rest.
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let store = &self.store;
         let stored_ms = now_ms() - 1_000;
         let hints_ms = [0, 500_000, 3_000_000, LONG_MS];
@@ -135,8 +135,13 @@ fn counts_are_shown(on_page: bool) {
     assert_eq!(tickets.map(|(_, count)| count), [1, 2, 3, 4, 5, 6]);
     let counts = counters.named().into_iter().chain(tickets);
     for (name, count) in counts.filter(|(name, _)| !name.ends_with("_ms")) {
-        let total = if name == "sessions" { "" } else { "_total" };
-        assert_eq!(metric(&metrics, &format!("{name}{total}"), ""), count, "{name}");
+        let (metric_name, label) = match name {
+            "sessions" => (name.to_owned(), ""),
+            "full_handshakes" => ("handshakes_total".to_owned(), ",kind=\"full\""),
+            "resumed_handshakes" => ("handshakes_total".to_owned(), ",kind=\"resumed\""),
+            _ => (format!("{name}_total"), ""),
+        };
+        assert_eq!(metric(&metrics, &metric_name, label), count, "{name}");
         let on_page = page.as_ref().map(|page| number(page, &name.replace('_', "-")));
         assert!(on_page.is_none_or(|on_page| on_page == count), "{name}: {on_page:?}, not {count}");
     }
@@ -185,7 +190,7 @@ fn answers_are_what_they_say_and_load_nothing_from_elsewhere() {
         ("/script.js", "text/javascript; charset=utf-8"),
         ("/sections.js", "text/javascript; charset=utf-8"),
         ("/stats.json", "application/json"),
-        ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
     ] {
         let answer = shown.get(path);
         let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
@@ -231,7 +236,7 @@ fn what_is_not_meant_for_it_is_refused() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{asked}: {answer}");
         assert!(!answer.contains("hits"), "{asked}: {answer}");
     }
-    assert!(shown.get("/metrics").contains("# EOF"));
+    assert!(shown.get("/metrics").contains("rejoin_build_info"));
 }
 
 #[test]
@@ -240,7 +245,7 @@ fn who_says_nothing_keeps_nobody_out() {
     let shown = cached.shown();
     let mut idle: Vec<_> = (0..400).map(|_| shown.connect()).collect();
     let asked = Instant::now();
-    assert!(shown.get("/metrics").contains("# EOF"));
+    assert!(shown.get("/metrics").contains("rejoin_build_info"));
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     let is_open = |stream: &mut TcpStream| {
         stream.set_nonblocking(true).expect("a socket");

@@ -77,11 +77,11 @@ impl Reading {
             line?.trim().parse().ok()
         }
         Some(Self {
-            cpu_s: value(text, "rejoin_cpu_seconds_total")?,
-            up_s: value(text, "rejoin_up_seconds_total")?,
-            full: value(text, "rejoin_handshakes_full_total")?,
-            resumed: value(text, "rejoin_handshakes_resumed_total")?,
-            requests: value(text, "rejoin_requests_total")?,
+            cpu_s: value(text, "rejoin_server_cpu_seconds_total")?,
+            up_s: value(text, "rejoin_server_up_seconds_total")?,
+            full: value(text, "rejoin_server_handshakes_total{kind=\"full\"}")?,
+            resumed: value(text, "rejoin_server_handshakes_total{kind=\"resumed\"}")?,
+            requests: value(text, "rejoin_server_requests_total")?,
         })
     }
 
@@ -112,9 +112,10 @@ mod tests {
 
     #[test]
     fn a_reading_is_whole_or_none() {
-        let text = "# TYPE rejoin_handshakes_full counter\nrejoin_handshakes_full_total 3\n\
-            rejoin_handshakes_resumed_total 5\nrejoin_requests_total 8\n\
-            rejoin_up_seconds_total 2.5\nrejoin_cpu_seconds_total 0.5\n";
+        let text = "# TYPE rejoin_server_handshakes_total counter\n\
+            rejoin_server_handshakes_total{kind=\"full\"} 3\n\
+            rejoin_server_handshakes_total{kind=\"resumed\"} 5\nrejoin_server_requests_total 8\n\
+            rejoin_server_up_seconds_total 2.5\nrejoin_server_cpu_seconds_total 0.5\n";
         let reading = Reading::parse(text).expect("whole");
         let expected = Reading { cpu_s: 0.5, up_s: 2.5, full: 3, resumed: 5, requests: 8 };
         assert_eq!(reading, expected);

@@ -1,45 +1,97 @@
-//! Counters in the text format of OpenMetrics, which Prometheus reads.
+//! Metrics in the text formats that Prometheus reads.
+//!
+//! All exporters of Rejoin write them here, so that all follow one scheme: a name is `rejoin_PART_THING`, in base units,
+//! with the unit last; handshakes have the label `kind`; a label has few values. [`Format`] negotiates the format,
+//! and `docs/metrics.md` lists the metrics.
 
-use std::fmt::Error;
+mod cache;
+mod format;
+mod old;
+mod text;
 
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::{Registry, Unit};
-use rejoin_cache::Counters;
+use std::borrow::Cow;
 
-/// The content type of the text that [`Meters::text`] returns.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub use format::Format;
 
-/// The metrics to write, in this order.
-#[derive(Debug, Default)]
-pub struct Meters(Vec<Meter>);
-
-#[derive(Debug)]
-struct Meter {
-    name: String,
-    help: &'static str,
-    value: Value,
-}
-
-/// Names and values.
+/// Names of labels, and values, which are escaped as they are written.
 pub type Labels = Vec<(&'static str, String)>;
 
-#[derive(Debug)]
-enum Value {
-    Counter(u64),
-    Counters(Vec<(Labels, u64)>),
-    Seconds(f64),
-    Gauge(u64),
-    Gauges(&'static str, Vec<(&'static str, u64)>),
+/// The metrics to write, in this order.
+#[derive(Debug, Clone)]
+pub struct Meters {
+    common: Labels,
+    families: Vec<Family>,
+}
+
+/// The samples of one metric, which differ by their labels.
+#[derive(Debug, Clone, PartialEq)]
+struct Family {
+    /// Without `rejoin_` and the suffix of its kind.
+    name: String,
+    help: Cow<'static, str>,
+    kind: Kind,
+    samples: Vec<(Labels, Number)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Only grows. The name ends in `_total`.
+    Counter,
+    Gauge,
+    /// Is 1, and tells by its labels. The name ends in `_info`.
+    Info,
+}
+
+/// The value of a sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// A whole number.
+    Whole(u64),
+    /// Any other.
+    Real(f64),
+}
+
+impl Kind {
+    /// Returns the end of the names of samples.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Counter => "_total",
+            Self::Gauge => "",
+            Self::Info => "_info",
+        }
+    }
+}
+
+impl From<u64> for Number {
+    fn from(number: u64) -> Self {
+        Self::Whole(number)
+    }
+}
+
+impl From<f64> for Number {
+    fn from(number: f64) -> Self {
+        Self::Real(number)
+    }
 }
 
 impl Meters {
+    /// Begins with the version of this program. Every later sample gets the `common` labels first.
+    pub fn new(common: Labels) -> Self {
+        let mut meters = Self { common: Labels::new(), families: Vec::new() };
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        meters.add(Kind::Info, "build", "Version of Rejoin", vec![(version, Number::Whole(1))]);
+        meters.common = common;
+        meters
+    }
+
     /// Adds a counter. In the text its name begins with `rejoin_` and ends in `_total`.
-    pub fn counter(&mut self, name: impl Into<String>, help: &'static str, count: u64) {
-        self.add(name, help, Value::Counter(count));
+    pub fn counter(
+        &mut self,
+        name: impl Into<String>,
+        help: &'static str,
+        count: impl Into<Number>,
+    ) {
+        self.add(Kind::Counter, name, help, vec![(Labels::new(), count.into())]);
     }
 
     /// Adds a family of counters, which differ by their labels.
@@ -49,144 +101,124 @@ impl Meters {
         help: &'static str,
         counts: Vec<(Labels, u64)>,
     ) {
-        self.add(name, help, Value::Counters(counts));
+        self.add(Kind::Counter, name, help, numbers(counts));
     }
 
-    /// Adds a counter of seconds, whose name ends in `_seconds_total`.
-    pub fn seconds(&mut self, name: impl Into<String>, help: &'static str, seconds: f64) {
-        self.add(name, help, Value::Seconds(seconds));
+    /// Adds a gauge.
+    pub fn gauge(&mut self, name: impl Into<String>, help: &'static str, value: impl Into<Number>) {
+        self.add(Kind::Gauge, name, help, vec![(Labels::new(), value.into())]);
     }
 
-    /// Adds a gauge, whose value is at most 2⁶³.
-    pub fn gauge(&mut self, name: impl Into<String>, help: &'static str, value: u64) {
-        self.add(name, help, Value::Gauge(value));
+    /// Adds a gauge, without a sample if there is no value.
+    pub fn gauge_if_known(
+        &mut self,
+        name: impl Into<String>,
+        help: &'static str,
+        value: Option<impl Into<Number>>,
+    ) {
+        let samples = value.map(|value| (Labels::new(), value.into()));
+        self.add(Kind::Gauge, name, help, samples.into_iter().collect());
     }
 
-    /// Adds a family of gauges, which differ by one label.
+    /// Adds a family of gauges, which differ by their labels.
     pub fn gauges(
         &mut self,
         name: impl Into<String>,
         help: &'static str,
-        label: &'static str,
-        values: Vec<(&'static str, u64)>,
+        values: Vec<(Labels, u64)>,
     ) {
-        self.add(name, help, Value::Gauges(label, values));
+        self.add(Kind::Gauge, name, help, numbers(values));
     }
 
-    /// Adds all counters of a cache.
-    pub fn cache(&mut self, counters: &Counters) {
-        for (name, count) in counters.named() {
-            let help = help(name);
-            match name {
-                "sessions" => self.gauge("cache_sessions", help, count),
-                "prediction_error_ms" => {
-                    self.seconds("cache_prediction_error", help, count as f64 / 1_000.0);
-                }
-                _ => self.counter(format!("cache_{name}"), help, count),
-            }
+    /// Returns the text in this format, with the names of the last release beside the present ones.
+    pub fn text(&self, format: Format) -> String {
+        let old = old::families(&self.families);
+        text::encode(self.families.iter().cloned().chain(old).collect(), format)
+    }
+
+    fn add(
+        &mut self,
+        kind: Kind,
+        name: impl Into<String>,
+        help: &'static str,
+        mut samples: Vec<(Labels, Number)>,
+    ) {
+        for (labels, _) in &mut samples {
+            labels.splice(..0, self.common.iter().cloned());
         }
-    }
-
-    /// Returns the text. Every metric gets the `labels`, which are not escaped.
-    pub fn text(self, labels: &[(&'static str, String)]) -> String {
-        let labels = labels.iter().map(|(name, value)| ((*name).into(), value.clone().into()));
-        let mut registry = Registry::with_prefix_and_labels("rejoin", labels);
-        registry.register_collector(Box::new(self));
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = text::encode(&mut text, &registry);
-        text
-    }
-
-    fn add(&mut self, name: impl Into<String>, help: &'static str, value: Value) {
-        self.0.push(Meter { name: name.into(), help, value });
+        self.families.push(Family { name: name.into(), help: help.into(), kind, samples });
     }
 }
 
-impl Collector for Meters {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        for Meter { name, help, value } in &self.0 {
-            let (kind, unit) = value.kind();
-            value.encode(encoder.encode_descriptor(name, help, unit.as_ref(), kind)?)?;
-        }
-        Ok(())
-    }
+/// Returns samples that differ by one label.
+pub fn by<const N: usize>(
+    label: &'static str,
+    counts: [(&'static str, u64); N],
+) -> Vec<(Labels, u64)> {
+    counts.map(|(value, count)| (vec![(label, value.to_owned())], count)).into()
 }
 
-impl Value {
-    fn kind(&self) -> (MetricType, Option<Unit>) {
-        match self {
-            Self::Counter(_) | Self::Counters(_) => (MetricType::Counter, None),
-            Self::Seconds(_) => (MetricType::Counter, Some(Unit::Seconds)),
-            Self::Gauge(_) | Self::Gauges(..) => (MetricType::Gauge, None),
-        }
-    }
-
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), Error> {
-        match self {
-            Self::Counter(count) => ConstCounter::new(*count).encode(encoder),
-            Self::Counters(counts) => counts.iter().try_for_each(|(labels, count)| {
-                ConstCounter::new(*count).encode(encoder.encode_family(labels)?)
-            }),
-            Self::Seconds(seconds) => ConstCounter::new(*seconds).encode(encoder),
-            Self::Gauge(value) => ConstGauge::new(*value as i64).encode(encoder),
-            Self::Gauges(label, values) => values.iter().try_for_each(|(kind, value)| {
-                let labels = [(*label, *kind)];
-                ConstGauge::new(*value as i64).encode(encoder.encode_family(&labels)?)
-            }),
-        }
-    }
-}
-
-/// Returns the description of a field of [`Counters`], in a line.
-fn help(name: &str) -> &'static str {
-    match name {
-        "sessions" => "Sessions stored now",
-        "full_handshakes" => "Handshakes that made a new session",
-        "resumed_handshakes" => "Handshakes that resumed one, of the cache or of a ticket",
-        "stored" => "Sessions stored",
-        "hits" => "Lookups that found a session",
-        "misses" => "Lookups that found none, forged ids excepted",
-        "forged" => "Ids presented that no server with this key issued",
-        "rejected" => "Hits whose session the TLS library declined to resume",
-        "expired" => "Misses because the lifetime was over",
-        "foreign_context" => "Misses because the session belongs to another context or name",
-        "wanted_after_eviction" => "Misses on a session evicted or refused not long before",
-        "evicted_overdue" => "Evicted: the client was overdue, or not known",
-        "evicted_latest" => "Evicted: the client was expected later than others, or less surely",
-        "evicted_oldest" => "Evicted by the policy lru",
-        "refused_returns_later" => "Not stored: all others were expected sooner, or more surely",
-        "refused_too_large" => "Not stored: too large",
-        "refused_expired" => "Not stored: the lifetime was over",
-        "predictions" => "Hits whose return time had been predicted",
-        "prediction_error_ms" => "Sum over predictions of how far they were out",
-        _ => "A count of the cache",
-    }
+fn numbers(counts: Vec<(Labels, u64)>) -> Vec<(Labels, Number)> {
+    counts.into_iter().map(|(labels, count)| (labels, Number::Whole(count))).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use rejoin_cache::Counters;
+
     use super::*;
 
-    #[test]
-    fn every_count_is_explained() {
-        let counters = Counters::default().named();
-        let unexplained = counters.iter().find(|(name, _)| help(name) == help(""));
-        assert_eq!(unexplained, None);
+    fn some() -> Meters {
+        let mut meters = Meters::new(vec![("cache", "web".into())]);
+        meters.cache(&Counters { hits: 3, prediction_error_ms: 1_500, ..Counters::default() });
+        meters.gauges("places", "Places", by("kind", [("near", 1), ("far", 2)]));
+        meters.gauge("space_bytes", "Space", 7);
+        meters.gauge_if_known("age_seconds", "Age", None::<u64>);
+        meters
+    }
+
+    fn assert_has(text: &str, lines: &[&str]) {
+        for line in lines {
+            assert!(text.lines().any(|told| told == *line), "{line}: {text}");
+        }
     }
 
     #[test]
-    fn units_and_labels_are_told() {
-        let mut meters = Meters::default();
-        meters.cache(&Counters { hits: 3, prediction_error_ms: 1_500, ..Counters::default() });
-        meters.gauges("places", "Places", "kind", vec![("near", 1), ("far", 2)]);
-        let text = meters.text(&[("cache", "web".into())]);
-        for line in [
-            "rejoin_cache_hits_total{cache=\"web\"} 3",
-            "rejoin_cache_prediction_error_seconds_total{cache=\"web\"} 1.5",
-            "rejoin_places{cache=\"web\",kind=\"far\"} 2",
-        ] {
-            assert!(text.lines().any(|told| told == line), "{line}: {text}");
-        }
+    fn openmetrics_has_units_and_an_end() {
+        let text = some().text(Format::OpenMetrics);
+        assert_has(
+            &text,
+            &[
+                concat!("rejoin_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+                "# TYPE rejoin_build info",
+                "# TYPE rejoin_cache_hits counter",
+                "rejoin_cache_hits_total{cache=\"web\"} 3",
+                "# UNIT rejoin_cache_prediction_error_seconds seconds",
+                "rejoin_cache_prediction_error_seconds_total{cache=\"web\"} 1.5",
+                "rejoin_places{cache=\"web\",kind=\"far\"} 2",
+                "# UNIT rejoin_space_bytes bytes",
+                "# TYPE rejoin_age_seconds gauge",
+            ],
+        );
+        assert!(text.ends_with("\n# EOF\n"), "{text}");
+    }
+
+    /// A counter's type is that of the name with its suffix, and there is no mark at the end.
+    #[test]
+    fn prometheus_has_neither() {
+        let text = some().text(Format::Prometheus);
+        assert_has(
+            &text,
+            &[
+                concat!("rejoin_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+                "# TYPE rejoin_build_info gauge",
+                "# TYPE rejoin_cache_hits_total counter",
+                "rejoin_cache_hits_total{cache=\"web\"} 3",
+                "rejoin_cache_prediction_error_seconds_total{cache=\"web\"} 1.5",
+                "rejoin_places{cache=\"web\",kind=\"far\"} 2",
+                "rejoin_space_bytes{cache=\"web\"} 7",
+            ],
+        );
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The server's counters, as Prometheus text and as a summary.
+//! The server's counters, as metrics and as a summary.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::tls::Acceptor;
-use crate::metrics::Meters;
+use crate::metrics::{Labels, Meters, by};
 
 /// The counters of connections and requests.
 #[derive(Debug, Default)]
@@ -86,23 +86,25 @@ impl Summary {
     }
 }
 
-/// Returns the counters as text for Prometheus.
-pub(super) fn text(acceptor: &Acceptor, counts: &Counts, began: Instant) -> String {
+/// Returns the counters as metrics.
+pub(super) fn meters(acceptor: &Acceptor, counts: &Counts, began: Instant) -> Meters {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let mut meters = Meters::default();
-    meters.counter("handshakes_full", "Full handshakes", read(&counts.full));
-    meters.counter("handshakes_resumed", "Resumed handshakes", read(&counts.resumed));
-    meters.counter("handshakes_failed", "Handshakes that failed", read(&counts.failed));
-    meters.counter("requests", "Requests answered", read(&counts.requests));
-    meters.gauge("connections", "Open connections", read(&counts.open));
+    let Counts { full, resumed, failed, requests, open } = counts;
+    let kinds = [("full", read(full)), ("resumed", read(resumed)), ("failed", read(failed))];
+    let mut meters = Meters::new(Labels::new());
+    meters.counters("server_handshakes", "Handshakes with clients", by("kind", kinds));
+    meters.counter("server_requests", "Requests answered", read(requests));
+    meters.gauge("server_connections", "Connections open now", read(open));
+    let help = "CPU time of the process, user and system";
+    meters.counter("server_cpu_seconds", help, cpu_seconds());
+    // For rates: a busy server answers late.
+    let help = "Time since the server began";
+    meters.counter("server_up_seconds", help, began.elapsed().as_secs_f64());
     if let Some(cache) = acceptor.cache() {
         meters.cache(&cache.counters());
-        meters.gauge("cache_capacity_bytes", "Bytes of the cache", cache.capacity_bytes());
+        meters.gauge("cache_capacity_bytes", "Size of the cache", cache.capacity_bytes());
     }
-    meters.seconds("cpu", "CPU time of the process, user and system", cpu_seconds());
-    // For rates: a busy server answers late.
-    meters.seconds("up", "Time since the server began", began.elapsed().as_secs_f64());
-    meters.text(&[])
+    meters
 }
 
 /// Returns the user and system time of this process.

@@ -17,7 +17,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::metrics::CONTENT_TYPE;
 use crate::{Answer, Error, Identity, StatusPort, http};
 use metrics::Counts;
 pub use metrics::Summary;
@@ -319,7 +318,7 @@ async fn answer_all(port: Option<&StatusPort>, shared: &Arc<Shared>) {
     let pages = move |path: &str| match path {
         "/metrics" => {
             let Shared { acceptor, counts, began, .. } = &*shared;
-            Answer::found(CONTENT_TYPE, metrics::text(acceptor, counts, *began))
+            Answer::metrics(metrics::meters(acceptor, counts, *began))
         }
         _ => Answer::not_found("try /metrics\n"),
     };

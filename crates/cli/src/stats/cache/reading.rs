@@ -1,11 +1,12 @@
 //! A snapshot of a cache: counters, facts, and the return times of its clients.
 
 use rejoin_cache::{Counters, Occupancy};
-use rejoin_serve::metrics::Meters;
+use rejoin_serve::metrics::{Meters, by};
 use rejoin_store::{CacheName, Facts, Store, now_ms};
 use serde_json::{Map, Value, json};
 
 use crate::stats::percent;
+use crate::ticket_keys::TicketKeys;
 
 /// The counters of tickets, with their names.
 type TicketCounts = [(&'static str, u64); rejoin_tickets::TicketEvent::ALL.len()];
@@ -18,6 +19,7 @@ pub(super) struct Reading {
     pub(super) facts: Facts,
     pub(super) occupancy: Occupancy,
     pub(super) tickets: TicketCounts,
+    ticket_keys: TicketKeys,
     pub(super) capacity_sessions: u64,
 }
 
@@ -34,6 +36,7 @@ impl Reading {
             facts: store.facts(),
             occupancy,
             tickets: store.ticket_counters(),
+            ticket_keys: TicketKeys::of(store),
             capacity_sessions: store.capacity_sessions(),
         }
     }
@@ -66,10 +69,10 @@ impl Reading {
         record
     }
 
-    /// Returns the snapshot as text for Prometheus.
-    pub(super) fn metrics(&self) -> String {
+    /// Returns the snapshot as metrics.
+    pub(super) fn metrics(&self) -> Meters {
         let Self { facts, counters, .. } = self;
-        let mut meters = Meters::default();
+        let mut meters = Meters::new(vec![("cache", self.name.to_string())]);
         meters.cache(counters);
         for (name, count) in self.tickets {
             meters.counter(format!("cache_{name}"), ticket_help(name), count);
@@ -77,19 +80,22 @@ impl Reading {
         for (name, help, count) in self.of_locks() {
             meters.counter(format!("cache_{name}"), help, count);
         }
-        let help = "Time that processes waited for each other";
-        meters.seconds("cache_lock_waited", help, facts.lock_waited_us as f64 / 1e6);
-        let help = "Sessions by when their clients are expected back, each counted once";
-        let returns = self.occupancy.named().to_vec();
-        meters.gauges("cache_sessions_by_return", help, "returns", returns);
-        let help = "Sessions of one block that fit";
+        let help =
+            "Time that processes waited for each other, at most a hundredth of all time for each";
+        let waited_s = facts.lock_waited_us as f64 / 1e6;
+        meters.counter("cache_lock_waited_seconds", help, waited_s);
+        let help = "Sessions stored now, by when their clients are expected back";
+        let returns = by("returns", self.occupancy.named());
+        meters.gauges("cache_sessions_by_return", help, returns);
+        let help = "Sessions that fit, if each takes one block";
         meters.gauge("cache_capacity_sessions", help, self.capacity_sessions);
-        meters.gauge("cache_capacity_bytes", "Bytes of the cache's file", facts.bytes);
+        meters.gauge("cache_capacity_bytes", "Size of the cache", facts.bytes);
         let help = "Time at which the cache was created, in seconds since 1970";
         meters.gauge("cache_created_timestamp_seconds", help, facts.created_unix_s);
         let help = "1 once the cache is removed; no new process can open it";
         meters.gauge("cache_removed", help, u64::from(!facts.is_named));
-        meters.text(&[("cache", self.name.to_string())])
+        self.ticket_keys.add_to(&mut meters);
+        meters
     }
 
     fn of_locks(&self) -> [(&'static str, &'static str, u64); 5] {
@@ -98,12 +104,12 @@ impl Reading {
             ("lock_waits", "Times a process waited for another", lock_waits),
             (
                 "lock_timeouts",
-                "Operations skipped because a lock was not free in time",
+                "Operations skipped because a lock was not free within 0.1 s",
                 lock_timeouts,
             ),
             (
                 "lock_skips",
-                "Operations skipped because the process had waited for its share of time",
+                "Operations skipped at once, because the process had waited in vain or for its share",
                 lock_skips,
             ),
             (
@@ -111,7 +117,11 @@ impl Reading {
                 "Operations skipped because another process overwrote a lock",
                 locks_broken,
             ),
-            ("emptied", "Times a shard was emptied because its content was inconsistent", emptied),
+            (
+                "emptied",
+                "Shards emptied because a process died in one, or something overwrote it",
+                emptied,
+            ),
         ]
     }
 }

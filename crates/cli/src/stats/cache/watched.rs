@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rejoin_cache::Occupancy;
+use rejoin_serve::metrics::Meters;
 use rejoin_store::{Error, Store, now_ms};
 use serde_json::Value;
 
@@ -85,7 +86,7 @@ impl Source for Watched {
         record
     }
 
-    fn metrics(&self) -> String {
+    fn metrics(&self) -> Meters {
         self.seen().reading().metrics()
     }
 }

@@ -30,19 +30,19 @@ impl Reading {
         record
     }
 
-    /// Returns the snapshot as text for Prometheus. The manager may have ended since.
-    pub(super) fn metrics(&self, is_up: bool) -> String {
+    /// Returns the snapshot as metrics. The manager may have ended since.
+    pub(super) fn metrics(&self, is_up: bool) -> Meters {
         let Stats { handshakes, open, sessions, session_bytes, programs, services, directly } =
             &self.stats;
-        let mut meters = Meters::default();
+        let mut meters = Meters::new(Labels::new());
         let help =
             "1 while the manager answers; otherwise all other metrics keep their last values";
         meters.gauge("manager_up", help, u64::from(is_up));
         let all = kinds(handshakes, None).into();
-        meters.counters("manager_handshakes", "Handshakes by outcome", all);
+        meters.counters("manager_handshakes", "Handshakes with servers", all);
         for (label, help, shares) in [
-            ("program", "Handshakes of each program by outcome", programs),
-            ("service", "Handshakes with each service by outcome", services),
+            ("program", "Handshakes of each program, at most 512 of them", programs),
+            ("service", "Handshakes with each service, at most 512 of them", services),
         ] {
             let each = |Share { name, handshakes }: &Share| kinds(handshakes, Some((label, name)));
             let counts = shares.iter().flat_map(each).collect();
@@ -50,18 +50,18 @@ impl Reading {
         }
         let Handshakes { across_names, refused, early_data, .. } = *handshakes;
         let help = "Resumptions with the session of another name";
-        meters.counter("manager_across_names", help, across_names);
-        let help = "Full handshakes in which the server refused a session";
-        meters.counter("manager_refused", help, refused);
-        let help = "Times that a server accepted 0-RTT data";
-        meters.counter("manager_early_data", help, early_data);
-        let help = "Connections of unmodified programs that bypassed the manager, by reason";
-        let of = |Went { why, times }: &Went| (vec![("why", why.name().to_owned())], *times);
-        meters.counters("manager_directly", help, directly.iter().map(of).collect());
-        meters.gauge("manager_open", "Connections open now, of all users", *open);
+        meters.counter("manager_cross_name_resumptions", help, across_names);
+        let help = "Sessions that a server refused; its handshake was full";
+        meters.counter("manager_refused_sessions", help, refused);
+        let help = "Connections whose 0-RTT data the server accepted";
+        meters.counter("manager_early_data_accepted", help, early_data);
+        let help = "Connections of unmodified programs that went without the manager";
+        let of = |Went { why, times }: &Went| (vec![("reason", why.name().to_owned())], *times);
+        meters.counters("manager_bypasses", help, directly.iter().map(of).collect());
+        meters.gauge("manager_connections", "Connections open now, of all users", *open);
         meters.gauge("manager_sessions", "Sessions stored now, of all users", *sessions);
-        meters.gauge("manager_session_bytes", "Bytes of the stored sessions", *session_bytes);
-        meters.text(&[])
+        meters.gauge("manager_session_bytes", "Memory of the sessions stored now", *session_bytes);
+        meters
     }
 }
 
@@ -80,6 +80,8 @@ pub(super) fn resumed_percent(of: &Handshakes) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use rejoin_serve::metrics::Format;
+
     use super::*;
 
     #[test]
@@ -88,6 +90,7 @@ mod tests {
         let share = Share { name: "a\"} 1\nb".to_owned(), handshakes };
         let stats = Stats { programs: vec![share], ..Stats::default() };
         let text = Reading { socket: String::new(), stats }.metrics(true);
+        let text = text.text(Format::OpenMetrics);
         let line = r#"rejoin_manager_program_handshakes_total{program="a\"} 1\nb",kind="full"} 1"#;
         assert!(text.lines().any(|told| told == line), "{text}");
     }

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rejoin_manager::client::Manager;
+use rejoin_serve::metrics::Meters;
 use serde_json::Value;
 
 use super::reading::Reading;
@@ -70,7 +71,7 @@ impl Source for Watched {
         record
     }
 
-    fn metrics(&self) -> String {
+    fn metrics(&self) -> Meters {
         let seen = self.seen();
         seen.reading.metrics(seen.problem.is_none())
     }
