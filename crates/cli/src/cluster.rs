@@ -1,5 +1,8 @@
 //! `rejoin cluster`
 
+mod metrics;
+
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -8,6 +11,7 @@ use rejoin_store::Store;
 use rejoin_tickets::Schedule;
 use serde_json::json;
 
+use crate::arguments::address;
 use crate::{process, terminal};
 
 /// The default file of a cluster's settings.
@@ -19,7 +23,7 @@ Servers on several machines resume each other's sessions and share ticket keys t
 Redis; see docs/cluster.md. An agent must run on each machine before its servers start.
 Examples:
   rejoin cluster key /etc/rejoin/cluster.key
-  rejoin cluster run --user rejoin
+  rejoin cluster run --user rejoin --metrics 127.0.0.1:9466
   rejoin cluster status --json")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -47,6 +51,9 @@ enum Action {
         /// Accept the ring of ticket keys in Valkey, even if this machine has seen a newer one
         #[arg(long)]
         accept_older_ring: bool,
+        /// The address on loopback to serve /metrics for Prometheus on, over plain HTTP
+        #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+        metrics: Option<SocketAddr>,
     },
     /// Show what the cluster holds, and this machine's counters
     Status,
@@ -62,8 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 file.display()
             ))
         }
-        Action::Run { user, accept_older_ring } => {
-            carry(&Settings::read(settings)?, user.as_deref(), *accept_older_ring)
+        Action::Run { user, accept_older_ring, metrics } => {
+            let metrics = metrics.map(metrics::check).transpose()?;
+            carry(&Settings::read(settings)?, user.as_deref(), *accept_older_ring, metrics)
         }
         Action::Status => status(&Settings::read(settings)?, *json),
     }
@@ -77,7 +85,12 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("cannot start a runtime")
 }
 
-fn carry(settings: &Settings, user: Option<&str>, accepts_older: bool) -> anyhow::Result<()> {
+fn carry(
+    settings: &Settings,
+    user: Option<&str>,
+    accepts_older: bool,
+    metrics: Option<SocketAddr>,
+) -> anyhow::Result<()> {
     let agent = process::confined(user, || Ok(Agent::new(settings.clone())?))?;
     let agent = agent.accepting_older_ring(accepts_older);
     let (name, servers) = (settings.name.clone(), settings.servers.join(", "));
@@ -86,15 +99,30 @@ fn carry(settings: &Settings, user: Option<&str>, accepts_older: bool) -> anyhow
         agent.store().name(),
         settings.folder.display()
     ));
-    process::notify("READY=1");
-    runtime()?.block_on(agent.run(terminal::interrupted(), |news| match news {
+    let tell = |news: News<'_>| match news {
         News::Linked => terminal::print(&format!("cluster {name}: linked with {servers}")),
         News::Cut(error) => terminal::complain(&format!(
             "cluster {name}: {error}; servers go on with what this machine has"
         )),
         News::Unrecorded(error) => complain_of_record(error),
-    }))?;
-    Ok(())
+    };
+    runtime()?.block_on(async {
+        let port = match metrics {
+            Some(address) => Some(metrics::Port::listen(&agent, name.to_string(), address).await?),
+            None => None,
+        };
+        process::notify("READY=1");
+        let served = async {
+            match port {
+                Some(port) => port.serve().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            done = agent.run(terminal::interrupted(), tell) => Ok(done?),
+            () = served => Ok(()),
+        }
+    })
 }
 
 /// Returns the cluster's keys as this machine has seen them: a ring that is older than the newest seen is refused.
