@@ -273,7 +273,8 @@ target/servers: WANTED := mosquitto postgresql-15 mariadb-server postfix dovecot
 	lighttpd-mod-openssl vsftpd coturn uvicorn gunicorn puma
 target/programs: WANTED := aria2 curl ffmpeg git gnutls-bin lftp libio-socket-ssl-perl libwww-perl links lynx \
 	mosquitto-clients php-cli postgresql-client-15 ruby socat w3m wget wget2
-target/servers target/programs:
+target/prometheus: WANTED := prometheus
+target/servers target/programs target/prometheus:
 	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/partial $@.part/root/usr/{bin,sbin,lib}
 	@cd $@.part && . /etc/os-release && [ "$$ID $$VERSION_ID" = "debian 12" ] || { rmdir root/usr/* root/usr root; exit 0; } \
 	&& ln -s usr/bin usr/sbin usr/lib root/ \

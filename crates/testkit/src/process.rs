@@ -270,13 +270,22 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// # Panics
 ///
 /// If there is nothing before [`DEADLINE`].
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + DEADLINE;
+pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_as_long_as(DEADLINE, what, look)
+}
+
+/// Waits until there is something, as long as this, and returns it.
+///
+/// # Panics
+///
+/// If there is nothing by then.
+pub fn wait_as_long_as<T>(longest: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + longest;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < until, "waited {DEADLINE:?} in vain for {what}");
+        assert!(Instant::now() < until, "waited {longest:?} in vain for {what}");
         thread::sleep(STEP);
     }
 }

@@ -11,19 +11,23 @@ use crate::REJOIN;
 
 const USER: &str = "daemon";
 
-/// A cluster of one machine, whose files only root can read.
-struct Cluster {
+/// A cluster of one machine, whose files only its user can read.
+pub(crate) struct Cluster {
     folder: Folder,
-    _valkey: Valkey,
+    pub(crate) valkey: Valkey,
 }
 
 impl Cluster {
     /// `None` if this is not root, who alone has rights to give up.
-    fn start() -> Option<Self> {
+    fn start_as_root() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("not root: no rights can be given up, and nothing is tested");
             return None;
         }
+        Some(Self::start())
+    }
+
+    pub(crate) fn start() -> Self {
         let (folder, valkey) = (Folder::new(), Valkey::start(&[]));
         let settings = format!(
             "name = \"web\"\nservers = [\"127.0.0.1:{}\"]\nkey_file = {:?}\nfolder = {:?}\n\
@@ -35,7 +39,26 @@ impl Cluster {
         folder.write("cluster.toml", settings);
         let made = Command::new(REJOIN).args(["cluster", "key"]).arg(folder.join("key")).output();
         assert!(made.is_ok_and(|made| made.status.success()));
-        Some(Self { folder, _valkey: valkey })
+        Self { folder, valkey }
+    }
+
+    /// Its agent, and the address of its metrics.
+    pub(crate) fn agent(&self) -> (Process, String) {
+        let mut command = Command::new(REJOIN);
+        command.args(["cluster", "run", "--metrics", "127.0.0.1:0"]).arg(self.option("settings"));
+        let mut agent = Process::start(command.stdin(Stdio::null()).stdout(Stdio::piped()));
+        let address = |line: &str| {
+            let (_, address) = line.split_once("metrics on http://")?;
+            Some(address.strip_suffix("/metrics")?.to_owned())
+        };
+        let address = agent.lines().find(address);
+        (agent, address)
+    }
+
+    /// The key that encrypts all that leaves the machine, as it is written.
+    pub(crate) fn key(&self) -> String {
+        let key = std::fs::read_to_string(self.folder.join("key")).expect("a key");
+        key.trim_end().to_owned()
     }
 
     fn option(&self, name: &str) -> String {
@@ -49,7 +72,7 @@ fn quiet(command: &mut Command) -> Process {
 
 #[test]
 fn an_agent_gives_up_root_for_good() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start_as_root() else { return };
     let mut command = Command::new(REJOIN);
     command.args(["cluster", "run", "--user", USER]).arg(cluster.option("settings"));
     let mut agent = quiet(&mut command);
@@ -65,7 +88,7 @@ fn an_agent_gives_up_root_for_good() {
 /// Only the shell that runs `--then` stays root's.
 #[test]
 fn an_exporter_gives_up_root_for_good_as_an_agent_does() {
-    let Some(cluster) = Cluster::start() else { return };
+    let Some(cluster) = Cluster::start_as_root() else { return };
     let (to, ran) = (Folder::new(), cluster.folder.join("ran"));
     let daemon = nix::unistd::User::from_name(USER).expect("users").expect("it is there");
     chown(to.path(), Some(daemon.uid.as_raw()), Some(daemon.gid.as_raw())).expect("given");

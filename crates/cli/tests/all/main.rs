@@ -14,6 +14,7 @@ mod demo_client;
 mod keys;
 mod links;
 mod manager;
+mod metrics;
 mod plan;
 mod program;
 mod programs;
