@@ -39,10 +39,10 @@ test: setup
 	@cat $(TIMES)
 
 ## The same, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS or newer releases of OpenSSL, or wait
-## for minutes, or more servers, which are downloaded. After `make release` it tests that, too.
+## for minutes, or more servers and Prometheus, which are downloaded. After `make release` it tests that, too.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 target/servers test
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus test
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup
@@ -266,9 +266,9 @@ DOWNLOADED = apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -
 	  dpkg-deb --fsys-tarfile $$package | tar --extract --keep-directory-symlink --directory=root || exit 1; \
 	done
 
-## More servers, of Debian 12, for `cargo test --package rejoin-capi --test all more_servers -- --ignored`, and more
-## programs for `make check-clients`: they are downloaded with all that this machine lacks for them, extracted, and not
-## installed.
+## More servers, of Debian 12, for `cargo test --package rejoin-capi --test all more_servers -- --ignored`, more programs
+## for `make check-clients`, and Prometheus for `cargo test --package rejoin-cli --test all prometheus -- --ignored`: they
+## are downloaded with all that this machine lacks for them, extracted, and not installed.
 target/servers: WANTED := mosquitto postgresql-15 mariadb-server postfix dovecot-imapd stunnel4 lighttpd \
 	lighttpd-mod-openssl vsftpd coturn uvicorn gunicorn puma
 target/programs: WANTED := aria2 curl ffmpeg git gnutls-bin lftp libio-socket-ssl-perl libwww-perl links lynx \
