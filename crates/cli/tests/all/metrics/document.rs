@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::names::{self, Metric};
 use super::{Exporters, deploy};
 
@@ -92,11 +94,28 @@ fn dashboard_and_rules_name_metrics_that_exist() {
     }
 }
 
+fn dashboard() -> Value {
+    let text = std::fs::read_to_string(deploy().join("grafana/rejoin.json")).expect("a file");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn targets(panel: &Value) -> &[Value] {
+    panel["targets"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns the queries of the dashboard as Grafana sends them, for all instances and the last 15 seconds.
+pub(super) fn queries() -> Vec<String> {
+    let dashboard = dashboard();
+    let queries = dashboard["panels"].as_array().expect("panels").iter().flat_map(targets);
+    let query = |target: &Value| target["expr"].as_str().expect("a query").to_owned();
+    let set = |query: String| query.replace("$instance", ".*").replace("$__rate_interval", "15s");
+    queries.map(query).map(set).collect()
+}
+
 /// What Grafana needs to import it, and that no panel covers another.
 #[test]
 fn the_dashboard_can_be_imported() {
-    let text = std::fs::read_to_string(deploy().join("grafana/rejoin.json")).expect("a file");
-    let dashboard: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let dashboard = dashboard();
     assert!(dashboard["title"] == "Rejoin" && dashboard["schemaVersion"].as_u64() >= Some(36));
     let variables = dashboard["templating"]["list"].as_array().expect("variables");
     assert!(variables.iter().any(|of| of["name"] == "datasource" && of["type"] == "datasource"));
@@ -111,9 +130,8 @@ fn the_dashboard_can_be_imported() {
         assert!(x + w <= 24, "{panel}");
         let free = (x..x + w).all(|x| (y..y + h).all(|y| cells.insert((x, y))));
         assert!(free, "{panel}");
-        let targets = panel["targets"].as_array().map_or(&[][..], Vec::as_slice);
-        assert!(panel["type"] == "row" || !targets.is_empty(), "{panel}");
-        for target in targets {
+        assert!(panel["type"] == "row" || !targets(panel).is_empty(), "{panel}");
+        for target in targets(panel) {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{panel}");
             assert!(target["expr"].as_str().is_some_and(|query| query.contains("rejoin_")));
         }

@@ -12,7 +12,7 @@ use rejoin_testkit::process::{Process, output, wait_as_long_as, wait_for, wait_u
 use rejoin_testkit::shipped::target;
 use serde_json::Value;
 
-use super::{Exporters, deploy, metrics};
+use super::{Exporters, deploy, document, metrics};
 use crate::shown;
 
 /// A minute until the alarm, and what the machine needs besides.
@@ -125,12 +125,16 @@ impl Prometheus {
         answer["data"].clone()
     }
 
-    /// Returns the value of the one series that a query finds.
-    fn value(&self, query: &str) -> Option<f64> {
+    fn series(&self, query: &str) -> Vec<Value> {
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let found = self.ask(&format!("query?query={encoded}"));
-        let series = found["result"].as_array()?;
-        assert!(series.len() <= 1, "{query}: {found}");
+        found["result"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Returns the value of the one series that a query finds.
+    fn value(&self, query: &str) -> Option<f64> {
+        let series = self.series(query);
+        assert!(series.len() <= 1, "{query}: {series:?}");
         series.first()?["value"][1].as_str()?.parse().ok()
     }
 
@@ -175,6 +179,9 @@ fn prometheus_scrapes_all_exporters_and_raises_an_alarm() {
     ] {
         let value = wait_for(query, || prometheus.value(query));
         assert!((value - expected).abs() < 1e-9, "{query}: {value}, not {expected}");
+    }
+    for query in document::queries() {
+        wait_until(&query, || !prometheus.series(&query).is_empty());
     }
     let lost = "RejoinAgentLostValkey";
     assert_eq!(prometheus.state_of(lost), None);
