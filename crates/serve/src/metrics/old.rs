@@ -18,7 +18,7 @@ const fn renamed(name: &'static str, new: &'static str) -> Old {
 }
 
 const fn of_kind(name: &'static str, new: &'static str, kind: &'static str) -> Old {
-    Old { name, new, only: Some(("kind", kind)), label: None }
+    Old { only: Some(("kind", kind)), ..renamed(name, new) }
 }
 
 const OLD: [Old; 14] = [

@@ -94,6 +94,17 @@ fn dashboard_and_rules_name_metrics_that_exist() {
     }
 }
 
+#[test]
+fn the_page_lists_the_alerts() {
+    let rules = std::fs::read_to_string(deploy().join("prometheus/rejoin.rules.yml"));
+    let rules = rules.expect("a file");
+    let alerts: Vec<_> = rules.lines().filter_map(|line| line.split_once("- alert: ")).collect();
+    let page = text();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `Rejoin")?.split_once('`'));
+    let listed: Vec<_> = rows.map(|(name, _)| format!("Rejoin{name}")).collect();
+    assert_eq!(alerts.iter().map(|(_, alert)| *alert).collect::<Vec<_>>(), listed);
+}
+
 fn dashboard() -> Value {
     let text = std::fs::read_to_string(deploy().join("grafana/rejoin.json")).expect("a file");
     serde_json::from_str(&text).expect("JSON")

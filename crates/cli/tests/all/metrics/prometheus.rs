@@ -18,8 +18,8 @@ use crate::shown;
 /// A minute until the alarm, and what the machine needs besides.
 const LONGEST: Duration = Duration::from_secs(240);
 
-/// Returns the folder of Prometheus' programs, downloaded or installed. `None` without `make target/prometheus`, or where
-/// that downloads nothing.
+/// Returns the folder of Prometheus' programs, downloaded or installed. `None` without `make target/prometheus`, or
+/// where that downloads nothing.
 fn programs() -> Option<PathBuf> {
     let folders = [target().join("prometheus/root/usr/bin"), PathBuf::from("/usr/bin")];
     let found = folders.into_iter().find(|folder| folder.join("prometheus").exists());
