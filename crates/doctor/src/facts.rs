@@ -1,0 +1,352 @@
+//! What was found, before anything is concluded. `None` is everywhere "not known".
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::connection::{Cost, Failure};
+use crate::settings::{Host, Target};
+
+/// The bytes of a key's name at the start of a ticket, in the format that RFC 5077, section 4, recommends.
+const KEY_NAME_BYTES: usize = 16;
+/// The least bytes of a ticket in this format: a name, an initial vector and a digest, without any state.
+const LEAST_TICKET_BYTES: usize = 64;
+
+/// A way of resuming.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub enum Way {
+    /// Session ids of TLS 1.2, where the client takes no tickets.
+    #[serde(rename = "tls1.2-session-id")]
+    Ids,
+    /// Tickets of TLS 1.2.
+    #[serde(rename = "tls1.2-ticket")]
+    Tickets,
+    /// Tickets of TLS 1.3, the only way there.
+    #[serde(rename = "tls1.3-ticket")]
+    Tls13,
+}
+
+impl Way {
+    /// All ways.
+    pub const ALL: [Self; 3] = [Self::Ids, Self::Tickets, Self::Tls13];
+
+    /// Returns the version, `1.2` or `1.3`.
+    pub const fn version(self) -> &'static str {
+        match self {
+            Self::Ids | Self::Tickets => "1.2",
+            Self::Tls13 => "1.3",
+        }
+    }
+
+    /// Returns the thing that the client brings back.
+    pub const fn token(self) -> &'static str {
+        match self {
+            Self::Ids => "session id",
+            Self::Tickets | Self::Tls13 => "ticket",
+        }
+    }
+}
+
+/// All that was found at a server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Facts {
+    /// The server.
+    pub target: Target,
+    /// The Unix time of the examination, in seconds.
+    pub at_s: u64,
+    /// Its addresses, each for a machine of its own.
+    pub addresses: Vec<AddressFacts>,
+    /// Addresses that it has besides, and that were not examined.
+    pub addresses_left_out: usize,
+    /// Sessions of one address, offered to another.
+    pub crossings: Vec<Crossing>,
+    /// Sessions under other names, at the first address.
+    pub names: Vec<NameFacts>,
+    /// The connections that were made.
+    pub connections: u32,
+    /// True if the examination was interrupted.
+    pub interrupted: bool,
+    /// The Unix time of an earlier report with a key name that tickets have still, in seconds.
+    pub same_key_since_s: Option<u64>,
+}
+
+/// What was found at an address.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AddressFacts {
+    /// The address.
+    pub address: SocketAddr,
+    /// The reason for which no handshake at all succeeded.
+    pub failure: Option<Failure>,
+    /// Whether its certificate verifies with the system's authorities; otherwise the reason.
+    pub certificate: Option<Certificate>,
+    /// Whether it asks for client certificates.
+    pub asks_client_certificate: Option<bool>,
+    /// What was found for each way of resuming.
+    pub ways: Vec<WayFacts>,
+}
+
+/// A server's certificate, checked with the system's authorities.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Certificate {
+    /// True if it verifies, with the name that was asked for.
+    pub verifies: bool,
+    /// The reason if it does not.
+    pub reason: Option<String>,
+}
+
+/// Returns of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Tally {
+    /// Sessions offered.
+    pub tried: u32,
+    /// Those that resumed.
+    pub resumed: u32,
+    /// Those at which the connection failed.
+    pub broken: u32,
+}
+
+impl Tally {
+    /// Returns true if all resumed, and there was one at least.
+    pub const fn is_whole(self) -> bool {
+        self.tried > 0 && self.resumed == self.tried
+    }
+
+    /// Returns true if sessions were offered, and none resumed.
+    pub const fn is_naught(self) -> bool {
+        self.tried > 0 && self.resumed == 0
+    }
+
+    /// Returns the share that resumed. `None`: none was offered.
+    pub fn share(self) -> Option<f64> {
+        (self.tried > 0).then(|| f64::from(self.resumed) / f64::from(self.tried))
+    }
+}
+
+/// A return after something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Later {
+    /// Other sessions made in between, or the seconds that went by.
+    pub after: u64,
+    /// Whether the session resumed.
+    pub resumed: bool,
+}
+
+/// What was found for a way of resuming.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WayFacts {
+    /// The way.
+    pub way: Way,
+    /// Whether the server speaks the version.
+    pub spoken: Option<bool>,
+    /// Whether it issues session ids, or tickets.
+    pub issued: Option<bool>,
+    /// The most tickets that came on a connection.
+    pub tickets_per_connection: Option<usize>,
+    /// A ticket's length.
+    pub ticket_bytes: Option<usize>,
+    /// The lifetime that it announces, in seconds; 0 if it leaves that to the client.
+    pub lifetime_s: Option<u32>,
+    /// The most early data that it takes, in bytes; 0 for none.
+    pub early_data_bytes: Option<u32>,
+    /// Returns at once to the same address.
+    pub at_once: Tally,
+    /// Whether a ticket of TLS 1.3 resumes a second time.
+    pub reusable: Option<bool>,
+    /// Whether resumption over TLS 1.3 agrees on a new key (`psk_dhe_ke`).
+    pub agrees_on_key: Option<bool>,
+    /// A return after other sessions, where the server keeps sessions itself.
+    pub after_others: Option<Later>,
+    /// A return after a time.
+    pub after_wait: Option<Later>,
+    /// The names of the keys that tickets were sealed with. `None`: none can be told, or the format is another one.
+    pub key_names: Option<Vec<String>>,
+    /// The same, after the time.
+    pub key_names_later: Option<Vec<String>>,
+    /// Full handshakes that failed, after one had succeeded.
+    pub full_failures: u32,
+    /// The first reason for which a connection failed.
+    pub failure: Option<Failure>,
+    /// The cost of a full handshake, the median.
+    pub full: Option<Cost>,
+    /// The cost of a resumed one, the median.
+    pub resumed: Option<Cost>,
+}
+
+impl WayFacts {
+    pub(crate) const fn new(way: Way) -> Self {
+        Self {
+            way,
+            spoken: None,
+            issued: None,
+            tickets_per_connection: None,
+            ticket_bytes: None,
+            lifetime_s: None,
+            early_data_bytes: None,
+            at_once: Tally { tried: 0, resumed: 0, broken: 0 },
+            reusable: None,
+            agrees_on_key: None,
+            after_others: None,
+            after_wait: None,
+            key_names: None,
+            key_names_later: None,
+            full_failures: 0,
+            failure: None,
+            full: None,
+            resumed: None,
+        }
+    }
+
+    /// Returns true if the server keeps the sessions itself: a ticket is too short for a session.
+    pub fn is_kept_by_server(&self) -> bool {
+        match self.way {
+            Way::Ids => true,
+            Way::Tickets | Way::Tls13 => {
+                self.ticket_bytes.is_some_and(|bytes| bytes < LEAST_TICKET_BYTES)
+            }
+        }
+    }
+
+    /// Returns what is known of the change of keys. A server of several keys at a time tells nothing: another worker may
+    /// have answered.
+    pub fn key(&self) -> Key {
+        let waited_s = self.after_wait.map(|later| later.after);
+        match (&self.key_names, &self.key_names_later, waited_s) {
+            (Some(names), Some(later), Some(waited_s)) if names.len() == 1 => {
+                if later == names {
+                    Key::Same(waited_s)
+                } else {
+                    Key::Changed(waited_s)
+                }
+            }
+            _ => Key::Unknown,
+        }
+    }
+}
+
+/// The key of tickets over a time in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// Not known.
+    Unknown,
+    /// It was the same.
+    Same(u64),
+    /// It changed.
+    Changed(u64),
+}
+
+/// Sessions of one address, offered to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Crossing {
+    /// The address that made them.
+    pub from: SocketAddr,
+    /// The address that was offered them.
+    pub to: SocketAddr,
+    /// The way.
+    pub way: Way,
+    /// The returns.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// Sessions and another name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NameFacts {
+    /// The name; `None` where the client names no server.
+    pub name: Option<Host>,
+    /// The way.
+    pub way: Way,
+    /// Whether sessions of this name resume under it.
+    pub own: Option<bool>,
+    /// Whether a session of the server's first name resumes under it.
+    pub of_first: Option<bool>,
+}
+
+/// What an earlier report, as JSON, says about keys.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Earlier {
+    at_s: u64,
+    addresses: Vec<EarlierAddress>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct EarlierAddress {
+    ways: Vec<EarlierWay>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct EarlierWay {
+    key_names: Option<Vec<String>>,
+}
+
+impl Facts {
+    /// Notes whether tickets are still sealed with a key that an earlier report names.
+    pub fn compare(&mut self, earlier: &Earlier) {
+        let before = earlier.addresses.iter().flat_map(|address| &address.ways);
+        let before: Vec<&String> =
+            before.filter_map(|way| way.key_names.as_ref()).flatten().collect();
+        let ways = self.addresses.iter().flat_map(|address| &address.ways);
+        let mut now = ways.filter_map(|way| way.key_names.as_ref()).flatten();
+        if earlier.at_s < self.at_s && now.any(|name| before.contains(&name)) {
+            self.same_key_since_s = Some(earlier.at_s);
+        }
+    }
+
+    /// Returns all that was found for a way, with its address.
+    pub fn of_way(&self, way: Way) -> impl Iterator<Item = (&AddressFacts, &WayFacts)> {
+        let all = self.addresses.iter();
+        all.filter_map(move |at| Some((at, at.ways.iter().find(|facts| facts.way == way)?)))
+    }
+}
+
+/// Returns the names of the keys of tickets, one list for each connection, each once.
+///
+/// The first bytes name a key if they are the same in two tickets that differ after them. Otherwise nothing is known: the
+/// format may be another, or each connection had another key.
+pub(crate) fn key_names(connections: &[Vec<Vec<u8>>]) -> Option<Vec<String>> {
+    let all: Vec<&[u8]> = connections.iter().flatten().map(Vec::as_slice).collect();
+    if all.iter().any(|ticket| ticket.len() < LEAST_TICKET_BYTES) {
+        return None;
+    }
+    let named = |ticket: &[u8]| ticket[..KEY_NAME_BYTES].to_vec();
+    let is_pair = |a: &[u8], b: &[u8]| named(a) == named(b) && a != b;
+    let is_known = all.iter().enumerate().any(|(at, a)| all[..at].iter().any(|b| is_pair(a, b)));
+    let hex = |name: Vec<u8>| name.iter().map(|byte| format!("{byte:02x}")).collect();
+    is_known
+        .then(|| rejoin_report::distinct(all.into_iter().map(named)).into_iter().map(hex).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(name: u8, rest: u8) -> Vec<u8> {
+        [vec![name; 16], vec![rest; 64]].concat()
+    }
+
+    #[test]
+    fn a_name_is_one_that_two_tickets_share() {
+        let names = |tickets: &[(u8, u8)]| {
+            key_names(&[tickets.iter().map(|(name, rest)| ticket(*name, *rest)).collect()])
+        };
+        assert_eq!(names(&[(1, 1), (1, 2)]), Some(vec!["01".repeat(16)]));
+        assert_eq!(names(&[(1, 1), (2, 2), (1, 3)]).map(|names| names.len()), Some(2));
+        // Random bytes at the front, or the same ticket again.
+        assert_eq!(names(&[(1, 1), (2, 2), (3, 3)]), None);
+        assert_eq!(names(&[(1, 1), (1, 1)]), None);
+        assert_eq!(key_names(&[vec![vec![7; 32], vec![7; 33]]]), None);
+    }
+
+    #[test]
+    fn the_key_of_several_workers_is_not_known_to_change() {
+        let way = |before: &[&str], later: &[&str]| {
+            let names = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect());
+            let after_wait = Some(Later { after: 60, resumed: true });
+            let (key_names, key_names_later) = (names(before), names(later));
+            WayFacts { key_names, key_names_later, after_wait, ..WayFacts::new(Way::Tickets) }.key()
+        };
+        assert_eq!(way(&["a"], &["a"]), Key::Same(60));
+        assert_eq!(way(&["a"], &["b"]), Key::Changed(60));
+        assert_eq!(way(&["a", "b"], &["c"]), Key::Unknown);
+        assert_eq!(WayFacts::new(Way::Tickets).key(), Key::Unknown);
+    }
+}

@@ -1,0 +1,232 @@
+use super::*;
+use crate::facts::{Crossing, Later, Tally};
+use crate::settings::Target;
+use crate::{Cost, Failure};
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, last], 443))
+}
+
+fn tally(resumed: u32, tried: u32) -> Tally {
+    Tally { tried, resumed, broken: 0 }
+}
+
+fn way(way: Way, resumed: u32) -> WayFacts {
+    let full = Some(Cost { bytes: 3_000, round_trips: 2, ms: 9.0 });
+    let again = Some(Cost { bytes: 700, round_trips: 1, ms: 3.0 });
+    WayFacts {
+        spoken: Some(true),
+        issued: Some(true),
+        ticket_bytes: (way != Way::Ids).then_some(240),
+        at_once: tally(resumed, 8),
+        full,
+        resumed: again.filter(|_| resumed > 0),
+        ..WayFacts::new(way)
+    }
+}
+
+fn without(way: Way) -> WayFacts {
+    WayFacts { spoken: Some(true), issued: Some(false), ..WayFacts::new(way) }
+}
+
+fn unspoken(way: Way) -> WayFacts {
+    WayFacts { spoken: Some(false), ..WayFacts::new(way) }
+}
+
+fn at(last: u8, ways: [WayFacts; 3]) -> AddressFacts {
+    AddressFacts {
+        address: address(last),
+        failure: None,
+        certificate: None,
+        asks_client_certificate: Some(false),
+        ways: ways.into(),
+    }
+}
+
+fn facts(addresses: Vec<AddressFacts>) -> Facts {
+    Facts {
+        target: "example.com".parse::<Target>().unwrap(),
+        at_s: 1_800_000_000,
+        addresses,
+        addresses_left_out: 0,
+        crossings: Vec::new(),
+        names: Vec::new(),
+        connections: 40,
+        interrupted: false,
+        same_key_since_s: None,
+    }
+}
+
+fn good() -> [WayFacts; 3] {
+    Way::ALL.map(|of| way(of, 8))
+}
+
+fn causes(facts: &Facts) -> Vec<(Severity, Cause)> {
+    findings(facts).into_iter().map(|finding| (finding.severity, finding.cause)).collect()
+}
+
+#[test]
+fn a_good_server_has_no_finding() {
+    assert_eq!(causes(&facts(vec![at(1, good())])), []);
+}
+
+#[test]
+fn what_is_not_known_is_not_concluded() {
+    let unknown = Way::ALL.map(WayFacts::new);
+    assert_eq!(causes(&facts(vec![at(1, unknown)])), []);
+    let untried = Way::ALL.map(|of| WayFacts { at_once: Tally::default(), ..way(of, 0) });
+    assert_eq!(causes(&facts(vec![at(1, untried)])), []);
+}
+
+#[test]
+fn each_way_of_keeping_nothing_has_its_cause() {
+    let loss = |cause| (Severity::Loss, cause);
+    let [ids, tickets, tls13] = Way::ALL;
+    let cases = [
+        ([without(ids), without(tickets), way(tls13, 8)], loss(Cause::NothingIssued)),
+        ([way(ids, 0), without(tickets), way(tls13, 8)], loss(Cause::IdsNeverFound)),
+        ([way(ids, 0), way(tickets, 0), way(tls13, 8)], loss(Cause::TicketsNeverOpen)),
+        ([way(ids, 8), way(tickets, 8), without(tls13)], loss(Cause::NoTickets)),
+        ([way(ids, 8), way(tickets, 8), way(tls13, 0)], loss(Cause::TicketsNeverOpen)),
+        ([way(ids, 8), way(tickets, 8), unspoken(tls13)], (Severity::Note, Cause::OnlyTls12)),
+        ([unspoken(ids), unspoken(tickets), way(tls13, 8)], (Severity::Note, Cause::OnlyTls13)),
+        ([way(ids, 0), way(tickets, 8), way(tls13, 8)], (Severity::Note, Cause::NoIds)),
+        ([way(ids, 8), without(tickets), way(tls13, 8)], (Severity::Note, Cause::NoTicketsTls12)),
+    ];
+    for (ways, wanted) in cases {
+        assert_eq!(causes(&facts(vec![at(1, ways)])), [wanted]);
+    }
+}
+
+#[test]
+fn a_part_of_returns_means_several_holders() {
+    let ways = Way::ALL.map(|of| way(of, if of == Way::Ids { 8 } else { 3 }));
+    let found = findings(&facts(vec![at(1, ways.clone())]));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        (found[0].cause, &found[0].versions[..]),
+        (Cause::WorkersApart, &["1.2", "1.3"][..])
+    );
+    assert!(
+        found[0].seen[0].contains("3 of 8") && found[0].seen[0].contains("about 3"),
+        "{found:?}"
+    );
+    // No ticket resumed, but they name several keys.
+    let names = Some(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]);
+    let named = ways.map(|facts| match facts.way {
+        Way::Ids => facts,
+        of => WayFacts { key_names: names.clone(), ..way(of, 0) },
+    });
+    let found = findings(&facts(vec![at(1, named)]));
+    assert_eq!(found[0].cause, Cause::WorkersApart, "{found:?}");
+    assert!(found[0].seen[0].contains("at least 3"), "{found:?}");
+}
+
+#[test]
+fn the_loss_is_the_share_of_returns_and_the_difference_in_cost() {
+    let mut two = facts(vec![at(1, good()), at(2, good())]);
+    for (from, to) in [(1, 2), (2, 1)] {
+        for way in Way::ALL {
+            let (from, to) = (address(from), address(to));
+            two.crossings.push(Crossing { from, to, way, tally: tally(0, 3) });
+        }
+    }
+    let found = findings(&two);
+    assert_eq!(causes(&two), [(Severity::Loss, Cause::MachinesApart)]);
+    let of = |version| Loss {
+        version,
+        resuming_share: Some(0.5),
+        bytes: Some(2_300),
+        round_trips: Some(1),
+    };
+    assert_eq!(found[0].losses, [of("1.2"), of("1.3")]);
+    // Machines that share their tickets, and not their session ids, lose nothing that counts.
+    two.crossings.iter_mut().filter(|crossing| crossing.way != Way::Ids).for_each(|crossing| {
+        crossing.tally = tally(1, 2);
+    });
+    assert_eq!(causes(&two), [(Severity::Note, Cause::MachinesApart)]);
+}
+
+#[test]
+fn a_miss_elsewhere_proves_nothing_where_workers_differ() {
+    let ways = || Way::ALL.map(|of| way(of, 4));
+    let mut two = facts(vec![at(1, ways()), at(2, ways())]);
+    let (from, to) = (address(1), address(2));
+    two.crossings.push(Crossing { from, to, way: Way::Tls13, tally: tally(0, 3) });
+    assert_eq!(causes(&two), [(Severity::Loss, Cause::WorkersApart)]);
+}
+
+#[test]
+fn sessions_that_vanish_name_what_they_vanish_by() {
+    let gone = |after| Some(Later { after, resumed: false });
+    let small = good().map(|facts| WayFacts { after_others: gone(24), ..facts });
+    assert_eq!(causes(&facts(vec![at(1, small)])), [(Severity::Loss, Cause::CacheTooSmall)]);
+    let early = good().map(|facts| WayFacts { after_wait: gone(60), ..facts });
+    assert_eq!(causes(&facts(vec![at(1, early)])), [(Severity::Loss, Cause::ForgottenEarly)]);
+    // Clients that take tickets do not miss session ids.
+    let ids = good().map(|facts| match facts.way {
+        Way::Ids => WayFacts { after_others: gone(24), ..facts },
+        _ => facts,
+    });
+    assert_eq!(causes(&facts(vec![at(1, ids)])), [(Severity::Note, Cause::CacheTooSmall)]);
+}
+
+#[test]
+fn a_session_that_breaks_the_connection_comes_first() {
+    let broken = good().map(|facts| WayFacts {
+        at_once: Tally { tried: 8, resumed: 0, broken: 8 },
+        failure: Some(Failure::Alert(80)),
+        ..facts
+    });
+    let found = findings(&facts(vec![at(1, broken.clone())]));
+    assert_eq!((found.len(), found[0].cause), (1, Cause::OfferBreaks), "{found:?}");
+    assert!(found[0].seen[0].contains("internal_error"), "{found:?}");
+    // A server that breaks other connections, too, does not break them because of sessions.
+    let shaky = broken.map(|facts| WayFacts { full_failures: 2, ..facts });
+    assert_eq!(causes(&facts(vec![at(1, shaky)])), []);
+}
+
+#[test]
+fn a_key_is_old_after_a_week() {
+    let mut same = facts(vec![at(1, good())]);
+    same.same_key_since_s = Some(same.at_s - KEY_LIFE_S + 1);
+    assert_eq!(causes(&same), []);
+    same.same_key_since_s = Some(same.at_s - KEY_LIFE_S);
+    assert_eq!(causes(&same), [(Severity::Risk, Cause::KeyNotRotated)]);
+}
+
+#[test]
+fn another_name_that_resumes_shows_the_default_server() {
+    let mut named = facts(vec![at(1, Way::ALL.map(|of| way(of, 0)))]);
+    named.names =
+        vec![NameFacts { name: None, way: Way::Tls13, own: Some(true), of_first: Some(false) }];
+    assert!(causes(&named).contains(&(Severity::Loss, Cause::NameApart)));
+    let mut other = facts(vec![at(1, good())]);
+    let name = Some("shop.example".parse().unwrap());
+    other.names =
+        vec![NameFacts { name, way: Way::Tls13, own: Some(false), of_first: Some(false) }];
+    assert_eq!(causes(&other), [(Severity::Loss, Cause::NameApart)]);
+}
+
+#[test]
+fn every_heavy_cause_but_a_dead_server_has_a_mend() {
+    let heavy = [
+        Cause::OfferBreaks,
+        Cause::NothingIssued,
+        Cause::NoTickets,
+        Cause::IdsNeverFound,
+        Cause::TicketsNeverOpen,
+        Cause::WorkersApart,
+        Cause::MachinesApart,
+        Cause::NameApart,
+        Cause::CacheTooSmall,
+        Cause::ForgottenEarly,
+        Cause::KeyNotRotated,
+    ];
+    for cause in heavy {
+        let names: Vec<_> = mends(cause).expect("a mend").each().map(|(name, _)| name).collect();
+        for server in ["nginx", "HAProxy", "Apache", "Envoy", "Caddy", "with Rejoin"] {
+            assert!(names.contains(&server), "{cause:?}: {server}");
+        }
+    }
+}

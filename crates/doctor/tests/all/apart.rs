@@ -1,0 +1,90 @@
+//! Several that answer for one name, with keys of their own or shared.
+
+use rejoin_doctor::{Cause, Earlier, Facts, Report, Severity, Way};
+
+use crate::site::{Site, examined};
+
+const BOTH: &str = "ssl_protocols TLSv1.2 TLSv1.3;";
+const MACHINES: [&str; 3] = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
+
+/// Three machines with these settings.
+fn machines(settings: &str) -> Site {
+    let mut site = Site::new();
+    site.folder.write("ticket.key", [7; 80]);
+    for machine in MACHINES {
+        site.nginx(&format!("{BOTH} {settings}"), machine);
+    }
+    site
+}
+
+#[test]
+fn machines_with_keys_of_their_own_lose_all_but_a_share() {
+    let site = machines("");
+    let found = examined(&site.settings(&MACHINES)).expect("handshakes");
+    found.assert_in_the_way(&[Cause::MachinesApart]);
+    let finding = &found.0.findings[0];
+    assert_eq!(finding.losses.len(), 2, "{finding:?}");
+    for loss in &finding.losses {
+        let share = loss.resuming_share.expect("a share");
+        assert!((share - 1.0 / 3.0).abs() < 1e-9, "{loss:?}");
+        assert!(loss.bytes.is_some_and(|bytes| bytes > 100), "{loss:?}");
+    }
+    assert_eq!(found.0.facts.crossings.len(), 12, "two ways between three machines");
+}
+
+#[test]
+fn machines_with_one_key_file_are_well() {
+    let site = machines("ssl_session_ticket_key FOLDER/ticket.key;");
+    let found = examined(&site.settings(&MACHINES)).expect("handshakes");
+    found.assert_in_the_way(&[]);
+    assert!(found.0.facts.crossings.iter().all(|crossing| crossing.tally.resumed == 1));
+}
+
+#[test]
+fn workers_with_keys_of_their_own_are_told_by_their_names() {
+    let mut site = Site::new();
+    for _ in 0..3 {
+        let listen = "server { listen 127.0.0.1:PORT ssl reuseport; return 200 x; }";
+        site.nginx_with(&format!("{BOTH} {listen}"), "127.0.0.1");
+    }
+    let mut settings = site.settings(&["127.0.0.1"]);
+    // By chance, one worker may get all of a few connections.
+    settings.attempts = 24;
+    let found = examined(&settings).expect("handshakes");
+    found.assert_in_the_way(&[Cause::WorkersApart]);
+    let names = found.way(Way::Tls13).key_names.as_ref().map(Vec::len);
+    assert_eq!(names, Some(3), "{}", found.0.text());
+    let tally = found.way(Way::Tls13).at_once;
+    assert!(tally.resumed < tally.tried, "{tally:?}");
+}
+
+/// What an earlier report says, made some days before.
+fn days_before(report: &Report, days: u64) -> Earlier {
+    let mut json = serde_json::to_value(report).expect("JSON");
+    json["at_s"] = (report.facts.at_s - days * 86_400).into();
+    serde_json::from_value(json).expect("a report")
+}
+
+fn compared(facts: &Facts, earlier: &Earlier) -> crate::site::Examined {
+    let mut facts = facts.clone();
+    facts.compare(earlier);
+    crate::site::Examined(Report::new(facts))
+}
+
+#[test]
+fn a_key_that_an_earlier_report_names_is_not_rotated() {
+    let mut site = Site::new();
+    site.nginx(BOTH, "127.0.0.1");
+    let first = site.examine();
+    let again = site.examine();
+    let found = compared(&again.0.facts, &days_before(&first.0, 8));
+    assert!(found.causes(Severity::Risk).contains(&Cause::KeyNotRotated), "{}", found.0.text());
+    assert!(found.0.resumes, "sessions resume all the same");
+    // A key of yesterday is none to worry about.
+    compared(&again.0.facts, &days_before(&first.0, 1)).assert_in_the_way(&[]);
+    // A restart makes a new key.
+    site.stop();
+    site.nginx(BOTH, "127.0.0.1");
+    let restarted = site.examine();
+    compared(&restarted.0.facts, &days_before(&first.0, 8)).assert_in_the_way(&[]);
+}

@@ -1,0 +1,7 @@
+//! Prepared servers on loopback, and what the doctor says of each.
+
+mod apart;
+mod odd;
+mod others;
+mod single;
+mod site;

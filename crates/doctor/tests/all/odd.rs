@@ -1,0 +1,75 @@
+//! Servers that speak no TLS, or fail.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use openssl::ssl::{SslAcceptor, SslFiletype, SslMethod, SslVerifyMode};
+use rejoin_doctor::{Cause, Settings};
+
+use crate::site::{Site, examined};
+
+/// Serves each connection by this function, for as long as the test program runs.
+fn serve(serve: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> Settings {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let target = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    let settings = Settings::new(target.parse().expect("a server"));
+    Settings { deadline: Duration::from_millis(500), wait: Duration::ZERO, ..settings }
+}
+
+fn error(settings: &Settings) -> String {
+    examined(settings).err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn a_server_that_speaks_something_else_gets_a_clear_line() {
+    let plain = serve(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        let _ = stream.read(&mut [0; 1024]);
+    });
+    assert!(error(&plain).ends_with("it answers, but does not speak TLS"), "{}", error(&plain));
+    let stalled =
+        serve(|mut stream| while stream.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {});
+    assert!(error(&stalled).ends_with("no answer in time"), "{}", error(&stalled));
+    let closing = serve(drop);
+    let told = error(&closing);
+    assert!(told.contains("closes the connection"), "{told}");
+    // Records without end.
+    let flooding = serve(|mut stream| {
+        let record = [&[22, 3, 3, 64, 0][..], &[0; 16_384]].concat();
+        while stream.write_all(&record).is_ok() {}
+    });
+    let told = error(&flooding);
+    assert!(told.contains("the handshake fails") || told.contains("sends more"), "{told}");
+    let gone = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let refused = Settings::new(gone.expect("a port").to_string().parse().expect("a server"));
+    assert!(error(&refused).contains("no TCP connection"), "{}", error(&refused));
+}
+
+#[test]
+fn a_session_that_breaks_the_connection_is_told_from_a_broken_server() {
+    let site = Site::new();
+    let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls()).expect("a context");
+    let pem = |name: &str| site.folder.file(name);
+    acceptor.set_certificate_chain_file(pem("cert.pem")).expect("a certificate");
+    acceptor.set_private_key_file(pem("key.pem"), SslFiletype::PEM).expect("its key");
+    // It asks for client certificates, and sets no session-id context.
+    acceptor.set_verify_callback(SslVerifyMode::PEER, |_, _| true);
+    let acceptor: &'static SslAcceptor = Box::leak(Box::new(acceptor.build()));
+    let settings = serve(move |stream| {
+        if let Ok(mut stream) = acceptor.accept(stream) {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.shutdown();
+        }
+    });
+    let deadline = Duration::from_secs(5);
+    let found = examined(&Settings { deadline, ..settings }).expect("handshakes");
+    found.assert_in_the_way(&[Cause::OfferBreaks]);
+    found.assert_noted(Cause::ClientCertificate);
+}
