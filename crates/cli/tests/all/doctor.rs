@@ -1,0 +1,110 @@
+//! `rejoin doctor HOST[:PORT]`, against the reference server.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use rejoin_testkit::process::wait_until;
+use rejoin_testkit::serve::Server;
+use serde_json::Value;
+
+use crate::REJOIN;
+use crate::commands::get;
+use crate::program::{complaint, interrupt, path, rejoin, scratch, start, text};
+
+#[test]
+fn a_server_that_resumes_is_well() {
+    let server = Server::start(&["--resumption", "tickets"]);
+    let folder = scratch("doctor");
+    let page = path(&folder, "page.html");
+    let first = rejoin(&["doctor", &server.target, "--wait", "1s", "--json", "--html", &page]);
+    assert_eq!((first.status.code(), text(&first.stderr)), (Some(0), String::new()));
+    let report: Value = serde_json::from_slice(&first.stdout).expect("JSON");
+    assert_eq!(report["resumes"], true, "{report}");
+    let ways = report["addresses"][0]["ways"].as_array().expect("ways");
+    let resumed = |way: &str| {
+        let way = ways.iter().find(|facts| facts["way"] == way).expect("the way");
+        (way["at_once"]["resumed"].clone(), way["after_wait"]["resumed"].clone())
+    };
+    for way in ["tls1.2-ticket", "tls1.3-ticket"] {
+        assert_eq!(resumed(way), (8.into(), true.into()), "{report}");
+    }
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("<h1>Resumption at localhost:") && html.contains("<h2>Findings</h2>"));
+    // An earlier report is compared with.
+    let earlier = path(&folder, "earlier.json");
+    fs::write(&earlier, &first.stdout).expect("a file");
+    thread::sleep(Duration::from_secs(1));
+    let again = rejoin(&["doctor", &server.target, "--wait", "0", "--earlier", &earlier]);
+    let told = text(&again.stdout);
+    assert!(again.status.success() && told.contains("the same as 0 hours ago"), "{told}");
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+}
+
+#[test]
+fn a_server_that_keeps_nothing_is_exit_code_1() {
+    let server = Server::start(&["--resumption", "none"]);
+    let output = rejoin(&["doctor", &server.target, "--wait", "0"]);
+    let (line, code) = complaint(&output);
+    assert_eq!(code, 1, "{line}");
+    assert!(line.contains("in the way"), "{line}");
+    let told = text(&output.stdout);
+    for part in
+        ["LOSS: ", "  nginx ", "  HAProxy ", "  Apache ", "  Envoy ", "  Caddy ", "  with Rejoin "]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_examined_is_one_line_and_exit_code_2() {
+    let gone = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let gone = gone.expect("a port").to_string();
+    let plain = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let speaks = plain.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for mut stream in plain.incoming().map_while(Result::ok) {
+            let _ = std::io::Write::write_all(&mut stream, b"220 mail.example ESMTP\r\n");
+        }
+    });
+    let wrong: [(&[&str], &str); 7] = [
+        (&["doctor", "nobody.invalid"], "no address"),
+        (&["doctor", &gone], "no TCP connection"),
+        (&["doctor", &speaks], "does not speak TLS"),
+        (&["doctor", "1234"], "rejoin status 1234"),
+        (&["doctor", "example.com:0"], "1 to 65535"),
+        (&["doctor", &gone, "--earlier", "/nowhere"], "/nowhere"),
+        (&["doctor", &gone, "--earlier", "Cargo.toml"], "no report"),
+    ];
+    for (arguments, remedy) in wrong {
+        let output = rejoin(arguments);
+        let (line, code) = complaint(&output);
+        assert!(line.contains(remedy) && code == 2, "{arguments:?}: {code}, {line}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_interrupted_examination_shows_what_it_found() {
+    let server = Server::start(&["--resumption", "tickets"]);
+    let mut command = Command::new(REJOIN);
+    let mut child = start(command.args(["doctor", &server.target, "--wait", "1h", "--json"]));
+    // By then, it has returned with tickets of TLS 1.2.
+    wait_until("connections", || {
+        let metrics = get(&server.metrics, "/metrics");
+        let counts = metrics.lines().filter(|line| line.starts_with("rejoin_handshakes_"));
+        let counts = counts.filter_map(|line| line.split(' ').nth(1)?.parse::<u32>().ok());
+        counts.sum::<u32>() >= 25
+    });
+    interrupt(&child);
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    assert!(child.wait().expect("our own child").success());
+    let report: Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(report["interrupted"], true);
+    assert_eq!(report["addresses"][0]["ways"][1]["at_once"]["resumed"], 8, "{report}");
+}
