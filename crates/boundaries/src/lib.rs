@@ -14,6 +14,7 @@ mod http;
 mod key_page;
 mod manager;
 mod plans;
+mod server_messages;
 mod session_parts;
 mod shared_memory;
 mod traces;
@@ -73,6 +74,8 @@ targets! {
     manager_socket: manager::socket::check;
     /// Checks plans of simulations.
     plans: plans::check;
+    /// Checks the doctor's parser of a server's handshake messages.
+    server_messages: server_messages::check;
     /// Checks session ids.
     session_id: cache::session_id::check;
     /// Checks the decoding of serialised sessions against OpenSSL's own.

@@ -27,7 +27,7 @@ One connection is open at a time: about 50 to each address, 100 where the server
 itself, and --connections at most. It sends no secret. A server over TLS 1.3 that gives no ticket by
 itself is asked for its page (HEAD /). Certificates are judged, and never refused.
 What is not known is shown as `?`. After Ctrl-C it shows what was found by then.
-Exit codes: 0 if sessions resume, 1 if something stands in the way, 2 for an error.
+Exit codes: 0 if sessions resume, 1 if something stands in the way or it is not known, 2 for an error.
 Examples:
   rejoin doctor example.com
   rejoin doctor shop.example:8443 --address 192.0.2.1,192.0.2.2 --html shop.html
@@ -83,11 +83,8 @@ fn server(text: &str) -> Result<Target, String> {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let report = examined(arguments).map_err(|error| Misuse(terminal::chain(&error)))?;
-    match report.in_the_way() {
-        0 => Ok(()),
-        1 => Err(anyhow!("{}: 1 thing stands in the way", report.facts.target)),
-        count => Err(anyhow!("{}: {count} things stand in the way", report.facts.target)),
-    }
+    let is_well = report.resumes == Some(true);
+    if is_well { Ok(()) } else { Err(anyhow!("{}: {}", report.facts.target, report.verdict())) }
 }
 
 /// Examines the server, and writes the report.

@@ -20,6 +20,10 @@ const STEP: Duration = Duration::from_millis(20);
 const TICKET_PATIENCE: Duration = Duration::from_millis(800);
 /// The least time for another ticket after one.
 const NEXT_TICKET_PATIENCE: Duration = Duration::from_millis(60);
+/// The least time that a server has to close, too.
+const FAREWELL: Duration = Duration::from_millis(100);
+/// The time that it has to store the session then: some do when a connection has ended.
+const STORING: Duration = Duration::from_millis(20);
 /// A server's record begins with one of these types and its major version.
 const RECORDS: std::ops::RangeInclusive<u8> = 20..=23;
 const MAJOR: u8 = 3;
@@ -37,6 +41,9 @@ pub enum Failure {
     /// TCP does not reach it.
     #[error("no TCP connection: {0}")]
     Unreachable(String),
+    /// This machine has no way to the address, as without IPv6.
+    #[error("no route to it from this machine")]
+    NoRoute,
     /// It answers too late.
     #[error("no answer in time")]
     TooLate,
@@ -130,6 +137,7 @@ impl Wanted<'_> {
         let socket = TcpStream::connect_timeout(&self.address, self.deadline);
         let socket = socket.map_err(|error| match error.kind() {
             ErrorKind::TimedOut => Failure::TooLate,
+            ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => Failure::NoRoute,
             _ => Failure::Unreachable(error.to_string()),
         })?;
         let round_trip = began.elapsed();
@@ -163,6 +171,7 @@ impl Wanted<'_> {
         stream.get_mut().until = Instant::now() + self.deadline;
         // Without close_notify, some servers drop the session.
         let _ = stream.shutdown();
+        stream.get_mut().end(FAREWELL.max(2 * round_trip));
         let heard = heard::heard(std::mem::take);
         let token = Token::newest(stream.ssl());
         let verified = stream.ssl().verify_result();
@@ -273,6 +282,14 @@ struct Wire<'a> {
 }
 
 impl Wire<'_> {
+    /// Reads what is left until the server has closed, and gives it time to store the session.
+    fn end(&mut self, longest: Duration) {
+        self.until = Instant::now() + longest;
+        let mut ignored = [0; 1024];
+        while self.read(&mut ignored).is_ok_and(|count| count > 0) {}
+        std::thread::sleep(STORING);
+    }
+
     /// Tries again until the deadline. `WouldBlock`: it is over.
     fn steadily(
         &mut self,

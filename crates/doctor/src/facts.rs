@@ -291,6 +291,22 @@ impl Facts {
         }
     }
 
+    /// Returns true if, over each version that an address speaks, all returns of one way at least resumed.
+    pub(crate) fn all_resume(&self) -> bool {
+        let whole = |at: &AddressFacts, version| {
+            let mut ways = at.ways.iter().filter(|facts| facts.way.version() == version);
+            ways.any(|facts| facts.at_once.is_whole())
+        };
+        let spoken = self.addresses.iter().flat_map(|at| {
+            let ways = at.ways.iter().filter(|facts| facts.spoken == Some(true));
+            ways.map(move |facts| (at, facts.way.version()))
+        });
+        let mut spoken = spoken.peekable();
+        !self.interrupted
+            && spoken.peek().is_some()
+            && spoken.all(|(at, version)| whole(at, version))
+    }
+
     /// Returns all that was found for a way, with its address.
     pub fn of_way(&self, way: Way) -> impl Iterator<Item = (&AddressFacts, &WayFacts)> {
         let all = self.addresses.iter();

@@ -4,11 +4,15 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use crate::connection::Failure;
 use crate::facts::{AddressFacts, Facts, Key, NameFacts, Way, WayFacts};
 use crate::mends::{Mends, mends};
 
 /// The longest time that a ticket key should live, in seconds (RFC 9325, section 3.4: once every week).
 const KEY_LIFE_S: u64 = 7 * 86_400;
+
+/// Two that know nothing of each other resume half of the returns.
+const RARE_SHARE: f64 = 0.75;
 
 /// The weight of a finding, the heaviest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -51,6 +55,10 @@ pub enum Cause {
     CacheTooSmall,
     /// A session is gone after a time.
     ForgottenEarly,
+    /// Few returns do not resume.
+    SometimesLost,
+    /// Handshakes fail now and then.
+    HandshakesFail,
     /// Ticket keys stay the same for too long.
     KeyNotRotated,
     /// TLS 1.3 is not spoken.
@@ -146,7 +154,9 @@ impl Seen<'_> {
     fn address(&mut self, at: &AddressFacts) {
         let address = at.address;
         if let Some(failure) = &at.failure {
-            self.add(Severity::Broken, Cause::NoHandshake, None, format!("{address}: {failure}."));
+            let is_here = *failure == Failure::NoRoute;
+            let severity = if is_here { Severity::Note } else { Severity::Broken };
+            self.add(severity, Cause::NoHandshake, None, format!("{address}: {failure}."));
         }
         if let Some(reason) = at.certificate.as_ref().and_then(|known| known.reason.as_ref()) {
             self.add(Severity::Note, Cause::Certificate, None, format!("{address}: {reason}."));
@@ -172,14 +182,28 @@ impl Seen<'_> {
         let (address, way, tally) = (at.address, facts.way, facts.at_once);
         let what = format!("TLS {}, {}", way.version(), way.token());
         let severity = weight(at, way);
+        let why = facts.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+        if facts.full_failures > 0 {
+            let text = format!(
+                "{address}, {what}: {} full handshakes failed after others had succeeded ({why}).",
+                facts.full_failures
+            );
+            self.add(Severity::Risk, Cause::HandshakesFail, Some(way), text);
+        }
         if tally.broken > 0 && facts.full_failures == 0 {
-            let why = facts.failure.as_ref().map(ToString::to_string).unwrap_or_default();
             let text = format!(
                 "{address}, {what}: {} of {} connections failed that offered a session ({why}). Those \
                  without one succeeded.",
                 tally.broken, tally.tried
             );
             self.add(Severity::Broken, Cause::OfferBreaks, Some(way), text);
+        } else if is_rare(facts) {
+            let text = format!(
+                "{address}, {what}: {} of {} returns resumed. That can be one machine among many, a full \
+                 cache, or chance: try again with more --attempts.",
+                tally.resumed, tally.tried
+            );
+            self.add(Severity::Risk, Cause::SometimesLost, Some(way), text);
         } else if is_apart(facts) {
             let text = format!(
                 "{address}, {what}: {} of {} returns resumed. {}",
@@ -443,6 +467,13 @@ fn is_apart(facts: &WayFacts) -> bool {
     tally.broken == 0 && tally.resumed < tally.tried && (tally.resumed > 0 || names > 1)
 }
 
+/// Returns true if so few sessions are lost that two with keys or caches of their own are no explanation.
+fn is_rare(facts: &WayFacts) -> bool {
+    let names = facts.key_names.as_ref().map_or(0, Vec::len);
+    let share = facts.at_once.share().filter(|share| *share > RARE_SHARE && *share < 1.0);
+    facts.at_once.broken == 0 && names < 2 && share.is_some()
+}
+
 /// Says how many have keys or caches of their own.
 fn holders(facts: &WayFacts) -> String {
     let what = if facts.is_kept_by_server() { "caches" } else { "keys" };
@@ -514,6 +545,8 @@ impl Cause {
             Self::NameApart => "one name resumes and another does not",
             Self::CacheTooSmall => "the cache is too small",
             Self::ForgottenEarly => "sessions are forgotten early",
+            Self::SometimesLost => "a session is lost now and then",
+            Self::HandshakesFail => "handshakes fail now and then",
             Self::KeyNotRotated => "ticket keys are not rotated",
             Self::OnlyTls12 => "TLS 1.3 is not spoken",
             Self::OnlyTls13 => "TLS 1.2 is not spoken",

@@ -139,6 +139,8 @@ pub(crate) const fn mends(cause: Cause) -> Option<&'static Mends> {
         },
         Cause::NoKeyAgreement
         | Cause::NoHandshake
+        | Cause::HandshakesFail
+        | Cause::SometimesLost
         | Cause::OnlyTls13
         | Cause::NoIds
         | Cause::NoTicketsTls12

@@ -355,7 +355,12 @@ impl<'a> Probe<'a> {
             token = match outcome {
                 Offered::Resumed(new) => {
                     tally.resumed += 1;
-                    new.or(Some(offered))
+                    match (new, study.facts.way) {
+                        (Some(new), _) => Some(new),
+                        // A ticket of TLS 1.3 may be good for once.
+                        (None, Way::Tls13) => self.full(address, study),
+                        (None, _) => Some(offered),
+                    }
                 }
                 Offered::Full(new) => new.or(Some(offered)),
                 Offered::Broken => {

@@ -103,8 +103,29 @@ fn an_interrupted_examination_shows_what_it_found() {
     let mut line = String::new();
     let stdout = child.stdout.take().expect("piped");
     BufReader::new(stdout).read_line(&mut line).expect("a line");
-    assert!(child.wait().expect("our own child").success());
+    assert_eq!(child.wait().expect("our own child").code(), Some(1), "it is not known");
     let report: Value = serde_json::from_str(&line).expect("JSON");
-    assert_eq!(report["interrupted"], true);
+    assert_eq!((&report["interrupted"], &report["resumes"]), (&true.into(), &Value::Null));
     assert_eq!(report["addresses"][0]["ways"][1]["at_once"]["resumed"], 8, "{report}");
+}
+
+#[test]
+fn what_the_bound_of_connections_leaves_open_is_not_known() {
+    let server = Server::start(&["--resumption", "tickets"]);
+    let output = rejoin(&["doctor", &server.target, "--wait", "0", "--connections", "5"]);
+    let (line, code) = complaint(&output);
+    assert!(code == 1 && line.contains("not known"), "{code}, {line}");
+    let told = text(&output.stdout);
+    assert!(told.contains("raise --connections") && told.contains("5 connections"), "{told}");
+    assert!(!told.contains("LOSS") && !told.contains("BROKEN"), "{told}");
+}
+
+#[test]
+fn a_ticket_that_is_good_for_once_is_told_from_one_that_is_not() {
+    let words = ["--stack", "rustls", "--resumption", "lru", "--tls", "1.3"];
+    let server = Server::start(&words);
+    let output = rejoin(&["doctor", &server.target, "--wait", "0", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(output.status.success(), "{report}");
+    assert_eq!(report["addresses"][0]["ways"][2]["reusable"], false, "{report}");
 }

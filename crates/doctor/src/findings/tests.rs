@@ -111,6 +111,12 @@ fn a_part_of_returns_means_several_holders() {
         found[0].seen[0].contains("3 of 8") && found[0].seen[0].contains("about 3"),
         "{found:?}"
     );
+    // A single miss is no proof of two that know nothing of each other.
+    let rare =
+        ways.clone().map(|facts| way(facts.way, if facts.way == Way::Tls13 { 7 } else { 8 }));
+    let rare = facts(vec![at(1, rare)]);
+    assert_eq!(causes(&rare), [(Severity::Risk, Cause::SometimesLost)]);
+    assert_eq!(crate::Report::new(rare).resumes, None);
     // No ticket resumed, but they name several keys.
     let names = Some(vec!["a".to_owned(), "b".to_owned(), "c".to_owned()]);
     let named = ways.map(|facts| match facts.way {
@@ -183,7 +189,7 @@ fn a_session_that_breaks_the_connection_comes_first() {
     assert!(found[0].seen[0].contains("internal_error"), "{found:?}");
     // A server that breaks other connections, too, does not break them because of sessions.
     let shaky = broken.map(|facts| WayFacts { full_failures: 2, ..facts });
-    assert_eq!(causes(&facts(vec![at(1, shaky)])), []);
+    assert_eq!(causes(&facts(vec![at(1, shaky)])), [(Severity::Risk, Cause::HandshakesFail)]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the tables of the terminal and of the page have in common.
 
-use crate::connection::Cost;
+use crate::connection::{Cost, Failure};
 use crate::facts::{AddressFacts, Crossing, Facts, Key, Later, Way, WayFacts};
 use crate::findings::{Finding, Loss, Severity};
 
@@ -138,6 +138,13 @@ pub(super) fn remarks(facts: &Facts) -> Vec<String> {
         remarks.push(format!("TLS 1.3: {again}; {key}; {early}."));
     }
     remarks.push(key(facts));
+    let mut ways = facts.addresses.iter().flat_map(|at| &at.ways);
+    if ways.any(|way| way.failure == Some(Failure::Spent)) {
+        remarks.push("The bound of connections was reached: raise --connections.".to_owned());
+    }
+    if facts.interrupted {
+        remarks.push("Interrupted: what was found by then.".to_owned());
+    }
     if facts.addresses_left_out > 0 {
         remarks.push(format!("{} more addresses were not examined.", facts.addresses_left_out));
     }
@@ -202,15 +209,4 @@ pub(super) fn lost(loss: &Loss) -> String {
         _ => "what a resumed handshake would save is unknown: there was none".to_owned(),
     };
     format!("Lost over TLS {version}: {share}; {more}.")
-}
-
-/// Returns the first line: the server, and the verdict.
-pub(super) fn verdict(report: &super::Report) -> String {
-    let is_cut = report.facts.interrupted;
-    match report.in_the_way() {
-        0 if is_cut => "interrupted: nothing stands in the way so far".to_owned(),
-        0 => "resumes".to_owned(),
-        1 => "1 thing stands in the way of resumption".to_owned(),
-        count => format!("{count} things stand in the way of resumption"),
-    }
 }

@@ -12,8 +12,9 @@ use crate::findings::{Finding, findings};
 /// Facts and what follows from them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// True if nothing stands in the way of resumption, as far as was examined.
-    pub resumes: bool,
+    /// Whether sessions resume: over each version that an address speaks, by one way at least, always. `None`: that is not
+    /// known.
+    pub resumes: Option<bool>,
     /// The facts.
     #[serde(flatten)]
     pub facts: Facts,
@@ -25,13 +26,20 @@ impl Report {
     /// Concludes from facts.
     pub fn new(facts: Facts) -> Self {
         let findings = findings(&facts);
-        let resumes = !findings.iter().any(Finding::is_in_the_way);
+        let is_in_the_way = findings.iter().any(Finding::is_in_the_way);
+        let resumes = if is_in_the_way { Some(false) } else { facts.all_resume().then_some(true) };
         Self { resumes, facts, findings }
     }
 
-    /// Returns the number of findings that stand in the way of resumption.
-    pub fn in_the_way(&self) -> usize {
-        self.findings.iter().filter(|finding| finding.is_in_the_way()).count()
+    /// Returns the verdict in a few words.
+    pub fn verdict(&self) -> String {
+        let in_the_way = self.findings.iter().filter(|finding| finding.is_in_the_way()).count();
+        match (self.resumes, in_the_way) {
+            (Some(true), _) => "sessions resume".to_owned(),
+            (None, _) => "whether sessions resume is not known".to_owned(),
+            (_, 1) => "1 thing stands in the way of resumption".to_owned(),
+            (_, count) => format!("{count} things stand in the way of resumption"),
+        }
     }
 
     /// Returns the report for a terminal of 80 columns.

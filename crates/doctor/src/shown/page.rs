@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use rejoin_report::{Escaped, Figures, Page};
 
 use super::Report;
-use super::cells::{HEAD, crossings, heading, letter, lost, remarks, rows, verdict};
+use super::cells::{HEAD, crossings, heading, letter, lost, remarks, rows};
 use crate::findings::Finding;
 
 const STYLE: &str = include_str!("page.css");
@@ -20,10 +20,7 @@ struct Body<'a>(&'a Report);
 impl Display for Body<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (report, facts) = (self.0, &self.0.facts);
-        writeln!(f, "<p>{}; {} connections.</p>", Escaped(&verdict(report)), facts.connections)?;
-        if facts.interrupted {
-            writeln!(f, "<p class=\"incomplete\">Interrupted: what was found by then.</p>")?;
-        }
+        writeln!(f, "<p>{}; {} connections.</p>", Escaped(&report.verdict()), facts.connections)?;
         let addresses = facts.addresses.iter();
         let about = addresses.map(|at| format!("{} is {}.", letter(facts, at.address), at.address));
         let about = about.collect::<Vec<_>>().join(" ");

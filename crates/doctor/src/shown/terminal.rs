@@ -3,7 +3,7 @@
 use rejoin_report::{printable, table};
 
 use super::Report;
-use super::cells::{HEAD, crossings, heading, letter, lost, remarks, rows, verdict};
+use super::cells::{HEAD, crossings, heading, letter, lost, remarks, rows};
 use crate::findings::Finding;
 
 /// The columns of the terminal.
@@ -13,7 +13,7 @@ const INDENT: usize = 15;
 
 pub(super) fn text(report: &Report) -> String {
     let facts = &report.facts;
-    let mut parts = vec![wrapped(&format!("{}: {}", facts.target, verdict(report)), 0)];
+    let mut parts = vec![wrapped(&format!("{}: {}", facts.target, report.verdict()), 0)];
     let addresses = facts.addresses.iter();
     let addresses = addresses.map(|at| format!("{} is {}", letter(facts, at.address), at.address));
     let addresses = addresses.collect::<Vec<_>>().join(", ");

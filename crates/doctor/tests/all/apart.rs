@@ -79,7 +79,7 @@ fn a_key_that_an_earlier_report_names_is_not_rotated() {
     let again = site.examine();
     let found = compared(&again.0.facts, &days_before(&first.0, 8));
     assert!(found.causes(Severity::Risk).contains(&Cause::KeyNotRotated), "{}", found.0.text());
-    assert!(found.0.resumes, "sessions resume all the same");
+    assert_eq!(found.0.resumes, Some(true), "sessions resume all the same");
     // A key of yesterday is none to worry about.
     compared(&again.0.facts, &days_before(&first.0, 1)).assert_in_the_way(&[]);
     // A restart makes a new key.

@@ -151,7 +151,11 @@ fn envoy_is_well_alone_and_not_beside_another_with_keys_of_its_own() {
     serve(&mut site, none, machines[0]);
     let found = site.examine();
     assert!(found.causes(Severity::Loss).contains(&Cause::NoTickets), "{}", found.0.text());
-    assert!(!found.0.resumes && found.way(Way::Ids).at_once.resumed == 0, "{}", found.0.text());
+    assert!(
+        found.0.resumes == Some(false) && found.way(Way::Ids).at_once.resumed == 0,
+        "{}",
+        found.0.text()
+    );
 }
 
 const CADDY: &str = r#"{"admin": {"disabled": true}, "apps": {"tls": {

@@ -107,7 +107,7 @@ impl Examined {
         let found = self.0.findings.iter().filter(|found| found.is_in_the_way());
         let found: BTreeSet<Cause> = found.map(|found| found.cause).collect();
         assert_eq!(found, causes.iter().copied().collect(), "{}", self.0.text());
-        assert_eq!(self.0.resumes, causes.is_empty());
+        assert_eq!(self.0.resumes, Some(causes.is_empty()));
         assert_eq!(self.causes(Severity::Risk), BTreeSet::new(), "{}", self.0.text());
         let widest = self.0.text().lines().map(|line| line.chars().count()).max();
         assert!(widest.is_some_and(|widest| widest <= 80), "{}", self.0.text());
