@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use crate::connection::Failure;
-use crate::facts::{AddressFacts, Facts, Key, NameFacts, Way, WayFacts};
+use crate::facts::{AddressFacts, Crossing, Facts, Key, NameFacts, Way, WayFacts};
 use crate::mends::{Mends, mends};
 
 /// The longest time that a ticket key should live, in seconds (RFC 9325, section 3.4: once every week).
@@ -332,33 +332,33 @@ impl Seen<'_> {
     }
 
     fn crossings(&mut self) {
-        let whole = |address, way| {
-            self.facts
-                .of_way(way)
-                .any(|(at, facts)| at.address == address && facts.at_once.is_whole())
-        };
-        let mut found = Vec::new();
-        for crossing in &self.facts.crossings {
-            let (from, to, way, tally) = (crossing.from, crossing.to, crossing.way, crossing.tally);
+        for way in Way::ALL {
+            let all = self.facts.crossings.iter().filter(|crossing| crossing.way == way);
+            let whole = |address| {
+                let mut of_way = self.facts.of_way(way);
+                of_way.any(|(at, facts)| at.address == address && facts.at_once.is_whole())
+            };
             // Where a machine's own workers differ, a miss proves nothing.
-            if tally.is_naught() && whole(from, way) && whole(to, way) {
-                let other =
-                    self.facts.crossings.iter().find(|other| {
-                        (other.from, other.to, other.way) == (from, to, Way::Tickets)
-                    });
-                let is_minor =
-                    way == Way::Ids && other.is_some_and(|other| other.tally.resumed > 0);
-                let severity = if is_minor { Severity::Note } else { Severity::Loss };
-                let text = format!(
-                    "TLS {}: {to} resumes no {} of {from} ({} tries).",
-                    way.version(),
-                    way.token(),
-                    tally.tried
-                );
-                found.push((severity, way, text));
-            }
-        }
-        for (severity, way, text) in found {
+            let missed = all.clone().filter(|crossing| {
+                crossing.tally.is_naught() && whole(crossing.from) && whole(crossing.to)
+            });
+            let missed: Vec<&Crossing> = missed.collect();
+            let Some(first) = missed.first() else { continue };
+            let text = format!(
+                "TLS {}, {}: in {} of {} directions between machines nothing resumed ({} to {} was one).",
+                way.version(),
+                way.token(),
+                missed.len(),
+                all.count(),
+                first.from,
+                first.to
+            );
+            let tickets =
+                self.facts.crossings.iter().filter(|crossing| crossing.way == Way::Tickets);
+            let mut tickets = tickets.map(|crossing| crossing.tally.resumed > 0).peekable();
+            let is_minor =
+                way == Way::Ids && tickets.peek().is_some() && tickets.all(|taken| taken);
+            let severity = if is_minor { Severity::Note } else { Severity::Loss };
             self.add(severity, Cause::MachinesApart, Some(way), text);
         }
     }

@@ -62,81 +62,95 @@ const SAME_KEYS: Mends = Mends {
              also go into files for nginx and HAProxy (docs/cluster.md); Envoy and Caddy are not reached",
 };
 
+const NEVER_OPEN: Mends = Mends {
+    nginx: "with `ssl_session_tickets off`: `ssl_session_cache shared:tls:10m`, without which nothing is kept; or \
+            the default server of the address has other settings: set them in `http`; or several machines: one \
+            `ssl_session_ticket_key`",
+    haproxy: "with `no-tls-tickets`: `tune.ssl.cachesize` above 0",
+    apache: "with `SSLSessionTickets off`: `SSLSessionCache shmcb:/run/apache2/tls(5120000)`",
+    envoy: "the same keys in each: `session_ticket_keys_sds_secret_config`",
+    caddy: "one `storage` for all, if several are behind the address",
+    own: "OpenSSL: with `SSL_VERIFY_PEER`, call `SSL_CTX_set_session_id_context`; with `SSL_OP_NO_TICKET`, keep a cache",
+    rejoin: NOTHING_KEPT.rejoin,
+};
+
+const OFFER_BREAKS: Mends = Mends {
+    nginx: "sets a session-id context itself: see its error log",
+    haproxy: "sets a session-id context itself: see its log",
+    apache: "sets a session-id context itself: see its error log",
+    envoy: "sets a session-id context itself: see its log",
+    caddy: "has no such context: see its log",
+    own: "OpenSSL asks for client certificates without a session-id context, and then refuses every session: call \
+            `SSL_CTX_set_session_id_context`",
+    rejoin: "it changes no session-id context: the program must set one",
+};
+
+const NAME_APART: Mends = Mends {
+    nginx: "a connection begins in the default server of its address: set `ssl_session_cache`, `ssl_session_tickets` and \
+            `ssl_session_ticket_key` in `http`, for all of them alike",
+    haproxy: "one `bind` with a `crt-list` for all names, and options of sessions at the `bind`",
+    apache: "set `SSLSessionTickets` and `SSLSessionCache` outside of virtual hosts",
+    envoy: "the same `session_ticket_keys` in each filter chain",
+    caddy: "the same `session_tickets` for all: it is one setting of the program",
+    own: "OpenSSL looks a session up in the context that the connection began with: give all contexts the same \
+            session-id context and keys",
+    rejoin: "the default server decides, too: set it alike in `http`",
+};
+
+const CACHE_TOO_SMALL: Mends = Mends {
+    nginx: "a larger `ssl_session_cache shared:tls:50m` (a MB holds about 4,000 sessions), or tickets",
+    haproxy: "a larger `tune.ssl.cachesize`, or tickets",
+    apache: "a larger `SSLSessionCache shmcb:/run/apache2/tls(51200000)`, or tickets",
+    envoy: "tickets: remove `disable_stateless_session_resumption`",
+    caddy: "tickets, which it has by default",
+    own: "OpenSSL: `SSL_CTX_sess_set_cache_size`",
+    rejoin: "nginx, HAProxy, Apache: a larger `capacity`; `rejoin plan` computes it, and its eviction keeps the sessions \
+            that return soon (docs/servers.md)",
+};
+
+const FORGOTTEN_EARLY: Mends = Mends {
+    nginx: "a longer `ssl_session_timeout` (5 minutes by default), or a larger cache",
+    haproxy: "a longer `tune.ssl.lifetime` (300 s by default), or a larger `tune.ssl.cachesize`",
+    apache: "a longer `SSLSessionCacheTimeout` (300 s by default), or a larger cache",
+    envoy: "a longer `session_timeout`; keep the last key as the second",
+    caddy: "a longer `rotation_interval`, or more `max_keys`, in `session_tickets`",
+    own: "OpenSSL: `SSL_CTX_set_timeout`; keep old ticket keys for as long as tickets live",
+    rejoin: "nginx, HAProxy, Apache: `ticket_lifetime`, and `capacity` for sessions (docs/servers.md)",
+};
+
+const KEY_NOT_ROTATED: Mends = Mends {
+    nginx: "no `ssl_session_ticket_key`, but `ssl_session_cache shared:`, with which it rotates by itself (1.23.2 or \
+            later); or a new file and a reload each day",
+    haproxy: "`set ssl tls-key` on its socket, each day",
+    apache: "a new `SSLSessionTicketKeyFile` and a graceful restart each day",
+    envoy: "a new key first in the list each day; `watched_directory` has it read",
+    caddy: "remove `disable_rotation`: it rotates by itself",
+    own: "OpenSSL: a new key each day by `SSL_CTX_set_tlsext_ticket_key_evp_cb`",
+    rejoin: "keys rotate by themselves (`rotate_every`, 12 hours; docs/servers.md)",
+};
+
+const ONLY_TLS12: Mends = Mends {
+    nginx: "`ssl_protocols TLSv1.2 TLSv1.3`",
+    haproxy: "no `ssl-max-ver TLSv1.2`, no `no-tlsv13`",
+    apache: "`SSLProtocol -all +TLSv1.2 +TLSv1.3`",
+    envoy: "no `tls_maximum_protocol_version: TLSv1_2`",
+    caddy: "`protocols tls1.2 tls1.3`, its default",
+    own: "",
+    rejoin: "",
+};
+
 /// Returns the mend of a cause.
 pub(crate) const fn mends(cause: Cause) -> Option<&'static Mends> {
     Some(match cause {
         Cause::NothingIssued | Cause::NoTickets | Cause::IdsNeverFound => &NOTHING_KEPT,
-        Cause::TicketsNeverOpen => &Mends {
-            nginx: "with `ssl_session_tickets off`: `ssl_session_cache shared:tls:10m`, without which nothing is kept; or \
-                    the default server of the address has other settings: set them in `http`; or several machines: one \
-                    `ssl_session_ticket_key`",
-            haproxy: "with `no-tls-tickets`: `tune.ssl.cachesize` above 0",
-            apache: "with `SSLSessionTickets off`: `SSLSessionCache shmcb:/run/apache2/tls(5120000)`",
-            envoy: "the same keys in each: `session_ticket_keys_sds_secret_config`",
-            caddy: "one `storage` for all, if several are behind the address",
-            own: "OpenSSL: with `SSL_VERIFY_PEER`, call `SSL_CTX_set_session_id_context`; with `SSL_OP_NO_TICKET`, keep a cache",
-            rejoin: NOTHING_KEPT.rejoin,
-        },
+        Cause::TicketsNeverOpen => &NEVER_OPEN,
         Cause::WorkersApart | Cause::MachinesApart => &SAME_KEYS,
-        Cause::OfferBreaks => &Mends {
-            nginx: "sets a session-id context itself: see its error log",
-            haproxy: "sets a session-id context itself: see its log",
-            apache: "sets a session-id context itself: see its error log",
-            envoy: "sets a session-id context itself: see its log",
-            caddy: "has no such context: see its log",
-            own: "OpenSSL asks for client certificates without a session-id context, and then refuses every session: call \
-                  `SSL_CTX_set_session_id_context`",
-            rejoin: "it changes no session-id context: the program must set one",
-        },
-        Cause::NameApart => &Mends {
-            nginx: "a connection begins in the default server of its address: set `ssl_session_cache`, `ssl_session_tickets` and \
-                    `ssl_session_ticket_key` in `http`, for all of them alike",
-            haproxy: "one `bind` with a `crt-list` for all names, and options of sessions at the `bind`",
-            apache: "set `SSLSessionTickets` and `SSLSessionCache` outside of virtual hosts",
-            envoy: "the same `session_ticket_keys` in each filter chain",
-            caddy: "the same `session_tickets` for all: it is one setting of the program",
-            own: "OpenSSL looks a session up in the context that the connection began with: give all contexts the same \
-                  session-id context and keys",
-            rejoin: "the default server decides, too: set it alike in `http`",
-        },
-        Cause::CacheTooSmall => &Mends {
-            nginx: "a larger `ssl_session_cache shared:tls:50m` (a MB holds about 4,000 sessions), or tickets",
-            haproxy: "a larger `tune.ssl.cachesize`, or tickets",
-            apache: "a larger `SSLSessionCache shmcb:/run/apache2/tls(51200000)`, or tickets",
-            envoy: "tickets: remove `disable_stateless_session_resumption`",
-            caddy: "tickets, which it has by default",
-            own: "OpenSSL: `SSL_CTX_sess_set_cache_size`",
-            rejoin: "nginx, HAProxy, Apache: a larger `capacity`; `rejoin plan` computes it, and its eviction keeps the sessions \
-                     that return soon (docs/servers.md)",
-        },
-        Cause::ForgottenEarly => &Mends {
-            nginx: "a longer `ssl_session_timeout` (5 minutes by default), or a larger cache",
-            haproxy: "a longer `tune.ssl.lifetime` (300 s by default), or a larger `tune.ssl.cachesize`",
-            apache: "a longer `SSLSessionCacheTimeout` (300 s by default), or a larger cache",
-            envoy: "a longer `session_timeout`; keep the last key as the second",
-            caddy: "a longer `rotation_interval`, or more `max_keys`, in `session_tickets`",
-            own: "OpenSSL: `SSL_CTX_set_timeout`; keep old ticket keys for as long as tickets live",
-            rejoin: "nginx, HAProxy, Apache: `ticket_lifetime`, and `capacity` for sessions (docs/servers.md)",
-        },
-        Cause::KeyNotRotated => &Mends {
-            nginx: "no `ssl_session_ticket_key`, but `ssl_session_cache shared:`, with which it rotates by itself (1.23.2 or \
-                    later); or a new file and a reload each day",
-            haproxy: "`set ssl tls-key` on its socket, each day",
-            apache: "a new `SSLSessionTicketKeyFile` and a graceful restart each day",
-            envoy: "a new key first in the list each day; `watched_directory` has it read",
-            caddy: "remove `disable_rotation`: it rotates by itself",
-            own: "OpenSSL: a new key each day by `SSL_CTX_set_tlsext_ticket_key_evp_cb`",
-            rejoin: "keys rotate by themselves (`rotate_every`, 12 hours; docs/servers.md)",
-        },
-        Cause::OnlyTls12 => &Mends {
-            nginx: "`ssl_protocols TLSv1.2 TLSv1.3`",
-            haproxy: "no `ssl-max-ver TLSv1.2`, no `no-tlsv13`",
-            apache: "`SSLProtocol -all +TLSv1.2 +TLSv1.3`",
-            envoy: "no `tls_maximum_protocol_version: TLSv1_2`",
-            caddy: "`protocols tls1.2 tls1.3`, its default",
-            own: "",
-            rejoin: "",
-        },
+        Cause::OfferBreaks => &OFFER_BREAKS,
+        Cause::NameApart => &NAME_APART,
+        Cause::CacheTooSmall => &CACHE_TOO_SMALL,
+        Cause::ForgottenEarly => &FORGOTTEN_EARLY,
+        Cause::KeyNotRotated => &KEY_NOT_ROTATED,
+        Cause::OnlyTls12 => &ONLY_TLS12,
         Cause::NoKeyAgreement
         | Cause::NoHandshake
         | Cause::HandshakesFail

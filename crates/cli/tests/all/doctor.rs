@@ -12,7 +12,7 @@ use rejoin_testkit::serve::Server;
 use serde_json::Value;
 
 use crate::REJOIN;
-use crate::commands::get;
+use crate::shown::get;
 use crate::program::{complaint, interrupt, path, rejoin, scratch, start, text};
 
 #[test]
@@ -94,8 +94,8 @@ fn an_interrupted_examination_shows_what_it_found() {
     let mut child = start(command.args(["doctor", &server.target, "--wait", "1h", "--json"]));
     // By then, it has returned with tickets of TLS 1.2.
     wait_until("connections", || {
-        let metrics = get(&server.metrics, "/metrics");
-        let counts = metrics.lines().filter(|line| line.starts_with("rejoin_handshakes_"));
+        let metrics = get(&server.metrics, "/metrics", "");
+        let counts = metrics.lines().filter(|line| line.starts_with("rejoin_server_handshakes_total"));
         let counts = counts.filter_map(|line| line.split(' ').nth(1)?.parse::<u32>().ok());
         counts.sum::<u32>() >= 25
     });

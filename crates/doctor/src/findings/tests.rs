@@ -1,5 +1,5 @@
 use super::*;
-use crate::facts::{Crossing, Later, Tally};
+use crate::facts::{Later, Tally};
 use crate::settings::Target;
 use crate::{Cost, Failure};
 

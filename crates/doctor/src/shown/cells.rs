@@ -87,20 +87,23 @@ fn keys(facts: &WayFacts) -> String {
     }
 }
 
-/// Returns a line for each way between two addresses.
+/// Returns a line for each way between addresses: the directions in which sessions resumed, and the others.
 pub(super) fn crossings(facts: &Facts) -> Vec<String> {
-    let line = |crossing: &Crossing| {
-        let Crossing { from, to, way, tally } = crossing;
-        let taken = if tally.resumed > 0 { "yes" } else { "no" };
-        format!(
-            "{} → {}, TLS {} {}: {taken}",
-            letter(facts, *from),
-            letter(facts, *to),
-            way.version(),
-            way.token()
-        )
+    let pairs = |way, resumed| {
+        let all = facts.crossings.iter().filter(move |crossing| crossing.way == way);
+        let all = all.filter(move |crossing| (crossing.tally.resumed > 0) == resumed);
+        let pair = |crossing: &Crossing| {
+            format!("{}→{}", letter(facts, crossing.from), letter(facts, crossing.to))
+        };
+        let pairs = all.map(pair).collect::<Vec<_>>().join(" ");
+        if pairs.is_empty() { "none".to_owned() } else { pairs }
     };
-    facts.crossings.iter().map(line).collect()
+    let is_tried = |way: &Way| facts.crossings.iter().any(|crossing| crossing.way == *way);
+    let line = |way: Way| {
+        let (yes, no) = (pairs(way, true), pairs(way, false));
+        format!("TLS {} {} elsewhere: resumed {yes}; not {no}.", way.version(), way.token())
+    };
+    Way::ALL.into_iter().filter(is_tried).map(line).collect()
 }
 
 /// Returns sentences on what the tables have no column for.

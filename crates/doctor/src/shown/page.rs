@@ -47,7 +47,13 @@ fn of(f: &mut fmt::Formatter<'_>, finding: &Finding) -> fmt::Result {
     if let Some(mends) = finding.mends {
         f.write_str("<dl>\n")?;
         for (server, mend) in mends.each() {
-            writeln!(f, "<dt>{server}<dd>{}", Escaped(mend))?;
+            write!(f, "<dt>{server}<dd>")?;
+            // Words in backticks are settings.
+            for (at, part) in mend.split('`').enumerate() {
+                let (before, after) = if at % 2 == 1 { ("<code>", "</code>") } else { ("", "") };
+                write!(f, "{before}{}{after}", Escaped(part))?;
+            }
+            writeln!(f)?;
         }
         f.write_str("</dl>\n")?;
     }
