@@ -1,4 +1,4 @@
-//! `rejoin doctor`: what resumes at any TLS server, and what stands in the way.
+//! `rejoin doctor`: what resumes at any TLS server, or in this machine's servers, and what stands in the way.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,8 +13,8 @@ use rejoin_doctor::{Earlier, Host, Report, Settings, Target, Watch, examine};
 
 use crate::arguments::Misuse;
 use crate::beside::Beside;
-use crate::terminal;
 use crate::units::{Time, above_zero};
+use crate::{status, terminal};
 
 /// The longest report that is read, in bytes.
 const REPORT_BYTES: u64 = 4 << 20;
@@ -27,16 +27,22 @@ One connection is open at a time: about 50 to each address, 100 where the server
 itself, and --connections at most. It sends no secret. A server over TLS 1.3 that gives no ticket by
 itself is asked for its page (HEAD /). Certificates are judged, and never refused.
 What is not known is shown as `?`. After Ctrl-C it shows what was found by then.
+A process id, a unit of systemd or --all is looked into instead, as by `rejoin status`: each thing
+that stands in the way, with its mend. The options below are then unused, but --json.
 Exit codes: 0 if sessions resume, 1 if something stands in the way or it is not known, 2 for an error.
 Examples:
   rejoin doctor example.com
   rejoin doctor shop.example:8443 --address 192.0.2.1,192.0.2.2 --html shop.html
   rejoin doctor example.com --wait 1h --json >today.json
-  rejoin doctor example.com --earlier today.json")]
+  rejoin doctor example.com --earlier today.json
+  rejoin doctor nginx")]
 pub(crate) struct Arguments {
-    /// The server; the port is 443 where none is given
-    #[arg(value_name = "HOST[:PORT]", value_parser = server)]
-    server: Target,
+    /// The server, whose port is 443 where none is given; or a process id or a unit of this machine
+    #[arg(value_name = "HOST[:PORT]|PID|UNIT", required_unless_present = "all", value_parser = patient)]
+    patient: Option<Patient>,
+    /// All servers of this machine
+    #[arg(long, conflicts_with = "patient")]
+    all: bool,
     /// The addresses of its machines, instead of those that its name has
     #[arg(long, value_name = "IP", value_delimiter = ',')]
     address: Vec<IpAddr>,
@@ -72,23 +78,45 @@ pub(crate) struct Arguments {
     html: Option<PathBuf>,
 }
 
-/// Reads a server. A process id or a unit of this machine is none.
-fn server(text: &str) -> Result<Target, String> {
-    let is_local = text.bytes().all(|byte| byte.is_ascii_digit()) || text.ends_with(".service");
-    match is_local {
-        true => Err(format!("give a server, such as example.com:443; try `rejoin status {text}`")),
-        false => text.parse(),
+/// What is examined.
+#[derive(Debug, Clone)]
+enum Patient {
+    /// A server, from outside.
+    Server(Target),
+    /// A process or a unit of this machine.
+    Local(String),
+}
+
+/// Reads a process id or a unit, and everything else as a server. A name without a dot is a unit's if a process is in it.
+fn patient(text: &str) -> Result<Patient, String> {
+    let is_process = text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_unit = || !text.contains(['.', ':']) && status::is_unit(text);
+    match is_process || text.ends_with(".service") || is_unit() {
+        true => Ok(Patient::Local(text.to_owned())),
+        false => text.parse().map(Patient::Server),
     }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let report = examined(arguments).map_err(|error| Misuse(terminal::chain(&error)))?;
+    let server = match &arguments.patient {
+        Some(Patient::Server(server)) => server,
+        Some(Patient::Local(local)) => return look(Some(local), arguments.json),
+        None => return look(None, arguments.json),
+    };
+    let report = examined(server, arguments).map_err(|error| Misuse(terminal::chain(&error)))?;
     let is_well = report.resumes == Some(true);
     if is_well { Ok(()) } else { Err(anyhow!("{}: {}", report.facts.target, report.verdict())) }
 }
 
+/// Looks into this machine's servers.
+fn look(local: Option<&str>, is_json: bool) -> anyhow::Result<()> {
+    let is_well = status::examine(local, is_json)?;
+    let what = local.unwrap_or("this machine");
+    if is_well { Ok(()) } else { Err(anyhow!("{what}: something stands in the way")) }
+}
+
 /// Examines the server, and writes the report.
-fn examined(arguments: &Arguments) -> anyhow::Result<Report> {
+fn examined(server: &Target, arguments: &Arguments) -> anyhow::Result<Report> {
     let page = arguments.html.as_deref().map(Beside::create).transpose()?;
     let earlier = arguments.earlier.as_deref().map(earlier).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -102,7 +130,7 @@ fn examined(arguments: &Arguments) -> anyhow::Result<Report> {
         bar.set_message(format!("{address}, connection {number}"));
         bar.tick();
     };
-    let facts = examine(&settings(arguments), Watch { stop: &stop, told: &told });
+    let facts = examine(&settings(server, arguments), Watch { stop: &stop, told: &told });
     bar.finish_and_clear();
     runtime.shutdown_background();
     let mut facts = facts?;
@@ -118,7 +146,7 @@ fn examined(arguments: &Arguments) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn settings(arguments: &Arguments) -> Settings {
+fn settings(server: &Target, arguments: &Arguments) -> Settings {
     Settings {
         addresses: arguments.address.clone(),
         names: arguments.names.clone(),
@@ -127,7 +155,7 @@ fn settings(arguments: &Arguments) -> Settings {
         wait: Duration::from_millis(arguments.wait.ms),
         deadline: Duration::from_millis(arguments.deadline.ms),
         connections: arguments.connections,
-        ..Settings::new(arguments.server.clone())
+        ..Settings::new(server.clone())
     }
 }
 

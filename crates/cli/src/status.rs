@@ -1,7 +1,10 @@
 //! `rejoin status`: which processes have Rejoin, which contexts are attached, which are not and why.
 
+mod findings;
 mod found;
 mod json;
+pub(crate) mod listening;
+pub(crate) mod obstacle;
 pub(crate) mod process;
 mod shown;
 mod verdict;
@@ -9,6 +12,7 @@ mod verdict;
 use crate::arguments::Misuse;
 use crate::terminal;
 use found::{Found, Server};
+use obstacle::Obstacle;
 use process::Process;
 
 #[derive(Debug, clap::Args)]
@@ -51,9 +55,40 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     match asked {
         _ if is_attached => Ok(()),
-        Some(_) => Err(anyhow::anyhow!("{what}: {}", reasons.join("; "))),
+        Some(_) => Err(anyhow::anyhow!("{what}: {}", joined(&reasons))),
         None => Err(anyhow::anyhow!("nothing is attached")),
     }
+}
+
+/// Shows the same, and everything that stands in the way, each with its mend. `of`: a process or a unit, or all of the
+/// machine. Returns true if nothing does.
+///
+/// # Errors
+/// There is no such process or unit, or it may not be read.
+pub(crate) fn examine(of: Option<&str>, is_json: bool) -> anyhow::Result<bool> {
+    let processes = process::all()?;
+    let asked = of.map(|of| asked(of, &processes)).transpose()?;
+    let mut found = Found::among(processes, asked.as_deref())?;
+    if of.is_none() {
+        // Most of a machine's processes are no servers.
+        found.others.retain(|other| !listening::of(other.process.id).is_empty());
+    }
+    let findings = findings::of(&found);
+    if is_json {
+        let mut told = json::of(&found);
+        told["findings"] = findings.iter().map(json::finding).collect();
+        terminal::print_result(&told.to_string())?;
+    } else {
+        let mut parts = vec![shown::of(&found), shown::findings(&findings)];
+        parts.retain(|part| !part.is_empty());
+        terminal::print_result(&parts.join("\n\n"))?;
+    }
+    Ok(findings.is_empty())
+}
+
+/// Returns true if a process is in this unit of systemd.
+pub(crate) fn is_unit(name: &str) -> bool {
+    process::all().is_ok_and(|all| all.iter().any(|process| process.is_in_unit(name)))
 }
 
 /// Returns what is attached in the processes of a unit, or why nothing is.
@@ -66,7 +101,9 @@ pub(crate) fn verdict_on(unit: &str) -> anyhow::Result<Result<String, String>> {
     let found = Found::among(processes, Some(&ids))?;
     let served = found.servers.iter().find(|server| server.has_served());
     let verdict = served.or_else(|| found.servers.first()).map(Server::verdict);
-    Ok(verdict.unwrap_or_else(|| Err(reasons(&found).join("; "))))
+    let told = |why: Obstacle| format!("{why}: {}", why.mend);
+    let other = || reasons(&found).into_iter().next().map_or_else(|| Ok(String::new()), Err);
+    Ok(verdict.unwrap_or_else(other).map_err(told))
 }
 
 /// Returns the ids of the processes that are asked for.
@@ -89,8 +126,12 @@ fn asked(of: &str, processes: &[Process]) -> anyhow::Result<Vec<u32>> {
 }
 
 /// Returns the reasons for which nothing is attached, each once.
-fn reasons(found: &Found) -> Vec<String> {
+fn reasons(found: &Found) -> Vec<Obstacle> {
     let servers = found.servers.iter().filter_map(|server| server.verdict().err());
     let others = found.others.iter().map(|other| other.why.clone());
     rejoin_report::distinct(servers.chain(others))
+}
+
+fn joined(reasons: &[Obstacle]) -> String {
+    reasons.iter().map(Obstacle::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -42,6 +42,18 @@ fn only_server(of: &str) -> (Value, i32, String) {
     (servers[0].clone(), code, told)
 }
 
+/// Returns what `rejoin doctor` finds in the way, each with its mend, and its exit code.
+fn in_the_way(of: &str) -> (Vec<[String; 2]>, i32) {
+    let mut doctor = Command::new(rejoin());
+    let output = doctor.args(["doctor", of, "--json"]).output().expect("it runs");
+    let told = json(&output.stdout);
+    let text = |finding: &Value| {
+        ["why", "mend"].map(|name| finding[name].as_str().expect("text").to_owned())
+    };
+    let findings = told["findings"].as_array().expect("findings").iter().map(text).collect();
+    (findings, output.status.code().expect("an end"))
+}
+
 /// Returns the text for people.
 fn shown(of: &str) -> String {
     String::from_utf8(run(&[of]).stdout).expect("text")
@@ -92,6 +104,7 @@ fn the_workers_of_nginx_are_one_server_and_each_has_its_counts() {
     assert_eq!(counts(&of_worker["contexts"][0]), [10, 20], "{of_worker}");
     let text = shown(&id(&site));
     assert!(text.contains(": attached to ") && text.contains("66.7 %"), "{text}");
+    assert_eq!(in_the_way(&id(&site)), (vec![], 0));
     let before = children(&id(&site));
     assert!(Command::new("kill").args(["-HUP", &id(&site)]).status().expect("run").success());
     wait_until("other workers", || {
@@ -230,6 +243,9 @@ fn processes_without_rejoin_say_why() {
     let Some(()) = site.start("python3", &[&script]) else { return };
     let (_, code, told) = found(&id(&site));
     assert!(code == 1 && told.contains("OPENSSL_CONF is not set in its environment"), "{told}");
+    let (findings, code) = in_the_way(&id(&site));
+    let [[why, mend]] = &findings[..] else { panic!("{findings:?}") };
+    assert!(code == 1 && why.contains("OPENSSL_CONF") && mend.contains("rejoin run"), "{mend}");
     site.stop();
     site.environment = environment;
     fs::write(site.file("openssl.cnf"), "").expect("a file");
@@ -256,6 +272,8 @@ fn a_library_that_was_replaced_is_told() {
     let (server, code, _) = only_server(&id(&site));
     assert!(server["remarks"][0].as_str().is_some_and(|line| line.contains("restart")), "{server}");
     assert_eq!((code, &server["processes"][0]["library_replaced"]), (0, &true.into()), "{server}");
+    let (findings, code) = in_the_way(&id(&site));
+    assert!(code == 1 && findings.iter().any(|[_, mend]| mend == "restart it"), "{findings:?}");
 }
 
 #[test]

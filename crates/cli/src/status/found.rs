@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 
 use rejoin_openssl::{Handshakes, Notes, ProcessNotes};
 
+use super::obstacle::Obstacle;
 use super::process::{self, Library, Maps, Process};
 
 /// Everything that was found.
@@ -36,7 +37,7 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) struct Other {
     pub(super) process: Process,
-    pub(super) why: String,
+    pub(super) why: Obstacle,
 }
 
 /// The earliest that a process may seem to have started after its own first handshake: clocks tick.
@@ -131,35 +132,49 @@ impl Server {
 
 impl Other {
     fn uses_openssl(&self) -> bool {
-        self.why != NO_LIBSSL
+        self.why.to_string() != NO_LIBSSL
     }
 }
 
 const NO_LIBSSL: &str = "it has no shared libssl: it speaks no TLS so far, uses another library, or has libssl compiled in";
 
 /// Returns why a process has no memory of Rejoin.
-fn without(process: &Process, maps: &Maps) -> String {
+fn without(process: &Process, maps: &Maps) -> Obstacle {
     if let Some(library) = &maps.library {
         let replaced = if library.is_replaced { ", which was replaced since" } else { "" };
-        return format!(
+        let why = format!(
             "it has loaded {}{replaced}, and has no memory to read: it has made no server context so far, has another \
              version of Rejoin, or got no memfd from the kernel",
             library.path
         );
+        return Obstacle::new(why, "restart it, and connect to it");
     }
-    let Some(libssl) = &maps.libssl else { return NO_LIBSSL.to_owned() };
+    let Some(libssl) = &maps.libssl else {
+        return Obstacle::new(NO_LIBSSL, "docs/COMPARE.md names what there is for other libraries");
+    };
     if libssl.contains(".so.1") {
-        return format!("it has no Rejoin: it uses {libssl}, and Rejoin needs OpenSSL 3");
+        let why = format!("it has no Rejoin: it uses {libssl}, and Rejoin needs OpenSSL 3");
+        return Obstacle::new(why, "install a build of it for OpenSSL 3");
     }
+    let enable = match process.unit().and_then(|unit| unit.strip_suffix(".service")) {
+        Some(unit) => format!("rejoin enable {unit} --now"),
+        None => "start it by `rejoin run`, or with OPENSSL_CONF (docs/servers.md)".to_owned(),
+    };
     let preloads = process.variable("LD_PRELOAD").is_some_and(|value| value.contains("librejoin"));
     match process.variable("OPENSSL_CONF") {
-        _ if preloads => {
-            "it has no Rejoin: librejoin_preload.so has not attached it so far".to_owned()
+        _ if preloads => Obstacle::new(
+            "it has no Rejoin: librejoin_preload.so has not attached it so far",
+            "connect to it: it attaches at the first connection",
+        ),
+        None => {
+            Obstacle::new("it has no Rejoin: OPENSSL_CONF is not set in its environment", enable)
         }
-        None => "it has no Rejoin: OPENSSL_CONF is not set in its environment".to_owned(),
-        Some(file) => format!(
-            "it has no Rejoin: OPENSSL_CONF is {file}, which does not name librejoin.so, or which the program has not \
-             read"
+        Some(file) => Obstacle::new(
+            format!(
+                "it has no Rejoin: OPENSSL_CONF is {file}, which does not name librejoin.so, or which the program has \
+                 not read"
+            ),
+            enable,
         ),
     }
 }

@@ -4,6 +4,7 @@ use rejoin_openssl::{Certificates, ContextNotes, Handshakes, Notes, Outcome, Sub
 use serde_json::{Value, json};
 
 use super::found::{Found, Member, Other, Server};
+use super::obstacle::Obstacle;
 use super::verdict;
 
 pub(super) fn of(found: &Found) -> Value {
@@ -14,6 +15,10 @@ pub(super) fn of(found: &Found) -> Value {
     })
 }
 
+pub(super) fn finding((label, obstacle): &(String, Obstacle)) -> Value {
+    json!({"server": label, "why": obstacle.to_string(), "mend": obstacle.mend})
+}
+
 fn server(server: &Server) -> Value {
     let verdict = server.verdict();
     let first = server.first();
@@ -21,7 +26,7 @@ fn server(server: &Server) -> Value {
         "program": first.map(|process| &process.program),
         "unit": first.and_then(|process| process.unit()),
         "attached": verdict.is_ok(),
-        "why_not": verdict.err(),
+        "why_not": verdict.err().map(|why| why.to_string()),
         "remarks": verdict::remarks(server),
         "processes": server.members.iter().map(|of| member(server, of)).collect::<Vec<_>>(),
         "other_processes": handshakes(server.of_others()),
@@ -95,7 +100,7 @@ fn member(server: &Server, member: &Member) -> Value {
 
 fn other(other: &Other) -> Value {
     let process = &other.process;
-    json!({"pid": process.id, "program": process.program, "unit": process.unit(), "why": other.why})
+    json!({"pid": process.id, "program": process.program, "unit": process.unit(), "why": other.why.to_string()})
 }
 
 fn handshakes(Handshakes { full, resumed }: Handshakes) -> Value {

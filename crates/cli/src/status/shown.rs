@@ -8,6 +8,7 @@ use rejoin_trace::grouped;
 
 use super::found::{Found, Server};
 use super::json::ago_s;
+use super::obstacle::Obstacle;
 use super::verdict;
 use crate::units::{percent, time};
 
@@ -20,6 +21,19 @@ pub(super) fn of(found: &Found) -> String {
         parts.push(format!("processes that may not be read: {} (run as root)", found.unread));
     }
     parts.join("\n\n")
+}
+
+/// Lists what stands in the way, and the mends.
+pub(super) fn findings(findings: &[(String, Obstacle)]) -> String {
+    if findings.is_empty() {
+        return "Nothing stands in the way of what was found.".to_owned();
+    }
+    let line = |(label, obstacle): &(String, Obstacle)| {
+        let (label, why) = (printable(label), printable(&obstacle.to_string()));
+        format!("- {label}: {why}\n  mend: {}", printable(&obstacle.mend))
+    };
+    let lines: Vec<String> = findings.iter().map(line).collect();
+    format!("What stands in the way:\n{}", lines.join("\n"))
 }
 
 fn server(server: &Server) -> String {
@@ -114,12 +128,12 @@ fn last(last_ms: Option<u64>) -> String {
 
 /// Lists the processes without Rejoin, those of one program and one reason in one row.
 fn others(found: &Found) -> String {
-    let mut by_reason = BTreeMap::<(&str, &str), Vec<String>>::new();
+    let mut by_reason = BTreeMap::<(&str, String), Vec<String>>::new();
     for other in &found.others {
-        let key = (other.process.label(), other.why.as_str());
+        let key = (other.process.label(), other.why.to_string());
         by_reason.entry(key).or_default().push(other.process.id.to_string());
     }
-    let row = |((label, why), ids): (&(&str, &str), &Vec<String>)| {
+    let row = |((label, why), ids): (&(&str, String), &Vec<String>)| {
         let ids = match &ids[..] {
             [id] => id.clone(),
             ids => format!("{} and {} more", ids[0], ids.len() - 1),

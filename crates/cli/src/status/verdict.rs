@@ -3,11 +3,13 @@
 use rejoin_openssl::{Certificates, ContextNotes, Notes, Outcome, Standing, Subject};
 
 use super::found::Server;
+use super::obstacle::Obstacle;
 
 impl Server {
     /// Returns what is attached, or why nothing is.
-    pub(super) fn verdict(&self) -> Result<String, String> {
-        of(self.notes.as_ref().map_err(Clone::clone)?)
+    pub(super) fn verdict(&self) -> Result<String, Obstacle> {
+        let unread = |why: &String| Obstacle::new(why, "run this command as root");
+        of(self.notes.as_ref().map_err(unread)?)
     }
 
     /// Returns true if the latest connection of some context was attached.
@@ -17,46 +19,70 @@ impl Server {
     }
 }
 
-fn of(notes: &Notes) -> Result<String, String> {
+fn of(notes: &Notes) -> Result<String, Obstacle> {
     let trouble = notes.text(Subject::Trouble).unwrap_or("no reason was given");
     if notes.standing == Some(Standing::GaveUp) {
-        return Err(format!("it runs without Rejoin: {trouble}"));
+        let file = notes.text(Subject::Configuration).unwrap_or("its settings");
+        let mend = format!("mend in {file} what it names, and restart the server");
+        return Err(Obstacle::new(format!("it runs without Rejoin: {trouble}"), mend));
     }
     let cache = notes.text(Subject::Cache).map_or_else(String::new, |name| format!(" to {name}"));
     if notes.contexts.iter().any(|context| context.outcome == Some(Outcome::Attached)) {
         return Ok(format!("attached{cache}"));
     }
     if notes.standing == Some(Standing::Trying) {
-        return Err(format!("its cache cannot be opened so far: {trouble}"));
+        let why = format!("its cache cannot be opened so far: {trouble}");
+        return Err(Obstacle::new(why, "do what the message says: each handshake tries again"));
     }
-    if let Some(why) = notes.contexts.iter().find_map(left_alone) {
-        return Err(format!("its contexts are left alone: {why}"));
+    if let Some((why, mend)) = notes.contexts.iter().find_map(alone) {
+        return Err(Obstacle::new(format!("its contexts are left alone: {why}"), mend));
     }
     match notes {
-        Notes { unattached: 1.., .. } => Err(UNATTACHED.to_owned()),
-        Notes { connections: 1.., connecting: 0, serving: 0, .. } => Err(UNHEARD.to_owned()),
-        Notes { connecting: 1.., serving: 0, .. } => {
-            Err("it has only made connections itself, and served no client so far".to_owned())
-        }
-        Notes { standing: None, .. } => Err("no context was attached so far".to_owned()),
+        Notes { unattached: 1.., .. } => Err(Obstacle::new(UNATTACHED, LOADED_LATE)),
+        Notes { connections: 1.., connecting: 0, serving: 0, .. } => Err(Obstacle::new(
+            UNHEARD,
+            "connect to it; if it says the same, it is out of Rejoin's reach",
+        )),
+        Notes { connecting: 1.., serving: 0, .. } => Err(Obstacle::new(
+            "it has only made connections itself, and served no client so far",
+            COME,
+        )),
+        Notes { standing: None, .. } => Err(Obstacle::new("no context was attached so far", COME)),
         _ => Ok(format!("attached{cache}, and no client has come so far")),
     }
 }
 
-const UNATTACHED: &str = "its contexts were made before Rejoin was loaded";
+pub(super) const UNATTACHED: &str = "its contexts were made before Rejoin was loaded";
 const UNHEARD: &str = "\
 no connection that it made reported a handshake: it sets an info callback of its own on each (SSL_set_info_callback), as \
 coturn does, or its first client has said nothing yet";
 
+pub(super) const OUTDATED: &str =
+    "librejoin.so was replaced since: restart the server to use the new one";
+const COME: &str = "connect to it: `openssl s_client -connect HOST:PORT`";
+pub(super) const LOADED_LATE: &str = "\
+let OPENSSL_CONF load librejoin.so instead of the preload library: `rejoin enable` does so";
+
 /// Returns why the latest connection of a context was left alone.
 pub(super) fn left_alone(context: &ContextNotes) -> Option<&'static str> {
+    alone(context).map(|(why, _)| why)
+}
+
+/// Returns that and the mend.
+pub(super) fn alone(context: &ContextNotes) -> Option<(&'static str, &'static str)> {
     Some(match context.outcome? {
         Outcome::Attached => return None,
-        Outcome::NoCache => "the cache was not open",
-        Outcome::EarlyData => "it accepts early data, under OpenSSL's own replay protection",
-        Outcome::Off => {
-            "the program neither keeps sessions nor issues tickets (stateful = yes keeps them)"
+        Outcome::NoCache => {
+            ("the cache was not open", "`rejoin stats` tells whether it can be opened")
         }
+        Outcome::EarlyData => (
+            "it accepts early data, under OpenSSL's own replay protection",
+            "switch early data off (nginx: `ssl_early_data off`), or do without Rejoin there",
+        ),
+        Outcome::Off => (
+            "the program neither keeps sessions nor issues tickets (stateful = yes keeps them)",
+            "set `stateful = yes` in its settings, or switch the program's tickets or cache on",
+        ),
     })
 }
 
@@ -73,8 +99,7 @@ pub(super) fn sharing(certificates: Certificates) -> &'static str {
 pub(super) fn remarks(server: &Server) -> Vec<String> {
     let mut remarks = Vec::new();
     if server.is_outdated() {
-        let line = "librejoin.so was replaced since: restart the server to use the new one";
-        remarks.push(line.to_owned());
+        remarks.push(OUTDATED.to_owned());
     }
     let Ok(notes) = &server.notes else { return remarks };
     let contexts = [

@@ -12,8 +12,8 @@ use rejoin_testkit::serve::Server;
 use serde_json::Value;
 
 use crate::REJOIN;
-use crate::shown::get;
 use crate::program::{complaint, interrupt, path, rejoin, scratch, start, text};
+use crate::shown::get;
 
 #[test]
 fn a_server_that_resumes_is_well() {
@@ -95,7 +95,8 @@ fn an_interrupted_examination_shows_what_it_found() {
     // By then, it has returned with tickets of TLS 1.2.
     wait_until("connections", || {
         let metrics = get(&server.metrics, "/metrics", "");
-        let counts = metrics.lines().filter(|line| line.starts_with("rejoin_server_handshakes_total"));
+        let counts =
+            metrics.lines().filter(|line| line.starts_with("rejoin_server_handshakes_total"));
         let counts = counts.filter_map(|line| line.split(' ').nth(1)?.parse::<u32>().ok());
         counts.sum::<u32>() >= 25
     });
