@@ -1,30 +1,25 @@
 //! A look at a service after its start: does a client that returns resume?
 
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use openssl::ssl::{SslContext, SslMethod, SslSessionCacheMode, SslVerifyMode, SslVersion};
-use rejoin_openssl::{Client, ClientSession};
+use rejoin_doctor::{Host, Settings, Target, Watch, WayFacts, examine};
 
 use super::unit::Unit;
-use crate::status;
-use crate::status::{listening, process};
+use crate::status::{self, listening, process};
 use crate::terminal::print;
 
 /// The longest that a service may take until it listens.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
-/// The longest that a server may take for each step of a connection.
+/// The longest that a server may take for a handshake.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// The most addresses of one service that are tried.
 const ADDRESSES: usize = 16;
-/// The connections that must resume: several, because workers take turns.
-const RETURNS: usize = 3;
-
-const VERSIONS: [(&str, SslVersion); 2] =
-    [("1.2", SslVersion::TLS1_2), ("1.3", SslVersion::TLS1_3)];
+/// The returns with each session: several, because workers take turns.
+const RETURNS: u32 = 3;
 
 /// Connects to all that the service listens on, and prints what resumed.
 ///
@@ -44,14 +39,15 @@ pub(super) fn tell(unit: &Unit) -> anyhow::Result<()> {
     anyhow::ensure!(!addresses.is_empty(), "it listens on no TCP port so far");
     let mut resumed = false;
     for address in addresses.into_iter().take(ADDRESSES) {
-        for (name, version) in VERSIONS {
-            let told = match returns(address, version) {
-                Some(true) => "resumes",
-                Some(false) => "does not resume",
-                None => continue,
-            };
-            resumed |= told == "resumes";
-            print(&format!("{address}   TLS {name} {told}"));
+        let found = ways(address);
+        for version in ["1.2", "1.3"] {
+            let spoken = |of: &&WayFacts| of.way.version() == version && of.spoken == Some(true);
+            let mut ways = found.iter().filter(spoken);
+            let Some(first) = ways.next() else { continue };
+            let does = first.at_once.is_whole() || ways.any(|of| of.at_once.is_whole());
+            resumed |= does;
+            let told = if does { "resumes" } else { "does not resume" };
+            print(&format!("{address}   TLS {version} {told}"));
         }
     }
     match status::verdict_on(&unit.id)? {
@@ -62,52 +58,21 @@ pub(super) fn tell(unit: &Unit) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connects and returns. `None` if no handshake of this version succeeds.
-fn returns(address: SocketAddr, version: SslVersion) -> Option<bool> {
-    let client = client(version)?;
-    let (_, mut session) = connection(&client, address, None)?;
-    for _ in 0..RETURNS {
-        let (reused, newer) = connection(&client, address, session.as_ref())?;
-        if !reused {
-            return Some(false);
-        }
-        session = newer.or(session);
-    }
-    Some(true)
+/// Returns what a doctor finds at an address, nothing where no handshake succeeds.
+fn ways(address: SocketAddr) -> Vec<WayFacts> {
+    let settings = Settings {
+        attempts: RETURNS,
+        others: 0,
+        wait: Duration::ZERO,
+        deadline: ANSWERS_WITHIN,
+        ..Settings::new(Target { host: Host::Address(address.ip()), port: address.port() })
+    };
+    let watch = Watch { stop: &AtomicBool::new(false), told: &|_, _| {} };
+    let facts = examine(&settings, watch).map(|facts| facts.addresses).unwrap_or_default();
+    facts.into_iter().flat_map(|of| of.ways).collect()
 }
 
-/// A client that measures, and therefore trusts every certificate: it says nothing to the server and believes nothing.
-fn client(version: SslVersion) -> Option<Client> {
-    let mut context = SslContext::builder(SslMethod::tls_client()).ok()?;
-    context.set_verify(SslVerifyMode::NONE);
-    context.set_min_proto_version(Some(version)).ok()?;
-    context.set_max_proto_version(Some(version)).ok()?;
-    context.set_session_cache_mode(SslSessionCacheMode::CLIENT);
-    Some(Client::new(context))
-}
-
-/// Connects once. Returns whether the session was resumed, and the newest one.
-fn connection(
-    client: &Client,
-    address: SocketAddr,
-    session: Option<&ClientSession>,
-) -> Option<(bool, Option<ClientSession>)> {
-    let stream = TcpStream::connect_timeout(&address, ANSWERS_WITHIN).ok()?;
-    stream.set_read_timeout(Some(ANSWERS_WITHIN)).ok()?;
-    stream.set_write_timeout(Some(ANSWERS_WITHIN)).ok()?;
-    let mut stream = client.connection(session).ok()?.connect(stream).ok()?;
-    let reused = stream.ssl().session_reused();
-    if stream.ssl().version_str() == "TLSv1.3" {
-        // Tickets come after the handshake, and a read takes them in. Servers wait for a request meanwhile.
-        stream.get_ref().set_read_timeout(Some(ANSWERS_WITHIN / 8)).ok()?;
-        let _ = stream.read(&mut [0]);
-    }
-    let newest = ClientSession::newest(stream.ssl());
-    let _ = stream.shutdown();
-    Some((reused, newest))
-}
-
-/// Returns the addresses on which a unit's processes listen, as a client on this machine reaches them.
+/// Returns the addresses on which a unit's processes listen.
 fn listening(unit: &str) -> anyhow::Result<BTreeSet<SocketAddr>> {
     let members = process::all()?.into_iter().filter(|process| process.is_in_unit(unit));
     Ok(members.flat_map(|member| listening::of(member.id)).collect())
