@@ -27,6 +27,9 @@ fn nginx_with_its_defaults_is_well() {
         assert_eq!(facts.lifetime_s, Some(300));
         assert_eq!(facts.key_names.as_ref().map(Vec::len), Some(1));
     }
+    // `ssl_session_cache none` is nginx's default: ids for appearance.
+    let ids = found.way(Way::Ids);
+    assert!(ids.issued == Some(true) && ids.at_once.is_naught(), "{ids:?}");
     let tls13 = found.way(Way::Tls13);
     assert_eq!(tls13.tickets_per_connection, Some(2));
     assert_eq!((tls13.reusable, tls13.agrees_on_key), (Some(true), Some(true)));
