@@ -191,8 +191,8 @@ check-clients: target/programs target/programs-13 setup
 
 ## What the packages promise, a line for each, in half an hour: it builds them twice, and boots fresh systems. CHECKS as
 ## above.
-check-install: PACKAGES += systemd-container rpm
-check-install: package $(ROOTS)
+check-install: PACKAGES += systemd-container rpm $(TESTED_SLOWLY) nginx-light haproxy
+check-install: package $(ROOTS) target/wheels
 	$(CHECK) install $(CHECKS)
 
 ## What resumption saves a server and costs it, a line for each, in twenty minutes on a machine that does nothing

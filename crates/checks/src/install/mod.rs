@@ -29,6 +29,10 @@ const CHECKS: &[Check] = &[
     (1, "glibc", "the newest version of the C library that is needed (≤ 2.34)", |_| glibc()),
     (2, "reproducible", "packages made twice, in two folders (same bytes)", |_| reproducible()),
     (2, "size", "bytes of librejoin.so (≤ 2 MB)", |_| size()),
+    (3, "doctor", "names the cause at each prepared server, and no other (all pass)", |_| {
+        let (figure, holds) = frame::test("rejoin-doctor", "")?;
+        Some(Found { figure, holds })
+    }),
     (8, "deploy", "files in deploy and .github, by their schemas (valid)", |_| deploy()),
 ];
 
