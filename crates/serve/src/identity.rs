@@ -93,13 +93,16 @@ enum Key {
 }
 
 impl Identity {
-    /// Makes a self-signed certificate for `localhost`, 127.0.0.1 and ::1, valid for a month.
+    /// Makes a self-signed certificate for `localhost`, 127.0.0.1 and ::1, valid for a month. It is not an
+    /// authority's: webpki refuses an authority's certificate as a server's, even where it is trusted.
     ///
     /// # Errors
     /// Fails if the library cannot make the key or the certificate.
     pub fn made(key_type: KeyType) -> Result<Self, Error> {
         let key = key_type.generate()?;
-        let parameters = authority_parameters("localhost", &["localhost", "127.0.0.1", "::1"])?;
+        let mut parameters =
+            certificate_parameters("localhost", &["localhost", "127.0.0.1", "::1"])?;
+        parameters.is_ca = IsCa::ExplicitNoCa;
         let certificate = parameters.self_signed(&key)?;
         Self::of(&[certificate.der().as_ref()], &key)
     }

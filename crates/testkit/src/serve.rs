@@ -1,7 +1,7 @@
 //! Servers that the tests start, and stop by pid.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
@@ -19,6 +19,7 @@ pub struct Server {
     pub target: String,
     pub metrics: String,
     pub certificate: String,
+    /// Empty where the server made its key.
     pub key: String,
 }
 
@@ -29,10 +30,21 @@ impl Server {
 
     /// With this certificate and key.
     pub fn with((certificate, key): (String, String), more: &[&str]) -> Self {
+        let own = ["--certificate", &certificate, "--key", &key];
+        Self::spawn(&[&own, more].concat(), &certificate, &key)
+    }
+
+    /// With a certificate that the server makes itself, and writes here for clients to trust.
+    pub fn making(certificate: &Path, more: &[&str]) -> Self {
+        let certificate = certificate.to_str().expect("UTF-8");
+        Self::spawn(&[&["--write-certificate", certificate], more].concat(), certificate, "")
+    }
+
+    fn spawn(arguments: &[&str], certificate: &str, key: &str) -> Self {
         let mut serve = Command::new(rejoin());
         serve.args(["serve", "--json", "--end-with-parent"]);
-        serve.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
-        serve.args(["--certificate", &certificate, "--key", &key]).args(more);
+        serve.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]).args(arguments);
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
         let mut process = Process::start(serve.stdout(Stdio::piped()));
         let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
         let mut line = String::new();

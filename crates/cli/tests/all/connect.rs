@@ -120,7 +120,36 @@ fn trust_is_as_the_program_says() {
     }
 }
 
-/// An authority's certificate that signed nothing.
+/// What `rejoin serve` writes for clients to trust is trusted by each of ours, and by others.
+#[test]
+fn the_certificate_that_a_server_writes_is_trusted() {
+    let house = House::new("written");
+    for (stack, key_type) in [("openssl", "p-256"), ("openssl", "rsa-2048"), ("rustls", "p-256")] {
+        let file = scratch("connect").join(format!("written-{stack}-{key_type}.pem"));
+        let server = Server::making(&file, &["--stack", stack, "--key-type", key_type]);
+        let trusting = ["--ca", &server.certificate];
+        let seen = [(); 2].map(|()| house.session(&server, &trusting)["resumed"].clone());
+        assert_eq!(seen, [false, true], "{stack} {key_type}");
+        let few = "--devices 60 --speedup 600 --warm-up 60 --duration 60 --json".split(' ');
+        let mut fleet = Command::new(REJOIN);
+        fleet.args(["fleet", &server.target]).args(trusting).args(few);
+        let output = fleet.output().expect("the program runs");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(report["failed"], serde_json::json!({}), "{stack} {key_type}: {report}");
+        let url = format!("https://{}/", server.target);
+        let python = "import ssl, sys, urllib.request as r; \
+            r.urlopen(sys.argv[1], context=ssl.create_default_context(cafile=sys.argv[2]))";
+        for program in [
+            &["curl", "-sSf", "--cacert", &server.certificate, &url][..],
+            &["python3", "-c", python, &url, &server.certificate],
+        ] {
+            let output = Command::new(program[0]).args(&program[1..]).output().expect("installed");
+            assert!(output.status.success(), "{program:?}: {}", text(&output.stderr));
+        }
+    }
+}
+
+/// A certificate that no server has.
 fn server_of_nobody() -> String {
     let path = scratch("connect").join("other.pem");
     let identity = rejoin_serve::Identity::made(rejoin_serve::KeyType::P256).expect("a pair");

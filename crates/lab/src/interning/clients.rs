@@ -9,7 +9,7 @@ use openssl::x509::extension::{ExtendedKeyUsage, KeyUsage, SubjectAlternativeNam
 use openssl::x509::{X509, X509Builder, X509Name, X509NameBuilder, X509Ref};
 
 use crate::Error;
-use rejoin_serve::{Identity, KeyType};
+use rejoin_serve::{Identity, KeyType, authority_parameters};
 
 /// The authority that signs the clients' certificates, and the key that all of them share: a key for each would take
 /// long to make and change nothing for the server that decodes.
@@ -27,7 +27,10 @@ pub(super) struct Shown<'a> {
 impl Authority {
     pub(super) fn new(key_type: KeyType) -> Result<Self, Error> {
         let key = Identity::made(key_type)?.openssl_key()?.to_owned();
-        Ok(Self { identity: Identity::made(key_type)?, key })
+        let own = key_type.generate()?;
+        let parameters = authority_parameters("Rejoin's measuring authority", &[])?;
+        let certificate = parameters.self_signed(&own)?;
+        Ok(Self { identity: Identity::of(&[certificate.der().as_ref()], &own)?, key })
     }
 
     pub(super) fn certificate(&self) -> &X509Ref {
