@@ -10,6 +10,18 @@ use rejoin_lab::Error;
 
 use crate::arguments::Misuse;
 
+/// A result that is not to be trusted, because the machine did not keep up: exit code 3.
+#[derive(Debug)]
+pub(crate) struct Doubted(pub(crate) String);
+
+impl std::fmt::Display for Doubted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Doubted {}
+
 /// Turns an error of the laboratory into what `main` prints and exits with. The laboratory's own
 /// errors end in their cause.
 pub(crate) fn told<T>(done: anyhow::Result<T>) -> anyhow::Result<T> {

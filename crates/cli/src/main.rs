@@ -1,6 +1,7 @@
 //! The `rejoin` command: turns arguments into settings and makes one library call per subcommand.
 //!
-//! Exit codes: 0 for success, 1 for a failure, 2 for wrong arguments. An error is one line that names
+//! Exit codes: 0 for success, 1 for a failure, 2 for wrong arguments, 3 for a measurement with which the machine did not
+//! keep up. An error is one line that names
 //! the cause and the remedy.
 
 #![forbid(unsafe_code)]
@@ -140,12 +141,20 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let ours = error.downcast_ref::<rejoin_serve::Error>();
             terminal::complain(&terminal::chain(&error));
-            let misuse = ours.is_some_and(rejoin_serve::Error::is_misuse);
-            ExitCode::from(if misuse || error.is::<arguments::Misuse>() { 2 } else { 1 })
+            ExitCode::from(exit_code(&error))
         }
     }
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    #[cfg(feature = "lab")]
+    if error.is::<instruments::Doubted>() {
+        return 3;
+    }
+    let ours = error.downcast_ref::<rejoin_serve::Error>();
+    let misuse = ours.is_some_and(rejoin_serve::Error::is_misuse);
+    if misuse || error.is::<arguments::Misuse>() { 2 } else { 1 }
 }
 
 /// Starts a runtime with this many threads.

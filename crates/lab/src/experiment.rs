@@ -1,8 +1,9 @@
 //! The experiment loop: cells are measured in turn until all are done, one fails, or the caller asks to stop.
 //!
 //! [`Turns`] counts cells and decides how an experiment ends. All studies use [`Turns::run_until`]: the
-//! asynchronous ones directly, the others through [`Turns::run`]. Only the studies of CPU caches, which
-//! measure several cells at a time, use [`Turns::run_on_threads`].
+//! asynchronous ones directly, the others through [`Turns::run`]. A cell with which the machine did not keep up is
+//! measured once more ([`Conditions`]). Only the studies of CPU caches, which measure several cells at a time and
+//! count instead of timing, use [`Turns::run_on_threads`].
 
 use std::fmt::Display;
 use std::future::poll_fn;
@@ -14,7 +15,8 @@ use std::thread;
 
 use serde::Serialize;
 
-use crate::Error;
+use crate::conditions::{self, Watch};
+use crate::{Conditions, Error};
 
 /// The position of an experiment, announced before each cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,24 +41,41 @@ pub struct Ended {
     pub done: usize,
     /// Cells that were asked for.
     pub wanted: usize,
+    /// Cells with which the machine did not keep up, each with the reason: their figures are not to be trusted.
+    pub doubts: Vec<String>,
 }
 
 impl Ended {
     /// The end of an experiment whose cells were all measured.
     #[cfg(test)]
     pub(crate) fn complete(cells: usize) -> Self {
-        Self { complete: true, failure: None, done: cells, wanted: cells }
+        let doubts = Vec::new();
+        Self { complete: true, failure: None, done: cells, wanted: cells, doubts }
     }
 
     /// The end of an experiment that was interrupted before it was known how many cells it has.
     pub(crate) fn interrupted() -> Self {
-        Self { complete: false, failure: None, done: 0, wanted: 0 }
+        Self { complete: false, failure: None, done: 0, wanted: 0, doubts: Vec::new() }
     }
 
     /// Returns why cells are missing: the first failure, or `interrupted` where none failed. `None` if none is missing.
     pub fn cut<'a>(&'a self, interrupted: &'a str) -> Option<&'a str> {
         (!self.complete).then(|| self.failure.as_deref().unwrap_or(interrupted))
     }
+
+    /// Returns a note on each doubt, and one on what to do. Nothing if there are none.
+    pub fn notes(&self) -> Vec<String> {
+        conditions::notes(&self.doubts)
+    }
+}
+
+/// One of at most two attempts at a cell.
+#[derive(Debug, Default)]
+pub(crate) struct Attempt {
+    /// True if the machine did not keep up with the first.
+    pub(crate) is_second: bool,
+    /// The conditions that the cell itself has seen.
+    pub(crate) seen: Conditions,
 }
 
 /// The count of an experiment's cells.
@@ -67,65 +86,103 @@ pub(crate) struct Turns {
     over: usize,
     /// The number of cells that each further one counts as.
     weight: usize,
+    repeats: bool,
     interrupted: bool,
     failure: Option<Error>,
+    /// The conditions of each cell, in each round.
+    seen: Vec<(String, Vec<Conditions>)>,
 }
 
 impl Turns {
     pub(crate) fn new(wanted: usize) -> Self {
-        Self { wanted, done: 0, over: 0, weight: 1, interrupted: false, failure: None }
+        let (repeats, interrupted, failure) = (true, false, None);
+        Self { wanted, done: 0, over: 0, weight: 1, repeats, interrupted, failure, seen: vec![] }
     }
 
-    /// Lets each further cell count as so many.
+    /// Lets each further cell count as so many, and be measured once only: another process decides which is next.
     pub(crate) fn weigh(&mut self, weight: usize) {
-        self.weight = weight;
+        (self.weight, self.repeats) = (weight, false);
     }
 
-    /// Measures cells one after the other, and returns their results. `began` is told of each cell. `stop` cancels the
-    /// cell under way; a cell that hears by itself that it is to stop yields `None`. The first failure ends the loop.
-    pub(crate) async fn run_until<C: Display, T>(
+    /// Measures cells one after the other, and returns their results. `began` is told of each attempt, `kept` of each
+    /// result and its conditions. `stop` cancels the cell under way; a cell that hears by itself that it is to stop
+    /// yields `None`. The first failure ends the loop.
+    pub(crate) async fn run_until<C: Display + Clone, T>(
         &mut self,
         cells: impl IntoIterator<Item = C>,
         mut stop: Pin<&mut impl Future<Output = ()>>,
         mut began: impl FnMut(&Step, &C),
-        mut measure: impl AsyncFnMut(C) -> Result<Option<T>, Error>,
+        mut measure: impl AsyncFnMut(C, &mut Attempt) -> Result<Option<T>, Error>,
+        mut kept: impl FnMut(&mut T, Conditions) -> Result<(), Error>,
     ) -> Vec<T> {
         let mut results = Vec::new();
         for cell in cells {
-            if self.interrupted || self.failure.is_some() {
+            if self.is_over(stop.as_mut()).await {
                 break;
             }
-            if is_ready(stop.as_mut()).await {
-                self.interrupted = true;
-                break;
+            let best = self.best(&cell, stop.as_mut(), &mut began, &mut measure).await;
+            self.over += self.weight;
+            let Some((mut result, seen)) = best else { continue };
+            self.done += self.weight;
+            self.note(&cell, seen);
+            if let Err(error) = kept(&mut result, seen) {
+                self.failure.get_or_insert(error);
             }
-            began(&self.step(&cell), &cell);
-            let result = tokio::select! {
-                biased;
-                result = measure(cell) => result,
-                () = &mut stop => Ok(None),
-            };
-            // Ctrl-C also reaches the processes of a cell, whose failure is then none.
-            let is_told = result.is_err() && is_ready(stop.as_mut()).await;
-            results.extend(self.count(result, is_told));
+            results.push(result);
         }
         results
     }
 
+    /// Measures a cell, and once more if the machine does not keep up. Returns the result of the better attempt.
+    async fn best<C: Display + Clone, T>(
+        &mut self,
+        cell: &C,
+        mut stop: Pin<&mut impl Future<Output = ()>>,
+        began: &mut impl FnMut(&Step, &C),
+        measure: &mut impl AsyncFnMut(C, &mut Attempt) -> Result<Option<T>, Error>,
+    ) -> Option<(T, Conditions)> {
+        let mut best: Option<(T, Conditions)> = None;
+        for is_second in [false, true] {
+            let cell = cell.clone();
+            began(&self.step(&cell, is_second), &cell);
+            let mut attempt = Attempt { is_second, ..Attempt::default() };
+            let watch = Watch::begin();
+            let result = tokio::select! {
+                biased;
+                result = measure(cell, &mut attempt) => result,
+                () = &mut stop => Ok(None),
+            };
+            // Ctrl-C also reaches the processes of a cell, whose failure is then none.
+            let is_told = result.is_err() && is_ready(stop.as_mut()).await;
+            let seen = attempt.seen.worse(watch.end());
+            let strain = |best: &(T, Conditions)| best.1.strain();
+            if let Some(result) = self.taken(result, is_told)
+                && best.as_ref().is_none_or(|best| seen.strain() < strain(best))
+            {
+                best = Some((result, seen));
+            }
+            if seen.kept_up() || !self.repeats || self.is_over(stop.as_mut()).await {
+                break;
+            }
+        }
+        best
+    }
+
     /// Does the same with cells that cannot be cancelled: `stop` is heard between them.
-    pub(crate) fn run<C: Display, T>(
+    pub(crate) fn run<C: Display + Clone, T>(
         &mut self,
         cells: impl IntoIterator<Item = C>,
         stop: &AtomicBool,
         mut began: impl FnMut(&Step),
-        mut measure: impl FnMut(C) -> Result<Option<T>, Error>,
+        mut measure: impl FnMut(C, &mut Attempt) -> Result<Option<T>, Error>,
     ) -> Vec<T> {
         let told = pin!(poll_fn(|_| match stop.load(Ordering::Relaxed) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }));
         let began = |step: &Step, _: &C| began(step);
-        let mut turns = pin!(self.run_until(cells, told, began, async |cell| measure(cell)));
+        let measure = async |cell, attempt: &mut Attempt| measure(cell, attempt);
+        let mut turns = pin!(self.run_until(cells, told, began, measure, |_, _| Ok(())));
         loop {
             // Nothing in it waits: the first look is the last.
             if let Poll::Ready(results) =
@@ -142,7 +199,7 @@ impl Turns {
         (rounds, cells): (u16, Vec<C>),
         stop: &AtomicBool,
         began: impl FnMut(&Step),
-        measure: impl FnMut(C) -> Result<Option<T>, Error>,
+        measure: impl FnMut(C, &mut Attempt) -> Result<Option<T>, Error>,
     ) -> Vec<(C, Vec<T>)> {
         let turns = (0..rounds).flat_map(|_| cells.iter().copied());
         let results = self.run(turns, stop, began, measure);
@@ -164,7 +221,7 @@ impl Turns {
         let (next, shared) = (AtomicUsize::new(0), Mutex::new((self, began)));
         let announce = |cell: &C| {
             let (turns, began) = &mut *lock(&shared);
-            began(&turns.step(cell));
+            began(&turns.step(cell, false));
         };
         let work = || {
             while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed))
@@ -173,7 +230,9 @@ impl Turns {
                 announce(cell);
                 let result = measure(cell).map(Some);
                 let is_told = result.is_err() && is_stopped();
-                lock(&shared).0.count(result, is_told);
+                let turns = &mut lock(&shared).0;
+                turns.over += turns.weight;
+                turns.done += turns.taken(result, is_told).map_or(0, |()| turns.weight);
             }
         };
         thread::scope(|scope| {
@@ -183,18 +242,22 @@ impl Turns {
         });
     }
 
-    fn step(&self, what: &impl Display) -> Step {
-        Step { done: self.over, of: self.wanted, what: what.to_string() }
+    fn step(&self, what: &impl Display, is_second: bool) -> Step {
+        let what = if is_second { format!("{what}, again") } else { what.to_string() };
+        Step { done: self.over, of: self.wanted, what }
     }
 
-    /// Counts a cell that is over, and returns its result. The failure of a cell that was told to stop is none.
-    fn count<T>(&mut self, result: Result<Option<T>, Error>, is_told: bool) -> Option<T> {
-        self.over += self.weight;
+    /// Returns true if no further cell is to be measured.
+    async fn is_over(&mut self, stop: Pin<&mut impl Future<Output = ()>>) -> bool {
+        // A future that has completed is not asked again.
+        self.interrupted = self.interrupted || (self.failure.is_none() && is_ready(stop).await);
+        self.interrupted || self.failure.is_some()
+    }
+
+    /// Returns the result of an attempt, if there is one. The failure of a cell that was told to stop is none.
+    fn taken<T>(&mut self, result: Result<Option<T>, Error>, is_told: bool) -> Option<T> {
         match result {
-            Ok(Some(result)) => {
-                self.done += self.weight;
-                return Some(result);
-            }
+            Ok(Some(result)) => return Some(result),
             Err(error) if !is_told => {
                 self.failure.get_or_insert(error);
             }
@@ -203,11 +266,29 @@ impl Turns {
         None
     }
 
+    /// Notes the conditions of a cell in one round.
+    fn note(&mut self, cell: &impl Display, seen: Conditions) {
+        let cell = cell.to_string();
+        match self.seen.iter_mut().find(|(other, _)| *other == cell) {
+            Some((_, rounds)) => rounds.push(seen),
+            None => self.seen.push((cell, vec![seen])),
+        }
+    }
+
+    /// Returns the cells with which the machine did not keep up, in the median of their rounds.
+    fn doubts(&self) -> Vec<String> {
+        self.seen
+            .iter()
+            .filter_map(|(cell, rounds)| Conditions::median(rounds).doubt(cell))
+            .collect()
+    }
+
     /// Returns how the experiment ended.
     ///
     /// # Errors
     /// The first failure, where `is_empty`: nothing was measured.
     pub(crate) fn ended(self, is_empty: bool) -> Result<Ended, Error> {
+        let doubts = self.doubts();
         let Self { wanted, done, failure, .. } = self;
         match failure {
             Some(failure) if is_empty => Err(Error::Nothing(Box::new(failure))),
@@ -216,6 +297,7 @@ impl Turns {
                 failure: failure.map(|failure| failure.to_string()),
                 done,
                 wanted,
+                doubts,
             }),
         }
     }
@@ -255,7 +337,7 @@ mod tests {
         let (stop, mut told) = (AtomicBool::new(false), Vec::new());
         let mut turns = Turns::new(6);
         let began = |step: &Step| told.push(format!("{}/{} {}", step.done, step.of, step.what));
-        let results = turns.run(0..6_u32, &stop, began, |cell| {
+        let results = turns.run(0..6_u32, &stop, began, |cell, _| {
             stop.store(stops == Some(cell), Ordering::Relaxed);
             if fails == Some(cell) { Err(Error::Settings("cannot")) } else { Ok(Some(cell)) }
         });
@@ -299,7 +381,7 @@ mod tests {
         let stopped = pin!(async {
             let _: Result<(), _> = stopped.await;
         });
-        let measure = async |cell: u32| {
+        let measure = async |cell: u32, _: &mut Attempt| {
             if cell == 1 {
                 drop(stop.take());
                 std::future::pending::<()>().await;
@@ -307,7 +389,7 @@ mod tests {
             Ok(Some(cell))
         };
         let mut turns = Turns::new(3);
-        let results = turns.run_until(0..3, stopped, |_, _| {}, measure).await;
+        let results = turns.run_until(0..3, stopped, |_, _| {}, measure, |_, _| Ok(())).await;
         assert_eq!(results, [0]);
         assert!(!turns.all().expect("nothing failed"));
     }
@@ -316,11 +398,47 @@ mod tests {
     fn rounds_take_turns_and_weigh() {
         let (stop, mut turns) = (AtomicBool::new(false), Turns::new(10));
         let mut next = 0..;
-        let by_cell = turns.run_rounds((2, vec!['a', 'b']), &stop, |_| {}, |_| Ok(next.next()));
+        let by_cell = turns.run_rounds((2, vec!['a', 'b']), &stop, |_| {}, |_, _| Ok(next.next()));
         assert_eq!(by_cell, [('a', vec![0, 2]), ('b', vec![1, 3])]);
         turns.weigh(3);
-        turns.run(0..2, &stop, |_| {}, |cell| Ok(Some(cell)));
+        turns.run(0..2, &stop, |_| {}, |cell, _| Ok(Some(cell)));
         assert!(turns.all().expect("nothing failed"));
+    }
+
+    /// Measures one cell, whose attempts see so many late connections, in percent.
+    fn attempts(late: &[f64], fails: bool) -> (Vec<usize>, Vec<String>, Ended) {
+        let (mut told, mut attempts) = (Vec::new(), late.iter().enumerate());
+        let mut turns = Turns::new(1);
+        let began = |step: &Step| told.push(step.what.clone());
+        let results = turns.run(["cell"], &AtomicBool::new(false), began, |_, attempt| {
+            let (number, late_percent) = attempts.next().expect("at most two");
+            assert_eq!(attempt.is_second, number == 1);
+            attempt.seen.late_percent = *late_percent;
+            if fails && attempt.is_second {
+                Err(Error::Settings("cannot"))
+            } else {
+                Ok(Some(number))
+            }
+        });
+        let ended = turns.ended(results.is_empty()).expect("a result");
+        (results, told, ended)
+    }
+
+    #[test]
+    fn a_cell_is_measured_again_if_the_machine_did_not_keep_up() {
+        let (results, told, ended) = attempts(&[0.5], false);
+        assert_eq!((results, told.len(), ended.notes().len()), (vec![0], 1, 0));
+        let (results, told, ended) = attempts(&[30.0, 0.5], false);
+        assert_eq!((results, told[1].as_str(), ended.notes().len()), (vec![1], "cell, again", 0));
+        for (late, better) in [([30.0, 20.0], 1), ([20.0, 30.0], 0)] {
+            let (results, _, ended) = attempts(&late, false);
+            assert_eq!((results, ended.complete), (vec![better], true));
+            assert_eq!(ended.doubts, ["cell: 20 % of the connections began late"]);
+            assert!(ended.notes()[1].contains("End other programs"), "{:?}", ended.notes());
+        }
+        let (results, _, ended) = attempts(&[30.0, 0.0], true);
+        assert_eq!((results, ended.done, ended.doubts.len()), (vec![0], 1, 1));
+        assert_eq!(ended.cut("interrupted"), Some("cannot"));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 pub mod apps;
 mod child;
 pub mod client;
+mod conditions;
 pub mod cost;
 pub mod demo;
 mod error;
@@ -28,6 +29,8 @@ mod over_memory;
 mod scratch;
 mod server;
 pub mod throughput;
+mod usage;
 
+pub use conditions::Conditions;
 pub use error::Error;
 pub use experiment::{Ended, Step};

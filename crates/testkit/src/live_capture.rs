@@ -42,7 +42,12 @@ pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
         .args(fleet)
         .output()
         .expect("the program runs");
-    assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
+    // 3: the machine did not keep up, but all handshakes were counted.
+    assert!(
+        matches!(played.status.code(), Some(0 | 3)),
+        "{}",
+        String::from_utf8_lossy(&played.stderr)
+    );
     let said = server.stop();
     let counted = ["full", "resumed"].map(|count| said[count].as_u64().unwrap_or_default());
     let captured = || *seen.lock().expect("no panic");

@@ -22,8 +22,13 @@ pub(crate) fn fig_2(effort: Effort) -> Option<Found> {
     let directory = scratch("check-cost");
     bench.arg("--directory").arg(&directory).arg("--html").arg(directory.join("fig-2.html"));
     let output = bench.stdin(Stdio::null()).stderr(Stdio::inherit()).output().ok()?;
-    if !output.status.success() {
-        return Some(Found { figure: "it could not be measured".to_owned(), holds: false });
+    let unmeasured = match output.status.code() {
+        Some(0) => None,
+        Some(3) => Some("the machine did not keep up: end other programs"),
+        _ => Some("it could not be measured"),
+    };
+    if let Some(why) = unmeasured {
+        return Some(Found { figure: why.to_owned(), holds: false });
     }
     // The rows and the chart stay there for a reader; the figure does not depend on them.
     let _ = std::fs::write(directory.join("fig-2.jsonl"), &output.stdout);

@@ -24,6 +24,7 @@ use crate::units::above_zero;
 A real server runs on its own cores and real clients on the others, over loopback; all combinations
 take turns in short rounds. The default is 100 combinations in about seven minutes; --quick measures
 52 of them in less than one. After Ctrl-C the figures so far are shown.
+Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin cost --quick --html cost.html
   rejoin cost --cores 1,2 --sizes 36KiB --key-type p-256 --tls 1.3

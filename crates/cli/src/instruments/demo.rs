@@ -19,7 +19,8 @@ use crate::units::{Time, above_zero};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The demonstration runs real servers and real handshakes over loopback, for about a minute. It writes
-its charts to demo.html in --folder.
+its charts to demo.html in --folder. A server with which the machine does not keep up is measured once
+more, at half the speed. Exits with 3 if that does not do; the rows concerned have a mark (*).
 Example:
   rejoin demo --tls 1.3 --resumption openssl,predictive --json
   rejoin demo --client")]
@@ -90,6 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if !json {
         let rows = outcome.rows.iter().map(Row::figures);
         terminal::print(&rejoin_report::table(&[0, 1], Row::HEAD, rows));
+        outcome.notes().iter().for_each(|note| terminal::print(note));
         terminal::print(&format!("charts: {}", page.display()));
     }
     progress::whole(&outcome.ended, "interrupted", "servers")

@@ -10,13 +10,15 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::arguments::{Misuse, TLS, one_of};
-use crate::instruments::progress;
+use crate::instruments::Doubted;
+use crate::instruments::progress::{self, KEPT_UP};
 use crate::terminal;
 use crate::units::{Time, above_zero};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Times are in the population's time, which runs faster than real time by the factor of --speedup.
+Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Example:
   rejoin fleet localhost:8443 --insecure --devices 20000 --speedup 60 --write-trace arrivals.trace")]
 pub(crate) struct Arguments {
@@ -95,7 +97,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Some((why, _)) if report.all.total() == 0 => {
                 anyhow::bail!("no connection succeeded: {why}")
             }
-            _ => Ok(()),
+            _ => match report.conditions.reasons() {
+                none if none.is_empty() => Ok(()),
+                reasons => Err(Doubted(format!("{KEPT_UP}: {}", reasons.join("; "))).into()),
+            },
         }
     })
 }
@@ -173,6 +178,7 @@ fn print(json: bool, report: &Report) {
     for (why, count) in &report.failed {
         terminal::print(&format!("{count} failed: {why}"));
     }
+    report.notes().iter().for_each(|note| terminal::print(note));
     if !report.complete {
         terminal::print("interrupted: these are the figures so far");
     }

@@ -11,7 +11,12 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::instruments::Doubted;
 use crate::terminal::{self, interrupted};
+
+/// The beginning of what is said of a machine that did not keep up.
+pub(crate) const KEPT_UP: &str =
+    "the machine did not keep up, and the marked figures are not to be trusted";
 
 /// Returns a bar over the population's time.
 pub(crate) fn bar(end_ms: u64, label: String) -> ProgressBar {
@@ -59,11 +64,19 @@ pub(crate) fn watched<T>(
     Ok(outcome?)
 }
 
-/// Returns an error that tells how far a measurement came, unless it is complete. `interrupted` and `unit` are its words.
+/// Returns what a table says below of how the measurement ended, nothing if there is nothing to say.
+pub(crate) fn notes(ended: &Ended) -> String {
+    let cut = ended.cut("interrupted").map(|why| format!("incomplete: {why}"));
+    cut.into_iter().chain(ended.notes()).map(|note| format!("\n{note}")).collect()
+}
+
+/// Returns an error that tells how far a measurement came, or with how much of it the machine did not keep up, unless it
+/// is whole. `interrupted` and `unit` are its words.
 pub(crate) fn whole(ended: &Ended, interrupted: &str, unit: &str) -> anyhow::Result<()> {
-    let Ended { complete, failure, done, wanted, .. } = ended;
+    let Ended { complete, failure, done, wanted, doubts, .. } = ended;
     match failure {
-        _ if *complete => Ok(()),
+        _ if *complete && doubts.is_empty() => Ok(()),
+        _ if *complete => Err(Doubted(format!("{KEPT_UP}: {}", doubts.join(", "))).into()),
         Some(failure) => Err(anyhow!("after {done} of {wanted} {unit}: {failure}")),
         None => Err(anyhow!("{interrupted} after {done} of {wanted} {unit}")),
     }

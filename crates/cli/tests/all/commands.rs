@@ -1,7 +1,7 @@
 //! The `rejoin` command as its users run it: real processes, real handshakes, on loopback.
 
 use crate::REJOIN;
-use crate::program::{complaint, rejoin, text};
+use crate::program::{complaint, has_measured, rejoin, text};
 use crate::shown;
 use rejoin_testkit::serve::{Server, scratch};
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ fn fleet(server: &Server, more: &[&str]) -> Value {
     let short = ["--speedup", "120", "--warm-up", "60", "--duration", "120"];
     arguments.extend(short.iter().chain(more));
     let output = rejoin(&arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    assert!(has_measured(&output), "{arguments:?}: {}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 

@@ -12,6 +12,7 @@ mod cost_caches;
 mod demo;
 mod demo_client;
 mod doctor;
+mod keeping_up;
 mod keys;
 mod links;
 mod manager;

@@ -51,9 +51,14 @@ pub(crate) fn refusal(arguments: &[&str]) -> (String, i32) {
     complaint(&output)
 }
 
-/// Returns the JSON object on each line of a program that succeeded.
+/// Returns true if a program has measured, whether the machine kept up or not: tests run beside each other.
+pub(crate) fn has_measured(output: &Output) -> bool {
+    matches!(output.status.code(), Some(0 | 3))
+}
+
+/// Returns the JSON object on each line of a program that has measured.
 pub(crate) fn objects(output: &Output) -> Vec<Value> {
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(has_measured(output), "{}", text(&output.stderr));
     let lines = text(&output.stdout);
     lines.lines().map(|line| serde_json::from_str(line).expect("an object per line")).collect()
 }

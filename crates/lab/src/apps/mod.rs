@@ -25,7 +25,7 @@ use hosts::Hosts;
 use population::Population;
 
 use crate::Error;
-use crate::experiment::{Ended, Step, Turns};
+use crate::experiment::{Attempt, Ended, Step, Turns};
 
 /// The settings of the comparison.
 #[derive(Debug, Clone)]
@@ -134,12 +134,14 @@ pub async fn run(
     std::fs::create_dir_all(&settings.directory).map_err(failed("cannot make a folder"))?;
     let population = Population::drawn(settings.apps, settings.services, settings.seed);
     let mut turns = Turns::new(Sharing::ALL.len());
-    let measure = async |sharing| {
-        let row = measure(settings, &population, sharing, &mut progress).await?;
-        kept(&row);
-        Ok(Some(row))
+    let measure = async |sharing, _: &mut Attempt| {
+        measure(settings, &population, sharing, &mut progress).await.map(Some)
     };
-    let rows = turns.run_until(Sharing::ALL, pin!(stop), |_, _| {}, measure).await;
+    let kept = |row: &mut Row, _| {
+        kept(row);
+        Ok(())
+    };
+    let rows = turns.run_until(Sharing::ALL, pin!(stop), |_, _| {}, measure, kept).await;
     Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
 }
 

@@ -160,7 +160,7 @@ pub fn measure(
         }
     }
     let mut turns = Turns::new(cells.len());
-    let rows = turns.run(cells, stop, began, |cell| row(settings, cell).map(Some));
+    let rows = turns.run(cells, stop, began, |cell, _| row(settings, cell).map(Some));
     Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
 }
 

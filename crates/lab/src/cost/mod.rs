@@ -27,9 +27,10 @@ use std::time::Duration;
 
 use rejoin_openssl::Client;
 
-use crate::Error;
-use crate::experiment::{Step, Turns, crossed};
+use crate::experiment::{Attempt, Step, Turns, crossed};
 use crate::server;
+use crate::usage::Usage;
+use crate::{Conditions, Error};
 pub(crate) use counters::OwnMeter;
 use counters::Reading;
 pub use counters::{Counters, Missing};
@@ -43,7 +44,6 @@ use rejoin_serve::{KeyType, Resumption, Versions};
 pub use size::Size;
 pub use tables::text;
 pub use threads::PerTransaction;
-use threads::Usage;
 
 /// The settings of the measurement.
 #[derive(Debug, Clone)]
@@ -250,8 +250,8 @@ pub fn run(
     let arena = Arena::prepare(settings, &cells, &cores)?;
     let mut turns = Turns::new(cells.len() * usize::from(settings.rounds));
     let plan = (settings.rounds, cells);
-    let measured = turns.run_rounds(plan, stop, began, |cell| {
-        arena.measure(&cell).map(Some).map_err(|error| error.of(cell))
+    let measured = turns.run_rounds(plan, stop, began, |cell, attempt| {
+        arena.measure(&cell, attempt).map(Some).map_err(|error| error.of(cell))
     });
     let is_empty = measured.iter().all(|(_, rounds)| rounds.is_empty());
     Ok(Outcome::of(settings, turns.ended(is_empty)?, cores, measured))
@@ -305,7 +305,7 @@ impl<'a> Arena<'a> {
         Ok(Self { settings, cores, servers, clients: clients.collect::<Result<_, Error>>()? })
     }
 
-    fn measure(&self, cell: &Cell) -> Result<Round, Error> {
+    fn measure(&self, cell: &Cell, attempt: &mut Attempt) -> Result<Round, Error> {
         let mut servers = self.servers.iter();
         let server = servers.find(|server| server.serves(cell.service()));
         let server = server.ok_or(Error::Settings("a cell without a server"))?;
@@ -321,12 +321,17 @@ impl<'a> Arena<'a> {
             client: client.map(|(_, client)| client),
         };
         // What this thread starts runs where it does.
-        let place = Place::take(&placed(self.cores, cell.cores)?.clients).map_err(unplaced)?;
+        let cores = placed(self.cores, cell.cores)?;
+        let place = Place::take(&cores.clients).map_err(unplaced)?;
         // Reading the server's counts costs it time, reading the kernel's does not.
         let before = || Ok((server.counts()?, server.usage()?, server.meter()?));
         let ((counts, usage, mut meter), seen) = load.run(before)?;
         drop(place);
         let usage = server.usage()?.since(usage);
+        // On shared cores they wait for each other, and the outcome says so.
+        if !cores.are_shared() {
+            attempt.seen = Conditions::of_process(usage, self.settings.round);
+        }
         let counted = meter.read();
         let counts = server.counts()?.since(counts);
         if seen.transactions == 0 {

@@ -6,9 +6,10 @@ use serde::Serialize;
 use super::counters::{Counters, Missing};
 use super::load::Wire;
 use super::model::{Fit, Model, Parts, Point};
-use super::threads::{PerTransaction, Usage};
+use super::threads::PerTransaction;
 use super::{Cell, Cores, Handshake, Round, Settings, Size, Suite, Traffic};
 use crate::Ended;
+use crate::usage::Usage;
 
 /// All that a measurement says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -345,7 +346,13 @@ pub(super) mod tests {
     /// A hundred transactions in a second.
     fn round(us: f64) -> Round {
         let cpu_ns = (us * 1e3 * 100.0) as u64;
-        let usage = Usage { cpu_ns, user_ticks: 6, kernel_ticks: 2, context_switches: 150 };
+        let usage = Usage {
+            cpu_ns,
+            user_ticks: 6,
+            kernel_ticks: 2,
+            context_switches: 150,
+            ..Usage::default()
+        };
         let segments = Segments { sent: 700, received: 900 };
         let seen = Seen {
             transactions: 100,

@@ -12,10 +12,10 @@ use rejoin_serve::{KeyType, Resumption};
 use super::Settings;
 use super::counters::Meter;
 use super::place::{Cores, Place};
-use super::threads::Usage;
 use crate::Error;
 use crate::child::lines;
 use crate::server::{self, Listening, PATIENCE, Reading, terminate};
+use crate::usage::Usage;
 
 /// A server that has used no CPU time for so long is at rest.
 const REST: Duration = Duration::from_millis(3);

@@ -43,6 +43,7 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     let cut = outcome.ended.cut("interrupted");
     notes.extend(cut.map(|why| format!("partial: {why}; these are the figures so far")));
+    notes.extend(outcome.ended.notes());
     for cores in outcome.cores.iter().filter(|cores| cores.are_shared()) {
         notes.push(match cores.server.len() {
             1 => "one core: server and clients shared it; throughput and response times are of both"

@@ -17,7 +17,7 @@ use rejoin_trace::{Population, PopulationSettings, SpeedUp};
 use tokio::sync::watch;
 
 use crate::Error;
-use crate::experiment::{Step, Turns, crossed};
+use crate::experiment::{Attempt, Step, Turns, crossed};
 use crate::fleet::{self, Liars, Recorder, Source, Trust, Watched};
 use crate::server::{Launch, Pair, ServerProcess};
 pub use outcome::{Outcome, Row};
@@ -68,13 +68,14 @@ pub async fn run(
     let (mut turns, mut rows) = (Turns::new(cells.len()), Vec::new());
     let cells = cells.into_iter().map(|(tls, resumption)| Watched::new(Cell(tls, resumption)));
     let began = |step: &Step, cell: &Watched<Cell>| began(step, cell.progress.subscribe());
-    let measure = async |cell| {
-        let row = arena.measure(cell).await?;
-        kept(&row);
-        rows.push(row);
-        page::write(&settings.directory.join("demo.html"), &arena.shown(&rows)).map(Some)
+    let measure = async |cell, attempt: &mut Attempt| arena.measure(cell, attempt).await.map(Some);
+    let kept = |row: &mut Row, seen| {
+        row.conditions = seen;
+        kept(row);
+        rows.push(row.clone());
+        page::write(&settings.directory.join("demo.html"), &arena.shown(&rows))
     };
-    turns.run_until(cells, pin!(stop), began, measure).await;
+    turns.run_until(cells, pin!(stop), began, measure, kept).await;
     Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
 }
 
@@ -137,9 +138,11 @@ impl<'a> Arena<'a> {
     async fn measure(
         &self,
         Watched { cell: Cell(tls, resumption), progress }: Watched<Cell>,
+        attempt: &mut Attempt,
     ) -> Result<Row, Error> {
-        let server = ServerProcess::start(self.launch(tls, resumption)).await?;
-        let fleet_settings = self.fleet(tls, server.address());
+        let speed_up = self.speed_up(attempt)?;
+        let server = ServerProcess::start(self.launch(tls, resumption, speed_up)).await?;
+        let fleet_settings = self.fleet(tls, server.address(), speed_up);
         let before = async {
             let mut changes = progress.subscribe();
             // The sender is this function's own: it does not go away.
@@ -149,6 +152,7 @@ impl<'a> Arena<'a> {
         let played = fleet::run(&fleet_settings, &progress, std::future::pending());
         let (before, report) = tokio::join!(before, played);
         let (report, before, after) = (report?, before?, server.meter().await?);
+        attempt.seen = report.conditions.worse(server.conditions());
         let summary = server.stop().await?;
         let liars = report.liars_after_first_of_run;
         let resumed_any = report.after_first_of_run.resumed > 0;
@@ -157,6 +161,8 @@ impl<'a> Arena<'a> {
             resumption: resumption.name(),
             hit_after_first_of_run: report.hit_after_first_of_run(),
             liars_hit_after_first_of_run: (liars.total() > 0).then(|| liars.hit_rate()),
+            speed_up: speed_up.factor(),
+            slowed: attempt.is_second,
             handshakes_per_s: report.handshakes_per_s,
             server_cpu_us: after.since(before).cpu_us(),
             cache_bytes_per_session: summary.cache_bytes_per_session,
@@ -167,11 +173,19 @@ impl<'a> Arena<'a> {
             server_full: summary.full,
             handshake_p50_us: if resumed_any { report.resumed_us } else { report.full_us }.p50,
             failed: report.failed.values().sum(),
+            conditions: attempt.seen,
         })
     }
 
-    fn launch(&self, versions: Versions, resumption: Resumption) -> Launch<'_> {
-        let Settings { program, speed_up, prediction, .. } = self.settings;
+    /// The second attempt is at half the speed.
+    fn speed_up(&self, attempt: &Attempt) -> Result<SpeedUp, Error> {
+        let factor = self.settings.speed_up.factor();
+        SpeedUp::new(if attempt.is_second { factor / 2.0 } else { factor })
+            .map_err(Error::Population)
+    }
+
+    fn launch(&self, versions: Versions, resumption: Resumption, speed_up: SpeedUp) -> Launch<'_> {
+        let Settings { program, prediction, .. } = self.settings;
         Launch {
             program,
             pair: &self.pair,
@@ -183,8 +197,8 @@ impl<'a> Arena<'a> {
         }
     }
 
-    fn fleet(&self, versions: Versions, target: SocketAddr) -> fleet::Settings {
-        let Settings { seed, speed_up, warm_up_ms, liars, .. } = *self.settings;
+    fn fleet(&self, versions: Versions, target: SocketAddr, speed_up: SpeedUp) -> fleet::Settings {
+        let Settings { seed, warm_up_ms, liars, .. } = *self.settings;
         fleet::Settings {
             target,
             server_name: "localhost".to_owned(),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Ended;
+use crate::{Conditions, Ended, conditions};
 
 /// The result of a demonstration.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,6 +12,29 @@ pub struct Outcome {
     pub ended: Ended,
     /// The servers' results, in the order in which they were measured.
     pub rows: Vec<Row>,
+}
+
+impl Outcome {
+    /// Returns footnotes to the figures.
+    pub fn notes(&self) -> Vec<String> {
+        notes(&self.rows)
+    }
+}
+
+/// The mark of rows at half the speed.
+const SLOWED: &str = " ½";
+
+/// Returns footnotes to rows.
+pub(super) fn notes(rows: &[Row]) -> Vec<String> {
+    let slowed = rows.iter().any(|row| row.slowed).then(|| {
+        format!(
+            "{} Measured at half the speed, because the machine did not keep up at first: half as many handshakes/s.",
+            SLOWED.trim()
+        )
+    });
+    let doubt = |row: &Row| row.conditions.doubt(format!("TLS {} {}", row.tls, row.resumption));
+    let doubts: Vec<String> = rows.iter().filter_map(doubt).collect();
+    slowed.into_iter().chain(conditions::notes(&doubts)).collect()
 }
 
 /// One server's result.
@@ -26,6 +49,10 @@ pub struct Row {
     pub hit_after_first_of_run: f64,
     /// The same of devices that lie, if any do.
     pub liars_hit_after_first_of_run: Option<f64>,
+    /// How much faster than real time the devices were.
+    pub speed_up: f64,
+    /// True if that is half of what was asked for, because the machine did not keep up at first.
+    pub slowed: bool,
     /// Handshakes a second.
     pub handshakes_per_s: f64,
     /// CPU time of the server per connection, in microseconds.
@@ -46,6 +73,9 @@ pub struct Row {
     pub handshake_p50_us: u64,
     /// Connections that failed.
     pub failed: u64,
+    /// The conditions under which all this was measured.
+    #[serde(flatten)]
+    pub conditions: Conditions,
 }
 
 impl Row {
@@ -53,11 +83,17 @@ impl Row {
     pub const HEAD: [&str; 6] =
         ["TLS", "resumption", "resumed %", "handshakes/s", "server CPU µs", "bytes/session"];
 
+    /// Returns its name with its marks, which [`notes`] explains.
+    pub(super) fn marked(&self) -> String {
+        let slow = if self.slowed { SLOWED } else { "" };
+        self.conditions.marked(&format!("{}{slow}", self.resumption))
+    }
+
     /// Returns the figures that tables show.
     pub fn figures(&self) -> Vec<String> {
         vec![
             self.tls.to_owned(),
-            self.resumption.to_owned(),
+            self.marked(),
             format!("{:.1}", self.hit_after_first_of_run),
             format!("{:.0}", self.handshakes_per_s),
             format!("{:.0}", self.server_cpu_us),

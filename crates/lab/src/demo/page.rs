@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
-use rejoin_report::{BAR_STYLE, Bar, Bars, Figures, Page, Part, distinct};
+use rejoin_report::{BAR_STYLE, Bar, Bars, Escaped, Figures, Page, Part, distinct};
 use rejoin_store::NewFile;
 
-use super::outcome::Row;
+use super::outcome::{Row, notes};
 use crate::Error;
 
 /// The figures that a page shows, and the population that they are of.
@@ -52,6 +52,9 @@ impl fmt::Display for Shown<'_> {
         self.bars(f, "Connections resumed, in percent", "%", |row| row.hit_after_first_of_run)?;
         self.bars(f, "Server CPU per connection, in µs", "µs", |row| row.server_cpu_us)?;
         f.write_str("</div>\n")?;
+        for note in notes(rows) {
+            writeln!(f, "<p class=\"incomplete\">{}</p>", Escaped(&note))?;
+        }
         let rows: Vec<_> = rows.iter().map(Row::figures).collect();
         Figures { about: "", head: &Row::HEAD, rows: &rows }.fmt(f)
     }
@@ -78,7 +81,7 @@ impl Shown<'_> {
                     shown: String::new(),
                 };
                 let name = if at == 0 { *name } else { "" };
-                let figure = format!("{:.0}", value(row));
+                let figure = row.conditions.marked(&format!("{:.0}", value(row)));
                 Bar { name: name.to_owned(), parts: vec![part], figure }
             };
             rows.enumerate().map(bar).collect()
@@ -92,6 +95,7 @@ impl Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Conditions;
 
     fn row(tls: &'static str, resumption: &'static str, hit: f64, cpu_us: f64) -> Row {
         Row {
@@ -109,7 +113,22 @@ mod tests {
             server_full: 0,
             handshake_p50_us: 0,
             failed: 0,
+            speed_up: 75.0,
+            slowed: false,
+            conditions: Conditions::default(),
         }
+    }
+
+    #[test]
+    fn figures_that_are_wrong_are_marked() {
+        let mut rows = [row("1.3", "lru", 13.2, 261.0), row("1.3", "predictive", 48.3, 356.0)];
+        rows[0].slowed = true;
+        rows[1].conditions.late_percent = 31.0;
+        let page = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows });
+        assert!(page.contains("<td>lru ½<td>13.2") && page.contains("<td>predictive *<td>48.3"));
+        assert!(page.contains(">48 *</text>") && page.contains(">13</text>"), "{page}");
+        let notes = "incomplete\">* TLS 1.3 predictive: 31 % of the connections began late</p>";
+        assert!(page.contains(notes) && page.contains("½ Measured at half the speed"), "{page}");
     }
 
     #[test]
@@ -128,6 +147,7 @@ mod tests {
             page.contains("<tr><th scope=\"row\">1.2<td>predictive<td>71.6<td>412<td>261<td>731")
         );
         assert!(!page.contains("src=") && !page.contains("NaN"), "{page}");
+        assert!(!page.contains("incomplete\">"), "{page}");
         let empty = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &[] });
         assert!(!empty.contains("NaN"), "{empty}");
     }

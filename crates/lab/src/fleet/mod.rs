@@ -24,6 +24,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::Error;
+use crate::conditions::Watch;
 use device::{Device, Target};
 use rejoin_serve::Versions;
 pub use report::{Handshakes, Latency, Report};
@@ -87,6 +88,14 @@ pub struct Settings {
     pub record: Option<PathBuf>,
 }
 
+impl Settings {
+    /// Returns how late a connection may begin, in real time: half of the grace for which a cache keeps a session
+    /// beyond the return time that was announced.
+    fn tolerance(&self) -> Duration {
+        due(rejoin_cache::Settings::GRACE_MS / 2, self.speed_up)
+    }
+}
+
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
@@ -104,6 +113,13 @@ pub struct Progress {
 pub(crate) struct Watched<C> {
     pub(crate) cell: C,
     pub(crate) progress: watch::Sender<Progress>,
+}
+
+/// Another attempt at a cell reports its own progress.
+impl<C: Clone> Clone for Watched<C> {
+    fn clone(&self) -> Self {
+        Self::new(self.cell.clone())
+    }
 }
 
 impl<C> Watched<C> {
@@ -138,13 +154,16 @@ pub async fn run(
     tokio::net::TcpStream::connect(settings.target)
         .await
         .map_err(|source| Error::Connect { address: settings.target, source })?;
-    let tally = Arc::new(Tally::default());
+    let tally = Arc::new(Tally::new(settings.tolerance()));
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut recorder = settings.record.as_deref().map(Recorder::create).transpose()?;
     let mut devices: HashMap<u64, Arc<Device>> = HashMap::new();
     let mut stop = pin!(stop);
     let mut complete = true;
+    let watch = Watch::begin();
     let start = Instant::now();
+    // Until then the server's slowness, and not this machine's, kept connections waiting.
+    let mut freed = start;
     for event in arrivals(settings)? {
         let event = event?;
         if event.time_ms >= settings.end_ms {
@@ -165,15 +184,26 @@ pub async fn run(
         if let Some(recorder) = &mut recorder {
             recorder.write(event)?;
         }
-        let place = tokio::select! {
-            biased;
-            () = &mut stop => { complete = false; break; }
-            place = Arc::clone(&places).acquire_owned() => place,
+        let place = match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => {
+                let place = tokio::select! {
+                    biased;
+                    () = &mut stop => { complete = false; break; }
+                    place = Arc::clone(&places).acquire_owned() => place,
+                };
+                freed = Instant::now();
+                let Ok(place) = place else { break };
+                place
+            }
         };
-        let Ok(place) = place else { break };
+        let possible = due.max(freed);
         let device = Arc::clone(devices.entry(event.client).or_default());
         let (target, tally) = (Arc::clone(&target), Arc::clone(&tally));
         tokio::spawn(async move {
+            if measured {
+                tally.record_beginning(possible.elapsed());
+            }
             visit(&device, &target, event, measured, &tally).await;
             drop(place);
         });
@@ -183,7 +213,7 @@ pub async fn run(
     let patience = if complete { PATIENCE } else { Duration::from_secs(1) };
     let _ = timeout(patience, places.acquire_many(MOST_CONNECTIONS as u32)).await;
     recorder.map(Recorder::finish).transpose()?;
-    Ok(tally.report(complete, devices.len() as u64))
+    Ok(tally.report(complete, devices.len() as u64, watch.end()))
 }
 
 async fn visit(device: &Device, target: &Target, event: Event, measured: bool, tally: &Tally) {

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::Conditions;
+use crate::conditions::{notes, percent};
 use crate::fleet::Progress;
 
 /// A handshake that completed.
@@ -84,6 +86,15 @@ pub struct Report {
     pub failed: BTreeMap<String, u64>,
     /// Arrivals left out, because the device's connection before was not over.
     pub skipped: u64,
+    /// Measured: connections that began, late or in time.
+    pub begun: u64,
+    /// Measured: connections that began more than half of a cache's grace after they were due.
+    pub late: u64,
+    /// Measured: how long after they were due connections began. While as many were open as may be, they were not due.
+    pub late_us: Latency,
+    /// The conditions of the run.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// Measured: the first connection of each run.
     pub first_of_run: Handshakes,
     /// Measured: the connections after the first of each run, of devices that do not lie.
@@ -99,6 +110,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Returns footnotes if the figures are not to be trusted.
+    pub fn notes(&self) -> Vec<String> {
+        notes(self.conditions.doubt("fleet").as_slice())
+    }
+
     /// Percent resumed after the first connection of each run, of devices that do not lie.
     pub fn hit_after_first_of_run(&self) -> f64 {
         self.after_first_of_run.hit_rate()
@@ -106,7 +122,7 @@ impl Report {
 }
 
 /// Counts as connections end, in any thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally(Mutex<Counts>);
 
 #[derive(Debug)]
@@ -115,6 +131,9 @@ struct Counts {
     report: Report,
     full_us: Histogram<u64>,
     resumed_us: Histogram<u64>,
+    late_us: Histogram<u64>,
+    /// Beginnings later than this are late.
+    tolerance: Duration,
     start: Option<Instant>,
     end: Option<Instant>,
 }
@@ -124,14 +143,16 @@ const LONGEST_US: u64 = 60_000_000;
 /// Distinct reasons kept apart.
 const MOST_REASONS: usize = 16;
 
-impl Default for Counts {
-    fn default() -> Self {
+impl Counts {
+    fn new(tolerance: Duration) -> Self {
         let times =
             Histogram::new_with_bounds(1, LONGEST_US, 2).expect("constant bounds are valid");
         Self {
             report: Report::default(),
             full_us: times.clone(),
-            resumed_us: times,
+            resumed_us: times.clone(),
+            late_us: times,
+            tolerance,
             start: None,
             end: None,
         }
@@ -139,6 +160,11 @@ impl Default for Counts {
 }
 
 impl Tally {
+    /// A tally of a run whose connections may begin so late.
+    pub(super) fn new(tolerance: Duration) -> Self {
+        Self(Mutex::new(Counts::new(tolerance)))
+    }
+
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,6 +175,14 @@ impl Tally {
 
     pub(super) fn stop_measuring(&self) {
         self.counts().end = Some(Instant::now());
+    }
+
+    /// Counts a connection that begins so long after it was due.
+    pub(super) fn record_beginning(&self, late: Duration) {
+        let counts = &mut *self.counts();
+        counts.report.begun += 1;
+        counts.report.late += u64::from(late > counts.tolerance);
+        counts.late_us.saturating_record(late.as_micros() as u64);
     }
 
     pub(super) fn record(&self, visit: Visit) {
@@ -183,10 +217,18 @@ impl Tally {
         Progress { played_ms, measuring, handshakes: all.total(), resumed: all.resumed }
     }
 
-    pub(super) fn report(&self, complete: bool, devices: u64) -> Report {
+    /// Returns the observations, and under which conditions they were made as far as the machine's are known.
+    pub(super) fn report(&self, complete: bool, devices: u64, seen: Conditions) -> Report {
         let counts = self.counts();
         let Report { first_of_run, after_first_of_run, liars_after_first_of_run, .. } =
             counts.report;
+        let Report { late, begun, skipped, ref failed, .. } = counts.report;
+        let made = counts.report.all.total() + failed.values().sum::<u64>();
+        let conditions = Conditions {
+            late_percent: percent(late, begun),
+            left_out_percent: percent(skipped, skipped + made),
+            ..seen
+        };
         let groups = [first_of_run, after_first_of_run, liars_after_first_of_run];
         let measured: u64 = groups.iter().map(|group| group.total()).sum();
         let took = counts
@@ -197,6 +239,8 @@ impl Tally {
             complete,
             devices,
             handshakes_per_s: if took > 0.0 { measured as f64 / took } else { 0.0 },
+            conditions,
+            late_us: Latency::of(&counts.late_us),
             full_us: Latency::of(&counts.full_us),
             resumed_us: Latency::of(&counts.resumed_us),
             ..counts.report.clone()

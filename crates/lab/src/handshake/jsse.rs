@@ -93,7 +93,7 @@ pub(super) fn measure(
     }
     let cells: Vec<Cell> = possible(suites).flat_map(cells).collect();
     let mut process = None;
-    turns.run(cells.clone(), stop, began, |cell| {
+    turns.run(cells.clone(), stop, began, |cell, _| {
         let process = match &mut process {
             Some(process) => process,
             none => none.insert(Process::start(java, written(suites)?, &cells)?),

@@ -207,7 +207,7 @@ pub fn run(
     // The JDK's process counts none.
     let counters_missing = watch.missing().filter(|_| !cells.is_empty());
     let plan = (settings.rounds, cells);
-    let measured = turns.run_rounds(plan, stop, &mut began, |cell| {
+    let measured = turns.run_rounds(plan, stop, &mut began, |cell, _| {
         let pair = &mut *pairs[cell.pair];
         batch(pair, cell.mode, settings.batch, &watch).map(Some)
     });

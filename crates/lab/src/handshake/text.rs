@@ -75,6 +75,7 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     }
     let cut = outcome.ended.cut("interrupted before all batches were measured");
     notes.extend(cut.map(|why| format!("partial: {why}")));
+    notes.extend(outcome.ended.notes());
     notes
 }
 

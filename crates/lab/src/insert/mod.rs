@@ -132,7 +132,7 @@ pub fn measure(
     let native = cells.into_iter().map(Cell::Native);
     let cells = native.chain(javas.iter().map(|java| Cell::Java(java)));
     let mut turns = Turns::new(cells.clone().count());
-    let rows = turns.run(cells, stop, began, |cell| match (cell, &settings.jmh) {
+    let rows = turns.run(cells, stop, began, |cell, _| match (cell, &settings.jmh) {
         (Cell::Java(java), Some(jmh)) => {
             jmh.rows(java, &settings.entries, &settings.lifetimes_s).map(Some)
         }

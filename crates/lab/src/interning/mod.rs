@@ -151,22 +151,21 @@ pub fn measure(
     let identity = Identity::made(settings.key_type)?;
     let cells = crossed(&settings.versions, &settings.certificates);
     let of = cells.len() * PARTS;
-    let (mut turns, mut done) = (Turns::new(cells.len()), 0);
-    let cells = cells.into_iter().map(|(versions, number)| Cell(versions, number));
+    let mut turns = Turns::new(cells.len());
+    let cells = cells.into_iter().enumerate();
+    let cells = cells.map(|(at, (versions, number))| Cell(versions, number, at * PARTS));
     let rows = turns.run(
         cells,
         stop,
         |_| {},
-        |cell| {
-            let Cell(versions, number) = cell;
+        |cell, _| {
+            let Cell(versions, number, done) = cell;
             let mut site = Site::new(versions, number, room_bytes, &authority, &identity)?;
             let told = |part: f64| {
                 let done = done + (part * PARTS as f64) as usize;
                 began(&Step { done, of, what: cell.to_string() });
             };
-            let row = site.row(settings.batches, stop, told)?;
-            done += PARTS;
-            Ok(row)
+            site.row(settings.batches, stop, told)
         },
     );
     Ok(Outcome { ended: turns.ended(rows.is_empty())?, room_bytes, rows })
@@ -175,9 +174,9 @@ pub fn measure(
 /// Steps of a combination.
 const PARTS: usize = 1_000;
 
-/// A version of TLS and a number of certificates.
+/// A version of TLS, a number of certificates, and the steps before it.
 #[derive(Debug, Clone, Copy)]
-struct Cell(Versions, u32);
+struct Cell(Versions, u32, usize);
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Instant;
 
 use openssl::x509::X509;
 use rejoin_serve::{Identity, Resumption, Versions};
@@ -16,7 +17,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{Listening, PATIENCE, Reading, terminate};
-use crate::Error;
+use crate::usage::Usage;
+use crate::{Conditions, Error};
 
 /// A certificate and its key in files, for one server after the other.
 #[derive(Debug)]
@@ -68,6 +70,7 @@ pub(crate) struct ServerProcess {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     addresses: Listening,
+    began: Instant,
 }
 
 impl ServerProcess {
@@ -91,7 +94,7 @@ impl ServerProcess {
         let stdout = child.stdout.take().ok_or_else(|| silent(name))?;
         let mut lines = BufReader::new(stdout).lines();
         let addresses = read_line(&mut lines, name).await?;
-        Ok(Self { name, child, lines, addresses })
+        Ok(Self { name, child, lines, addresses, began: Instant::now() })
     }
 
     /// Where it serves.
@@ -104,6 +107,12 @@ impl ServerProcess {
         let reading = spawn_blocking(move || Reading::take(address)).await;
         let broken = |error| Error::System { what: "metrics", source: io::Error::other(error) };
         reading.map_err(broken)?
+    }
+
+    /// Returns the conditions of its process since it began. Where the kernel tells nothing, nothing is doubted.
+    pub(crate) fn conditions(&self) -> Conditions {
+        let usage = self.child.id().and_then(|id| Usage::of(id).ok());
+        Conditions::of_process(usage.unwrap_or_default(), self.began.elapsed())
     }
 
     pub(crate) async fn stop(mut self) -> Result<ServerSummary, Error> {

@@ -36,7 +36,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::Error;
-use crate::experiment::{Ended, Step, Turns};
+use crate::experiment::{Attempt, Ended, Step, Turns};
 use crate::fleet::{self, Liars, Source, Trust, Watched};
 use crate::server::{Launch, Pair, Reading, ServerProcess};
 pub use outcome::{Advantage, Outcome, Row};
@@ -128,12 +128,14 @@ pub async fn run(
     let cells = arena.cells(scale)?;
     let mut turns = Turns::new(cells.len());
     let cells = cells.into_iter().map(Watched::new);
-    let measure = async |cell| {
-        let row = arena.row(scale, cell).await?;
-        kept(&row);
-        Ok(Some(row))
+    let measure =
+        async |cell, attempt: &mut Attempt| arena.row(scale, cell, attempt).await.map(Some);
+    let kept = |row: &mut Row, seen| {
+        row.conditions = seen;
+        kept(row);
+        Ok(())
     };
-    let rows = turns.run_until(cells, stop, began, measure).await;
+    let rows = turns.run_until(cells, stop, began, measure, kept).await;
     let ended = turns.ended(rows.is_empty())?;
     Ok(Outcome::new(settings, scale, rows, ended))
 }
@@ -233,8 +235,9 @@ impl<'a> Arena<'a> {
             let cell = Cell { round: 0, devices, resumption: None, speed_up, cache_sessions: 1 };
             Watched::new(cell)
         });
-        let measure = async |cell| {
-            let Seen { reading, .. } = self.measure(cell).await?;
+        let measure = async |cell, attempt: &mut Attempt| {
+            let Seen { reading, report } = self.measure(cell).await?;
+            attempt.seen = report.conditions;
             if reading.handshakes() == 0 {
                 let what = "no device connected during the saturation run: increase --duration-s";
                 return Err(Error::Settings(what));
@@ -243,7 +246,7 @@ impl<'a> Arena<'a> {
             Ok(Some(()))
         };
         let mut turns = Turns::new(PASSES);
-        turns.run_until(cells, stop, began, measure).await;
+        turns.run_until(cells, stop, began, measure, |(), _| Ok(())).await;
         Ok(turns.all()?.then(|| devices.get()))
     }
 
@@ -292,11 +295,22 @@ impl<'a> Arena<'a> {
         }
     }
 
-    async fn row(&self, scale: Scale, watched: Watched<Cell>) -> Result<Row, Error> {
+    async fn row(
+        &self,
+        scale: Scale,
+        watched: Watched<Cell>,
+        attempt: &mut Attempt,
+    ) -> Result<Row, Error> {
         let Cell { round, devices, speed_up, cache_sessions, .. } = watched.cell;
         let resumption = watched.cell.resumption();
         let Seen { reading, report } = self.measure(watched).await?;
         let (handshakes, up_s) = (reading.handshakes(), reading.up_s);
+        let busy_percent = if up_s > 0.0 { reading.cpu_s * 100.0 / up_s } else { 0.0 };
+        attempt.seen = report.conditions;
+        if busy_percent >= Row::SATURATED_PERCENT {
+            // Devices wait for the server, as they are meant to.
+            attempt.seen.left_out_percent = 0.0;
+        }
         let per = |amount: f64| if amount > 0.0 { handshakes as f64 / amount } else { 0.0 };
         Ok(Row {
             tls: self.settings.versions.name(),
@@ -314,11 +328,12 @@ impl<'a> Arena<'a> {
             transactions_per_s: per(up_s),
             transactions_per_cpu_s: per(reading.cpu_s),
             server_cpu_us: reading.cpu_us(),
-            server_busy_percent: if up_s > 0.0 { reading.cpu_s * 100.0 / up_s } else { 0.0 },
+            server_busy_percent: busy_percent,
             hit_percent: reading.resumed as f64 * 100.0 / handshakes.max(1) as f64,
             hit_after_first_of_run: report.hit_after_first_of_run(),
             left_out: report.skipped,
             failed: report.failed.values().sum(),
+            conditions: attempt.seen,
         })
     }
 
@@ -347,7 +362,8 @@ impl<'a> Arena<'a> {
         let report = playing.join_next().await.map(played).transpose()?;
         let missing =
             || Error::Server { resumption: "measured", what: "had no devices".to_owned() };
-        let report = report.ok_or_else(missing)?;
+        let mut report = report.ok_or_else(missing)?;
+        report.conditions = report.conditions.worse(server.conditions());
         server.stop().await?;
         Ok(Seen { reading, report })
     }

@@ -6,7 +6,7 @@ use rejoin_trace::grouped;
 use serde::Serialize;
 
 use super::{Scale, Settings};
-use crate::Ended;
+use crate::{Conditions, Ended};
 
 /// One server with one number of devices, after the warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,6 +52,9 @@ pub struct Row {
     pub left_out: u64,
     /// Connections that failed: of the whole run.
     pub failed: u64,
+    /// The conditions under which all this was measured.
+    #[serde(flatten)]
+    pub conditions: Conditions,
 }
 
 /// All that was measured.
@@ -120,6 +123,15 @@ impl Outcome {
         Some(Advantage { together, least })
     }
 
+    /// Returns what is known of saturation with tickets: the number of devices, and true if the server was seen to be
+    /// saturated by so many or more. The number alone follows from what a transaction costs.
+    pub fn saturation(&self) -> Option<(u32, bool)> {
+        let devices = self.saturation_devices?;
+        let tickets = |row: &&Row| row.resumption == Resumption::Tickets.name();
+        let mut beyond = self.rows.iter().filter(tickets).filter(|row| row.devices >= devices);
+        Some((devices, beyond.any(|row| row.server_busy_percent >= Row::SATURATED_PERCENT)))
+    }
+
     /// The median over rounds, for each number of devices and way of resuming, in the order of their first
     /// rows.
     pub fn medians(&self) -> Vec<Row> {
@@ -131,11 +143,14 @@ impl Outcome {
 }
 
 impl Row {
+    /// A server that is busy for so much of the time is saturated: some of its core is the kernel's.
+    pub(super) const SATURATED_PERCENT: f64 = 90.0;
+
     /// Returns the figures that tables and pages begin with: from the devices to the hit rates.
     pub fn figures(&self) -> Vec<String> {
         vec![
             grouped(u64::from(self.devices)),
-            self.resumption.to_owned(),
+            self.conditions.marked(self.resumption),
             format!("{:.0}", self.offered_per_s),
             format!("{:.0}", self.transactions_per_s),
             format!("{:.0}", self.transactions_per_cpu_s),
@@ -165,6 +180,9 @@ impl Row {
             hit_after_first_of_run: of(|row| row.hit_after_first_of_run),
             left_out: sum(|row| row.left_out),
             failed: sum(|row| row.failed),
+            conditions: Conditions::median(
+                &rows.iter().map(|row| row.conditions).collect::<Vec<_>>(),
+            ),
             ..first
         })
     }
@@ -196,6 +214,7 @@ pub(super) mod tests {
             hit_after_first_of_run: 90.0,
             left_out: 0,
             failed: 0,
+            conditions: Conditions::default(),
         }
     }
 
@@ -208,6 +227,17 @@ pub(super) mod tests {
             ended: Ended::complete(rows.len()),
             rows,
         }
+    }
+
+    #[test]
+    fn a_server_is_called_saturated_only_if_it_was_busy() {
+        let saturation =
+            |devices, cpu_us| outcome(vec![row("tickets", devices, cpu_us)]).saturation();
+        let (idle, busy) = (22_000.0, 95_000.0);
+        assert_eq!(saturation(100, idle), Some((100, false)));
+        assert_eq!(saturation(50, busy), Some((100, false)));
+        assert_eq!(saturation(100, busy), Some((100, true)));
+        assert_eq!(outcome(vec![row("openssl", 200, busy)]).saturation(), Some((100, false)));
     }
 
     #[test]
@@ -241,6 +271,7 @@ pub(super) mod tests {
         assert_eq!(medians.len(), outcome.rows.len());
         assert_eq!((medians[1].server_cpu_us, medians[1].transactions), (200.0, 30));
         let unknown = Outcome { saturation_devices: None, ..outcome };
+        assert_eq!(unknown.saturation(), None);
         assert_eq!(unknown.advantage(Resumption::OpenSsl, true), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rejoin_report::{CHART_STYLE, Figures, Line, Lines, Page, distinct};
+use rejoin_report::{CHART_STYLE, Escaped, Figures, Line, Lines, Page, distinct};
 use rejoin_trace::grouped;
 
 use super::outcome::{Outcome, Row};
@@ -39,16 +39,17 @@ impl fmt::Display for Body<'_> {
 
 impl Body<'_> {
     fn introduction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { versions, cache_sessions, saturation_devices, .. } = self.0;
+        let Outcome { versions, cache_sessions, .. } = self.0;
         let (tls, cache) = (versions.name(), grouped(u64::from(*cache_sessions)));
         write!(
             f,
             "<p>Real TLS {tls} connections over loopback, each with one request, to a server of one \
              thread. A cache may hold {cache} sessions. "
         )?;
-        if let Some(devices) = saturation_devices {
-            let devices = grouped(u64::from(*devices));
-            write!(f, "With tickets {devices} devices keep the thread busy. ")?;
+        if let Some((devices, is_seen)) = self.0.saturation() {
+            let (devices, keep) =
+                (grouped(u64::from(devices)), if is_seen { "keep" } else { "would keep" });
+            write!(f, "With tickets {devices} devices {keep} the thread busy. ")?;
         }
         f.write_str(if self.0.forgets_between_runs {
             "Devices begin each run without a session.</p>\n"
@@ -58,6 +59,9 @@ impl Body<'_> {
         let Ended { complete, done, wanted, .. } = self.0.ended;
         if !complete {
             writeln!(f, "<p class=\"incomplete\">Incomplete: {done} of {wanted} servers.</p>")?;
+        }
+        for note in self.0.ended.notes() {
+            writeln!(f, "<p class=\"incomplete\">{}</p>", Escaped(&note))?;
         }
         Ok(())
     }
@@ -78,7 +82,11 @@ impl Body<'_> {
         };
         let names = distinct(self.0.rows.iter().map(|row| row.resumption));
         let lines: Vec<_> = names.into_iter().map(line).collect();
-        let at = self.0.saturation_devices.map(|devices| (devices, "saturated with tickets"));
+        let at = self.0.saturation().map(|(devices, is_seen)| {
+            let name =
+                if is_seen { "saturated with tickets" } else { "would be saturated with tickets" };
+            (devices, name)
+        });
         let picture = Lines { heading, unit, across: "devices", at, lines: &lines };
         writeln!(f, "<figure style=\"margin:2.25rem 0 0\">\n{picture}</figure>")
     }
@@ -97,6 +105,8 @@ mod tests {
         assert_eq!(page.matches("<polyline").count(), 4, "{page}");
         assert_eq!(page.matches("<tr><th scope=\"row\">50<td>").count(), 2, "{page}");
         assert!(!page.contains("Incomplete") && !page.contains("src="), "{page}");
+        outcome.ended.doubts = vec!["tickets 50: 9 % of the connections began late".to_owned()];
+        assert!(html(&outcome).contains("incomplete\">* tickets 50: 9 % of"), "the doubt");
         outcome.ended.complete = false;
         outcome.ended.wanted = 3;
         assert!(html(&outcome).contains("Incomplete: 2 of 3 servers."));

@@ -18,6 +18,7 @@ use crate::terminal;
 Each program is a curl that fetches one page, in turns with Rejoin and without, from one server on
 this machine. A round trip above 0 is a delaying relay with TCP's slow start, ten segments at first.
 Compare the ratios of one run: times depend on the machine. docs/bench.md says what is measured.
+Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin bench client
   rejoin bench client --quick
@@ -81,9 +82,7 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
 
 fn text(outcome: &Outcome) -> String {
     let mut text = table(&outcome.rows);
-    if let Some(why) = outcome.ended.cut("interrupted") {
-        text.push_str(&format!("\nincomplete: {why}"));
-    }
+    text.push_str(&progress::notes(&outcome.ended));
     text
 }
 

@@ -18,6 +18,7 @@ Client and server run in one thread and exchange records in memory; all combinat
 Combinations that a library does not support here are named and left out. JMH measures jsse, one
 combination after the other in about ten seconds each; `make bench-handshake` builds the benchmark.
 After Ctrl-C the figures so far are shown.
+Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin bench handshake --html handshake.html
   rejoin bench handshake --stack rustls --tls 1.3 --key-type ml-dsa-65 --client-certificates with --json")]

@@ -15,6 +15,7 @@ use crate::units::seconds_in;
 #[command(after_help = "\
 `make bench-insert` builds the benchmark for --jmh and runs this command. Native caches take turns on
 one thread, whose CPU time is measured; JMH measures JSSE, each JDK in its own processes.
+Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin bench insert
   rejoin bench insert --jmh bindings/java/bench/target --json
@@ -73,9 +74,7 @@ fn text(outcome: &Outcome) -> String {
     if let Some(left_out) = &outcome.left_out {
         text.push_str(&format!("\n\n{left_out}"));
     }
-    if let Some(why) = outcome.ended.cut("interrupted") {
-        text.push_str(&format!("\nincomplete: {why}"));
-    }
+    text.push_str(&progress::notes(&outcome.ended));
     text
 }
 

@@ -16,6 +16,7 @@ use crate::units::Bytes;
 The benchmark makes real OpenSSL handshakes in memory, in one thread. It measures the server's CPU
 time and the bytes that OpenSSL allocates for it. It needs about 30 KiB of memory for each
 certificate.
+Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin bench interning
   rejoin bench interning --certificates 1,1000 --tls 1.3 --key-type rsa-2048 --json
@@ -79,9 +80,7 @@ fn text(outcome: &Outcome) -> String {
             grouped(*decoding_allocates_bytes)
         ));
     }
-    if let Some(why) = outcome.ended.cut("interrupted") {
-        text.push_str(&format!("\nincomplete: {why}"));
-    }
+    text.push_str(&progress::notes(&outcome.ended));
     text
 }
 

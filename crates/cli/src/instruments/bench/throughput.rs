@@ -21,6 +21,7 @@ use crate::units::{Time, above_zero};
 The benchmark runs real servers with one thread each and real handshakes over loopback; give the
 devices a core of their own. Times are in the population's time. Beyond saturation a transaction takes
 longer, but no more CPU time.
+Exits with 3 if the machine did not keep up; a note (*) names the figures concerned.
 Examples:
   rejoin bench throughput --html throughput.html
   rejoin bench throughput --keep-up --rounds 3
@@ -138,11 +139,16 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
 fn text(outcome: &Outcome) -> String {
     let mut text = table(&outcome.medians());
     text.push_str(&format!("\n\ncaches: {} sessions", grouped(u64::from(outcome.cache_sessions))));
-    if let Some(devices) = outcome.saturation_devices {
-        text.push_str(&format!(
-            "; {} devices saturate the server with tickets",
-            grouped(u64::from(devices))
-        ));
+    if let Some((devices, is_seen)) = outcome.saturation() {
+        let devices = grouped(u64::from(devices));
+        text.push_str(&if is_seen {
+            format!("; {devices} devices saturate the server with tickets")
+        } else {
+            format!(
+                "; {devices} devices would saturate the server with tickets, by its CPU time: it was not \
+                 seen to be"
+            )
+        });
     }
     for (past, side) in [(false, "up to saturation"), (true, "past it")] {
         for over in [Resumption::Tickets, Resumption::OpenSsl] {
@@ -155,6 +161,7 @@ fn text(outcome: &Outcome) -> String {
             }
         }
     }
+    text.push_str(&progress::notes(&outcome.ended));
     text
 }
 

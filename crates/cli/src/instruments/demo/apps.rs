@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &super::Arguments) -> anyhow::Result<()> {
         outcome
     })?;
     if !json {
-        terminal::print(&table(&outcome.rows));
+        terminal::print(&format!("{}{}", table(&outcome.rows), progress::notes(&outcome.ended)));
     }
     progress::whole(&outcome.ended, "interrupted", "rows")
 }

@@ -376,7 +376,7 @@ pub(super) mod tests {
             outcome.traces.push(Traced::of(&settings, &cell, 2, &tally));
         }
         let mut turns = Turns::new(1);
-        turns.run([0], &AtomicBool::new(false), |_| {}, |_| Ok(Some(())));
+        turns.run([0], &AtomicBool::new(false), |_| {}, |_, _| Ok(Some(())));
         outcome.ended(turns).expect("it did not fail")
     }
 
@@ -451,7 +451,7 @@ pub(super) mod tests {
                 [0],
                 &AtomicBool::new(false),
                 |_| {},
-                |_| failure.take().map_or(Ok(Some(())), Err),
+                |_, _| failure.take().map_or(Ok(Some(())), Err),
             );
             turns
         };
