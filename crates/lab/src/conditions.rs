@@ -48,7 +48,7 @@ const MOST_WAITED_PERCENT: f64 = 33.0;
 const MOST_STOLEN_PERCENT: f64 = 5.0;
 
 /// The mark of figures that are not to be trusted.
-const MARK: &str = "*";
+pub(crate) const MARK: &str = "*";
 const REMEDY: &str = "The machine did not keep up, and these figures are not to be trusted. End other programs and \
                       measure again, or give a lower --speedup or fewer clients where there is such an option.";
 
@@ -139,10 +139,16 @@ impl From<Conditions> for Judged {
     }
 }
 
+/// Doubts with a footnote of their own.
+const MOST_NOTES: usize = 12;
+
 /// Returns a footnote on each doubt, and one on what to do. Nothing without doubts.
 pub(crate) fn notes(doubts: &[String]) -> Vec<String> {
-    let remedy = (!doubts.is_empty()).then_some(REMEDY).into_iter();
-    doubts.iter().map(String::as_str).chain(remedy).map(|note| format!("{MARK} {note}")).collect()
+    let more = doubts.len().saturating_sub(MOST_NOTES);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let remedy = (!doubts.is_empty()).then(|| REMEDY.to_owned());
+    let notes = doubts.iter().take(MOST_NOTES).cloned().chain(more).chain(remedy);
+    notes.map(|note| format!("{MARK} {note}")).collect()
 }
 
 pub(crate) fn percent(part: u64, all: u64) -> f64 {
@@ -227,6 +233,17 @@ mod tests {
         }
         let json = serde_json::to_value(bad[0].0).expect("an object");
         assert_eq!((&json["kept_up"], &json["late_percent"]), (&false.into(), &12.4.into()));
+    }
+
+    #[test]
+    fn many_doubts_are_counted() {
+        let doubts: Vec<String> = (0..20).map(|number| format!("cell {number}")).collect();
+        let notes = notes(&doubts);
+        assert_eq!(
+            (notes.len(), notes[11].as_str(), notes[12].as_str()),
+            (14, "* cell 11", "* and 8 more")
+        );
+        assert!(super::notes(&[]).is_empty());
     }
 
     #[test]

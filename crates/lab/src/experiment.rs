@@ -63,6 +63,12 @@ impl Ended {
         (!self.complete).then(|| self.failure.as_deref().unwrap_or(interrupted))
     }
 
+    /// Returns true if the machine did not keep up with a cell.
+    pub(crate) fn doubts(&self, cell: impl Display) -> bool {
+        let start = format!("{cell}: ");
+        self.doubts.iter().any(|doubt| doubt.starts_with(&start))
+    }
+
     /// Returns a note on each doubt, and one on what to do. Nothing if there are none.
     pub fn notes(&self) -> Vec<String> {
         conditions::notes(&self.doubts)

@@ -17,7 +17,7 @@ mod terminal;
 pub use axis::Axis;
 pub use bars::{Bar, Bars, Part};
 pub use escape::Escaped;
-pub use figures::Figures;
+pub use figures::{Figures, Table};
 pub use lines::{Line, Lines};
 pub use marks::Mark;
 pub use page::{Page, STYLE as PAGE_STYLE};

@@ -60,6 +60,11 @@ impl fmt::Display for Lines<'_> {
 }
 
 impl Lines<'_> {
+    /// Returns the chart for a page, where it scrolls if there is no room for it.
+    pub fn figure(&self) -> String {
+        format!("<figure class=\"scroll\" tabindex=\"0\">\n{self}</figure>\n")
+    }
+
     fn points(&self) -> impl Iterator<Item = (u32, f64)> {
         self.lines.iter().flat_map(|line| line.points.iter().copied())
     }

@@ -76,7 +76,14 @@ pub(crate) fn whole(ended: &Ended, interrupted: &str, unit: &str) -> anyhow::Res
     let Ended { complete, failure, done, wanted, doubts, .. } = ended;
     match failure {
         _ if *complete && doubts.is_empty() => Ok(()),
-        _ if *complete => Err(Doubted(format!("{KEPT_UP}: {}", doubts.join(", "))).into()),
+        _ if *complete => {
+            let first = doubts.first().map_or("", String::as_str);
+            let others = match doubts.len() {
+                0 | 1 => String::new(),
+                all => format!(" (and {} more)", all - 1),
+            };
+            Err(Doubted(format!("{KEPT_UP}: {first}{others}")).into())
+        }
         Some(failure) => Err(anyhow!("after {done} of {wanted} {unit}: {failure}")),
         None => Err(anyhow!("{interrupted} after {done} of {wanted} {unit}")),
     }

@@ -9,6 +9,7 @@ use super::model::{Fit, Model, Parts, Point};
 use super::threads::PerTransaction;
 use super::{Cell, Cores, Handshake, Round, Settings, Size, Suite, Traffic};
 use crate::Ended;
+use crate::conditions::MARK;
 use crate::usage::Usage;
 
 /// All that a measurement says.
@@ -55,6 +56,8 @@ pub struct Row {
     pub size_bytes: Size,
     /// Rounds measured.
     pub rounds: usize,
+    /// False if the machine did not keep up in the median round.
+    pub kept_up: bool,
     /// Transactions of all rounds.
     pub transactions: u64,
     /// Transactions that failed, of all rounds.
@@ -151,7 +154,8 @@ impl Outcome {
             .map(|(cell, rounds)| {
                 let missing = rounds.iter().find_map(|round| round.counted.missing);
                 counters_missing = counters_missing.or(missing);
-                (cell, Row::of(cell, &rounds))
+                let kept_up = !ended.doubts(cell);
+                (cell, Row { kept_up, ..Row::of(cell, &rounds) })
             })
             .collect();
         let suites = settings.suites().into_iter();
@@ -170,6 +174,11 @@ impl Outcome {
 }
 
 impl Row {
+    /// Returns a figure with a mark if the machine did not keep up with this cell.
+    pub(super) fn marked(&self, figure: String) -> String {
+        if self.kept_up || figure.ends_with(MARK) { figure } else { format!("{figure} {MARK}") }
+    }
+
     fn of(cell: Cell, rounds: &[Round]) -> Self {
         let names = cell.traffic.suite().map(Suite::names);
         let sum = |value: fn(&Round) -> u64| rounds.iter().map(value).sum::<u64>();
@@ -187,6 +196,7 @@ impl Row {
             cores: cell.cores,
             size_bytes: cell.size,
             rounds: rounds.len(),
+            kept_up: true,
             transactions: sum(|round| round.seen.transactions),
             failed: sum(|round| round.seen.failed),
             failure: rounds.iter().find_map(|round| round.seen.failure.clone()),

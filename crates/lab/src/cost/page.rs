@@ -6,7 +6,7 @@ use std::fmt;
 use rejoin_report::{BAR_STYLE, Bar, Bars, CHART_STYLE, Escaped, Line, Lines, Page, Part};
 
 use super::model::{Parts, percent_cut};
-use super::tables::{kinds, missing_model, names, notes, sizes, text};
+use super::tables::{kinds, missing_model, names, notes, sizes, tables};
 use super::{Outcome, Row, Shares, SuiteModel};
 
 const STYLE: &str = include_str!("page.css");
@@ -71,9 +71,7 @@ impl fmt::Display for Body<'_> {
             outcome.models.iter().try_for_each(|model| Stacks(model).fmt(f))?;
             f.write_str("</div>\n")?;
         }
-        f.write_str("<h2>Tables</h2>\n<pre class=\"scroll\">")?;
-        text(outcome).lines().try_for_each(|line| writeln!(f, "{}", Escaped(line)))?;
-        f.write_str("</pre>\n")
+        tables(outcome).iter().try_for_each(|table| table.fmt(f))
     }
 }
 
@@ -85,7 +83,7 @@ fn by_cores(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
     }
     let sizes = sizes(outcome);
     let Some(size) = sizes.get(sizes.len() / 2) else { return Ok(()) };
-    writeln!(f, "<h2>By the server's cores, {size}</h2>\n<div class=\"small\">")?;
+    writeln!(f, "<h2>By the server's cores, {size}</h2>")?;
     for kind in kinds(outcome) {
         let throughput = Throughput { outcome, kind };
         let mut figure = |heading: &str, unit: &str, value: &dyn Fn(&Row) -> Option<f64>| {
@@ -102,7 +100,7 @@ fn by_cores(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
                 return Ok(());
             }
             let picture = Lines { heading, unit, across: "cores", at: None, lines: &lines };
-            writeln!(f, "<figure>{picture}</figure>")
+            f.write_str(&picture.figure())
         };
         let [tls, key, cipher] = kind;
         let heading = format!("TLS {tls} {key} {cipher}");
@@ -112,7 +110,7 @@ fn by_cores(f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
             row.server.counters.cycles_per_instruction().map(|cycles| cycles * 100.0)
         })?;
     }
-    f.write_str("</div>\n")
+    Ok(())
 }
 
 type Kind = [&'static str; 3];

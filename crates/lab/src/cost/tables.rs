@@ -1,6 +1,6 @@
 //! The outcome for a terminal, in the layout of the paper's tables.
 
-use rejoin_report::{distinct, table};
+use rejoin_report::{Table, distinct};
 
 use super::model::{Fit, Line, Parts, percent_cut};
 use super::paper::Measured;
@@ -14,7 +14,15 @@ const PAPER: &str = "paper 001, one processor";
 
 /// All tables, and what is to be known of them.
 pub fn text(outcome: &Outcome) -> String {
-    let mut parts = vec![
+    let mut parts: Vec<String> = tables(outcome).iter().map(Table::text).collect();
+    parts.extend(outcome.models.is_empty().then(|| missing_model(outcome)));
+    parts.extend(notes(outcome));
+    parts.join("\n\n")
+}
+
+/// Returns all tables.
+pub(super) fn tables(outcome: &Outcome) -> Vec<Table> {
+    let mut tables = vec![
         titled(
             "Table 1: transactions a second, scaled to full utilisation of the server's cores; path \
              length in thousands of instructions",
@@ -25,17 +33,14 @@ pub fn text(outcome: &Outcome) -> String {
         titled("Table 7: milliseconds to the first byte, under load", table_7(outcome)),
         titled("Per transaction, the server's threads and the wire", transactions(outcome)),
     ];
-    if outcome.models.is_empty() {
-        parts.push(missing_model(outcome));
-    } else {
-        parts.push(titled(
+    if !outcome.models.is_empty() {
+        tables.push(titled(
             "Where the server's time goes: Th handshake, Te cipher, Tn the rest",
             model(outcome),
         ));
-        parts.push(titled("The lines, d in KB", lines(outcome)));
+        tables.push(titled("The lines, d in KB", lines(outcome)));
     }
-    parts.extend(notes(outcome));
-    parts.join("\n\n")
+    tables
 }
 
 /// Returns notes on the figures.
@@ -82,8 +87,12 @@ pub(super) fn missing_model(outcome: &Outcome) -> String {
     format!("no model of where the time goes: {why}")
 }
 
-fn titled(title: &str, table: String) -> String {
-    format!("{title}\n{table}")
+/// Columns that are text, heads divided by bars, and rows.
+type Untitled = (&'static [usize], &'static str, Vec<Vec<String>>);
+
+fn titled(title: &str, (text, head, rows): Untitled) -> Table {
+    let head = head.split('|').map(str::to_owned).collect();
+    Table { title: title.to_owned(), text, head, rows }
 }
 
 /// A size, a number of cores, a kind of TLS, and the rows of its modes.
@@ -165,7 +174,7 @@ fn beside_the_paper(
     rows
 }
 
-fn table_1(outcome: &Outcome) -> String {
+fn table_1(outcome: &Outcome) -> Untitled {
     let none = || NONE.to_owned();
     let paper = |Measured { throughput, path_length, cycles_per_instruction, .. }: Measured| {
         let [with, without] = throughput.map(whole);
@@ -175,7 +184,8 @@ fn table_1(outcome: &Outcome) -> String {
         Some(figures)
     };
     let ours = |group: &Group<'_>| {
-        let rate = |row: Option<&Row>| row.map_or_else(none, |row| whole(row.scaled_per_s));
+        let rate = |row: &Row| row.marked(whole(row.scaled_per_s));
+        let rate = |row: Option<&Row>| row.map_or_else(none, rate);
         let mut figures = group.modes().map(rate).to_vec();
         let counters = [group.full, group.plain].map(|row| row.map(|row| row.server.counters));
         for counters in counters {
@@ -188,12 +198,11 @@ fn table_1(outcome: &Outcome) -> String {
         }
         figures
     };
-    let head =
-        "size||full|resumed|once|w/o TLS|path length full|w/o|cycles/inst full|w/o".split('|');
-    table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
+    let head = "size||full|resumed|once|w/o TLS|path length full|w/o|cycles/inst full|w/o";
+    (&[0, 1], head, beside_the_paper(outcome, paper, ours))
 }
 
-fn table_2(outcome: &Outcome) -> String {
+fn table_2(outcome: &Outcome) -> Untitled {
     let paper = |Measured { relative: [throughput, cycles], misses, .. }: Measured| {
         let misses = misses.map(|[with, without]| format!("{with} % {without} %"));
         let mut figures = vec![format!("{throughput:.2}"), NONE.to_owned(), NONE.to_owned()];
@@ -203,7 +212,9 @@ fn table_2(outcome: &Outcome) -> String {
     };
     let ours = |group: &Group<'_>| {
         let ratio = |of: Option<&Row>, value: fn(&Row) -> f64| match (group.plain, of) {
-            (Some(plain), Some(of)) => format!("{:.2}", value(plain) / value(of)),
+            (Some(plain), Some(of)) => {
+                plain.marked(of.marked(format!("{:.2}", value(plain) / value(of))))
+            }
             _ => NONE.to_owned(),
         };
         let scaled = |of| ratio(of, |row| row.scaled_per_s);
@@ -220,10 +231,10 @@ fn table_2(outcome: &Outcome) -> String {
     };
     let head = "size||rel tput full|resumed|once|full, not scaled|cycle/op|L1 inst MR w/, w/o|\
                 L1 data MR w/, w/o|last cache MR w/, w/o";
-    table(&[0, 1], head.split('|'), beside_the_paper(outcome, paper, ours))
+    (&[0, 1], head, beside_the_paper(outcome, paper, ours))
 }
 
-fn table_6(outcome: &Outcome) -> String {
+fn table_6(outcome: &Outcome) -> Untitled {
     let paper = |Measured { branches, .. }: Measured| {
         let pair = |[with, without]: [f64; 2]| format!("{with:.3} {without:.3}");
         Some(branches.map(pair).to_vec())
@@ -235,32 +246,36 @@ fn table_6(outcome: &Outcome) -> String {
         };
         vec![figures(Counters::branch_frequency), figures(Counters::misprediction)]
     };
-    let head = ["size", "", "branches per inst full, w/o", "predicted wrong full, w/o"];
-    table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
+    let head = "size||branches per inst full, w/o|predicted wrong full, w/o";
+    (&[0, 1], head, beside_the_paper(outcome, paper, ours))
 }
 
-fn table_7(outcome: &Outcome) -> String {
+fn table_7(outcome: &Outcome) -> Untitled {
     let none = || NONE.to_owned();
     let paper = |measured: Measured| {
         let [with, without] = measured.first_byte_ms?.map(whole);
         Some(vec![with, none(), none(), without])
     };
     let ours = |group: &Group<'_>| {
-        let time = |row: &Row| format!("{:.2}", row.first_byte_us / 1e3);
+        let time = |row: &Row| row.marked(format!("{:.2}", row.first_byte_us / 1e3));
         group.modes().map(|row| row.map_or_else(none, time)).to_vec()
     };
-    let head = ["size", "", "full", "resumed", "once", "w/o TLS"];
-    table(&[0, 1], head, beside_the_paper(outcome, paper, ours))
+    let head = "size||full|resumed|once|w/o TLS";
+    (&[0, 1], head, beside_the_paper(outcome, paper, ours))
 }
 
-fn transactions(outcome: &Outcome) -> String {
+fn transactions(outcome: &Outcome) -> Untitled {
     let head = "TLS|key|cipher|mode|cores|size|per s|used %|CPU µs|lowest|highest|user|kernel|\
                 switches|bytes to server|to client|packets to server|to client";
     let rows = outcome.cells.iter().map(|row| {
         let (server, wire) = (row.server, row.wire);
         let mut cells: Vec<String> = names(row).map(str::to_owned).to_vec();
         let us = |ns: f64| format!("{:.1}", ns / 1e3);
-        cells.extend([row.mode.to_owned(), row.cores.to_string(), row.size_bytes.to_string()]);
+        cells.extend([
+            row.marked(row.mode.to_owned()),
+            row.cores.to_string(),
+            row.size_bytes.to_string(),
+        ]);
         cells.push(whole(row.per_s));
         cells.push(whole(row.utilisation * 100.0));
         cells.extend([server.cpu_ns, server.cpu_ns_lowest, server.cpu_ns_highest].map(us));
@@ -272,10 +287,10 @@ fn transactions(outcome: &Outcome) -> String {
         cells.extend(packets.map(|packets| format!("{packets:.1}")));
         cells
     });
-    table(&[0, 1, 2, 3], head.split('|'), rows)
+    (&[0, 1, 2, 3], head, rows.collect())
 }
 
-fn model(outcome: &Outcome) -> String {
+fn model(outcome: &Outcome) -> Untitled {
     let head = "TLS|key|cipher|size|Th µs|Te µs|Tn µs|Th|Te|Tn|paper's Th|Te|Tn|resumed Th µs|Th|\
                 Te|Tn|saved";
     let rows = outcome.models.iter().flat_map(|model| {
@@ -287,7 +302,7 @@ fn model(outcome: &Outcome) -> String {
             cells
         })
     });
-    table(&[0, 1, 2], head.split('|'), rows)
+    (&[0, 1, 2], head, rows.collect())
 }
 
 fn figures(shares: &Shares) -> Vec<String> {
@@ -305,8 +320,8 @@ fn figures(shares: &Shares) -> Vec<String> {
     cells
 }
 
-fn lines(outcome: &Outcome) -> String {
-    let head = ["TLS", "key", "cipher", "", "CPU µs", "residuals, % of each size"];
+fn lines(outcome: &Outcome) -> Untitled {
+    let head = "TLS|key|cipher||CPU µs|residuals, % of each size";
     let rows = outcome.models.iter().flat_map(|model| {
         let SuiteModel { tls, key, cipher, full, resumed, plain, .. } = model;
         let fits =
@@ -318,7 +333,7 @@ fn lines(outcome: &Outcome) -> String {
             cells
         })
     });
-    table(&[0, 1, 2, 3, 4, 5], head, rows)
+    (&[0, 1, 2, 3, 4, 5], head, rows.collect())
 }
 
 fn residuals(fit: &Fit) -> String {

@@ -28,9 +28,8 @@ pub(super) fn write(path: &Path, shown: &Shown<'_>) -> Result<(), Error> {
 }
 
 fn html(shown: &Shown<'_>) -> String {
-    let style = [BAR_STYLE, "td:nth-child(2), thead th:nth-child(2) { text-align: left; }\n"];
     let title = "Who resumes, and what it costs";
-    Page { title, style: &style.concat(), script: "", body: shown }.to_string()
+    Page { title, style: BAR_STYLE, script: "", body: shown }.to_string()
 }
 
 impl fmt::Display for Shown<'_> {
@@ -56,7 +55,7 @@ impl fmt::Display for Shown<'_> {
             writeln!(f, "<p class=\"incomplete\">{}</p>", Escaped(&note))?;
         }
         let rows: Vec<_> = rows.iter().map(Row::figures).collect();
-        Figures { about: "", head: &Row::HEAD, rows: &rows }.fmt(f)
+        Figures { heading: "Figures", about: "", text: &[1], head: &Row::HEAD, rows: &rows }.fmt(f)
     }
 }
 
@@ -125,7 +124,10 @@ mod tests {
         rows[0].slowed = true;
         rows[1].conditions.late_percent = 31.0;
         let page = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &rows });
-        assert!(page.contains("<td>lru ½<td>13.2") && page.contains("<td>predictive *<td>48.3"));
+        assert!(
+            page.contains("<td class=\"text\">lru ½<td>13.2")
+                && page.contains("<td class=\"text\">predictive *<td>48.3")
+        );
         assert!(page.contains(">48 *</text>") && page.contains(">13</text>"), "{page}");
         let notes = "incomplete\">* TLS 1.3 predictive: 31 % of the connections began late</p>";
         assert!(page.contains(notes) && page.contains("½ Measured at half the speed"), "{page}");
@@ -143,9 +145,9 @@ mod tests {
         assert_eq!((page.matches("<svg").count(), page.matches("<rect").count()), (2, 8), "{page}");
         assert!(page.contains("<title>TLS 1.3 predictive: 70.2 %</title>"), "{page}");
         assert!(page.contains("<title>TLS 1.2 none: 702.0 µs</title>"), "{page}");
-        assert!(
-            page.contains("<tr><th scope=\"row\">1.2<td>predictive<td>71.6<td>412<td>261<td>731")
-        );
+        assert!(page.contains(
+            "<tr><th scope=\"row\">1.2<td class=\"text\">predictive<td>71.6<td>412<td>261<td>731"
+        ));
         assert!(!page.contains("src=") && !page.contains("NaN"), "{page}");
         assert!(!page.contains("incomplete\">"), "{page}");
         let empty = html(&Shown { devices: 8_000, capacity_share: 0.6, rows: &[] });

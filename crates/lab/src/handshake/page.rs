@@ -34,7 +34,9 @@ impl fmt::Display for Body<'_> {
         }
         f.write_str("</div>\n")?;
         let rows: Vec<_> = self.0.rows.iter().map(|row| cells(self.0, row)).collect();
-        Figures { about: "", head: &head(self.0), rows: &rows }.fmt(f)
+        let text = [1, 2, 3, 4];
+        Figures { heading: "Figures", about: "", text: &text, head: &head(self.0), rows: &rows }
+            .fmt(f)
     }
 }
 

@@ -33,7 +33,7 @@ impl fmt::Display for Body<'_> {
         let cells =
             |row: &Row| [row.figures(), vec![grouped(row.left_out), grouped(row.failed)]].concat();
         let rows: Vec<_> = self.0.medians().iter().map(cells).collect();
-        Figures { about, head: &head, rows: &rows }.fmt(f)
+        Figures { heading: "Figures", about, text: &[1], head: &head, rows: &rows }.fmt(f)
     }
 }
 
@@ -88,7 +88,7 @@ impl Body<'_> {
             (devices, name)
         });
         let picture = Lines { heading, unit, across: "devices", at, lines: &lines };
-        writeln!(f, "<figure style=\"margin:2.25rem 0 0\">\n{picture}</figure>")
+        f.write_str(&picture.figure())
     }
 }
 

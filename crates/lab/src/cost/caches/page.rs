@@ -4,10 +4,9 @@ use std::fmt;
 
 use rejoin_report::{CHART_STYLE, Escaped, Line, Lines, Page, distinct};
 
-use super::tables::{Place, behind_first, columns, compared, kinds, name, notes, text};
+use super::tables::{Place, about, behind_first, columns, compared, kinds, name, notes, tables};
 use super::{Outcome, Row, Size};
 
-const STYLE: &str = "pre { font-size: .72rem; line-height: 1.45; }\nsvg { margin-top: 1.5rem; }\n";
 const MODES: [&str; 3] = ["full", "resumed", "no TLS"];
 const UNIT: &str = "misses in 10,000 accesses";
 /// L2 caches of a trace in a picture, each of which has two lines: there are eight colours.
@@ -17,9 +16,8 @@ const HUNDREDTHS: f64 = 100.0;
 
 /// Returns the outcome as an HTML page. It needs no other file and makes no request.
 pub fn html(outcome: &Outcome) -> String {
-    let style = format!("{CHART_STYLE}{STYLE}");
     let title = "What caches do for TLS";
-    Page { title, style: &style, script: "", body: Body(outcome) }.to_string()
+    Page { title, style: CHART_STYLE, script: "", body: Body(outcome) }.to_string()
 }
 
 struct Body<'a>(&'a Outcome);
@@ -58,9 +56,8 @@ impl fmt::Display for Body<'_> {
             "<h2>L2 with an auxiliary cache (§5), and larger by as much, behind L1 of {l1_bytes}</h2>"
         )?;
         auxiliary(f, outcome)?;
-        writeln!(f, "<h2>Tables</h2>\n<pre class=\"scroll\">")?;
-        text(outcome).lines().try_for_each(|line| writeln!(f, "{}", Escaped(line)))?;
-        f.write_str("</pre>\n")
+        writeln!(f, "<h2>Tables</h2>\n<p>{}</p>", Escaped(&about(outcome)))?;
+        tables(outcome).iter().try_for_each(|table| table.fmt(f))
     }
 }
 
@@ -148,7 +145,7 @@ fn picture(
 ) -> fmt::Result {
     let lines: Vec<Line<'_>> =
         lines.iter().map(|(name, points)| Line { name, points: points.clone() }).collect();
-    write!(f, "{}", Lines { heading, unit: UNIT, across, at: None, lines: &lines })
+    f.write_str(&Lines { heading, unit: UNIT, across, at: None, lines: &lines }.figure())
 }
 
 #[cfg(test)]

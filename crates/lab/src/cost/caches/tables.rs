@@ -1,6 +1,6 @@
 //! The outcome for a terminal, in the layout of the paper's tables, with its figures beside ours.
 
-use rejoin_report::{distinct, table};
+use rejoin_report::{Table, distinct};
 
 use super::super::paper::{CacheMeasured, Measured, Pair};
 use super::{Outcome, PARTS, Row, Size, Traced};
@@ -16,11 +16,23 @@ const PAPER_LEAST_BYTES: u32 = 512 << 10;
 
 /// All tables, and what is to be known of them.
 pub fn text(outcome: &Outcome) -> String {
-    let Outcome { line_bytes, l1_ways, l2_ways, l1_bytes, l2_bytes, valgrind, .. } = outcome;
-    let about = format!(
+    let tables: Vec<String> = tables(outcome).iter().map(Table::text).collect();
+    let parts = std::iter::once(about(outcome)).chain(tables).chain(notes(outcome));
+    parts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns what the tables are of.
+pub(super) fn about(outcome: &Outcome) -> String {
+    let Outcome { line_bytes, l1_ways, l2_ways, valgrind, .. } = outcome;
+    format!(
         "By {valgrind}: user space only, lines of {line_bytes} bytes, {l1_ways} of them in a set of L1 and \
          {l2_ways} in one of L2. \"full\" is the paper's \"with SSL\", \"w/o\" its \"without\"."
-    );
+    )
+}
+
+/// Returns all tables that have rows.
+pub(super) fn tables(outcome: &Outcome) -> Vec<Table> {
+    let Outcome { l1_bytes, l2_bytes, .. } = outcome;
     let tables = [
         (
             format!(
@@ -63,10 +75,8 @@ pub fn text(outcome: &Outcome) -> String {
             agreement(outcome),
         ),
     ];
-    let tables = tables.into_iter().filter_map(|(title, (head, rows))| {
-        (!rows.is_empty()).then(|| format!("{title}\n{}", table(&[0, 1, 2], head, rows)))
-    });
-    std::iter::once(about).chain(tables).chain(notes(outcome)).collect::<Vec<_>>().join("\n\n")
+    let tables = tables.into_iter().filter(|(_, (_, rows))| !rows.is_empty());
+    tables.map(|(title, (head, rows))| Table { title, text: &[0, 1, 2], head, rows }).collect()
 }
 
 /// Returns notes on the figures.
@@ -75,7 +85,7 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     cut.map(|why| format!("partial: {why}; these are the figures so far")).collect()
 }
 
-type Table = (Vec<String>, Vec<Vec<String>>);
+type Untitled = (Vec<String>, Vec<Vec<String>>);
 
 /// The heads of a table: those of its first columns, divided by bars, and three of each figure.
 fn head(start: &str, figures: &[&str]) -> Vec<String> {
@@ -164,7 +174,7 @@ fn beside_paper(
     rows
 }
 
-fn by_second(outcome: &Outcome) -> Table {
+fn by_second(outcome: &Outcome) -> Untitled {
     let start = |(size, (_, l2)): Place| vec![size.to_string(), l2.to_string()];
     let paper = |place| {
         let CacheMeasured { path_length, l2_misses, .. } = paper_of(place)?;
@@ -183,7 +193,7 @@ fn by_second(outcome: &Outcome) -> Table {
     (head("size|L2|", &["path", "L2 MR", "MPI ‰"]), rows)
 }
 
-fn relative(outcome: &Outcome) -> Table {
+fn relative(outcome: &Outcome) -> Untitled {
     let head = head("size|L2|", &["", "misses"]);
     let mut places = behind_first(outcome);
     let mut seconds = places.iter().map(|(_, (_, l2))| *l2);
@@ -208,7 +218,7 @@ fn relative(outcome: &Outcome) -> Table {
     (head, beside_paper(outcome, places, start, paper, ours))
 }
 
-fn by_first(outcome: &Outcome) -> Table {
+fn by_first(outcome: &Outcome) -> Untitled {
     let start = |(size, (l1, _)): Place| vec![size.to_string(), l1.to_string()];
     let paper = |(size, (l1, _)): Place| {
         let paper = Measured::of(size.bytes()).filter(|_| l1.bytes() == PAPER_L1_BYTES)?;
@@ -223,7 +233,7 @@ fn by_first(outcome: &Outcome) -> Table {
 }
 
 /// Before one pair of caches: no cache bears on branches.
-fn branches(outcome: &Outcome) -> Table {
+fn branches(outcome: &Outcome) -> Untitled {
     let mut places = places(outcome);
     places.dedup_by_key(|(size, _)| *size);
     let paper = |(size, _): Place| {
@@ -240,7 +250,7 @@ fn branches(outcome: &Outcome) -> Table {
     (head("size|", &["branches", "predicted wrong"]), rows)
 }
 
-fn traced_first(outcome: &Outcome) -> Table {
+fn traced_first(outcome: &Outcome) -> Untitled {
     let rows = outcome.traces.iter().flat_map(|row| {
         row.l1.iter().map(move |l1| {
             let mut cells = start(row);
@@ -253,7 +263,7 @@ fn traced_first(outcome: &Outcome) -> Table {
     (head, rows.collect())
 }
 
-fn auxiliary(outcome: &Outcome) -> Table {
+fn auxiliary(outcome: &Outcome) -> Untitled {
     let mut head = head("size||mode|L2|alone", &[]);
     head.extend(PARTS.iter().flat_map(|part| [format!("L2′ 1/{part}"), "larger".to_owned()]));
     let rows = outcome.traces.iter().flat_map(|row| {
@@ -268,7 +278,7 @@ fn auxiliary(outcome: &Outcome) -> Table {
     (head, rows.collect())
 }
 
-fn agreement(outcome: &Outcome) -> Table {
+fn agreement(outcome: &Outcome) -> Untitled {
     let mut rows = Vec::new();
     for traced in &outcome.traces {
         let Some(l1) = traced.l1.first() else { continue };
