@@ -203,7 +203,9 @@ impl Processors {
 
     fn stolen_percent(self, earlier: Self) -> f64 {
         let since = |now: u64, earlier: u64| now.saturating_sub(earlier);
-        percent(since(self.stolen, earlier.stolen), since(self.all, earlier.all))
+        // A tick is as little as can be told.
+        let stolen = since(self.stolen, earlier.stolen).saturating_sub(1);
+        percent(stolen, since(self.all, earlier.all))
     }
 }
 
@@ -260,7 +262,7 @@ mod tests {
         let before = read("cpu  10 0 10 70 0 0 0 10 5 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
         assert_eq!(before, Some(Processors { stolen: 10, all: 100 }));
         let now = read("cpu  40 0 40 80 10 0 0 30 5 0\n").expect("whole");
-        assert_eq!(now.stolen_percent(before.expect("whole")), 20.0);
+        assert_eq!(now.stolen_percent(before.expect("whole")), 19.0);
         for odd in ["", "cpu  1 2 3", "cpu  1 2 3 4 5 6 7 x", "intr 1 2 3 4 5 6 7 8"] {
             assert_eq!(read(odd), None, "{odd}");
         }

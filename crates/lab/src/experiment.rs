@@ -93,6 +93,7 @@ pub(crate) struct Turns {
     /// The number of cells that each further one counts as.
     weight: usize,
     repeats: bool,
+    watches: bool,
     interrupted: bool,
     failure: Option<Error>,
     /// The conditions of each cell, in each round.
@@ -101,8 +102,23 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn new(wanted: usize) -> Self {
-        let (repeats, interrupted, failure) = (true, false, None);
-        Self { wanted, done: 0, over: 0, weight: 1, repeats, interrupted, failure, seen: vec![] }
+        Self {
+            wanted,
+            done: 0,
+            over: 0,
+            weight: 1,
+            repeats: true,
+            watches: true,
+            interrupted: false,
+            failure: None,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Turns that do not watch the machine, for tests that run beside each other.
+    #[cfg(test)]
+    pub(crate) fn unwatched(wanted: usize) -> Self {
+        Self { watches: false, ..Self::new(wanted) }
     }
 
     /// Lets each further cell count as so many, and be measured once only: another process decides which is next.
@@ -152,7 +168,7 @@ impl Turns {
             let cell = cell.clone();
             began(&self.step(&cell, is_second), &cell);
             let mut attempt = Attempt { is_second, ..Attempt::default() };
-            let watch = Watch::begin();
+            let watch = self.watches.then(Watch::begin);
             let result = tokio::select! {
                 biased;
                 result = measure(cell, &mut attempt) => result,
@@ -160,7 +176,8 @@ impl Turns {
             };
             // Ctrl-C also reaches the processes of a cell, whose failure is then none.
             let is_told = result.is_err() && is_ready(stop.as_mut()).await;
-            let seen = attempt.seen.worse(watch.end());
+            let machine = watch.map_or_else(Conditions::default, |watch| watch.end());
+            let seen = attempt.seen.worse(machine);
             let strain = |best: &(T, Conditions)| best.1.strain();
             if let Some(result) = self.taken(result, is_told)
                 && best.as_ref().is_none_or(|best| seen.strain() < strain(best))
@@ -341,7 +358,7 @@ mod tests {
         stops: Option<u32>,
     ) -> (Vec<u32>, Vec<String>, Result<Ended, Error>) {
         let (stop, mut told) = (AtomicBool::new(false), Vec::new());
-        let mut turns = Turns::new(6);
+        let mut turns = Turns::unwatched(6);
         let began = |step: &Step| told.push(format!("{}/{} {}", step.done, step.of, step.what));
         let results = turns.run(0..6_u32, &stop, began, |cell, _| {
             stop.store(stops == Some(cell), Ordering::Relaxed);
@@ -394,7 +411,7 @@ mod tests {
             }
             Ok(Some(cell))
         };
-        let mut turns = Turns::new(3);
+        let mut turns = Turns::unwatched(3);
         let results = turns.run_until(0..3, stopped, |_, _| {}, measure, |_, _| Ok(())).await;
         assert_eq!(results, [0]);
         assert!(!turns.all().expect("nothing failed"));
@@ -402,7 +419,7 @@ mod tests {
 
     #[test]
     fn rounds_take_turns_and_weigh() {
-        let (stop, mut turns) = (AtomicBool::new(false), Turns::new(10));
+        let (stop, mut turns) = (AtomicBool::new(false), Turns::unwatched(10));
         let mut next = 0..;
         let by_cell = turns.run_rounds((2, vec!['a', 'b']), &stop, |_| {}, |_, _| Ok(next.next()));
         assert_eq!(by_cell, [('a', vec![0, 2]), ('b', vec![1, 3])]);
@@ -414,7 +431,7 @@ mod tests {
     /// Measures one cell, whose attempts see so many late connections, in percent.
     fn attempts(late: &[f64], fails: bool) -> (Vec<usize>, Vec<String>, Ended) {
         let (mut told, mut attempts) = (Vec::new(), late.iter().enumerate());
-        let mut turns = Turns::new(1);
+        let mut turns = Turns::unwatched(1);
         let began = |step: &Step| told.push(step.what.clone());
         let results = turns.run(["cell"], &AtomicBool::new(false), began, |_, attempt| {
             let (number, late_percent) = attempts.next().expect("at most two");
@@ -450,7 +467,7 @@ mod tests {
     #[test]
     fn on_threads_a_failure_does_not_end_the_others() {
         let cells: Vec<u32> = (0..20).collect();
-        let (mut turns, mut told) = (Turns::new(20), 0);
+        let (mut turns, mut told) = (Turns::unwatched(20), 0);
         turns.run_on_threads(
             (3, &cells),
             || false,

@@ -103,7 +103,11 @@ mod tests {
         let page = html(&outcome);
         assert_eq!(page.matches("<svg").count(), 2, "{page}");
         assert_eq!(page.matches("<polyline").count(), 4, "{page}");
-        assert_eq!(page.matches("<tr><th scope=\"row\">50<td>").count(), 2, "{page}");
+        assert_eq!(
+            page.matches("<tr><th scope=\"row\">50<td class=\"text\">").count(),
+            2,
+            "{page}"
+        );
         assert!(!page.contains("Incomplete") && !page.contains("src="), "{page}");
         outcome.ended.doubts = vec!["tickets 50: 9 % of the connections began late".to_owned()];
         assert!(html(&outcome).contains("incomplete\">* tickets 50: 9 % of"), "the doubt");

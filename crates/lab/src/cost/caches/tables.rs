@@ -385,7 +385,7 @@ pub(super) mod tests {
             let tally = Tally { instructions: 2_000_000, data: 1_000_000, first, second };
             outcome.traces.push(Traced::of(&settings, &cell, 2, &tally));
         }
-        let mut turns = Turns::new(1);
+        let mut turns = Turns::unwatched(1);
         turns.run([0], &AtomicBool::new(false), |_| {}, |_, _| Ok(Some(())));
         outcome.ended(turns).expect("it did not fail")
     }
@@ -454,7 +454,7 @@ pub(super) mod tests {
     fn a_failure_leaves_what_was_measured() {
         let mut outcome = made();
         let failed = || {
-            let mut turns = Turns::new(1);
+            let mut turns = Turns::unwatched(1);
             let failure = Error::Settings("no more memory");
             let mut failure = Some(failure);
             turns.run(
