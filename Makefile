@@ -12,8 +12,8 @@ step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(da
 
 .PHONY: run test test-all lint sanitize release package docs bench check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
 
-## A minute of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also builds,
-## for three to five minutes on two cores.
+## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
+## builds, for three to five minutes on two cores.
 run: setup
 	@$(call step,build,$(CARGO) build --profile quick --locked --package rejoin-cli)
 	@$(call step,demonstration,target/quick/rejoin demo)

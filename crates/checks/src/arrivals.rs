@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use rejoin_lab::fleet::{self, Liars, Source, Trust};
+use rejoin_lab::fleet::{self, Liars, Routing, Source, Trust};
 use rejoin_serve::Versions;
 use rejoin_trace::{Population, PopulationSettings, SpeedUp};
 use tokio::sync::watch;
@@ -39,7 +39,8 @@ impl Play {
     /// Plays the arrivals against one server, or a balancer, and returns what the clients saw.
     pub(crate) fn against(&self, target: SocketAddr, versions: Versions) -> Seen {
         let settings = fleet::Settings {
-            target,
+            targets: vec![target],
+            routing: Routing::default(),
             server_name: "localhost".to_owned(),
             trust: Trust::Anybody,
             versions,

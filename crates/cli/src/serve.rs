@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use rejoin_cache::{Capacity, Prediction, Settings as CacheSettings};
 use rejoin_serve::{
-    Identity, KeyType, RESPONSE_BYTES, Resumption, Server, Settings, Stack, Summary, Versions,
+    Identity, KeyType, RESPONSE_BYTES, Resumption, Server, Settings, Stack, Summary, TicketKeysOf,
+    Versions,
 };
+use rejoin_store::{CacheName, Store};
 use serde_json::json;
 
 use crate::arguments::{Choice, KEY_TYPES, Misuse, PREDICTIONS, RESUMPTIONS, TLS, address, one_of};
@@ -17,8 +19,9 @@ use crate::units::{Bytes, Time, bytes_in};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A client may announce in how many seconds it connects again, in the HTTP field `Next-Connect: 60`.
-Example:
-  rejoin serve --resumption predictive --capacity-sessions 5000 --metrics 127.0.0.1:9443")]
+Examples:
+  rejoin serve --resumption predictive --capacity-sessions 5000 --metrics 127.0.0.1:9443
+  rejoin serve --resumption tickets --ticket-keys web --listen 127.0.0.1:8444")]
 pub(crate) struct Arguments {
     /// The address to serve HTTPS on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443", value_parser = address)]
@@ -35,6 +38,12 @@ pub(crate) struct Arguments {
     /// The way of resuming sessions
     #[arg(long, value_parser = one_of(RESUMPTIONS), default_value = "predictive")]
     resumption: Resumption,
+    /// Share the ticket keys of this shared cache with other servers, with --resumption tickets
+    #[arg(long, value_name = "NAME")]
+    ticket_keys: Option<CacheName>,
+    /// The folder of the shared cache
+    #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER, requires = "ticket_keys")]
+    folder: PathBuf,
     /// Sessions that the cache may hold [default: 20480, as OpenSSL's internal cache]
     #[arg(long, value_name = "N", conflicts_with = "capacity")]
     capacity_sessions: Option<u64>,
@@ -139,6 +148,10 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         stack: arguments.stack,
         versions: arguments.tls,
         resumption: arguments.resumption,
+        ticket_keys: arguments
+            .ticket_keys
+            .clone()
+            .map(|name| TicketKeysOf { folder: arguments.folder.clone(), name }),
         cache,
         identity: identity(arguments)?,
         response_bytes: arguments.response_bytes as usize,

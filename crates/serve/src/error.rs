@@ -52,6 +52,9 @@ pub enum Error {
     /// A cache that cannot be made.
     #[error(transparent)]
     Cache(#[from] rejoin_cache::Error),
+    /// A shared cache that cannot be opened.
+    #[error(transparent)]
+    Store(#[from] rejoin_store::Error),
     /// A cache larger than the machine's memory.
     #[error(
         "a cache of {bytes} bytes on a machine with {memory_bytes} bytes of memory: give a smaller \

@@ -26,7 +26,7 @@ pub use identity::{
     read_certificates,
 };
 pub use server::{
-    PATIENCE, RESPONSE_BYTES, Resumption, Server, Settings, Stack, Summary, Versions,
+    PATIENCE, RESPONSE_BYTES, Resumption, Server, Settings, Stack, Summary, TicketKeysOf, Versions,
     weigh_internal_cache,
 };
 pub use status_port::{Answer, StatusPort};

@@ -18,9 +18,10 @@ use crate::units::{Time, above_zero};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The demonstration runs real servers and real handshakes over loopback, for about a minute. It writes
-its charts to demo.html in --folder. A server with which the machine does not keep up is measured once
-more, at half the speed. Exits with 3 if that does not do; the rows concerned have a mark (*).
+The demonstration runs real servers and real handshakes over loopback, for a minute and a half. It
+writes its charts to demo.html in --folder. A server with which the machine does not keep up is
+measured once more, at half the speed. Exits with 3 if that does not do; the rows concerned have a
+mark (*).
 Example:
   rejoin demo --tls 1.3 --resumption openssl,predictive --json
   rejoin demo --client")]
@@ -46,6 +47,9 @@ pub(crate) struct Arguments {
     /// The ways of resuming, in turn
     #[arg(long, value_parser = one_of(RESUMPTIONS), value_delimiter = ',', default_value = "none,openssl,tickets,lru,predictive")]
     resumption: Vec<Resumption>,
+    /// Leave out the rows of several servers, which are measured if tickets are
+    #[arg(long)]
+    one_server: bool,
     /// The source of the predictive cache's return times
     #[arg(long, value_parser = one_of(PREDICTIONS), default_value = "both")]
     prediction: Prediction,
@@ -90,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     })?;
     if !json {
         let rows = outcome.rows.iter().map(Row::figures);
-        terminal::print(&rejoin_report::table(&[0, 1], Row::HEAD, rows));
+        terminal::print(&rejoin_report::table(&Row::TEXT, Row::HEAD, rows));
         outcome.notes().iter().for_each(|note| terminal::print(note));
         terminal::print(&format!("charts: {}", page.display()));
     }
@@ -117,5 +121,6 @@ fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         liars: Liars { percent: arguments.liars_percent },
         versions: arguments.tls.clone(),
         resumptions: arguments.resumption.clone(),
+        several: !arguments.one_server && arguments.resumption.contains(&Resumption::Tickets),
     })
 }

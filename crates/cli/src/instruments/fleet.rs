@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rejoin_lab::fleet::{self, Handshakes, Latency, Liars, Report, Settings};
-use rejoin_lab::fleet::{Source, Trust};
+use rejoin_lab::fleet::{Routing, Source, Trust};
 use rejoin_serve::Versions;
 use rejoin_trace::{IntervalMix, Population, PopulationSettings, SpeedUp};
 use serde_json::json;
@@ -116,7 +116,8 @@ async fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     })?;
     let speed_up = SpeedUp::new(arguments.speedup).map_err(rejoin_lab::Error::Population)?;
     Ok(Settings {
-        target,
+        targets: vec![target],
+        routing: Routing::default(),
         server_name: host.trim_matches(['[', ']']).to_owned(),
         trust: trust(arguments)?,
         versions: arguments.tls,

@@ -27,7 +27,7 @@ fn misuse_is_one_line_and_exit_code_2() {
     let folder = scratch("misuse");
     let trace = folder.join("cut.trace");
     std::fs::write(&trace, b"not a trace").expect("a file");
-    let wrong: [(&[&str], &str); 13] = [
+    let wrong: [(&[&str], &str); 15] = [
         (&["serve", "--frobnicate"], "--frobnicate"),
         (&["serve", "--capacity-sessions", "0"], "at least 1"),
         (&["serve", "--capacity", "100"], "give at least"),
@@ -37,6 +37,8 @@ fn misuse_is_one_line_and_exit_code_2() {
         (&["serve", "--resumption", "openssl", "--capacity-sessions", "0"], "--capacity-sessions"),
         (&["serve", "--response-bytes", "18446744073709551615"], "--response-bytes"),
         (&["serve", "--stack", "none", "--write-certificate", "/nowhere"], "leave it out"),
+        (&["serve", "--ticket-keys", "web"], "--resumption tickets"),
+        (&["serve", "--ticket-keys", "a/b", "--resumption", "tickets"], "--ticket-keys"),
         (&["fleet", "localhost"], "HOST:PORT"),
         (&["fleet", "127.0.0.1:1", "--devices", "0"], "devices is 0"),
         (&["fleet", "127.0.0.1:1", "--intervals", "60:0"], "weight"),

@@ -37,10 +37,33 @@ fn the_demonstration_shows_what_prediction_is_worth() {
     }
 }
 
+/// One server of three has the key of a client's last ticket. The way of each connection is drawn, and the same in each
+/// run: only its handshake is measured.
+#[test]
+fn several_servers_resume_each_others_tickets_under_shared_keys() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo-several");
+    let words = "demo --json --tls 1.3 --resumption tickets --devices 1500 --speedup 60 --warm-up 60 \
+                 --duration 60 --folder";
+    let mut command = Command::new(REJOIN);
+    let output = command.args(words.split(' ')).arg(folder).output().expect("the program runs");
+    let rows = objects(&output);
+    assert_eq!(rows.len(), 5);
+    let hit = |resumption| hit(&rows, "1.3", resumption);
+    assert!((10.0..60.0).contains(&hit("tickets, balanced")), "{rows:#?}");
+    assert!((30.0..99.0).contains(&hit("tickets, restarted")), "{rows:#?}");
+    for all in ["tickets", "shared keys, balanced", "shared keys, restarted"] {
+        assert_eq!(hit(all), 100.0, "{all}: {rows:#?}");
+    }
+    for row in &rows {
+        assert_eq!(row["client_resumed"], row["server_resumed"], "{row}");
+        assert_eq!(row["client_full"], row["server_full"], "{row}");
+    }
+}
+
 const TLS: [&str; 2] = ["1.2", "1.3"];
 
 fn demonstrate(folder: &Path) -> Vec<Value> {
-    let words = "demo --json --devices 6000 --warm-up 200 --duration 150 --folder";
+    let words = "demo --json --one-server --devices 6000 --warm-up 200 --duration 150 --folder";
     let mut command = Command::new(REJOIN);
     let output = command.args(words.split(' ')).arg(folder).output().expect("the program runs");
     let rows = objects(&output);

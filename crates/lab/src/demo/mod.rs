@@ -18,8 +18,9 @@ use tokio::sync::watch;
 
 use crate::Error;
 use crate::experiment::{Attempt, Step, Turns, crossed};
-use crate::fleet::{self, Liars, Recorder, Source, Trust, Watched};
-use crate::server::{Launch, Pair, ServerProcess};
+use crate::fleet::{self, Liars, Recorder, Routing, Source, Trust, Watched};
+use crate::scratch::Scratch;
+use crate::server::{Launch, Pair, Servers};
 pub use outcome::{Outcome, Row};
 use page::Shown;
 
@@ -50,6 +51,8 @@ pub struct Settings {
     pub versions: Vec<Versions>,
     /// Which ways of resuming, in turn.
     pub resumptions: Vec<Resumption>,
+    /// True if several servers with tickets are measured, too: behind a balancer, and one that replaces the other.
+    pub several: bool,
 }
 
 /// Measures one server after the other. `began` is told of each before it starts and gets its progress, `kept`
@@ -64,9 +67,9 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<Outcome, Error> {
     let arena = Arena::prepare(settings)?;
-    let cells = crossed(&settings.versions, &settings.resumptions);
+    let cells = settings.cells();
     let (mut turns, mut rows) = (Turns::new(cells.len()), Vec::new());
-    let cells = cells.into_iter().map(|(tls, resumption)| Watched::new(Cell(tls, resumption)));
+    let cells = cells.into_iter().map(Watched::new);
     let began = |step: &Step, cell: &Watched<Cell>| began(step, cell.progress.subscribe());
     let measure = async |cell, attempt: &mut Attempt| arena.measure(cell, attempt).await.map(Some);
     let kept = |row: &mut Row, seen| {
@@ -79,13 +82,95 @@ pub async fn run(
     Ok(Outcome { ended: turns.ended(rows.is_empty())?, rows })
 }
 
-/// A version of TLS and a way of resuming.
+impl Settings {
+    /// One server for each version and way of resuming; and several, which all speak the last version.
+    fn cells(&self) -> Vec<Cell> {
+        let alone = crossed(&self.versions, &self.resumptions).into_iter();
+        let alone = alone.map(|(tls, resumption)| Cell(tls, Site::One(resumption)));
+        let last = self.versions.last().filter(|_| self.several);
+        let several = last.into_iter().flat_map(|tls| Site::SEVERAL.map(|site| Cell(*tls, site)));
+        alone.chain(several).collect()
+    }
+}
+
+/// A version of TLS and servers.
 #[derive(Debug, Clone, Copy)]
-struct Cell(Versions, Resumption);
+struct Cell(Versions, Site);
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TLS {} {}", self.0.name(), self.1.name())
+    }
+}
+
+/// The servers of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Site {
+    One(Resumption),
+    /// Three servers with tickets, of which each connection gets any.
+    Balanced(Keys),
+    /// A server with tickets, and halfway another in its place.
+    Replaced(Keys),
+}
+
+/// Whose the keys of tickets are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// Each server makes one for itself.
+    Own,
+    /// All servers have those of a shared cache, which rotate.
+    Shared,
+}
+
+impl Site {
+    const SEVERAL: [Self; 4] = [
+        Self::Balanced(Keys::Own),
+        Self::Balanced(Keys::Shared),
+        Self::Replaced(Keys::Own),
+        Self::Replaced(Keys::Shared),
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::One(resumption) => resumption.name(),
+            Self::Balanced(Keys::Own) => "tickets, balanced",
+            Self::Balanced(Keys::Shared) => "shared keys, balanced",
+            Self::Replaced(Keys::Own) => "tickets, restarted",
+            Self::Replaced(Keys::Shared) => "shared keys, restarted",
+        }
+    }
+
+    fn note(self) -> &'static str {
+        match self {
+            Self::One(Resumption::None) => "every handshake is full",
+            Self::One(Resumption::OpenSsl) => "its cache evicts the oldest",
+            Self::One(Resumption::Tickets) => "enough for one server that stays",
+            Self::One(Resumption::Lru) => "evicts the longest unused",
+            Self::One(Resumption::Predictive) => "where tickets are not wanted",
+            Self::Balanced(Keys::Own) => "3 servers, each with its own key",
+            Self::Balanced(Keys::Shared) => "3 servers, keys by Rejoin",
+            Self::Replaced(Keys::Own) => "halfway: all tickets are lost",
+            Self::Replaced(Keys::Shared) => "halfway: keys by Rejoin stay",
+        }
+    }
+
+    fn resumption(self) -> Resumption {
+        match self {
+            Self::One(resumption) => resumption,
+            Self::Balanced(_) | Self::Replaced(_) => Resumption::Tickets,
+        }
+    }
+
+    fn servers(self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Balanced(_) => 3,
+            Self::Replaced(_) => 2,
+        }
+    }
+
+    fn has_shared_keys(self) -> bool {
+        matches!(self, Self::Balanced(Keys::Shared) | Self::Replaced(Keys::Shared))
     }
 }
 
@@ -137,28 +222,35 @@ impl<'a> Arena<'a> {
 
     async fn measure(
         &self,
-        Watched { cell: Cell(tls, resumption), progress }: Watched<Cell>,
+        Watched { cell: Cell(tls, site), progress }: Watched<Cell>,
         attempt: &mut Attempt,
     ) -> Result<Row, Error> {
         let speed_up = self.speed_up(attempt)?;
-        let server = ServerProcess::start(self.launch(tls, resumption, speed_up)).await?;
-        let fleet_settings = self.fleet(tls, server.address(), speed_up);
+        let shared = site.has_shared_keys().then(|| Scratch::new("keys")).transpose()?;
+        let launch = Launch {
+            ticket_keys: shared.as_ref().map(Scratch::path),
+            ..self.launch(tls, site.resumption(), speed_up)
+        };
+        let servers = Servers::start(launch, site.servers()).await?;
+        let fleet_settings = self.fleet(tls, (site, servers.addresses()), speed_up);
         let before = async {
             let mut changes = progress.subscribe();
             // The sender is this function's own: it does not go away.
             let _ = changes.wait_for(|progress| progress.measuring).await;
-            server.meter().await
+            servers.meter().await
         };
         let played = fleet::run(&fleet_settings, &progress, std::future::pending());
         let (before, report) = tokio::join!(before, played);
-        let (report, before, after) = (report?, before?, server.meter().await?);
-        attempt.seen = report.conditions.worse(server.conditions());
-        let summary = server.stop().await?;
+        let (report, before, after) = (report?, before?, servers.meter().await?);
+        attempt.seen = report.conditions.worse(servers.conditions());
+        let summary = servers.stop().await?;
         let liars = report.liars_after_first_of_run;
         let resumed_any = report.after_first_of_run.resumed > 0;
         Ok(Row {
             tls: tls.name(),
-            resumption: resumption.name(),
+            resumption: site.name(),
+            servers: site.servers(),
+            note: site.note(),
             hit_after_first_of_run: report.hit_after_first_of_run(),
             liars_hit_after_first_of_run: (liars.total() > 0).then(|| liars.hit_rate()),
             speed_up: speed_up.factor(),
@@ -194,13 +286,24 @@ impl<'a> Arena<'a> {
             prediction,
             capacity_sessions: self.capacity_sessions,
             grace_ms: speed_up.ms(rejoin_cache::Settings::GRACE_MS),
+            ticket_keys: None,
         }
     }
 
-    fn fleet(&self, versions: Versions, target: SocketAddr, speed_up: SpeedUp) -> fleet::Settings {
-        let Settings { seed, warm_up_ms, liars, .. } = *self.settings;
+    fn fleet(
+        &self,
+        versions: Versions,
+        (site, targets): (Site, Vec<SocketAddr>),
+        speed_up: SpeedUp,
+    ) -> fleet::Settings {
+        let Settings { seed, warm_up_ms, measured_ms, liars, .. } = *self.settings;
+        let routing = match site {
+            Site::Replaced(_) => Routing::Replaced(warm_up_ms + measured_ms / 2),
+            Site::One(_) | Site::Balanced(_) => Routing::Balanced,
+        };
         fleet::Settings {
-            target,
+            targets,
+            routing,
             server_name: "localhost".to_owned(),
             trust: Trust::Certificates(self.pair.trusted.clone()),
             versions,

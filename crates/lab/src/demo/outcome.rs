@@ -43,8 +43,12 @@ pub(super) fn notes(rows: &[Row]) -> Vec<String> {
 pub struct Row {
     /// The version: `1.2` or `1.3`.
     pub tls: &'static str,
-    /// How sessions were resumed.
+    /// How sessions were resumed, and by which servers where there were several.
     pub resumption: &'static str,
+    /// Servers.
+    pub servers: usize,
+    /// The row in words.
+    pub note: &'static str,
     /// Percent resumed, the first connection of each run left out, as the clients saw it.
     pub hit_after_first_of_run: f64,
     /// The same of devices that lie, if any do.
@@ -80,8 +84,17 @@ pub struct Row {
 
 impl Row {
     /// The names of [`Self::figures`].
-    pub const HEAD: [&str; 6] =
-        ["TLS", "resumption", "resumed %", "handshakes/s", "server CPU µs", "bytes/session"];
+    pub const HEAD: [&str; 7] = [
+        "TLS",
+        "resumption",
+        "resumed %",
+        "handshakes/s",
+        "server CPU µs",
+        "bytes/session",
+        "note",
+    ];
+    /// The places of those that are text.
+    pub const TEXT: [usize; 3] = [0, 1, 6];
 
     /// Returns its name with its marks, which [`notes`] explains.
     pub(super) fn marked(&self) -> String {
@@ -98,6 +111,7 @@ impl Row {
             format!("{:.0}", self.handshakes_per_s),
             format!("{:.0}", self.server_cpu_us),
             format!("{:.0}", self.cache_bytes_per_session),
+            self.note.to_owned(),
         ]
     }
 }

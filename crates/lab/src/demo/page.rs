@@ -40,7 +40,7 @@ impl fmt::Display for Shown<'_> {
             f,
             "<p>{devices} devices, each coming back every 15, 30 or 60 seconds while it runs, against one \
              TLS server that may keep {capacity} sessions: {capacity_share} of the devices running at a \
-             time. The same recorded arrivals for every row; real handshakes on loopback. Of connections \
+             time; or against three servers behind a balancer, or a server that another replaces halfway. The same recorded arrivals for every row; real handshakes on loopback. Of connections \
              resumed, the first of each run is left out.</p>\n\
              <p class=\"key\">"
         )?;
@@ -55,7 +55,8 @@ impl fmt::Display for Shown<'_> {
             writeln!(f, "<p class=\"incomplete\">{}</p>", Escaped(&note))?;
         }
         let rows: Vec<_> = rows.iter().map(Row::figures).collect();
-        Figures { heading: "Figures", about: "", text: &[1], head: &Row::HEAD, rows: &rows }.fmt(f)
+        Figures { heading: "Figures", about: "", text: &Row::TEXT, head: &Row::HEAD, rows: &rows }
+            .fmt(f)
     }
 }
 
@@ -100,6 +101,8 @@ mod tests {
         Row {
             tls,
             resumption,
+            servers: 1,
+            note: "in words",
             hit_after_first_of_run: hit,
             liars_hit_after_first_of_run: None,
             handshakes_per_s: 412.0,

@@ -14,12 +14,13 @@ use tokio::net::TcpStream;
 use tokio_openssl::SslStream;
 
 use crate::Error;
-use crate::fleet::{Kind, REQUEST_BYTES, Settings, Trust};
+use crate::fleet::{Kind, REQUEST_BYTES, Routing, Settings, Trust};
 
 /// The server, as every device sees it.
 pub(super) struct Target {
     client: Client,
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
+    routing: Routing,
     name: String,
     speed_up: SpeedUp,
     hints: bool,
@@ -39,6 +40,9 @@ const LIE_MS: u32 = 1_000;
 
 impl Target {
     pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
+        if settings.targets.is_empty() {
+            return Err(Error::Settings("a fleet without a server"));
+        }
         let mut context = SslContextBuilder::new(SslMethod::tls_client())?;
         settings.versions.limit(&mut context)?;
         context.set_verify(SslVerifyMode::PEER);
@@ -55,7 +59,8 @@ impl Target {
         }
         Ok(Self {
             client: Client::new(context),
-            address: settings.target,
+            addresses: settings.targets.clone(),
+            routing: settings.routing,
             name: settings.server_name.clone(),
             speed_up: settings.speed_up,
             hints: settings.hints,
@@ -68,6 +73,10 @@ impl Target {
     pub(super) fn lies(&self, client: u64) -> bool {
         client.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xffff
             < self.liars_percent * 0xffff / 100
+    }
+
+    fn address(&self, event: &Event) -> SocketAddr {
+        self.addresses[self.routing.of(event, self.addresses.len())]
     }
 
     fn announcement_ms(&self, event: &Event, lies: bool) -> Option<u64> {
@@ -86,7 +95,7 @@ impl Device {
         lies: bool,
     ) -> io::Result<Option<Kind>> {
         let Ok(mut kept) = self.session.try_lock() else { return Ok(None) };
-        let tcp = TcpStream::connect(target.address).await?;
+        let tcp = TcpStream::connect(target.address(event)).await?;
         tcp.set_nodelay(true)?;
         let forgets = target.forgets_between_runs && event.first_of_run;
         let session = kept.take().filter(|_| !forgets);

@@ -57,12 +57,42 @@ pub struct Liars {
     pub percent: u8,
 }
 
+/// The way of connections to several servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Routing {
+    /// Each connection goes to any of them, as behind a balancer.
+    #[default]
+    Balanced,
+    /// Before this time of the population, in milliseconds, all go to the first server, and then all to the last: a
+    /// graceful restart.
+    Replaced(u64),
+}
+
+impl Routing {
+    /// Returns which of so many servers an arrival goes to: in each run the same.
+    fn of(self, event: &Event, servers: usize) -> usize {
+        match self {
+            Self::Replaced(at_ms) if event.time_ms < at_ms => 0,
+            Self::Replaced(_) => servers - 1,
+            Self::Balanced => {
+                // SplitMix64.
+                let mut mixed = event.client.rotate_left(32) ^ event.time_ms;
+                mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                ((mixed ^ (mixed >> 31)) % servers as u64) as usize
+            }
+        }
+    }
+}
+
 /// A fleet's settings. Times are the population's: the speed-up is applied when they are played.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The server.
-    pub target: SocketAddr,
-    /// Its name, for SNI and for its certificate.
+    /// The servers, at least one.
+    pub targets: Vec<SocketAddr>,
+    /// Which of them a connection goes to.
+    pub routing: Routing,
+    /// Their name, for SNI and for its certificate.
     pub server_name: String,
     /// The certificates to trust.
     pub trust: Trust,
@@ -151,9 +181,11 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<Report, Error> {
     let target = Arc::new(Target::new(settings)?);
-    tokio::net::TcpStream::connect(settings.target)
-        .await
-        .map_err(|source| Error::Connect { address: settings.target, source })?;
+    for address in settings.targets.iter().copied() {
+        tokio::net::TcpStream::connect(address)
+            .await
+            .map_err(|source| Error::Connect { address, source })?;
+    }
     let tally = Arc::new(Tally::new(settings.tolerance()));
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut recorder = settings.record.as_deref().map(Recorder::create).transpose()?;
@@ -273,5 +305,32 @@ impl Recorder {
     pub(crate) fn finish(self) -> Result<(), Error> {
         let Self { path, writer } = self;
         writer.finish().map(drop).map_err(|source| Error::Trace { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(client: u64, time_ms: u64) -> Event {
+        Event { client, time_ms, first_of_run: false, returns_in_ms: None }
+    }
+
+    #[test]
+    fn a_balancer_gives_each_server_a_third_of_each_client() {
+        for client in [0, 1, 7_999] {
+            let mut counts = [0; 3];
+            for visit in 0..3_000 {
+                counts[Routing::Balanced.of(&arrival(client, visit * 15_000), 3)] += 1;
+            }
+            assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_replaced_at_once() {
+        let routes =
+            [0, 999, 1_000, 5_000].map(|at| Routing::Replaced(1_000).of(&arrival(3, at), 2));
+        assert_eq!(routes, [0, 0, 1, 1]);
     }
 }

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use crate::Error;
-pub(crate) use process::{Launch, Pair, ServerProcess};
+pub(crate) use process::{Launch, Pair, ServerProcess, Servers};
 
 /// The time for a server to start and to answer: busy ones take seconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -93,6 +93,17 @@ impl Reading {
             full: self.full.saturating_sub(earlier.full),
             resumed: self.resumed.saturating_sub(earlier.resumed),
             requests: self.requests.saturating_sub(earlier.requests),
+        }
+    }
+
+    /// Returns the sum with another server's. They began at the same time.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_s: self.cpu_s + other.cpu_s,
+            up_s: self.up_s.max(other.up_s),
+            full: self.full + other.full,
+            resumed: self.resumed + other.resumed,
+            requests: self.requests + other.requests,
         }
     }
 

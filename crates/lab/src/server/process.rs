@@ -53,10 +53,12 @@ pub(crate) struct Launch<'a> {
     pub(crate) prediction: &'static str,
     pub(crate) capacity_sessions: u64,
     pub(crate) grace_ms: u64,
+    /// A folder for the shared cache whose ticket keys are used.
+    pub(crate) ticket_keys: Option<&'a Path>,
 }
 
 /// The part of `rejoin serve --json`'s summary that is used.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct ServerSummary {
     pub(crate) full: u64,
     pub(crate) resumed: u64,
@@ -84,6 +86,8 @@ impl ServerProcess {
             .arg(launch.capacity_sessions.to_string())
             .arg("--grace-ms")
             .arg(launch.grace_ms.to_string())
+            .args(launch.ticket_keys.map(|_| ["--ticket-keys", "lab"]).into_iter().flatten())
+            .args(launch.ticket_keys.map(|at| path_argument("--folder", at)).into_iter().flatten())
             .args(path_argument("--certificate", &launch.pair.certificate))
             .args(path_argument("--key", &launch.pair.key))
             .stdin(Stdio::null())
@@ -143,4 +147,52 @@ fn silent(resumption: &'static str) -> Error {
 
 fn path_argument<'a>(flag: &'a str, path: &'a Path) -> [&'a OsStr; 2] {
     [flag.as_ref(), path.as_os_str()]
+}
+
+/// Servers that are measured as one.
+#[derive(Debug)]
+pub(crate) struct Servers(Vec<ServerProcess>);
+
+impl Servers {
+    /// Starts so many alike.
+    pub(crate) async fn start(launch: Launch<'_>, number: usize) -> Result<Self, Error> {
+        let mut all = Vec::with_capacity(number);
+        for _ in 0..number {
+            all.push(ServerProcess::start(launch).await?);
+        }
+        Ok(Self(all))
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.0.iter().map(ServerProcess::address).collect()
+    }
+
+    /// Returns the work of all together.
+    pub(crate) async fn meter(&self) -> Result<Reading, Error> {
+        let mut sum = Reading::default();
+        for server in &self.0 {
+            sum = sum.plus(server.meter().await?);
+        }
+        Ok(sum)
+    }
+
+    /// Returns the worst conditions of one.
+    pub(crate) fn conditions(&self) -> Conditions {
+        let each = self.0.iter().map(ServerProcess::conditions);
+        each.fold(Conditions::default(), Conditions::worse)
+    }
+
+    /// Stops all. The memory of a session is the first server's.
+    pub(crate) async fn stop(self) -> Result<ServerSummary, Error> {
+        let mut sum: Option<ServerSummary> = None;
+        for server in self.0 {
+            let one = server.stop().await?;
+            sum = Some(sum.map_or(one, |sum| ServerSummary {
+                full: sum.full + one.full,
+                resumed: sum.resumed + one.resumed,
+                ..sum
+            }));
+        }
+        sum.ok_or(Error::Settings("no server to stop"))
+    }
 }

@@ -37,7 +37,7 @@ use tokio::time::sleep;
 
 use crate::Error;
 use crate::experiment::{Attempt, Ended, Step, Turns};
-use crate::fleet::{self, Liars, Source, Trust, Watched};
+use crate::fleet::{self, Liars, Routing, Source, Trust, Watched};
 use crate::server::{Launch, Pair, Reading, ServerProcess};
 pub use outcome::{Advantage, Outcome, Row};
 pub use page::html;
@@ -386,6 +386,7 @@ impl<'a> Arena<'a> {
             prediction,
             capacity_sessions: u64::from(cell.cache_sessions),
             grace_ms: cell.speed_up.ms(rejoin_cache::Settings::GRACE_MS),
+            ticket_keys: None,
         }
     }
 
@@ -394,7 +395,8 @@ impl<'a> Arena<'a> {
         let Cell { round, devices, speed_up, .. } = *cell;
         let overtime_ms = OVERTIME.as_secs_f64() * 1_000.0 * speed_up.factor();
         Ok(fleet::Settings {
-            target: server.address(),
+            targets: vec![server.address()],
+            routing: Routing::default(),
             server_name: "localhost".to_owned(),
             trust: Trust::Certificates(self.pair.trusted.clone()),
             versions,

@@ -6,12 +6,14 @@ mod tls;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use openssl::error::ErrorStack;
 use openssl::ssl::{SslContextBuilder, SslVersion};
 use rejoin_cache::Settings as CacheSettings;
+use rejoin_store::CacheName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -109,6 +111,16 @@ impl Resumption {
     }
 }
 
+/// A shared cache, with whose ticket keys a server seals its tickets. They rotate by themselves, and all servers that
+/// name the cache have them, also those that are started later.
+#[derive(Debug, Clone)]
+pub struct TicketKeysOf {
+    /// The folder of the cache.
+    pub folder: PathBuf,
+    /// The cache, which is made if there is none.
+    pub name: CacheName,
+}
+
 /// A server's settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -122,6 +134,9 @@ pub struct Settings {
     pub versions: Versions,
     /// The way of resuming.
     pub resumption: Resumption,
+    /// The shared cache whose ticket keys are used, if the way of resuming is [`Resumption::Tickets`]. Otherwise a server
+    /// with tickets makes a key of its own.
+    pub ticket_keys: Option<TicketKeysOf>,
     /// The settings of Rejoin's cache, for the ways of resuming that use it.
     pub cache: CacheSettings,
     /// The certificate and key, unless the stack is [`Stack::None`].

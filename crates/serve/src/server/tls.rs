@@ -4,17 +4,19 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use openssl::ssl::{
     Ssl, SslContext, SslContextBuilder, SslMethod, SslOptions, SslRef, SslSessionCacheMode,
 };
 use rejoin_cache::{Cache, Capacity, Hints, Policy, Prediction};
-use rejoin_openssl::InternalCache;
+use rejoin_openssl::{InternalCache, TicketHistory, TicketKeys};
+use rejoin_store::{SharedKeys, Store};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::net::TcpStream;
 
-use super::{Resumption, Settings, Stack, Versions};
+use super::{Resumption, Settings, Stack, TicketKeysOf, Versions};
 use crate::{Error, Identity};
 
 pub(super) type OpenSslStream = tokio_openssl::SslStream<TcpStream>;
@@ -46,11 +48,20 @@ impl std::fmt::Debug for Context {
 
 /// OpenSSL's default lifetime of a session, used for rustls too: two hours.
 const LIFETIME_MS: u64 = 7_200_000;
+/// Room of a cache that is made for its ticket keys alone.
+const KEYS_ONLY_SESSIONS: u64 = 1_000;
 /// A session-id context is required wherever sessions are resumed.
 const ID_CONTEXT: &[u8] = b"rejoin serve";
 
 impl Acceptor {
     pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
+        let possible =
+            settings.stack == Stack::OpenSsl && settings.resumption == Resumption::Tickets;
+        if settings.ticket_keys.is_some() && !possible {
+            return Err(Error::Settings(
+                "--ticket-keys is for tickets of OpenSSL: give --resumption tickets and --stack openssl",
+            ));
+        }
         match settings.stack {
             Stack::OpenSsl => Self::openssl(settings),
             Stack::Rustls => Self::rustls(settings),
@@ -88,6 +99,10 @@ impl Acceptor {
             Resumption::Tickets => {
                 context.set_session_id_context(ID_CONTEXT)?;
                 context.set_session_cache_mode(SslSessionCacheMode::OFF);
+                if let Some(of) = &settings.ticket_keys {
+                    let keys = TicketKeys::following(Box::new(shared_keys(of)?));
+                    keys.attach(&mut context, ID_CONTEXT, TicketHistory::NotCarried)?;
+                }
             }
             Resumption::None => {
                 context.set_session_cache_mode(SslSessionCacheMode::OFF);
@@ -206,6 +221,16 @@ fn rustls_config(settings: &Settings) -> Result<ServerConfig, Error> {
         .with_protocol_versions(versions)?
         .with_no_client_auth()
         .with_single_cert(chain, key)?)
+}
+
+/// Opens the ticket keys of a shared cache. A cache that is made for them has room for few sessions.
+fn shared_keys(of: &TicketKeysOf) -> Result<SharedKeys, Error> {
+    let settings = rejoin_cache::Settings::new(Capacity::Sessions(KEYS_ONLY_SESSIONS));
+    let store = Arc::new(Store::open(&of.folder, &of.name, Some(&settings))?);
+    // A clock before 1970 counts as 1970.
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    // Without a file there is nothing to complain of.
+    Ok(SharedKeys::open(store, None, None, now_s, |_| {})?)
 }
 
 fn cache(settings: &Settings, now_ms: u64) -> Result<Arc<Cache>, Error> {
