@@ -5,8 +5,10 @@ use std::fmt;
 use crate::Escaped;
 
 const WIDTH: f64 = 440.0;
-/// The width of the names at the left.
+/// The least width of the names at the left.
 const NAMES: f64 = 118.0;
+/// The width of a letter in a name, on a narrow page, which has larger ones.
+const LETTER: f64 = 7.2;
 /// The width of the figures at the right.
 const FIGURE: f64 = 48.0;
 /// The margin at the right where there are no figures.
@@ -80,12 +82,12 @@ impl fmt::Display for Bars<'_> {
 
 impl Bars<'_> {
     fn bar(&self, f: &mut fmt::Formatter<'_>, y: f64, bar: &Bar) -> fmt::Result {
-        let (baseline, names, name) = (y + BAR - 3.5, NAMES - 8.0, Escaped(&bar.name));
+        let (baseline, names, name) = (y + BAR - 3.5, self.names() - 8.0, Escaped(&bar.name));
         writeln!(
             f,
             r#"<text class="quiet" x="{names}" y="{baseline:.1}" text-anchor="end">{name}</text>"#
         )?;
-        let mut x = NAMES;
+        let mut x = self.names();
         for Part { colour, length, title, shown } in &bar.parts {
             let (width, title) = (self.width(*length), Escaped(title));
             writeln!(
@@ -108,12 +110,18 @@ impl Bars<'_> {
         Ok(())
     }
 
+    /// Returns the width of the names.
+    fn names(&self) -> f64 {
+        let longest = self.groups.iter().flatten().map(|bar| bar.name.chars().count()).max();
+        (longest.unwrap_or(0) as f64 * LETTER + 12.0).max(NAMES)
+    }
+
     fn width(&self, length: f64) -> f64 {
         let has_figures = self.groups.iter().flatten().any(|bar| !bar.figure.is_empty());
         let right = if has_figures { FIGURE } else { MARGIN };
         let share = length / self.most;
         let share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 2.0) };
-        share * (WIDTH - NAMES - right)
+        share * (WIDTH - self.names() - right)
     }
 }
 
@@ -141,6 +149,14 @@ mod tests {
         assert!(svg.contains(r#"x="398.0" y="45.5">7</text>"#), "{svg}");
         assert!(svg.contains("&lt;name&gt;") && svg.contains("<title>&lt;5&gt;</title>"), "{svg}");
         assert_eq!(svg.matches("shown").count(), 2, "{svg}");
+    }
+
+    #[test]
+    fn a_long_name_has_room() {
+        let bar = |name: &str| Bar { name: name.to_owned(), parts: vec![], figure: String::new() };
+        let groups = [vec![bar("short"), bar("a name of twenty-five let")]];
+        let svg = Bars { subject: "s", heading: "h", most: 1.0, groups: &groups }.to_string();
+        assert_eq!(svg.matches(r#"x="184""#).count(), 2, "{svg}");
     }
 
     #[test]
