@@ -24,7 +24,8 @@ impl Display for Body<'_> {
         let addresses = facts.addresses.iter();
         let about = addresses.map(|at| format!("{} is {}.", letter(facts, at.address), at.address));
         let about = about.collect::<Vec<_>>().join(" ");
-        write!(f, "{}", Figures { about: &about, head: &HEAD, rows: &rows(facts) })?;
+        let (heading, text) = ("What resumes", &[0, 1, 2]);
+        Figures { heading, about: &about, text, head: &HEAD, rows: &rows(facts) }.fmt(f)?;
         f.write_str("<ul class=\"remarks\">\n")?;
         for line in crossings(facts).iter().chain(&remarks(facts)) {
             writeln!(f, "<li>{}", Escaped(line))?;
