@@ -170,13 +170,15 @@ fn earlier(path: &Path) -> anyhow::Result<Earlier> {
 
 #[cfg(test)]
 mod tests {
-    use super::server;
+    use super::{Patient, patient};
 
     #[test]
     fn a_process_or_a_unit_is_no_server() {
         for local in ["1234", "nginx.service"] {
-            assert!(server(local).is_err_and(|why| why.contains("rejoin status")), "{local}");
+            assert!(matches!(patient(local), Ok(Patient::Local(of)) if of == local), "{local}");
         }
-        assert!(server("example.com:1234").is_ok() && server("192.0.2.1").is_ok());
+        for server in ["example.com:1234", "192.0.2.1", "no-unit-has-this-name"] {
+            assert!(matches!(patient(server), Ok(Patient::Server(_))), "{server}");
+        }
     }
 }
