@@ -131,9 +131,12 @@ fn liar() -> (Manager, Arc<Mutex<Said>>) {
     (Manager::at(path), says)
 }
 
-/// Returns a path for a socket. It must have 107 characters at most, so it is in the temporary folder.
+/// Returns a path for a socket, which has 107 characters at most: beside this program, or in the temporary folder.
 fn place(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("rejoin-fuzz-{name}-{}", std::process::id()));
+    let file = format!("rejoin-fuzz-{name}-{}", std::process::id());
+    let beside = std::env::current_exe().map(|program| program.with_file_name(&file));
+    let beside = beside.ok().filter(|path| path.as_os_str().len() <= 107 - ".lock".len());
+    let path = beside.unwrap_or_else(|| std::env::temp_dir().join(file));
     let _ = std::fs::remove_file(&path);
     path
 }
