@@ -4,6 +4,7 @@ use crate::program::{has_measured, rejoin, scratch};
 use std::path::Path;
 use std::process::Command;
 
+use rejoin_testkit::serve::Server;
 use serde_json::Value;
 
 /// Says what a reader would see of a page. Text needs a contrast of 4.5 to what is behind it, shapes one of 3 (WCAG 2.1,
@@ -91,8 +92,12 @@ fn seen(folder: &Path, page: &Path, width: u32, is_dark: bool) -> Value {
 fn pages_are_legible_light_and_dark_wide_and_narrow() {
     let folder = scratch("pages");
     let file = |name: &str| folder.join(name).display().to_string();
-    let [cost, throughput, handshake, simulate] =
-        ["cost.html", "throughput.html", "handshake.html", "simulate.html"].map(file);
+    let [cost, throughput, handshake, simulate, doctor] =
+        ["cost.html", "throughput.html", "handshake.html", "simulate.html", "doctor.html"].map(file);
+    // It keeps no sessions, so that there are findings.
+    let server = Server::start(&["--resumption", "none"]);
+    let examined = rejoin(&["doctor", &server.target, "--html", &doctor]);
+    assert_eq!(examined.status.code(), Some(1), "{}", String::from_utf8_lossy(&examined.stderr));
     let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/paper-000.toml");
     let folder_name = folder.display().to_string();
     // What is measured does not matter; that the machine does not keep up shows the footnotes, too.
@@ -115,7 +120,7 @@ fn pages_are_legible_light_and_dark_wide_and_narrow() {
         assert!(has_measured(&output), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
     let mut faults = Vec::new();
-    for name in ["demo", "cost", "throughput", "handshake", "simulate"] {
+    for name in ["demo", "cost", "throughput", "handshake", "simulate", "doctor"] {
         let page = folder.join(name).with_extension("html");
         for (width, is_dark) in [(1_280, false), (1_280, true), (400, false), (400, true)] {
             let seen = seen(&folder, &page, width, is_dark);
