@@ -146,7 +146,7 @@ MDBOOK := target/mdbook/bin/mdbook
 docs: setup
 	@[ -x $(MDBOOK) ] || $(CARGO) install --quiet --locked --root target/mdbook mdbook@0.5.4
 	@rm -rf target/book && mkdir -p target/book/src && cp docs/book.toml target/book/ \
-	&& git ls-files '*.md' docs plans | grep -v /tests/ | xargs cp --parents --target-directory target/book/src \
+	&& git ls-files '*.md' docs plans deploy packaging/systemd crates/capi/examples crates/capi/include | grep -v /tests/ | xargs cp --parents --target-directory target/book/src \
 	&& sed -E 's#\]\(([A-Za-z0-9-]+\.md)#](docs/\1#; s#\]\(\.\./#](#' docs/SUMMARY.md >target/book/src/SUMMARY.md
 	@$(MDBOOK) build --dest-dir $(CURDIR)/target/site target/book
 

@@ -79,6 +79,8 @@ for server in haproxy apache mosquitto; do
     rejoin enable $server --now >/check/enabled-$server 2>&1; say $server $? "$(grep -c ' resumes$' /check/enabled-$server)"
 done
 rejoin status nginx >/check/status; say status $?
+rejoin doctor nginx >/check/doctor; say doctor $?
+rejoin doctor 127.0.0.1 >/check/doctor-outside; say doctor-outside $?
 rejoin stats nginx >/check/stats; say stats $?
 man -w rejoin >/dev/null 2>&1 || ls /usr/share/man/man1/rejoin.1.gz; say manual $?
 # The manager starts when the first program asks.

@@ -10,7 +10,7 @@ use super::package;
 use crate::frame::Found;
 
 /// The findings that are asked for, and what each must be.
-const EXPECTED: [(&str, &str); 18] = [
+const EXPECTED: [(&str, &str); 20] = [
     // Without Rejoin a reload loses them: it is no accident that they resume with it.
     ("without-after-reload", "not"),
     ("installed", "0"),
@@ -25,6 +25,9 @@ const EXPECTED: [(&str, &str); 18] = [
     ("apache", "0 2"),
     ("mosquitto", "0 4"),
     ("status", "0"),
+    // From inside and from outside.
+    ("doctor", "0"),
+    ("doctor-outside", "0"),
     ("stats", "0"),
     ("manual", "0"),
     ("manager", "0 active"),
