@@ -53,15 +53,19 @@ pub enum Error {
 
 /// The reason why a session was not stored. Nothing fails: the client makes a full handshake next
 /// time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Every stored session returns sooner (Algorithm 1, line 9).
+    #[error("every stored session returns sooner")]
     ReturnsLater,
     /// The value is larger than the limit, or than the shard.
+    #[error("the session is larger than allowed")]
     TooLarge,
     /// Its lifetime was over before it was stored.
+    #[error("the session had expired before it was stored")]
     Expired,
     /// Its shard could not be locked in time.
+    #[error("the shard could not be locked in time")]
     Unavailable,
 }

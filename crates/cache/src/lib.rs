@@ -63,3 +63,7 @@ pub use session_store::SessionStore;
 pub use settings::{Capacity, Policy, Prediction, Settings};
 pub use shard::REACHES_BACK_MS;
 pub use visit::{Hints, Issued, Visit};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

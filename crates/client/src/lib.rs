@@ -136,3 +136,7 @@ fn at_end(end: Result<Answer, Error>) -> Result<(), std::io::Error> {
     };
     Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, why))
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -73,3 +73,7 @@ pub use session_bytes::session_bytes;
 pub use session_decoder::SessionDecoder;
 pub use sessions::{CERTIFICATES_BYTES, ServerSessions};
 pub use ticket_keys::{TicketCounters, TicketHistory, TicketKeys};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -16,3 +16,7 @@ mod server_sessions;
 pub use connection::Connection;
 pub use rejoin_store::now_ms;
 pub use server_sessions::ServerSessions;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

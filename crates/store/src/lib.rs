@@ -63,3 +63,7 @@ pub use region::{SharedLedger, SharedRegion};
 pub use store::{Facts, Reset, Store};
 pub use tiered::Tiered;
 pub use trouble::Trouble;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -51,3 +51,7 @@ pub use timeline::Opened;
 /// The size of a key's name, with which a ticket begins, in bytes: RFC 5077, section 4,
 /// recommends this form, and OpenSSL's callback has it.
 pub const NAME_BYTES: usize = 16;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,24 +8,6 @@
 //!
 //! Not here: clocks, files, sockets and TLS. A reader reads any [`std::io::Read`], a
 //! population draws from the seed it is given and from nothing else.
-//!
-//! ```
-//! use rejoin_trace::{Population, PopulationSettings, Reader, Writer};
-//!
-//! // A minute of a thousand devices.
-//! let population = Population::new(PopulationSettings::paper(1_000))?;
-//! let minute = population.arrivals(7).take_while(|event| event.time_ms < 60_000);
-//!
-//! let mut writer = Writer::new(Vec::new())?;
-//! for event in minute.clone() {
-//!     writer.write(event)?;
-//! }
-//! let bytes = writer.finish()?;
-//!
-//! let read = Reader::new(&bytes[..])?.collect::<Result<Vec<_>, _>>()?;
-//! assert!(read.into_iter().eq(minute));
-//! # Ok::<(), rejoin_trace::Error>(())
-//! ```
 
 #![forbid(unsafe_code)]
 
@@ -68,3 +50,7 @@ pub use population::{
 pub use reader::Reader;
 pub use speed_up::SpeedUp;
 pub use writer::Writer;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
