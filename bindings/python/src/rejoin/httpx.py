@@ -1,19 +1,26 @@
 """``httpx`` over the manager's connections."""
 
+from __future__ import annotations
+
 import select
 import socket
+import ssl
+from typing import Any, Mapping
 
 import httpcore
 import httpx
 
 from . import _manager
-from ._connection import connect
+from ._connection import Connection, connect
 
 try:
     from httpcore import NetworkBackend, NetworkStream
 except ImportError:
     # Before httpcore 0.17 they had no public name.
-    from httpcore.backends.base import NetworkBackend, NetworkStream
+    from httpcore.backends.base import (  # type: ignore[import-not-found, no-redef]
+        NetworkBackend,
+        NetworkStream,
+    )
 
 _TIMEOUT_S = 10.0
 
@@ -23,7 +30,15 @@ class Transport(httpx.HTTPTransport):
     connections are made here, and passed to the manager, so that proxies keep their meaning. Where no
     manager runs TLS is spoken here if ``direct``, as ``verify`` says."""
 
-    def __init__(self, *, direct=True, wishes=None, verify=True, http2=False, **more):
+    def __init__(
+        self,
+        *,
+        direct: bool = True,
+        wishes: Mapping[str, Any] | None = None,
+        verify: Any = True,
+        http2: bool = False,
+        **more: Any,
+    ) -> None:
         super().__init__(verify=verify, http2=http2, **more)
         wishes = {"alpn": ["h2", "http/1.1"] if http2 else ["http/1.1"], **(wishes or {})}
         if verify is False:
@@ -33,36 +48,43 @@ class Transport(httpx.HTTPTransport):
 
 
 class _Backend(NetworkBackend):
-    def __init__(self, backend, direct, wishes):
+    def __init__(self, backend: NetworkBackend, direct: bool, wishes: Mapping[str, Any]) -> None:
         self._backend = backend
         self._direct = direct
         self._wishes = wishes
 
-    def connect_tcp(self, host, port, *arguments, **keywords):
+    def connect_tcp(self, host: str, port: int, *arguments: Any, **keywords: Any) -> NetworkStream:
         stream = self._backend.connect_tcp(host, port, *arguments, **keywords)
         return _Stream(stream, port, self._direct, self._wishes)
 
-    def connect_unix_socket(self, *arguments, **keywords):
+    def connect_unix_socket(self, *arguments: Any, **keywords: Any) -> NetworkStream:
         return self._backend.connect_unix_socket(*arguments, **keywords)
 
-    def sleep(self, seconds):
+    def sleep(self, seconds: float) -> None:
         self._backend.sleep(seconds)
 
 
 class _Stream(NetworkStream):
     """A TCP connection that becomes one of the manager's when TLS is to start."""
 
-    def __init__(self, stream, port, direct, wishes):
+    def __init__(
+        self, stream: NetworkStream, port: int, direct: bool, wishes: Mapping[str, Any]
+    ) -> None:
         self._stream = stream
         self._port = port
         self._direct = direct
         self._wishes = wishes
 
-    def start_tls(self, ssl_context, server_hostname=None, timeout=None):
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> NetworkStream:
         wishes = {"timeout": timeout or _TIMEOUT_S, **self._wishes}
         tcp = self._stream.get_extra_info("socket")
         try:
-            return _Tls(connect(server_hostname, self._port, sock=tcp, **wishes))
+            return _Tls(connect(server_hostname or "", self._port, sock=tcp, **wishes))
         except _manager.NotRunning as error:
             if not self._direct:
                 raise httpcore.ConnectError(str(error)) from error
@@ -72,26 +94,26 @@ class _Stream(NetworkStream):
             kind = httpcore.ConnectTimeout if error.kind == "timeout" else httpcore.ConnectError
             raise kind(str(error)) from error
 
-    def read(self, max_bytes, timeout=None):
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._stream.read(max_bytes, timeout)
 
-    def write(self, buffer, timeout=None):
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._stream.write(buffer, timeout)
 
-    def close(self):
+    def close(self) -> None:
         self._stream.close()
 
-    def get_extra_info(self, info):
+    def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
 class _Tls(NetworkStream):
     """A connection of the manager's."""
 
-    def __init__(self, connection):
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def read(self, max_bytes, timeout=None):
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         try:
             self._connection.settimeout(timeout)
             return self._connection.recv(max_bytes)
@@ -100,7 +122,7 @@ class _Tls(NetworkStream):
         except OSError as error:
             raise httpcore.ReadError(str(error)) from error
 
-    def write(self, buffer, timeout=None):
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
         try:
             self._connection.settimeout(timeout)
             self._connection.sendall(buffer)
@@ -109,10 +131,10 @@ class _Tls(NetworkStream):
         except OSError as error:
             raise httpcore.WriteError(str(error)) from error
 
-    def close(self):
+    def close(self) -> None:
         self._connection.close()
 
-    def get_extra_info(self, info):
+    def get_extra_info(self, info: str) -> Any:
         if info in ("ssl_object", "socket"):
             return self._connection
         if info == "is_readable":
@@ -120,7 +142,7 @@ class _Tls(NetworkStream):
         return None
 
 
-def _poll(connection):
+def _poll(connection: socket.socket) -> list[tuple[int, int]]:
     # select() knows descriptors below 1024 only.
     poll = select.poll()
     poll.register(connection, select.POLLIN)

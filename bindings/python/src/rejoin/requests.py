@@ -1,16 +1,19 @@
 """``requests`` and ``urllib3`` over the manager's connections."""
 
+from __future__ import annotations
+
 import ssl
+from typing import Any, Mapping
 
 import requests.adapters
-import requests.certs
+import requests.utils
 import urllib3
 import urllib3.connection
 import urllib3.connectionpool
 import urllib3.exceptions
 
 from . import _manager
-from ._connection import connect
+from ._connection import Connection, Trust, connect
 
 _TIMEOUT_S = 10.0
 
@@ -18,35 +21,39 @@ _TIMEOUT_S = 10.0
 class Adapter(requests.adapters.HTTPAdapter):
     """``session.mount("https://", Adapter())``. ``wishes`` are keywords of :func:`rejoin.connect`."""
 
-    def __init__(self, *, direct=True, wishes=None, **more):
+    def __init__(
+        self, *, direct: bool = True, wishes: Mapping[str, Any] | None = None, **more: Any
+    ) -> None:
         self._direct = direct
         self._wishes = dict(wishes or {})
         super().__init__(**more)
 
-    def init_poolmanager(self, *arguments, **keywords):
+    def init_poolmanager(self, *arguments: Any, **keywords: Any) -> None:
         super().init_poolmanager(*arguments, **keywords)
         use(self.poolmanager, direct=self._direct, wishes=self._wishes)
 
 
-def use(pools, *, direct=True, wishes=None):
+def use(
+    pools: urllib3.PoolManager, *, direct: bool = True, wishes: Mapping[str, Any] | None = None
+) -> None:
     """Has a :class:`urllib3.PoolManager` take its TLS connections from the manager. Where that cannot
     serve, they are made directly if ``direct``."""
 
-    class Connection(_Connection):
+    class Chosen(_Connection):
         rejoin_direct = direct
         rejoin_wishes = dict(wishes or {})
 
     class Pool(urllib3.connectionpool.HTTPSConnectionPool):
-        ConnectionCls = Connection
+        ConnectionCls = Chosen
 
     pools.pool_classes_by_scheme = {**pools.pool_classes_by_scheme, "https": Pool}
 
 
 class _Connection(urllib3.connection.HTTPSConnection):
     rejoin_direct = True
-    rejoin_wishes = {}
+    rejoin_wishes: Mapping[str, Any] = {}
 
-    def connect(self):
+    def connect(self) -> None:
         if self.proxy is not None:
             super().connect()
             return
@@ -60,7 +67,7 @@ class _Connection(urllib3.connection.HTTPSConnection):
         self.sock.settimeout(self.timeout if isinstance(self.timeout, (int, float)) else None)
         self.is_verified = self._trust() != "none"
 
-    def _rejoin(self):
+    def _rejoin(self) -> Connection:
         identity = None
         if self.cert_file:
             identity = (_text(self.cert_file), _text(self.key_file or self.cert_file))
@@ -74,18 +81,19 @@ class _Connection(urllib3.connection.HTTPSConnection):
         }
         return connect(self.host.strip("[]"), self.port, **wishes)
 
-    def _trust(self):
+    def _trust(self) -> Trust:
         if "trust" in self.rejoin_wishes:
-            return self.rejoin_wishes["trust"]
+            trust: Trust = self.rejoin_wishes["trust"]
+            return trust
         if self.assert_fingerprint:
             return {"pins": [self.assert_fingerprint.replace(":", "").lower()]}
         if self.cert_reqs in (ssl.CERT_NONE, "CERT_NONE", "NONE"):
             return "none"
-        if self.ca_certs and self.ca_certs != requests.certs.where():
+        if self.ca_certs and self.ca_certs != requests.utils.DEFAULT_CA_BUNDLE_PATH:
             return {"bundle": _text(self.ca_certs)}
         return "system"
 
-    def _translated(self, error):
+    def _translated(self, error: _manager.Error) -> Exception:
         if error.kind.startswith("certificate_"):
             return ssl.SSLCertVerificationError(str(error))
         if error.kind == "timeout":
@@ -93,6 +101,6 @@ class _Connection(urllib3.connection.HTTPSConnection):
         return urllib3.exceptions.NewConnectionError(self, str(error))
 
 
-def _text(path):
+def _text(path: str) -> str:
     with open(path, encoding="utf-8") as file:
         return file.read()

@@ -21,6 +21,7 @@ mod pages;
 mod plan;
 mod program;
 mod programs;
+mod published;
 mod python;
 mod run;
 mod shared;

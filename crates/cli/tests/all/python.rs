@@ -1,12 +1,16 @@
 //! `bindings/python` in Python, against a real manager and real servers.
 
 use rejoin_testkit::serve::{Server, scratch};
+use rejoin_testkit::shipped::target;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rejoin_testkit::manager::Managed;
+
+use crate::published::done;
 
 const BINDINGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/python");
 
@@ -21,17 +25,114 @@ fn python_programs_of_debian_share_sessions() {
     run_tests("python-debian", &["requests", "httpx[http2]==0.23.3", "httpcore==0.16.3"]);
 }
 
+/// The wheel, in new environments of the oldest and the newest Python that it says it is for.
+#[test]
+#[ignore = "slow: needs two more Pythons; make test-all"]
+fn the_wheel_serves_python_3_9_and_3_13() {
+    let tools = Tools::once();
+    for version in ["3.9", "3.13"] {
+        let name = format!("python{version}");
+        let python = target().join(&name).join("root/usr/bin").join(&name);
+        assert!(python.exists(), "there is no Python {version}: run make target/{name}");
+        let environment = fresh(&name);
+        done(Command::new(python).args(["-m", "venv", "--without-pip"]).arg(&environment));
+        let python = environment.join("bin/python");
+        let wheel = format!("rejoin-tls[requests,httpx] @ file://{}", tools.wheel.display());
+        let mut pip = tools.command("pip");
+        pip.arg("--python").arg(&python).args(["install", "--quiet", &wheel, "httpx[http2]"]);
+        done(&mut pip);
+        succeeds(&name, &mut Command::new(python));
+    }
+}
+
+/// A program's types are checked against the wheel's.
+#[test]
+#[ignore = "slow: needs mypy; make test-all"]
+fn the_wheel_is_typed() {
+    let tools = Tools::once();
+    let mypy = || {
+        let mut mypy = tools.command("mypy");
+        mypy.args(["--strict", "--no-incremental"]);
+        mypy
+    };
+    done(mypy().args(["--package", "rejoin"]));
+    let program = fresh("typed.py");
+    for (line, is_right) in [
+        ("resumed: bool = rejoin.connect('example.com').session.resumed", true),
+        ("resumed: str = rejoin.connect('example.com').session.resumed", false),
+        ("rejoin.connect('example.com', alpn=1)", false),
+    ] {
+        std::fs::write(&program, format!("import rejoin\n{line}\n")).expect("a file");
+        let output = mypy().arg(&program).output().expect("mypy");
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.success(), is_right, "{line}: {told}");
+    }
+}
+
+/// What makes and checks packages, in an environment of its own with the wheel that it made.
+struct Tools {
+    folder: PathBuf,
+    wheel: PathBuf,
+}
+
+impl Tools {
+    fn once() -> &'static Self {
+        static TOOLS: OnceLock<Tools> = OnceLock::new();
+        TOOLS.get_or_init(|| {
+            let packages = ["build==1.6.1", "twine==7.0.0", "mypy==2.4.1", "pip==25.3"];
+            let typed = ["requests==2.34.2", "httpx[http2]==0.28.1"];
+            let python = python("python-tools", &[&packages[..], &typed].concat());
+            let python = python.expect("PyPI has tools");
+            let mut tools = Self { folder: python.with_file_name(""), wheel: PathBuf::new() };
+            tools.wheel = tools.build();
+            let mut pip = tools.command("pip");
+            pip.args(["install", "--quiet", "--force-reinstall", "--no-deps"]);
+            done(pip.arg(&tools.wheel));
+            tools
+        })
+    }
+
+    fn command(&self, tool: &str) -> Command {
+        Command::new(self.folder.join(tool))
+    }
+
+    /// Builds the package of the sources, and of that the wheel, whose path it returns. Both satisfy PyPI.
+    fn build(&self) -> PathBuf {
+        // Building leaves files beside the sources.
+        let (sources, built) = (fresh("sources"), fresh("built"));
+        done(Command::new("cp").args(["--recursive", "--dereference", BINDINGS]).arg(&sources));
+        done(self.command("python").args(["-m", "build", "--outdir"]).args([&built, &sources]));
+        let packages = std::fs::read_dir(&built).expect("packages");
+        let packages: Vec<_> = packages.map(|entry| entry.expect("a file").path()).collect();
+        assert_eq!(packages.len(), 2, "{packages:?}");
+        done(self.command("twine").args(["check", "--strict"]).args(&packages));
+        let is_wheel = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "whl");
+        packages.into_iter().find(is_wheel).expect("a wheel")
+    }
+}
+
+/// A path at which nothing is.
+fn fresh(name: &str) -> PathBuf {
+    let path = scratch("python-packages").join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
 fn run_tests(name: &str, packages: &[&str]) {
+    let mut python = Command::new(python(name, packages).unwrap_or_else(|| "python3".into()));
+    succeeds(name, python.env("PYTHONPATH", Path::new(BINDINGS).join("src")));
+}
+
+/// The tests in `bindings/python` succeed with this Python.
+fn succeeds(name: &str, tests: &mut Command) {
     let managed = Managed::start(name);
     let pair = managed.certify(&["localhost", "127.0.0.1"]);
     let server = Server::with(pair.clone(), &[]);
     let other = Server::with(managed.certify(&["other.test"]), &[]);
     let nginx = Nginx::start(&pair);
-    let mut tests = Command::new(python(name, packages).unwrap_or_else(|| "python3".into()));
     tests
         .arg(Path::new(BINDINGS).join("tests/test_rejoin.py"))
         .arg("--verbose")
-        .env("PYTHONPATH", Path::new(BINDINGS).join("src"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         // These say whom Python's clients believe.
         .env_remove("REQUESTS_CA_BUNDLE")
