@@ -22,7 +22,11 @@ public final class Rejoin extends Provider {
     put("SSLContext.Default", Context.Default.class.getName());
   }
 
-  /** Puts the provider first, before the program runs. */
+  /**
+   * Puts the provider first, before the program runs.
+   *
+   * @param arguments none
+   */
   public static void premain(String arguments) {
     Security.insertProviderAt(new Rejoin(), 1);
   }
