@@ -28,6 +28,19 @@ fn everything_has_the_same_version() {
 }
 
 #[test]
+fn these_crates_and_no_others_are_published() {
+    let crates = fs::read_dir(Path::new(ROOT).join("crates")).expect("crates");
+    let names =
+        crates.map(|entry| entry.expect("a crate").file_name().into_string().expect("a name"));
+    let is_published = |name: &String| {
+        read(&format!("crates/{name}/Cargo.toml")).lines().any(|line| line == "publish = true")
+    };
+    let mut published: Vec<_> = names.filter(is_published).collect();
+    published.sort();
+    assert_eq!(published, CRATES);
+}
+
+#[test]
 #[ignore = "slow: compiles seven packages; make test-all"]
 fn a_crate_is_packaged_with_what_it_needs_and_no_more() {
     let target = scratch("published");
