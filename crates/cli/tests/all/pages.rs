@@ -93,7 +93,8 @@ fn pages_are_legible_light_and_dark_wide_and_narrow() {
     let folder = scratch("pages");
     let file = |name: &str| folder.join(name).display().to_string();
     let [cost, throughput, handshake, simulate, doctor] =
-        ["cost.html", "throughput.html", "handshake.html", "simulate.html", "doctor.html"].map(file);
+        ["cost.html", "throughput.html", "handshake.html", "simulate.html", "doctor.html"]
+            .map(file);
     // It keeps no sessions, so that there are findings.
     let server = Server::start(&["--resumption", "none"]);
     let examined = rejoin(&["doctor", &server.target, "--html", &doctor]);
