@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release package docs bench check-semver check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
+.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
 
 ## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
 ## builds, for three to five minutes on two cores.
@@ -151,6 +151,23 @@ package: release
 	&& $$archived --file $(PACKAGED)/$$name-debug.tar.gz --directory $(DIST)/debug .build-id; \
 	rm -rf $(PACKAGED)/root
 	@cd $(PACKAGED) && sha256sum * >SHA256SUMS && ls --size --human-readable
+
+## An image for containers, target/packages/rejoin-VERSION-image.tar (Open Container Initiative): Debian 13 with the package.
+## `podman load --input` and `skopeo copy oci-archive:` take it.
+image: PACKAGES += mmdebstrap umoci
+image: package
+	@rm -rf target/image && mkdir -p target/image
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); \
+	mmdebstrap --quiet --variant=minbase --include=ca-certificates --customize-hook="copy-in $$(ls $(PACKAGED)/*.deb) /tmp" \
+	  --customize-hook='chroot "$$1" sh -c "apt-get install --yes --no-install-recommends /tmp/*.deb && rm /tmp/*.deb"' \
+	  --customize-hook='rm -rf "$$1"/var/lib/apt/lists "$$1"/usr/share/doc/[!r]* "$$1"/var/log/*' \
+	  trixie target/image/root http://deb.debian.org/debian
+	@cd target/image && umoci init --layout rejoin && umoci new --image rejoin:$(VERSION) \
+	&& umoci insert --image rejoin:$(VERSION) root / \
+	&& umoci config --image rejoin:$(VERSION) --config.entrypoint rejoin --created $(BUILT) --no-history \
+	&& tar --create --sort=name --mtime=$(BUILT) --owner=0 --group=0 --numeric-owner \
+	  --file $(CURDIR)/$(PACKAGED)/rejoin-$(VERSION)-image.tar --directory rejoin .
+	@rm -rf target/image
 
 ## The documents as a site, in target/site. `make test` checks their links.
 MDBOOK := target/mdbook/bin/mdbook
@@ -326,7 +343,7 @@ ROOTS := target/roots/bookworm target/roots/trixie
 $(ROOTS): PACKAGES += mmdebstrap
 $(ROOTS): | setup
 	@rm -rf $@ $@.part && mkdir -p $(dir $@)
-	@mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,nginx-light,haproxy,apache2,mosquitto,openssl,ca-certificates \
+	@mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,dbus,nginx-light,haproxy,apache2,mosquitto,curl,openssl,ca-certificates \
 	  --customize-hook='ln -s /check/check.service "$$1/etc/systemd/system/check.service"' \
 	  --customize-hook='ln -s /check/check.service "$$1/etc/systemd/system/multi-user.target.wants/"' \
 	  $(notdir $@) $@.part http://deb.debian.org/debian

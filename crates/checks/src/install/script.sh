@@ -17,6 +17,7 @@ ask() { printf 'GET / HTTP/1.0\r\n\r\n' | openssl s_client -connect 127.0.0.1:44
 reused() { grep -q '^Reused' && echo resumed || echo not; }
 
 # What the system's operator has already: four servers.
+echo 127.0.0.1 localhost >/etc/hosts
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
     -keyout /etc/ssl/private/site.key -out /etc/ssl/certs/site.pem
 cat >/etc/nginx/conf.d/site.conf <<'EOF'
@@ -83,10 +84,19 @@ rejoin doctor nginx >/check/doctor; say doctor $?
 rejoin doctor 127.0.0.1 >/check/doctor-outside; say doctor-outside $?
 rejoin stats nginx >/check/stats; say stats $?
 man -w rejoin >/dev/null 2>&1 || ls /usr/share/man/man1/rejoin.1.gz; say manual $?
-# The manager starts when the first program asks.
-systemctl start rejoin-manager.socket; say socket $?
+# Programs that are not changed, in a shell that is started now. The manager starts when the first one asks.
+rejoin enable clients >/check/clients; say clients $?
+(
+    . /etc/profile.d/rejoin.sh
+    export REJOIN_DEBUG=1
+    for turn in 1 2; do
+        curl --silent --show-error --cacert /etc/ssl/certs/site.pem https://localhost/
+    done
+) >/check/curl 2>&1
+say curl "$(grep -c '^process' /check/curl) $(grep -c 'through the manager: resumed' /check/curl)"
 rejoin stats --manager >/check/manager; say manager $? "$(systemctl is-active rejoin-manager.service)"
 journalctl --no-pager --unit rejoin-manager.service
+rejoin disable clients; say clients-disabled $?
 systemctl stop rejoin-manager.service rejoin-manager.socket
 # A program of C that is linked with the library finds it.
 ldconfig -p | grep -q 'librejoin.so.0'; say linkable $?

@@ -10,7 +10,7 @@ use super::package;
 use crate::frame::Found;
 
 /// The findings that are asked for, and what each must be.
-const EXPECTED: [(&str, &str); 20] = [
+const EXPECTED: [(&str, &str); 23] = [
     // Without Rejoin a reload loses them: it is no accident that they resume with it.
     ("without-after-reload", "not"),
     ("installed", "0"),
@@ -30,7 +30,10 @@ const EXPECTED: [(&str, &str); 20] = [
     ("doctor-outside", "0"),
     ("stats", "0"),
     ("manual", "0"),
+    ("clients", "0"),
+    ("curl", "2 1"),
     ("manager", "0 active"),
+    ("clients-disabled", "0"),
     ("linkable", "0"),
     ("purged", "0"),
     ("servers-afterwards", "0"),
