@@ -139,8 +139,11 @@ impl Group {
     }
 }
 
-/// Builds what servers load.
+/// Builds what servers load. Without packages cargo would build all.
 fn build(packages: &[&str]) {
+    if packages.is_empty() {
+        return;
+    }
     let mut build = cargo("build");
     packages.iter().for_each(|package| {
         build.args(["--package", package]);
