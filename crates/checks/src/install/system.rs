@@ -10,7 +10,7 @@ use super::package;
 use crate::frame::Found;
 
 /// The findings that are asked for, and what each must be.
-const EXPECTED: [(&str, &str); 23] = [
+const EXPECTED: [(&str, &str); 34] = [
     // Without Rejoin a reload loses them: it is no accident that they resume with it.
     ("without-after-reload", "not"),
     ("installed", "0"),
@@ -35,7 +35,18 @@ const EXPECTED: [(&str, &str); 23] = [
     ("manager", "0 active"),
     ("clients-disabled", "0"),
     ("linkable", "0"),
+    // Mistakes and troubles.
+    ("own", "0 644"),
+    ("own-kept", "1"),
+    ("own-stub", "0 0 1"),
+    ("own-disabled", "0 0"),
+    ("own-again", "0"),
+    ("broken", "1 0"),
+    ("mended", "0"),
+    ("nobody", "2"),
+    ("wrong", "2 1"),
     ("purged", "0"),
+    ("left-running", "0"),
     ("servers-afterwards", "0"),
 ];
 

@@ -30,7 +30,7 @@ impl Whose {
         let preload = preload.display();
         let variables = format!("LD_PRELOAD={preload}\nREJOIN_MANAGER=yes\n");
         let shell = format!(
-            "case \":${{LD_PRELOAD-}}:\" in\n*:{preload}:*) ;;\n*) export LD_PRELOAD=\"${{LD_PRELOAD:+$LD_PRELOAD:}}{preload}\" \
+            "[ -r {preload} ] || return 0\ncase \":${{LD_PRELOAD-}}:\" in\n*:{preload}:*) ;;\n*) export LD_PRELOAD=\"${{LD_PRELOAD:+$LD_PRELOAD:}}{preload}\" \
              ;;\nesac\nexport REJOIN_MANAGER=yes\n"
         );
         let [services, shells] = self.paths()?;
@@ -66,15 +66,20 @@ pub(super) fn enable(whose: Whose, library: &Path, dry_run: bool) -> anyhow::Res
         return Ok(());
     }
     for file in &files {
-        print(&file.write()?);
+        file.check()?;
     }
     let [manager, unit] = whose.unit();
-    systemctl::run(&[manager, "enable", "--now", unit])?;
+    systemctl::run(&[manager, "enable", "--now", unit])
+        .context("the manager cannot be started: log in at the console or by ssh, not by su")?;
+    for file in &files {
+        let done = if file.write()? { "wrote   " } else { "kept    " };
+        print(&format!("{done} {}", file.path.display()));
+    }
     print(&format!("started  {unit}"));
     let shells = files.last().map(|file| file.path.display().to_string()).unwrap_or_default();
     print(&match whose {
         Whose::Machine => format!(
-            "New logins go through the manager; for this shell:  . {shells}\nunshared_programs and unshared_hosts in \
+            "New logins of users in the group `users` go through the manager; for this shell:  . {shells}\nunshared_programs and unshared_hosts in \
              /etc/rejoin/manager.toml name what is left out."
         ),
         Whose::Own => format!(
@@ -97,7 +102,7 @@ pub(super) fn disable(whose: Whose) -> anyhow::Result<bool> {
     }
     if was_there {
         let [manager, unit] = whose.unit();
-        systemctl::run(&[manager, "disable", unit])?;
+        let _ = systemctl::run(&[manager, "disable", unit]);
         print(&format!(
             "Programs that run go on as before. When they have ended:  systemctl {manager} stop {unit}"
         ));

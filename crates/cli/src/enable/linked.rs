@@ -1,7 +1,8 @@
 //! The TLS library that a service's program uses.
 
-use std::fs;
-use std::process::{Command, Stdio};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
 
 use super::unit::Unit;
 
@@ -18,40 +19,50 @@ pub(super) enum Linked {
     Unknown,
 }
 
-/// Looks at what the service's process has loaded, and at what its program names.
+/// The most bytes of a program that are read.
+const LONGEST: u64 = 256 << 20;
+
+/// Looks at what the service's process has loaded, and at what its program names. Nothing of the program runs, not even its
+/// loader, which would run libraries that the program names (`DT_AUDIT`).
 pub(super) fn of(unit: &Unit) -> Linked {
-    let loaded = unit.main_process.and_then(|id| fs::read(format!("/proc/{id}/maps")).ok());
-    let loaded = loaded.map(|maps| in_list(&String::from_utf8_lossy(&maps)));
+    let maps = unit.main_process.map(|id| Path::new("/proc").join(id.to_string()).join("maps"));
+    let loaded = maps.and_then(|path| fs::read(path).ok()).map(|maps| in_list(&maps));
     match loaded {
         Some(found @ (Linked::Shared | Linked::Other(_))) => found,
-        _ => named(unit),
+        _ => named(&unit.program),
     }
 }
 
-/// Asks the loader, which runs nothing of the program.
-fn named(unit: &Unit) -> Linked {
-    let mut ldd = Command::new("ldd");
-    ldd.arg(&unit.program).env("LC_ALL", "C").stdin(Stdio::null());
-    let Ok(told) = ldd.output() else { return Linked::Unknown };
-    let text = String::from_utf8_lossy(&told.stdout);
-    let is_script = fs::read(&unit.program).is_ok_and(|bytes| bytes.starts_with(b"#!"));
-    let is_static = [&told.stderr, &told.stdout].iter().any(|told| {
-        let told = String::from_utf8_lossy(told);
-        told.contains("not a dynamic executable") || told.contains("statically linked")
-    });
-    match in_list(&text) {
-        Linked::Unknown if is_static && !is_script => Linked::Static,
+fn named(program: &Path) -> Linked {
+    let mut bytes = Vec::new();
+    let read = File::open(program).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+    if read.is_err() || !bytes.starts_with(b"\x7fELF") {
+        return Linked::Unknown;
+    }
+    // The path of the loader, which a program without shared libraries does not name.
+    let has_loader = bytes.windows(8).any(|window| window == b"/ld-linu" || window == b"/ld-musl");
+    match in_list(&bytes) {
+        Linked::Unknown if !has_loader => Linked::Static,
         found => found,
     }
 }
 
-fn in_list(list: &str) -> Linked {
-    let names = list.split([' ', '/', '\t', '\n']).filter(|name| name.starts_with("libssl"));
-    let mut names = names.filter(|name| name.contains(".so"));
-    match names.clone().any(|name| name.starts_with("libssl.so.3")) {
-        true => Linked::Shared,
-        false => names.next().map_or(Linked::Unknown, |name| Linked::Other(name.to_owned())),
+/// Finds the names of libraries among other bytes.
+fn in_list(bytes: &[u8]) -> Linked {
+    const NAME: &[u8] = b"libssl.so.";
+    let is_end = |byte: &u8| !(byte.is_ascii_alphanumeric() || b"._-".contains(byte));
+    let mut other = None;
+    for at in 0..bytes.len().saturating_sub(NAME.len()) {
+        if !bytes[at..].starts_with(NAME) {
+            continue;
+        }
+        let name = bytes[at..].split(is_end).next().unwrap_or_default();
+        match String::from_utf8_lossy(name) {
+            name if name.starts_with("libssl.so.3") => return Linked::Shared,
+            name => other = Some(name.into_owned()),
+        }
     }
+    other.map_or(Linked::Unknown, Linked::Other)
 }
 
 #[cfg(test)]
@@ -59,12 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_is_found_in_both_lists() {
-        let ldd = "\tlibssl.so.3 => /lib/x86_64-linux-gnu/libssl.so.3 (0x00007f0)\n\tlibc.so.6 => /lib/libc.so.6 (0x1)\n";
-        assert_eq!(in_list(ldd), Linked::Shared);
-        let maps = "a000-b000 r-xp 00000000 08:01 6                  /usr/lib/libssl.so.1.1\n";
+    fn the_library_is_found_in_maps_and_in_programs() {
+        let maps = b"a000-b000 r-xp 00000000 08:01 6                  /usr/lib/libssl.so.1.1\n";
         assert_eq!(in_list(maps), Linked::Other("libssl.so.1.1".to_owned()));
-        assert_eq!(in_list("\tlibc.so.6 => /lib/libc.so.6 (0x1)\n"), Linked::Unknown);
+        assert_eq!(in_list(b"\0libc.so.6\0libssl.so.3\0"), Linked::Shared);
+        assert_eq!(in_list(b"\0libc.so.6\0libssl.so"), Linked::Unknown);
     }
 
     #[test]
@@ -72,6 +82,6 @@ mod tests {
         let unit = |program: &str| Unit { program: program.into(), ..Unit::default() };
         assert_eq!(of(&unit("/usr/bin/openssl")), Linked::Shared);
         assert_eq!(of(&unit("/bin/sh")), Linked::Unknown);
-        assert_eq!(of(&unit("/usr/bin/ldd")), Linked::Unknown);
+        assert_eq!(of(&unit("/usr/bin/ldd")), Linked::Unknown, "a script");
     }
 }

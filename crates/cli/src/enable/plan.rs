@@ -1,6 +1,9 @@
 //! What `rejoin enable` writes for a service, and why it refuses.
 
+use std::hash::Hasher;
 use std::path::Path;
+
+use siphasher::sip::SipHasher13;
 
 use super::files::{self, Written};
 use super::linked::Linked;
@@ -43,7 +46,9 @@ impl Plan {
             lines.push("stateful = yes");
         }
         let text = openssl_conf::loading(library, &before, &lines);
-        let mut drop_in = format!("[Service]\nEnvironment=OPENSSL_CONF={}\n", settings.display());
+        // systemd takes a backslash, as in the name of a unit, for the start of an escape.
+        let path = settings.display().to_string().replace('\\', "\\\\");
+        let mut drop_in = format!("[Service]\nEnvironment=OPENSSL_CONF={path}\n");
         let lockable_bytes = capacity.0 + BESIDES;
         if unit.user.is_some() && unit.lockable_bytes < lockable_bytes {
             // The cache then is never swapped out.
@@ -57,13 +62,24 @@ impl Plan {
     }
 }
 
-/// Returns a name for a cache: an instance of a unit has an `@` in its own.
+/// Returns a name for a cache, which has fewer letters than a unit may have: what is lost is in a hash.
 fn cache_name(unit: &str) -> String {
+    const LONGEST: usize = 40;
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-    unit.chars().map(|letter| if is_plain(letter) { letter } else { '-' }).collect()
+    let plain = unit.chars().map(|letter| if is_plain(letter) { letter } else { '-' });
+    let name: String = plain.take(LONGEST).collect();
+    if name == unit {
+        return name;
+    }
+    let mut hasher = SipHasher13::new();
+    hasher.write(unit.as_bytes());
+    format!("{name}-{:08x}", hasher.finish() as u32)
 }
 
 fn refusal(unit: &Unit, linked: &Linked) -> Option<String> {
+    if unit.root.is_none() && !unit.program.exists() {
+        return Some(format!("{}, which it starts, does not exist", unit.program.display()));
+    }
     let elsewhere =
         "`rejoin keys export` writes ticket keys for some servers without libssl (docs/cluster.md)";
     match linked {
@@ -108,9 +124,6 @@ fn notes(unit: &Unit, linked: &Linked) -> Vec<String> {
              another place"
                 .to_owned()
         }),
-        (unit.program_name() == "nginx").then(|| {
-            "to exchange nginx's program while it runs (kill -USR2), add `env OPENSSL_CONF;` to nginx.conf".to_owned()
-        }),
     ];
     notes.into_iter().flatten().collect()
 }
@@ -122,7 +135,7 @@ mod tests {
     fn unit() -> Unit {
         Unit {
             id: "web@a.service".to_owned(),
-            program: "/usr/sbin/web".into(),
+            program: "/bin/sh".into(),
             lockable_bytes: 8 << 20,
             ..Unit::default()
         }
@@ -137,9 +150,10 @@ mod tests {
         let plan = plan(&unit(), &Linked::Shared).expect("a plan");
         let [settings, drop_in] = plan.files.as_slice() else { panic!("{plan:?}") };
         assert_eq!(settings.path, Path::new("/etc/rejoin/web@a.cnf"));
-        let lines = "path = /usr/lib/rejoin/librejoin.so\ncache = web-a\ncapacity = 64MiB\n";
-        assert!(settings.text.ends_with(lines), "{}", settings.text);
-        let path = "/etc/systemd/system/web@a.service.d/50-rejoin.conf";
+        let cache = format!("cache = {}\n", cache_name("web@a"));
+        let lines = ["path = /usr/lib/rejoin/librejoin.so\n", &cache, "capacity = 64MiB\n"];
+        assert!(settings.text.ends_with(&lines.concat()), "{}", settings.text);
+        let path = "/etc/systemd/system/web@a.service.d/zz-rejoin.conf";
         assert_eq!(drop_in.path, Path::new(path));
         let lines = "[Service]\nEnvironment=OPENSSL_CONF=/etc/rejoin/web@a.cnf\n";
         assert!(drop_in.text.ends_with(lines), "{}", drop_in.text);
@@ -152,6 +166,14 @@ mod tests {
         let plan = plan(&unit, &Linked::Shared).expect("a plan");
         assert!(plan.files[1].text.ends_with("LimitMEMLOCK=72M\n"), "{plan:?}");
         assert!(plan.notes[0].contains("RemoveIPC"), "{plan:?}");
+    }
+
+    #[test]
+    fn units_have_caches_of_their_own() {
+        assert_eq!(cache_name("nginx"), "nginx");
+        assert_ne!(cache_name("web@1"), cache_name("web-1"));
+        let [long, longer] = [100, 101].map(|letters| cache_name(&"x".repeat(letters)));
+        assert!(long != longer && longer.parse::<rejoin_store::CacheName>().is_ok(), "{longer}");
     }
 
     #[test]

@@ -1,9 +1,23 @@
 //! Calls of systemctl.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+
+/// Returns true if systemd runs, and not in a folder or an image alone.
+pub(super) fn is_there() -> bool {
+    Path::new("/run/systemd/system").exists()
+}
+
+/// Has systemd read its files again, if it runs.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn reload() -> anyhow::Result<()> {
+    if is_there() { run(&["daemon-reload"]) } else { Ok(()) }
+}
 
 /// Runs systemctl and waits for its end.
 ///

@@ -27,12 +27,28 @@ pub(super) struct Unit {
     pub(super) has_own_memory: bool,
     /// It has a network of its own.
     pub(super) has_own_network: bool,
+    /// Its control group.
+    pub(super) group: String,
+    /// The state: `active`, `failed` and others.
+    pub(super) state: String,
+    /// The files that its environment comes from besides.
+    pub(super) environment_files: Vec<PathBuf>,
     /// The file that its environment names for OpenSSL.
     pub(super) openssl_conf: Option<PathBuf>,
     /// OpenSSL's variable is taken from its environment.
     pub(super) drops_openssl_conf: bool,
     /// The memory that it may lock, in bytes.
     pub(super) lockable_bytes: u64,
+}
+
+/// Checks that this may be the name of a service, not of a template.
+pub(super) fn check(name: &str) -> Result<(), Misuse> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":_.-@\\".contains(&byte);
+    let is_template = name.strip_suffix(".service").unwrap_or(name).ends_with('@');
+    let is_name = !name.is_empty() && !name.starts_with(['-', '.']) && name.bytes().all(is_plain);
+    let wrong =
+        if is_template { "name an instance of it, as web@1" } else { "no name of a service" };
+    (is_name && !is_template).then_some(()).ok_or_else(|| Misuse(format!("{name}: {wrong}")))
 }
 
 /// Returns the names that may be meant: packages of Apache have names of their own.
@@ -45,7 +61,8 @@ pub(super) fn names(name: &str) -> Vec<&str> {
 }
 
 const PROPERTIES: &str = "--property=Id,LoadState,MainPID,User,DynamicUser,RemoveIPC,RootDirectory,RootImage,\
-                          TemporaryFileSystem,PrivateNetwork,Environment,UnsetEnvironment,ExecStart,LimitMEMLOCK";
+                          TemporaryFileSystem,PrivateNetwork,Environment,EnvironmentFiles,UnsetEnvironment,\
+                          ExecStart,LimitMEMLOCK,ControlGroup,ActiveState";
 
 impl Unit {
     /// Asks systemd for a service.
@@ -63,10 +80,7 @@ impl Unit {
     }
 
     fn loaded(name: &str) -> anyhow::Result<Option<Self>> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":_.-@\\".contains(&byte);
-        if name.is_empty() || name.starts_with('-') || !name.bytes().all(is_plain) {
-            return Err(Misuse(format!("{name}: no name of a service")).into());
-        }
+        check(name)?;
         let id =
             if name.contains(".service") { name.to_owned() } else { format!("{name}.service") };
         Ok(Self::parse(&systemctl::output(&["show", PROPERTIES, &id])?))
@@ -96,6 +110,14 @@ impl Unit {
                 .iter()
                 .any(|word| word.split(':').next() == Some("/dev/shm")),
             has_own_network: is_set("PrivateNetwork"),
+            group: text("ControlGroup").unwrap_or_default().to_owned(),
+            state: text("ActiveState").unwrap_or_default().to_owned(),
+            // `/etc/default/web (ignore_errors=yes)`, once for each file.
+            environment_files: shown
+                .lines()
+                .filter_map(|line| line.strip_prefix("EnvironmentFiles="))
+                .filter_map(|value| value.split(" (").next().map(PathBuf::from))
+                .collect(),
             openssl_conf: variables.iter().filter_map(of_openssl).next_back(),
             drops_openssl_conf: unset.iter().any(|word| word.split('=').next() == Some(conf)),
             // "infinity" is no number.
@@ -110,8 +132,28 @@ impl Unit {
         self.id.strip_suffix(".service").unwrap_or(&self.id)
     }
 
-    pub(super) fn program_name(&self) -> &str {
-        self.program.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    /// Returns true if it has processes.
+    pub(super) fn is_running(&self) -> bool {
+        self.main_process.is_some() || ["active", "reloading"].contains(&&*self.state)
+    }
+
+    /// Returns what sets OpenSSL's variable, if it is not this file.
+    pub(super) fn overrides(&self, settings: &Path) -> Option<String> {
+        let names_it = |file: &&PathBuf| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            text.lines().any(|line| line.trim_start().starts_with("OPENSSL_CONF="))
+        };
+        if let Some(file) = self.environment_files.iter().find(names_it) {
+            return Some(format!("{} sets OPENSSL_CONF, which prevails", file.display()));
+        }
+        let found = self.openssl_conf.as_deref();
+        (found != Some(settings)).then(|| {
+            let found = found.map_or_else(|| "nothing".into(), Path::to_string_lossy);
+            format!(
+                "its OPENSSL_CONF is {found}: another drop-in prevails (systemctl cat {})",
+                self.id
+            )
+        })
     }
 
     /// Returns the folder for the unit's drop-ins.
@@ -155,6 +197,9 @@ ExecStart={ path=/usr/sbin/nginx ; argv[]=/usr/sbin/nginx -g daemon on; master_p
 Environment=A=1 OPENSSL_CONF=/etc/my.cnf \"B=x y\"
 UnsetEnvironment=
 LimitMEMLOCK=8388608
+EnvironmentFiles=/etc/default/nginx (ignore_errors=yes)
+ControlGroup=/system.slice/nginx.service
+ActiveState=inactive
 Id=nginx.service
 LoadState=loaded
 MainPID=0
@@ -170,6 +215,9 @@ PrivateNetwork=no
             user: Some("www-data".to_owned()),
             removes_ipc: true,
             has_own_memory: true,
+            group: "/system.slice/nginx.service".to_owned(),
+            state: "inactive".to_owned(),
+            environment_files: vec!["/etc/default/nginx".into()],
             openssl_conf: Some("/etc/my.cnf".into()),
             lockable_bytes: 8 << 20,
             ..Unit::default()
@@ -182,5 +230,15 @@ PrivateNetwork=no
     fn words_may_be_quoted() {
         assert_eq!(words(r#"A=1 "B=x y" "C=\"z\"""#), ["A=1", "B=x y", "C=\"z\""]);
         assert!(words("").is_empty());
+    }
+
+    #[test]
+    fn a_name_is_a_services() {
+        for name in ["nginx", "web@1.service", "my\\x2dapp"] {
+            assert!(check(name).is_ok(), "{name}");
+        }
+        for name in ["", "-x", "../x", "a b", "web@", "/", ".service"] {
+            assert!(check(name).is_err(), "{name}");
+        }
     }
 }

@@ -91,9 +91,17 @@ impl Process {
         self.cgroups.iter().find_map(|path| path.rsplit('/').find(is_unit))
     }
 
+    /// Returns true if it is in this control group or one below.
+    pub(crate) fn is_in_group(&self, group: &str) -> bool {
+        let is_below = |path: &String| {
+            path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        !group.is_empty() && self.cgroups.iter().any(is_below)
+    }
+
     pub(crate) fn is_in_unit(&self, unit: &str) -> bool {
         let is_it = |part: &str| part == unit || part.strip_suffix(".service") == Some(unit);
-        self.cgroups.iter().any(|path| path.split('/').any(is_it))
+        !unit.is_empty() && self.cgroups.iter().any(|path| path.split('/').any(is_it))
     }
 
     /// Returns the unit, or the program if there is none.
