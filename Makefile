@@ -126,7 +126,8 @@ release: setup $(TOOLS) $(OPENSSL)
 	  && strip --strip-unneeded -o $(DIST)/$$file $$built || exit; \
 	done
 	@for package in $(filter-out --package,$(LIBRARIES)) rejoin-cli; do \
-	  $(CARGO) sbom --cargo-package $$package --output-format cyclone_dx_json_1_6 >$(DIST)/$$package.cdx.json || exit; \
+	  $(CARGO) sbom --cargo-package $$package --output-format cyclone_dx_json_1_6 | python3 packaging/sbom.py \
+	    >$(DIST)/$$package.cdx.json || exit; \
 	done
 	@$(DIST)/rejoin pages $(DIST)/completions && mv $(DIST)/completions/*.1 $(DIST)/man && gzip --no-name -9 $(DIST)/man/*
 	@sed 's/@VERSION@/$(VERSION)/' packaging/rejoin.pc >$(DIST)/rejoin.pc
