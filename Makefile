@@ -116,7 +116,7 @@ release: setup $(TOOLS) $(OPENSSL)
 	@$(CARGO) sbom --version >/dev/null 2>&1 || $(CARGO) install cargo-sbom --locked
 	@$(call step,release,PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" REJOIN_ZIG=1 $(EVERYWHERE) \
 	  OPENSSL_INCLUDE_DIR=$(CURDIR)/$(OPENSSL)/include OPENSSL_LIB_DIR=$(CURDIR)/$(OPENSSL)/lib \
-	  RUSTFLAGS='$(REMAPPED) -Clink-arg=-Wl$(COMMA)--build-id=sha1' CFLAGS='-ffile-prefix-map=$(CARGO_HOME)=/cargo' \
+	  RUSTFLAGS='$(REMAPPED) -Clink-arg=-Wl$(COMMA)--build-id=sha1' CFLAGS='-ffile-prefix-map=$(CARGO_HOME)=/cargo -ffile-prefix-map=$(CURDIR)=/rejoin' \
 	  $(CARGO) zigbuild --release --locked --target $(HOST).$(GLIBC) --target-dir target/remapped $(LIBRARIES) --package rejoin-cli)
 	@rm -rf $(DIST) && mkdir -p $(DIST)/{debug,man,completions}
 	@for file in librejoin.so librejoin_gnutls.so librejoin_preload.so rejoin; do \

@@ -122,8 +122,16 @@ fn rule_13_a_request_that_the_owner_lists_goes_early() {
     let (manager, listed) = (manager(&house), wanted(port));
     let ask = |request| send(&manager, &listed, request);
     assert_eq!(ask(GET), (false, 1, EarlyData::NotOffered, Why::NoSession));
-    assert_eq!(ask(GET), (true, 1, EarlyData::Accepted, Why::Resumed));
-    assert_eq!(manager.stats().unwrap().handshakes.early_data, 1);
+    // nginx no longer calls it early if the handshake's end arrives before it has read the request, as on a busy machine.
+    let mut asked = 0;
+    let came_early =
+        std::iter::repeat_with(|| ask(GET)).take(100).any(|(early, answers, accepted, why)| {
+            asked += 1;
+            assert_eq!((answers, accepted, why), (1, EarlyData::Accepted, Why::Resumed));
+            early
+        });
+    assert!(came_early);
+    assert_eq!(manager.stats().unwrap().handshakes.early_data, asked);
     // Not what may be repeated: it goes with the handshake's end.
     let late = (false, 1, EarlyData::NotOffered, Why::Resumed);
     assert_eq!(ask("POST / HTTP/1.0\r\n\r\n"), late);
