@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     html: Option<PathBuf>,
 }
 
-/// What is examined.
+/// The patient of an examination.
 #[derive(Debug, Clone)]
 enum Patient {
     /// A server, from outside.

@@ -116,7 +116,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) token: Option<&'a Token>,
     pub(crate) deadline: Duration,
     pub(crate) stop: &'a AtomicBool,
-    /// Whether tickets come after the handshake.
+    /// True if tickets come after the handshake.
     pub(crate) tickets: Tickets,
 }
 
@@ -277,7 +277,7 @@ struct Wire<'a> {
     written: u64,
     round_trips: u32,
     was_written: bool,
-    /// Whether the first bytes can be a record. `None`: there are none yet.
+    /// True if the first bytes can be a record. `None`: there are none yet.
     is_tls: Option<bool>,
 }
 

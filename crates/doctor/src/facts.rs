@@ -1,4 +1,4 @@
-//! What was found, before anything is concluded. `None` is everywhere "not known".
+//! The facts, before anything is concluded. `None` is everywhere "not known".
 
 use std::net::SocketAddr;
 
@@ -70,18 +70,18 @@ pub struct Facts {
     pub same_key_since_s: Option<u64>,
 }
 
-/// What was found at an address.
+/// The facts about an address.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AddressFacts {
     /// The address.
     pub address: SocketAddr,
     /// The reason for which no handshake at all succeeded.
     pub failure: Option<Failure>,
-    /// Whether its certificate verifies with the system's authorities; otherwise the reason.
+    /// The verdict on its certificate by the system's authorities, with the reason if it does not verify.
     pub certificate: Option<Certificate>,
-    /// Whether it asks for client certificates.
+    /// True if it asks for client certificates.
     pub asks_client_certificate: Option<bool>,
-    /// What was found for each way of resuming.
+    /// The facts about each way of resuming.
     pub ways: Vec<WayFacts>,
 }
 
@@ -127,18 +127,18 @@ impl Tally {
 pub struct Later {
     /// Other sessions made in between, or the seconds that went by.
     pub after: u64,
-    /// Whether the session resumed.
+    /// True if the session resumed.
     pub resumed: bool,
 }
 
-/// What was found for a way of resuming.
+/// The facts about a way of resuming.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WayFacts {
     /// The way.
     pub way: Way,
-    /// Whether the server speaks the version.
+    /// True if the server speaks the version.
     pub spoken: Option<bool>,
-    /// Whether it issues session ids, or tickets.
+    /// True if it issues session ids, or tickets.
     pub issued: Option<bool>,
     /// The most tickets that came on a connection.
     pub tickets_per_connection: Option<usize>,
@@ -150,9 +150,9 @@ pub struct WayFacts {
     pub early_data_bytes: Option<u32>,
     /// Returns at once to the same address.
     pub at_once: Tally,
-    /// Whether a ticket of TLS 1.3 resumes a second time.
+    /// True if a ticket of TLS 1.3 resumes a second time.
     pub reusable: Option<bool>,
-    /// Whether resumption over TLS 1.3 agrees on a new key (`psk_dhe_ke`).
+    /// True if resumption over TLS 1.3 agrees on a new key (`psk_dhe_ke`).
     pub agrees_on_key: Option<bool>,
     /// A return after other sessions, where the server keeps sessions itself.
     pub after_others: Option<Later>,
@@ -255,13 +255,13 @@ pub struct NameFacts {
     pub name: Option<Host>,
     /// The way.
     pub way: Way,
-    /// Whether sessions of this name resume under it.
+    /// True if sessions of this name resume under it.
     pub own: Option<bool>,
-    /// Whether a session of the server's first name resumes under it.
+    /// True if a session of the server's first name resumes under it.
     pub of_first: Option<bool>,
 }
 
-/// What an earlier report, as JSON, says about keys.
+/// The keys in an earlier report, read from its JSON.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Earlier {
     at_s: u64,

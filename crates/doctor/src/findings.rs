@@ -1,4 +1,4 @@
-//! What follows from the facts: a pure function.
+//! The conclusions from the facts: a pure function.
 
 use std::net::SocketAddr;
 
@@ -92,15 +92,15 @@ pub struct Finding {
     pub title: &'static str,
     /// The versions that it concerns.
     pub versions: Vec<&'static str>,
-    /// What was seen, a sentence each.
+    /// The observations, a sentence each.
     pub seen: Vec<String>,
-    /// What is lost.
+    /// The losses.
     pub losses: Vec<Loss>,
     /// The mend. `None`: nothing needs to be mended, or nobody outside can say how.
     pub mends: Option<&'static Mends>,
 }
 
-/// What is lost over one version.
+/// The loss over one version.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Loss {
     /// The version.

@@ -37,7 +37,7 @@ pub(crate) enum Mode {
     Tls13Weak,
 }
 
-/// What arrived on a connection.
+/// The messages that arrived on a connection.
 #[derive(Default)]
 pub(crate) struct Heard {
     pub(crate) session_id_bytes: u8,

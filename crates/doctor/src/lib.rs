@@ -29,7 +29,7 @@ pub use probe::examine;
 pub use settings::{ADDRESSES, Host, Settings, Target};
 pub use shown::Report;
 
-/// What an examination tells while it runs, and what ends it early.
+/// The progress of an examination, and the means to end it early.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     /// Set, it ends the examination within about a connection's time; what was found by then is returned.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::findings::Cause;
 
-/// What to change, with the server's own means and with Rejoin.
+/// The changes to make, with the server's own means and with Rejoin.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Mends {
     /// For nginx.

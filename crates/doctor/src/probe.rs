@@ -134,7 +134,7 @@ impl Study {
     }
 }
 
-/// Whether a full handshake brought something to return with in this way.
+/// True if a full handshake brought something to return with in this way.
 fn brings_session(way: Way, heard: &Heard) -> bool {
     match way {
         Way::Ids => heard.session_id_bytes > 0,
@@ -158,7 +158,7 @@ fn median(costs: &[Cost]) -> Option<Cost> {
     })
 }
 
-/// What became of a session that was offered.
+/// The outcome of a session that was offered.
 enum Offered {
     Resumed(Option<Token>),
     Full(Option<Token>),
@@ -252,7 +252,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Whether a new session resumes at once.
+    /// True if a new session resumes at once.
     fn pair(&mut self, address: SocketAddr, study: &mut Study) -> Option<bool> {
         let token = self.full(address, study)?;
         match self.offer(address, study, &token) {
@@ -262,7 +262,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Whether a session resumes that was made earlier. A server that resumes none any more does not count.
+    /// True if a session resumes that was made earlier. A server that resumes none any more does not count.
     fn later_return(
         &mut self,
         address: SocketAddr,
@@ -462,7 +462,7 @@ impl<'a> Probe<'a> {
         found
     }
 
-    /// Whether a session of one name resumes under another.
+    /// True if a session of one name resumes under another.
     fn under(
         &mut self,
         address: SocketAddr,

@@ -1,4 +1,4 @@
-//! What is examined, and how far it may be bothered.
+//! The settings of an examination: the server, and how far it may be bothered.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

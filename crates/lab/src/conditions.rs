@@ -1,4 +1,4 @@
-//! Whether the machine kept up with a measurement: the one judgement that all studies use.
+//! The judgement whether the machine kept up with a measurement, which all studies share.
 //!
 //! A figure is doubted where connections began late or were left out, where processes that are measured had to wait for
 //! a processor, or where the hypervisor gave the processors to others. The judgement is pure; [`Watch`] reads what the

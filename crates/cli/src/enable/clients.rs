@@ -55,7 +55,7 @@ impl Whose {
     }
 }
 
-/// What the commands call unchanged programs, where they take the name of a service.
+/// The name of unchanged programs, where the commands take the name of a service.
 pub(super) const NAME: &str = "clients";
 
 /// Writes the files and starts the manager, or only shows the files.

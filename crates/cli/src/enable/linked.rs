@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::unit::Unit;
 
-/// What is known of a program's TLS library.
+/// The TLS library of a program, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Linked {
     /// A shared libssl 3, to which Rejoin attaches.

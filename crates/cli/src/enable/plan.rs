@@ -1,4 +1,4 @@
-//! What `rejoin enable` writes for a service, and why it refuses.
+//! The files that `rejoin enable` writes for a service, and the reasons for which it refuses.
 
 use std::hash::Hasher;
 use std::path::Path;

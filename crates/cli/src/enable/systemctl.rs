@@ -14,7 +14,7 @@ pub(super) fn is_there() -> bool {
 /// Has systemd read its files again, if it runs.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub(super) fn reload() -> anyhow::Result<()> {
     if is_there() { run(&["daemon-reload"]) } else { Ok(()) }
 }
@@ -22,7 +22,7 @@ pub(super) fn reload() -> anyhow::Result<()> {
 /// Runs systemctl and waits for its end.
 ///
 /// # Errors
-/// What systemctl said, in one line.
+/// The words of systemctl, in one line.
 pub(super) fn run(arguments: &[&str]) -> anyhow::Result<()> {
     output(arguments).map(drop)
 }
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &[&str]) -> anyhow::Result<()> {
 /// Runs systemctl and returns what it printed.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub(super) fn output(arguments: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new("systemctl");
     command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").env("SYSTEMD_PAGER", "");

@@ -1,4 +1,4 @@
-//! What `rejoin doctor` finds in this machine's servers: all that stands in the way, each with its mend.
+//! The findings of `rejoin doctor` in this machine's servers: all that stands in the way, each with its mend.
 
 use std::path::Path;
 

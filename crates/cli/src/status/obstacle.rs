@@ -1,4 +1,4 @@
-//! What stands in the way, and the mend.
+//! An obstacle, and its mend.
 
 use std::fmt;
 

@@ -120,7 +120,7 @@ fn trust_is_as_the_program_says() {
     }
 }
 
-/// What `rejoin serve` writes for clients to trust is trusted by each of ours, and by others.
+/// The certificate that `rejoin serve` writes is trusted by each of our clients, and by others.
 #[test]
 fn the_certificate_that_a_server_writes_is_trusted() {
     let house = House::new("written");

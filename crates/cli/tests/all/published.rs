@@ -1,4 +1,4 @@
-//! What is published besides the packages of systems: crates and jars, made as for a registry. Nothing is uploaded.
+//! Publications besides the packages of systems: crates and jars, made as for a registry. Nothing is uploaded.
 //! `python.rs` has the same for the wheel.
 
 use std::fs;

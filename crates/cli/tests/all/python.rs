@@ -69,7 +69,7 @@ fn the_wheel_is_typed() {
     }
 }
 
-/// What makes and checks packages, in an environment of its own with the wheel that it made.
+/// The tools that make and check packages, in an environment of its own with the wheel that it made.
 struct Tools {
     folder: PathBuf,
     wheel: PathBuf,

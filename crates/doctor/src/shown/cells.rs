@@ -1,4 +1,4 @@
-//! What the tables of the terminal and of the page have in common.
+//! The cells that the tables of the terminal and of the page have in common.
 
 use crate::connection::{Cost, Failure};
 use crate::facts::{AddressFacts, Crossing, Facts, Key, Later, Way, WayFacts};

@@ -12,7 +12,7 @@ use crate::findings::{Finding, findings};
 /// Facts and what follows from them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Whether sessions resume: over each version that an address speaks, by one way at least, always. `None`: that is not
+    /// True if sessions resume: over each version that an address speaks, by one way at least, always. `None`: that is not
     /// known.
     pub resumes: Option<bool>,
     /// The facts.

@@ -58,7 +58,7 @@ fn workers_with_keys_of_their_own_are_told_by_their_names() {
     assert!(tally.resumed < tally.tried, "{tally:?}");
 }
 
-/// What an earlier report says, made some days before.
+/// An earlier report, made some days before.
 fn days_before(report: &Report, days: u64) -> Earlier {
     let mut json = serde_json::to_value(report).expect("JSON");
     json["at_s"] = (report.facts.at_s - days * 86_400).into();

@@ -117,7 +117,7 @@ impl Examined {
         assert!(self.causes(Severity::Note).contains(&cause), "{}", self.0.text());
     }
 
-    /// What was found for a way at the first address.
+    /// The facts about a way at the first address.
     pub(crate) fn way(&self, way: Way) -> &WayFacts {
         self.0.facts.of_way(way).next().expect("each way is examined").1
     }

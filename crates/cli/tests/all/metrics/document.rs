@@ -123,7 +123,7 @@ pub(super) fn queries() -> Vec<String> {
     queries.map(query).map(set).collect()
 }
 
-/// What Grafana needs to import it, and that no panel covers another.
+/// The dashboard has all that Grafana needs to import it, and no panel covers another.
 #[test]
 fn the_dashboard_can_be_imported() {
     let dashboard = dashboard();
