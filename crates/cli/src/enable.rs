@@ -118,6 +118,13 @@ fn restarted(unit: &Unit) -> anyhow::Result<()> {
 /// Removes the files that were just written, because the unit does not start, and starts it again if it ran before. Returns
 /// the error to be told.
 fn taken_back(unit: &Unit, written: &[PathBuf], why: anyhow::Error) -> anyhow::Error {
+    let name = unit.short_name();
+    if written.is_empty() {
+        // The files were there before, with the operator's settings.
+        let file = files::settings(name);
+        let mend = format!("mend {}, or: rejoin disable {name} --now", file.display());
+        return why.context(format!("it does not start, and is down: {mend}"));
+    }
     for path in written {
         let _ = files::remove(path);
     }
@@ -126,9 +133,9 @@ fn taken_back(unit: &Unit, written: &[PathBuf], why: anyhow::Error) -> anyhow::E
         false => Ok(()),
     });
     why.context(match again {
-        Ok(()) => "it did not start with Rejoin, which was taken back: it is as it was",
-        Err(_) => {
-            "it does not start, without Rejoin either, and is down: look at `journalctl --unit`"
-        }
+        Ok(()) => "it did not start with Rejoin, which was taken back: it is as it was".to_owned(),
+        Err(_) => format!(
+            "it does not start, without Rejoin either, and is down: see  journalctl --unit {name}"
+        ),
     })
 }
