@@ -16,6 +16,7 @@ mod manager;
 mod plans;
 mod server_messages;
 mod session_parts;
+mod share;
 mod shared_memory;
 mod traces;
 
@@ -80,6 +81,8 @@ targets! {
     session_id: cache::session_id::check;
     /// Checks the decoding of serialised sessions against OpenSSL's own.
     session_parts: session_parts::check;
+    /// Checks the messages of programs that use a share.
+    share_messages: share::check;
     /// Checks a cache and its mailbox in memory that another process writes to.
     shared_memory: shared_memory::check;
     /// Checks traces in all formats.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rejoin_cache::{Capacity, Policy, Settings};
 use rejoin_store::{CacheName, Store};
-use rejoin_tickets::{CLOCK_TOLERANCE_S, LONGEST_TICKET_LIFETIME_S, Schedule, Seconds};
+use rejoin_tickets::{LONGEST_TICKET_LIFETIME_S, Schedule, Seconds};
 
 /// The module's settings.
 #[derive(Debug)]
@@ -78,12 +78,11 @@ struct Asked<G>(G);
 impl<G: Fn(&str) -> Option<String>> Asked<G> {
     fn tickets(&self) -> Result<Option<TicketSettings>, String> {
         let ours = self.one_of("ticket_keys", [("shared", true), ("server", false)])?;
-        let (usual, hour_s) = (Schedule::default(), 3_600);
+        let usual = Schedule::default();
         let rotate_s = self.seconds("rotate_every", usual.rotate_every_s())?;
         let lifetime_s = self.seconds("ticket_lifetime", usual.ticket_lifetime_s())?;
-        let lead_s = (rotate_s / 2).clamp(CLOCK_TOLERANCE_S, hour_s);
-        let schedule =
-            Schedule::new(rotate_s, lifetime_s, lead_s).map_err(|error| error.to_string())?;
+        let schedule = Schedule::with_usual_lead(rotate_s, lifetime_s);
+        let schedule = schedule.map_err(|error| error.to_string())?;
         let file = (self.0)("key_file").map(PathBuf::from);
         Ok(ours.then_some(TicketSettings { schedule, file }))
     }

@@ -6,7 +6,10 @@ use clap::Command;
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Servers",
-        &["enable", "disable", "doctor", "status", "run", "serve", "stats", "store", "keys"],
+        &[
+            "enable", "disable", "doctor", "status", "run", "serve", "stats", "store", "keys",
+            "share",
+        ],
     ),
     ("Clients", &["manager", "connect"]),
     ("Cluster", &["cluster"]),

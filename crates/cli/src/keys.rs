@@ -1,12 +1,13 @@
 //! `rejoin keys`
 
 mod export;
+pub(crate) mod source;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use rejoin_cluster::{ClusterKeys, Link, Settings, WrappingKey};
-use rejoin_store::{CacheName, Store};
+use rejoin_store::{CacheName, RingFile, Store};
 use rejoin_tickets::{KeyId, KeyRing, KeyState, KeyStatus};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -25,7 +26,7 @@ Examples:
   rejoin keys rotate web
   rejoin keys retire web 3f2a
   rejoin keys revoke --cluster 3f2a
-  rejoin keys export --cluster --follow --format nginx --context web --output /run/rejoin/nginx \
+  rejoin keys export web --follow --format nginx --context web --output /run/rejoin/nginx \
     --then 'nginx -s reload'")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -37,6 +38,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, global = true,
         default_missing_value = cluster::SETTINGS)]
     cluster: Option<PathBuf>,
+    /// Use the keys of a file instead, for servers without a cache; it is made if it does not exist
+    #[arg(long, value_name = "FILE", global = true, conflicts_with = "cluster")]
+    ring: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -58,29 +62,26 @@ enum Action {
     #[command(visible_alias = "revoke", override_usage = RETIRE_USAGE)]
     Retire {
         /// The key's id, or its first digits if no other key has the same; before it the cache's name,
-        /// unless --cluster is given
+        /// unless --cluster or --ring is given
         #[arg(value_name = "KEY", num_args = 1..=2, required = true)]
         words: Vec<String>,
     },
-    /// Write the cluster's keys to files, for a server that does not load Rejoin
-    Export(export::Arguments),
+    /// Write the keys for a server that does not load Rejoin, in its own format
+    Export(Box<export::Arguments>),
 }
 
 const RETIRE_USAGE: &str = "rejoin keys retire [OPTIONS] <NAME> <KEY>
-       rejoin keys retire [OPTIONS] --cluster[=<FILE>] <KEY>";
+       rejoin keys retire [OPTIONS] --cluster[=<FILE>] <KEY>
+       rejoin keys retire [OPTIONS] --ring <FILE> <KEY>";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let Arguments { action, folder, cluster, json } = arguments;
+    let Arguments { action, folder, cluster, ring, json } = arguments;
     let now_s = cluster::now_s()?;
-    let keys = |name: Option<CacheName>| match (cluster, name) {
-        (Some(settings), None) => Keys::of_cluster(settings),
-        (None, Some(name)) => Ok(Keys::OfCache(Box::new(Store::open(folder, &name, None)?))),
-        (Some(_), Some(name)) => {
-            Err(Misuse(format!("give a cache's name ({name}) or --cluster, not both")).into())
-        }
-        (None, None) => {
-            Err(Misuse("give a cache's name or --cluster: see --help".to_owned()).into())
-        }
+    let keys = |name: Option<CacheName>| match (cluster, ring, name) {
+        (Some(settings), _, None) => Keys::of_cluster(settings),
+        (None, Some(file), None) => Ok(Keys::File(file.clone(), RingFile::new(file, None))),
+        (None, None, Some(name)) => Ok(Keys::Cache(Box::new(Store::open(folder, &name, None)?))),
+        (_, _, name) => Err(one_ring(name.as_ref()).into()),
     };
     match action {
         Action::List { name } => list(&keys(name.clone())?.ring(now_s)?, now_s, *json),
@@ -92,18 +93,32 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             retire(&mut keys(name)?, key, now_s, *json)
         }
         Action::Export(arguments) => {
-            let missing = || Misuse("give --cluster: see --help".to_owned());
-            export::run(arguments, cluster.as_deref().ok_or_else(missing)?, *json)
+            let from = match (cluster, ring, arguments.name()) {
+                (Some(settings), _, None) => export::From::Cluster(settings),
+                (None, Some(file), None) => export::From::File(file),
+                (None, None, Some(name)) => export::From::Cache(folder, name),
+                (_, _, name) => return Err(one_ring(name).into()),
+            };
+            export::run(arguments, &from, *json)
         }
     }
 }
 
+/// Returns the error of a command line that names no ring, or two.
+fn one_ring(name: Option<&CacheName>) -> Misuse {
+    Misuse(match name {
+        Some(name) => format!("give a cache's name ({name}), --cluster or --ring, not two of them"),
+        None => "give a cache's name, --cluster or --ring: see --help".to_owned(),
+    })
+}
+
 const NO_KEYS: &str = "the cluster has no ticket keys: start an agent with rejoin cluster run";
 
-/// The keys of a cache or of a cluster.
+/// The keys of a cache, a file or a cluster.
 enum Keys {
-    OfCache(Box<Store>),
-    OfCluster { runtime: Runtime, link: Link, keys: Box<ClusterKeys> },
+    Cache(Box<Store>),
+    File(PathBuf, RingFile),
+    Cluster { runtime: Runtime, link: Link, keys: Box<ClusterKeys> },
 }
 
 impl Keys {
@@ -114,16 +129,21 @@ impl Keys {
         let mut keys = cluster::keys(&settings, &key, None)?.only_followed();
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
         let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
-        Ok(Self::OfCluster { runtime, link, keys: Box::new(keys) })
+        Ok(Self::Cluster { runtime, link, keys: Box::new(keys) })
     }
 
     fn ring(&mut self, now_s: u64) -> anyhow::Result<KeyRing> {
         match self {
-            Self::OfCache(store) => store.ring()?.with_context(|| {
+            Self::Cache(store) => store.ring()?.with_context(|| {
                 let name = store.name();
                 format!("no ticket keys in cache {name}: start a server on it, with ticket_keys = shared")
             }),
-            Self::OfCluster { runtime, link, keys } => {
+            Self::File(path, file) => {
+                // It would be made.
+                anyhow::ensure!(path.exists(), "there is no file {}", path.display());
+                Ok(file.look(now_s)?)
+            }
+            Self::Cluster { runtime, link, keys } => {
                 runtime.block_on(keys.follow(link, now_s))?;
                 let ring = keys.ring().cloned();
                 ring.context(NO_KEYS)
@@ -133,17 +153,17 @@ impl Keys {
 
     fn rotate(&mut self, now_s: u64) -> anyhow::Result<KeyId> {
         Ok(match self {
-            Self::OfCache(store) => store.rotate_keys(now_s)?,
-            Self::OfCluster { runtime, link, keys } => {
-                runtime.block_on(keys.rotate(link, now_s))?
-            }
+            Self::Cache(store) => store.rotate_keys(now_s)?,
+            Self::File(_, file) => file.rotate(now_s)?,
+            Self::Cluster { runtime, link, keys } => runtime.block_on(keys.rotate(link, now_s))?,
         })
     }
 
     fn retire(&mut self, id: &KeyId, now_s: u64) -> anyhow::Result<bool> {
         Ok(match self {
-            Self::OfCache(store) => store.retire_key(id)?,
-            Self::OfCluster { runtime, link, keys } => {
+            Self::Cache(store) => store.retire_key(id)?,
+            Self::File(_, file) => file.retire(id)?,
+            Self::Cluster { runtime, link, keys } => {
                 runtime.block_on(keys.revoke(link, id, now_s))?
             }
         })
@@ -151,8 +171,9 @@ impl Keys {
 
     fn how_to_list(&self) -> String {
         match self {
-            Self::OfCache(store) => format!("rejoin keys list {}", store.name()),
-            Self::OfCluster { .. } => "rejoin keys list --cluster".to_owned(),
+            Self::Cache(store) => format!("rejoin keys list {}", store.name()),
+            Self::File(path, _) => format!("rejoin keys list --ring {}", path.display()),
+            Self::Cluster { .. } => "rejoin keys list --cluster".to_owned(),
         }
     }
 }
@@ -203,8 +224,8 @@ fn retire(keys: &mut Keys, beginning: &str, now_s: u64, json: bool) -> anyhow::R
         return terminal::print_result(&json!({"retired": id.to_string()}).to_string());
     }
     let soon = match keys {
-        Keys::OfCache(_) => "a second",
-        Keys::OfCluster { .. } => "three seconds",
+        Keys::Cache(_) | Keys::File(..) => "a second",
+        Keys::Cluster { .. } => "three seconds",
     };
     terminal::print_result(&format!("retired {id}: no server opens its tickets {soon} from now"))
 }

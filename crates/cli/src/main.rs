@@ -26,7 +26,9 @@ mod pages;
 mod plan;
 mod process;
 mod run;
+mod schedule;
 mod serve;
+mod share;
 mod simulate;
 mod sizes;
 mod stats;
@@ -81,6 +83,8 @@ enum Command {
     Doctor(Box<doctor::Arguments>),
     /// List, rotate, retire and export the ticket keys that servers share
     Keys(keys::Arguments),
+    /// Give ticket keys and a session cache to servers that do not load Rejoin
+    Share(share::Arguments),
     /// List, check and remove shared caches
     Store(store::Arguments),
     /// Share sessions and ticket keys between machines
@@ -131,6 +135,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Keys(arguments) => keys::run(&arguments),
+        Command::Share(arguments) => share::run(&arguments),
         Command::Store(arguments) => store::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
         #[cfg(feature = "lab")]

@@ -12,7 +12,6 @@
 mod agent;
 mod error;
 mod health;
-mod key_files;
 mod keys;
 mod link;
 mod name;
@@ -25,7 +24,6 @@ mod wrapping_key;
 pub use agent::{Agent, News};
 pub use error::{Error, KeyFileFault};
 pub use health::{Health, HealthFacts};
-pub use key_files::KeyFiles;
 pub use keys::ClusterKeys;
 pub use link::{Link, Servers, Tls};
 pub use name::ClusterName;

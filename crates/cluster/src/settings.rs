@@ -156,8 +156,7 @@ impl Settings {
         let or = |given: Option<Seconds>, usual| given.map_or(usual, |Seconds(seconds)| seconds);
         let rotate_every_s = or(self.rotate_every, usual.rotate_every_s());
         let lifetime_s = or(self.ticket_lifetime, usual.ticket_lifetime_s());
-        let lead_s = usual.lead_s().min(rotate_every_s / 2);
-        Schedule::new(rotate_every_s, lifetime_s, lead_s)
+        Schedule::with_usual_lead(rotate_every_s, lifetime_s)
     }
 
     /// Returns the longest wait of a handshake.

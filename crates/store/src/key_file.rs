@@ -7,7 +7,6 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rejoin_tickets::{KeyRing, PAGE_BYTES};
@@ -18,6 +17,7 @@ use zeroize::Zeroizing;
 use crate::Error;
 use crate::error::Objection;
 use crate::new_file::NewFile;
+use crate::own_folder::OwnFolder;
 
 /// The page that ticket keys are on.
 pub(crate) type Page = [u8; PAGE_BYTES];
@@ -26,12 +26,6 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 #[derive(Debug)]
 pub(crate) struct KeyFile {
     path: PathBuf,
-}
-
-/// The folder of the file, which only its owner writes to.
-struct KeyFolder {
-    directory: OwnedFd,
-    owner: u32,
 }
 
 impl KeyFile {
@@ -70,43 +64,26 @@ impl KeyFile {
         Ok(())
     }
 
-    fn write_page(&self, folder: &KeyFolder, page: &Page) -> Result<(), Error> {
+    fn write_page(&self, folder: &OwnFolder, page: &Page) -> Result<(), Error> {
         // A file that cannot be read is replaced.
         if self.page(folder).ok().flatten().is_some_and(|there| *there == *page) {
             return Ok(());
         }
         let name = self.file_name()?;
-        let directory = folder.directory.try_clone();
+        let directory = folder.descriptor().try_clone_to_owned();
         let new = directory.and_then(|directory| NewFile::within(directory, name, 0o600));
         let new = self.on("make a file beside", new)?;
         self.on("write", new.file().write_all(page).and_then(|()| new.file().sync_all()))?;
         self.on("replace", new.finish())
     }
 
-    /// Opens the folder. `None` if there is no such folder.
-    fn folder(&self) -> Result<Option<KeyFolder>, Error> {
-        let path = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        // The folder need not be readable.
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(directory) => directory,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(cause) => return Err(self.refused("open the folder of", cause)),
-        };
-        let stat = self.on("look at the folder of", fstat(&directory))?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        if mode.intersects(Mode::WGRP | Mode::WOTH) {
-            return Err(self.not_ours(Objection::Folder { mode: mode.bits() & 0o777 }));
-        }
-        Ok(Some(KeyFolder { directory, owner: stat.st_uid }))
+    fn folder(&self) -> Result<Option<OwnFolder>, Error> {
+        OwnFolder::of(&self.path)
     }
 
-    fn page(&self, folder: &KeyFolder) -> Result<Option<Zeroizing<Page>>, Error> {
+    fn page(&self, folder: &OwnFolder) -> Result<Option<Zeroizing<Page>>, Error> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let mut file = match openat(&folder.directory, self.file_name()?, flags, Mode::empty()) {
+        let mut file = match openat(folder.descriptor(), self.file_name()?, flags, Mode::empty()) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(self.not_ours(Objection::SymbolicLink)),
@@ -115,7 +92,7 @@ impl KeyFile {
         let stat = self.on("look at", fstat(&file))?;
         // Root's file is read, our own, and that of the folder's owner. So root reads a worker's, where the operator
         // gave the workers a folder, and no other user's.
-        let objection = Objection::to(&stat, &[folder.owner]);
+        let objection = Objection::to(&stat, &[folder.owner()]);
         objection.map_or(Ok(()), |why| Err(self.not_ours(why)))?;
         let mut page = Zeroizing::new([0; PAGE_BYTES]);
         match file.read_exact(&mut *page) {

@@ -211,11 +211,11 @@ fn mark(page: &Page) -> &[u8; MARK_BYTES] {
     page.last_chunk().expect("a page is longer")
 }
 
-fn rotate_if_due(ring: &mut KeyRing, now_s: u64) -> Result<(), Error> {
+pub(crate) fn rotate_if_due(ring: &mut KeyRing, now_s: u64) -> Result<(), Error> {
     if ring.due(now_s) { rotate(ring, now_s).map(|_| ()) } else { Ok(()) }
 }
 
-fn rotate(ring: &mut KeyRing, now_s: u64) -> Result<KeyId, Error> {
+pub(crate) fn rotate(ring: &mut KeyRing, now_s: u64) -> Result<KeyId, Error> {
     let mut fresh = Zeroizing::new([0; SECRET_BYTES]);
     fill_at_random(&mut *fresh)?;
     Ok(ring.rotate(now_s, &mut fresh)?)

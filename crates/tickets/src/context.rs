@@ -16,19 +16,31 @@ use crate::schedule::KeyState;
 use crate::secret::Secret;
 use crate::timeline::{Opened, Timeline};
 
-/// The size of a key in the files of other servers, in bytes.
-pub const SERVER_KEY_BYTES: usize = NAME_BYTES + 2 * KEY_BYTES;
-
 /// The size of an AES-256 key, and of an HMAC-SHA-256 key, in bytes.
 const KEY_BYTES: usize = 32;
 
-/// The order of the parts of a key in the files of other servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerKeyFormat {
-    /// nginx's `ssl_session_ticket_key`, a file for each key: name, HMAC key, AES key.
-    Nginx,
-    /// HAProxy's `tls-ticket-keys`, a line of base64 for each: name, AES key, HMAC key.
+/// The form of a key for servers that have no rings: its parts, their sizes and their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ServerKeyForm {
+    /// A name, a key for HMAC-SHA-256 and one for AES-256: 80 bytes, as nginx, Envoy and BoringSSL take them.
+    Raw80,
+    /// A name, a key for AES-256 and one for HMAC-SHA-256: 80 bytes, as HAProxy takes them.
     Haproxy,
+    /// A name, 16 bytes for HMAC-SHA-256 and a key for AES-128: 48 bytes, as Apache, Node and Netty take them.
+    Raw48,
+    /// One secret: 32 bytes, as Go takes it.
+    Raw32,
+}
+
+impl ServerKeyForm {
+    /// The size of a key, in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Raw80 | Self::Haproxy => NAME_BYTES + 2 * KEY_BYTES,
+            Self::Raw48 => NAME_BYTES + KEY_BYTES,
+            Self::Raw32 => KEY_BYTES,
+        }
+    }
 }
 
 /// The keys of one context, derived from a ring. Any number of threads may read them.
@@ -97,16 +109,19 @@ impl ContextKey {
         self.mac_key.bytes()
     }
 
-    /// Returns the key in the form of a server that has no rings, and opens this context's tickets with it.
-    pub fn for_server(&self, format: ServerKeyFormat) -> Zeroizing<[u8; SERVER_KEY_BYTES]> {
-        let (first, second) = match format {
-            ServerKeyFormat::Nginx => (&self.mac_key, &self.cipher_key),
-            ServerKeyFormat::Haproxy => (&self.cipher_key, &self.mac_key),
+    /// Returns the key in the form of a server that has no rings, and opens this context's tickets with it. A context has
+    /// one form, so that no secret is used in two ways.
+    pub fn for_server(&self, form: ServerKeyForm) -> Zeroizing<Vec<u8>> {
+        let (mac, cipher) = (&self.mac_key.bytes()[..], &self.cipher_key.bytes()[..]);
+        let parts: [&[u8]; 3] = match form {
+            ServerKeyForm::Raw80 => [&self.name, mac, cipher],
+            ServerKeyForm::Haproxy => [&self.name, cipher, mac],
+            ServerKeyForm::Raw48 => [&self.name, &mac[..KEY_BYTES / 2], &cipher[..KEY_BYTES / 2]],
+            ServerKeyForm::Raw32 => [cipher, &[], &[]],
         };
-        let mut bytes = Zeroizing::new([0; SERVER_KEY_BYTES]);
-        bytes[..NAME_BYTES].copy_from_slice(&self.name);
-        bytes[NAME_BYTES..][..KEY_BYTES].copy_from_slice(first.bytes());
-        bytes[NAME_BYTES + KEY_BYTES..].copy_from_slice(second.bytes());
+        // It must not grow, because that would leave a copy.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(form.bytes()));
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
         bytes
     }
 }

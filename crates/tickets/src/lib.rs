@@ -33,7 +33,7 @@ mod secret;
 mod source;
 mod timeline;
 
-pub use context::{ContextKey, ContextKeys, SERVER_KEY_BYTES, ServerKeyFormat};
+pub use context::{ContextKey, ContextKeys, ServerKeyForm};
 pub use error::Error;
 pub use interner::Interner;
 pub use key::{KeyId, SECRET_BYTES};

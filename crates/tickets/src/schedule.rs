@@ -76,6 +76,15 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// Makes a schedule with the usual lead: an hour, or half a turn if that is shorter.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn with_usual_lead(rotate_every_s: u64, ticket_lifetime_s: u64) -> Result<Self, Error> {
+        let lead_s = (rotate_every_s / 2).clamp(CLOCK_TOLERANCE_S, HOUR_S);
+        Self::new(rotate_every_s, ticket_lifetime_s, lead_s)
+    }
+
     /// The length of a key's turn, in seconds: 12 hours by default.
     pub fn rotate_every_s(&self) -> u64 {
         self.rotate_every_s

@@ -1,39 +1,62 @@
 //! `rejoin keys export`
 
+mod then;
+
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use rejoin_cluster::{ClusterKeys, Error, KeyFiles, Link, Servers, Settings, WrappingKey};
-use rejoin_tickets::ServerKeyFormat;
+use rejoin_outlet::{Context, Format, KeyFiles, Peers, Sds, haproxy};
+use rejoin_store::CacheName;
+use rejoin_tickets::{KeyRing, Schedule};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::source::Source;
 use crate::arguments::{Choice, Misuse, one_of};
+use crate::schedule::Turns;
 use crate::{cluster, process, terminal};
+use then::Then;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The server holds the context's keys only, which differ from those of servers with Rejoin. Files have
+mode 600 and are replaced as a whole. docs/keys.md has the line for each server.
+Examples:
+  rejoin keys export web --follow --format nginx --context shop --output /run/rejoin/nginx \
+    --then 'nginx -s reload'
+  rejoin keys export --cluster --follow --format haproxy --context shop --output /run/rejoin/haproxy \
+    --push /run/haproxy/admin.sock
+  rejoin keys export --ring /etc/rejoin/ring --follow --format envoy --context shop \
+    --output /run/rejoin/envoy.yaml")]
 pub(crate) struct Arguments {
+    /// The cache whose ring is exported, unless --cluster or --ring is given
+    #[arg(value_name = "NAME")]
+    name: Option<CacheName>,
     /// The server that reads the keys
     #[arg(long, value_parser = one_of(FORMATS))]
-    format: ServerKeyFormat,
-    /// For nginx, a folder, whose keys.conf the configuration includes; for HAProxy, the file of
-    /// tls-ticket-keys
+    format: Target,
+    /// The file to write; for nginx, a folder, whose keys.conf the configuration includes; for
+    /// envoy-sds, the socket to listen on
     #[arg(long, value_name = "PATH", alias = "into")]
     output: PathBuf,
     /// The context that the keys are derived for; servers open each other's tickets if they have the
-    /// same context
+    /// same context. It is the name of Envoy's secret, and of Kubernetes' object
     #[arg(long, value_name = "NAME")]
     context: String,
     /// A shell command to run whenever the files have changed
     #[arg(long, value_name = "COMMAND")]
     then: Option<String>,
-    /// Follow the cluster's keys until Ctrl-C or SIGTERM, and make new keys when they are due
+    /// HAProxy's runtime socket, to give it new keys without a reload
+    #[arg(long, value_name = "SOCKET")]
+    push: Option<PathBuf>,
+    /// Follow the ring until Ctrl-C or SIGTERM, and make new keys when they are due
     #[arg(long)]
     follow: bool,
+    #[command(flatten)]
+    turns: Turns,
     /// Switch to this user once all files are read; only --then keeps the rights to signal a server
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -42,23 +65,90 @@ pub(crate) struct Arguments {
     accept_older_ring: bool,
 }
 
-const FORMATS: &[Choice<ServerKeyFormat>] =
-    &[(ServerKeyFormat::Nginx, "nginx", ""), (ServerKeyFormat::Haproxy, "haproxy", "")];
+/// A value of `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Files(Format),
+    Sds,
+}
 
-pub(crate) fn run(arguments: &Arguments, settings: &Path, json: bool) -> anyhow::Result<()> {
-    let Arguments { format, output, context, then, follow, user, .. } = arguments;
-    let files = KeyFiles::new(*format, output, context);
-    let files = files.map_err(|error| match error {
-        Error::Ring(error) => anyhow::Error::new(Misuse(format!("--context: {error}"))),
-        error => error.into(),
-    })?;
+const FORMATS: &[Choice<Target>] = &[
+    (Target::Files(Format::Nginx), "nginx", "a folder of keys, and keys.conf"),
+    (Target::Files(Format::Haproxy), "haproxy", "the file of tls-ticket-keys"),
+    (Target::Files(Format::Apache), "apache", "the file of SSLSessionTicketKeyFile: one key"),
+    (Target::Files(Format::Envoy), "envoy", "a file of the secret discovery service"),
+    (Target::Sds, "envoy-sds", "the secret discovery service itself, on a Unix socket"),
+    (Target::Files(Format::Kubernetes), "kubernetes", "a manifest of a Secret, as Cilium reads it"),
+    (Target::Files(Format::Node), "node", "the option ticketKeys: one key"),
+    (Target::Files(Format::Raw80), "raw80", "all keys of 80 bytes (name, HMAC, AES-256)"),
+    (Target::Files(Format::Raw48), "raw48", "all keys of 48 bytes (name, HMAC, AES-128)"),
+    (Target::Files(Format::Json), "json", "all keys of 80 bytes in base64, with their states"),
+];
+
+/// The ring that the command line names.
+pub(super) enum From<'a> {
+    Cluster(&'a Path),
+    Cache(&'a Path, &'a CacheName),
+    File(&'a Path),
+}
+
+impl Arguments {
+    /// The cache's name, if one is given.
+    pub(super) fn name(&self) -> Option<&CacheName> {
+        self.name.as_ref()
+    }
+
+    fn source(&self, from: &From<'_>) -> anyhow::Result<Source> {
+        let schedule = self.turns.schedule()?;
+        let accepts_older = self.accept_older_ring;
+        if accepts_older && !matches!(from, From::Cluster(_)) {
+            return Err(Misuse("--accept-older-ring is for --cluster".to_owned()).into());
+        }
+        match from {
+            From::Cluster(_) if schedule.is_some() => {
+                let line = "the cluster's settings have its schedule: leave out --rotate-every and --ticket-lifetime";
+                Err(Misuse(line.to_owned()).into())
+            }
+            From::Cluster(settings) => Source::of_cluster(settings, self.follow, accepts_older),
+            From::Cache(folder, name) => Source::of_cache(folder, name, schedule),
+            From::File(file) => Ok(Source::of_file(file, schedule)),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow::Result<()> {
+    let Arguments { format, output, context, then, push, follow, user, .. } = arguments;
+    let wrong = |error: rejoin_outlet::Error| anyhow::Error::new(Misuse(error.to_string()));
+    let context = Context::new(context).map_err(|error| Misuse(format!("--context: {error}")))?;
     let runtime = cluster::runtime()?;
+    if push.is_some() && *format != Target::Files(Format::Haproxy) {
+        return Err(Misuse("--push is for --format haproxy".to_owned()).into());
+    }
+    let Target::Files(format) = *format else {
+        if !*follow || then.is_some() {
+            return Err(Misuse("envoy-sds needs --follow, and takes no --then".to_owned()).into());
+        }
+        let open = || Ok((arguments.source(from)?, rejoin_manager::listen(output, 0o660)?));
+        let (source, (listener, _lock)) = process::confined(user.as_deref(), open)?;
+        return runtime.block_on(serve_envoy(source, listener, output));
+    };
+    let files = KeyFiles::new(format, output, context.clone()).map_err(wrong)?;
     let in_runtime = runtime.enter();
     let then = then.as_deref().map(Then::start).transpose()?;
     drop(in_runtime);
-    let open = || Exporter::new(settings, files, arguments, then);
-    let mut exporter = process::confined(user.as_deref(), open)?;
-    exporter.keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
+    let source = process::confined(user.as_deref(), || arguments.source(from))?;
+    let (output, push) = (output.clone(), push.clone());
+    let mut exporter = Exporter {
+        source,
+        format,
+        context,
+        files,
+        output,
+        push,
+        then,
+        overdue: None,
+        is_fit: false,
+    };
     if *follow {
         return runtime.block_on(exporter.follow());
     }
@@ -67,45 +157,84 @@ pub(crate) fn run(arguments: &Arguments, settings: &Path, json: bool) -> anyhow:
         return terminal::print_result(&json!({ "changed": changed }).to_string());
     }
     let what = if changed { "new keys" } else { "its keys are the newest" };
-    terminal::print_result(&format!("{}: {what}", output.display()))
+    terminal::print_result(&format!("{}: {what}", exporter.output.display()))
 }
 
-struct Exporter<'a> {
-    arguments: &'a Arguments,
-    files: KeyFiles,
-    then: Option<Then>,
-    servers: Servers,
-    keys: ClusterKeys,
-    link: Option<Link>,
-}
-
-impl<'a> Exporter<'a> {
-    const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-    /// Reads all files that the settings name.
-    fn new(
-        settings: &Path,
-        files: KeyFiles,
-        arguments: &'a Arguments,
-        then: Option<Then>,
-    ) -> anyhow::Result<Self> {
-        let settings = Settings::read(settings)?;
-        let key = WrappingKey::read(&settings.key_file)?;
-        let (schedule, servers) = (settings.schedule()?, settings.valkey()?);
-        let keys = match arguments.follow {
-            true => cluster::keys(&settings, &key, Some(schedule))?,
-            false => cluster::keys(&settings, &key, None)?.only_followed(),
-        };
-        let keys = keys.accepting_older(arguments.accept_older_ring);
-        Ok(Self { arguments, files, then, servers, keys, link: None })
+/// Serves Envoy until Ctrl-C.
+async fn serve_envoy(
+    mut source: Source,
+    listener: std::os::unix::net::UnixListener,
+    socket: &Path,
+) -> anyhow::Result<()> {
+    let (rings, followed) = watch::channel(None);
+    let listener = UnixListener::from_std(listener)?;
+    let service = Sds::new(followed, terminal::complain);
+    let follow = async {
+        let (mut look, mut told) = (every(Exporter::LOOK_EVERY), Told::default());
+        loop {
+            look.tick().await;
+            told.tell(source.look().await.err());
+            let ring = source.ring().cloned().map(Arc::new);
+            if ring.is_some() && rings.borrow().is_none() {
+                process::notify("READY=1");
+            }
+            rings.send_replace(ring);
+        }
+    };
+    tokio::select! {
+        served = service.serve(listener, socket, Peers::new([])) => Ok(served?),
+        never = follow => never,
+        () = terminal::interrupted() => Ok(()),
     }
+}
 
-    async fn once(mut self) -> anyhow::Result<bool> {
-        self.look().await?;
-        let ring = self.keys.ring().context(super::NO_KEYS)?;
-        let changed = self.files.write(ring, cluster::now_s()?)?;
-        if let Some(then) = self.then.as_mut().filter(|_| changed) {
-            then.run().await?;
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut look = interval(period);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    look
+}
+
+/// The failure that was reported last: it is reported once, until it is over or another follows.
+#[derive(Default)]
+struct Told(Option<String>);
+
+impl Told {
+    fn tell(&mut self, trouble: Option<anyhow::Error>) {
+        let line = trouble.map(|error| terminal::chain(&error));
+        if let Some(line) = line.as_ref().filter(|_| self.0 != line) {
+            terminal::complain(&format!("{line}; the server goes on with the keys it has"));
+        }
+        self.0 = line;
+    }
+}
+
+struct Exporter {
+    source: Source,
+    format: Format,
+    context: Context,
+    files: KeyFiles,
+    output: PathBuf,
+    push: Option<PathBuf>,
+    then: Option<Then>,
+    /// The time to tell the server again, if it has not taken the newest keys.
+    overdue: Option<Instant>,
+    /// True once the operator was told what the server cannot hold.
+    is_fit: bool,
+}
+
+impl Exporter {
+    const LOOK_EVERY: Duration = Duration::from_secs(1);
+    /// The pause before a server that refused is told again.
+    const AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+    async fn once(&mut self) -> anyhow::Result<bool> {
+        self.source.look().await?;
+        let now_s = cluster::now_s()?;
+        let ring = self.source.needed()?;
+        let changed = self.files.write(ring, now_s)?;
+        self.tell_of_shortfall();
+        if changed {
+            self.tell_server().await?;
         }
         Ok(changed)
     }
@@ -117,88 +246,70 @@ impl<'a> Exporter<'a> {
         }
     }
 
-    /// Writes the keys every second, for ever. Reports a failure once, until it is over or another
-    /// failure follows.
+    /// Writes the keys every second, for ever.
     async fn look_again_and_again(&mut self) -> anyhow::Result<()> {
-        let mut look = interval(Self::LOOK_EVERY);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut told, mut is_ready) = (None, false);
+        let (mut look, mut told, mut is_ready) = (every(Self::LOOK_EVERY), Told::default(), false);
         loop {
             look.tick().await;
             // Keys begin and end on schedule without Valkey, too.
-            let followed = self.look().await;
+            let followed = self.source.look().await;
             let written = self.write().await;
-            if !is_ready && written.is_ok() && self.keys.ring().is_some() {
+            if !is_ready && written.is_ok() && self.source.ring().is_some() {
                 process::notify("READY=1");
                 is_ready = true;
             }
-            let trouble = followed.map_err(anyhow::Error::from).and(written).err();
-            let line = trouble.map(|error| terminal::chain(&error));
-            if let Some(line) = line.as_ref().filter(|_| told != line) {
-                terminal::complain(&format!("{line}; the server goes on with the keys it has"));
-            }
-            told = line;
+            told.tell(followed.and(written).err());
         }
-    }
-
-    async fn look(&mut self) -> Result<(), Error> {
-        let link = match &mut self.link {
-            Some(link) => link,
-            none => none.insert(Link::connect(&self.servers).await?),
-        };
-        let now_s = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-        self.keys.follow(link, now_s).await.map(|_| ())
     }
 
     async fn write(&mut self) -> anyhow::Result<()> {
-        let Arguments { output, .. } = self.arguments;
-        let Some(ring) = self.keys.ring() else { return Ok(()) };
-        if !self.files.write(ring, cluster::now_s()?)? {
+        let Some(ring) = self.source.ring() else { return Ok(()) };
+        let changed = self.files.write(ring, cluster::now_s()?)?;
+        self.tell_of_shortfall();
+        if changed {
+            terminal::print(&format!("{}: new keys", self.output.display()));
+        }
+        let is_overdue = self.overdue.is_some_and(|time| time <= Instant::now());
+        if !changed && !is_overdue {
             return Ok(());
         }
-        terminal::print(&format!("{}: new keys", output.display()));
-        let Some(then) = &mut self.then else { return Ok(()) };
-        if let Err(error) = then.run().await {
-            terminal::complain(&format!("{}; the files are written", terminal::chain(&error)));
+        match self.tell_server().await {
+            Ok(()) if self.overdue.take().is_some() => {
+                terminal::print(&format!("{}: the server has the keys now", self.output.display()));
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if changed || self.overdue.is_none() {
+                    terminal::complain(&format!(
+                        "{}; the files are written, and the server goes on with the keys it has: it is told again \
+                         every {} s",
+                        terminal::chain(&error),
+                        Self::AGAIN_AFTER.as_secs()
+                    ));
+                }
+                self.overdue = Some(Instant::now() + Self::AGAIN_AFTER);
+            }
         }
         Ok(())
     }
-}
 
-/// The shell that runs `--then`. It starts before the process gives up root, so that the command may signal a server of
-/// root's. It gets nothing from this process but the word to run the command that the operator gave.
-struct Then {
-    command: String,
-    asks: ChildStdin,
-    ends: Lines<BufReader<ChildStdout>>,
-    _shell: Child,
-}
-
-impl Then {
-    /// Runs the command for each line that it reads, and answers each with the exit status.
-    const SHELL: &str = "exec 3>&1 >&2; while read -r turn; do timeout 60 sh -c \"$1\" </dev/null 3>&-; echo $? >&3; done";
-
-    /// Must be called in a runtime.
-    fn start(command: &str) -> anyhow::Result<Self> {
-        let mut shell = tokio::process::Command::new("sh");
-        shell.args(["-c", Self::SHELL, "sh", command]);
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut shell = shell.spawn().context("cannot run sh")?;
-        let pipes = shell.stdin.take().zip(shell.stdout.take());
-        let (asks, ends) = pipes.context("sh has no pipes")?;
-        let ends = BufReader::new(ends).lines();
-        Ok(Self { command: command.to_owned(), asks, ends, _shell: shell })
+    /// Gives HAProxy the keys, and runs `--then`.
+    async fn tell_server(&mut self) -> anyhow::Result<()> {
+        if let (Some(socket), Some(ring)) = (&self.push, self.source.ring()) {
+            haproxy::push(socket, &self.output, ring, &self.context, cluster::now_s()?).await?;
+        }
+        match &mut self.then {
+            Some(then) => then.run().await,
+            None => Ok(()),
+        }
     }
 
-    /// Runs the command, and waits until it ends.
-    async fn run(&mut self) -> anyhow::Result<()> {
-        let Self { command, asks, ends, .. } = self;
-        asks.write_all(b"\n").await.with_context(|| format!("{command}: its shell has ended"))?;
-        match ends.next_line().await?.as_deref() {
-            Some("0") => Ok(()),
-            Some("124") => anyhow::bail!("{command}: still running after a minute"),
-            Some(status) => anyhow::bail!("{command}: exit status: {status}"),
-            None => anyhow::bail!("{command}: its shell has ended"),
+    fn tell_of_shortfall(&mut self) {
+        let schedule: Option<&Schedule> = self.source.ring().map(KeyRing::schedule);
+        let Some(schedule) = schedule.filter(|_| !self.is_fit) else { return };
+        if let Some(shortfall) = self.format.shortfall(schedule) {
+            terminal::complain(&format!("{}: {shortfall}", self.output.display()));
         }
+        self.is_fit = true;
     }
 }

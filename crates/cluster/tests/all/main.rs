@@ -2,7 +2,6 @@
 
 mod acl;
 mod agent;
-mod key_files;
 mod keys;
 mod rotations;
 mod sessions;

@@ -3,8 +3,7 @@
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rejoin_tickets::{
-    KeyRing, LONGEST_TICKET_BYTES, Label, Opened, SERVER_KEY_BYTES, Schedule, ServerKeyFormat,
-    TicketSealer, Unopened,
+    KeyRing, LONGEST_TICKET_BYTES, Label, Opened, Schedule, ServerKeyForm, TicketSealer, Unopened,
 };
 
 const NOW_S: u64 = 1_800_000_000;
@@ -55,10 +54,15 @@ fn other_servers_get_the_bytes_in_their_order() {
     let keys = ring().for_context(&label("shop.example"));
     let key = keys.encrypting(NOW_S).expect("a key");
     let (name, cipher, mac) = (&key.name()[..], &key.cipher_key()[..], &key.mac_key()[..]);
-    let nginx: [u8; SERVER_KEY_BYTES] = *key.for_server(ServerKeyFormat::Nginx);
-    assert_eq!(nginx.to_vec(), [name, mac, cipher].concat());
-    let haproxy: [u8; SERVER_KEY_BYTES] = *key.for_server(ServerKeyFormat::Haproxy);
-    assert_eq!(haproxy.to_vec(), [name, cipher, mac].concat());
+    let form = |form: ServerKeyForm| {
+        let bytes = key.for_server(form).to_vec();
+        assert_eq!(bytes.len(), form.bytes());
+        bytes
+    };
+    assert_eq!(form(ServerKeyForm::Raw80), [name, mac, cipher].concat());
+    assert_eq!(form(ServerKeyForm::Haproxy), [name, cipher, mac].concat());
+    assert_eq!(form(ServerKeyForm::Raw48), [name, &mac[..16], &cipher[..16]].concat());
+    assert_eq!(form(ServerKeyForm::Raw32), cipher);
 }
 
 #[test]

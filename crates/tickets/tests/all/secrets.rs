@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rejoin_testkit::alone::alone;
-use rejoin_tickets::{KeyRing, Label, PAGE_BYTES, Schedule, ServerKeyFormat};
+use rejoin_tickets::{KeyRing, Label, PAGE_BYTES, Schedule, ServerKeyForm};
 
 const NOW_S: u64 = 1_800_000_000;
 /// A mark that all keys of this test contain, and nothing else does: the secret is made of it.
@@ -87,7 +87,7 @@ fn look_for_keys() {
     let mut page = zeroize::Zeroizing::new([0; PAGE_BYTES]);
     ring.to_page(&mut page);
     let copy = KeyRing::from_page(&page).expect("a page");
-    let file = keys.iter().next().map(|key| key.for_server(ServerKeyFormat::Nginx));
+    let file = keys.iter().next().map(|key| key.for_server(ServerKeyForm::Raw80));
     let printed = format!("{ring:?} {ring:#?} {keys:?} {keys:#?} {sealer:?} {copy:?}");
     assert!(ring.retire(&first));
     assert!(ring.remove_expired(NOW_S + 10 * 86_400) > 0);

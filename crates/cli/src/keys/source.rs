@@ -1,0 +1,97 @@
+//! The ring that is exported or shared: a cluster's, a cache's or a file's.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use rejoin_cluster::{ClusterKeys, Link, Servers, Settings, WrappingKey};
+use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
+use rejoin_tickets::{KeyRing, KeySource, Schedule};
+
+use crate::{cluster, terminal};
+
+/// A ring, and the way to its newest state.
+pub(super) enum Source {
+    Cluster { servers: Servers, keys: Box<ClusterKeys>, link: Option<Link> },
+    Cache { keys: SharedKeys, ring: Option<KeyRing> },
+    File { file: RingFile, ring: Option<KeyRing> },
+}
+
+impl Source {
+    /// Opens a cluster's ring. With a schedule keys are made by it; without they are only followed.
+    pub(super) fn of_cluster(
+        settings: &Path,
+        makes_keys: bool,
+        accepts_older: bool,
+    ) -> anyhow::Result<Self> {
+        let settings = Settings::read(settings)?;
+        let key = WrappingKey::read(&settings.key_file)?;
+        let (schedule, servers) = (settings.schedule()?, settings.valkey()?);
+        let keys = match makes_keys {
+            true => cluster::keys(&settings, &key, Some(schedule))?,
+            false => cluster::keys(&settings, &key, None)?.only_followed(),
+        };
+        let mut keys = keys.accepting_older(accepts_older);
+        keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
+        Ok(Self::Cluster { servers, keys: Box::new(keys), link: None })
+    }
+
+    /// Opens a cache's ring, and makes one if it has none.
+    pub(super) fn of_cache(
+        folder: &Path,
+        name: &CacheName,
+        schedule: Option<Schedule>,
+    ) -> anyhow::Result<Self> {
+        let store = Arc::new(Store::open(folder, name, None)?);
+        let keys = SharedKeys::open(store, schedule, None, cluster::now_s()?, complain)?;
+        Ok(Self::Cache { keys, ring: None })
+    }
+
+    /// Names a file's ring, which is made if there is none.
+    pub(super) fn of_file(file: &Path, schedule: Option<Schedule>) -> Self {
+        Self::File { file: RingFile::new(file, schedule), ring: None }
+    }
+
+    /// Looks for a newer ring. Makes the next key first, if it is due. The last ring stays if this fails.
+    pub(super) async fn look(&mut self) -> anyhow::Result<()> {
+        let now_s = cluster::now_s()?;
+        match self {
+            Self::Cluster { servers, keys, link } => {
+                let link = match link {
+                    Some(link) => link,
+                    none => none.insert(Link::connect(servers).await?),
+                };
+                keys.follow(link, now_s).await?;
+            }
+            Self::Cache { keys, ring } => {
+                let newer = keys.newer(now_s);
+                keys.keep();
+                *ring = newer.or_else(|| ring.take());
+            }
+            Self::File { file, ring } => *ring = Some(file.look(now_s)?),
+        }
+        Ok(())
+    }
+
+    /// Returns the newest ring that was seen.
+    pub(super) fn ring(&self) -> Option<&KeyRing> {
+        match self {
+            Self::Cluster { keys, .. } => keys.ring(),
+            Self::Cache { ring, .. } | Self::File { ring, .. } => ring.as_ref(),
+        }
+    }
+
+    /// Returns the ring, or says how to get one.
+    pub(super) fn needed(&self) -> anyhow::Result<&KeyRing> {
+        let missing = match self {
+            Self::Cluster { .. } => super::NO_KEYS,
+            _ => "the ring cannot be read: try again",
+        };
+        self.ring().context(missing)
+    }
+}
+
+/// Reports a key file that cannot be written.
+pub(crate) fn complain(error: &rejoin_store::Error) {
+    terminal::complain(&error.to_string());
+}

@@ -1,0 +1,119 @@
+//! `rejoin share`
+
+use std::os::unix::net::UnixListener as Listener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rejoin_cache::{Capacity, Settings};
+use rejoin_outlet::{Peers, Sds, Share, follow};
+use rejoin_store::{CacheName, Error, SharedKeys, Store};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+
+use crate::keys::source::complain;
+use crate::schedule::Turns;
+use crate::units::Bytes;
+use crate::{cluster, process, runtime, terminal};
+
+/// The default socket.
+const SOCKET: &str = "/run/rejoin/share.sock";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Servers in Go, Node or Java, Caddy and others get ticket keys from here, and may keep their sessions
+in the cache; docs/share.md has the lines for each, and docs/share-protocol.md the protocol. The
+cache may be that of servers with Rejoin, or of a cluster's agent; it is made if there is none.
+Examples:
+  rejoin share web
+  rejoin share web --socket /run/rejoin/web.sock --allow caddy --user rejoin
+  rejoin share web --sds /run/rejoin/sds.sock --allow envoy")]
+pub(crate) struct Arguments {
+    /// The cache's name
+    #[arg(value_name = "NAME")]
+    name: CacheName,
+    /// The socket to listen on
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+    /// A socket for Envoy's secret discovery service, too
+    #[arg(long, value_name = "PATH")]
+    sds: Option<PathBuf>,
+    /// A user whose processes are answered, beside root and the user of this process; may be repeated
+    #[arg(long, value_name = "NAME")]
+    allow: Vec<String>,
+    /// Memory that the cache may take, if it is made now
+    #[arg(long, value_name = "SIZE", default_value = "32MiB")]
+    capacity: Bytes,
+    #[command(flatten)]
+    turns: Turns,
+    /// A file in which the ticket keys outlive a restart of the machine
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// The folder of the caches
+    #[arg(long, value_name = "FOLDER", default_value = Store::FOLDER)]
+    folder: PathBuf,
+    /// Switch to this user once the sockets and the cache are open
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { name, socket, sds, allow, user, .. } = arguments;
+    let allowed =
+        allow.iter().map(|name| process::uid(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let own = user.as_deref().map(process::uid).transpose()?;
+    let open = || {
+        let listen = |path: &Path| listen(path, user.as_deref(), !allow.is_empty());
+        let sockets = (listen(socket)?, sds.as_deref().map(listen).transpose()?);
+        Ok((open(arguments)?, sockets))
+    };
+    terminal::raise_descriptor_limit();
+    let ((store, keys), ((listener, _lock), envoy)) = process::confined(user.as_deref(), open)?;
+    let peers = Peers::new(allowed.into_iter().chain(own));
+    runtime(2)?.block_on(async {
+        let (rings, followed) = watch::channel(None);
+        let listener = UnixListener::from_std(listener)?;
+        let share = Share::new(Arc::clone(&store), followed.clone(), peers.clone());
+        let sds_served = async {
+            let Some((listener, _)) = &envoy else { return std::future::pending().await };
+            let listener = UnixListener::from_std(listener.try_clone()?)?;
+            let path = sds.as_deref().unwrap_or(socket);
+            let service = Sds::new(followed.clone(), terminal::complain);
+            anyhow::Ok(service.serve(listener, path, peers).await?)
+        };
+        terminal::print(&format!("cache {name}: shared on {}", socket.display()));
+        process::notify("READY=1");
+        tokio::select! {
+            never = share.serve(listener) => match never {},
+            served = sds_served => served,
+            () = follow(Arc::new(keys), rings) => Ok(()),
+            () = terminal::interrupted() => Ok(()),
+        }
+    })
+}
+
+/// Opens the cache, or makes it.
+fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, SharedKeys)> {
+    let Arguments { name, capacity, turns, key_file, folder, .. } = arguments;
+    let settings = Settings::new(Capacity::Bytes(capacity.0));
+    let store = match Store::open(folder, name, None) {
+        Err(Error::NotFound { .. }) => Store::open(folder, name, Some(&settings)),
+        opened => opened,
+    };
+    let store = Arc::new(store?);
+    let (schedule, now_s) = (turns.schedule()?, cluster::now_s()?);
+    let keys =
+        SharedKeys::open(Arc::clone(&store), schedule, key_file.as_deref(), now_s, complain)?;
+    Ok((store, keys))
+}
+
+/// Listens on a socket for this user, and for others if some are allowed: the kernel tells who connects.
+fn listen(
+    path: &Path,
+    user: Option<&str>,
+    for_others: bool,
+) -> anyhow::Result<(Listener, std::fs::File)> {
+    let mode = if for_others { 0o666 } else { 0o660 };
+    let (listener, lock) = rejoin_manager::listen(path, mode)?;
+    user.map_or(Ok(()), |name| process::hand_over(path, name))?;
+    Ok((listener, lock))
+}

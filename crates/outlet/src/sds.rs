@@ -1,0 +1,200 @@
+//! Envoy's secret discovery service: `session_ticket_keys_sds_secret_config` gets its keys here, over gRPC on a Unix socket.
+//!
+//! A secret's name is the context of its keys. Each stream gets them anew whenever they change.
+
+mod proto;
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::task::Poll;
+
+use prost::Message;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::{Grpc, StreamingService};
+use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use crate::listing::Listing;
+use crate::rings::{every_second, now_s};
+use crate::{Context, Error, Peers, Rings};
+use proto::{Any, DataSource, DiscoveryRequest, DiscoveryResponse, Secret, SessionTicketKeys};
+use rejoin_tickets::ServerKeyForm;
+
+/// The service.
+#[derive(Debug, Clone)]
+pub struct Sds {
+    rings: Rings,
+    complain: fn(&str),
+}
+
+const TYPE: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+const METHOD: &str = "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets";
+const LONGEST_REQUEST_BYTES: usize = 64 * 1024;
+/// The most secrets of a stream.
+const MOST_NAMES: usize = 64;
+
+type Answers = ReceiverStream<Result<DiscoveryResponse, Status>>;
+
+impl Sds {
+    /// Serves the ring that is followed. `complain` is told when Envoy rejects keys.
+    pub fn new(rings: Rings, complain: fn(&str)) -> Self {
+        Self { rings, complain }
+    }
+
+    /// Serves these users until the socket fails.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn serve(
+        self,
+        listener: UnixListener,
+        socket: &Path,
+        peers: Peers,
+    ) -> Result<(), Error> {
+        let (accepted, incoming) = mpsc::channel(1);
+        let accept = async {
+            while accepted.send(Ok::<_, Infallible>(peers.accept(&listener).await)).await.is_ok() {}
+        };
+        let server = tonic::transport::Server::builder()
+            .max_concurrent_streams(Some(MOST_NAMES as u32))
+            .serve_with_incoming(self, ReceiverStream::new(incoming));
+        tokio::select! {
+            () = accept => Ok(()),
+            served = server => served.map_err(|error| Error::Stopped {
+                socket: socket.into(),
+                cause: error.to_string(),
+            }),
+        }
+    }
+}
+
+impl Service<http::Request<Body>> for Sds {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        if request.uri().path() != METHOD {
+            let unknown = Status::unimplemented(format!("this service has {METHOD} alone"));
+            return Box::pin(std::future::ready(Ok(unknown.into_http())));
+        }
+        let service = self.clone();
+        Box::pin(async move {
+            let codec = ProstCodec::<DiscoveryResponse, DiscoveryRequest>::default();
+            let grpc = Grpc::new(codec);
+            let mut grpc = grpc.apply_max_message_size_config(Some(LONGEST_REQUEST_BYTES), None);
+            Ok(grpc.streaming(service, request).await)
+        })
+    }
+}
+
+impl StreamingService<DiscoveryRequest> for Sds {
+    type Response = DiscoveryResponse;
+    type ResponseStream = Answers;
+    type Future = BoxFuture<Response<Answers>, Status>;
+
+    fn call(&mut self, request: Request<Streaming<DiscoveryRequest>>) -> Self::Future {
+        let (answers, stream) = mpsc::channel(1);
+        let Self { rings, complain } = self.clone();
+        let subscription =
+            Subscription { rings, complain, names: Vec::new(), sent: Vec::new(), nonce: 0 };
+        tokio::spawn(subscription.serve(request.into_inner(), answers));
+        Box::pin(std::future::ready(Ok(Response::new(ReceiverStream::new(stream)))))
+    }
+}
+
+/// One stream: the secrets that it asks for, and what it was sent last.
+struct Subscription {
+    rings: Rings,
+    complain: fn(&str),
+    names: Vec<Context>,
+    sent: Vec<u8>,
+    nonce: u64,
+}
+
+impl Subscription {
+    async fn serve(
+        mut self,
+        mut requests: Streaming<DiscoveryRequest>,
+        answers: mpsc::Sender<Result<DiscoveryResponse, Status>>,
+    ) {
+        let mut look = every_second();
+        loop {
+            tokio::select! {
+                request = requests.message() => match request.map(|request| request.map(|request| self.ask(&request))) {
+                    Ok(Some(Ok(()))) => {}
+                    Ok(Some(Err(refused))) => return drop(answers.send(Err(refused)).await),
+                    Ok(None) | Err(_) => return,
+                },
+                // Turns begin and end without a change of the ring.
+                _ = look.tick() => {}
+                Ok(()) = self.rings.changed() => {}
+            }
+            if let Some(answer) = self.answer()
+                && answers.send(Ok(answer)).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    fn ask(&mut self, request: &DiscoveryRequest) -> Result<(), Status> {
+        if let Some(error) = &request.error_detail {
+            let said: String =
+                error.message.chars().filter(|c| !c.is_control()).take(200).collect();
+            (self.complain)(&format!(
+                "Envoy rejects ticket keys: {said}; it goes on with those it has"
+            ));
+        }
+        if request.resource_names.len() > MOST_NAMES {
+            return Err(Status::invalid_argument(format!("ask for {MOST_NAMES} secrets at most")));
+        }
+        let names = request.resource_names.iter().map(|name| Context::new(name));
+        let names: Result<Vec<_>, _> = names.collect();
+        let names = names.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        if names != self.names {
+            (self.names, self.sent) = (names, Vec::new());
+        }
+        Ok(())
+    }
+
+    /// Returns the secrets if they have changed since they were sent.
+    fn answer(&mut self) -> Option<DiscoveryResponse> {
+        let ring = self.rings.borrow_and_update().clone()?;
+        let now_s = now_s();
+        let list = |context| Listing::of(&ring, context, ServerKeyForm::Raw80, now_s);
+        let listings: Vec<_> = self.names.iter().map(list).collect();
+        if listings.is_empty() || listings.iter().any(Listing::is_empty) {
+            return None;
+        }
+        // Names of keys are public, and tell one list from another.
+        let names = listings.iter().flat_map(Listing::mark).flat_map(|(name, _)| name);
+        let mark: Vec<u8> = names.collect();
+        if mark == self.sent {
+            return None;
+        }
+        (self.sent, self.nonce) = (mark, self.nonce + 1);
+        let resources = self.names.iter().zip(&listings).map(|(name, keys)| resource(name, keys));
+        Some(DiscoveryResponse {
+            version_info: self.nonce.to_string(),
+            resources: resources.collect(),
+            type_url: TYPE.to_owned(),
+            nonce: self.nonce.to_string(),
+        })
+    }
+}
+
+fn resource(name: &Context, keys: &Listing) -> Any {
+    let keys = keys.bytes().map(|key| DataSource { inline_bytes: key.to_vec() });
+    let keys = Some(SessionTicketKeys { keys: keys.collect() });
+    let secret = Secret { name: name.as_str().to_owned(), session_ticket_keys: keys };
+    Any { type_url: TYPE.to_owned(), value: secret.encode_to_vec() }
+}

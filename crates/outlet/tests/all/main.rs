@@ -1,0 +1,5 @@
+//! The tests of the crate, as one program.
+
+mod files;
+mod rings;
+mod share;

@@ -1,0 +1,221 @@
+//! The share's protocol over a real socket, on a real cache.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rejoin_cache::{Capacity, Settings};
+use rejoin_outlet::{Peers, Share, follow};
+use rejoin_store::{SharedKeys, Store};
+use rejoin_testkit::folder::Folder;
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+
+/// A share in a thread.
+struct Served {
+    folder: Folder,
+    store: Arc<Store>,
+}
+
+impl Served {
+    fn start() -> Self {
+        let folder = Folder::new();
+        std::fs::set_permissions(
+            folder.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o700),
+        )
+        .expect("set");
+        let settings = Settings::new(Capacity::Bytes(1 << 20));
+        let store = Store::open(folder.path(), &"web".parse().expect("a name"), Some(&settings));
+        let store = Arc::new(store.expect("a cache"));
+        let keys = SharedKeys::open(Arc::clone(&store), None, None, now_s(), |_| {}).expect("keys");
+        let (listening, ready) = std::sync::mpsc::channel();
+        let (socket, shared) = (folder.join("socket"), Arc::clone(&store));
+        std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let listener = UnixListener::bind(socket).expect("a socket");
+                listening.send(()).expect("the test waits");
+                let (rings, followed) = tokio::sync::watch::channel(None);
+                let share = Share::new(shared, followed, Peers::new([]));
+                tokio::join!(share.serve(listener), follow(Arc::new(keys), rings));
+            });
+        });
+        ready.recv().expect("it listens");
+        Self { folder, store }
+    }
+
+    fn connect(&self, first: Value) -> Client {
+        let stream = UnixStream::connect(self.folder.join("socket")).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+        let mut client = Client(stream);
+        client.send(&first);
+        client
+    }
+
+    fn sessions(&self, context: &str) -> Client {
+        let mut client = self.connect(json!({"rejoin": 1, "sessions": {"context": context}}));
+        assert_eq!(client.receive()["sessions"]["longest_session"], 16 * 1024 - 8);
+        client
+    }
+}
+
+struct Client(UnixStream);
+
+impl Client {
+    fn send(&mut self, message: &Value) {
+        self.send_bytes(message.to_string().as_bytes());
+    }
+
+    fn send_bytes(&mut self, message: &[u8]) {
+        let length = u32::try_from(message.len()).expect("short").to_be_bytes();
+        self.0.write_all(&[&length, message].concat()).expect("sent");
+    }
+
+    fn receive(&mut self) -> Value {
+        self.try_receive().expect("an answer")
+    }
+
+    /// Returns `None` at the end of the connection.
+    fn try_receive(&mut self) -> Option<Value> {
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length).ok()?;
+        let mut message = vec![0; u32::from_be_bytes(length) as usize];
+        self.0.read_exact(&mut message).expect("a whole answer");
+        Some(serde_json::from_slice(&message).expect("JSON"))
+    }
+
+    fn ask(&mut self, message: Value) -> Value {
+        self.send(&message);
+        self.receive()
+    }
+
+    fn states(&mut self) -> Vec<String> {
+        let keys = self.receive()["keys"].clone();
+        let keys = keys.as_array().expect("a list").clone();
+        keys.iter().map(|key| key["state"].as_str().expect("a state").to_owned()).collect()
+    }
+}
+
+fn now_s() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs()
+}
+
+fn id(name: &str) -> String {
+    STANDARD.encode(name)
+}
+
+fn put(name: &str, after: Option<&str>) -> Value {
+    let session = STANDARD.encode(format!("session {name}"));
+    let mut put = json!({"id": id(name), "session": session, "lifetime_s": 3_600});
+    after.into_iter().for_each(|after| put["after"] = id(after).into());
+    json!({ "put": put })
+}
+
+fn session(name: &str) -> Value {
+    json!({"session": STANDARD.encode(format!("session {name}"))})
+}
+
+#[test]
+fn keys_follow_the_ring_and_differ_by_context_and_form() {
+    let served = Served::start();
+    let keys = |context: &str, form: &str| {
+        let mut client =
+            served.connect(json!({"rejoin": 1, "keys": {"context": context, "form": form}}));
+        let first = client.receive();
+        assert_eq!(first["ticket_lifetime_s"], 86_400);
+        assert!(first["changes_in_s"].as_u64().is_some_and(|in_s| in_s > 40_000), "{first}");
+        let key = first["keys"][0]["key"].as_str().expect("a key").to_owned();
+        (client, STANDARD.decode(key).expect("base64"))
+    };
+    let (mut follower, first) = keys("shop", "raw80");
+    assert_eq!((first.len(), &keys("shop", "raw80").1), (80, &first));
+    assert_ne!(keys("blog", "raw80").1, first);
+    let (raw48, raw32) = (keys("shop", "raw48").1, keys("shop", "raw32").1);
+    assert_eq!((raw48.len(), raw32.len()), (48, 32));
+    let has = |whole: &[u8], part: &[u8]| whole.windows(16).any(|window| window == part);
+    assert!(raw48.chunks(16).chain(raw32.chunks(16)).all(|part| !has(&first, part)));
+    let made = served.store.rotate_keys(now_s()).expect("a key");
+    assert_eq!(follower.states(), ["encrypting", "upcoming"]);
+    assert!(served.store.retire_key(&made).expect("there"));
+    assert_eq!(follower.states(), ["encrypting"]);
+}
+
+#[test]
+fn a_session_is_taken_once_and_only_in_its_context() {
+    let served = Served::start();
+    let (mut shop, mut other) = (served.sessions("shop"), served.sessions("blog"));
+    assert_eq!(shop.ask(put("one", None)), json!({"stored": true}));
+    let none = json!({"session": null});
+    assert_eq!(other.ask(json!({"take": id("one")})), none);
+    assert_eq!(served.sessions("shop").ask(json!({"get": id("one")})), session("one"));
+    assert_eq!(shop.ask(json!({"take": id("one")})), session("one"));
+    assert_eq!(shop.ask(json!({"take": id("one")})), none);
+    assert_eq!(shop.ask(put("two", Some("one"))), json!({"stored": true}));
+    assert_eq!(
+        shop.ask(json!({"hint": {"id": id("two"), "returns_in_s": 60}})),
+        json!({"hinted": true})
+    );
+    assert_eq!(shop.ask(json!({"remove": id("two")})), json!({"removed": true}));
+    assert_eq!(shop.ask(json!({"get": id("two")})), none);
+    // Several requests before the first answer.
+    shop.send(&put("three", None));
+    shop.send(&json!({"take": id("three")}));
+    assert_eq!((shop.receive(), shop.receive()), (json!({"stored": true}), session("three")));
+}
+
+/// A client's history goes from session to session, as for servers with Rejoin: the cache predicts its next return.
+#[test]
+fn a_history_follows_its_client() {
+    let served = Served::start();
+    let mut shop = served.sessions("shop");
+    let known = |shop: &mut Client| {
+        let before = served.store.cache().counters().predictions;
+        shop.ask(put("a", None));
+        shop.ask(json!({"take": id("a")}));
+        shop.ask(put("b", Some("a")));
+        shop.ask(json!({"take": id("b")}));
+        served.store.cache().counters().predictions - before
+    };
+    assert!(known(&mut shop) > 0);
+}
+
+#[test]
+fn what_is_wrong_is_refused_and_said() {
+    let served = Served::start();
+    let refused = |bytes: &[u8], kind: &str| {
+        let mut client = served.sessions("shop");
+        client.send_bytes(bytes);
+        assert_eq!(client.receive()["error"]["kind"], kind);
+        assert_eq!(client.try_receive(), None, "the connection is closed");
+    };
+    refused(b"{}", "bad_request");
+    refused(b"\xff", "bad_request");
+    refused(br#"{"take": ""}"#, "bad_request");
+    let mut client = served.sessions("shop");
+    client.0.write_all(&(128u32 * 1024 + 1).to_be_bytes()).expect("sent");
+    assert_eq!(client.receive()["error"]["kind"], "too_large");
+    assert_eq!(served.connect(json!({"rejoin": 3})).receive()["error"]["kind"], "version");
+    let mut keys =
+        served.connect(json!({"rejoin": 1, "keys": {"context": "shop", "form": "raw32"}}));
+    keys.receive();
+    keys.send_bytes(b"more");
+    assert_eq!(keys.receive()["error"]["kind"], "bad_request");
+    let long = STANDARD.encode(vec![7; 16 * 1024]);
+    let put = json!({"put": {"id": id("x"), "session": long, "lifetime_s": 1}});
+    assert_eq!(served.sessions("shop").ask(put), json!({"stored": false}));
+}
+
+#[test]
+fn there_is_room_for_256_connections() {
+    let served = Served::start();
+    let mut held: Vec<_> = (0..Share::MOST_CONNECTIONS).map(|_| served.sessions("shop")).collect();
+    let first = || served.connect(json!({"rejoin": 1, "sessions": {"context": "shop"}})).receive();
+    assert_eq!(first()["error"]["kind"], "busy");
+    held.pop();
+    rejoin_testkit::process::wait_until("room", || first()["error"].is_null());
+}
