@@ -4,6 +4,7 @@
 //! `cargo run --example axum -- FOLDER CERTIFICATE KEY`
 
 use std::error::Error;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let app = Router::new().route("/", get(async || ([("next-connect", "60")], "hello\n")));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    println!("{}", listener.local_addr()?);
+    writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     loop {
         let (tcp, _) = listener.accept().await?;
         tokio::spawn(serve(tcp, acceptor.clone(), app.clone()));

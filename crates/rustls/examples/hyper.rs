@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let acceptor = Acceptor::with_tickets(config, &keys.ticketer(Context::new(b"hyper")?));
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
-    println!("{}", listener.local_addr()?);
+    writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     loop {
         let (tcp, _) = listener.accept().await?;
         tokio::spawn(serve(tcp, acceptor.clone()));
@@ -54,8 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn serve(tcp: TcpStream, acceptor: Acceptor) {
     let Ok(Ok(tls)) = timeout(PATIENCE, acceptor.accept(tcp)).await else { return };
     // A client that goes away is no error of the server.
-    let _ =
-        http1::Builder::new().serve_connection(TokioIo::new(tls), service_fn(hello)).await;
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(tls), service_fn(hello)).await;
 }
 
 async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {

@@ -50,7 +50,12 @@ impl ServerSessions {
     ///
     /// If the memory belongs to a cluster, a session that another machine made is waited for: for 5 ms at most, and a
     /// thread waits for a quarter of its time ([`Tiered`]).
-    pub fn shared(store: Arc<Store>, context: Context, lifetime_ms: u64, hints: Hints) -> Arc<Self> {
+    pub fn shared(
+        store: Arc<Store>,
+        context: Context,
+        lifetime_ms: u64,
+        hints: Hints,
+    ) -> Arc<Self> {
         let (label, id_key) = (context.label(), Zeroizing::new(*store.id_key()));
         let tag = Context::tag(&label, &id_key);
         let (seal, label) = (IdSeal::new(*id_key), label.as_bytes().into());

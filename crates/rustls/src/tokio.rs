@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection};
 use tokio_rustls::{StartHandshake, TlsAcceptor, server};
 
 use crate::{Connection, ServerSessions, Ticketer};

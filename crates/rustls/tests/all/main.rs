@@ -1,5 +1,6 @@
 //! The tests of sessions and tickets for rustls, each thing in a module.
 
+mod cluster;
 mod examples;
 mod pair;
 mod shared;

@@ -76,10 +76,8 @@ fn tickets_of_elsewhere_do_not_resume() {
         let strict = start(Asks::Everybody, context().asking(["ca"]));
         assert!(connect(&strict, &client, None).is_err(), "{version:?}");
         // A server that says that it asks nobody, and does: its clients get no ticket.
-        let (wrong, named) = (
-            start(Asks::Everybody, context()),
-            site.client(Some(&site.certificate())),
-        );
+        let (wrong, named) =
+            (start(Asks::Everybody, context()), site.client(Some(&site.certificate())));
         for _ in 0..2 {
             assert_eq!(connect(&wrong, &named, None), Ok(HandshakeKind::Full), "{version:?}");
         }
