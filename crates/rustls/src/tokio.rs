@@ -25,8 +25,16 @@ pub struct Acceptor {
 /// What the sessions of an acceptor resume by.
 #[derive(Clone)]
 enum Resumes {
+    AsConfigured,
     BySessions(Arc<ServerSessions>),
     ByTickets(Arc<Ticketer>),
+}
+
+/// Leaves a configuration as it is. Handshakes are not counted.
+impl From<Arc<ServerConfig>> for Acceptor {
+    fn from(config: Arc<ServerConfig>) -> Self {
+        Self { config, resumes: Resumes::AsConfigured }
+    }
 }
 
 impl Acceptor {
@@ -93,6 +101,7 @@ impl Acceptor {
 
     fn record(&self, connection: &Connection, kind: HandshakeKind) {
         match &self.resumes {
+            Resumes::AsConfigured => {}
             Resumes::BySessions(sessions) => sessions.record(connection, kind),
             Resumes::ByTickets(tickets) => tickets.record(kind),
         }
@@ -102,6 +111,7 @@ impl Acceptor {
 impl fmt::Debug for Acceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resumes: &dyn fmt::Debug = match &self.resumes {
+            Resumes::AsConfigured => &"as configured",
             Resumes::BySessions(sessions) => sessions,
             Resumes::ByTickets(tickets) => tickets,
         };
