@@ -22,8 +22,7 @@ struct Example {
 
 impl Example {
     fn start(name: &str, folder: &Folder) -> Self {
-        let program = shipped::target().join("debug/examples").join(name);
-        let mut command = Command::new(&program);
+        let mut command = Command::new(shipped::example(name));
         command.arg(folder.path()).args([folder.file("server.pem"), folder.file("server.key")]);
         let mut process = Process::start(command.stdout(Stdio::piped()));
         let address = process.lines().next_line().expect("an address");
