@@ -1,4 +1,4 @@
-//! A connector for hyper's client ([`hyper_util::client::legacy::Client`]), and for all that is built on it.
+//! A connector for the client of hyper-util (`client::legacy::Client`), and for all that is built on it.
 //!
 //! reqwest's own client cannot use it: `reqwest::ClientBuilder::connector_layer` wraps a connector, and its layers can
 //! neither see where a connection goes nor return another than reqwest has made. But its requests and responses convert
