@@ -2,10 +2,11 @@
 //!
 //! [`Manager`] finds the manager, and [`Manager::connect`] returns a [`Stream`] that reads and writes. An end of file
 //! without the server's close_notify is an error, [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof): the stream asks
-//! the manager how the connection ended. The feature `tokio` has the same for asynchronous programs.
+//! the manager how the connection ended. The feature `tokio` has the same for asynchronous programs, and `hyper` a
+//! connector for hyper's client, which connects directly where there is no manager.
 //!
 //! Programs and `librejoin.so` load this crate, so it brings no TLS library, and tokio and a digest only as features.
-//! Not here: a fallback. [`Error::is_the_managers`] tells when a program may connect directly instead.
+//! Not here, except in that connector: a fallback. [`Error::is_the_managers`] tells when a program may connect directly instead.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,8 @@ mod blocking;
 mod error;
 mod exchange;
 pub mod hop;
+#[cfg(feature = "hyper")]
+pub mod hyper;
 pub mod protocol;
 #[cfg(feature = "tokio")]
 pub mod tokio;

@@ -29,6 +29,18 @@ pub fn rejoin() -> &'static Path {
     })
 }
 
+/// The path of an example, which `cargo test` builds unless it is asked for some targets alone.
+///
+/// # Panics
+///
+/// If it was not built.
+pub fn example(name: &str) -> PathBuf {
+    let program = profile().join("examples").join(name);
+    let path = program.display();
+    assert!(program.exists(), "{path}: build it first, by cargo build --example {name}");
+    program
+}
+
 /// The path of a library as it ships, which lies beside the others.
 ///
 /// # Panics

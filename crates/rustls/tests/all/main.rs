@@ -1,3 +1,9 @@
-//! The tests of the session store for rustls, each thing in a module.
+//! The tests of sessions and tickets for rustls, each thing in a module.
 
+mod cluster;
+mod examples;
+mod pair;
+mod shared;
 mod store;
+mod tickets;
+mod tokio;

@@ -282,10 +282,10 @@ async fn serve(tcp: TcpStream, shared: &Shared) {
             let hinted = |stream: &tls::OpenSslStream, ms| acceptor.hint_openssl(stream.ssl(), ms);
             converse(&mut stream, hinted, shared).await;
         }
-        Ok(Ok(Accepted::Rustls(mut stream, connection))) => {
+        Ok(Ok(Accepted::Rustls(mut stream))) => {
             let kind = stream.get_ref().1.handshake_kind();
             counts.record_handshake(kind == Some(rustls::HandshakeKind::Resumed));
-            let hinted = |_: &tls::RustlsStream, ms| acceptor.hint_rustls(&connection, ms);
+            let hinted = |stream: &tls::RustlsStream, ms| acceptor.hint_rustls(stream, ms);
             converse(&mut *stream, hinted, shared).await;
         }
         Ok(Ok(Accepted::Plain(mut stream))) => {

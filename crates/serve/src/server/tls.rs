@@ -1,8 +1,7 @@
 //! TLS connections of either library.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +10,7 @@ use openssl::ssl::{
 };
 use rejoin_cache::{Cache, Capacity, Hints, Policy, Prediction};
 use rejoin_openssl::{InternalCache, TicketHistory, TicketKeys};
+use rejoin_rustls::tokio::Acceptor as RustlsAcceptor;
 use rejoin_store::{SharedKeys, Store};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -20,12 +20,12 @@ use super::{Resumption, Settings, Stack, TicketKeysOf, Versions};
 use crate::{Error, Identity};
 
 pub(super) type OpenSslStream = tokio_openssl::SslStream<TcpStream>;
-pub(super) type RustlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+pub(super) type RustlsStream = rejoin_rustls::tokio::TlsStream<TcpStream>;
 
 /// A connection after its handshake.
 pub(super) enum Accepted {
     OpenSsl(OpenSslStream),
-    Rustls(Box<RustlsStream>, rejoin_rustls::Connection),
+    Rustls(Box<RustlsStream>),
     Plain(TcpStream),
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Accepted {
 #[derive(Debug)]
 pub(super) enum Acceptor {
     OpenSsl { context: Context, sessions: Option<Arc<rejoin_openssl::ServerSessions>> },
-    Rustls { config: Arc<ServerConfig>, sessions: Option<Arc<rejoin_rustls::ServerSessions>> },
+    Rustls { acceptor: RustlsAcceptor, cache: Option<Arc<Cache>> },
     Plain,
 }
 
@@ -55,11 +55,10 @@ const ID_CONTEXT: &[u8] = b"rejoin serve";
 
 impl Acceptor {
     pub(super) fn new(settings: &Settings) -> Result<Self, Error> {
-        let possible =
-            settings.stack == Stack::OpenSsl && settings.resumption == Resumption::Tickets;
+        let possible = settings.stack != Stack::None && settings.resumption == Resumption::Tickets;
         if settings.ticket_keys.is_some() && !possible {
             return Err(Error::Settings(
-                "--ticket-keys is for tickets of OpenSSL: give --resumption tickets and --stack openssl",
+                "--ticket-keys is for tickets: give --resumption tickets, and no --stack none",
             ));
         }
         match settings.stack {
@@ -116,23 +115,36 @@ impl Acceptor {
     fn rustls(settings: &Settings) -> Result<Self, Error> {
         let mut config = rustls_config(settings)?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        let mut sessions = None;
-        match settings.resumption {
-            Resumption::Predictive | Resumption::Lru => {
+        let mut kept = None;
+        let acceptor = match (settings.resumption, &settings.ticket_keys) {
+            (Resumption::Predictive | Resumption::Lru, _) => {
                 let cache = cache(settings, rejoin_rustls::now_ms())?;
-                let ours = rejoin_rustls::ServerSessions::new(cache, LIFETIME_MS, hints(settings));
-                config.session_storage = ours.clone();
-                sessions = Some(ours);
+                kept = Some(Arc::clone(&cache));
+                let sessions =
+                    rejoin_rustls::ServerSessions::new(cache, LIFETIME_MS, hints(settings));
+                RustlsAcceptor::with_sessions(config, &sessions)
             }
-            Resumption::OpenSsl => {
+            (Resumption::OpenSsl, _) => {
                 return Err(Error::Settings(
                     "--resumption openssl uses OpenSSL's internal cache: give --stack openssl",
                 ));
             }
-            Resumption::Tickets => config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?,
-            Resumption::None => config.send_tls13_tickets = 0,
-        }
-        Ok(Self::Rustls { config: Arc::new(config), sessions })
+            (Resumption::Tickets, Some(of)) => {
+                let keys = rejoin_rustls::TicketKeys::following(Arc::new(shared_keys(of)?));
+                let context = rejoin_rustls::Context::new(ID_CONTEXT)
+                    .unwrap_or_else(|_| unreachable!("it is not empty"));
+                RustlsAcceptor::with_tickets(config, &keys.ticketer(context))
+            }
+            (Resumption::Tickets, None) => {
+                config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+                Arc::new(config).into()
+            }
+            (Resumption::None, _) => {
+                config.send_tls13_tickets = 0;
+                Arc::new(config).into()
+            }
+        };
+        Ok(Self::Rustls { acceptor, cache: kept })
     }
 
     pub(super) async fn accept(&self, tcp: TcpStream) -> io::Result<Accepted> {
@@ -142,12 +154,8 @@ impl Acceptor {
                 Pin::new(&mut stream).accept().await.map_err(io::Error::other)?;
                 Ok(Accepted::OpenSsl(stream))
             }
-            Self::Rustls { config, .. } => {
-                let connection = rejoin_rustls::Connection::default();
-                let acceptor = tokio_rustls::TlsAcceptor::from(Arc::clone(config));
-                let mut handshake = pin!(acceptor.accept(tcp));
-                let step = poll_fn(|task| connection.scope(|| handshake.as_mut().poll(task)));
-                Ok(Accepted::Rustls(Box::new(step.await?), connection))
+            Self::Rustls { acceptor, .. } => {
+                Ok(Accepted::Rustls(Box::new(acceptor.accept(tcp).await?)))
             }
             Self::Plain => Ok(Accepted::Plain(tcp)),
         }
@@ -162,15 +170,10 @@ impl Acceptor {
     }
 
     /// Does the same as [`Self::hint_openssl`] for rustls.
-    pub(super) fn hint_rustls(
-        &self,
-        connection: &rejoin_rustls::Connection,
-        interval_ms: Option<u64>,
-    ) {
-        let Self::Rustls { sessions: Some(sessions), .. } = self else { return };
+    pub(super) fn hint_rustls(&self, stream: &RustlsStream, interval_ms: Option<u64>) {
         match interval_ms {
-            Some(interval_ms) => connection.hint(sessions, interval_ms),
-            None => connection.no_hint(sessions),
+            Some(interval_ms) => stream.connection().hint(interval_ms),
+            None => stream.connection().no_hint(),
         }
     }
 
@@ -178,7 +181,7 @@ impl Acceptor {
     pub(super) fn cache(&self) -> Option<&Cache> {
         match self {
             Self::OpenSsl { sessions, .. } => sessions.as_ref().map(|sessions| &**sessions.store()),
-            Self::Rustls { sessions, .. } => sessions.as_ref().map(|sessions| sessions.cache()),
+            Self::Rustls { cache, .. } => cache.as_deref(),
             Self::Plain => None,
         }
     }

@@ -1,0 +1,230 @@
+//! hyper's client, and reqwest's requests, through a manager and without one.
+
+use std::convert::Infallible;
+use std::io::{Read, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response, Uri, Version};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use rejoin_client::Manager;
+use rejoin_client::hyper::Connector;
+use rejoin_client::protocol::{Connect, Connected, Trust};
+use rejoin_testkit::certificates::{Authority, Pair};
+use rejoin_testkit::house::{House, rustls_server};
+use rejoin_testkit::{process, shipped};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpListener;
+use tokio::task::block_in_place;
+use tokio_rustls::TlsAcceptor;
+use tower_service::Service;
+
+/// Starts a server that says hello, over both versions of HTTP, or without TLS. Returns its port.
+async fn serve(pair: Option<&Pair>) -> u16 {
+    let config = pair.map(|pair| {
+        rustls_server::config(pair, |config| {
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        })
+    });
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.expect("a client");
+            let config = config.clone();
+            tokio::spawn(async move {
+                let http = auto::Builder::new(TokioExecutor::new());
+                let hello = service_fn(async |_: Request<Incoming>| {
+                    Ok::<_, Infallible>(Response::new("hello".to_owned()))
+                });
+                let _ = match config {
+                    None => http.serve_connection(TokioIo::new(tcp), hello).await,
+                    Some(config) => match TlsAcceptor::from(config).accept(tcp).await {
+                        Ok(tls) => http.serve_connection(TokioIo::new(tls), hello).await,
+                        Err(_) => return,
+                    },
+                };
+            });
+        }
+    });
+    port
+}
+
+/// A direct connector that trusts an authority, and counts its connections.
+#[derive(Clone)]
+struct Direct {
+    inner: HttpsConnector<HttpConnector>,
+    calls: Arc<AtomicU32>,
+}
+
+impl Direct {
+    fn trusting(authority: &Authority) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(authority.der().to_vec())).expect("a root");
+        let config = ClientConfig::builder_with_provider(rustls_server::provider())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let inner = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
+        Self { inner: inner.enable_http1().build(), calls: Arc::default() }
+    }
+
+    fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+impl Service<Uri> for Direct {
+    type Response = <HttpsConnector<HttpConnector> as Service<Uri>>::Response;
+    type Error = <HttpsConnector<HttpConnector> as Service<Uri>>::Error;
+    type Future = <HttpsConnector<HttpConnector> as Service<Uri>>::Future;
+
+    fn poll_ready(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.inner.call(to)
+    }
+}
+
+/// Gets a page by a client of its own, with a connection of its own.
+async fn get(connector: Connector<Direct>, url: &str) -> Result<Response<Incoming>, String> {
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let request = Request::get(url).body(Empty::<Bytes>::new()).expect("a request");
+    client.request(request).await.map_err(|error| {
+        std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
+    })
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    String::from_utf8(body.to_vec()).expect("text")
+}
+
+fn resumed(response: &Response<Incoming>) -> Option<bool> {
+    response.extensions().get::<Connected>().map(|session| session.resumed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_share_one_full_handshake() {
+    let mut house = House::new();
+    let port = serve(Some(&house.certify("server", &["localhost"]))).await;
+    let (manager, direct) = (Manager::at(house.socket()), Direct::trusting(&house.authority));
+    let url = format!("https://localhost:{port}/");
+
+    // A program that uses the blocking client.
+    let blocking = manager.clone();
+    let page = tokio::task::spawn_blocking(move || {
+        let port = port.try_into().expect("a port");
+        let mut stream =
+            blocking.connect(&Connect::new("localhost".parse().expect("a name"), port))?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page)?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>((stream.session().resumed, page))
+    });
+    let (is_resumed, page) = page.await.expect("no panic").expect("a page");
+    assert!(!is_resumed && page.ends_with("hello"), "{page}");
+
+    let connector = Connector::new(manager, direct.clone());
+    let response = get(connector.clone(), &url).await.expect("a page");
+    assert_eq!(resumed(&response), Some(true));
+    assert_eq!((response.version(), text(response).await.as_str()), (Version::HTTP_11, "hello"));
+
+    let over_http_2 = connector.clone().asking(|wanted| {
+        wanted.alpn = vec!["h2".parse().expect("a name"), "http/1.1".parse().expect("a name")];
+    });
+    let response = get(over_http_2, &url).await.expect("a page");
+    assert_eq!(resumed(&response), Some(true));
+    assert_eq!((response.version(), text(response).await.as_str()), (Version::HTTP_2, "hello"));
+
+    let client = Client::builder(TokioExecutor::new()).build(connector);
+    let request = reqwest::Client::new().get(&url).build().expect("a request");
+    let request: Request<reqwest::Body> = request.try_into().expect("a request");
+    let response = client.request(request).await.expect("a page");
+    assert_eq!(resumed(&response), Some(true));
+    let response = reqwest::Response::from(response.map(reqwest::Body::wrap));
+    assert_eq!(response.text().await.expect("a page"), "hello");
+
+    assert_eq!(direct.calls(), 0);
+    let counts = house.stop().handshakes;
+    assert_eq!((counts.full, counts.resumed, counts.failed), (1, 3, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_manager_it_connects_as_without_rejoin() {
+    let house = House::empty();
+    let port = serve(Some(&house.certify("server", &["localhost"]))).await;
+    let direct = Direct::trusting(&house.authority);
+    let connector = Connector::new(Manager::at(house.socket()), direct.clone());
+    let response = get(connector, &format!("https://localhost:{port}/")).await.expect("a page");
+    assert_eq!(resumed(&response), None);
+    assert_eq!((direct.calls(), text(response).await.as_str()), (1, "hello"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_without_tls_is_not_the_managers() {
+    let mut house = House::new();
+    let (port, direct) = (serve(None).await, Direct::trusting(&house.authority));
+    let connector = Connector::new(Manager::at(house.socket()), direct.clone());
+    let response = get(connector, &format!("http://localhost:{port}/")).await.expect("a page");
+    assert_eq!((direct.calls(), text(response).await.as_str()), (1, "hello"));
+    assert_eq!(house.stop().handshakes.full, 0);
+}
+
+/// The example is a program of its own each time.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_with_reqwest_shares_sessions_and_does_without() {
+    let mut house = House::new();
+    let port = serve(Some(&house.certify("server", &["localhost"]))).await;
+    let url = format!("https://localhost:{port}/");
+    // Where a user's own manager listens.
+    symlink(house.socket(), house.file("rejoin.sock")).expect("a link");
+    let (folder, bundle) = (house.folder.clone(), house.file("authority.pem"));
+    let example = || {
+        let mut command = Command::new(shipped::example("reqwest"));
+        command.arg(&url).env("XDG_RUNTIME_DIR", &folder).env("SSL_CERT_FILE", &bundle);
+        let output = process::output(&mut command, process::DEADLINE);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(block_in_place(example), "resumed: Some(false)\nhello\n");
+    assert_eq!(block_in_place(example), "resumed: Some(true)\nhello\n");
+    let counts = house.stop().handshakes;
+    assert_eq!((counts.full, counts.resumed), (1, 1));
+    assert_eq!(block_in_place(example), "resumed: None\nhello\n");
+}
+
+/// Otherwise a server that the manager refuses would get a second chance.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_manager_says_of_a_server_is_final() {
+    let (house, strange) = (House::new(), Authority::new());
+    let port = serve(Some(&strange.issue(&["localhost"]))).await;
+    // The direct connector would believe it.
+    let direct = Direct::trusting(&strange);
+    let connector = Connector::new(Manager::at(house.socket()), direct.clone());
+    let url = format!("https://localhost:{port}/");
+    let error = get(connector.clone(), &url).await.expect_err("an unknown authority");
+    assert!(error.contains("certificate"), "{error}");
+    assert_eq!(direct.calls(), 0);
+
+    let bundle = strange.pem();
+    let trusting = connector.asking(move |wanted| wanted.trust = Trust::Bundle(bundle.clone()));
+    assert_eq!(text(get(trusting, &url).await.expect("a page")).await, "hello");
+    assert_eq!(direct.calls(), 0);
+}

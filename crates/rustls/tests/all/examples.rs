@@ -1,0 +1,90 @@
+//! The example servers, as processes that share a store.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rejoin_cache::Counters;
+use rejoin_store::Store;
+use rejoin_testkit::folder::Folder;
+use rejoin_testkit::process::Process;
+use rejoin_testkit::shipped;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
+
+use crate::pair::{Site, VERSIONS};
+
+struct Example {
+    process: Process,
+    address: String,
+}
+
+impl Example {
+    fn start(name: &str, folder: &Folder) -> Self {
+        let mut command = Command::new(shipped::example(name));
+        command.arg(folder.path()).args([folder.file("server.pem"), folder.file("server.key")]);
+        let mut process = Process::start(command.stdout(Stdio::piped()));
+        let address = process.lines().next_line().expect("an address");
+        Self { process, address }
+    }
+
+    fn get(&self, client: &Arc<ClientConfig>) -> (HandshakeKind, String) {
+        let name = ServerName::try_from("localhost").expect("a name");
+        let tls = ClientConnection::new(Arc::clone(client), name).expect("a client");
+        let tcp = TcpStream::connect(&self.address).expect("a server");
+        let mut stream = StreamOwned::new(tls, tcp);
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .expect("a server");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("a page");
+        (stream.conn.handshake_kind().expect("a handshake"), page)
+    }
+}
+
+/// Gets a page from two processes, and from one that is started later. Returns the store's counts.
+fn resumes_everywhere(name: &str) -> Vec<(Counters, Store)> {
+    VERSIONS
+        .iter()
+        .map(|version| {
+            let (folder, site) = (Folder::new(), Site::new(version));
+            site.write_server(&folder.path().join("server"));
+            let client = site.client(None);
+            let [mut one, mut two] = [(); 2].map(|()| Example::start(name, &folder));
+            let (kind, page) = one.get(&client);
+            assert!(page.ends_with("hello\n"), "{page}");
+            assert!(!page.contains("next-connect"), "{page}");
+            assert_eq!(kind, HandshakeKind::Full, "{version:?}");
+            assert_eq!(two.get(&client).0, HandshakeKind::Resumed, "{version:?}");
+            one.process.kill();
+            two.process.kill();
+            let three = Example::start(name, &folder);
+            assert_eq!(three.get(&client).0, HandshakeKind::Resumed, "{version:?}");
+            let store = Store::open(&folder, &name.parse().expect("a name"), None);
+            let store = store.expect("a store");
+            (store.cache().counters(), store)
+        })
+        .collect()
+}
+
+#[test]
+fn the_axum_server_resumes_everywhere() {
+    for (counters, _) in resumes_everywhere("axum") {
+        assert_eq!((counters.full_handshakes, counters.resumed_handshakes), (1, 2));
+        assert_eq!(counters.hits, 2);
+        // The hint of each response, a minute, was far from when the client came.
+        assert_eq!(counters.predictions, 2);
+        assert!(counters.prediction_error_ms > 60_000, "{counters:?}");
+    }
+}
+
+#[test]
+fn the_hyper_server_resumes_everywhere() {
+    for (counters, store) in resumes_everywhere("hyper") {
+        assert_eq!((counters.full_handshakes, counters.resumed_handshakes), (1, 2));
+        let tickets = store.ticket_counters();
+        assert!(tickets.contains(&("tickets_known", 2)), "{tickets:?}");
+        assert!(tickets.contains(&("tickets_unknown", 0)), "{tickets:?}");
+    }
+}
