@@ -26,6 +26,7 @@ THREADS := $(shell echo $$((2 * $$(nproc))))
 TESTED := openssl python3 python3-venv nginx-light haproxy curl faketime iproute2 procps systemd util-linux \
 	redis-server redis-tools wget git
 PYTHONS := target/python3.9 target/python3.13
+ROOTS := target/roots/bookworm target/roots/trixie
 TESTED_SLOWLY := apache2 chromium default-jdk-headless maven valgrind freeradius eapoltest
 
 ## The tests, with the servers and programs that people run: about a quarter of an hour on two cores, mostly of building.
@@ -224,7 +225,7 @@ check-clients: target/programs target/programs-13 setup
 
 ## What the packages promise, a line for each, in half an hour: it builds them twice, and boots fresh systems. CHECKS as
 ## above.
-check-install: PACKAGES += systemd-container rpm $(TESTED_SLOWLY) nginx-light haproxy
+check-install: PACKAGES += mmdebstrap systemd-container rpm $(TESTED_SLOWLY) nginx-light haproxy
 check-install: package $(ROOTS) target/wheels
 	$(CHECK) install $(CHECKS)
 
@@ -344,7 +345,6 @@ target/programs-13 $(PYTHONS):
 	@mv $@.part $@
 
 ## Fresh systems that `make check-install` boots copies of, with systemd and servers, and a service that runs its script.
-ROOTS := target/roots/bookworm target/roots/trixie
 $(ROOTS): PACKAGES += mmdebstrap
 $(ROOTS): | setup
 	@rm -rf $@ $@.part && mkdir -p $(dir $@)
