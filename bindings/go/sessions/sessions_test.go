@@ -324,7 +324,7 @@ func TestHTTPServers(t *testing.T) {
 	}
 	// Hints are sent and not waited for: a lookup comes after them.
 	testtls.Visit(inner.Addr().String(), client)
-	if hints := shared.Hints(); !slices.Equal(hints, []int64{60, 60}) {
+	if hints := shared.Hints(); !slices.Equal(hints, []float64{60, 60}) {
 		t.Errorf("%v", hints)
 	}
 }

@@ -99,7 +99,7 @@ func (s *Sessions) Put(stored Stored) bool {
 		put.After = stored.After.id
 	}
 	if stored.ReturnsIn > 0 {
-		put.ReturnsIn = wholeSeconds(stored.ReturnsIn)
+		put.ReturnsIn = inSeconds(stored.ReturnsIn)
 	}
 	return l.send(&request{Put: put})
 }
@@ -110,7 +110,7 @@ func (s *Sessions) Hint(id []byte, returnsIn time.Duration) bool {
 	if l == nil || !known(id) {
 		return false
 	}
-	return l.send(&request{Hint: &hintRequest{ID: id, ReturnsIn: wholeSeconds(returnsIn)}})
+	return l.send(&request{Hint: &hintRequest{ID: id, ReturnsIn: inSeconds(returnsIn)}})
 }
 
 // Remove forgets a session. It returns false if the share cannot be reached.
@@ -125,6 +125,10 @@ func wholeSeconds(duration time.Duration) int64 {
 	return max(1, min(int64((duration+time.Second/2)/time.Second), lifetimeAtMost))
 }
 
+func inSeconds(duration time.Duration) float64 {
+	return max(0.001, min(duration.Seconds(), lifetimeAtMost))
+}
+
 type request struct {
 	Take   []byte       `json:"take,omitempty"`
 	Get    []byte       `json:"get,omitempty"`
@@ -136,16 +140,16 @@ type request struct {
 }
 
 type putRequest struct {
-	ID        []byte `json:"id"`
-	Session   []byte `json:"session"`
-	Lifetime  int64  `json:"lifetime_s"`
-	After     []byte `json:"after,omitempty"`
-	ReturnsIn int64  `json:"returns_in_s,omitempty"`
+	ID        []byte  `json:"id"`
+	Session   []byte  `json:"session"`
+	Lifetime  int64   `json:"lifetime_s"`
+	After     []byte  `json:"after,omitempty"`
+	ReturnsIn float64 `json:"returns_in_s,omitempty"`
 }
 
 type hintRequest struct {
-	ID        []byte `json:"id"`
-	ReturnsIn int64  `json:"returns_in_s"`
+	ID        []byte  `json:"id"`
+	ReturnsIn float64 `json:"returns_in_s"`
 }
 
 type answer struct {

@@ -26,7 +26,7 @@ type Share struct {
 	changed  chan struct{}
 	sessions map[string][]byte
 	afters   []string
-	hints    map[string]int64
+	hints    map[string]float64
 	stop     chan struct{}
 }
 
@@ -38,7 +38,7 @@ func New(t testing.TB) *Share {
 	}
 	s := &Share{
 		Socket: filepath.Join(folder, "s"), t: t, conns: map[net.Conn]bool{}, changed: make(chan struct{}),
-		sessions: map[string][]byte{}, hints: map[string]int64{},
+		sessions: map[string][]byte{}, hints: map[string]float64{},
 	}
 	t.Cleanup(func() {
 		s.Stop()
@@ -128,10 +128,10 @@ func (s *Share) Afters() []string {
 }
 
 // Hints returns what was said of when clients return, in seconds.
-func (s *Share) Hints() []int64 {
+func (s *Share) Hints() []float64 {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	var said []int64
+	var said []float64
 	for _, hint := range s.hints {
 		said = append(said, hint)
 	}
@@ -208,7 +208,7 @@ func (s *Share) do(wanted map[string]json.RawMessage) map[string]any {
 		case "put":
 			var put struct {
 				ID, Session, After []byte
-				ReturnsIn          int64 `json:"returns_in_s"`
+				ReturnsIn          float64 `json:"returns_in_s"`
 			}
 			json.Unmarshal(said, &put)
 			s.sessions[string(put.ID)] = put.Session
@@ -220,7 +220,7 @@ func (s *Share) do(wanted map[string]json.RawMessage) map[string]any {
 		case "hint":
 			var hint struct {
 				ID        []byte
-				ReturnsIn int64 `json:"returns_in_s"`
+				ReturnsIn float64 `json:"returns_in_s"`
 			}
 			json.Unmarshal(said, &hint)
 			s.hints[string(hint.ID)] = hint.ReturnsIn

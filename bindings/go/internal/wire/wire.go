@@ -122,3 +122,15 @@ func noEOF(err error) error {
 	}
 	return err
 }
+
+// OnlyRoots fails if anybody but root can write to a file.
+func OnlyRoots(file *os.File) error {
+	found, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if ownerOf(found) != 0 || found.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%w: %s: only root may own it and write to it", ErrNotBelieved, file.Name())
+	}
+	return nil
+}
