@@ -5,18 +5,18 @@ import (
 	"crypto/tls"
 	"testing"
 
-	"github.com/rejoin-tls/rejoin-go/internal/testshare"
 	"github.com/rejoin-tls/rejoin-go/internal/testtls"
 	"github.com/rejoin-tls/rejoin-go/sessions"
 	"github.com/rejoin-tls/rejoin-go/share"
+	"github.com/rejoin-tls/rejoin-go/share/sharetest"
 )
 
-func realOptions(real *testshare.Real) sessions.Options {
+func realOptions(real *sharetest.Real) sessions.Options {
 	return sessions.Options{Options: share.Options{Socket: real.Socket, Context: "shop"}}
 }
 
 func TestTheRealShare(t *testing.T) {
-	real, s := testshare.NewReal(t), newSite(t)
+	real, s := sharetest.NewReal(t), newSite(t)
 	one, two := ready(t, realOptions(real)), ready(t, realOptions(real))
 	for _, version := range testtls.Versions {
 		a, b := listen(t, one, s.config()), attach(t, two, s.config())
@@ -40,7 +40,7 @@ func TestTheRealShare(t *testing.T) {
 
 // BenchmarkResumption is one connection that is resumed, client and server in one process, over the loopback.
 func BenchmarkResumption(b *testing.B) {
-	real, s := testshare.NewReal(b), newSite(b)
+	real, s := sharetest.NewReal(b), newSite(b)
 	cache := ready(b, realOptions(real))
 	plain := func(b testing.TB, _ *sessions.Cache, config *tls.Config) string {
 		return testtls.Serve(b, tls.NewListener(testtls.Listen(b), config))
@@ -85,7 +85,7 @@ func BenchmarkResumption(b *testing.B) {
 
 // BenchmarkLookup is the share's answer alone.
 func BenchmarkLookup(b *testing.B) {
-	real := testshare.NewReal(b)
+	real := sharetest.NewReal(b)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	opened, err := share.OpenSessions(ctx, realOptions(real).Options)

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rejoin-tls/rejoin-go/internal/testshare"
 	"github.com/rejoin-tls/rejoin-go/internal/testtls"
 	"github.com/rejoin-tls/rejoin-go/sessions"
 	"github.com/rejoin-tls/rejoin-go/share"
+	"github.com/rejoin-tls/rejoin-go/share/sharetest"
 )
 
-func options(s *testshare.Share) sessions.Options {
+func options(s *sharetest.Share) sessions.Options {
 	return sessions.Options{Options: share.Options{Socket: s.Socket, Context: "shop", Report: func(error) {}}}
 }
 
@@ -75,7 +75,7 @@ func expect(t *testing.T, got []bool, wanted ...bool) {
 
 // visits connects to one address after the other. What a server stores goes to the share while it serves; the next visit
 // begins when it is there.
-func visits(t *testing.T, shared *testshare.Share, caches []*sessions.Cache, client *tls.Config, addresses ...string) []bool {
+func visits(t *testing.T, shared *sharetest.Share, caches []*sessions.Cache, client *tls.Config, addresses ...string) []bool {
 	t.Helper()
 	var resumed []bool
 	for _, address := range addresses {
@@ -85,7 +85,7 @@ func visits(t *testing.T, shared *testshare.Share, caches []*sessions.Cache, cli
 	return resumed
 }
 
-func settle(shared *testshare.Share, caches ...*sessions.Cache) {
+func settle(shared *sharetest.Share, caches ...*sessions.Cache) {
 	for {
 		stored := uint64(0)
 		for _, cache := range caches {
@@ -111,7 +111,7 @@ func each(t *testing.T, test func(*testing.T, func(testing.TB, *sessions.Cache, 
 
 func TestServersResumeEachOthersSessions(t *testing.T) {
 	each(t, func(t *testing.T, way func(testing.TB, *sessions.Cache, *tls.Config) string, version uint16) {
-		shared, s := testshare.New(t), newSite(t)
+		shared, s := sharetest.New(t), newSite(t)
 		one, two := ready(t, options(shared)), ready(t, options(shared))
 		a, b := way(t, one, s.config()), way(t, two, s.config())
 		client := testtls.Client(s.authority, "a.test", version)
@@ -127,7 +127,7 @@ func TestServersResumeEachOthersSessions(t *testing.T) {
 
 func TestAClientHasOneHistory(t *testing.T) {
 	each(t, func(t *testing.T, way func(testing.TB, *sessions.Cache, *tls.Config) string, version uint16) {
-		shared, s := testshare.New(t), newSite(t)
+		shared, s := sharetest.New(t), newSite(t)
 		cache := ready(t, options(shared))
 		address := way(t, cache, s.config())
 		client := testtls.Client(s.authority, "a.test", version)
@@ -151,7 +151,7 @@ func (s *same) Put(_ string, session *tls.ClientSessionState) {
 
 func TestASessionIsUsedOnce(t *testing.T) {
 	each(t, func(t *testing.T, way func(testing.TB, *sessions.Cache, *tls.Config) string, version uint16) {
-		shared, s := testshare.New(t), newSite(t)
+		shared, s := sharetest.New(t), newSite(t)
 		once := way(t, ready(t, options(shared)), s.config())
 		client := testtls.Client(s.authority, "a.test", version)
 		client.ClientSessionCache = new(same)
@@ -200,7 +200,7 @@ func TestSessionsStayWhereCertificatesAreAskedForAlike(t *testing.T) {
 		"chosen more strictly": {s.config, chosen, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared := testshare.New(t)
+			shared := sharetest.New(t)
 			o := options(shared)
 			o.Checks = test.checks
 			one, two := ready(t, o), ready(t, o)
@@ -224,7 +224,7 @@ func (a anyName) Put(_ string, session *tls.ClientSessionState) {
 
 func TestAnotherNameIsAnotherServer(t *testing.T) {
 	each(t, func(t *testing.T, way func(testing.TB, *sessions.Cache, *tls.Config) string, version uint16) {
-		shared, s := testshare.New(t), newSite(t)
+		shared, s := sharetest.New(t), newSite(t)
 		address := way(t, ready(t, options(shared)), s.config())
 		client := testtls.Client(s.authority, "a.test", version)
 		client.ClientSessionCache = anyName{client.ClientSessionCache}
@@ -237,7 +237,7 @@ func TestAnotherNameIsAnotherServer(t *testing.T) {
 
 func TestAServerGoesOnWithoutAShare(t *testing.T) {
 	each(t, func(t *testing.T, way func(testing.TB, *sessions.Cache, *tls.Config) string, version uint16) {
-		shared, s := testshare.New(t), newSite(t)
+		shared, s := sharetest.New(t), newSite(t)
 		shared.Stop()
 		cache := open(t, options(shared))
 		address := way(t, cache, s.config())
@@ -260,7 +260,7 @@ func TestAServerGoesOnWithoutAShare(t *testing.T) {
 }
 
 func TestAFrozenShareHoldsNobodyUp(t *testing.T) {
-	shared, s := testshare.New(t), newSite(t)
+	shared, s := sharetest.New(t), newSite(t)
 	cache := ready(t, options(shared))
 	address := listen(t, cache, s.config())
 	client := testtls.Client(s.authority, "a.test", tls.VersionTLS13)
@@ -276,7 +276,7 @@ func TestAFrozenShareHoldsNobodyUp(t *testing.T) {
 
 func TestADamagedSessionFailsNoConnection(t *testing.T) {
 	each(t, func(t *testing.T, way func(testing.TB, *sessions.Cache, *tls.Config) string, version uint16) {
-		shared, s := testshare.New(t), newSite(t)
+		shared, s := sharetest.New(t), newSite(t)
 		cache := ready(t, options(shared))
 		address := way(t, cache, s.config())
 		client := testtls.Client(s.authority, "a.test", version)
@@ -288,7 +288,7 @@ func TestADamagedSessionFailsNoConnection(t *testing.T) {
 }
 
 func TestHTTPServers(t *testing.T) {
-	shared, s := testshare.New(t), newSite(t)
+	shared, s := sharetest.New(t), newSite(t)
 	cache := ready(t, options(shared))
 	hello := http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) { answer.Write([]byte("hello")) })
 	inner := testtls.Listen(t)
@@ -330,7 +330,7 @@ func TestHTTPServers(t *testing.T) {
 }
 
 func TestOneThingIsAttached(t *testing.T) {
-	cache, config := open(t, options(testshare.New(t))), new(tls.Config)
+	cache, config := open(t, options(sharetest.New(t))), new(tls.Config)
 	if err := cache.Attach(config); err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rejoin-tls/rejoin-go/internal/testshare"
 	"github.com/rejoin-tls/rejoin-go/internal/wire"
 	"github.com/rejoin-tls/rejoin-go/share"
+	"github.com/rejoin-tls/rejoin-go/share/sharetest"
 )
 
 func folder(t *testing.T) string {
@@ -132,7 +132,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 }
 
 func TestTheRealShare(t *testing.T) {
-	real := testshare.NewReal(t)
+	real := sharetest.NewReal(t)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	lists := make(chan share.KeyList, 8)

@@ -9,15 +9,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rejoin-tls/rejoin-go/internal/testshare"
 	"github.com/rejoin-tls/rejoin-go/internal/testtls"
 	"github.com/rejoin-tls/rejoin-go/share"
+	"github.com/rejoin-tls/rejoin-go/share/sharetest"
 	"github.com/rejoin-tls/rejoin-go/ticketkeys"
 )
 
 func key(number byte) []byte { return bytes.Repeat([]byte{number}, 32) }
 
-func options(s *testshare.Share) ticketkeys.Options {
+func options(s *sharetest.Share) ticketkeys.Options {
 	return ticketkeys.Options{Options: share.Options{Socket: s.Socket, Context: "shop", Report: func(error) {}}}
 }
 
@@ -65,7 +65,7 @@ func expect(t *testing.T, got []bool, wanted ...bool) {
 func TestServersOpenEachOthersTicketsThroughRotations(t *testing.T) {
 	for name, version := range testtls.Versions {
 		t.Run(name, func(t *testing.T) {
-			shared, s := testshare.New(t), newSite(t)
+			shared, s := sharetest.New(t), newSite(t)
 			shared.Ring(key(1))
 			one, two := s.config(), s.config()
 			first, second := follow(t, options(shared), one), follow(t, options(shared), two)
@@ -91,7 +91,7 @@ func TestServersOpenEachOthersTicketsThroughRotations(t *testing.T) {
 }
 
 func TestAServerGoesOnWithoutAShare(t *testing.T) {
-	shared, s := testshare.New(t), newSite(t)
+	shared, s := sharetest.New(t), newSite(t)
 	shared.Stop()
 	one, two := s.config(), s.config()
 	ring := follow(t, options(shared), one)
@@ -119,7 +119,7 @@ func TestAServerGoesOnWithoutAShare(t *testing.T) {
 }
 
 func TestClonesFollow(t *testing.T) {
-	shared, s := testshare.New(t), newSite(t)
+	shared, s := sharetest.New(t), newSite(t)
 	one, two := s.config(), s.config()
 	ring := follow(t, options(shared), one, two)
 	server := &http.Server{TLSConfig: one}
@@ -153,7 +153,7 @@ func TestClonesFollow(t *testing.T) {
 }
 
 func TestTicketsStayWhereCertificatesAreAskedForAlike(t *testing.T) {
-	shared, s := testshare.New(t), newSite(t)
+	shared, s := sharetest.New(t), newSite(t)
 	shared.Ring(key(1))
 	other := testtls.NewAuthority(t, "other")
 	check := func([][]byte, [][]*x509.Certificate) error { return nil }
@@ -217,7 +217,7 @@ func (a anyName) Put(_ string, session *tls.ClientSessionState) {
 }
 
 func TestOneThingIsAttached(t *testing.T) {
-	shared, config := testshare.New(t), new(tls.Config)
+	shared, config := sharetest.New(t), new(tls.Config)
 	ring := follow(t, options(shared), config)
 	if err := ring.Attach(config); err != ticketkeys.ErrAttached {
 		t.Error(err)

@@ -1,5 +1,6 @@
-// Package testshare is a small share for tests: the ring is what a test says, and the cache is a map.
-package testshare
+// Package sharetest is a small share, for tests of programs that use one: the ring is what a test says, and the cache
+// is a map.
+package sharetest
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package testshare
+package sharetest
 
 import (
 	"bytes"
