@@ -126,10 +126,11 @@ func NextConnect(next http.Handler) http.Handler {
 	})
 }
 
+// announced reads seconds, with a fraction if need be.
 func announced(said string) (time.Duration, bool) {
-	count, err := strconv.ParseUint(said, 10, 32)
-	if err != nil || count == 0 || time.Duration(count)*time.Second > longest {
+	seconds, err := strconv.ParseFloat(said, 64)
+	if err != nil || !(seconds > 0 && seconds <= longest.Seconds()) {
 		return 0, false
 	}
-	return time.Duration(count) * time.Second, true
+	return time.Duration(seconds * float64(time.Second)), true
 }

@@ -16,7 +16,9 @@ import (
 )
 
 func options(s *sharetest.Share) sessions.Options {
-	return sessions.Options{Options: share.Options{Socket: s.Socket, Context: "shop", Report: func(error) {}}}
+	return sessions.Options{
+		Options: share.Options{Socket: s.Socket, Context: "shop", Report: func(error) {}}, Wait: 10 * time.Second,
+	}
 }
 
 func open(t testing.TB, o sessions.Options) *sessions.Cache {
@@ -261,7 +263,9 @@ func TestAServerGoesOnWithoutAShare(t *testing.T) {
 
 func TestAFrozenShareHoldsNobodyUp(t *testing.T) {
 	shared, s := sharetest.New(t), newSite(t)
-	cache := ready(t, options(shared))
+	o := options(shared)
+	o.Wait = 0
+	cache := ready(t, o)
 	address := listen(t, cache, s.config())
 	client := testtls.Client(s.authority, "a.test", tls.VersionTLS13)
 	testtls.Visits(t, client, address)

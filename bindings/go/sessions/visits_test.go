@@ -3,6 +3,7 @@ package sessions
 import (
 	"crypto/tls"
 	"testing"
+	"time"
 
 	"github.com/rejoin-tls/rejoin-go/internal/policy"
 	"github.com/rejoin-tls/rejoin-go/share"
@@ -46,4 +47,15 @@ func BenchmarkLink(b *testing.B) {
 			(&visit{cache: new(Cache)}).attach(own, model, policy.Policy{})
 		}
 	})
+}
+
+func TestNextConnectIsRead(t *testing.T) {
+	for said, wanted := range map[string]time.Duration{
+		"60": time.Minute, "0.25": 250 * time.Millisecond, "604800": 7 * 24 * time.Hour,
+		"": 0, "0": 0, "-1": 0, "NaN": 0, "Inf": 0, "604801": 0, "60s": 0, "1e300": 0,
+	} {
+		if got, ok := announced(said); got != wanted || ok != (wanted > 0) {
+			t.Errorf("%q: %v %v", said, got, ok)
+		}
+	}
 }
