@@ -53,7 +53,7 @@ test-go: setup $(if $(findstring /target/go/,$(GO)),target/go)
 	@$(call step,build,$(CARGO) build --locked --package rejoin-cli)
 	@for module in go caddy; do \
 	  unformatted=$$($(GO)fmt -l bindings/$$module) && [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }; \
-	  (cd bindings/$$module && $(GO) vet ./... && REJOIN=$(CURDIR)/target/debug/rejoin $(GO) test -race ./...) || exit; \
+	  (cd bindings/$$module && $(GO) vet ./... && REJOIN=$(CURDIR)/target/debug/rejoin $(GO) test -race -count=1 ./...) || exit; \
 	done
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.

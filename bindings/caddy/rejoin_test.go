@@ -32,13 +32,15 @@ import (
 // The real Caddy, which TestMain builds, with its standard modules and ours.
 var program string
 
+var building = []string{"build"}
+
 func TestMain(m *testing.M) {
 	folder, err := os.MkdirTemp("", "caddy")
 	if err != nil {
 		panic(err)
 	}
 	program = filepath.Join(folder, "caddy")
-	if said, err := exec.Command("go", "build", "-o", program, "./cmd/caddy").CombinedOutput(); err != nil {
+	if said, err := exec.Command("go", append(building, "-o", program, "./cmd/caddy")...).CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%v: %s", err, said))
 	}
 	code := m.Run()
@@ -160,6 +162,9 @@ func (s *site) caddy(t *testing.T, socket, option string) (string, int, *output)
 	t.Cleanup(func() {
 		command.Process.Signal(syscall.SIGTERM)
 		command.Wait()
+		if strings.Contains(said.String(), "DATA RACE") {
+			t.Error("a data race")
+		}
 		if t.Failed() {
 			t.Logf("Caddy said: %s", said)
 		}
