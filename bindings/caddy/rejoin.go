@@ -1,0 +1,168 @@
+// Package caddy gives Caddy the ticket keys of `rejoin share`: the module tls.stek.rejoin. Caddys of one context open
+// each other's tickets, also after a restart, and those of Go servers with the package ticketkeys.
+package caddy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddytls"
+
+	"github.com/rejoin-tls/rejoin-go/share"
+	"github.com/rejoin-tls/rejoin-go/ticketkeys"
+)
+
+const (
+	name = "rejoin"
+	// The context unless the configuration names one.
+	defaultContext = "caddy"
+	// Caddy starts with keys of its own if the share has not answered by then.
+	patience = 2 * time.Second
+	// Tickets under keys of its own open for so long after the share's keys came.
+	ownOpen = 24 * time.Hour
+)
+
+func init() {
+	caddy.RegisterModule(new(Keys))
+}
+
+// Keys follows the ring of a share. Until the share answers, Caddy makes keys of its own, and rotates them as it does
+// without this module. If the share goes away, the last keys stay.
+type Keys struct {
+	// Socket is the share's: by default /run/rejoin/share.sock.
+	Socket string `json:"socket,omitempty"`
+	// Context is shared by servers that open each other's tickets: by default "caddy".
+	Context string `json:"context,omitempty"`
+	// User may run the share, beside Caddy's own user and root.
+	User string `json:"user,omitempty"`
+
+	log      *slog.Logger
+	ring     *ticketkeys.Ring
+	settings *caddytls.SessionTicketService
+	own      [][32]byte
+	ownSince time.Time
+	changed  <-chan struct{}
+}
+
+// CaddyModule is for Caddy.
+func (*Keys) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "tls.stek.rejoin", New: func() caddy.Module { return new(Keys) }}
+}
+
+// Provision is for Caddy.
+func (k *Keys) Provision(ctx caddy.Context) error {
+	k.log = ctx.Slogger()
+	if k.Context == "" {
+		k.Context = defaultContext
+	}
+	return k.options().Check()
+}
+
+func (k *Keys) options() share.Options {
+	return share.Options{Socket: k.Socket, Context: k.Context, User: k.User, Report: k.report}
+}
+
+func (k *Keys) report(err error) {
+	if err != nil {
+		k.log.Warn("rejoin: " + err.Error())
+		return
+	}
+	k.log.Info("rejoin: the share gives ticket keys")
+}
+
+// rings has one for each share and context, so that keys outlast a change of the configuration.
+var rings = caddy.NewUsagePool()
+
+type followed struct {
+	*ticketkeys.Ring
+	stop context.CancelFunc
+}
+
+// Destruct is for Caddy's pool.
+func (f followed) Destruct() error {
+	f.stop()
+	return nil
+}
+
+func (k *Keys) key() string { return fmt.Sprintf("%q %q %q", k.Socket, k.Context, k.User) }
+
+// Initialize is for Caddy. It returns the ring's keys, or Caddy's own if there are none yet.
+func (k *Keys) Initialize(settings *caddytls.SessionTicketService) ([][32]byte, error) {
+	k.settings = settings
+	found, _, err := rings.LoadOrNew(k.key(), func() (caddy.Destructor, error) {
+		ctx, stop := context.WithCancel(context.Background())
+		ring, err := ticketkeys.Follow(ctx, ticketkeys.Options{Options: k.options()})
+		return followed{ring, stop}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.ring = found.(followed).Ring
+	select {
+	case <-k.ring.Ready():
+	case <-time.After(patience):
+	}
+	return k.now(false)
+}
+
+// now returns the keys that are in use from now on. Caddy's own are used where there are no others.
+func (k *Keys) now(rotate bool) ([][32]byte, error) {
+	var keys [][32]byte
+	keys, k.changed = k.ring.Keys()
+	if keys != nil {
+		if time.Since(k.ownSince) < ownOpen {
+			keys = append(keys, k.own...)
+		}
+		return keys, nil
+	}
+	if rotate || k.own == nil {
+		rotated, err := k.settings.RotateSTEKs(k.own)
+		if err != nil {
+			return nil, err
+		}
+		k.own = rotated
+	}
+	k.ownSince = time.Now()
+	return append([][32]byte(nil), k.own...), nil
+}
+
+// Next is for Caddy. It sends lists of keys until Caddy is done with them.
+func (k *Keys) Next(done <-chan struct{}) <-chan [][32]byte {
+	lists := make(chan [][32]byte)
+	go k.send(lists, done)
+	return lists
+}
+
+func (k *Keys) send(lists chan<- [][32]byte, done <-chan struct{}) {
+	defer rings.Delete(k.key())
+	turn := time.NewTicker(time.Duration(k.settings.RotationInterval))
+	defer turn.Stop()
+	for {
+		rotate := false
+		select {
+		case <-done:
+			return
+		case <-k.changed:
+		case <-turn.C:
+			rotate = true
+		}
+		keys, err := k.now(rotate)
+		if err != nil {
+			k.log.Error("rejoin: no new key of its own: " + err.Error())
+			continue
+		}
+		select {
+		case <-done:
+			return
+		case lists <- keys:
+		}
+	}
+}
+
+var (
+	_ caddytls.STEKProvider = (*Keys)(nil)
+	_ caddy.Provisioner     = (*Keys)(nil)
+)

@@ -1,0 +1,226 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rejoin-tls/rejoin-go/client"
+	"github.com/rejoin-tls/rejoin-go/internal/testtls"
+	"github.com/rejoin-tls/rejoin-go/internal/wire"
+)
+
+func folder(t *testing.T) string {
+	folder, err := os.MkdirTemp("", "client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	return folder
+}
+
+// says is a manager that answers with these words, or not at all, and then with plaintext.
+func says(t *testing.T, connect, plaintext, end string) string {
+	socket := filepath.Join(folder(t), "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	serve := func(conn net.Conn) {
+		defer conn.Close()
+		var asked map[string]any
+		if wire.Read(conn, &asked, 1<<20) != nil {
+			return
+		}
+		words, behind := connect, plaintext
+		if asked["end"] != nil {
+			words, behind = end, ""
+		}
+		if words == "" {
+			conn.Read(make([]byte, 1))
+			return
+		}
+		conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(words))), words+behind...))
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return socket
+}
+
+const connected = `{"rejoin": 1, "connected": {"connection": "6f0c", "resumed": true, "why": "resumed", "version": "TLSv1.3",
+ "cipher": "TLS13_AES_256_GCM_SHA384", "peer": "192.0.2.1:443", "early_data": "not_offered", "chain": [], "more": 1}}`
+
+// web is a server over TLS that says hello.
+func web(t *testing.T) (*testtls.Authority, string) {
+	authority := testtls.NewAuthority(t, "test")
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		fmt.Fprintf(answer, "hello %v", request.TLS.DidResume)
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{authority.Issue(t, "localhost")}}
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return authority, server.Listener.Addr().String()
+}
+
+func get(dialer *client.Dialer, address string) (string, error) {
+	transport := &http.Transport{DialTLSContext: dialer.DialTLSContext, DisableKeepAlives: true}
+	// A manager that answers nothing is left in a third of this.
+	answer, err := (&http.Client{Transport: transport, Timeout: 9 * time.Second}).Get("https://" + address)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(answer.Body)
+	return answer.Proto + " " + string(said), err
+}
+
+func TestWithoutAManagerItConnectsDirectly(t *testing.T) {
+	authority, address := web(t)
+	refusal := func(kind string) string {
+		return `{"rejoin": 1, "error": {"kind": "` + kind + `", "detail": "so", "remedy": ""}}`
+	}
+	for name, manager := range map[string]string{
+		"nowhere":       filepath.Join(folder(t), "nowhere"),
+		"busy":          says(t, refusal("busy"), "", ""),
+		"shutting_down": says(t, refusal("shutting_down"), "", ""),
+		"not_permitted": says(t, refusal("not_permitted"), "", ""),
+		"version":       says(t, refusal("unsupported_version"), "", ""),
+		"nonsense":      says(t, "{}", "", ""),
+		"silent":        says(t, "", "", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			said, err := get(&client.Dialer{Manager: manager, Authorities: authority.PEM()}, address)
+			if err != nil || said != "HTTP/1.1 hello false" {
+				t.Error(said, err)
+			}
+			if _, err := get(&client.Dialer{Manager: manager, Authorities: authority.PEM(), Indirect: true}, address); err == nil {
+				t.Error("it connected directly")
+			}
+			// It trusts directly whom the manager would have trusted.
+			if _, err := get(&client.Dialer{Manager: manager}, address); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTheServersErrorsAreFinal(t *testing.T) {
+	authority, address := web(t)
+	manager := says(t, `{"rejoin": 1, "error": {"kind": "certificate_expired", "detail": "expired", "remedy": "renew it"}}`, "", "")
+	_, err := get(&client.Dialer{Manager: manager, Authorities: authority.PEM()}, address)
+	var said *client.Error
+	if !errors.As(err, &said) || said.Kind != "certificate_expired" || said.Error() != "expired; renew it" {
+		t.Error(err)
+	}
+}
+
+func TestATruncationIsAnError(t *testing.T) {
+	for end, wanted := range map[string]error{
+		`{"rejoin": 1, "end": "clean"}`:     nil,
+		`{"rejoin": 1, "end": "truncated"}`: io.ErrUnexpectedEOF,
+		`{"rejoin": 1, "end": "unknown"}`:   client.ErrTruncated,
+		`{}`:                                client.ErrTruncated,
+	} {
+		dialer := &client.Dialer{Manager: says(t, connected, "plaintext", end)}
+		conn, err := dialer.DialTLSContext(context.Background(), "tcp", "example.com:https")
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(conn)
+		if string(said) != "plaintext" || !errors.Is(err, wanted) || conn.RemoteAddr().String() != "192.0.2.1:443" {
+			t.Errorf("%s: %q %v", end, said, err)
+		}
+		if session := conn.(*client.Conn).Session; !session.Resumed || session.Why != "resumed" {
+			t.Errorf("%+v", session)
+		}
+		conn.Close()
+	}
+}
+
+func TestACancelledDialEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	dialer := &client.Dialer{Manager: says(t, "", "", "")}
+	if _, err := dialer.DialTLSContext(ctx, "tcp", "example.com:443"); err == nil {
+		t.Error("it connected")
+	}
+}
+
+func TestTheRealManager(t *testing.T) {
+	program := os.Getenv("REJOIN")
+	if program == "" {
+		t.Skip("REJOIN does not name the program `rejoin`")
+	}
+	socket := filepath.Join(folder(t), "s")
+	command := exec.Command(program, "manager", "--socket", socket)
+	var said bytes.Buffer
+	command.Stderr = &said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		command.Process.Signal(syscall.SIGTERM)
+		command.Wait()
+		if t.Failed() {
+			t.Logf("the manager said: %s", said.Bytes())
+		}
+	})
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if conn, err := net.Dial("unix", socket); err == nil {
+			conn.Close()
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the manager does not listen: %s", said.Bytes())
+		}
+	}
+	authority, address := web(t)
+	dialer := &client.Dialer{Manager: socket, Authorities: authority.PEM(), Indirect: true}
+	for i := range 3 {
+		answer, err := get(dialer, address)
+		if wanted := fmt.Sprintf("HTTP/1.1 hello %v", i > 0); err != nil || answer != wanted {
+			t.Errorf("%d: %q %v", i, answer, err)
+		}
+	}
+	// The manager, and not this program, refuses who is not trusted.
+	_, err := get(&client.Dialer{Manager: socket}, address)
+	var refusal *client.Error
+	if !errors.As(err, &refusal) || refusal.Kind != "certificate_unknown_issuer" {
+		t.Error(err)
+	}
+	dialer.Protocols = []string{"h2"}
+	conn, err := dialer.DialTLSContext(context.Background(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if session := conn.(*client.Conn).Session; session.Protocol != "h2" || len(session.Chain) != 1 || len(session.Chain[0].DER) == 0 {
+		t.Errorf("%+v", session)
+	}
+}

@@ -1,0 +1,3 @@
+module github.com/rejoin-tls/rejoin-go
+
+go 1.23

@@ -1,0 +1,136 @@
+package sessions
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/rejoin-tls/rejoin-go/internal/policy"
+	"github.com/rejoin-tls/rejoin-go/share"
+)
+
+// Listener is tls.NewListener with sessions in the cache: its connections are of the type *tls.Conn. The config belongs
+// to the listener from then on. It must have all that the server needs; for HTTP/2 its NextProtos are "h2" and
+// "http/1.1".
+func (c *Cache) Listener(inner net.Listener, config *tls.Config) (net.Listener, error) {
+	if isAttached(config) {
+		return nil, ErrAttached
+	}
+	l := &listener{Listener: inner, cache: c, config: config, asked: policy.Of(config, c.options.Checks, c.own)}
+	// Clones need no keys of their own, and would make some.
+	l.model = config.Clone()
+	var unused [32]byte
+	if _, err := rand.Read(unused[:]); err != nil {
+		return nil, err
+	}
+	l.model.SetSessionTicketKeys([][32]byte{unused})
+	return l, nil
+}
+
+type listener struct {
+	net.Listener
+	cache  *Cache
+	config *tls.Config
+	model  *tls.Config
+	asked  policy.Policy
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	v := &visit{Conn: raw, cache: l.cache}
+	own := l.model.Clone()
+	v.attach(own, l.config, l.asked)
+	if choose := l.config.GetConfigForClient; choose != nil {
+		own.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return l.chosen(v, choose, hello) }
+	}
+	return tls.Server(v, own), nil
+}
+
+// chosen attaches the config that the program chooses for a client.
+func (l *listener) chosen(v *visit, choose func(*tls.ClientHelloInfo) (*tls.Config, error), hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	config, err := choose(hello)
+	if err != nil || config == nil || isAttached(config) {
+		return config, err
+	}
+	own := config.Clone()
+	v.attach(own, config, policy.Of(config, l.cache.options.Checks, l.cache.own))
+	return own, nil
+}
+
+// visit is a connection, and what is known of its session.
+type visit struct {
+	net.Conn
+	cache  *Cache
+	found  *share.Found
+	stored atomic.Pointer[[]byte]
+}
+
+// attach has own keep sessions in the cache. Where that cannot be, the keys of config encrypt tickets: no two configs of
+// a program share what they would not share without this package.
+func (v *visit) attach(own, config *tls.Config, asked policy.Policy) {
+	own.UnwrapSession = func(ticket []byte, about tls.ConnectionState) (*tls.SessionState, error) {
+		found, session, err := v.cache.unwrap(config, asked, ticket, about)
+		v.found = found
+		return session, err
+	}
+	own.WrapSession = func(about tls.ConnectionState, session *tls.SessionState) ([]byte, error) {
+		ticket, id, err := v.cache.wrap(config, asked, v.found, about, session)
+		v.found = nil
+		if id != nil {
+			v.stored.Store(&id)
+		}
+		return ticket, err
+	}
+}
+
+// Hint tells the cache when the client of a connection comes back. The connection is one of Listener's. It returns
+// false if the cache has no session of it, or cannot be reached.
+func Hint(conn net.Conn, returnsIn time.Duration) bool {
+	secured, ok := conn.(*tls.Conn)
+	if !ok {
+		return false
+	}
+	v, ok := secured.NetConn().(*visit)
+	if !ok {
+		return false
+	}
+	id := v.stored.Load()
+	return id != nil && v.cache.share.Hint(*id, returnsIn)
+}
+
+type connection struct{}
+
+// ConnContext is for the field of this name in http.Server: it lets NextConnect find the connection of a request.
+func ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connection{}, conn)
+}
+
+// NextConnect reads the requests' header Next-Connect, in which a client says in how many seconds it connects next, and
+// tells the cache.
+func NextConnect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		if conn, ok := request.Context().Value(connection{}).(net.Conn); ok {
+			if returnsIn, ok := announced(request.Header.Get("Next-Connect")); ok {
+				Hint(conn, returnsIn)
+			}
+		}
+		next.ServeHTTP(answer, request)
+	})
+}
+
+// announced reads seconds, with a fraction if need be.
+func announced(said string) (time.Duration, bool) {
+	seconds, err := strconv.ParseFloat(said, 64)
+	if err != nil || !(seconds > 0 && seconds <= longest.Seconds()) {
+		return 0, false
+	}
+	return time.Duration(seconds * float64(time.Second)), true
+}
