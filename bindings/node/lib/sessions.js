@@ -14,6 +14,7 @@ const GIVEN_UP_MS = 5_000;
 const SESSION_TIMEOUT_S = 300;
 const MOST_LIFETIME_S = 604_800;
 const ID_BYTES = 32;
+const ANSWERS = { get: 'session', put: 'stored', hint: 'hinted', remove: 'removed' };
 
 /**
  * Keeps a server's TLS 1.2 sessions in the share. `deadlineMs` is how long a handshake waits for a session at most.
@@ -30,7 +31,7 @@ class Sessions extends Attached {
   #waiting = [];
   #longestBytes = 0;
   #ids = new WeakMap();
-  #counts = { asked: 0, found: 0, late: 0, stored: 0, refused: 0 };
+  #counts = { asked: 0, found: 0, late: 0, stored: 0, noRoom: 0 };
 
   constructor(server, options) {
     for (const event of ['newSession', 'resumeSession']) {
@@ -77,9 +78,11 @@ class Sessions extends Attached {
       }
       return;
     }
-    const asked = this.#waiting.shift();
-    if (asked === undefined) this.share.drop('the share answers what was not asked');
-    else asked.answer(fields);
+    if (!(this.#waiting[0]?.field in fields)) {
+      this.share.drop('the share answers what was not asked');
+      return;
+    }
+    this.#waiting.shift().answer(fields);
   }
 
   down() {
@@ -119,7 +122,7 @@ class Sessions extends Attached {
     const lifetime = Math.min(this.server.sessionTimeout || SESSION_TIMEOUT_S, MOST_LIFETIME_S);
     const put = { id: id.toString('base64'), session: session.toString('base64'), lifetime_s: lifetime };
     this.#ask({ put }, GIVEN_UP_MS).then((answer) => {
-      if (answer !== undefined) this.#counts[answer.stored === true ? 'stored' : 'refused'] += 1;
+      if (answer !== undefined) this.#counts[answer.stored === true ? 'stored' : 'noRoom'] += 1;
     });
   }
 
@@ -149,6 +152,7 @@ class Sessions extends Attached {
       }, waitMs);
       const givenUp = setTimeout(() => share.drop('the share answers too late'), GIVEN_UP_MS).unref();
       this.#waiting.push({
+        field: ANSWERS[Object.keys(request)[0]],
         answer(fields) {
           clearTimeout(late);
           clearTimeout(givenUp);

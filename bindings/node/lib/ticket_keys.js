@@ -25,13 +25,14 @@ function ticketKeys(server, options) {
 
 class TicketKeys extends Attached {
   #several;
-  #era = new Era();
+  #era;
   #installed = null;
   #list = {};
   #isFollowing = false;
 
   constructor(server, options) {
     super(server, options);
+    this.#era = new Era(!server.requestCert);
     this.#several = options.several !== false && typeof contextIn(server)?.enableTicketKeyCallback === 'function';
   }
 
@@ -81,7 +82,7 @@ class TicketKeys extends Attached {
     this.#isFollowing = false;
     this.#era.ring = [own];
     this.#era.before = [];
-    this.#era = new Era();
+    this.#era = new Era(!this.server.requestCert);
     if (ring.length === 0) return;
     if (!this.#several) this.server.setTicketKeys(own.bytes);
     for (const { bytes } of ring) bytes.fill(0);
@@ -114,6 +115,11 @@ class TicketKeys extends Attached {
 class Era {
   ring = [];
   before = [];
+  #renews;
+
+  constructor(renews) {
+    this.#renews = renews;
+  }
 
   /** Keeps a context's first key until its tickets have expired. */
   keep(bytes, aliveS) {
@@ -125,14 +131,15 @@ class Era {
     }, Math.min(1000 * aliveS, MOST_TIMER_MS)).unref();
   }
 
-  // OpenSSL's callback: 0 for no key, 1 for a key, 2 for a key whose ticket is to be renewed. It must not throw.
+  // OpenSSL's callback: 0 for no key, 1 for a key, 2 if the client gets a new ticket, too. It must not throw. Clients that
+  // use TLS 1.3 tickets once need a new one; but a new one lives anew, and a client's certificate is not checked again.
   key(name, isEncrypting) {
     if (isEncrypting) {
       const { hmac, aes, name: own } = this.ring[0];
       return [1, hmac, aes, own, crypto.randomBytes(PART_BYTES)];
     }
     const key = [...this.ring, ...this.before].find((one) => one.name.equals(name));
-    return key === undefined ? [0, NONE, NONE] : [key.state === 'opening' ? 2 : 1, key.hmac, key.aes];
+    return key === undefined ? [0, NONE, NONE] : [this.#renews ? 2 : 1, key.hmac, key.aes];
   }
 }
 
