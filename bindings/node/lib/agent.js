@@ -14,6 +14,7 @@ const OF_NODE = [
   'lookup', 'maxVersion', 'passphrase', 'pfx', 'privateKeyEngine', 'privateKeyIdentifier', 'pskCallback', 'secureContext',
   'secureOptions', 'secureProtocol', 'sigalgs', 'socket', 'socketPath', 'ticketKeys', 'path', 'requestOCSP',
 ];
+const OF_THE_NETWORK = ['name_not_found', 'refused', 'unreachable', 'timeout'];
 const VERSIONS = { 'TLSv1.2': '1.2', 'TLSv1.3': '1.3' };
 
 /**
@@ -71,24 +72,29 @@ async function dispatcher({ rejoin = {}, ...options } = {}) {
   return new Undici({ ...options, connect: connector({ rejoin, ...options.connect }) });
 }
 
-/** The manager's connection, or Node's own by `own` where the manager cannot serve. */
+/**
+ * The manager's connection, or Node's own by `own` where the manager does not serve. A trust or an identity that only the
+ * manager knows allows no other connection.
+ */
 async function open(options, { direct = true, ...rejoin }, own) {
+  const isDirect = direct && rejoin.trust === undefined && rejoin.identity === undefined;
   const wishes = wishesOf(options, rejoin);
   if (wishes === undefined) {
-    if (!direct) throw new ManagerError('bad_request', 'these options of TLS are not for the manager');
+    if (!isDirect) throw new ManagerError('bad_request', 'these options of TLS are not for the manager');
     return called(own);
   }
   try {
     return await connect(options.host ?? 'localhost', Number(options.port) || 443, wishes);
   } catch (error) {
-    if (direct && error instanceof ManagerError && mayBeDirect(error, wishes)) return called(own);
+    if (isDirect && error instanceof ManagerError && mayBeDirect(error)) return called(own);
     throw error;
   }
 }
 
-// Node has authorities of its own, and NODE_EXTRA_CA_CERTS: it may know an issuer that the system does not.
-function mayBeDirect(error, { trust }) {
-  return error.isTheManagers || (error.kind === 'certificate_unknown_issuer' && trust === undefined);
+// Node has other authorities and suites, and judges certificates less strictly: it decides by itself. What it would say
+// of the network is known.
+function mayBeDirect(error) {
+  return error.earlyData === undefined && !OF_THE_NETWORK.includes(error.kind);
 }
 
 /** What to ask the manager for; undefined if it would do something else than Node. */

@@ -36,6 +36,25 @@ function certify(t, names) {
   return { key: fs.readFileSync(key, 'utf8'), cert: fs.readFileSync(cert, 'utf8') };
 }
 
+/** An authority, and what it issues: a certificate for these names, and its key, in PEM. */
+function authority(t) {
+  const made = folder(t);
+  const at = (name) => path.join(made, name);
+  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+  openssl('req', '-x509', ...kind, '-days', '2', '-keyout', at('ca.key'), '-out', at('ca.pem'), '-subj', `/CN=${path.basename(made)}`);
+  return {
+    file: at('ca.pem'),
+    cert: fs.readFileSync(at('ca.pem'), 'utf8'),
+    issue(...names) {
+      fs.writeFileSync(at('names'), `subjectAltName=${names.map((name) => `DNS:${name}`).join(',')}`);
+      openssl('req', ...kind, '-keyout', at('key'), '-out', at('request'), '-subj', `/CN=${names[0]}`);
+      const by = ['-CA', at('ca.pem'), '-CAkey', at('ca.key'), '-CAcreateserial', '-extfile', at('names')];
+      openssl('x509', '-req', '-in', at('request'), '-days', '2', '-out', at('cert'), ...by);
+      return { key: fs.readFileSync(at('key'), 'utf8'), cert: fs.readFileSync(at('cert'), 'utf8') };
+    },
+  };
+}
+
 /** Resolves when `is` does, or fails after ten seconds. */
 async function until(is, what) {
   for (let tries = 0; tries < 1000; tries += 1) {
@@ -46,7 +65,7 @@ async function until(is, what) {
 }
 
 /** A client's connection: what the server said, the session it gave, whether the presented one was resumed. */
-function visit(port, options) {
+function visit(port, { request, ...options }) {
   return new Promise((resolve, reject) => {
     const client = tls.connect({ port, host: '127.0.0.1', servername: 'localhost', ...options });
     let said = '';
@@ -55,6 +74,7 @@ function visit(port, options) {
     const late = setTimeout(() => client.destroy(new Error('no answer within ten seconds')), 10_000);
     client.on('secureConnect', () => {
       resumed = client.isSessionReused();
+      if (request !== undefined) client.write(request);
       // OpenSSL's client tells of no ticket that a resumption over TLS 1.2 brings.
       if (client.getProtocol() === 'TLSv1.2') session = client.getSession();
     });
@@ -202,5 +222,5 @@ function rejoin(...given) {
 }
 
 module.exports = {
-  NO_REJOIN, Share, certify, daemon, folder, keyShare, listens, rejoin, send, serve, serveElsewhere, sessionShare, until, visit,
+  NO_REJOIN, REJOIN, Share, authority, certify, daemon, folder, keyShare, listens, rejoin, send, serve, serveElsewhere, sessionShare, until, visit,
 };
