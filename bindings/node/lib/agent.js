@@ -1,0 +1,161 @@
+// Node's HTTP clients over the manager's connections, and directly where it cannot serve.
+'use strict';
+
+const https = require('node:https');
+const net = require('node:net');
+const tls = require('node:tls');
+const { DEADLINE_MS, connect } = require('./connection.js');
+const { ManagerError } = require('./manager.js');
+
+const UNDICI = Symbol.for('undici.globalDispatcher.1');
+// What the manager does not do as Node does: connections with one of these are Node's own.
+const OF_NODE = [
+  'checkServerIdentity', 'ciphers', 'clientCertEngine', 'crl', 'dhparam', 'ecdhCurve', 'family', 'localAddress', 'localPort',
+  'lookup', 'maxVersion', 'passphrase', 'pfx', 'privateKeyEngine', 'privateKeyIdentifier', 'pskCallback', 'secureContext',
+  'secureOptions', 'secureProtocol', 'sigalgs', 'socket', 'socketPath', 'ticketKeys', 'path', 'requestOCSP',
+];
+const OF_THE_NETWORK = ['name_not_found', 'refused', 'unreachable', 'timeout'];
+const VERSIONS = { 'TLSv1.2': '1.2', 'TLSv1.3': '1.3' };
+
+/**
+ * An `https.Agent` whose connections come from the manager. `rejoin` are wishes of `connect`, and `direct: false`: no
+ * connection rather than one without the manager.
+ */
+class Agent extends https.Agent {
+  #rejoin;
+
+  constructor({ rejoin = {}, ...options } = {}) {
+    super(options);
+    this.#rejoin = rejoin;
+  }
+
+  createConnection(options, created) {
+    if (options.proxyEnv || typeof created !== 'function') return super.createConnection(options, created);
+    const own = (callback) => {
+      const direct = super.createConnection(options, callback);
+      // Without a callback of its own, an https.Agent returns the connection.
+      if (direct !== undefined) callback(null, direct);
+    };
+    open(options, this.#rejoin, own).then((connection) => created(null, connection), created);
+    return undefined;
+  }
+}
+
+/** The same for undici: `new undici.Agent({ connect: connector() })`. */
+function connector({ rejoin = {}, ...tlsOptions } = {}) {
+  return (wanted, created) => {
+    const { hostname, host, port, protocol, servername, timeout = DEADLINE_MS } = wanted;
+    const name = (hostname ?? host).replace(/^\[(.*)\]$/, '$1');
+    const number = Number(port) || (protocol === 'https:' ? 443 : 80);
+    if (protocol !== 'https:') return dialled(net.connect({ host: name, port: number }), 'connect', timeout, created);
+    const options = { ...tlsOptions, host: name, port: number, servername: servername || undefined, timeout };
+    const own = (callback) => {
+      const asked = { ALPNProtocols: ['http/1.1'], ...options };
+      asked.servername ??= net.isIP(name) ? '' : name;
+      dialled(tls.connect(asked), 'secureConnect', timeout, callback);
+    };
+    open(options, rejoin, own).then((connection) => created(null, connection), created);
+  };
+}
+
+/**
+ * A dispatcher for Node's own `fetch`. Node does not export undici's classes; this uses that of the dispatcher that
+ * Node's `fetch` has by itself. Fails with an Error if there is none.
+ */
+async function dispatcher({ rejoin = {}, ...options } = {}) {
+  // Node makes its dispatcher when it is first used.
+  if (globalThis[UNDICI] === undefined) await fetch('data:,');
+  const Undici = globalThis[UNDICI]?.constructor;
+  if (Undici?.name !== 'Agent') {
+    throw new Error("this Node's fetch has no dispatcher to copy: install undici, and give its Agent rejoin's connector()");
+  }
+  return new Undici({ ...options, connect: connector({ rejoin, ...options.connect }) });
+}
+
+/**
+ * The manager's connection, or Node's own by `own` where the manager does not serve. A trust or an identity that only the
+ * manager knows allows no other connection.
+ */
+async function open(options, { direct = true, ...rejoin }, own) {
+  const isDirect = direct && rejoin.trust === undefined && rejoin.identity === undefined;
+  const wishes = wishesOf(options, rejoin);
+  if (wishes === undefined) {
+    if (!isDirect) throw new ManagerError('bad_request', 'these options of TLS are not for the manager');
+    return called(own);
+  }
+  try {
+    return await connect(options.host ?? 'localhost', Number(options.port) || 443, wishes);
+  } catch (error) {
+    if (isDirect && error instanceof ManagerError && mayBeDirect(error)) return called(own);
+    throw error;
+  }
+}
+
+// Node has other authorities and suites, and judges certificates less strictly: it decides by itself. What it would say
+// of the network is known.
+function mayBeDirect(error) {
+  return error.earlyData === undefined && !OF_THE_NETWORK.includes(error.kind);
+}
+
+/** What to ask the manager for; undefined if it would do something else than Node. */
+function wishesOf(options, rejoin) {
+  if (OF_NODE.some((name) => options[name] !== undefined && options[name] !== null)) return undefined;
+  const verified = options.rejectUnauthorized ?? process.env.NODE_TLS_REJECT_UNAUTHORIZED !== '0';
+  if (verified === false) return undefined;
+  const name = options.servername || options.host;
+  if (name !== options.host || (options.minVersion !== undefined && !(options.minVersion in VERSIONS))) return undefined;
+  const alpn = protocols(options.ALPNProtocols ?? ['http/1.1']);
+  const bundle = options.ca === undefined ? '' : pem(options.ca);
+  const identity = identityOf(options);
+  if (alpn === undefined || bundle === undefined || identity === undefined) return undefined;
+  return {
+    alpn,
+    ...(options.minVersion === undefined ? {} : { min_version: VERSIONS[options.minVersion] }),
+    ...(bundle === '' ? {} : { trust: { bundle } }),
+    ...identity,
+    ...(options.timeout > 0 ? { deadline_ms: options.timeout } : {}),
+    ...(options.signal ? { signal: options.signal } : {}),
+    ...rejoin,
+  };
+}
+
+function identityOf({ cert, key }) {
+  if (!cert && !key) return {};
+  const chain = pem(cert);
+  const text = pem(key);
+  return chain && text ? { identity: { chain, key: text } } : undefined;
+}
+
+/** The text of PEM as Node takes it: texts, bytes, or a list of them; undefined if it is anything else. */
+function pem(given) {
+  const pieces = (Array.isArray(given) ? given : [given]).map((piece) => (Buffer.isBuffer(piece) ? piece.toString() : piece));
+  return pieces.every((piece) => typeof piece === 'string' && piece.includes('-----BEGIN ')) ? pieces.join('\n') : undefined;
+}
+
+function protocols(given) {
+  return Array.isArray(given) && given.every((name) => typeof name === 'string') ? given : undefined;
+}
+
+function called(own) {
+  return new Promise((resolve, reject) => {
+    own((error, connection) => (error ? reject(error) : resolve(connection)));
+  });
+}
+
+function dialled(socket, event, afterMs, created) {
+  const timer = setTimeout(() => {
+    const late = new Error(`no connection within ${afterMs} ms`);
+    late.code = 'UND_ERR_CONNECT_TIMEOUT';
+    socket.destroy(late);
+  }, afterMs).unref();
+  const failed = (error) => done(error);
+  const made = () => done(null, socket);
+  const done = (...result) => {
+    clearTimeout(timer);
+    socket.off(event, made).off('error', failed);
+    created(...result);
+  };
+  socket.once(event, made).once('error', failed);
+}
+
+module.exports = { Agent, connector, dispatcher };
