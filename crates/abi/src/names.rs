@@ -3,13 +3,14 @@
 use crate::variable;
 
 /// The settings of a server. Each is also a variable: `REJOIN_` and its name in capitals.
-pub const SETTINGS: [&str; 14] = [
+pub const SETTINGS: [&str; 15] = [
     "cache",
     "capacity",
     "folder",
     "policy",
     "stateful",
     "single_use",
+    "early_data",
     "ticket_keys",
     "key_file",
     "rotate_every",

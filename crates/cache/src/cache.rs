@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::sync::Mutex;
 
 use crate::check::{Checked, Inconsistency};
-use crate::counters::Counters;
+use crate::counters::{Counters, EarlyCounters};
 use crate::error::{Error, Refusal};
 use crate::id::{ContextTag, Key, SessionId};
 use crate::interval::Interval;
 use crate::layout::Layout;
-use crate::ledger::Ledger;
+use crate::ledger::{EarlyData, Ledger};
 use crate::occupancy::Occupancy;
 use crate::region::{HeapMemory, Region};
 use crate::return_time::{Clientele, ReturnTimes, Waits};
@@ -231,6 +231,16 @@ impl<R: Region> Cache<R> {
     /// Counts a handshake that a server with this cache has finished.
     pub fn record_handshake(&self, resumed: bool) {
         self.ledger.record_handshake(resumed);
+    }
+
+    /// Counts the early data of a client.
+    pub fn record_early(&self, early: EarlyData) {
+        self.ledger.record_early(early);
+    }
+
+    /// Returns the counts of early data.
+    pub fn early_counters(&self) -> EarlyCounters {
+        self.ledger.early()
     }
 
     /// Returns the counts of all shards. They are not of one instant: shards are read one after the

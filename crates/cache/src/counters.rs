@@ -46,6 +46,31 @@ pub struct Counters {
     pub prediction_error_ms: u64,
 }
 
+/// The counts of early data (0-RTT) that clients sent: see [`EarlyData`](crate::EarlyData).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EarlyCounters {
+    /// Accepted.
+    pub accepted: u64,
+    /// Rejected, because its session is not there: replays are among them.
+    pub unknown: u64,
+    /// Rejected, because a copy could have been accepted before.
+    pub waiting: u64,
+    /// Rejected by the TLS library or the program.
+    pub declined: u64,
+}
+
+impl EarlyCounters {
+    /// Returns every count with its name, for printing.
+    pub fn named(&self) -> [(&'static str, u64); 4] {
+        [
+            ("early_data_accepted", self.accepted),
+            ("early_data_unknown", self.unknown),
+            ("early_data_waiting", self.waiting),
+            ("early_data_declined", self.declined),
+        ]
+    }
+}
+
 impl Counters {
     /// Returns the sum of both, as over shards.
     #[must_use]

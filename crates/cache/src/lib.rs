@@ -46,14 +46,14 @@ mod visit;
 
 pub use cache::Cache;
 pub use check::{Checked, Inconsistency};
-pub use counters::Counters;
+pub use counters::{Counters, EarlyCounters};
 pub use error::{Error, Refusal};
 pub use expectation::{Expectation, Trust};
 pub use history::History;
 pub use id::{ContextTag, IdSeal, SessionId};
 pub use interval::{Interval, IntervalClass, TICK_MS};
 pub use layout::Layout;
-pub use ledger::Ledger;
+pub use ledger::{EarlyData, Ledger};
 pub use occupancy::Occupancy;
 pub use region::{HeapMemory, Line, Memory, Region};
 pub use return_time::{ReturnTimes, Waits};

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use crate::cache::Cache;
 use crate::error::Refusal;
 use crate::id::{ContextTag, SessionId};
-use crate::ledger::Ledger;
+use crate::ledger::{EarlyData, Ledger};
 use crate::region::Region;
 use crate::secret::SecretBytes;
 use crate::session::{Arrival, Inserted, NewSession};
@@ -61,6 +61,15 @@ pub trait SessionStore {
 
     /// Returns the counts that belong to no single session.
     fn ledger(&self) -> &Ledger;
+
+    /// Returns true if a session that is taken now was certainly not taken before, whatever happened to this store. Only
+    /// then may a server accept early data that comes with it. `now_ms` is on the store's clock.
+    fn is_certain(&self, now_ms: u64) -> bool;
+
+    /// See [`Cache::record_early`].
+    fn record_early(&self, early: EarlyData) {
+        self.ledger().record_early(early);
+    }
 
     /// See [`Cache::record_forged`].
     fn record_forged(&self) {
@@ -136,9 +145,18 @@ macro_rules! left_to {
 /// A cache's own methods are the store's.
 impl<R: Region> SessionStore for Cache<R> {
     left_to!(self => self);
+
+    /// Nothing happens to a cache on the heap. Who shares the memory of another asks its store.
+    fn is_certain(&self, _now_ms: u64) -> bool {
+        R::PRIVATE
+    }
 }
 
 /// A reference, a `Box` or an `Arc` of a store is a store.
 impl<P: Deref<Target: SessionStore>> SessionStore for P {
     left_to!(self => (**self));
+
+    fn is_certain(&self, now_ms: u64) -> bool {
+        (**self).is_certain(now_ms)
+    }
 }

@@ -10,7 +10,7 @@ use rejoin_cache::{Capacity, Hints};
 use rejoin_openssl::{Everywhere, Moment, ServerSessions, TicketHistory, TicketKeys};
 use rejoin_store::{CacheName, Error, SharedKeys, Store, Tiered};
 
-use crate::settings::{ModuleSettings, TicketSettings};
+use crate::settings::{EarlyData, ModuleSettings, TicketSettings};
 use crate::{posts, start};
 
 /// Attaches with these settings. Only the first call does it, and every further one returns its outcome. A failure is
@@ -141,7 +141,7 @@ fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
     let failed = |error| failed(&error, &settings.cache);
     let (folder, cache) = (&settings.folder, &settings.cache);
     let opened = match &settings.settings {
-        Some(made) => Store::open_or_replace(folder, cache, made, !settings.single_use),
+        Some(made) => Store::open_or_replace(folder, cache, made, !settings.takes()),
         None => Store::open(folder, cache, None).map(|store| (store, None)),
     };
     let (store, replaced) = opened.map_err(failed)?;
@@ -149,11 +149,15 @@ fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
     let store = Arc::new(store);
     let name = settings.cache.clone();
     store.on_trouble(move |trouble| report(&format!("cache {name}: {trouble}")));
-    let tiered = Tiered::new(Arc::clone(&store));
+    let tiered = match settings.early_data {
+        EarlyData::OnceHere => Tiered::alone(Arc::clone(&store)),
+        EarlyData::Program | EarlyData::Once => Tiered::new(Arc::clone(&store)),
+    };
     let sessions = ServerSessions::new(tiered, *store.id_key(), Hints::Never);
     let mut everywhere = Everywhere::default()
         .with_sessions(&sessions, settings.stateful)
         .single_use(settings.single_use)
+        .early_data_once(settings.early_data != EarlyData::Program)
         .vouched(settings.vouched)
         .resumable_for(settings.resumable_for);
     if let Some(name) = &settings.context {

@@ -21,6 +21,8 @@ pub(crate) struct ModuleSettings {
     pub(crate) stateful: bool,
     /// True if a session of TLS 1.3 resumes at most once.
     pub(crate) single_use: bool,
+    /// The program's early data, and where sessions that bring some are.
+    pub(crate) early_data: EarlyData,
     /// The keys of stateless tickets. `None`: the server's own.
     pub(crate) tickets: Option<TicketSettings>,
     /// The time after which a client must make a full handshake again.
@@ -33,6 +35,17 @@ pub(crate) struct ModuleSettings {
     pub(crate) errors_only: bool,
 }
 
+/// The value of `early_data`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EarlyData {
+    /// The program does as it does without Rejoin.
+    Program,
+    /// None is accepted twice, anywhere.
+    Once,
+    /// None is accepted twice, and sessions stay on this machine.
+    OnceHere,
+}
+
 /// The settings of the keys of stateless tickets.
 #[derive(Debug)]
 pub(crate) struct TicketSettings {
@@ -42,6 +55,11 @@ pub(crate) struct TicketSettings {
 }
 
 impl ModuleSettings {
+    /// Returns true if sessions are taken from the cache, so that none may be in two.
+    pub(crate) fn takes(&self) -> bool {
+        self.single_use || self.early_data != EarlyData::Program
+    }
+
     /// Reads the settings. `get` returns the value of a name.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = Asked(get);
@@ -53,6 +71,12 @@ impl ModuleSettings {
         let policies = [("predictive", Policy::Predictive), ("lru", Policy::Lru)];
         let policy = get.one_of("policy", policies)?;
         let single_use = get.one_of("single_use", [("no", false), ("yes", true)])?;
+        let early_data = [
+            ("program", EarlyData::Program),
+            ("once", EarlyData::Once),
+            ("once-here", EarlyData::OnceHere),
+        ];
+        let early_data = get.one_of("early_data", early_data)?;
         // A stateless ticket cannot be used up.
         let stateful = get.one_of("stateful", [("no", single_use), ("yes", true)])?;
         let settings = |capacity: Capacity| Settings { policy, ..Settings::new(capacity) };
@@ -63,6 +87,7 @@ impl ModuleSettings {
             settings: capacity.map(settings),
             stateful,
             single_use,
+            early_data,
             tickets: get.tickets()?,
             resumable_for: get.resumable_for()?,
             vouched: get.vouched()?,
@@ -111,14 +136,18 @@ impl<G: Fn(&str) -> Option<String>> Asked<G> {
     }
 
     /// Returns the value of the word that is set, or of the first word if none is.
-    fn one_of<T>(&self, name: &str, words: [(&str, T); 2]) -> Result<T, String> {
-        let [first, second] = words;
-        match (self.0)(name) {
-            None => Ok(first.1),
-            Some(text) if text == first.0 => Ok(first.1),
-            Some(text) if text == second.0 => Ok(second.1),
-            Some(text) => Err(wrong(name, &text, format!("write {} or {}", first.0, second.0))),
-        }
+    /// Reads one of these words. The first is the default.
+    fn one_of<T, const N: usize>(&self, name: &str, words: [(&str, T); N]) -> Result<T, String> {
+        let text = (self.0)(name);
+        let known = words.map(|(word, value)| (word, Some(value)));
+        let is_it = |word: &str| text.as_deref().is_none_or(|text| text == word);
+        let names = known.each_ref().map(|(word, _)| *word);
+        let found = known.into_iter().find_map(|(word, value)| value.filter(|_| is_it(word)));
+        found.ok_or_else(|| {
+            let [others @ .., last] = &names[..] else { return String::new() };
+            let text = text.unwrap_or_default();
+            wrong(name, &text, format!("write {} or {last}", others.join(", ")))
+        })
     }
 
     fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(

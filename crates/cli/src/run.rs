@@ -41,8 +41,11 @@ pub(crate) struct Arguments {
     /// Issue no stateless tickets, so that the sessions of TLS 1.3 clients are in the cache, too
     #[arg(long)]
     stateful: bool,
+    /// Accept early data (0-RTT) of TLS 1.3 where the program does, but none twice
+    #[arg(long, value_name = "WAY", value_parser = ["once", "once-here"])]
+    early_data: Option<String>,
     /// The program is only a client and gets no cache
-    #[arg(long, conflicts_with_all = ["cache", "capacity", "stateful", "folder", "by", "no_manager"])]
+    #[arg(long, conflicts_with_all = ["cache", "capacity", "stateful", "early_data", "folder", "by", "no_manager"])]
     client: bool,
     /// The socket of the TLS manager [default: $XDG_RUNTIME_DIR/rejoin.sock, else
     /// /run/rejoin/manager.sock]
@@ -96,6 +99,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .env("REJOIN_CAPACITY", arguments.capacity.0.to_string())
             .env("REJOIN_STATEFUL", if arguments.stateful { "yes" } else { "no" })
             .env("REJOIN_FOLDER", &arguments.folder);
+        if let Some(way) = &arguments.early_data {
+            command.env("REJOIN_EARLY_DATA", way);
+        }
     }
     match &arguments.manager {
         Some(socket) => command.env("REJOIN_MANAGER", std::path::absolute(socket)?),

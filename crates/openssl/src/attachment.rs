@@ -27,6 +27,8 @@ pub(crate) struct Attachment {
     pub(crate) is_named: bool,
     /// A stored session of TLS 1.3 resumes at most once.
     pub(crate) is_single_use: bool,
+    /// Early data is accepted, and none twice.
+    pub(crate) accepts_early_once: bool,
     /// The operator vouches that programs under the context's name check client certificates alike.
     pub(crate) is_vouched: bool,
     /// The program itself issues tickets, which resume in each process that has the context.
@@ -47,6 +49,7 @@ impl Default for Attachment {
             is_stateful: false,
             is_named: false,
             is_single_use: false,
+            accepts_early_once: false,
             is_vouched: false,
             issues_tickets: false,
             resumable_for: RESUMABLE_FOR,
@@ -58,6 +61,21 @@ impl Default for Attachment {
 }
 
 impl Attachment {
+    /// Sets the options of a connection that this attachment needs. A server that switches contexts by name may give the
+    /// connection the options of the new one, as nginx does.
+    ///
+    /// # Safety
+    /// `ssl` is valid.
+    pub(crate) unsafe fn set_options(&self, ssl: *mut SSL) {
+        let of = |is_wanted: bool, option: u64| if is_wanted { option } else { 0 };
+        let options = of(self.is_stateful, ffi::SSL_OP_NO_TICKET)
+            | of(self.accepts_early_once, ffi::SSL_OP_NO_ANTI_REPLAY);
+        if options != 0 {
+            // SAFETY: the caller vouches for `ssl`.
+            unsafe { ffi::SSL_set_options(ssl, options) };
+        }
+    }
+
     /// Returns true if nothing else may be attached.
     pub(crate) fn is_settled(&self) -> bool {
         self.cached.is_some() || self.own.as_ref().is_some_and(|own| own.is_settled())

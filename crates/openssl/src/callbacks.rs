@@ -15,6 +15,7 @@ use rejoin_store::now_ms;
 use crate::attachment::attachment_of;
 use crate::connection::{Connection, State};
 use crate::context_name::ContextName;
+use crate::early::{self, Early};
 use crate::guard::guard;
 use crate::info::{attach, of_ssl_or_new};
 use crate::policy::Policy;
@@ -171,6 +172,9 @@ unsafe extern "C" fn session_wanted(
             // SAFETY: OpenSSL passes a valid SSL; `find` gives a session of ours, or null.
             unsafe { fitting(ssl, connection, found) }
         });
+        if found.is_null() {
+            connection.state().early = Early::Unknown;
+        }
         // The program's own cache gives a session more than once.
         // SAFETY: OpenSSL passes a valid SSL.
         let asks_program = found.is_null() && !unsafe { takes(ssl, connection) };
@@ -252,14 +256,16 @@ unsafe fn find(
         visit.look_up(cache, now_ms(), id, context, &mut value)
     };
     state.offered = is_found;
+    drop(state);
     if !is_found {
         return std::ptr::null_mut();
     }
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { early::taken(ssl, connection, cache) };
     let Some(opened) = sessions.seal().open_value(id, &label, &value) else {
         sessions.sessions().remove(id);
         return std::ptr::null_mut();
     };
-    drop(state);
     let Some(session) = sessions.decoder().decode(opened) else { return std::ptr::null_mut() };
     connection.state().taken = is_used_up.then_some((*id, value));
     // SAFETY: the session is valid, and nobody else has it.

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::attachment::{Attachment, OwnCallbacks};
 use crate::clock::now_s;
+use crate::early::Early;
 use crate::extra::Extra;
 use crate::policy::{Circumstances, Judged, Policy};
 use crate::sessions::Cached;
@@ -37,6 +38,8 @@ pub(crate) struct State {
     pub(crate) offered: bool,
     /// The session that this connection has used up, until its handshake is done.
     pub(crate) taken: Option<(SessionId, SecretBytes)>,
+    /// The fate of the client's early data so far.
+    pub(crate) early: Early,
     /// A ticket brought the client's history. OpenSSL may read two ClientHellos (HelloRetryRequest), which are
     /// one arrival.
     pub(crate) recalled: bool,

@@ -19,6 +19,7 @@ pub struct Everywhere {
     pub(crate) context: Option<ContextName>,
     pub(crate) is_single_use: bool,
     pub(crate) is_vouched: bool,
+    pub(crate) accepts_early_once: bool,
     pub(crate) when_off: Option<WhenOff>,
 }
 
@@ -68,6 +69,16 @@ impl Everywhere {
     #[must_use]
     pub fn single_use(mut self, is_single_use: bool) -> Self {
         self.is_single_use = is_single_use;
+        self
+    }
+
+    /// Accepts early data (0-RTT) where the program does, but none twice. Sessions over TLS 1.3 are stateful there, and
+    /// each resumes at most once. Early data is accepted only with a session that was taken just now, and certainly not
+    /// before ([`SessionStore::is_certain`]). OpenSSL's own protection, which knows one process, is not needed then, and
+    /// its checks of age, protocol and cipher stay, as does the program's callback.
+    #[must_use]
+    pub fn early_data_once(mut self, accepts_early_once: bool) -> Self {
+        self.accepts_early_once = accepts_early_once;
         self
     }
 

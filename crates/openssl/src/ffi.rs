@@ -51,6 +51,10 @@ pub(crate) const SSL_OP_NO_ANTI_REPLAY: u64 = 1 << 24;
 pub(crate) const SSL_CTRL_GET_VERIFY_CERT_STORE: c_int = 137;
 /// `SSL_VERIFY_POST_HANDSHAKE` of `ssl.h`.
 pub(crate) const SSL_VERIFY_POST_HANDSHAKE: c_int = 0x08;
+/// `SSL_EARLY_DATA_REJECTED` of `ssl.h`.
+pub(crate) const SSL_EARLY_DATA_REJECTED: c_int = 1;
+/// `SSL_EARLY_DATA_ACCEPTED` of `ssl.h`.
+pub(crate) const SSL_EARLY_DATA_ACCEPTED: c_int = 2;
 /// `SSL_CB_LOOP` of `ssl.h`.
 pub(crate) const SSL_CB_LOOP: c_int = 0x01;
 /// `SSL_CB_WRITE` of `ssl.h`.
@@ -129,6 +133,8 @@ unsafe extern "C" {
         length: *mut c_uint,
     ) -> c_int;
     pub(crate) fn SSL_get_max_early_data(ssl: *const SSL) -> u32;
+    pub(crate) fn SSL_set_max_early_data(ssl: *mut SSL, most: u32) -> c_int;
+    pub(crate) fn SSL_get_early_data_status(ssl: *const SSL) -> c_int;
     pub(crate) fn SSL_CTX_get_ssl_method(ctx: *const SSL_CTX) -> *const SSL_METHOD;
     pub(crate) fn SSL_CTX_get_ciphers(ctx: *const SSL_CTX) -> *mut c_void;
     pub(crate) fn SSL_get_options(ssl: *const SSL) -> u64;

@@ -10,7 +10,7 @@ use crate::connection::{CONNECTIONS, Connection, State, of_ssl};
 use crate::guard::guard;
 use crate::policy::{self, Circumstances};
 use crate::sessions::Cached;
-use crate::{board, ffi};
+use crate::{board, early, ffi};
 
 /// Adds to a context's attachment, and makes its connections report their handshakes here.
 ///
@@ -167,7 +167,9 @@ unsafe fn handshake_starts<'a>(ssl: *mut SSL) -> Option<&'a Connection> {
 /// `ssl` is valid.
 unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c_int) {
     // SAFETY: the caller vouches for `ssl`.
-    unsafe { keep_stateful(ssl, connection) };
+    unsafe { connection.attachment.set_options(ssl) };
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { early::go_on(ssl, connection) };
     if what & ffi::SSL_CB_LOOP != 0 {
         // SAFETY: the caller vouches for `ssl`.
         unsafe { end_if_demanded_since(ssl, connection) };
@@ -180,6 +182,8 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
         unsafe { learn(ssl, connection) };
         // SAFETY: the caller vouches for `ssl`.
         let served = connection.attachment.own.as_deref().filter(|_| unsafe { is_server(ssl) });
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { early::done(ssl, connection) };
         done(cached, served, &mut connection.state(), resumed);
     }
     if what & ffi::SSL_CB_ALERT == 0 {
@@ -245,18 +249,6 @@ unsafe fn end(ssl: *mut SSL) {
         unsafe { ffi::BIO_up_ref(output) };
         // SAFETY: the caller vouches for `ssl`, which gets the new one, and drops its reference to the other.
         unsafe { ffi::SSL_set0_wbio(ssl, nowhere) };
-    }
-}
-
-/// Switches stateless tickets off again: a server that switches contexts by name may give the connection the options
-/// of the new one, as nginx does.
-///
-/// # Safety
-/// `ssl` is valid.
-unsafe fn keep_stateful(ssl: *mut SSL, connection: &Connection) {
-    if connection.attachment.is_stateful {
-        // SAFETY: the caller vouches for `ssl`.
-        unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
     }
 }
 

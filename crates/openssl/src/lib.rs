@@ -30,6 +30,7 @@ mod client;
 mod clock;
 mod connection;
 mod context_name;
+mod early;
 mod everywhere;
 mod extra;
 mod family;

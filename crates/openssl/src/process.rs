@@ -318,11 +318,14 @@ unsafe fn begin(
     let Some(what) = own.what.as_deref().or_else(of_all) else { return Outcome::NoCache };
     let Everywhere { sessions, tickets, stateful, resumable_for, context: named, .. } = what;
     // SAFETY: the caller vouches for `ssl`.
-    if unsafe { keeps_count_itself(ssl) } {
+    let early = unsafe { early_data(ssl) };
+    let accepts_early_once = what.accepts_early_once && sessions.is_some() && early != Early::No;
+    if early == Early::Counted && !accepts_early_once {
         return Outcome::EarlyData;
     }
+    let stateful = *stateful || accepts_early_once;
     // SAFETY: the caller vouches for both.
-    if !*stateful && unsafe { is_off(ssl, context, own) } {
+    if !stateful && unsafe { is_off(ssl, context, own) } {
         what.when_off.iter().for_each(|Hook(tell)| tell());
         return Outcome::Off;
     }
@@ -336,12 +339,12 @@ unsafe fn begin(
     let of_context = unsafe { ffi::SSL_CTX_get_options(context) };
     // An SSL that is used again has what was set below.
     // SAFETY: the caller vouches for `ssl`; the call reads a number.
-    let options = if *stateful { of_context } else { unsafe { ffi::SSL_get_options(ssl) } };
-    if *stateful {
-        // The context's options were copied when the connection was made.
-        // SAFETY: the caller vouches for `ssl`.
-        unsafe { ffi::SSL_set_options(ssl, ffi::SSL_OP_NO_TICKET) };
-    }
+    let options = if stateful { of_context } else { unsafe { ffi::SSL_get_options(ssl) } };
+    attachment.is_stateful = stateful;
+    attachment.accepts_early_once = accepts_early_once;
+    // The context's options were copied when the connection was made.
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { attachment.set_options(ssl) };
     PROCESS.get().into_iter().for_each(Process::look_at_contexts);
     let late = if known::demands_late() { openssl_sys::SSL_VERIFY_PEER } else { 0 };
     // SAFETY: the caller vouches for `ssl`.
@@ -351,9 +354,8 @@ unsafe fn begin(
     attachment.cached = sessions
         .as_ref()
         .map(|sessions| Cached { sessions: Arc::clone(sessions), context: name.clone() });
-    attachment.is_stateful = *stateful;
     attachment.is_named = named.is_some();
-    attachment.is_single_use = what.is_single_use;
+    attachment.is_single_use = what.is_single_use || accepts_early_once;
     attachment.is_vouched = what.is_vouched && named.is_some();
     attachment.issues_tickets = options & ffi::SSL_OP_NO_TICKET == 0;
     attachment.tickets = tickets.as_ref().map(|(keys, _)| keys.context(name.clone()));
@@ -361,16 +363,26 @@ unsafe fn begin(
     Outcome::Attached
 }
 
-/// Returns true where early data is accepted. OpenSSL then uses its own cache to accept none twice, and would resume
-/// nothing without it.
-///
+/// The program's way with early data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Early {
+    /// It accepts none.
+    No,
+    /// It accepts any, and looks after copies itself (nginx, HAProxy).
+    Any,
+    /// OpenSSL uses its own cache to accept none twice in a process, and would resume nothing without it.
+    Counted,
+}
+
 /// # Safety
 /// `ssl` is valid.
-unsafe fn keeps_count_itself(ssl: *mut SSL) -> bool {
-    // SAFETY: the caller vouches for `ssl`.
-    let most = unsafe { ffi::SSL_get_max_early_data(ssl) };
+unsafe fn early_data(ssl: *mut SSL) -> Early {
     // SAFETY: the caller vouches for `ssl`; the call reads a number.
-    most > 0 && unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_ANTI_REPLAY == 0
+    if unsafe { ffi::SSL_get_options(ssl) } & ffi::SSL_OP_NO_ANTI_REPLAY != 0 {
+        return Early::Any;
+    }
+    // SAFETY: the caller vouches for `ssl`.
+    if unsafe { ffi::SSL_get_max_early_data(ssl) } > 0 { Early::Counted } else { Early::No }
 }
 
 /// Returns true where the program's own tickets stay, because ours would resume in fewer processes: it asks for

@@ -19,6 +19,8 @@ pub(crate) struct Figures {
     pub(crate) ring_version: AtomicU64,
     pub(crate) lock_skips: AtomicU64,
     pub(crate) lock_waited_us: AtomicU64,
+    /// The sessions that were taken with early data so far.
+    pub(crate) taken_early: AtomicU64,
     /// The starts of servers that use the cache, each at the place that its number gives.
     pub(crate) starts: [AtomicU64; 64],
 }

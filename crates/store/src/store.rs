@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, Settings};
 use zeroize::Zeroizing;
 
+use crate::certainty::Certainty;
 use crate::clock::now_ms;
 use crate::division::{Division, Fit};
 use crate::figures::Figures;
@@ -41,6 +42,7 @@ pub struct Store {
     page: SharedRegion,
     mailbox: Option<Mailbox>,
     cache: Cache<SharedRegion>,
+    certainty: Certainty,
 }
 
 /// The state of a store, with counts of all processes.
@@ -204,6 +206,13 @@ impl Store {
         &self.cache
     }
 
+    /// Counts a session that was just taken from this machine's memory, and returns true if it was certainly not taken
+    /// before. It is not for 12 seconds after this process opened the file, unless it made it; after older memory came
+    /// back; and after the wall clock was set back, for so much longer.
+    pub(crate) fn took_certainly(&self, now_ms: u64) -> bool {
+        self.certainty.count(now_ms, &self.figures().taken_early)
+    }
+
     /// Returns the mailbox of the cluster's agent, if the cache is a cluster's.
     pub fn mailbox(&self) -> Option<&Mailbox> {
         self.mailbox.as_ref()
@@ -355,6 +364,7 @@ impl Store {
         let store = Self::map(folder, name, &unfinished.file, &head)?;
         store.format();
         store.inherit(origin);
+        store.certainty.begin(now_ms());
         Ok(unfinished.finish(name, origin.replaces)?.map(|()| store).ok_or(None))
     }
 
@@ -371,6 +381,7 @@ impl Store {
         let cache = Cache::over(&sessions, keys.hash, ledger, region)?;
         let page = SharedRegion::new(&mapping, &division, None);
         let mailbox = Mailbox::new(&mapping, &division);
+        let certainty = Certainty::new(now_ms());
         let file = file.try_clone().map_err(|cause| Error::refused("keep open", &path, cause))?;
         let name = name.clone();
         Ok(Self {
@@ -384,6 +395,7 @@ impl Store {
             page,
             mailbox,
             cache,
+            certainty,
         })
     }
 

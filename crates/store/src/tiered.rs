@@ -7,23 +7,36 @@ use rejoin_cache::{
     SessionStore,
 };
 
-use crate::Store;
 use crate::letters::Says;
+use crate::{Mailbox, Store};
 
 /// The sessions of a [`Store`] and, if it belongs to a cluster, those that other machines made: a miss here is asked
 /// for in the cluster, and a session stored here is announced to it. A lookup then waits for a few milliseconds at
 /// most, and a thread for a quarter of its time ([`crate::Mailbox`]); nothing else waits at all.
 #[derive(Debug, Clone)]
-pub struct Tiered(Arc<Store>);
+pub struct Tiered {
+    store: Arc<Store>,
+    /// True if the cluster is neither asked nor told.
+    is_alone: bool,
+}
 
 impl Tiered {
     /// Wraps a store.
     pub fn new(store: Arc<Store>) -> Self {
-        Self(store)
+        Self { store, is_alone: false }
+    }
+
+    /// Wraps a store whose sessions stay on this machine, whether it belongs to a cluster or not.
+    pub fn alone(store: Arc<Store>) -> Self {
+        Self { store, is_alone: true }
+    }
+
+    fn mailbox(&self) -> Option<&Mailbox> {
+        self.store.mailbox().filter(|_| !self.is_alone)
     }
 
     fn tell(&self, id: &SessionId, context: ContextTag, says: Says) {
-        self.0.mailbox().into_iter().for_each(|mailbox| mailbox.tell(id, context, says));
+        self.mailbox().into_iter().for_each(|mailbox| mailbox.tell(id, context, says));
     }
 }
 
@@ -35,13 +48,13 @@ impl SessionStore for Tiered {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> Arrival {
-        let Some(mailbox) = self.0.mailbox() else {
-            return self.0.cache().get(now_ms, id, context, value);
+        let Some(mailbox) = self.mailbox() else {
+            return self.store.cache().get(now_ms, id, context, value);
         };
-        if !self.0.cache().peek(now_ms, id, context, value) {
+        if !self.store.cache().peek(now_ms, id, context, value) {
             mailbox.ask(id, context, false);
         }
-        let arrival = self.0.cache().get(now_ms, id, context, value);
+        let arrival = self.store.cache().get(now_ms, id, context, value);
         if arrival.found {
             mailbox.tell(id, context, Says::Seen);
         }
@@ -55,7 +68,7 @@ impl SessionStore for Tiered {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> bool {
-        self.0.cache().peek(now_ms, id, context, value)
+        self.store.cache().peek(now_ms, id, context, value)
     }
 
     /// Takes only what the cluster returns, if there is one: another machine may already have taken the session.
@@ -66,37 +79,42 @@ impl SessionStore for Tiered {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> Arrival {
-        if let Some(mailbox) = self.0.mailbox()
+        if let Some(mailbox) = self.mailbox()
             && !mailbox.ask(id, context, true)
         {
-            self.0.cache().remove(id);
+            self.store.cache().remove(id);
         }
-        self.0.cache().take(now_ms, id, context, value)
+        self.store.cache().take(now_ms, id, context, value)
     }
 
     fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
-        let inserted = self.0.cache().insert(now_ms, new)?;
+        let inserted = self.store.cache().insert(now_ms, new)?;
         self.tell(&new.id, new.context, Says::Stored);
         Ok(inserted)
     }
 
     /// Records the hint on this machine only. A hint that comes before the session is stored is announced with it.
     fn hint(&self, now_ms: u64, id: &SessionId, interval_ms: u64) -> bool {
-        self.0.cache().hint(now_ms, id, interval_ms)
+        self.store.cache().hint(now_ms, id, interval_ms)
     }
 
     fn retire(&self, id: &SessionId) {
-        self.0.cache().retire(id);
+        self.store.cache().retire(id);
         self.tell(id, ContextTag::default(), Says::Retired);
     }
 
     fn remove(&self, id: &SessionId) -> bool {
-        let was_there = self.0.cache().remove(id);
+        let was_there = self.store.cache().remove(id);
         self.tell(id, ContextTag::default(), Says::Removed);
         was_there
     }
 
     fn ledger(&self) -> &Ledger {
-        SessionStore::ledger(self.0.cache())
+        SessionStore::ledger(self.store.cache())
+    }
+
+    /// Valkey may lose its last writes, so a cluster's sessions are never certain.
+    fn is_certain(&self, now_ms: u64) -> bool {
+        self.mailbox().is_none() && self.store.took_certainly(now_ms)
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn alone(context: &ContextNotes) -> Option<(&'static str, &'static st
         }
         Outcome::EarlyData => (
             "it accepts early data, under OpenSSL's own replay protection",
-            "switch early data off (nginx: `ssl_early_data off`), or do without Rejoin there",
+            "set `early_data = once`, which accepts none twice, or switch early data off",
         ),
         Outcome::Off => (
             "the program neither keeps sessions nor issues tickets (stateful = yes keeps them)",

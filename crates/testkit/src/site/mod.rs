@@ -1,6 +1,7 @@
 //! A server on loopback, with `librejoin.so` in its environment.
 
 mod client;
+mod flights;
 
 use crate::port::{is_open, reserve};
 use std::fs;
@@ -12,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use client::{Client, Versions};
+pub use flights::{Flight, Origin};
 use rejoin_store::{CacheName, Store};
 
 use crate::certificates::Pair;

@@ -1,6 +1,6 @@
 //! A snapshot of a cache: counters, facts, and the return times of its clients.
 
-use rejoin_cache::{Counters, Occupancy};
+use rejoin_cache::{Counters, EarlyCounters, Occupancy};
 use rejoin_serve::metrics::{Meters, by};
 use rejoin_store::{CacheName, Facts, Store, now_ms};
 use serde_json::{Map, Value, json};
@@ -19,6 +19,7 @@ pub(super) struct Reading {
     pub(super) facts: Facts,
     pub(super) occupancy: Occupancy,
     pub(super) tickets: TicketCounts,
+    early: EarlyCounters,
     ticket_keys: TicketKeys,
     pub(super) capacity_sessions: u64,
 }
@@ -36,6 +37,7 @@ impl Reading {
             facts: store.facts(),
             occupancy,
             tickets: store.ticket_counters(),
+            early: store.early_counters(),
             ticket_keys: TicketKeys::of(store),
             capacity_sessions: store.capacity_sessions(),
         }
@@ -44,7 +46,8 @@ impl Reading {
     /// Returns every counter with its name.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let of_locks = self.of_locks().map(|(name, _, count)| (name, count));
-        self.counters.named().into_iter().chain(self.tickets).chain(of_locks)
+        let early = self.early.named();
+        self.counters.named().into_iter().chain(self.tickets).chain(early).chain(of_locks)
     }
 
     /// Returns the snapshot as a JSON object.
@@ -76,6 +79,9 @@ impl Reading {
         meters.cache(counters);
         for (name, count) in self.tickets {
             meters.counter(format!("cache_{name}"), ticket_help(name), count);
+        }
+        for (name, count) in self.early.named() {
+            meters.counter(format!("cache_{name}"), early_help(name), count);
         }
         for (name, help, count) in self.of_locks() {
             meters.counter(format!("cache_{name}"), help, count);
@@ -135,6 +141,19 @@ pub(super) fn resumed_percent(counters: &Counters) -> Option<f64> {
 /// Returns the percentage of lookups that found a session.
 pub(super) fn found_percent(counters: &Counters) -> Option<f64> {
     percent(counters.hits, counters.hits + counters.misses)
+}
+
+fn early_help(name: &str) -> &'static str {
+    match name {
+        "early_data_accepted" => "Early data accepted, each once",
+        "early_data_unknown" => {
+            "Early data rejected because its session is used up, or gone: replays are among it"
+        }
+        "early_data_waiting" => {
+            "Early data rejected because a copy could have been accepted before"
+        }
+        _ => "Early data rejected by the TLS library or the program",
+    }
 }
 
 fn ticket_help(name: &str) -> &'static str {
