@@ -88,7 +88,7 @@ impl ModuleSettings {
             stateful,
             single_use,
             early_data,
-            tickets: get.tickets()?,
+            tickets: get.tickets(early_data != EarlyData::Program)?,
             resumable_for: get.resumable_for()?,
             vouched: get.vouched()?,
             context: get.context()?,
@@ -101,8 +101,14 @@ impl ModuleSettings {
 struct Asked<G>(G);
 
 impl<G: Fn(&str) -> Option<String>> Asked<G> {
-    fn tickets(&self) -> Result<Option<TicketSettings>, String> {
+    /// Reads the settings of stateless tickets. Those of the server's own keys could be replayed with early data.
+    fn tickets(&self, is_ours: bool) -> Result<Option<TicketSettings>, String> {
         let ours = self.one_of("ticket_keys", [("shared", true), ("server", false)])?;
+        if is_ours && !ours {
+            return Err(
+                "early_data = once needs ticket_keys = shared: leave out ticket_keys".to_owned()
+            );
+        }
         let usual = Schedule::default();
         let rotate_s = self.seconds("rotate_every", usual.rotate_every_s())?;
         let lifetime_s = self.seconds("ticket_lifetime", usual.ticket_lifetime_s())?;

@@ -15,7 +15,7 @@ use rejoin_store::now_ms;
 use crate::attachment::attachment_of;
 use crate::connection::{Connection, State};
 use crate::context_name::ContextName;
-use crate::early::{self, Early};
+use crate::early;
 use crate::guard::guard;
 use crate::info::{attach, of_ssl_or_new};
 use crate::policy::Policy;
@@ -173,7 +173,7 @@ unsafe extern "C" fn session_wanted(
             unsafe { fitting(ssl, connection, found) }
         });
         if found.is_null() {
-            connection.state().early = Early::Unknown;
+            early::not_found(connection);
         }
         // The program's own cache gives a session more than once.
         // SAFETY: OpenSSL passes a valid SSL.

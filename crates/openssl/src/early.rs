@@ -37,15 +37,49 @@ pub(crate) unsafe fn taken(
     if !connection.attachment.accepts_early_once {
         return;
     }
-    if sessions.is_certain(now_ms()) {
-        connection.state().early = Early::Possible;
+    let is_certain = sessions.is_certain(now_ms());
+    let mut state = connection.state();
+    if is_certain && !matches!(state.early, Early::Waiting(_)) {
+        state.early = Early::Possible;
         return;
     }
+    drop(state);
+    // SAFETY: the caller vouches for `ssl`.
+    unsafe { refuse(ssl, connection) };
+}
+
+/// Notes that a session of this server was not found.
+pub(crate) fn not_found(connection: &Connection) {
+    let mut state = connection.state();
+    if state.early == Early::Possible {
+        state.early = Early::Unknown;
+    }
+}
+
+/// Has OpenSSL reject the early data of a connection whose session is in its ticket, which resumes more than once. A
+/// server that switches contexts by name may have such tickets opened, for the rest of the ClientHello.
+///
+/// # Safety
+/// `ssl` is valid, in a callback of its ClientHello.
+pub(crate) unsafe fn ticket_opened(ssl: *mut SSL, connection: &Connection) {
+    if connection.attachment.accepts_early_once {
+        // SAFETY: the caller vouches for `ssl`.
+        unsafe { refuse(ssl, connection) };
+    }
+}
+
+/// # Safety
+/// `ssl` is valid, in a callback of its ClientHello.
+unsafe fn refuse(ssl: *mut SSL, connection: &Connection) {
     // SAFETY: the caller vouches for `ssl`; the call reads a number.
     let most = unsafe { ffi::SSL_get_max_early_data(ssl) };
     // SAFETY: the caller vouches for `ssl`; the call sets a number.
     unsafe { ffi::SSL_set_max_early_data(ssl, 0) };
-    connection.state().early = Early::Waiting(Some(most));
+    let mut state = connection.state();
+    // A second session of the same ClientHello finds the limit set already.
+    if !matches!(state.early, Early::Waiting(Some(_))) {
+        state.early = Early::Waiting(Some(most));
+    }
 }
 
 /// Sets the program's limit again once the ClientHello has been processed: the next ticket says it to the client.

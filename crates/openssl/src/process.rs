@@ -319,7 +319,7 @@ unsafe fn begin(
     let Everywhere { sessions, tickets, stateful, resumable_for, context: named, .. } = what;
     // SAFETY: the caller vouches for `ssl`.
     let early = unsafe { early_data(ssl) };
-    let accepts_early_once = what.accepts_early_once && sessions.is_some() && early != Early::No;
+    let accepts_early_once = what.accepts_early_once && early != Early::No;
     if early == Early::Counted && !accepts_early_once {
         return Outcome::EarlyData;
     }

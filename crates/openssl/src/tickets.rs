@@ -16,7 +16,7 @@ use crate::guard::guard;
 use crate::info::{attach, of_ssl_or_new};
 use crate::ticket_cipher::{IV_BYTES, TicketCipher};
 use crate::ticket_keys::{TicketHistory, TicketKeys};
-use crate::{ffi, past, ticket_history};
+use crate::{early, ffi, past, ticket_history};
 
 impl TicketKeys {
     /// Makes a server context issue tickets under these keys, with `id_context` (at most 32 bytes;
@@ -97,6 +97,8 @@ unsafe extern "C" fn keys_wanted(
         let is_single_use = unsafe { past::is_single_use(ssl) };
         // SAFETY: `ssl` is valid, and this connection's.
         let policy = unsafe { connection.expected_policy(ssl, host) };
+        // SAFETY: `ssl` is valid, and reads a ClientHello.
+        unsafe { early::ticket_opened(ssl, connection) };
         match tickets.open(host, policy, name, &ticket) {
             // OpenSSL gives the client another only when told to.
             Some(Opened::Fresh) if !is_single_use => 1,
