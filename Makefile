@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup test-go
+.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup test-go test-node
 
 ## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
 ## builds, for three to five minutes on two cores.
@@ -56,6 +56,14 @@ test-go: setup $(if $(findstring /target/go/,$(GO)),target/go)
 	  unformatted=$$($(GO)fmt -l bindings/$$module) && [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }; \
 	  (cd bindings/$$module && $(GO) vet ./... && REJOIN=$(CURDIR)/target/debug/rejoin $(GO) test -race -count=1 ./...) || exit; \
 	done
+
+## The tests of the Node package, by the system's Node, against the real `rejoin`; `make test-node NODE=node` takes another.
+## The first time it downloads TypeScript, for the types.
+NODE = node
+test-node: PACKAGES += nodejs $(if $(shell command -v npm),,npm)
+test-node: setup target/typescript
+	@$(call step,build,$(CARGO) build --locked --package rejoin-cli)
+	@cd bindings/node && REJOIN=$(CURDIR)/target/debug/rejoin TYPESCRIPT=$(CURDIR)/target/typescript $(NODE) --test tests/*.test.js
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup
@@ -342,6 +350,12 @@ target/go:
 	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache -o APT::Sandbox::User=root" \
 	&& $$apt update && cd cache && $$apt download golang-1.26-go golang-1.26-src \
 	&& for package in *.deb; do dpkg-deb --extract $$package ../root || exit 1; done
+	@mv $@.part $@
+
+## TypeScript and the types of the oldest Node that the package is for, for `make test-node`: nothing is installed.
+target/typescript: | setup
+	@rm -rf $@ $@.part && mkdir -p $@.part
+	@npm install --silent --no-audit --no-fund --prefix $@.part typescript@5.9.3 @types/node@18.19.130
 	@mv $@.part $@
 
 ## Programs of Debian 13, with OpenSSL 3.5 and GnuTLS 3.8, and all that they need, for `make check-clients`; and Python 3.9,

@@ -7,10 +7,9 @@ const fs = require('node:fs');
 const https = require('node:https');
 const path = require('node:path');
 const { spawn } = require('node:child_process');
-const { once } = require('node:events');
 const test = require('node:test');
 const { Agent, ManagerError, connect, connector, dispatcher, stats } = require('rejoin-tls');
-const { NO_REJOIN, REJOIN, Share, authority, certify, daemon, folder, serve } = require('./support/machine.js');
+const { NO_REJOIN, REJOIN, Share, authority, certify, daemon, folder, once, serve } = require('./support/machine.js');
 
 const BIG = crypto.randomBytes(3_000_000);
 

@@ -6,10 +6,9 @@ const fs = require('node:fs');
 const net = require('node:net');
 const path = require('node:path');
 const { spawn } = require('node:child_process');
-const { once } = require('node:events');
 const test = require('node:test');
 const { connect } = require('rejoin-tls');
-const { NO_REJOIN, authority, daemon, folder, listens, until, visit } = require('./support/machine.js');
+const { NO_REJOIN, authority, daemon, folder, listens, once, until, visit } = require('./support/machine.js');
 
 const GUIDE = path.join(__dirname, '../../../docs/node.md');
 const NO_GUIDE = !fs.existsSync(GUIDE) && 'NOT TESTED: the guide is not in the package';

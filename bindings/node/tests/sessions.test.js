@@ -5,12 +5,11 @@ const assert = require('node:assert');
 const { constants } = require('node:crypto');
 const path = require('node:path');
 const tls = require('node:tls');
-const { once } = require('node:events');
 const test = require('node:test');
 const { sessions } = require('rejoin-tls');
 const { described } = require('../lib/session_der.js');
 const machine = require('./support/machine.js');
-const { Share, certify, daemon, folder, send, serve, serveElsewhere, sessionShare, until, visit } = machine;
+const { Share, certify, daemon, folder, once, send, serve, serveElsewhere, sessionShare, until, visit } = machine;
 
 const CONTEXT = 'node-test';
 const STATEFUL = { sessionIdContext: 'test', maxVersion: 'TLSv1.2', secureOptions: constants.SSL_OP_NO_TICKET };
@@ -32,7 +31,8 @@ for (const kind of ['tls', 'https', 'http2']) {
     const ports = [];
     for (const _ of [0, 1]) ports.push((await serveElsewhere(t, settings)).port);
     const { session } = await greeted(ports[0], { ca: pair.cert });
-    assert.strictEqual((await greeted(ports[1], { ca: pair.cert, session })).resumed, true);
+    // The first server did not wait until the share had stored it.
+    await until(async () => (await greeted(ports[1], { ca: pair.cert, session })).resumed, 'the second process resumes');
     assert.strictEqual((await greeted(ports[0], { ca: pair.cert, session })).resumed, true);
   });
 }
@@ -125,6 +125,7 @@ test('servers that ask different things of clients find nothing of each other', 
   const same = await kept(t, { ...pair, requestCert: true, ca: alice.cert }, { socket });
   const both = await kept(t, { ...pair, requestCert: true, ca: [alice.cert, bob.cert] }, { socket });
   const { session } = await visit(first.port, { ca: pair.cert, ...alice });
+  await until(() => first.sessions.status.stored === 1, 'it is stored');
   const again = await visit(same.port, { ca: pair.cert, ...alice, session });
   assert.deepStrictEqual([again.resumed, JSON.parse(again.said)], [true, { authorized: true, name: 'alice' }]);
   assert.strictEqual((await visit(both.port, { ca: pair.cert, ...alice, session })).resumed, false);
@@ -211,6 +212,7 @@ test('the real share: found by another server, after a restart of the share, too
   const pair = certify(t, ['localhost']);
   const [first, second] = [await kept(t, pair, { socket }), await kept(t, pair, { socket })];
   const { session } = await visit(first.port, { ca: pair.cert });
+  await until(() => first.sessions.status.stored === 1, 'it is stored');
   assert.strictEqual((await visit(second.port, { ca: pair.cert, session })).resumed, true);
   const down = [once(first.sessions, 'down'), once(second.sessions, 'down')];
   share.kill('SIGKILL');

@@ -6,11 +6,10 @@ const crypto = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
 const tls = require('node:tls');
-const { once } = require('node:events');
 const test = require('node:test');
 const { ticketKeys } = require('rejoin-tls');
 const machine = require('./support/machine.js');
-const { certify, daemon, folder, keyShare, rejoin, send, serve, serveElsewhere, until, visit } = machine;
+const { certify, daemon, folder, keyShare, once, rejoin, send, serve, serveElsewhere, until, visit } = machine;
 
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'];
 const CONTEXT = 'node-test';

@@ -8,7 +8,7 @@ const net = require('node:net');
 const os = require('node:os');
 const path = require('node:path');
 const tls = require('node:tls');
-const { once } = require('node:events');
+const events = require('node:events');
 const { Frames, encode } = require('../../lib/frames.js');
 
 const REJOIN = process.env.REJOIN && fs.existsSync(process.env.REJOIN) ? process.env.REJOIN : undefined;
@@ -53,6 +53,11 @@ function authority(t) {
       return { key: fs.readFileSync(at('key'), 'utf8'), cert: fs.readFileSync(at('cert'), 'utf8') };
     },
   };
+}
+
+/** The next event, or a failure after ten seconds. */
+function once(emitter, event) {
+  return events.once(emitter, event, { signal: AbortSignal.timeout(10_000) });
 }
 
 /** Resolves when `is` does, or fails after ten seconds. */
@@ -222,5 +227,5 @@ function rejoin(...given) {
 }
 
 module.exports = {
-  NO_REJOIN, REJOIN, Share, authority, certify, daemon, folder, keyShare, listens, rejoin, send, serve, serveElsewhere, sessionShare, until, visit,
+  NO_REJOIN, REJOIN, Share, authority, certify, daemon, folder, keyShare, listens, once, rejoin, send, serve, serveElsewhere, sessionShare, until, visit,
 };

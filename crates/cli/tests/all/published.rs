@@ -25,6 +25,7 @@ fn everything_has_the_same_version() {
     }
     assert!(read("bindings/python/src/rejoin/__init__.py").contains(&format!("\"{VERSION}\"")));
     assert!(read("bindings/java/pom.xml").contains(&format!("<version>{VERSION}</version>")));
+    assert!(read("bindings/node/package.json").contains(&format!("\"version\": \"{VERSION}\"")));
     assert!(read("bindings/go/rejoin.go").contains(&format!("Version = \"{VERSION}\"")));
     assert!(read("bindings/caddy/go.mod").contains(&format!("rejoin-tls/rejoin-go v{VERSION}")));
 }
