@@ -24,7 +24,10 @@ fn everything_has_the_same_version() {
         assert!(all.contains(&line), "Cargo.toml: {line}");
     }
     assert!(read("bindings/python/src/rejoin/__init__.py").contains(&format!("\"{VERSION}\"")));
-    assert!(read("bindings/java/pom.xml").contains(&format!("<version>{VERSION}</version>")));
+    for module in ["pom.xml", "netty/pom.xml", "all.xml"] {
+        let module = read(&format!("bindings/java/{module}"));
+        assert!(module.contains(&format!("<version>{VERSION}</version>")));
+    }
 }
 
 #[test]
