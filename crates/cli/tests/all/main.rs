@@ -17,6 +17,7 @@ mod keys;
 mod links;
 mod manager;
 mod metrics;
+mod netty;
 mod pages;
 mod plan;
 mod program;

@@ -28,6 +28,10 @@ fn everything_has_the_same_version() {
     assert!(read("bindings/node/package.json").contains(&format!("\"version\": \"{VERSION}\"")));
     assert!(read("bindings/go/rejoin.go").contains(&format!("Version = \"{VERSION}\"")));
     assert!(read("bindings/caddy/go.mod").contains(&format!("rejoin-tls/rejoin-go v{VERSION}")));
+    for module in ["pom.xml", "netty/pom.xml", "all.xml"] {
+        let module = read(&format!("bindings/java/{module}"));
+        assert!(module.contains(&format!("<version>{VERSION}</version>")));
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ import java.util.regex.Pattern;
 import jdk.net.ExtendedSocketOptions;
 
 /**
- * The users whose managers this program believes: its own, root, and the one whom root names in {@code
+ * The users whom this program believes: its own, root, and, as managers, the one whom root names in {@code
  * /etc/rejoin/client.toml}. The kernel says which user listens.
  */
 final class Believed {
@@ -36,12 +36,11 @@ final class Believed {
    * @throws IOException if this program does not believe them
    */
   static void check(SocketChannel channel, Path place) throws IOException {
-    UserPrincipal peer = channel.getOption(ExtendedSocketOptions.SO_PEERCRED).user();
     UserPrincipal root = user("root");
-    UserPrincipal own = Files.getOwner(Path.of("/proc/self"));
-    if (!peer.equals(root) && (peer.equals(nobody()) || (!peer.equals(own) && !peer.equals(named(place))))) {
-      throw refused(place, "user " + peer.getName() + " listens there, and not this user or root");
-    }
+    UserPrincipal own = own();
+    UserPrincipal peer = peer(channel);
+    // The settings are read only if they decide.
+    checkPeer(channel, place, peer.equals(root) || peer.equals(own) ? null : named(place));
     Path folder = place.toAbsolutePath().getParent();
     PosixFileAttributes found = Files.readAttributes(folder, PosixFileAttributes.class);
     boolean isSticky = ((Integer) Files.getAttribute(folder, "unix:mode") & STICKY) != 0;
@@ -49,6 +48,27 @@ final class Believed {
     if (!isClosed || !List.of(root, own, peer).contains(found.owner())) {
       throw refused(place, "other users may write to " + folder);
     }
+  }
+
+  /**
+   * Checks who listens at a connected channel: this user, root, or one more.
+   *
+   * @param more a user, or null
+   * @throws IOException if it is somebody else
+   */
+  static void checkPeer(SocketChannel channel, Path place, UserPrincipal more) throws IOException {
+    UserPrincipal peer = peer(channel);
+    if (!peer.equals(user("root")) && (peer.equals(nobody()) || (!peer.equals(own()) && !peer.equals(more)))) {
+      throw refused(place, "user " + peer.getName() + " listens there, and not this user or root");
+    }
+  }
+
+  private static UserPrincipal peer(SocketChannel channel) throws IOException {
+    return channel.getOption(ExtendedSocketOptions.SO_PEERCRED).user();
+  }
+
+  private static UserPrincipal own() throws IOException {
+    return Files.getOwner(Path.of("/proc/self"));
   }
 
   /** The user that all have who are not in the namespace of this process. */
@@ -75,11 +95,11 @@ final class Believed {
   }
 
   /** The user of a name or a number. */
-  private static UserPrincipal user(String name) throws IOException {
+  static UserPrincipal user(String name) throws IOException {
     return FileSystems.getDefault().getUserPrincipalLookupService().lookupPrincipalByName(name);
   }
 
   private static IOException refused(Path place, String why) {
-    return new IOException("the manager at " + place + " is not believed: " + why);
+    return new IOException(place + " is not believed: " + why);
   }
 }
