@@ -45,7 +45,7 @@ test: setup
 ## too.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels $(PYTHONS) test
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels $(PYTHONS) test test-go test-node
 
 ## The tests of the Go module and of Caddy's, with the race detector, against the real `rejoin`; `make test-go GO=go` takes
 ## the system's Go, 1.26 or newer. The first time it downloads Caddy and all that Caddy needs.
