@@ -282,10 +282,14 @@ fn classpath() -> &'static str {
         let root = scratch("netty-maven");
         fs::remove_dir_all(&root).expect("our own folder");
         let folder = root.join("bindings/java");
-        fs::create_dir_all(&folder).expect("a folder");
-        let from = ["pom.xml", "src", "netty", "all.xml"]
-            .map(|name| Path::new(ROOT).join("bindings/java").join(name));
-        done(Command::new("cp").arg("--recursive").args(from).arg(&folder));
+        fs::create_dir_all(folder.join("netty")).expect("a folder");
+        // Without what was compiled there before.
+        let copy = |names: &[&str], to: &str| {
+            let from = names.iter().map(|name| Path::new(ROOT).join("bindings/java").join(name));
+            done(Command::new("cp").arg("--recursive").args(from).arg(folder.join(to)));
+        };
+        copy(&["pom.xml", "src", "all.xml"], ".");
+        copy(&["netty/pom.xml", "netty/src"], "netty");
         let mut maven = Command::new("mvn");
         maven.args(["--batch-mode", "--no-transfer-progress", "--file", "all.xml", "verify"]);
         maven.args([
