@@ -106,6 +106,18 @@ fn open(arguments: &Arguments) -> anyhow::Result<(Arc<Store>, SharedKeys)> {
     Ok((store, keys))
 }
 
+/// Listens on a socket that nobody else listens on.
+pub(crate) fn bound(path: &Path, mode: u32) -> anyhow::Result<(Listener, std::fs::File)> {
+    use rejoin_manager::Error;
+    rejoin_manager::listen(path, mode).map_err(|error| match error {
+        Error::Taken { path } => anyhow::anyhow!(
+            "another process listens on {}: stop it, or name another socket",
+            path.display()
+        ),
+        error => error.into(),
+    })
+}
+
 /// Listens on a socket for this user, and for others if some are allowed: the kernel tells who connects.
 fn listen(
     path: &Path,
@@ -113,7 +125,7 @@ fn listen(
     for_others: bool,
 ) -> anyhow::Result<(Listener, std::fs::File)> {
     let mode = if for_others { 0o666 } else { 0o660 };
-    let (listener, lock) = rejoin_manager::listen(path, mode)?;
+    let (listener, lock) = bound(path, mode)?;
     user.map_or(Ok(()), |name| process::hand_over(path, name))?;
     Ok((listener, lock))
 }

@@ -17,6 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::source::Source;
 use crate::arguments::{Choice, Misuse, one_of};
 use crate::schedule::Turns;
+use crate::share::bound;
 use crate::{cluster, process, terminal};
 use then::Then;
 
@@ -128,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments, from: &From<'_>, json: bool) -> anyhow:
         if !*follow || then.is_some() {
             return Err(Misuse("envoy-sds needs --follow, and takes no --then".to_owned()).into());
         }
-        let open = || Ok((arguments.source(from)?, rejoin_manager::listen(output, 0o660)?));
+        let open = || Ok((arguments.source(from)?, bound(output, 0o660)?));
         let (source, (listener, _lock)) = process::confined(user.as_deref(), open)?;
         return runtime.block_on(serve_envoy(source, listener, output));
     };

@@ -2,6 +2,7 @@
 
 use crate::REJOIN;
 use crate::program::text;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::SystemTime;
 
 use rejoin_cache::{Capacity, Settings};
 use rejoin_store::{CacheName, SharedKeys, Store};
+use rejoin_testkit::folder::Folder;
 use rejoin_tickets::PAGE_BYTES;
 use serde_json::Value;
 
@@ -114,4 +116,57 @@ fn no_key_byte_is_printed() {
         let printed = text(&shared.rejoin("list", arguments).stdout);
         assert!(!printed.contains(&hex) && !printed.is_empty(), "{printed}");
     }
+}
+
+/// A folder that only its owner writes to, as key files need.
+fn own_folder() -> Folder {
+    let folder = Folder::new();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).expect("set");
+    folder
+}
+
+#[test]
+fn a_ring_in_a_file_is_enough() {
+    let folder = own_folder();
+    let (ring, to) = (folder.file("ring"), folder.file("keys"));
+    let keys = |words: &[&str]| {
+        let mut command = Command::new(REJOIN);
+        command.arg("keys").args(words).args(["--ring", &ring]).output().expect("the program runs")
+    };
+    let missing = keys(&["list"]);
+    assert!(!missing.status.success() && text(&missing.stderr).contains("there is no file"));
+    let export = ["export", "--format", "envoy", "--context", "shop", "--output", &to];
+    let done = keys(&export);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(text(&keys(&export).stdout).trim_end(), format!("{to}: its keys are the newest"));
+    let held = || {
+        let written = std::fs::read_to_string(&to).expect("written");
+        let written: Value = serde_json::from_str(&written).expect("JSON");
+        written["resources"][0]["session_ticket_keys"]["keys"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(held(), 1);
+    assert!(text(&keys(&["rotate"]).stdout).contains("encrypts in 1 h"));
+    assert_eq!(text(&keys(&export).stdout).trim_end(), format!("{to}: new keys"));
+    assert_eq!(held(), 2);
+    let listed = text(&keys(&["list", "--json"]).stdout).lines().count();
+    assert_eq!(listed, 2);
+    let apache = ["export", "--format", "apache", "--context", "shop", "--output", &to];
+    assert!(text(&keys(&apache).stderr).contains("the server holds one key"));
+}
+
+#[test]
+fn a_command_line_names_one_ring() {
+    let refused = |words: &[&str], why: &str| {
+        let done = Command::new(REJOIN).arg("keys").args(words).output().expect("it runs");
+        assert!(done.status.code() == Some(2) && text(&done.stderr).contains(why), "{done:?}");
+    };
+    refused(&["list"], "give a cache's name, --cluster or --ring");
+    refused(&["list", "web", "--ring", "file"], "not two of them");
+    let export = ["export", "--format", "nginx", "--output", "keys", "--context"];
+    refused(&[&export[..], &["shop"]].concat(), "give a cache's name, --cluster or --ring");
+    refused(&[&export[..], &["", "--ring", "file"]].concat(), "--context");
+    refused(
+        &[&export[..], &["a", "--ring", "file", "--push", "socket"]].concat(),
+        "--format haproxy",
+    );
 }
