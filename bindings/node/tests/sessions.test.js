@@ -51,7 +51,7 @@ test('a slow share, a dead one and a lying one cost the session, and no handshak
   const socket = path.join(folder(t), 's.sock');
   const share = await sessionShare(t, socket);
   const pair = certify(t, ['localhost']);
-  const server = await kept(t, pair, { socket, deadlineMs: 30 });
+  const server = await kept(t, pair, { socket, deadlineMs: 1_000 });
   const { session } = await visit(server.port, { ca: pair.cert });
   const again = () => visit(server.port, { ca: pair.cert, session });
   const honest = share.answer;

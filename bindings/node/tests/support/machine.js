@@ -55,18 +55,18 @@ function authority(t) {
   };
 }
 
-/** The next event, or a failure after ten seconds. */
+/** The next event, or a failure after half a minute. */
 function once(emitter, event) {
-  return events.once(emitter, event, { signal: AbortSignal.timeout(10_000) });
+  return events.once(emitter, event, { signal: AbortSignal.timeout(30_000) });
 }
 
-/** Resolves when `is` does, or fails after ten seconds. */
+/** Resolves when `is` does, or fails after 3,000 attempts. */
 async function until(is, what) {
-  for (let tries = 0; tries < 1000; tries += 1) {
+  for (let tries = 0; tries < 3000; tries += 1) {
     if (await is()) return;
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  throw new Error(`not within ten seconds: ${what}`);
+  throw new Error(`not in time: ${what}`);
 }
 
 /** A client's connection: what the server said, the session it gave, whether the presented one was resumed. */
@@ -76,7 +76,7 @@ function visit(port, { request, ...options }) {
     let said = '';
     let session;
     let resumed;
-    const late = setTimeout(() => client.destroy(new Error('no answer within ten seconds')), 10_000);
+    const late = setTimeout(() => client.destroy(new Error('no answer within half a minute')), 30_000);
     client.on('secureConnect', () => {
       resumed = client.isSessionReused();
       if (request !== undefined) client.write(request);
