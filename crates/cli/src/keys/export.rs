@@ -233,8 +233,8 @@ impl Exporter {
         let now_s = cluster::now_s()?;
         let ring = self.source.needed()?;
         let changed = self.files.write(ring, now_s)?;
-        self.tell_of_shortfall();
         if changed {
+            self.tell_of_shortfall();
             self.tell_server().await?;
         }
         Ok(changed)
