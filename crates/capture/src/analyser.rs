@@ -166,6 +166,7 @@ impl Limits {
             quic_connections.saturating_mul(quic::CONNECTION_BYTES),
             self.total_bytes,
             self.quic_bytes,
+            quic::EARLY_BYTES,
             self.fragment_bytes,
             self.certificate_bytes,
             // The buffer doubles until a record fits.

@@ -316,7 +316,7 @@ impl Conversation {
         };
         match piece {
             Piece::Bytes(bytes) => self.streams[side].bytes(bytes, expected, &mut listener),
-            Piece::Gap => self.streams[side].gap(),
+            Piece::Gap(length) => self.streams[side].gap(length, &mut listener),
             Piece::Cut(length) => self.streams[side].cut(length, &mut listener),
         }
     }
@@ -359,16 +359,26 @@ impl Listener<'_> {
         self.facts.client_hello(self.side, hello, self.at, self.preface.via());
     }
 
-    fn hello(&mut self, kind: u8, body: &[u8]) {
+    fn server_hello(&mut self, hello: ServerHello) {
+        if self.facts.is_of_another(self.side, &hello) {
+            if !self.facts.is_reported() {
+                (self.emit)(self.facts.report(self.carrier, self.ends));
+            }
+            self.facts.begin_next(self.side);
+        }
+        self.facts.server_hello(self.side, hello, self.at, self.preface.via());
+    }
+
+    fn hello(&mut self, kind: u8, length: u32, body: &[u8]) {
         match kind {
             tls::CLIENT_HELLO => {
-                if let Some(hello) = ClientHello::parse(body) {
+                if let Some(hello) = ClientHello::parse(body, length) {
                     self.client_hello(hello);
                 }
             }
             tls::SERVER_HELLO => {
-                if let Some(hello) = ServerHello::parse(body) {
-                    self.facts.server_hello(self.side, hello, self.at, self.preface.via());
+                if let Some(hello) = ServerHello::parse(body, length) {
+                    self.server_hello(hello);
                 }
             }
             _ => self.facts.retry_request(),
@@ -392,7 +402,7 @@ impl Listener<'_> {
 impl Listen for Listener<'_> {
     fn event(&mut self, event: Event<'_>) -> bool {
         match event {
-            Event::Hello(kind, body) => self.hello(kind, body),
+            Event::Hello(kind, length, body) => self.hello(kind, length, body),
             Event::Sslv2Hello(bytes) => {
                 if let Some(hello) = ClientHello::parse_sslv2(bytes) {
                     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -402,6 +412,10 @@ impl Listen for Listener<'_> {
             }
             Event::Record(kind, length) => self.facts.record(self.side, kind, length),
             Event::Skipped(bytes) => self.preface.observe(self.side, bytes),
+            Event::Proxied(client) => {
+                self.preface.proxied();
+                self.facts.proxied(client);
+            }
             Event::Message(kind, length, body) => self.message(kind, length, body),
             Event::ChangeCipherSpec => {
                 if !self.facts.is_retrying() {
@@ -409,6 +423,7 @@ impl Listen for Listener<'_> {
                 }
             }
             Event::ApplicationData => self.facts.application_data(self.side, self.at),
+            Event::Hole => self.facts.hole(self.side),
         }
         self.facts.is_retrying()
     }

@@ -31,6 +31,7 @@ mod link;
 mod model;
 mod networks;
 mod observation;
+mod proxy;
 mod pseudonyms;
 mod quic;
 pub mod report;

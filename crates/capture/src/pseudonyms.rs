@@ -40,10 +40,11 @@ impl Pseudonyms {
 
     /// Replaces the names in a handshake's JSON record.
     pub fn replace(&self, record: &mut Value) {
-        const KINDS: [(&str, &str); 7] = [
+        const KINDS: [(&str, &str); 8] = [
             ("file", "file"),
             ("client_ip", "host"),
             ("server_ip", "host"),
+            ("proxied_client", "host"),
             ("ch_random", "random"),
             ("offered_ticket_hash", "ticket"),
             ("issued_ticket_hash", "ticket"),

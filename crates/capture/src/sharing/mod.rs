@@ -168,7 +168,7 @@ impl Sharing {
     }
 
     fn used(&mut self, handshake: &Handshake) -> CountedHandshake {
-        let client = self.texts.address(handshake.client_ip);
+        let client = self.texts.address(handshake.client());
         let host = self.texts.address(handshake.server_ip);
         let name = handshake.sni.as_deref().map(|name| self.texts.name(name));
         let asn = self.networks.asn(handshake.server_ip);

@@ -1,5 +1,7 @@
 //! The tests of captures: made by hand, message by message, and real ones with a second tool's answers.
 
+mod certainty;
+mod damage;
 mod fields;
 mod files;
 mod live;
@@ -9,6 +11,7 @@ mod pcapng;
 mod quic;
 mod sharing;
 mod streams;
+mod transforms;
 
 use rejoin_testkit::memory::Counting;
 
