@@ -13,6 +13,7 @@
 use std::net::SocketAddr;
 
 use crate::certificate::Certificate;
+use crate::digest::Digest;
 use crate::handshake::{Carrier, Class, Evidence, Handshake, Method, Version};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::observation::{At, Endpoint, Side};
@@ -436,6 +437,7 @@ impl Facts {
             direct: self.via.is_none_or(Via::is_direct),
             via: self.via,
             proxied_client: self.proxied_client,
+            sh_random_part: chosen.map(|hello| Digest(hello.mark.to_be_bytes())),
             t_ch: ch.map(seconds),
             t_sh: sh.map(seconds),
             frame_ch: ch.map(|at| at.frame),

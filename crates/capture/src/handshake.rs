@@ -61,6 +61,8 @@ pub struct Handshake {
     pub via: Option<Via>,
     /// The client that a balancer's PROXY header names; `client_ip` is then the balancer.
     pub proxied_client: Option<SocketAddr>,
+    /// Eight bytes of the ServerHello's random. With `ch_random` they tell copies of a handshake.
+    pub sh_random_part: Option<Digest>,
     /// The time the ClientHello was complete, in seconds since 1970.
     pub t_ch: Option<f64>,
     /// The time the ServerHello was complete, in seconds since 1970.

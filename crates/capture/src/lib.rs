@@ -38,6 +38,7 @@ pub mod report;
 pub mod sharing;
 mod tcp;
 mod tls;
+mod unsupported;
 mod via;
 
 pub use analyser::{Analyser, Summary};
@@ -49,4 +50,5 @@ pub use limits::Limits;
 pub use model::{Cost, Model};
 pub use networks::Networks;
 pub use pseudonyms::Pseudonyms;
+pub use unsupported::Unsupported;
 pub use via::Via;

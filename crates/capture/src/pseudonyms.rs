@@ -40,12 +40,13 @@ impl Pseudonyms {
 
     /// Replaces the names in a handshake's JSON record.
     pub fn replace(&self, record: &mut Value) {
-        const KINDS: [(&str, &str); 8] = [
+        const KINDS: [(&str, &str); 9] = [
             ("file", "file"),
             ("client_ip", "host"),
             ("server_ip", "host"),
             ("proxied_client", "host"),
             ("ch_random", "random"),
+            ("sh_random_part", "random"),
             ("offered_ticket_hash", "ticket"),
             ("issued_ticket_hash", "ticket"),
             ("session_id_hash", "session"),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use rejoin_capture::report::{self, Captured, LeftOut, Report};
 use rejoin_capture::sharing::{Application, Assumptions, Device, Scope, Sharing};
-use rejoin_capture::{Analyser, Limits, Model, Networks};
+use rejoin_capture::{Analyser, Limits, Model, Networks, Summary};
 
 use crate::arguments::{Choice, Misuse, one_of};
 use crate::terminal::{self, Watch};
@@ -172,7 +172,20 @@ fn analyse(
             Ok(summary) => {
                 captured.captures += 1;
                 captured.frames += summary.frames;
-                summary.stop.map(|stop| stop.to_string())
+                let unsupported = unsupported(&summary);
+                let is_all = summary.unsupported.iter().map(|(_, count)| count).sum::<u64>()
+                    >= summary.frames;
+                match summary.stop {
+                    Some(stop) => Some(stop.to_string()),
+                    None if is_all => unsupported,
+                    None => {
+                        if let Some(what) = unsupported {
+                            let file = outputs.shown(&input.name);
+                            bar.suspend(|| terminal::complain(&format!("{file}: {what}")));
+                        }
+                        None
+                    }
+                }
             }
             Err(reason) => Some(reason),
         };
@@ -193,6 +206,15 @@ fn analyse(
         captured.left_out.push(LeftOut { file, reason });
     }
     Ok(captured)
+}
+
+/// Returns a message if some frames were not looked into.
+fn unsupported(summary: &Summary) -> Option<String> {
+    let kinds = summary.unsupported.iter();
+    let kinds: Vec<String> = kinds.map(|(kind, count)| format!("{count} of {kind}")).collect();
+    let frames = summary.frames;
+    (!kinds.is_empty())
+        .then(|| format!("of {frames} frames these cannot be looked into: {}", kinds.join(", ")))
 }
 
 fn scope(arguments: &Arguments) -> anyhow::Result<Scope> {

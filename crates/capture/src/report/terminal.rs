@@ -36,10 +36,12 @@ fn head(captured: &Captured, findings: &Findings) -> String {
         of(*handshakes_seen, "handshake"),
         grouped(findings.ideal.handshakes),
     );
-    let PassedOver { duplicate, unclassified, indirect, client_certificate } = findings.passed_over;
+    let PassedOver { duplicate, copy, unclassified, indirect, client_certificate } =
+        findings.passed_over;
     let reasons = [
         (unclassified, "do not show whether they were resumed"),
         (duplicate, "stand in an earlier capture, or began on another path"),
+        (copy, "are copies within a capture, by NAT or another interface"),
         (indirect, "behind STARTTLS, a proxy or in a tunnel"),
         (client_certificate, "with a client certificate"),
     ];

@@ -22,7 +22,7 @@ use foldhash::fast::FixedState;
 use crate::handshake::{Class, Handshake};
 use crate::networks::Networks;
 use counted::{CountedHandshake, Ids, Network, Target};
-use duplicates::{Mark, SeenHandshakes};
+use duplicates::{Mark, Seen, SeenHandshakes};
 use interned::{InternedCertificates, InternedTexts, NONE};
 
 pub use findings::{Bytes, Findings, PassedOver, Resumed, Wire};
@@ -152,8 +152,10 @@ impl Sharing {
         self.pending.sort_by_key(|pending| pending.begun_us);
         for (place, pending) in self.pending.drain(..).enumerate() {
             let passed_over = &mut self.passed_over;
+            let seen = self.seen.see(pending.mark, place);
             let reason = match pending.outcome {
-                _ if !self.seen.is_new(pending.mark, place) => &mut passed_over.duplicate,
+                _ if seen == Seen::Duplicate => &mut passed_over.duplicate,
+                _ if seen == Seen::Copy => &mut passed_over.copy,
                 Outcome::Counts(used) => {
                     self.uses.push(used);
                     continue;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rejoin_capture::sharing::{Application, Assumptions, Device, Findings, Scope, Sharing};
-use rejoin_capture::{Carrier, Certificate, Class, Handshake, Networks, Version};
+use rejoin_capture::{Carrier, Certificate, Class, Digest, Handshake, Networks, Version};
 
 const NETWORKS: &str = "192.0.2.0/24,64500\n198.51.100.0/24,64500\n203.0.113.0/24,64501\n";
 
@@ -35,6 +35,7 @@ fn full(second: u8, server: &str, name: &str) -> Handshake {
         direct: true,
         via: None,
         proxied_client: None,
+        sh_random_part: Some(Digest([second; 8])),
         t_ch: Some(1e9 + f64::from(second)),
         t_sh: Some(1e9 + f64::from(second) + 0.01),
         frame_ch: None,
@@ -137,12 +138,31 @@ fn what_does_not_count_is_told_by_its_reason() {
     ];
     assert_eq!((found.ideal.handshakes, reasons), (1, [1, 1, 1, 1]));
     // The same capture may have two handshakes with one random, as synthetic ones do.
-    let twice = findings(Scope::default(), &[("one", &[first.clone(), first.clone()])]);
-    assert_eq!(twice.ideal.handshakes, 2);
+    let other = Handshake { sh_random_part: Some(Digest([77; 8])), ..first.clone() };
+    let twice = findings(Scope::default(), &[("one", &[first.clone(), other])]);
+    assert_eq!((twice.ideal.handshakes, twice.passed_over.copy), (2, 0));
     // A capture that shows only the beginning takes nothing from the one that shows it all.
     let cut = [Handshake { cls: Class::NoServerhello, ..first }];
     let found = findings(Scope::default(), &[("cut", &cut), ("whole", &again)]);
     assert_eq!(found.ideal.handshakes, 1);
+}
+
+#[test]
+fn a_copy_by_another_interface_or_nat_counts_once() {
+    let first = full(1, "192.0.2.1", "a.example");
+    let begun = first.t_ch.unwrap();
+    let translated = Handshake {
+        client_ip: "203.0.113.5".parse().unwrap(),
+        t_ch: Some(begun + 0.000_04),
+        ..first.clone()
+    };
+    let found = findings(Scope::default(), &[("one", &[first.clone(), translated.clone()])]);
+    assert_eq!((found.ideal.handshakes, found.passed_over.copy), (1, 1));
+    assert_eq!(found.applications, 1);
+    // Long after it, the same bytes are a replay, and count.
+    let replayed = Handshake { t_ch: Some(begun + 60.0), ..translated };
+    let found = findings(Scope::default(), &[("one", &[first, replayed])]);
+    assert_eq!((found.ideal.handshakes, found.passed_over.copy), (2, 0));
 }
 
 #[test]

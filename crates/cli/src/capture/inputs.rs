@@ -100,8 +100,15 @@ impl Inputs {
         is_read && fs::metadata(file).ok().and_then(same).unwrap_or(false)
     }
 
+    /// Returns true if an input may still grow while it is read.
     pub(super) fn is_live(&self) -> bool {
-        self.list.iter().any(|input| matches!(input.from, From::Interface(_)))
+        use std::os::unix::fs::FileTypeExt;
+        let is_pipe = |path: &Path| fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
+        self.list.iter().any(|input| match &input.from {
+            From::Interface(_) | From::StandardInput => true,
+            From::File(path) => is_pipe(path),
+            From::Nowhere(_) => false,
+        })
     }
 
     /// Returns a bar over the bytes of all files, which shows on a terminal.
@@ -157,7 +164,12 @@ impl Input {
                 let file = opened.map_err(|error| error.to_string())?;
                 Ok(Box::new(Stoppable { input: file, stop, bar }))
             }
-            From::StandardInput => Ok(Box::new(Stoppable { input: io::stdin().lock(), stop, bar })),
+            From::StandardInput => {
+                // Without the buffer of `Stdin`: what it holds would be waited for.
+                let input = io::stdin().as_fd().try_clone_to_owned();
+                let input = File::from(input.map_err(|error| error.to_string())?);
+                Ok(Box::new(Stoppable { input, stop, bar }))
+            }
             From::Interface(live) => Ok(Box::new(live.read(stop, bar))),
             From::Nowhere(reason) => Err(reason.clone()),
         }

@@ -89,6 +89,28 @@ fn what_cannot_be_read_is_named_and_the_rest_is_analysed() {
 }
 
 #[test]
+fn frames_that_cannot_be_looked_into_are_told() {
+    let mut foreign = full();
+    // IEEE 802.15.4.
+    foreign[20] = 195;
+    let files: [(&str, &[u8]); 2] = [("foreign.pcap", &foreign), ("good.pcap", &full())];
+    let folder = folder("capture-foreign", &files);
+    let output = rejoin(&["--json", shown(&folder)]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    let line = told.lines().find(|line| line.contains("foreign.pcap: ")).unwrap_or_default();
+    assert!(line.contains("3 of link type 195"), "{told}");
+    // What could be read in part is no failure.
+    let mut mixed = Capture::of_full_1_2();
+    mixed.packet(&rejoin_testkit::made_capture::ip(50, 443, &[7; 60]));
+    let mixed_path = folder.join("mixed.pcap");
+    fs::write(&mixed_path, &mixed.0).expect("a file");
+    let output = rejoin(&["--json", shown(&mixed_path)]);
+    let told = text(&output.stderr);
+    assert!(output.status.success() && told.contains("1 of IP protocol 50 (ESP)"), "{told}");
+}
+
+#[test]
 fn misuse_is_one_line_and_exit_code_2() {
     let folder = folder(
         "capture-misuse",
@@ -146,6 +168,26 @@ fn a_list_that_nobody_reads_on_takes_nothing_from_the_files() {
     drop(child.stdout.take());
     assert!(child.wait().expect("it ends").success());
     assert_eq!(fs::read_to_string(csv).expect("CSV").lines().count(), 4);
+}
+
+#[test]
+fn a_list_of_standard_input_is_told_at_once() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let mut child = Command::new(REJOIN)
+        .args(["capture", "--list", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(&full()).expect("it reads");
+    let mut line = String::new();
+    // The input is still open.
+    let output = child.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    drop(input);
+    assert!(line.contains("rejoin.example") && line.contains("full"), "{line}");
+    assert!(child.wait().expect("it ends").success());
 }
 
 #[test]
