@@ -370,6 +370,16 @@ impl Facts {
         (Class::Full, Some(Evidence::NothingOffered), at)
     }
 
+    /// True if the server sent a ticket in the clear, false if it certainly sent none.
+    fn ticket_issued(&self, version: Option<Version>) -> Option<bool> {
+        let is_visible = version.is_some_and(|version| version != Version::Tls13);
+        let server = self.flights[1 - self.client?.min(1)];
+        match self.issued_ticket {
+            Some(ticket) => Some(ticket.length > 0),
+            None => (is_visible && server.change.is_some()).then_some(false),
+        }
+    }
+
     fn method(&self, class: Class, evidence: Option<Evidence>) -> Option<Method> {
         if class != Class::Resumed {
             return None;
@@ -445,6 +455,8 @@ impl Facts {
             proof_frame: proof.map(|at| at.frame),
             t_done: done.map(seconds),
             offered_ticket_hash: hello.and_then(|hello| hello.ticket),
+            offered_sid_hash: hello.and_then(|hello| hello.session_id),
+            ticket_issued: self.ticket_issued(version),
             issued_ticket_len: issued.map(|ticket| ticket.length),
             issued_ticket_lifetime_s: issued.map(|ticket| ticket.lifetime_s),
             issued_ticket_hash: issued.and_then(|ticket| ticket.digest),

@@ -77,6 +77,11 @@ pub struct Handshake {
     pub t_done: Option<f64>,
     /// The hash of the ticket the client offered (TLS 1.2 and before).
     pub offered_ticket_hash: Option<Digest>,
+    /// The hash of the session ID the client offered. It may be made up, for middleboxes.
+    pub offered_sid_hash: Option<Digest>,
+    /// True if the server issued a ticket, false if the capture shows that it issued none (TLS 1.2 and
+    /// before).
+    pub ticket_issued: Option<bool>,
     /// Length of the ticket the server issued in the clear (TLS 1.2 and before, RFC 5077), in bytes.
     pub issued_ticket_len: Option<usize>,
     /// The lifetime hint of that ticket, in seconds; 0 leaves it to the client.

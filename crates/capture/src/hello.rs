@@ -25,6 +25,7 @@ pub(crate) struct ClientHello {
     /// `None` for a hello in SSL 2 format.
     pub(crate) random: Option<[u8; 32]>,
     pub(crate) session_id_length: Option<usize>,
+    pub(crate) session_id: Option<Digest>,
     pub(crate) ticket_length: Option<usize>,
     pub(crate) ticket: Option<Digest>,
     pub(crate) server_name: Option<String>,
@@ -105,7 +106,7 @@ impl ClientHello {
     fn parse_offers(&mut self, mut bytes: Bytes<'_>) -> Option<()> {
         let session_id_length = usize::from(bytes.u8()?);
         self.session_id_length = Some(session_id_length);
-        bytes.take(session_id_length)?;
+        self.session_id = bytes.take(session_id_length).map(Digest::of)?;
         let ciphers = usize::from(bytes.u16()?);
         bytes.take(ciphers)?;
         let compressions = usize::from(bytes.u8()?);

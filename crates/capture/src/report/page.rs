@@ -6,7 +6,7 @@ use rejoin_report::{Escaped, Page};
 use rejoin_trace::grouped;
 
 use super::{Average, Report, STEPS};
-use crate::sharing::Service;
+use crate::sharing::{Cause, Party, Service};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -26,6 +26,7 @@ impl Display for Body<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.introduction(f)?;
         self.steps(f)?;
+        self.causes(f)?;
         self.services(f)?;
         self.left_out(f)
     }
@@ -75,6 +76,58 @@ impl Body<'_> {
                 realistic_full.map_or_else(|| "–".to_owned(), grouped),
                 cost.latency_ms,
                 cost.energy_uah
+            )?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")
+    }
+
+    fn causes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not_resumed = &self.0.findings.not_resumed;
+        if not_resumed.causes.is_empty() {
+            return Ok(());
+        }
+        f.write_str(
+            "<h2>Why handshakes were full</h2>\n<p>Each cause is a fact of the capture; where two \
+             could be the cause, neither is named.</p>\n<div class=\"scroll\" tabindex=\"0\" \
+             role=\"region\" aria-label=\"Causes\">\n<table class=\"causes\">\n<thead><tr>\
+             <th scope=\"col\">cause<th scope=\"col\">handshakes<th scope=\"col\">servers\
+             <th scope=\"col\">clients<th scope=\"col\">what helps</thead>\n<tbody>\n",
+        )?;
+        for count in &not_resumed.causes {
+            writeln!(
+                f,
+                "<tr><th scope=\"row\">{}<td>{}<td>{}<td>{}<td>{}",
+                count.cause.name(),
+                grouped(count.handshakes),
+                grouped(count.servers),
+                grouped(count.clients),
+                count.cause.mend()
+            )?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")?;
+        self.parties(f, "Servers", &not_resumed.by_server)?;
+        self.parties(f, "Clients", &not_resumed.by_client)
+    }
+
+    fn parties(&self, f: &mut fmt::Formatter<'_>, what: &str, parties: &[Party]) -> fmt::Result {
+        if parties.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "<h3>{what} whose handshakes could have been resumed</h3>\n<div class=\"scroll\" \
+             tabindex=\"0\" role=\"region\" aria-label=\"{what}\">\n<table class=\"causes\">\n\
+             <thead><tr><th scope=\"col\">address<th scope=\"col\">resumed<th scope=\"col\">could \
+             have been<th scope=\"col\">most of them</thead>\n<tbody>"
+        )?;
+        for party in parties {
+            writeln!(
+                f,
+                "<tr><th scope=\"row\">{}<td>{}<td>{}<td>{}",
+                Escaped(&party.address),
+                grouped(party.resumed),
+                grouped(party.full),
+                party.main_cause().map_or("", Cause::name)
             )?;
         }
         f.write_str("</tbody>\n</table>\n</div>\n")

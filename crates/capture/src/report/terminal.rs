@@ -5,7 +5,7 @@ use rejoin_trace::grouped;
 
 use super::{Average, Captured, Report, STEPS};
 use crate::model::Model;
-use crate::sharing::{Findings, PassedOver, Resumed};
+use crate::sharing::{Cause, CauseCount, Findings, NotResumed, Party, PassedOver, Resumed};
 
 /// The longest service name shown, in characters.
 const NAME_CHARS: usize = 44;
@@ -20,6 +20,17 @@ pub fn table(report: &Report) -> String {
     }
     parts.push(steps(report));
     parts.push(notes(report));
+    if !report.findings.not_resumed.causes.is_empty() {
+        parts.push(causes(&report.findings.not_resumed));
+    }
+    for (what, parties) in [
+        ("server", &report.findings.not_resumed.by_server),
+        ("client", &report.findings.not_resumed.by_client),
+    ] {
+        if !parties.is_empty() {
+            parts.push(by_party(what, parties));
+        }
+    }
     if !findings.top_services.is_empty() {
         parts.push(services(report));
     }
@@ -139,6 +150,31 @@ fn notes(report: &Report) -> String {
         ));
     }
     lines.join("\n")
+}
+
+fn causes(not_resumed: &NotResumed) -> String {
+    let head = ["why full", "handshakes", "servers", "clients", "what helps"];
+    let rows = not_resumed.causes.iter().map(|count| {
+        let CauseCount { cause, handshakes, servers, clients, .. } = count;
+        let mut row = vec![cause.name().to_owned()];
+        row.extend([handshakes, servers, clients].map(|count| grouped(*count)));
+        row.push(cause.mend().to_owned());
+        row
+    });
+    rejoin_report::table(&[0, 4], head, rows)
+}
+
+fn by_party(what: &str, parties: &[Party]) -> String {
+    let head = [what, "resumed", "could have been", "most of them"];
+    let rows = parties.iter().map(|party| {
+        let cause = party.main_cause().map_or("", Cause::name);
+        let counts = [party.resumed, party.full].map(grouped);
+        let mut row = vec![printable(&party.address)];
+        row.extend(counts);
+        row.push(cause.to_owned());
+        row
+    });
+    rejoin_report::table(&[0, 3], head, rows)
 }
 
 fn services(report: &Report) -> String {

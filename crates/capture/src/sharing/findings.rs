@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::counted::CountedHandshake;
+use super::not_resumed::NotResumed;
 use super::services::Service;
 use super::steps::Counts;
 use crate::handshake::Method;
@@ -57,6 +58,8 @@ pub struct Findings {
     pub resumed_by: Resumed,
     /// The excluded handshakes.
     pub passed_over: PassedOver,
+    /// The reasons why handshakes were full.
+    pub not_resumed: NotResumed,
     /// Bytes per handshake.
     pub wire: Wire,
     /// The services used by most applications, most first.

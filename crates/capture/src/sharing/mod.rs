@@ -12,6 +12,7 @@ mod duplicates;
 mod findings;
 mod interned;
 mod lifetimes;
+mod not_resumed;
 mod services;
 mod steps;
 
@@ -27,6 +28,7 @@ use interned::{InternedCertificates, InternedTexts, NONE};
 
 pub use findings::{Bytes, Findings, PassedOver, Resumed, Wire};
 pub use lifetimes::Assumptions;
+pub use not_resumed::{Cause, CauseCount, NotResumed, Party};
 pub use services::{Host, Service};
 pub use steps::Counts;
 
@@ -61,7 +63,7 @@ pub enum Device {
     Client,
 }
 
-/// Counts the savings from sharing. It keeps about 100 bytes for each counted handshake (twice that
+/// Counts the savings from sharing. It keeps about 170 bytes for each counted handshake (twice that
 /// for the current capture), and each distinct name, address and list of certificate names once.
 #[derive(Debug)]
 pub struct Sharing {
@@ -142,6 +144,7 @@ impl Sharing {
             realistic: lifetimes::counts(uses, assumptions),
             resumed_by: Resumed::of(uses),
             passed_over: self.passed_over,
+            not_resumed: not_resumed::of(uses, &self.texts, top),
             wire: Wire::of(uses),
             top_services,
         }
@@ -184,6 +187,7 @@ impl Sharing {
                 Device::One => 0,
                 Device::Client => client,
             },
+            client,
             host,
             target: name.map_or(Target::Host(host), Target::Name),
             network: asn.map_or(Network::Host(host), Network::Asn),

@@ -6,6 +6,7 @@ mod fields;
 mod files;
 mod live;
 mod memory;
+mod not_resumed;
 mod oracle;
 mod pcapng;
 mod quic;

@@ -9,7 +9,7 @@ use rejoin_capture::{Carrier, Certificate, Class, Digest, Handshake, Networks, V
 const NETWORKS: &str = "192.0.2.0/24,64500\n198.51.100.0/24,64500\n203.0.113.0/24,64501\n";
 
 /// A full handshake of TLS 1.2 that began at this second; each has a random of its own.
-fn full(second: u8, server: &str, name: &str) -> Handshake {
+pub(crate) fn full(second: u8, server: &str, name: &str) -> Handshake {
     let mut random = vec![second; 32];
     random.extend(server.bytes().chain(name.bytes()));
     Handshake {
@@ -43,6 +43,8 @@ fn full(second: u8, server: &str, name: &str) -> Handshake {
         proof_frame: None,
         t_done: Some(1e9 + f64::from(second) + 0.02),
         offered_ticket_hash: None,
+        offered_sid_hash: None,
+        ticket_issued: None,
         issued_ticket_len: None,
         issued_ticket_lifetime_s: None,
         issued_ticket_hash: None,
