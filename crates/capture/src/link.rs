@@ -167,7 +167,7 @@ fn in_pktap(frame: &[u8]) -> Option<&[u8]> {
     const PKTAP: i32 = 258;
     let mut bytes = Bytes(frame);
     let [length, _, link] =
-        [bytes.array()?, bytes.array()?, bytes.array()?].map(|word| i32::from_le_bytes(word));
+        [bytes.array()?, bytes.array()?, bytes.array()?].map(i32::from_le_bytes);
     let packet = frame.get(usize::try_from(length).ok()?..)?;
     if link == PKTAP { None } else { ip_packet(link, packet) }
 }

@@ -52,7 +52,7 @@ fn head(captured: &Captured, findings: &Findings) -> String {
     let reasons = [
         (unclassified, "do not show whether they were resumed"),
         (duplicate, "stand in an earlier capture, or began on another path"),
-        (copy, "are copies within a capture, by NAT or another interface"),
+        (copy, "are copies within a capture, by NAT, a proxy or another interface"),
         (indirect, "behind STARTTLS, a proxy or in a tunnel"),
         (client_certificate, "with a client certificate"),
     ];

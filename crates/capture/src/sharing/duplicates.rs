@@ -8,7 +8,8 @@
 //!
 //! Within one capture, a copy by NAT or of another interface has the same client random and the same
 //! part of the server's random, and begins within two seconds. Synthetic captures repeat the client's
-//! random alone.
+//! random alone, or a constant one of the server. The two sides of a proxy that passes TLS on are copies
+//! too.
 //!
 //! A QUIC ClientHello sent on several paths (happy eyeballs) is one handshake and belongs to its
 //! first path: if only the second path was answered, it does not count. The tool we compare with
@@ -96,8 +97,8 @@ impl SeenHandshakes {
     }
 
     /// Takes the handshake at this position of its capture. The handshakes of a capture must be given
-    /// in order of time.
-    pub(super) fn see(&mut self, mark: Mark, place: usize) -> Seen {
+    /// in order of time. Only among those that would count is one a copy of another.
+    pub(super) fn see(&mut self, mark: Mark, place: usize, counts: bool) -> Seen {
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 1);
         hasher.write(&[mark.cls as u8, mark.carrier as u8]);
         let is_first_path = match mark.identity {
@@ -111,7 +112,7 @@ impl SeenHandshakes {
                 true
             }
         };
-        let is_copy = self.is_copy(mark);
+        let is_copy = counts && self.is_copy(mark);
         let mark = hasher.finish();
         self.now.push(mark);
         match is_first_path && !self.before.contains(&mark) {
@@ -125,6 +126,10 @@ impl SeenHandshakes {
         let (Identity::Random(random), Some(answer)) = (mark.identity, mark.answer) else {
             return false;
         };
+        // A server's random of equal bytes is made up.
+        if answer == answer.rotate_left(8) {
+            return false;
+        }
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 2);
         [random, answer].into_iter().for_each(|part| hasher.write_u64(part));
         let before = self.answered.insert(hasher.finish(), mark.begun_us);

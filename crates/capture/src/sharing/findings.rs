@@ -14,7 +14,7 @@ use crate::handshake::Method;
 pub struct PassedOver {
     /// Contained in an earlier capture, or begun earlier on another path.
     pub duplicate: u64,
-    /// A copy of another in the same capture, made by NAT or seen on another interface.
+    /// A copy of another in the same capture, made by NAT or a proxy, or seen on another interface.
     pub copy: u64,
     /// Not shown by the capture to be full or resumed.
     pub unclassified: u64,

@@ -155,7 +155,8 @@ impl Sharing {
         self.pending.sort_by_key(|pending| pending.begun_us);
         for (place, pending) in self.pending.drain(..).enumerate() {
             let passed_over = &mut self.passed_over;
-            let seen = self.seen.see(pending.mark, place);
+            let counts = matches!(pending.outcome, Outcome::Counts(_));
+            let seen = self.seen.see(pending.mark, place, counts);
             let reason = match pending.outcome {
                 _ if seen == Seen::Duplicate => &mut passed_over.duplicate,
                 _ if seen == Seen::Copy => &mut passed_over.copy,

@@ -282,11 +282,14 @@ fn visitor(used: &CountedHandshake) -> Visitor {
     (used.ids.client, used.ids.target, used.protocol)
 }
 
+/// The resumed handshakes of a party, and its full ones by cause.
+type Handshakes = (u64, BTreeMap<Cause, u64>);
+
 #[derive(Default)]
 struct Tally {
     causes: BTreeMap<Cause, (u64, HashSet<u32>, HashSet<u32>)>,
     /// Resumed handshakes and causes, by server and by client.
-    parties: [HashMap<u32, (u64, BTreeMap<Cause, u64>)>; 2],
+    parties: [HashMap<u32, Handshakes>; 2],
 }
 
 impl Tally {
@@ -318,7 +321,7 @@ impl Tally {
         causes.sort_by_key(|count| std::cmp::Reverse(count.handshakes));
         let [by_server, by_client] = self.parties.map(|parties| {
             let parties = parties.into_iter().filter(|(_, (_, causes))| !causes.is_empty());
-            let party = |(id, (resumed, causes)): (u32, (u64, BTreeMap<Cause, u64>))| Party {
+            let party = |(id, (resumed, causes)): (u32, Handshakes)| Party {
                 address: texts.get(id).to_owned(),
                 resumed,
                 full: causes.values().sum(),

@@ -35,7 +35,7 @@ pub(crate) fn full(second: u8, server: &str, name: &str) -> Handshake {
         direct: true,
         via: None,
         proxied_client: None,
-        sh_random_part: Some(Digest([second; 8])),
+        sh_random_part: Some(Digest([second, 2, 3, 4, 5, 6, 7, 8])),
         t_ch: Some(1e9 + f64::from(second)),
         t_sh: Some(1e9 + f64::from(second) + 0.01),
         frame_ch: None,
