@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use rejoin_capture::report::{self, Captured, LeftOut, Report};
 use rejoin_capture::sharing::{Application, Assumptions, Device, Scope, Sharing};
-use rejoin_capture::{Analyser, Limits, Model, Networks, Summary};
+use rejoin_capture::{Analyser, Error, Limits, Model, Networks, Summary};
 
 use crate::arguments::{Choice, Misuse, one_of};
 use crate::terminal::{self, Watch};
@@ -155,7 +155,7 @@ fn analyse(
             break;
         }
         sharing.begin(inputs.application(&input.name));
-        let read = input.open(stop, &bar).and_then(|reader| {
+        let read = input.open(stop, &bar).map(|reader| {
             let each = |handshake: rejoin_capture::Handshake| {
                 if arguments.server.is_none_or(|server| server == handshake.server_ip) {
                     captured.handshakes_seen += 1;
@@ -166,10 +166,12 @@ fn analyse(
                     stop.stop();
                 }
             };
-            analyser.read(reader, each).map_err(|error| error.to_string())
+            analyser.read(reader, each)
         });
         let left_out = match read {
-            Ok(summary) => {
+            Ok(Err(Error::NotACapture | Error::Empty)) if input.may_be_other => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Ok(Ok(summary)) => {
                 captured.captures += 1;
                 captured.frames += summary.frames;
                 let unsupported = unsupported(&summary);

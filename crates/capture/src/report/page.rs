@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use rejoin_report::{Escaped, Page};
 use rejoin_trace::grouped;
 
-use super::{Average, Report, STEPS};
+use super::{Average, NOT_MEASURED, Report, STEPS};
 use crate::sharing::{Cause, Party, Service};
 
 const STYLE: &str = include_str!("page.css");
@@ -35,7 +35,17 @@ impl Display for Body<'_> {
 impl Body<'_> {
     fn introduction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { captured, findings, .. } = self.0;
-        let [client, server] = findings.ideal.only_through_others();
+        let [client, server] = findings.ideal.only_through_others().map(grouped);
+        let client = if findings.applications > 1 {
+            client
+        } else {
+            "not measured, one application".to_owned()
+        };
+        let server = match (findings.applications, findings.networks_given) {
+            (2.., true) => server,
+            (2.., false) => NOT_MEASURED.to_owned(),
+            _ => "not measured".to_owned(),
+        };
         writeln!(
             f,
             "<p>{} of {} TLS and QUIC handshakes in {} captures count: classified, direct, without a \
@@ -44,8 +54,8 @@ impl Body<'_> {
             grouped(findings.ideal.handshakes),
             grouped(captured.handshakes_seen),
             grouped(captured.captures),
-            grouped(client),
-            grouped(server),
+            client,
+            server,
         )?;
         if captured.interrupted {
             writeln!(f, "<p class=\"incomplete\">Interrupted: what was read by then.</p>")?;
@@ -65,7 +75,11 @@ impl Body<'_> {
              <th scope=\"col\">full<th scope=\"col\">%<th scope=\"col\">truly<th scope=\"col\">latency \
              ms<th scope=\"col\">energy µAh</thead>\n<tbody>"
         )?;
-        for (average, (_, name)) in self.0.average.iter().zip(STEPS) {
+        for (step, (average, (_, name))) in self.0.average.iter().zip(STEPS).enumerate() {
+            if !self.0.is_measured(step) {
+                writeln!(f, "<tr><th scope=\"row\">{name}<td colspan=\"6\">{NOT_MEASURED}")?;
+                continue;
+            }
             let Average { full, resumed, realistic_full, cost, .. } = average;
             let share = 100.0 * *full as f64 / (*full as f64 + *resumed as f64).max(1.0);
             writeln!(
@@ -166,16 +180,18 @@ impl Body<'_> {
             write!(f, "<i style=\"width:{width:.2}%\" title=\"{hosts} more hosts\"></i>")?;
         }
         let [now, client, server] = self.0.average_of(service).map(|cost| cost.latency_ms);
+        let (shared_server, saved) = match self.0.findings.networks_given {
+            true => (grouped(service.full_shared_server), format!("{:.0}", now - server)),
+            false => ("–".to_owned(), "–".to_owned()),
+        };
         writeln!(
             f,
-            "</span><td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.0}<td>{:.0}",
+            "</span><td>{}<td>{}<td>{}<td>{}<td>{shared_server}<td>{:.0}<td>{saved}",
             grouped(service.applications),
             grouped(service.hosts.len() as u64),
             grouped(service.full_observed),
             grouped(service.full_shared_client),
-            grouped(service.full_shared_server),
             now - client,
-            now - server
         )
     }
 

@@ -3,7 +3,7 @@
 use rejoin_report::printable;
 use rejoin_trace::grouped;
 
-use super::{Average, Captured, Report, STEPS};
+use super::{Average, Captured, NOT_MEASURED, Report, STEPS};
 use crate::model::Model;
 use crate::sharing::{Cause, CauseCount, Findings, NotResumed, Party, PassedOver, Resumed};
 
@@ -101,13 +101,19 @@ fn resumed(by: &Resumed) -> String {
 
 fn steps(report: &Report) -> String {
     let head = ["", "full", "resumed", "full %", "latency ms", "energy µAh", "full, truly"];
-    let rows = report.average.iter().zip(STEPS).map(|(average, (_, name))| {
-        let mut row = vec![name.to_owned()];
-        row.extend(figures(average));
-        row.push(average.realistic_full.map_or_else(|| "–".to_owned(), grouped));
-        row
-    });
-    rejoin_report::table(&[0], head, rows)
+    let steps = report.average.iter().zip(STEPS).enumerate();
+    let rows =
+        steps.filter(|(step, _)| report.is_measured(*step)).map(|(_, (average, (_, name)))| {
+            let mut row = vec![name.to_owned()];
+            row.extend(figures(average));
+            row.push(average.realistic_full.map_or_else(|| "–".to_owned(), grouped));
+            row
+        });
+    let table = rejoin_report::table(&[0], head, rows);
+    match report.findings.networks_given {
+        true => table,
+        false => format!("{table}\n name, AS (servers that share): {NOT_MEASURED}"),
+    }
 }
 
 fn figures(average: &Average) -> [String; 5] {
@@ -126,12 +132,23 @@ fn notes(report: &Report) -> String {
     let Report { findings, model, .. } = report;
     let [client, server] = findings.ideal.only_through_others();
     let (full, resumed) = (&findings.wire.full, &findings.wire.resumed);
-    let mut lines = vec![
-        format!(
+    let through_others = match (findings.applications, findings.networks_given) {
+        (..2, _) => {
+            "Through another application's session: not measured, there is one application \
+                     (--app-map, --apps-by)."
+                .to_owned()
+        }
+        (_, false) => {
+            format!("Avoidable only through another application's session: {}.", grouped(client))
+        }
+        (_, true) => format!(
             "Avoidable only through another application's session: {}; if servers share, {}.",
             grouped(client),
             grouped(server)
         ),
+    };
+    let mut lines = vec![
+        through_others,
         "\"truly\": by the clock, within the lifetimes of sessions, each TLS 1.3 ticket once."
             .to_owned(),
         format!(
@@ -202,6 +219,10 @@ fn services(report: &Report) -> String {
         let mut row = vec![printable(&shortened(&service.name))];
         row.extend(counts.map(grouped));
         row.extend([client, server].map(|shared| format!("{:.0}", now - shared)));
+        if !report.findings.networks_given {
+            // Between servers.
+            [6, 8].into_iter().for_each(|place| "–".clone_into(&mut row[place]));
+        }
         row
     });
     rejoin_report::table(&[0], head, rows)

@@ -42,6 +42,9 @@ pub struct Resumed {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Findings {
+    /// True if a table of networks was given. Without one an address takes the place of its autonomous
+    /// system, and what servers could share is not measured.
+    pub networks_given: bool,
     /// The number of applications in the counted handshakes.
     pub applications: u64,
     /// The number of services: distinct requested names.

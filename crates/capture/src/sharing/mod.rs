@@ -137,6 +137,7 @@ impl Sharing {
         let stays_full = steps::StaysFull::of(uses, &self.certificates, &self.texts);
         let (services, top_services) = services::top(uses, &stays_full, &self.texts, top);
         Findings {
+            networks_given: !self.networks.is_empty(),
             applications: distinct(uses.iter().map(|used| used.ids.application)),
             services,
             hosts: distinct(uses.iter().map(|used| used.ids.host)),

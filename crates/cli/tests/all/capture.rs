@@ -40,7 +40,9 @@ fn shown(path: &Path) -> &str {
 #[test]
 fn a_folder_gives_a_report_and_a_list() {
     let whole = full();
-    let folder = folder("capture-folder", &[("b.pcap", &whole), ("a/one.pcap", &whole)]);
+    let files: [(&str, &[u8]); 3] =
+        [("b.pcap", &whole), ("a/one.pcap", &whole), ("a/README", b"whence these are\n")];
+    let folder = folder("capture-folder", &files);
     let output = rejoin(&["--json", shown(&folder)]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -199,6 +201,15 @@ fn csv_page_and_trace_are_written_too() {
     let output = rejoin(&["--csv", &csv, "--html", &html, "--write-trace", &trace, &capture]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("as observed"));
+    // What nothing was given for is not shown as if it had been measured.
+    let shown_text = text(&output.stdout);
+    assert!(shown_text.contains("not measured: give --networks"), "{shown_text}");
+    assert!(!shown_text.contains("shared on client and servers"), "{shown_text}");
+    assert!(shown_text.contains("not measured, there is one application"), "{shown_text}");
+    let networks = file("networks.csv");
+    fs::write(&networks, "192.0.2.0/24,64500\n").expect("a file");
+    let output = rejoin(&["--networks", &networks, &capture]);
+    assert!(text(&output.stdout).contains("shared on client and servers"));
     let csv = fs::read_to_string(csv).expect("CSV");
     assert!(csv.starts_with("file,") && csv.contains("rejoin.example"), "{csv}");
     let html = fs::read_to_string(html).expect("a page");
