@@ -6,7 +6,7 @@ use rejoin_report::{Escaped, Page};
 use rejoin_trace::grouped;
 
 use super::{Average, NOT_MEASURED, Report, STEPS};
-use crate::sharing::{Cause, Party, Service};
+use crate::sharing::{Cause, Measured, Party, Service, Times};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -26,6 +26,7 @@ impl Display for Body<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.introduction(f)?;
         self.steps(f)?;
+        self.measured(f)?;
         self.causes(f)?;
         self.services(f)?;
         self.left_out(f)
@@ -91,6 +92,26 @@ impl Body<'_> {
                 cost.latency_ms,
                 cost.energy_uah
             )?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")
+    }
+
+    fn measured(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "<h2>Measured in these captures</h2>\n<p>From the ClientHello until both sides had sent \
+             encrypted records; the model’s figures above are for comparison.</p>\n\
+             <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Measured\">\n\
+             <table>\n<thead><tr><th scope=\"col\">protocol<th scope=\"col\">full<th \
+             scope=\"col\">median ms<th scope=\"col\">bytes<th scope=\"col\">resumed<th \
+             scope=\"col\">median ms<th scope=\"col\">bytes</thead>\n<tbody>\n",
+        )?;
+        for Measured { protocol, full, resumed, .. } in &self.0.findings.measured {
+            write!(f, "<tr><th scope=\"row\">{protocol}")?;
+            for Times { handshakes, median_ms, bytes, .. } in [full, resumed] {
+                let median = median_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.1}"));
+                write!(f, "<td>{}<td>{median}<td>{bytes:.0}", grouped(*handshakes))?;
+            }
+            f.write_str("\n")?;
         }
         f.write_str("</tbody>\n</table>\n</div>\n")
     }

@@ -5,7 +5,9 @@ use rejoin_trace::grouped;
 
 use super::{Average, Captured, NOT_MEASURED, Report, STEPS};
 use crate::model::Model;
-use crate::sharing::{Cause, CauseCount, Findings, NotResumed, Party, PassedOver, Resumed};
+use crate::sharing::{
+    Cause, CauseCount, Findings, Measured, NotResumed, Party, PassedOver, Resumed, Times,
+};
 
 /// The longest service name shown, in characters.
 const NAME_CHARS: usize = 44;
@@ -20,6 +22,7 @@ pub fn table(report: &Report) -> String {
     }
     parts.push(steps(report));
     parts.push(notes(report));
+    parts.push(measured(&report.findings.measured));
     if !report.findings.not_resumed.causes.is_empty() {
         parts.push(causes(&report.findings.not_resumed));
     }
@@ -167,6 +170,20 @@ fn notes(report: &Report) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// The capture's own times, which the model's stand beside.
+fn measured(measured: &[Measured]) -> String {
+    let head = ["measured here", "full", "median ms", "bytes", "resumed", "median ms", "bytes"];
+    let rows = measured.iter().map(|Measured { protocol, full, resumed, .. }| {
+        let mut row = vec![(*protocol).to_owned()];
+        for Times { handshakes, median_ms, bytes, .. } in [full, resumed] {
+            let median = median_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.1}"));
+            row.extend([grouped(*handshakes), median, format!("{bytes:.0}")]);
+        }
+        row
+    });
+    rejoin_report::table(&[0], head, rows)
 }
 
 fn causes(not_resumed: &NotResumed) -> String {

@@ -8,6 +8,8 @@ use crate::handshake::{Carrier, Class, Handshake, Method, Version};
 pub(super) struct CountedHandshake {
     pub(super) begun_us: i64,
     pub(super) done_us: i64,
+    /// The time from the ClientHello until both sides had sent encrypted records, if both were seen.
+    pub(super) took_us: Option<u32>,
     /// The lifetime of its session, in seconds.
     pub(super) lifetime_s: u32,
     pub(super) ids: Ids,
@@ -60,7 +62,7 @@ pub(super) enum Given {
 
 /// A protocol family. Sessions of one family cannot resume those of another. From TLS 1.3 on,
 /// sessions are tickets for a single resumption.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Protocol {
     /// TLS 1.2 and before.
     Tls12,
@@ -69,6 +71,17 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
+    /// All protocol families.
+    pub(super) const ALL: [Self; 3] = [Self::Tls12, Self::Tls13, Self::Quic];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "TLS up to 1.2",
+            Self::Tls13 => "TLS 1.3",
+            Self::Quic => "QUIC",
+        }
+    }
+
     fn of(handshake: &Handshake) -> Self {
         match handshake.version {
             _ if handshake.carrier == Carrier::Quic => Self::Quic,
@@ -114,6 +127,7 @@ impl CountedHandshake {
         Self {
             begun_us,
             done_us: done.map_or(begun_us, microseconds),
+            took_us: took_us(handshake),
             lifetime_s: lifetime_s(handshake),
             ids,
             is_full,
@@ -187,6 +201,13 @@ pub(super) fn begun_us(handshake: &Handshake) -> i64 {
 
 fn microseconds(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
+}
+
+/// `None` also if the clocks of the two directions contradict each other.
+fn took_us(handshake: &Handshake) -> Option<u32> {
+    let [begun, answered, done] = [handshake.t_ch?, handshake.t_sh?, handshake.t_done?];
+    let is_in_order = begun <= answered && answered <= done;
+    is_in_order.then(|| u32::try_from(microseconds(done - begun)).ok()).flatten()
 }
 
 /// The lifetime hint of the ticket, visible up to TLS 1.2.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::counted::CountedHandshake;
+use super::measured::Measured;
 use super::not_resumed::NotResumed;
 use super::services::Service;
 use super::steps::Counts;
@@ -63,6 +64,8 @@ pub struct Findings {
     pub passed_over: PassedOver,
     /// The reasons why handshakes were full.
     pub not_resumed: NotResumed,
+    /// The times and bytes of these handshakes, by protocol.
+    pub measured: Vec<Measured>,
     /// Bytes per handshake.
     pub wire: Wire,
     /// The services used by most applications, most first.

@@ -126,6 +126,7 @@ mod tests {
         CountedHandshake {
             begun_us: begun_s * 1_000_000,
             done_us: begun_s * 1_000_000 + 50_000,
+            took_us: None,
             lifetime_s: 100,
             ids: Ids {
                 application: 0,

@@ -12,6 +12,7 @@ mod duplicates;
 mod findings;
 mod interned;
 mod lifetimes;
+mod measured;
 mod not_resumed;
 mod services;
 mod steps;
@@ -28,6 +29,7 @@ use interned::{InternedCertificates, InternedTexts, NONE};
 
 pub use findings::{Bytes, Findings, PassedOver, Resumed, Wire};
 pub use lifetimes::Assumptions;
+pub use measured::{Measured, Times};
 pub use not_resumed::{Cause, CauseCount, NotResumed, Party};
 pub use services::{Host, Service};
 pub use steps::Counts;
@@ -145,6 +147,7 @@ impl Sharing {
             realistic: lifetimes::counts(uses, assumptions),
             resumed_by: Resumed::of(uses),
             passed_over: self.passed_over,
+            measured: measured::of(uses),
             not_resumed: not_resumed::of(uses, &self.texts, top),
             wire: Wire::of(uses),
             top_services,

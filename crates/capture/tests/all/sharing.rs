@@ -168,6 +168,21 @@ fn a_copy_by_another_interface_or_nat_counts_once() {
 }
 
 #[test]
+fn times_are_those_of_the_capture() {
+    let timed = |second: u8, ms: f64| {
+        let handshake = full(second, "192.0.2.1", "a.example");
+        Handshake { t_done: handshake.t_ch.map(|begun| begun + ms / 1e3), ..handshake }
+    };
+    // The clock of one direction is ahead in the last: it has no time.
+    let handshakes = [timed(1, 30.0), timed(2, 500.0), timed(3, 70.0), timed(4, -20.0)];
+    let found = findings(Scope::default(), &[("one", &handshakes)]);
+    let [measured] = &found.measured[..] else { panic!("{:?}", found.measured) };
+    assert_eq!((measured.full.handshakes, measured.full.timed), (4, 3));
+    assert!((measured.full.median_ms.unwrap() - 70.0).abs() < 0.01, "{measured:?}");
+    assert_eq!((measured.resumed.handshakes, measured.resumed.median_ms), (0, None));
+}
+
+#[test]
 fn applications_and_devices_may_be_addresses() {
     let other: IpAddr = "10.0.0.2".parse().unwrap();
     let handshakes = [
