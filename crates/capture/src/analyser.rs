@@ -14,6 +14,7 @@ use crate::link;
 use crate::observation::{At, Endpoint};
 use crate::quic;
 use crate::tcp;
+use crate::unsupported::{Unsupported, UnsupportedFrames};
 
 /// Working memory besides what is kept: reassembled packets, and one segment over a bound.
 const WORK_BYTES: usize = 1 << 20;
@@ -34,6 +35,7 @@ pub struct Analyser {
     connections: Connections,
     quic: quic::Connections,
     fragments: Fragments,
+    unsupported: UnsupportedFrames,
     limits: Limits,
 }
 
@@ -44,6 +46,8 @@ pub struct Summary {
     pub frames: u64,
     /// The number of handshakes.
     pub handshakes: u64,
+    /// The frames that were not looked into because their kind is not supported, by kind.
+    pub unsupported: Vec<(Unsupported, u64)>,
     /// The reason the rest was not read, if the capture does not end properly.
     pub stop: Option<Stop>,
 }
@@ -55,6 +59,7 @@ impl Analyser {
             connections: Connections::new(limits),
             quic: quic::Connections::new(limits),
             fragments: Fragments::new(limits),
+            unsupported: UnsupportedFrames::default(),
             limits,
         }
     }
@@ -80,14 +85,17 @@ impl Analyser {
         self.connections.finish(&mut emit);
         self.quic.finish(&mut emit);
         self.fragments = Fragments::new(self.limits);
+        let unsupported = std::mem::take(&mut self.unsupported).into_counts();
         let ended = ended?;
-        Ok(Summary { frames: ended.frames, handshakes, stop: ended.stop })
+        Ok(Summary { frames: ended.frames, handshakes, unsupported, stop: ended.stop })
     }
 
     fn frame(&mut self, frame: Frame<'_>, emit: &mut dyn FnMut(Handshake)) {
         let at = At { frame: frame.number, time_ns: frame.time_ns };
         if let Some(packet) = link::ip_packet(frame.link, frame.data) {
             self.packet(packet, at, 0, emit);
+        } else if !link::is_supported(frame.link) {
+            self.unsupported.count(Unsupported::LinkType(frame.link));
         }
     }
 
@@ -117,6 +125,12 @@ impl Analyser {
             // IP in IP, IPv6 in IP.
             4 | 41 => Some(packet.payload),
             47 => in_gre(packet.payload),
+            137 => link::in_mpls(packet.payload),
+            // ESP, EtherIP, IPComp, L2TPv3.
+            protocol @ (50 | 97 | 108 | 115) => {
+                self.unsupported.count(Unsupported::IpProtocol(protocol));
+                None
+            }
             _ => None,
         };
         if let Some(inner) = inner {
@@ -166,6 +180,7 @@ impl Limits {
             quic_connections.saturating_mul(quic::CONNECTION_BYTES),
             self.total_bytes,
             self.quic_bytes,
+            quic::EARLY_BYTES,
             self.fragment_bytes,
             self.certificate_bytes,
             // The buffer doubles until a record fits.
@@ -190,11 +205,17 @@ fn in_gre(payload: &[u8]) -> Option<&[u8]> {
         // ERSPAN II has an 8-byte header if there is a sequence number.
         0x88be if flags & 0x1000 != 0 => link::in_ethernet(bytes.0.get(8..)?),
         0x88be => link::in_ethernet(bytes.0),
+        // ERSPAN III: 12 bytes, and 8 more if the last bit says so.
+        0x22eb => {
+            let header = bytes.take(12)?;
+            bytes.take(usize::from(header.last()? & 1) * 8)?;
+            link::in_ethernet(bytes.0)
+        }
         _ => link::in_ethertype(kind, bytes.0),
     }
 }
 
-/// The IP packet in VXLAN, Geneve, GTP-U or CAPWAP.
+/// The IP packet in VXLAN, Geneve, GTP-U, CAPWAP, L2TP, Teredo or MPLS over UDP.
 fn in_udp_tunnel(source: u16, destination: u16, payload: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(payload);
     match (source, destination) {
@@ -207,11 +228,54 @@ fn in_udp_tunnel(source: u16, destination: u16, payload: &[u8]) -> Option<&[u8]>
             bytes.take(usize::from(options & 0x3f) * 4)?;
             link::in_ethertype(u16::from_be_bytes([high, low]), bytes.0)
         }
+        (_, 4790) => {
+            let [_, _, _, next, ..] = bytes.array::<8>()?;
+            match next {
+                1 | 2 => Some(bytes.0),
+                3 => link::in_ethernet(bytes.0),
+                _ => None,
+            }
+        }
+        (_, 6635) => link::in_mpls(bytes.0),
+        (3544, _) | (_, 3544) => in_teredo(bytes),
+        (1701, _) | (_, 1701) => in_l2tp(bytes),
         (2152, _) | (_, 2152) => in_gtp(bytes),
         (5247, _) | (_, 5247) => in_capwap(payload),
         _ => None,
     }
     .filter(|packet| matches!(packet.first().map(|first| first >> 4), Some(4 | 6)))
+}
+
+/// The IPv6 packet behind Teredo's headers (RFC 4380, 5.1.1), which state its length.
+fn in_teredo(mut bytes: Bytes<'_>) -> Option<&[u8]> {
+    if bytes.0.starts_with(&[0, 1]) {
+        bytes.take(2)?;
+        let lengths: [u8; 2] = bytes.array()?;
+        bytes.take(9 + lengths.into_iter().map(usize::from).sum::<usize>())?;
+    }
+    if bytes.0.starts_with(&[0, 0]) {
+        bytes.take(8)?;
+    }
+    (bytes.0.first()? >> 4 == 6 && bytes.0.len() >= 40).then_some(bytes.0)
+}
+
+/// The IP packet in a data message of L2TP, version 2 (RFC 2661, 3.1).
+fn in_l2tp(mut bytes: Bytes<'_>) -> Option<&[u8]> {
+    const CONTROL: u16 = 0x8000;
+    const LENGTH: u16 = 0x4000;
+    const SEQUENCE: u16 = 0x0800;
+    const OFFSET: u16 = 0x0200;
+    let flags = bytes.u16()?;
+    if flags & CONTROL != 0 || flags & 15 != 2 {
+        return None;
+    }
+    bytes.take(if flags & LENGTH != 0 { 6 } else { 4 })?;
+    bytes.take(if flags & SEQUENCE != 0 { 4 } else { 0 })?;
+    if flags & OFFSET != 0 {
+        let offset = usize::from(bytes.u16()?);
+        bytes.take(offset)?;
+    }
+    link::in_ppp(bytes.0)
 }
 
 fn in_gtp(mut bytes: Bytes<'_>) -> Option<&[u8]> {

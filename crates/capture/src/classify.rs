@@ -1,11 +1,19 @@
 //! Classifies a handshake by its messages.
 //!
-//! TLS 1.3: a handshake is resumed if and only if its ServerHello (not a HelloRetryRequest) accepts
-//! a pre-shared key; an echoed session ID means nothing. Before TLS 1.3: it is full if any
-//! key-exchange message is seen; otherwise resumed if the server's ChangeCipherSpec precedes the
-//! client's; otherwise unknown.
+//! TLS 1.3: a handshake is resumed if its ServerHello (not a HelloRetryRequest) accepts a pre-shared
+//! key, and full if the whole ServerHello does not; an echoed session ID means nothing. Before TLS
+//! 1.3: it is full if any key-exchange message is seen. It is resumed if a side sent its hello and
+//! then its ChangeCipherSpec, and no byte between them is missing: in a full handshake the server
+//! sends a ServerHelloDone there, and the client a ClientKeyExchange. A handshake of any version
+//! whose client offered nothing is full. Otherwise it is unknown.
+//!
+//! What decides lies in one direction. The order of packets of different directions decides nothing,
+//! because they may be captured at different places, under different clocks.
+
+use std::net::SocketAddr;
 
 use crate::certificate::Certificate;
+use crate::digest::Digest;
 use crate::handshake::{Carrier, Class, Evidence, Handshake, Method, Version};
 use crate::hello::{ClientHello, IssuedTicket, ServerHello};
 use crate::observation::{At, Endpoint, Side};
@@ -30,8 +38,11 @@ pub(crate) struct Facts {
     expects_repeated_hello: bool,
     /// The first key-exchange message.
     key_exchange: Option<At>,
-    client_certificate: bool,
+    /// What each side sent between its hello and its ChangeCipherSpec.
+    flights: [Flight; 2],
     via: Option<Via>,
+    /// The client that a balancer names.
+    proxied_client: Option<SocketAddr>,
     /// The ChangeCipherSpec of each side.
     cipher_changes: [Option<At>; 2],
     application_data: [Option<At>; 2],
@@ -39,6 +50,20 @@ pub(crate) struct Facts {
     certificate: Option<Certificate>,
     sent: [Sent; 2],
     is_reported: bool,
+}
+
+/// The messages that one side sent.
+#[derive(Debug, Default, Clone, Copy)]
+struct Flight {
+    /// True from the side's hello on, until a message may have been missed.
+    is_whole: bool,
+    /// A Certificate message that is not empty.
+    certificate: bool,
+    certificate_request: bool,
+    /// The last message of the key exchange was seen, and none before it was missed.
+    is_done: bool,
+    /// A ChangeCipherSpec that follows the hello without a hole.
+    change: Option<At>,
 }
 
 /// The bytes one side sent for the handshake.
@@ -90,7 +115,7 @@ impl Facts {
     /// Begins the next handshake, counting the record with which `side` started it.
     pub(crate) fn begin_next(&mut self, side: Side) {
         let last = self.sent.get(side).copied().unwrap_or_default();
-        *self = Self::default();
+        *self = Self { proxied_client: self.proxied_client, ..Self::default() };
         if let Some(sent) = self.sent.get_mut(side) {
             sent.add(last.last_bytes);
         }
@@ -115,11 +140,41 @@ impl Facts {
         via: Option<Via>,
     ) {
         self.expects_repeated_hello = false;
-        if self.client_hello.is_none() {
-            self.client = Some(side);
-            self.client_hello = Some((hello, at));
-            self.via = via;
+        self.begin_flight(side);
+        match &mut self.client_hello {
+            None => {
+                self.client = Some(side);
+                self.client_hello = Some((hello, at));
+                self.via = via;
+            }
+            // A copy of which the capture holds more.
+            Some((known, _)) if hello.is_whole && known.random == hello.random => {
+                if !known.is_whole {
+                    *known = hello;
+                }
+            }
+            Some(_) => {}
         }
+    }
+
+    fn begin_flight(&mut self, side: Side) {
+        if let Some(flight) = self.flights.get_mut(side) {
+            flight.is_whole = true;
+        }
+    }
+
+    /// Notes that messages of this side may be missing.
+    pub(crate) fn hole(&mut self, side: Side) {
+        if let Some(flight) = self.flights.get_mut(side) {
+            flight.is_whole = false;
+        }
+    }
+
+    /// Returns true if this ServerHello answers another ClientHello than the known one does.
+    pub(crate) fn is_of_another(&self, side: Side, hello: &ServerHello) -> bool {
+        self.client == Some(1 - side.min(1))
+            && !hello.retry
+            && self.server_hello.is_some_and(|(known, _)| known.mark != hello.mark)
     }
 
     pub(crate) fn server_hello(
@@ -140,7 +195,13 @@ impl Facts {
             self.retry = true;
         } else if self.server_hello.is_none() {
             self.server_hello = Some((hello, at));
+            self.begin_flight(side);
         }
+    }
+
+    /// Notes the client that a PROXY header names.
+    pub(crate) fn proxied(&mut self, client: Option<SocketAddr>) {
+        self.proxied_client = client;
     }
 
     /// Notes a QUIC Retry, after which the client sends its ClientHello again.
@@ -155,9 +216,13 @@ impl Facts {
 
     /// Notes a message other than a hello.
     pub(crate) fn message(&mut self, side: Side, kind: u8, length: u32, at: At) {
-        let is_client = self.client == Some(side);
-        if kind == CERTIFICATE && is_client && length > EMPTY_CERTIFICATE_BYTES {
-            self.client_certificate = true;
+        if let Some(flight) = self.flights.get_mut(side) {
+            match kind {
+                CERTIFICATE => flight.certificate |= length > EMPTY_CERTIFICATE_BYTES,
+                CERTIFICATE_REQUEST => flight.certificate_request = true,
+                SERVER_HELLO_DONE | CLIENT_KEY_EXCHANGE => flight.is_done |= flight.is_whole,
+                _ => {}
+            }
         }
         if matches!(
             kind,
@@ -191,6 +256,11 @@ impl Facts {
         if let Some(change) = self.cipher_changes.get_mut(side) {
             change.get_or_insert(at);
         }
+        if let Some(flight) = self.flights.get_mut(side)
+            && flight.is_whole
+        {
+            flight.change.get_or_insert(at);
+        }
     }
 
     pub(crate) fn application_data(&mut self, side: Side, at: At) {
@@ -203,7 +273,7 @@ impl Facts {
     pub(crate) fn record(&mut self, side: Side, kind: u8, length: u32) {
         let is_client = self.client == Some(side);
         let offers_early_data =
-            self.client_hello.as_ref().is_some_and(|(hello, _)| hello.early_data);
+            self.client_hello.as_ref().is_some_and(|(hello, _)| hello.early_data == Some(true));
         let is_early = is_client && offers_early_data && self.server_hello.is_none();
         let is_finished = self.cipher_changes.get(side).is_some_and(Option::is_some);
         let is_tls_1_3 = self.is_tls_1_3();
@@ -235,7 +305,23 @@ impl Facts {
     }
 
     fn is_tls_1_3(&self) -> bool {
-        self.server_hello.is_some_and(|(hello, _)| hello.version == Version::Tls13)
+        self.server_hello.is_some_and(|(hello, _)| hello.version == Some(Version::Tls13))
+    }
+
+    /// The version, as far as it is certain.
+    fn version(&self) -> Option<Version> {
+        let (hello, _) = self.server_hello?;
+        // From TLS 1.3 on, these messages are encrypted.
+        hello.version.or_else(|| self.key_exchange.map(|_| hello.legacy_version))
+    }
+
+    /// Returns true if the client certainly offered nothing to resume.
+    fn offered_nothing(&self) -> bool {
+        self.client_hello.as_ref().is_some_and(|(hello, _)| {
+            hello.session_id_length == Some(0)
+                && hello.ticket_length == Some(0)
+                && hello.pre_shared_key == Some(false)
+        })
     }
 
     /// The time at which both sides had sent encrypted records.
@@ -252,26 +338,45 @@ impl Facts {
         let Some((server_hello, hello_at)) = self.server_hello else {
             return (Class::NoServerhello, None, None);
         };
-        if server_hello.version == Version::Tls13 {
-            let (class, evidence) = match server_hello.pre_shared_key {
-                true => (Class::Resumed, Evidence::ShPreSharedKey),
-                false => (Class::Full, Evidence::ShWithoutPsk),
+        let unknown = (Class::Unknown, Some(Evidence::ShOnly), Some(hello_at));
+        if self.version() == Some(Version::Tls13) {
+            let offer = self.client_hello.as_ref().and_then(|(hello, _)| hello.pre_shared_key);
+            return match (server_hello.pre_shared_key, offer) {
+                (Some(true), _) => (Class::Resumed, Some(Evidence::ShPreSharedKey), Some(hello_at)),
+                (Some(false), _) => (Class::Full, Some(Evidence::ShWithoutPsk), Some(hello_at)),
+                (None, Some(false)) => self.nothing_offered(),
+                (None, _) => unknown,
             };
-            return (class, Some(evidence), Some(hello_at));
         }
         if self.key_exchange.is_some() {
             return (Class::Full, Some(Evidence::KeyExchange), self.key_exchange);
         }
-        let client = self.client.unwrap_or(0);
-        let change = |side: Side| self.cipher_changes.get(side).copied().flatten();
-        let server = change(1 - client.min(1));
-        let server_first = match (server, change(client)) {
-            (Some(server), Some(client)) => server < client,
-            (server, _) => server.is_some(),
-        };
-        match server_first {
-            true => (Class::Resumed, Some(Evidence::ServerCcsFirstNoCert), server),
-            false => (Class::Unknown, Some(Evidence::ShOnly), Some(hello_at)),
+        let client = self.client.unwrap_or(0).min(1);
+        let (from_client, from_server) = (self.flights[client], self.flights[1 - client]);
+        match (self.version(), from_server.change, from_client.change) {
+            (Some(Version::Other(_)), ..) => unknown,
+            (Some(_), Some(at), _) => {
+                (Class::Resumed, Some(Evidence::ServerCcsFirstNoCert), Some(at))
+            }
+            (Some(_), None, Some(at)) => (Class::Resumed, Some(Evidence::ClientCcsNoCke), Some(at)),
+            // Where nothing is missing, the server stopped there.
+            _ if !from_server.is_whole && self.offered_nothing() => self.nothing_offered(),
+            _ => unknown,
+        }
+    }
+
+    fn nothing_offered(&self) -> (Class, Option<Evidence>, Option<At>) {
+        let at = self.client_hello.as_ref().map(|(_, at)| *at);
+        (Class::Full, Some(Evidence::NothingOffered), at)
+    }
+
+    /// True if the server sent a ticket in the clear, false if it certainly sent none.
+    fn ticket_issued(&self, version: Option<Version>) -> Option<bool> {
+        let is_visible = version.is_some_and(|version| version != Version::Tls13);
+        let server = self.flights[1 - self.client?.min(1)];
+        match self.issued_ticket {
+            Some(ticket) => Some(ticket.length > 0),
+            None => (is_visible && server.change.is_some()).then_some(false),
         }
     }
 
@@ -279,19 +384,26 @@ impl Facts {
         if class != Class::Resumed {
             return None;
         }
-        Some(match (&self.client_hello, evidence) {
+        let ticket = self.client_hello.as_ref().and_then(|(hello, _)| hello.ticket_length);
+        Some(match (ticket, evidence) {
             (_, Some(Evidence::ShPreSharedKey)) => Method::Psk,
             (None, _) => Method::Unknown,
-            (Some((hello, _)), _) if hello.ticket_length > 0 => Method::Ticket,
-            _ => Method::Id,
+            (Some(0), _) => Method::Id,
+            (Some(_), _) => Method::Ticket,
         })
     }
 
+    /// True if the client sent a certificate, false if it certainly sent none.
     fn client_auth(&self, class: Class) -> Option<bool> {
-        let is_visible =
-            self.server_hello.is_some_and(|(hello, _)| hello.version != Version::Tls13);
-        let is_known = matches!(class, Class::Full | Class::Resumed) && is_visible;
-        (self.client_certificate || is_known).then_some(self.client_certificate)
+        let client = self.client?.min(1);
+        let (from_client, from_server) = (self.flights[client], self.flights[1 - client]);
+        let is_visible = self.version().is_some_and(|version| version != Version::Tls13);
+        let was_not_asked = from_server.is_done && !from_server.certificate_request;
+        let sent_none = class == Class::Resumed || was_not_asked || from_client.is_done;
+        match from_client.certificate {
+            true => Some(true),
+            false => (is_visible && sent_none).then_some(false),
+        }
     }
 
     /// Assembles the report.
@@ -309,6 +421,9 @@ impl Facts {
             (self.client_hello.as_ref().map(|(_, at)| *at), self.server_hello.map(|(_, at)| at));
         let done = self.encrypted_at();
         let issued = self.issued_ticket;
+        let version = self.version().or_else(|| self.retry.then_some(Version::Tls13));
+        // In TLS 1.3 a session ID means nothing.
+        let session = chosen.filter(|_| version.is_some_and(|version| version != Version::Tls13));
         Handshake {
             carrier,
             client_ip: client.ip,
@@ -317,21 +432,22 @@ impl Facts {
             server_port: server.port,
             ch_random: hello.map(|hello| hello.random.map(Vec::from).unwrap_or_default()),
             sni: hello.and_then(|hello| hello.server_name.clone()),
-            version: chosen
-                .map(|hello| hello.version)
-                .or_else(|| self.retry.then_some(Version::Tls13)),
+            version,
             cls,
             method: self.method(cls, evidence),
             evidence,
             hrr: self.retry,
-            psk_offered: hello.map(|hello| hello.pre_shared_key),
-            early_data_offered: hello.map(|hello| hello.early_data),
-            offered_sid_len: hello.map(|hello| hello.session_id_length),
-            offered_ticket_len: hello.map(|hello| hello.ticket_length),
+            ch_whole: hello.map(|hello| hello.is_whole),
+            psk_offered: hello.and_then(|hello| hello.pre_shared_key),
+            early_data_offered: hello.and_then(|hello| hello.early_data),
+            offered_sid_len: hello.and_then(|hello| hello.session_id_length),
+            offered_ticket_len: hello.and_then(|hello| hello.ticket_length),
             client_auth: self.client_auth(cls),
             completed: done.is_some(),
-            direct: self.via.is_none_or(|via| via == Via::Socks),
+            direct: self.via.is_none_or(Via::is_direct),
             via: self.via,
+            proxied_client: self.proxied_client,
+            sh_random_part: chosen.map(|hello| Digest(hello.mark.to_be_bytes())),
             t_ch: ch.map(seconds),
             t_sh: sh.map(seconds),
             frame_ch: ch.map(|at| at.frame),
@@ -339,11 +455,13 @@ impl Facts {
             proof_frame: proof.map(|at| at.frame),
             t_done: done.map(seconds),
             offered_ticket_hash: hello.and_then(|hello| hello.ticket),
+            offered_sid_hash: hello.and_then(|hello| hello.session_id),
+            ticket_issued: self.ticket_issued(version),
             issued_ticket_len: issued.map(|ticket| ticket.length),
             issued_ticket_lifetime_s: issued.map(|ticket| ticket.lifetime_s),
             issued_ticket_hash: issued.and_then(|ticket| ticket.digest),
-            issued_sid_len: chosen.and_then(|hello| hello.session_id_length),
-            session_id_hash: chosen.and_then(|hello| hello.session_id),
+            issued_sid_len: session.and_then(|hello| hello.session_id_length),
+            session_id_hash: session.and_then(|hello| hello.session_id),
             certificate: self.certificate.clone(),
             bytes_from_client: from_client.bytes,
             bytes_from_server: from_server.bytes,

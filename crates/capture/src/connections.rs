@@ -48,6 +48,8 @@ struct Connection {
     ends: [Endpoint; 2],
     /// The sequence number of each side's SYN.
     begins: [Option<u32>; 2],
+    /// The same, until the side sends a byte.
+    silent_since: [Option<u32>; 2],
     phase: Phase,
     held_bytes: usize,
 }
@@ -114,7 +116,7 @@ impl Connections {
         let output = &mut Output { certificates: &mut self.certificates, emit: &mut *emit };
         if connection.is_reused(side, segment) {
             connection.finish(output);
-            *connection = Connection::new(ends);
+            connection.restart(side);
         }
         connection.segment(side, segment, at, &self.limits, output);
         self.held_bytes = self.held_bytes + connection.held_bytes - before;
@@ -194,7 +196,13 @@ impl Connections {
 
 impl Connection {
     fn new(ends: [Endpoint; 2]) -> Self {
-        Self { ends, begins: [None; 2], phase: Phase::Silent, held_bytes: 0 }
+        Self {
+            ends,
+            begins: [None; 2],
+            silent_since: [None; 2],
+            phase: Phase::Silent,
+            held_bytes: 0,
+        }
     }
 
     /// Returns true if this SYN begins another connection between the same endpoints.
@@ -204,18 +212,21 @@ impl Connection {
         if !segment.syn {
             return false;
         }
-        match segment.ack {
-            false => {
-                let is_late = match &self.phase {
-                    Phase::Watched(conversation) => {
-                        conversation.flows[side].may_begin(segment.sequence)
-                    }
-                    _ => true,
-                };
-                is_other || (has_spoken && self.begins[side].is_none() && !is_late)
-            }
-            true => is_other && has_spoken,
-        }
+        let is_late = match &self.phase {
+            Phase::Silent => true,
+            Phase::Watched(conversation) => conversation.flows[side].may_begin(segment.sequence),
+            Phase::Over => false,
+        };
+        let is_first = self.begins[side].is_none() && has_spoken && !is_late;
+        is_first || (is_other && (has_spoken || !segment.ack))
+    }
+
+    /// Begins another connection between the same endpoints with this side's SYN. If the other side's
+    /// SYN began it already, that stays known.
+    fn restart(&mut self, side: Side) {
+        let begin = self.silent_since[1 - side].take();
+        *self = Self::new(self.ends);
+        self.begins[1 - side] = begin;
     }
 
     fn segment(
@@ -228,6 +239,7 @@ impl Connection {
     ) {
         if segment.syn {
             self.begins[side] = Some(segment.sequence);
+            self.silent_since[side] = Some(segment.sequence);
             if let Phase::Watched(conversation) = &mut self.phase {
                 conversation.flows[side].begin(segment.sequence);
             }
@@ -235,6 +247,7 @@ impl Connection {
         if segment.length == 0 || matches!(self.phase, Phase::Over) {
             return;
         }
+        self.silent_since[side] = None;
         if matches!(self.phase, Phase::Silent) {
             self.phase = Phase::Watched(Box::new(Conversation::after(self.begins)));
         }
@@ -316,7 +329,7 @@ impl Conversation {
         };
         match piece {
             Piece::Bytes(bytes) => self.streams[side].bytes(bytes, expected, &mut listener),
-            Piece::Gap => self.streams[side].gap(),
+            Piece::Gap(length) => self.streams[side].gap(length, &mut listener),
             Piece::Cut(length) => self.streams[side].cut(length, &mut listener),
         }
     }
@@ -359,16 +372,26 @@ impl Listener<'_> {
         self.facts.client_hello(self.side, hello, self.at, self.preface.via());
     }
 
-    fn hello(&mut self, kind: u8, body: &[u8]) {
+    fn server_hello(&mut self, hello: ServerHello) {
+        if self.facts.is_of_another(self.side, &hello) {
+            if !self.facts.is_reported() {
+                (self.emit)(self.facts.report(self.carrier, self.ends));
+            }
+            self.facts.begin_next(self.side);
+        }
+        self.facts.server_hello(self.side, hello, self.at, self.preface.via());
+    }
+
+    fn hello(&mut self, kind: u8, length: u32, body: &[u8]) {
         match kind {
             tls::CLIENT_HELLO => {
-                if let Some(hello) = ClientHello::parse(body) {
+                if let Some(hello) = ClientHello::parse(body, length) {
                     self.client_hello(hello);
                 }
             }
             tls::SERVER_HELLO => {
-                if let Some(hello) = ServerHello::parse(body) {
-                    self.facts.server_hello(self.side, hello, self.at, self.preface.via());
+                if let Some(hello) = ServerHello::parse(body, length) {
+                    self.server_hello(hello);
                 }
             }
             _ => self.facts.retry_request(),
@@ -392,7 +415,7 @@ impl Listener<'_> {
 impl Listen for Listener<'_> {
     fn event(&mut self, event: Event<'_>) -> bool {
         match event {
-            Event::Hello(kind, body) => self.hello(kind, body),
+            Event::Hello(kind, length, body) => self.hello(kind, length, body),
             Event::Sslv2Hello(bytes) => {
                 if let Some(hello) = ClientHello::parse_sslv2(bytes) {
                     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -402,6 +425,10 @@ impl Listen for Listener<'_> {
             }
             Event::Record(kind, length) => self.facts.record(self.side, kind, length),
             Event::Skipped(bytes) => self.preface.observe(self.side, bytes),
+            Event::Proxied(client) => {
+                self.preface.proxied();
+                self.facts.proxied(client);
+            }
             Event::Message(kind, length, body) => self.message(kind, length, body),
             Event::ChangeCipherSpec => {
                 if !self.facts.is_retrying() {
@@ -409,6 +436,7 @@ impl Listen for Listener<'_> {
                 }
             }
             Event::ApplicationData => self.facts.application_data(self.side, self.at),
+            Event::Hole => self.facts.hole(self.side),
         }
         self.facts.is_retrying()
     }

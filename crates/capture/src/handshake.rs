@@ -1,6 +1,6 @@
 //! The record of one handshake.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Serialize, Serializer};
 
@@ -37,7 +37,10 @@ pub struct Handshake {
     pub evidence: Option<Evidence>,
     /// True if the server sent a HelloRetryRequest.
     pub hrr: bool,
-    /// True if the client offered a pre-shared key.
+    /// True if the ClientHello was captured to its end: what is not known of it was not in it.
+    pub ch_whole: Option<bool>,
+    /// True if the client offered a pre-shared key. `None` if the capture does not show it, as with
+    /// everything that was offered.
     pub psk_offered: Option<bool>,
     /// True if the client offered early data.
     pub early_data_offered: Option<bool>,
@@ -45,16 +48,21 @@ pub struct Handshake {
     pub offered_sid_len: Option<usize>,
     /// Length of the ticket the client offered (TLS 1.2 and before), in bytes.
     pub offered_ticket_len: Option<usize>,
-    /// True if a client certificate was seen. `None` in TLS 1.3, which encrypts it.
+    /// True if a client certificate was seen, false if the capture shows that none was sent. `None`
+    /// in TLS 1.3, which encrypts it.
     pub client_auth: Option<bool>,
-    /// True if both sides sent encrypted records.
+    /// True if encrypted records of both sides were seen.
     pub completed: bool,
     /// True if TLS begins with the first byte: no STARTTLS, CONNECT or tunnel precedes it. A
     /// connection through a SOCKS proxy counts as direct, because the client then speaks to the
-    /// server unchanged.
+    /// server unchanged, and so does one with a PROXY header.
     pub direct: bool,
     /// The protocol spoken before TLS on the connection.
     pub via: Option<Via>,
+    /// The client that a balancer's PROXY header names; `client_ip` is then the balancer.
+    pub proxied_client: Option<SocketAddr>,
+    /// Eight bytes of the ServerHello's random. With `ch_random` they tell copies of a handshake.
+    pub sh_random_part: Option<Digest>,
     /// The time the ClientHello was complete, in seconds since 1970.
     pub t_ch: Option<f64>,
     /// The time the ServerHello was complete, in seconds since 1970.
@@ -69,6 +77,11 @@ pub struct Handshake {
     pub t_done: Option<f64>,
     /// The hash of the ticket the client offered (TLS 1.2 and before).
     pub offered_ticket_hash: Option<Digest>,
+    /// The hash of the session ID the client offered. It may be made up, for middleboxes.
+    pub offered_sid_hash: Option<Digest>,
+    /// True if the server issued a ticket, false if the capture shows that it issued none (TLS 1.2 and
+    /// before).
+    pub ticket_issued: Option<bool>,
     /// Length of the ticket the server issued in the clear (TLS 1.2 and before, RFC 5077), in bytes.
     pub issued_ticket_len: Option<usize>,
     /// The lifetime hint of that ticket, in seconds; 0 leaves it to the client.
@@ -88,6 +101,13 @@ pub struct Handshake {
     pub bytes_from_client: u64,
     /// The bytes the server sent; in TLS 1.3, up to the same moment.
     pub bytes_from_server: u64,
+}
+
+impl Handshake {
+    /// The client's address: the one that a balancer names, if there is one.
+    pub fn client(&self) -> IpAddr {
+        self.proxied_client.map_or(self.client_ip, |client| client.ip())
+    }
 }
 
 /// The protocol that carries a handshake.
@@ -141,9 +161,15 @@ pub enum Evidence {
     ShWithoutPsk,
     /// A TLS 1.3 ServerHello that accepts a pre-shared key.
     ShPreSharedKey,
-    /// The server's ChangeCipherSpec came first, without any key-exchange message.
+    /// The server's ChangeCipherSpec follows its ServerHello without any key-exchange message, and no
+    /// byte between them is missing.
     ServerCcsFirstNoCert,
-    /// The ServerHello alone.
+    /// The client's ChangeCipherSpec follows its ClientHello without a ClientKeyExchange, and no byte
+    /// between them is missing.
+    ClientCcsNoCke,
+    /// The client offered nothing that could be resumed.
+    NothingOffered,
+    /// The ServerHello alone, or a part of it.
     ShOnly,
 }
 

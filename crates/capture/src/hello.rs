@@ -1,4 +1,6 @@
-//! ClientHello and ServerHello, parsed leniently: valid parts count even if the rest is malformed.
+//! ClientHello and ServerHello, parsed leniently: valid parts count even if the rest is malformed or
+//! not captured. What is not there is unknown (`None`). Only a whole list of extensions shows that an
+//! extension is absent.
 
 use crate::bytes::Bytes;
 use crate::digest::Digest;
@@ -22,23 +24,31 @@ const HELLO_RETRY_REQUEST: [u8; 32] = [
 pub(crate) struct ClientHello {
     /// `None` for a hello in SSL 2 format.
     pub(crate) random: Option<[u8; 32]>,
-    pub(crate) session_id_length: usize,
-    pub(crate) ticket_length: usize,
+    pub(crate) session_id_length: Option<usize>,
+    pub(crate) session_id: Option<Digest>,
+    pub(crate) ticket_length: Option<usize>,
     pub(crate) ticket: Option<Digest>,
     pub(crate) server_name: Option<String>,
-    pub(crate) pre_shared_key: bool,
-    pub(crate) early_data: bool,
+    pub(crate) pre_shared_key: Option<bool>,
+    pub(crate) early_data: Option<bool>,
+    /// True if every byte was captured: what is not in it was not offered.
+    pub(crate) is_whole: bool,
 }
 
 /// The choices of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerHello {
-    pub(crate) version: Version,
+    /// `None` if the extension that may state it was not captured.
+    pub(crate) version: Option<Version>,
+    /// The version if no extension states another.
+    pub(crate) legacy_version: Version,
     pub(crate) retry: bool,
-    pub(crate) pre_shared_key: bool,
+    pub(crate) pre_shared_key: Option<bool>,
     /// Meaningful up to TLS 1.2 only.
     pub(crate) session_id_length: Option<usize>,
     pub(crate) session_id: Option<Digest>,
+    /// A part of the random, to tell answers apart.
+    pub(crate) mark: u64,
 }
 
 /// A session ticket sent in the clear.
@@ -60,12 +70,18 @@ impl IssuedTicket {
 }
 
 impl ClientHello {
-    /// Parses the body of a ClientHello.
-    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+    /// Parses what was captured of the body of a ClientHello of `length` bytes.
+    pub(crate) fn parse(body: &[u8], length: u32) -> Option<Self> {
         let mut bytes = Bytes(body);
         bytes.take(2)?;
         let mut hello = Self { random: Some(bytes.array()?), ..Self::default() };
-        let _ = hello.parse_offers(bytes);
+        let parsed = hello.parse_offers(bytes);
+        hello.is_whole = parsed.is_some() && body.len() >= length as usize;
+        if hello.is_whole {
+            hello.ticket_length.get_or_insert(0);
+            hello.pre_shared_key.get_or_insert(false);
+            hello.early_data.get_or_insert(false);
+        }
         Some(hello)
     }
 
@@ -73,13 +89,24 @@ impl ClientHello {
     pub(crate) fn parse_sslv2(bytes: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         bytes.take(7)?;
-        let session_id_length = usize::from(bytes.u16()?);
-        Some(Self { session_id_length, ..Self::default() })
+        let session_id_length = Some(usize::from(bytes.u16()?));
+        // This format has no extensions.
+        let (ticket_length, pre_shared_key, early_data) = (Some(0), Some(false), Some(false));
+        Some(Self {
+            session_id_length,
+            ticket_length,
+            pre_shared_key,
+            early_data,
+            is_whole: true,
+            ..Self::default()
+        })
     }
 
+    /// Returns `None` if a part is missing.
     fn parse_offers(&mut self, mut bytes: Bytes<'_>) -> Option<()> {
-        self.session_id_length = usize::from(bytes.u8()?);
-        bytes.take(self.session_id_length)?;
+        let session_id_length = usize::from(bytes.u8()?);
+        self.session_id_length = Some(session_id_length);
+        self.session_id = bytes.take(session_id_length).map(Digest::of)?;
         let ciphers = usize::from(bytes.u16()?);
         bytes.take(ciphers)?;
         let compressions = usize::from(bytes.u8()?);
@@ -87,42 +114,52 @@ impl ClientHello {
         extensions(bytes, |kind, length, value| match kind {
             SERVER_NAME => self.server_name = self.server_name.take().or_else(|| host_name(value)),
             SESSION_TICKET => {
-                self.ticket_length = length;
+                self.ticket_length = Some(length);
                 self.ticket = value.get(..length).and_then(Digest::of);
             }
-            PRE_SHARED_KEY => self.pre_shared_key = true,
-            EARLY_DATA => self.early_data = true,
+            PRE_SHARED_KEY => self.pre_shared_key = Some(true),
+            EARLY_DATA => self.early_data = Some(true),
             _ => {}
         })
     }
 }
 
 impl ServerHello {
-    /// Parses the body of a ServerHello.
-    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+    /// Parses what was captured of the body of a ServerHello of `length` bytes.
+    pub(crate) fn parse(body: &[u8], length: u32) -> Option<Self> {
         let mut bytes = Bytes(body);
         let number = bytes.u16()?;
         let random: [u8; 32] = bytes.array()?;
         let retry = random == HELLO_RETRY_REQUEST;
-        let version = Version::from_wire(number);
+        let legacy_version = Version::from_wire(number);
         let mut hello = Self {
-            version,
+            version: None,
+            legacy_version,
             retry,
-            pre_shared_key: false,
+            pre_shared_key: None,
             session_id_length: None,
             session_id: None,
+            // The last bytes may be a constant (RFC 8446, 4.1.3), the first a time.
+            mark: random[8..16].iter().fold(0, |mark, byte| mark << 8 | u64::from(*byte)),
         };
         // Drafts of TLS 1.3 up to 21 had no session id and no compression here.
         let is_early_draft = matches!(number, 0x7f00..=0x7fff);
         let session_id = if is_early_draft { None } else { session_id(bytes) };
-        let _ = hello.parse_choices(bytes, is_early_draft);
-        if hello.version != Version::Tls13 {
-            hello.session_id_length = session_id.map(<[u8]>::len);
-            hello.session_id = session_id.and_then(Digest::of);
+        let parsed = hello.parse_choices(bytes, is_early_draft);
+        if parsed.is_some() && body.len() >= length as usize {
+            hello.pre_shared_key.get_or_insert(false);
+            hello.version.get_or_insert(legacy_version);
         }
+        // Only behind 0x0303 may an extension state another version.
+        if legacy_version != Version::Tls12 {
+            hello.version = Some(legacy_version);
+        }
+        hello.session_id_length = session_id.map(<[u8]>::len);
+        hello.session_id = session_id.and_then(Digest::of);
         Some(hello)
     }
 
+    /// Returns `None` if a part is missing.
     fn parse_choices(&mut self, mut bytes: Bytes<'_>, is_early_draft: bool) -> Option<()> {
         if is_early_draft {
             bytes.take(2)?;
@@ -132,10 +169,10 @@ impl ServerHello {
             bytes.take(3)?;
         }
         extensions(bytes, |kind, _, value| match kind {
-            PRE_SHARED_KEY => self.pre_shared_key = true,
+            PRE_SHARED_KEY => self.pre_shared_key = Some(true),
             SUPPORTED_VERSIONS => {
                 if let [high, low] = *value {
-                    self.version = Version::from_wire(u16::from_be_bytes([high, low]));
+                    self.version = Some(Version::from_wire(u16::from_be_bytes([high, low])));
                 }
             }
             _ => {}
@@ -149,14 +186,25 @@ fn session_id(mut bytes: Bytes<'_>) -> Option<&[u8]> {
 }
 
 /// Calls `each` with every extension: type, stated length, and the captured part of the value.
+/// Returns `None` if the list is not whole.
 fn extensions(mut bytes: Bytes<'_>, mut each: impl FnMut(u16, usize, &[u8])) -> Option<()> {
+    // Hellos without extensions end before their length.
+    if bytes.0.is_empty() {
+        return Some(());
+    }
     let total = usize::from(bytes.u16()?);
-    let mut bytes = Bytes(bytes.take_up_to(total));
-    loop {
+    let list = bytes.take_up_to(total);
+    let mut bytes = Bytes(list);
+    while !bytes.0.is_empty() {
         let kind = bytes.u16()?;
         let length = usize::from(bytes.u16()?);
-        each(kind, length, bytes.take_up_to(length));
+        let value = bytes.take_up_to(length);
+        each(kind, length, value);
+        if value.len() < length {
+            return None;
+        }
     }
+    (list.len() == total).then_some(())
 }
 
 fn host_name(extension: &[u8]) -> Option<String> {
@@ -164,6 +212,8 @@ fn host_name(extension: &[u8]) -> Option<String> {
     bytes.take(2)?;
     let kind = bytes.u8()?;
     let length = usize::from(bytes.u16()?);
-    let name = bytes.take_up_to(length.min(LONGEST_NAME_BYTES));
+    // Part of a name is another name.
+    let name = bytes.take(length)?;
+    let name = name.get(..LONGEST_NAME_BYTES).unwrap_or(name);
     (kind == 0 && !name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
 }

@@ -11,6 +11,10 @@ pub(crate) const LONGEST_HELLO_BYTES: usize = 1 << 16;
 /// in bytes. The leaf of a chain comes first; the rest is not read.
 pub(crate) const LONGEST_MESSAGE_BYTES: usize = 1 << 14;
 
+/// The largest gap in a handshake, in bytes. More is missing only where the handshake is over, or where
+/// another connection has begun between the same ends.
+pub(crate) const LARGEST_FLIGHT_BYTES: u32 = 1 << 18;
+
 /// The longest possible DNS name (RFC 1035, 2.3.4), in bytes.
 pub(crate) const LONGEST_NAME_BYTES: usize = 255;
 

@@ -5,6 +5,13 @@ use crate::bytes::Bytes;
 /// The most tags and labels in one frame.
 const MOST_TAGS: usize = 16;
 
+/// Returns true for a LINKTYPE that is looked into.
+pub(crate) fn is_supported(link: i32) -> bool {
+    const SUPPORTED: [i32; 20] =
+        [0, 1, 9, 10, 12, 14, 50, 51, 101, 104, 105, 108, 113, 117, 127, 228, 229, 239, 258, 276];
+    SUPPORTED.contains(&link)
+}
+
 /// Returns the IP packet in a frame of the given LINKTYPE.
 pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(frame);
@@ -33,6 +40,11 @@ pub(crate) fn ip_packet(link: i32, frame: &[u8]) -> Option<&[u8]> {
             in_ethertype(kind, bytes.0)
         }
         105 => in_wifi(frame),
+        // FDDI: frame control and addresses, then the LLC header of an 802.3 frame.
+        10 => in_ethertype(0, frame.get(13..)?),
+        // OpenBSD's filter log; its length excludes the padding to whole words.
+        117 => frame.get(usize::from(*frame.first()?).next_multiple_of(4)..),
+        258 => in_pktap(frame),
         // Radiotap in front of 802.11; its length is little-endian.
         127 => {
             let length = u16::from_le_bytes([*frame.get(2)?, *frame.get(3)?]);
@@ -87,7 +99,7 @@ pub(crate) fn in_ethertype(kind: u16, payload: &[u8]) -> Option<&[u8]> {
     None
 }
 
-fn in_mpls(payload: &[u8]) -> Option<&[u8]> {
+pub(crate) fn in_mpls(payload: &[u8]) -> Option<&[u8]> {
     let mut bytes = Bytes(payload);
     for _ in 0..MOST_TAGS {
         let bottom_of_stack = bytes.u32()? & 0x100 != 0;
@@ -148,6 +160,16 @@ pub(crate) fn in_wifi(frame: &[u8]) -> Option<&[u8]> {
     }
     // The LLC header equals that of an 802.3 frame with a length field.
     in_ethertype(0, bytes.0)
+}
+
+/// Returns the packet behind Apple's header, which states its length and the kind of frame.
+fn in_pktap(frame: &[u8]) -> Option<&[u8]> {
+    const PKTAP: i32 = 258;
+    let mut bytes = Bytes(frame);
+    let [length, _, link] =
+        [bytes.array()?, bytes.array()?, bytes.array()?].map(i32::from_le_bytes);
+    let packet = frame.get(usize::try_from(length).ok()?..)?;
+    if link == PKTAP { None } else { ip_packet(link, packet) }
 }
 
 /// Returns the packet in a Linux netfilter log, whose attributes use the byte order of the

@@ -6,7 +6,7 @@ use serde_json::Value;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::report::Report;
-use crate::sharing::Service;
+use crate::sharing::{Party, Service};
 
 /// Replaces everything that could identify a person. Without the key, nobody can reverse a
 /// pseudonym or test a guess. The same key gives the same pseudonyms, so that results can be
@@ -40,14 +40,17 @@ impl Pseudonyms {
 
     /// Replaces the names in a handshake's JSON record.
     pub fn replace(&self, record: &mut Value) {
-        const KINDS: [(&str, &str); 7] = [
+        const KINDS: [(&str, &str); 10] = [
             ("file", "file"),
             ("client_ip", "host"),
             ("server_ip", "host"),
+            ("proxied_client", "host"),
             ("ch_random", "random"),
+            ("sh_random_part", "random"),
             ("offered_ticket_hash", "ticket"),
             ("issued_ticket_hash", "ticket"),
             ("session_id_hash", "session"),
+            ("offered_sid_hash", "session"),
         ];
         for (field, kind) in KINDS {
             if let Some(Value::String(text)) = record.get_mut(field) {
@@ -74,6 +77,13 @@ impl Pseudonyms {
         }
         // Sort again, so that the order reveals nothing about the names.
         report.findings.top_services.sort_by(Service::order);
+        let not_resumed = &mut report.findings.not_resumed;
+        for parties in [&mut not_resumed.by_server, &mut not_resumed.by_client] {
+            for party in parties.iter_mut() {
+                party.address = self.of("host", &party.address);
+            }
+            parties.sort_by(Party::order);
+        }
         for left_out in &mut report.captured.left_out {
             left_out.file = self.of("file", &left_out.file);
         }

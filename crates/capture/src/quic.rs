@@ -36,6 +36,12 @@ const FIRST_FRAME_BYTES: usize = 512;
 pub(crate) const CONNECTION_BYTES: usize = size_of::<Connection>();
 pub(crate) const PLACE_BYTES: usize = size_of::<([Endpoint; 2], Box<Connection>)>();
 
+/// The bytes kept of datagrams that came before the ClientHello whose keys open them, as they do where
+/// two directions were captured by two clocks.
+pub(crate) const EARLY_BYTES: usize = 256 << 10;
+/// The most of these datagrams.
+const MOST_EARLY: usize = 64;
+
 const SALT_V1: [u8; 20] =
     *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a";
 const SALT_V2: [u8; 20] =
@@ -87,6 +93,19 @@ pub(crate) struct Connections {
     connections: HashMap<[Endpoint; 2], Box<Connection>, FixedState>,
     /// Oldest first.
     order: VecDeque<[Endpoint; 2]>,
+    /// Oldest first.
+    early: VecDeque<Early>,
+    early_bytes: usize,
+}
+
+/// A datagram that no known key opens.
+#[derive(Debug)]
+struct Early {
+    from: Endpoint,
+    to: Endpoint,
+    payload: Box<[u8]>,
+    length: usize,
+    at: At,
 }
 
 #[derive(Debug)]
@@ -106,6 +125,8 @@ impl Connections {
             held_bytes: 0,
             connections: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
             order: VecDeque::new(),
+            early: VecDeque::new(),
+            early_bytes: 0,
         }
     }
 
@@ -121,6 +142,7 @@ impl Connections {
     ) {
         let (ends, side) = if from <= to { ([from, to], 0) } else { ([to, from], 1) };
         let before = self.held_bytes_of(&ends);
+        let is_known = self.connections.contains_key(&ends);
         let mut rest = payload;
         for count in 0..MOST_COALESCED {
             let Some((packet, next)) = Packet::parse(rest, length > payload.len()) else {
@@ -129,7 +151,11 @@ impl Connections {
                 }
                 break;
             };
-            self.packet(ends, side, &packet, at, emit);
+            let is_opened = self.packet(ends, side, &packet, at, emit);
+            if !is_opened && !is_known && count == 0 {
+                self.keep(Early { from, to, payload: payload.into(), length, at });
+                return;
+            }
             rest = next;
         }
         if let Some(connection) = self.connections.get_mut(&ends) {
@@ -141,8 +167,35 @@ impl Connections {
             let Some(oldest) = self.order.pop_front() else { break };
             self.remove(oldest, emit);
         }
+        if !is_known {
+            self.take_early(ends, emit);
+        }
     }
 
+    fn keep(&mut self, early: Early) {
+        self.early_bytes += early.payload.len();
+        self.early.push_back(early);
+        while self.early_bytes > EARLY_BYTES || self.early.len() > MOST_EARLY {
+            let Some(oldest) = self.early.pop_front() else { break };
+            self.early_bytes -= oldest.payload.len();
+        }
+    }
+
+    /// Takes the datagrams that came before the first one of a connection that is now known.
+    fn take_early(&mut self, ends: [Endpoint; 2], emit: &mut dyn FnMut(Handshake)) {
+        let is_of = |early: &Early| ends.contains(&early.from) && ends.contains(&early.to);
+        if !self.connections.contains_key(&ends) || !self.early.iter().any(is_of) {
+            return;
+        }
+        let (taken, left): (VecDeque<_>, _) = self.early.drain(..).partition(is_of);
+        self.early = left;
+        for Early { from, to, payload, length, at } in taken {
+            self.early_bytes -= payload.len();
+            self.datagram(from, to, &payload, length, at, emit);
+        }
+    }
+
+    /// Returns false for an Initial that no key opens.
     fn packet(
         &mut self,
         ends: [Endpoint; 2],
@@ -150,10 +203,9 @@ impl Connections {
         packet: &Packet<'_>,
         at: At,
         emit: &mut dyn FnMut(Handshake),
-    ) {
+    ) -> bool {
         if let Packet::Initial(parameters, initial) = packet {
-            self.initial(ends, side, *parameters, initial, at, emit);
-            return;
+            return self.initial(ends, side, *parameters, initial, at, emit).is_some();
         }
         let Some(connection) = self.connections.get_mut(&ends) else {
             if let Packet::CutInitial(parameters, destination_id) = packet
@@ -161,13 +213,14 @@ impl Connections {
             {
                 self.watch(ends, side, *parameters, keys, emit);
             }
-            return;
+            return true;
         };
         match packet {
             Packet::Handshake => connection.facts.application_data(side, at),
             Packet::Retry => connection.facts.expect_repeated_hello(),
             Packet::Initial(..) | Packet::CutInitial(..) | Packet::EarlyData => {}
         }
+        true
     }
 
     /// Ends the capture: reports all remaining connections.
@@ -175,6 +228,8 @@ impl Connections {
         while let Some(ends) = self.order.pop_front() {
             self.remove(ends, emit);
         }
+        self.early.clear();
+        self.early_bytes = 0;
     }
 
     /// The memory of the connection between two endpoints, in bytes.
@@ -198,17 +253,17 @@ impl Connections {
         initial: &Initial<'_>,
         at: At,
         emit: &mut dyn FnMut(Handshake),
-    ) {
+    ) -> Option<()> {
         let known = self.connections.get_mut(&ends);
         let opened = known.as_ref().and_then(|connection| {
             connection.keys[usize::from(connection.client != side)].open(initial)
         });
         if let (Some(connection), Some(plain)) = (known, &opened) {
             connection.frames(side, plain, at, ends, emit);
-            return;
+            return Some(());
         }
-        let Some(keys) = Keys::both(parameters, initial.destination_id) else { return };
-        let Some(plain) = keys[0].open(initial) else { return };
+        let keys = Keys::both(parameters, initial.destination_id)?;
+        let plain = keys[0].open(initial)?;
         if let Some(connection) = self.connections.get_mut(&ends) {
             // A Retry, or another connection between the same endpoints: the hello decides which.
             connection.keys = keys;
@@ -220,6 +275,7 @@ impl Connections {
         if let Some(connection) = self.connections.get_mut(&ends) {
             connection.frames(side, &plain, at, ends, emit);
         }
+        Some(())
     }
 
     /// Starts watching a connection that `side` opened.
@@ -306,6 +362,9 @@ impl Crypto {
         let fits = self.waiting_bytes + data.len() <= LONGEST_HELLO_BYTES
             && self.waiting.len() < MOST_CRYPTO_FRAMES;
         if !is_new || !fits {
+            return;
+        }
+        if self.waiting.get(&offset).is_some_and(|before| before.len() >= data.len()) {
             return;
         }
         self.waiting_bytes += data.len();

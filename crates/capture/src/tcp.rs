@@ -50,8 +50,8 @@ pub(crate) fn parse(segment: &[u8], length: usize) -> Option<Segment<'_>> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Piece<'a> {
     Bytes(&'a [u8]),
-    /// Bytes are missing because their segments were not captured.
-    Gap,
+    /// This many bytes are missing because their segments were not captured.
+    Gap(u32),
     /// This many bytes are missing because the capture truncated their segment.
     Cut(u32),
 }
@@ -138,7 +138,7 @@ impl Flow {
         let (Some(first), Some(next)) = (self.waiting.first(), self.next) else { return };
         let (at, missing) = (first.at, first.sequence.wrapping_sub(next));
         if missing > 0 && missing <= LARGEST_JUMP {
-            give(Piece::Gap, at);
+            give(Piece::Gap(missing), at);
             self.next = Some(first.sequence);
         }
         self.drain(at, give);

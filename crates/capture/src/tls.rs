@@ -4,11 +4,18 @@
 //! certificates: of other messages the type and the length are enough. It searches for the first
 //! record, so that it finds TLS after STARTTLS, CONNECT or SOCKS too.
 //!
-//! A message counts once its record is complete. After a gap the stream resumes at the next segment
-//! that begins with a record. Where the capture truncated a segment, the captured part counts, and
-//! the record's length gives the start of the next record.
+//! A message counts once its record is complete, or as far as it was captured if the rest is missing.
+//! After a gap the stream resumes at the next segment that begins with a record. Where the capture
+//! truncated a segment, the captured part counts, and the record's length gives the start of the next
+//! record. Wherever a message may have been missed, the listener is told of a hole.
+//!
+//! Behind a hole a handshake record may be encrypted. It counts only if whole messages fill it
+//! exactly, which encrypted bytes do not.
 
-use crate::limits::{LONGEST_HELLO_BYTES, LONGEST_MESSAGE_BYTES};
+use std::net::SocketAddr;
+
+use crate::limits::{LARGEST_FLIGHT_BYTES, LONGEST_HELLO_BYTES, LONGEST_MESSAGE_BYTES};
+use crate::proxy::{self, Header};
 
 pub(crate) const CLIENT_HELLO: u8 = 1;
 pub(crate) const SERVER_HELLO: u8 = 2;
@@ -37,8 +44,8 @@ const HOLD_BYTES: usize = 512;
 /// A part of a TLS stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Event<'a> {
-    /// A ClientHello, ServerHello or HelloRetryRequest.
-    Hello(u8, &'a [u8]),
+    /// A ClientHello, ServerHello or HelloRetryRequest: type, length, and the captured part.
+    Hello(u8, u32, &'a [u8]),
     /// A ClientHello in SSL 2 format.
     Sslv2Hello(&'a [u8]),
     /// Any other message: type, length, and the kept part of a ticket or a certificate.
@@ -47,8 +54,12 @@ pub(crate) enum Event<'a> {
     Record(u8, u32),
     /// Bytes that are not TLS.
     Skipped(&'a [u8]),
+    /// A PROXY header, with the client it names.
+    Proxied(Option<SocketAddr>),
     ChangeCipherSpec,
     ApplicationData,
+    /// Messages may be missing here.
+    Hole,
 }
 
 /// A receiver of the events in a stream.
@@ -65,6 +76,8 @@ enum State {
     Header,
     Body,
     Lost,
+    /// Too much is missing: what follows does not belong to the handshake.
+    Ended,
 }
 
 /// One direction of a connection that may carry TLS.
@@ -76,10 +89,14 @@ pub(crate) struct Stream {
     kind: u8,
     left: u16,
     encrypted: bool,
+    /// True once the first bytes were a PROXY header.
+    is_proxied: bool,
+    /// True if a change to encryption may have been missed.
+    is_doubtful: bool,
     message: Message,
     /// Messages in the unfinished record.
     deferred: Vec<Deferred>,
-    /// Bytes whose beginning may or may not be TLS.
+    /// Bytes whose beginning may or may not be TLS, or a record that may be encrypted.
     hold: Vec<u8>,
     /// Bytes that were not TLS.
     pub(crate) skipped: u32,
@@ -107,7 +124,7 @@ enum Verdict {
 impl Stream {
     pub(crate) fn held_bytes(&self) -> usize {
         let deferred = self.deferred.iter().map(|deferred| match deferred {
-            Deferred::Hello(_, body) | Deferred::Message(_, _, body) => body.capacity(),
+            Deferred::Hello(_, _, body) | Deferred::Message(_, _, body) => body.capacity(),
         });
         self.hold.capacity()
             + self.message.held_bytes()
@@ -126,24 +143,37 @@ impl Stream {
             State::Search => self.search(bytes, expected, listener),
             State::Lost => {
                 if is_any_record(bytes) == Verdict::Record {
-                    self.state = State::Header;
-                    self.header_length = 0;
+                    self.begin_header();
                     self.records(bytes, listener);
                 }
             }
+            State::Ended => {}
             State::Header | State::Body => self.records(bytes, listener),
         }
     }
 
-    /// Notes that segments are missing. Their record is lost, and so is everything up to the next
-    /// segment that begins with a record.
-    pub(crate) fn gap(&mut self) {
+    /// Notes that segments with `length` bytes are missing. The rest of their record is lost, and so
+    /// is everything up to the next segment that begins with a record.
+    pub(crate) fn gap(&mut self, length: u32, listener: &mut impl Listen) {
         self.hold.clear();
-        self.deferred.clear();
+        self.tell_deferred(listener);
+        if self.state == State::Body && !self.encrypted {
+            self.message.cut(u32::MAX, listener);
+        }
         self.message = Message::default();
         if self.state != State::Search {
-            self.state = State::Lost;
+            self.lose(listener);
+            if length > LARGEST_FLIGHT_BYTES {
+                self.state = State::Ended;
+            }
         }
+    }
+
+    /// Notes that the next record's place is unknown.
+    fn lose(&mut self, listener: &mut impl Listen) {
+        self.state = State::Lost;
+        self.is_doubtful = true;
+        listener.event(Event::Hole);
     }
 
     /// Notes that the capture truncated a segment by `length` bytes.
@@ -151,15 +181,18 @@ impl Stream {
         self.tell_deferred(listener);
         match self.state {
             State::Search => self.hold.clear(),
-            State::Lost => {}
-            State::Header => self.state = State::Lost,
+            State::Lost | State::Ended => {}
+            State::Header => self.lose(listener),
             State::Body => {
                 if self.kind == HANDSHAKE && !self.encrypted {
-                    let is_followed =
-                        self.message.header_length == 4 && length <= self.message.left;
+                    let is_followed = !self.is_doubtful
+                        && self.message.header_length == 4
+                        && length <= self.message.left;
+                    self.hold.clear();
                     self.message.cut(length, listener);
                     if !is_followed {
                         self.kind = SKIPPED;
+                        listener.event(Event::Hole);
                     }
                 }
                 match u16::try_from(length).ok().and_then(|gap| self.left.checked_sub(gap)) {
@@ -171,7 +204,7 @@ impl Stream {
                     }
                     None => {
                         self.message = Message::default();
-                        self.state = State::Lost;
+                        self.lose(listener);
                     }
                 }
             }
@@ -202,8 +235,26 @@ impl Stream {
 
     /// Handles bytes that may be TLS. Returns true if they are not.
     fn searched(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) -> bool {
+        if self.skipped == 0 && !self.is_proxied {
+            match proxy::header(bytes) {
+                Header::No => {}
+                Header::Unclear if bytes.len() > HOLD_BYTES => return true,
+                Header::Unclear => {
+                    self.hold = bytes.to_vec();
+                    return false;
+                }
+                Header::Found(length, client) => {
+                    self.is_proxied = true;
+                    listener.event(Event::Proxied(client));
+                    return self.searched(&bytes[length..], expected, listener);
+                }
+            }
+        }
         let verdict = match is_first_record(bytes) {
-            Verdict::No if expected => is_any_record(bytes),
+            Verdict::No if expected => {
+                self.is_doubtful = true;
+                is_any_record(bytes)
+            }
             Verdict::No => is_sslv2_hello(bytes),
             verdict => verdict,
         };
@@ -237,7 +288,10 @@ impl Stream {
                 State::Body => {
                     let (body, rest) = bytes.split_at(bytes.len().min(self.left.into()));
                     if self.kind == HANDSHAKE && !self.encrypted {
-                        self.handshake(body, listener);
+                        match self.is_doubtful {
+                            true => self.doubtful(body, listener),
+                            false => self.handshake(body, listener),
+                        }
                     }
                     self.left -= u16::try_from(body.len()).unwrap_or(self.left);
                     if self.left == 0 {
@@ -245,7 +299,7 @@ impl Stream {
                     }
                     bytes = rest;
                 }
-                State::Search | State::Lost => return,
+                State::Search | State::Lost | State::Ended => return,
             }
         }
     }
@@ -253,19 +307,40 @@ impl Stream {
     /// Takes handshake messages, and reports them once their record is complete.
     fn handshake(&mut self, body: &[u8], listener: &mut impl Listen) {
         let is_whole = body.len() == usize::from(self.left);
-        self.encrypted = !match is_whole {
+        let is_readable = match is_whole {
             true => {
                 self.tell_deferred(listener);
                 self.message.feed(body, listener)
             }
             false => self.message.feed(body, &mut Deferring(&mut self.deferred)),
         };
+        if !is_readable {
+            self.encrypted = true;
+            listener.event(Event::Hole);
+        }
+    }
+
+    /// Takes a part of a record that may be encrypted, and its messages once it is complete.
+    fn doubtful(&mut self, body: &[u8], listener: &mut impl Listen) {
+        self.hold.extend_from_slice(body);
+        if body.len() < usize::from(self.left) {
+            return;
+        }
+        let record = std::mem::take(&mut self.hold);
+        self.encrypted = !is_filled_by_messages(&record);
+        if !self.encrypted {
+            self.is_doubtful = false;
+            self.message = Message::default();
+            self.message.feed(&record, listener);
+        }
     }
 
     fn tell_deferred(&mut self, listener: &mut impl Listen) {
         for deferred in std::mem::take(&mut self.deferred) {
             match deferred {
-                Deferred::Hello(kind, body) => listener.event(Event::Hello(kind, &body)),
+                Deferred::Hello(kind, length, body) => {
+                    listener.event(Event::Hello(kind, length, &body))
+                }
                 Deferred::Message(kind, length, body) => {
                     listener.event(Event::Message(kind, length, &body))
                 }
@@ -285,7 +360,7 @@ impl Stream {
             || major != 3
             || self.left > LARGEST_RECORD
         {
-            self.state = State::Lost;
+            self.lose(listener);
             return rest;
         }
         self.state = State::Body;
@@ -293,6 +368,10 @@ impl Stream {
         listener.event(Event::Record(kind, record_length));
         match kind {
             CHANGE_CIPHER_SPEC => {
+                if self.message.header_length > 0 {
+                    self.message = Message::default();
+                    listener.event(Event::Hole);
+                }
                 let retrying = listener.event(Event::ChangeCipherSpec);
                 self.encrypted = !retrying;
             }
@@ -310,7 +389,7 @@ impl Stream {
 
 #[derive(Debug)]
 enum Deferred {
-    Hello(u8, Vec<u8>),
+    Hello(u8, u32, Vec<u8>),
     Message(u8, u32, Vec<u8>),
 }
 
@@ -320,7 +399,9 @@ struct Deferring<'a>(&'a mut Vec<Deferred>);
 impl Listen for Deferring<'_> {
     fn event(&mut self, event: Event<'_>) -> bool {
         match event {
-            Event::Hello(kind, body) => self.0.push(Deferred::Hello(kind, body.to_vec())),
+            Event::Hello(kind, length, body) => {
+                self.0.push(Deferred::Hello(kind, length, body.to_vec()));
+            }
             Event::Message(kind, length, body) => {
                 self.0.push(Deferred::Message(kind, length, body.to_vec()));
             }
@@ -401,14 +482,14 @@ impl Message {
         rest
     }
 
-    /// Handles a missing part of the message: reports what is there of a hello.
+    /// Handles a missing part of the message: reports what is there.
     fn cut(&mut self, gap: u32, listener: &mut impl Listen) {
         if self.header_length < 4 {
             *self = Self::default();
             return;
         }
         let left = self.left.checked_sub(gap);
-        if self.is_hello() && !self.body.is_empty() {
+        if !self.is_hello() || !self.body.is_empty() {
             self.tell(None, listener);
         }
         *self = Self::default();
@@ -421,10 +502,10 @@ impl Message {
     fn tell(&mut self, whole: Option<&[u8]>, listener: &mut impl Listen) {
         let [kind, high, middle, low] = self.header;
         let body = whole.unwrap_or(&self.body);
+        let length = u32::from_be_bytes([0, high, middle, low]);
         if self.is_hello() {
-            listener.event(Event::Hello(kind, body));
+            listener.event(Event::Hello(kind, length, body));
         } else {
-            let length = u32::from_be_bytes([0, high, middle, low]);
             listener.event(Event::Message(kind, length, body));
         }
         *self = Self::default();
@@ -438,6 +519,19 @@ fn collect<'a>(space: &mut [u8], length: &mut u8, bytes: &'a [u8]) -> &'a [u8] {
     free[..taken].copy_from_slice(&bytes[..taken]);
     *length += u8::try_from(taken).unwrap_or(0);
     &bytes[taken..]
+}
+
+/// Checks that handshake messages fill a record to its last byte.
+fn is_filled_by_messages(mut record: &[u8]) -> bool {
+    while let Some((&[kind, high, middle, low], rest)) = record.split_first_chunk() {
+        let length = u32::from_be_bytes([0, high, middle, low]) as usize;
+        match rest.get(length..) {
+            Some([]) => return is_handshake_kind(kind),
+            Some(rest) if is_handshake_kind(kind) => record = rest,
+            _ => return false,
+        }
+    }
+    false
 }
 
 fn is_handshake_kind(kind: u8) -> bool {

@@ -36,10 +36,19 @@ pub enum Via {
     Connect,
     /// SOCKS, version 4 or 5 (RFC 1928).
     Socks,
+    /// A PROXY header (haproxy's PROXY protocol), which names the client of a balancer.
+    Proxy,
     /// A tunnel that carries TLS in packets of its own, such as OpenVPN.
     Tunnel,
     /// Anything else, such as MySQL or RDP.
     Other,
+}
+
+impl Via {
+    /// Returns true if the client speaks TLS to the server all the same, unchanged.
+    pub(crate) fn is_direct(self) -> bool {
+        matches!(self, Self::Socks | Self::Proxy)
+    }
 }
 
 /// The exchange before TLS.
@@ -47,6 +56,7 @@ pub enum Via {
 pub(crate) struct Preface {
     known: Option<Via>,
     spoke: [bool; 2],
+    is_proxied: bool,
     segments: u8,
 }
 
@@ -62,9 +72,15 @@ impl Preface {
         }
     }
 
+    /// Notes a PROXY header.
+    pub(crate) fn proxied(&mut self) {
+        self.is_proxied = true;
+    }
+
     /// The protocol, if there was one.
     pub(crate) fn via(&self) -> Option<Via> {
-        self.known.or_else(|| (self.spoke == [true; 2]).then_some(Via::Other))
+        let other = || (self.spoke == [true; 2]).then_some(Via::Other);
+        self.known.or_else(other).or_else(|| self.is_proxied.then_some(Via::Proxy))
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use rejoin_capture::report::{self, Captured, LeftOut, Report};
 use rejoin_capture::sharing::{Application, Assumptions, Device, Scope, Sharing};
-use rejoin_capture::{Analyser, Limits, Model, Networks};
+use rejoin_capture::{Analyser, Error, Limits, Model, Networks, Summary};
 
 use crate::arguments::{Choice, Misuse, one_of};
 use crate::terminal::{self, Watch};
@@ -155,7 +155,7 @@ fn analyse(
             break;
         }
         sharing.begin(inputs.application(&input.name));
-        let read = input.open(stop, &bar).and_then(|reader| {
+        let read = input.open(stop, &bar).map(|reader| {
             let each = |handshake: rejoin_capture::Handshake| {
                 if arguments.server.is_none_or(|server| server == handshake.server_ip) {
                     captured.handshakes_seen += 1;
@@ -166,13 +166,28 @@ fn analyse(
                     stop.stop();
                 }
             };
-            analyser.read(reader, each).map_err(|error| error.to_string())
+            analyser.read(reader, each)
         });
         let left_out = match read {
-            Ok(summary) => {
+            Ok(Err(Error::NotACapture | Error::Empty)) if input.may_be_other => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Ok(Ok(summary)) => {
                 captured.captures += 1;
                 captured.frames += summary.frames;
-                summary.stop.map(|stop| stop.to_string())
+                let unsupported = unsupported(&summary);
+                let is_all = summary.unsupported.iter().map(|(_, count)| count).sum::<u64>()
+                    >= summary.frames;
+                match summary.stop {
+                    Some(stop) => Some(stop.to_string()),
+                    None if is_all => unsupported,
+                    None => {
+                        if let Some(what) = unsupported {
+                            let file = outputs.shown(&input.name);
+                            bar.suspend(|| terminal::complain(&format!("{file}: {what}")));
+                        }
+                        None
+                    }
+                }
             }
             Err(reason) => Some(reason),
         };
@@ -193,6 +208,15 @@ fn analyse(
         captured.left_out.push(LeftOut { file, reason });
     }
     Ok(captured)
+}
+
+/// Returns a message if some frames were not looked into.
+fn unsupported(summary: &Summary) -> Option<String> {
+    let kinds = summary.unsupported.iter();
+    let kinds: Vec<String> = kinds.map(|(kind, count)| format!("{count} of {kind}")).collect();
+    let frames = summary.frames;
+    (!kinds.is_empty())
+        .then(|| format!("of {frames} frames these cannot be looked into: {}", kinds.join(", ")))
 }
 
 fn scope(arguments: &Arguments) -> anyhow::Result<Scope> {

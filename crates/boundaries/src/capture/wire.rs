@@ -50,7 +50,7 @@ fn handshake_bytes(handshake: &Handshake) -> usize {
 
 fn make_sense(handshake: &Handshake) {
     let is_tls_1_3 = handshake.version == Some(Version::Tls13);
-    assert_eq!(handshake.direct, matches!(handshake.via, None | Some(Via::Socks)));
+    assert_eq!(handshake.direct, matches!(handshake.via, None | Some(Via::Socks | Via::Proxy)));
     assert_eq!(handshake.completed, handshake.t_done.is_some());
     assert_eq!(handshake.cls == Class::Resumed, handshake.method.is_some());
     assert_eq!(handshake.cls == Class::NoServerhello, handshake.frame_sh.is_none());

@@ -85,7 +85,7 @@ pub fn explained(handshake: &Handshake) -> String {
         }
         (Class::Unknown, _) => {
             return format!(
-                "ServerHello in frame {answer}; the capture does not show how it went on"
+                "ServerHello in frame {answer}; the capture does not show all that would decide"
             );
         }
         (_, Some(Evidence::KeyExchange)) => {
@@ -98,9 +98,16 @@ pub fn explained(handshake: &Handshake) -> String {
             format!("the ServerHello in frame {answer} accepts a pre-shared key")
         }
         (_, Some(Evidence::ServerCcsFirstNoCert)) => format!(
-            "the server's ChangeCipherSpec in frame {proof} comes before the client's, and nothing \
-             of a key exchange was seen"
+            "the server's ChangeCipherSpec in frame {proof} follows its ServerHello without a key \
+             exchange, and no byte between them is missing"
         ),
+        (_, Some(Evidence::ClientCcsNoCke)) => format!(
+            "the client's ChangeCipherSpec in frame {proof} follows its ClientHello without a key \
+             exchange, and no byte between them is missing"
+        ),
+        (_, Some(Evidence::NothingOffered)) => {
+            format!("the whole ClientHello in frame {hello} offers nothing to resume")
+        }
         (_, Some(Evidence::ShOnly) | None) => format!("ServerHello in frame {answer}"),
     };
     let offered = match handshake.method {

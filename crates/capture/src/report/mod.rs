@@ -84,6 +84,11 @@ const STEPS: [(&str, &str); 6] = [
     (CERTIFICATE, "  and under all names of a certificate"),
 ];
 
+/// The first step that needs a table of networks.
+const FIRST_BY_NETWORK: usize = 3;
+
+const NOT_MEASURED: &str = "not measured: give --networks";
+
 const fn full(counts: &Counts) -> [u64; 6] {
     [
         counts.full_observed,
@@ -100,6 +105,11 @@ impl Report {
     pub fn new(captured: Captured, findings: Findings, model: Model) -> Self {
         let average = averages(&findings, &model);
         Self { captured, findings, model, average }
+    }
+
+    /// True if a step of sharing is measured.
+    fn is_measured(&self, step: usize) -> bool {
+        step < FIRST_BY_NETWORK || self.findings.networks_given
     }
 
     /// The average cost of a handshake with this service: as observed, shared on the client, and

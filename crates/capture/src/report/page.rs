@@ -5,8 +5,8 @@ use std::fmt::{self, Display};
 use rejoin_report::{Escaped, Page};
 use rejoin_trace::grouped;
 
-use super::{Average, Report, STEPS};
-use crate::sharing::Service;
+use super::{Average, NOT_MEASURED, Report, STEPS};
+use crate::sharing::{Cause, Measured, Party, Service, Times};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -26,6 +26,8 @@ impl Display for Body<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.introduction(f)?;
         self.steps(f)?;
+        self.measured(f)?;
+        self.causes(f)?;
         self.services(f)?;
         self.left_out(f)
     }
@@ -34,7 +36,17 @@ impl Display for Body<'_> {
 impl Body<'_> {
     fn introduction(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { captured, findings, .. } = self.0;
-        let [client, server] = findings.ideal.only_through_others();
+        let [client, server] = findings.ideal.only_through_others().map(grouped);
+        let client = if findings.applications > 1 {
+            client
+        } else {
+            "not measured, one application".to_owned()
+        };
+        let server = match (findings.applications, findings.networks_given) {
+            (2.., true) => server,
+            (2.., false) => NOT_MEASURED.to_owned(),
+            _ => "not measured".to_owned(),
+        };
         writeln!(
             f,
             "<p>{} of {} TLS and QUIC handshakes in {} captures count: classified, direct, without a \
@@ -43,8 +55,8 @@ impl Body<'_> {
             grouped(findings.ideal.handshakes),
             grouped(captured.handshakes_seen),
             grouped(captured.captures),
-            grouped(client),
-            grouped(server),
+            client,
+            server,
         )?;
         if captured.interrupted {
             writeln!(f, "<p class=\"incomplete\">Interrupted: what was read by then.</p>")?;
@@ -64,7 +76,11 @@ impl Body<'_> {
              <th scope=\"col\">full<th scope=\"col\">%<th scope=\"col\">truly<th scope=\"col\">latency \
              ms<th scope=\"col\">energy µAh</thead>\n<tbody>"
         )?;
-        for (average, (_, name)) in self.0.average.iter().zip(STEPS) {
+        for (step, (average, (_, name))) in self.0.average.iter().zip(STEPS).enumerate() {
+            if !self.0.is_measured(step) {
+                writeln!(f, "<tr><th scope=\"row\">{name}<td colspan=\"6\">{NOT_MEASURED}")?;
+                continue;
+            }
             let Average { full, resumed, realistic_full, cost, .. } = average;
             let share = 100.0 * *full as f64 / (*full as f64 + *resumed as f64).max(1.0);
             writeln!(
@@ -75,6 +91,78 @@ impl Body<'_> {
                 realistic_full.map_or_else(|| "–".to_owned(), grouped),
                 cost.latency_ms,
                 cost.energy_uah
+            )?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")
+    }
+
+    fn measured(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "<h2>Measured in these captures</h2>\n<p>From the ClientHello until both sides had sent \
+             encrypted records; the model’s figures above are for comparison.</p>\n\
+             <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Measured\">\n\
+             <table>\n<thead><tr><th scope=\"col\">protocol<th scope=\"col\">full<th \
+             scope=\"col\">median ms<th scope=\"col\">bytes<th scope=\"col\">resumed<th \
+             scope=\"col\">median ms<th scope=\"col\">bytes</thead>\n<tbody>\n",
+        )?;
+        for Measured { protocol, full, resumed, .. } in &self.0.findings.measured {
+            write!(f, "<tr><th scope=\"row\">{protocol}")?;
+            for Times { handshakes, median_ms, bytes, .. } in [full, resumed] {
+                let median = median_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.1}"));
+                write!(f, "<td>{}<td>{median}<td>{bytes:.0}", grouped(*handshakes))?;
+            }
+            f.write_str("\n")?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")
+    }
+
+    fn causes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not_resumed = &self.0.findings.not_resumed;
+        if not_resumed.causes.is_empty() {
+            return Ok(());
+        }
+        f.write_str(
+            "<h2>Why handshakes were full</h2>\n<p>Each cause is a fact of the capture; where two \
+             could be the cause, neither is named.</p>\n<div class=\"scroll\" tabindex=\"0\" \
+             role=\"region\" aria-label=\"Causes\">\n<table class=\"causes\">\n<thead><tr>\
+             <th scope=\"col\">cause<th scope=\"col\">handshakes<th scope=\"col\">servers\
+             <th scope=\"col\">clients<th scope=\"col\">what helps</thead>\n<tbody>\n",
+        )?;
+        for count in &not_resumed.causes {
+            writeln!(
+                f,
+                "<tr><th scope=\"row\">{}<td>{}<td>{}<td>{}<td>{}",
+                count.cause.name(),
+                grouped(count.handshakes),
+                grouped(count.servers),
+                grouped(count.clients),
+                count.cause.mend()
+            )?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")?;
+        self.parties(f, "Servers", &not_resumed.by_server)?;
+        self.parties(f, "Clients", &not_resumed.by_client)
+    }
+
+    fn parties(&self, f: &mut fmt::Formatter<'_>, what: &str, parties: &[Party]) -> fmt::Result {
+        if parties.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "<h3>{what} whose handshakes could have been resumed</h3>\n<div class=\"scroll\" \
+             tabindex=\"0\" role=\"region\" aria-label=\"{what}\">\n<table class=\"causes\">\n\
+             <thead><tr><th scope=\"col\">address<th scope=\"col\">resumed<th scope=\"col\">could \
+             have been<th scope=\"col\">most of them</thead>\n<tbody>"
+        )?;
+        for party in parties {
+            writeln!(
+                f,
+                "<tr><th scope=\"row\">{}<td>{}<td>{}<td>{}",
+                Escaped(&party.address),
+                grouped(party.resumed),
+                grouped(party.full),
+                party.main_cause().map_or("", Cause::name)
             )?;
         }
         f.write_str("</tbody>\n</table>\n</div>\n")
@@ -113,16 +201,18 @@ impl Body<'_> {
             write!(f, "<i style=\"width:{width:.2}%\" title=\"{hosts} more hosts\"></i>")?;
         }
         let [now, client, server] = self.0.average_of(service).map(|cost| cost.latency_ms);
+        let (shared_server, saved) = match self.0.findings.networks_given {
+            true => (grouped(service.full_shared_server), format!("{:.0}", now - server)),
+            false => ("–".to_owned(), "–".to_owned()),
+        };
         writeln!(
             f,
-            "</span><td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.0}<td>{:.0}",
+            "</span><td>{}<td>{}<td>{}<td>{}<td>{shared_server}<td>{:.0}<td>{saved}",
             grouped(service.applications),
             grouped(service.hosts.len() as u64),
             grouped(service.full_observed),
             grouped(service.full_shared_client),
-            grouped(service.full_shared_server),
             now - client,
-            now - server
         )
     }
 

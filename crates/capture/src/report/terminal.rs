@@ -3,9 +3,11 @@
 use rejoin_report::printable;
 use rejoin_trace::grouped;
 
-use super::{Average, Captured, Report, STEPS};
+use super::{Average, Captured, NOT_MEASURED, Report, STEPS};
 use crate::model::Model;
-use crate::sharing::{Findings, PassedOver, Resumed};
+use crate::sharing::{
+    Cause, CauseCount, Findings, Measured, NotResumed, Party, PassedOver, Resumed, Times,
+};
 
 /// The longest service name shown, in characters.
 const NAME_CHARS: usize = 44;
@@ -20,6 +22,18 @@ pub fn table(report: &Report) -> String {
     }
     parts.push(steps(report));
     parts.push(notes(report));
+    parts.push(measured(&report.findings.measured));
+    if !report.findings.not_resumed.causes.is_empty() {
+        parts.push(causes(&report.findings.not_resumed));
+    }
+    for (what, parties) in [
+        ("server", &report.findings.not_resumed.by_server),
+        ("client", &report.findings.not_resumed.by_client),
+    ] {
+        if !parties.is_empty() {
+            parts.push(by_party(what, parties));
+        }
+    }
     if !findings.top_services.is_empty() {
         parts.push(services(report));
     }
@@ -36,10 +50,12 @@ fn head(captured: &Captured, findings: &Findings) -> String {
         of(*handshakes_seen, "handshake"),
         grouped(findings.ideal.handshakes),
     );
-    let PassedOver { duplicate, unclassified, indirect, client_certificate } = findings.passed_over;
+    let PassedOver { duplicate, copy, unclassified, indirect, client_certificate } =
+        findings.passed_over;
     let reasons = [
         (unclassified, "do not show whether they were resumed"),
         (duplicate, "stand in an earlier capture, or began on another path"),
+        (copy, "are copies within a capture, by NAT, a proxy or another interface"),
         (indirect, "behind STARTTLS, a proxy or in a tunnel"),
         (client_certificate, "with a client certificate"),
     ];
@@ -88,13 +104,19 @@ fn resumed(by: &Resumed) -> String {
 
 fn steps(report: &Report) -> String {
     let head = ["", "full", "resumed", "full %", "latency ms", "energy µAh", "full, truly"];
-    let rows = report.average.iter().zip(STEPS).map(|(average, (_, name))| {
-        let mut row = vec![name.to_owned()];
-        row.extend(figures(average));
-        row.push(average.realistic_full.map_or_else(|| "–".to_owned(), grouped));
-        row
-    });
-    rejoin_report::table(&[0], head, rows)
+    let steps = report.average.iter().zip(STEPS).enumerate();
+    let rows =
+        steps.filter(|(step, _)| report.is_measured(*step)).map(|(_, (average, (_, name)))| {
+            let mut row = vec![name.to_owned()];
+            row.extend(figures(average));
+            row.push(average.realistic_full.map_or_else(|| "–".to_owned(), grouped));
+            row
+        });
+    let table = rejoin_report::table(&[0], head, rows);
+    match report.findings.networks_given {
+        true => table,
+        false => format!("{table}\n name, AS (servers that share): {NOT_MEASURED}"),
+    }
 }
 
 fn figures(average: &Average) -> [String; 5] {
@@ -113,12 +135,23 @@ fn notes(report: &Report) -> String {
     let Report { findings, model, .. } = report;
     let [client, server] = findings.ideal.only_through_others();
     let (full, resumed) = (&findings.wire.full, &findings.wire.resumed);
-    let mut lines = vec![
-        format!(
+    let through_others = match (findings.applications, findings.networks_given) {
+        (..2, _) => {
+            "Through another application's session: not measured, there is one application \
+                     (--app-map, --apps-by)."
+                .to_owned()
+        }
+        (_, false) => {
+            format!("Avoidable only through another application's session: {}.", grouped(client))
+        }
+        (_, true) => format!(
             "Avoidable only through another application's session: {}; if servers share, {}.",
             grouped(client),
             grouped(server)
         ),
+    };
+    let mut lines = vec![
+        through_others,
         "\"truly\": by the clock, within the lifetimes of sessions, each TLS 1.3 ticket once."
             .to_owned(),
         format!(
@@ -137,6 +170,45 @@ fn notes(report: &Report) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// The capture's own times, which the model's stand beside.
+fn measured(measured: &[Measured]) -> String {
+    let head = ["measured here", "full", "median ms", "bytes", "resumed", "median ms", "bytes"];
+    let rows = measured.iter().map(|Measured { protocol, full, resumed, .. }| {
+        let mut row = vec![(*protocol).to_owned()];
+        for Times { handshakes, median_ms, bytes, .. } in [full, resumed] {
+            let median = median_ms.map_or_else(|| "–".to_owned(), |ms| format!("{ms:.1}"));
+            row.extend([grouped(*handshakes), median, format!("{bytes:.0}")]);
+        }
+        row
+    });
+    rejoin_report::table(&[0], head, rows)
+}
+
+fn causes(not_resumed: &NotResumed) -> String {
+    let head = ["why full", "handshakes", "servers", "clients", "what helps"];
+    let rows = not_resumed.causes.iter().map(|count| {
+        let CauseCount { cause, handshakes, servers, clients, .. } = count;
+        let mut row = vec![cause.name().to_owned()];
+        row.extend([handshakes, servers, clients].map(|count| grouped(*count)));
+        row.push(cause.mend().to_owned());
+        row
+    });
+    rejoin_report::table(&[0, 4], head, rows)
+}
+
+fn by_party(what: &str, parties: &[Party]) -> String {
+    let head = [what, "resumed", "could have been", "most of them"];
+    let rows = parties.iter().map(|party| {
+        let cause = party.main_cause().map_or("", Cause::name);
+        let counts = [party.resumed, party.full].map(grouped);
+        let mut row = vec![printable(&party.address)];
+        row.extend(counts);
+        row.push(cause.to_owned());
+        row
+    });
+    rejoin_report::table(&[0, 3], head, rows)
 }
 
 fn services(report: &Report) -> String {
@@ -164,6 +236,10 @@ fn services(report: &Report) -> String {
         let mut row = vec![printable(&shortened(&service.name))];
         row.extend(counts.map(grouped));
         row.extend([client, server].map(|shared| format!("{:.0}", now - shared)));
+        if !report.findings.networks_given {
+            // Between servers.
+            [6, 8].into_iter().for_each(|place| "–".clone_into(&mut row[place]));
+        }
         row
     });
     rejoin_report::table(&[0], head, rows)

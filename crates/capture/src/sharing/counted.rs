@@ -1,5 +1,6 @@
 //! The properties of a handshake that matter for sharing.
 
+use crate::digest::Digest;
 use crate::handshake::{Carrier, Class, Handshake, Method, Version};
 
 /// A handshake that counts.
@@ -7,6 +8,8 @@ use crate::handshake::{Carrier, Class, Handshake, Method, Version};
 pub(super) struct CountedHandshake {
     pub(super) begun_us: i64,
     pub(super) done_us: i64,
+    /// The time from the ClientHello until both sides had sent encrypted records, if both were seen.
+    pub(super) took_us: Option<u32>,
     /// The lifetime of its session, in seconds.
     pub(super) lifetime_s: u32,
     pub(super) ids: Ids,
@@ -17,11 +20,49 @@ pub(super) struct CountedHandshake {
     /// True if the server gave the client a ticket or a session ID.
     pub(super) is_resumable: bool,
     pub(super) bytes: [u32; 2],
+    pub(super) visit: Visit,
+}
+
+/// What decides whether a session could be offered and taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Visit {
+    pub(super) version: Option<Version>,
+    pub(super) offer: Offer,
+    pub(super) given: Given,
+    /// True if the server chose a version in which nothing of the offer can be used.
+    pub(super) is_of_other_version: bool,
+    /// True if the server stated the lifetime of its ticket.
+    pub(super) states_lifetime: bool,
+    /// The hashes of the offered ticket and session ID; 0 if unknown.
+    pub(super) offered: [u64; 2],
+    /// The hashes of the issued ticket and session ID; 0 if unknown.
+    pub(super) issued: [u64; 2],
+}
+
+/// What a client offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// A ticket or a pre-shared key.
+    Certain,
+    /// A session ID alone, which may be made up.
+    SessionOnly,
+    Nothing,
+    Unknown,
+}
+
+/// What a server gave for the next connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given {
+    Something,
+    Nothing,
+    /// Tickets of TLS 1.3.
+    Encrypted,
+    Unknown,
 }
 
 /// A protocol family. Sessions of one family cannot resume those of another. From TLS 1.3 on,
 /// sessions are tickets for a single resumption.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Protocol {
     /// TLS 1.2 and before.
     Tls12,
@@ -30,6 +71,17 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
+    /// All protocol families.
+    pub(super) const ALL: [Self; 3] = [Self::Tls12, Self::Tls13, Self::Quic];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Tls12 => "TLS up to 1.2",
+            Self::Tls13 => "TLS 1.3",
+            Self::Quic => "QUIC",
+        }
+    }
+
     fn of(handshake: &Handshake) -> Self {
         match handshake.version {
             _ if handshake.carrier == Carrier::Quic => Self::Quic,
@@ -59,6 +111,7 @@ pub(super) enum Network {
 pub(super) struct Ids {
     pub(super) application: u32,
     pub(super) device: u32,
+    pub(super) client: u32,
     pub(super) host: u32,
     pub(super) target: Target,
     pub(super) network: Network,
@@ -74,15 +127,70 @@ impl CountedHandshake {
         Self {
             begun_us,
             done_us: done.map_or(begun_us, microseconds),
+            took_us: took_us(handshake),
             lifetime_s: lifetime_s(handshake),
             ids,
             is_full,
             method: handshake.method,
             protocol: Protocol::of(handshake),
             is_resumable: !is_full || is_resumable(handshake),
+            visit: Visit::of(handshake),
             bytes: [handshake.bytes_from_client, handshake.bytes_from_server]
                 .map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
         }
+    }
+}
+
+impl Visit {
+    fn of(handshake: &Handshake) -> Self {
+        let hash = |digest: Option<Digest>| digest.map_or(0, |Digest(it)| u64::from_be_bytes(it));
+        let offers_ticket = handshake.offered_ticket_len.is_some_and(|length| length > 0);
+        let offers_key = handshake.psk_offered == Some(true);
+        Self {
+            version: handshake.version,
+            offer: Offer::of(handshake, offers_ticket || offers_key),
+            given: Given::of(handshake),
+            is_of_other_version: is_of_other_version(handshake.version, offers_ticket, offers_key),
+            states_lifetime: handshake.issued_ticket_lifetime_s.is_some_and(|s| s > 0),
+            offered: [handshake.offered_ticket_hash, handshake.offered_sid_hash].map(hash),
+            issued: [handshake.issued_ticket_hash, handshake.session_id_hash].map(hash),
+        }
+    }
+}
+
+impl Offer {
+    fn of(handshake: &Handshake, is_certain: bool) -> Self {
+        let Handshake { offered_ticket_len, offered_sid_len, psk_offered, .. } = *handshake;
+        match (offered_ticket_len, offered_sid_len, psk_offered) {
+            _ if is_certain => Self::Certain,
+            (Some(0), Some(0), Some(false)) => Self::Nothing,
+            (Some(0), Some(_), Some(false)) => Self::SessionOnly,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Given {
+    fn of(handshake: &Handshake) -> Self {
+        if Protocol::of(handshake) != Protocol::Tls12 {
+            return Self::Encrypted;
+        }
+        let gave_ticket = handshake.ticket_issued;
+        let gave_id = handshake.issued_sid_len.map(|length| length > 0);
+        match (gave_ticket, gave_id) {
+            (Some(true), _) | (_, Some(true)) => Self::Something,
+            (Some(false), Some(false)) => Self::Nothing,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Returns true if a session of these offers cannot be used in the version that the server chose.
+fn is_of_other_version(version: Option<Version>, offers_ticket: bool, offers_key: bool) -> bool {
+    match version {
+        Some(Version::Tls13) => offers_ticket && !offers_key,
+        Some(Version::Other(_)) | None => false,
+        Some(_) => offers_key && !offers_ticket,
     }
 }
 
@@ -93,6 +201,13 @@ pub(super) fn begun_us(handshake: &Handshake) -> i64 {
 
 fn microseconds(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
+}
+
+/// `None` also if the clocks of the two directions contradict each other.
+fn took_us(handshake: &Handshake) -> Option<u32> {
+    let [begun, answered, done] = [handshake.t_ch?, handshake.t_sh?, handshake.t_done?];
+    let is_in_order = begun <= answered && answered <= done;
+    is_in_order.then(|| u32::try_from(microseconds(done - begun)).ok()).flatten()
 }
 
 /// The lifetime hint of the ticket, visible up to TLS 1.2.

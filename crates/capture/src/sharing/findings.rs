@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use super::counted::CountedHandshake;
+use super::measured::Measured;
+use super::not_resumed::NotResumed;
 use super::services::Service;
 use super::steps::Counts;
 use crate::handshake::Method;
@@ -13,6 +15,8 @@ use crate::handshake::Method;
 pub struct PassedOver {
     /// Contained in an earlier capture, or begun earlier on another path.
     pub duplicate: u64,
+    /// A copy of another in the same capture, made by NAT or a proxy, or seen on another interface.
+    pub copy: u64,
     /// Not shown by the capture to be full or resumed.
     pub unclassified: u64,
     /// Preceded by STARTTLS or a proxy, or inside a tunnel.
@@ -39,6 +43,9 @@ pub struct Resumed {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Findings {
+    /// True if a table of networks was given. Without one an address takes the place of its autonomous
+    /// system, and what servers could share is not measured.
+    pub networks_given: bool,
     /// The number of applications in the counted handshakes.
     pub applications: u64,
     /// The number of services: distinct requested names.
@@ -55,6 +62,10 @@ pub struct Findings {
     pub resumed_by: Resumed,
     /// The excluded handshakes.
     pub passed_over: PassedOver,
+    /// The reasons why handshakes were full.
+    pub not_resumed: NotResumed,
+    /// The times and bytes of these handshakes, by protocol.
+    pub measured: Vec<Measured>,
     /// Bytes per handshake.
     pub wire: Wire,
     /// The services used by most applications, most first.

@@ -118,7 +118,7 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use super::super::counted::{Ids, Network, Target};
+    use super::super::counted::{Given, Ids, Network, Offer, Target, Visit};
     use super::super::interned::NONE;
     use super::*;
 
@@ -126,10 +126,12 @@ mod tests {
         CountedHandshake {
             begun_us: begun_s * 1_000_000,
             done_us: begun_s * 1_000_000 + 50_000,
+            took_us: None,
             lifetime_s: 100,
             ids: Ids {
                 application: 0,
                 device: 0,
+                client: 0,
                 host: 0,
                 target: Target::Host(0),
                 network: Network::Host(0),
@@ -139,6 +141,15 @@ mod tests {
             method: None,
             protocol: if is_single_use { Protocol::Tls13 } else { Protocol::Tls12 },
             is_resumable: true,
+            visit: Visit {
+                version: None,
+                offer: Offer::Unknown,
+                given: Given::Unknown,
+                is_of_other_version: false,
+                states_lifetime: false,
+                offered: [0; 2],
+                issued: [0; 2],
+            },
             bytes: [0; 2],
         }
     }

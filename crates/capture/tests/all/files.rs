@@ -130,6 +130,12 @@ fn every_kind_of_link_is_looked_into() {
     let mpls = ethernet(0x8847, &[&[0, 0, 0, 64, 0, 0, 1, 64][..], &v4].concat());
     let pppoe = ethernet(0x8864, &[&[0x11, 0, 0, 1, 0, 0, 0, 0x21][..], &v4].concat());
     let vxlan = udp(4789, &[&[8, 0, 0, 0, 0, 0, 1, 0][..], &in_ethernet].concat());
+    let erspan = [&[0, 0, 0x22, 0xeb][..], &[0; 11], &[1], &[0; 8], &in_ethernet].concat();
+    let gpe = udp(4790, &[&[0x0c, 0, 0, 3, 0, 0, 1, 0][..], &in_ethernet].concat());
+    let pktap = [&[12, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0][..], &in_ethernet].concat();
+    let fddi = [&[0x50][..], &[2; 12], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &v4].concat();
+    let l2tp = udp(1701, &[&[0x40, 2, 0, 60, 0, 1, 0, 2, 0xff, 3, 0, 0x21][..], &v4].concat());
+    let teredo = [&[0, 1, 0, 0][..], &[0; 9], &[0, 0], &[0; 6], &ip_v6(6, &tcp())].concat();
     let gre = [&[0x20, 0, 8, 0, 0, 0, 0, 1][..], &v4].concat();
     for (name, link, frame) in [
         ("ethernet", ETHERNET, in_ethernet.clone()),
@@ -154,6 +160,15 @@ fn every_kind_of_link_is_looked_into() {
         ("GRE with Ethernet", RAW, ip_v4(47, &[&[0, 0, 0x65, 0x58][..], &in_ethernet].concat())),
         ("PPTP", RAW, ip_v4(47, &pptp(&v4))),
         ("Geneve", RAW, ip_v4(17, &udp(6081, &[&[0, 0, 8, 0, 0, 0, 1, 0][..], &v4].concat()))),
+        ("ERSPAN III", RAW, ip_v4(47, &erspan)),
+        ("VXLAN-GPE", RAW, ip_v4(17, &gpe)),
+        ("pktap", 258, pktap),
+        ("PFLOG", 117, [&[61][..], &[0; 63], &v4].concat()),
+        ("FDDI", 10, fddi),
+        ("L2TP", RAW, ip_v4(17, &l2tp)),
+        ("Teredo", RAW, ip_v4(17, &udp(3544, &teredo))),
+        ("MPLS over UDP", RAW, ip_v4(17, &udp(6635, &[&[0, 0, 1, 64][..], &v4].concat()))),
+        ("MPLS over IP", RAW, ip_v4(137, &[&[0, 0, 1, 64][..], &v4].concat())),
         ("GTP-U", RAW, ip_v4(17, &udp(2152, &[&[0x30, 255, 0, 0, 0, 0, 0, 1][..], &v4].concat()))),
     ] {
         assert_found(name, &pcap(0xa1b2_c3d4, false, 0, link, &[frame]));

@@ -1,14 +1,18 @@
 //! The tests of captures: made by hand, message by message, and real ones with a second tool's answers.
 
+mod certainty;
+mod damage;
 mod fields;
 mod files;
 mod live;
 mod memory;
+mod not_resumed;
 mod oracle;
 mod pcapng;
 mod quic;
 mod sharing;
 mod streams;
+mod transforms;
 
 use rejoin_testkit::memory::Counting;
 

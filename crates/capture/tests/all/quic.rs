@@ -104,6 +104,19 @@ fn a_handshake_is_given_once_both_sides_are_past_their_hellos() {
 }
 
 #[test]
+fn an_answer_that_comes_first_waits_for_its_keys() {
+    let mut capture = Capture::new();
+    let answer = initial("server in", &tls_1_3(&extension(41, &[0, 0])));
+    datagram(&mut capture, SERVER, &answer, answer.len());
+    let hello = initial("client in", &client_hello(1, &[]));
+    datagram(&mut capture, CLIENT, &hello, hello.len());
+    let handshake = capture.handshake();
+    assert_eq!((handshake.cls, handshake.psk_offered), (Class::Resumed, Some(false)));
+    assert_eq!((handshake.frame_ch, handshake.frame_sh), (Some(2), Some(1)));
+    assert_eq!(handshake.client_port, CLIENT);
+}
+
+#[test]
 fn the_keys_follow_from_an_initial_that_the_capture_cut() {
     let (capture, _) = hellos(200);
     let handshake = capture.handshake();

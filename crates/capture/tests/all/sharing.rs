@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rejoin_capture::sharing::{Application, Assumptions, Device, Findings, Scope, Sharing};
-use rejoin_capture::{Carrier, Certificate, Class, Handshake, Networks, Version};
+use rejoin_capture::{Carrier, Certificate, Class, Digest, Handshake, Networks, Version};
 
 const NETWORKS: &str = "192.0.2.0/24,64500\n198.51.100.0/24,64500\n203.0.113.0/24,64501\n";
 
 /// A full handshake of TLS 1.2 that began at this second; each has a random of its own.
-fn full(second: u8, server: &str, name: &str) -> Handshake {
+pub(crate) fn full(second: u8, server: &str, name: &str) -> Handshake {
     let mut random = vec![second; 32];
     random.extend(server.bytes().chain(name.bytes()));
     Handshake {
@@ -25,6 +25,7 @@ fn full(second: u8, server: &str, name: &str) -> Handshake {
         method: None,
         evidence: None,
         hrr: false,
+        ch_whole: Some(true),
         psk_offered: None,
         early_data_offered: None,
         offered_sid_len: None,
@@ -33,6 +34,8 @@ fn full(second: u8, server: &str, name: &str) -> Handshake {
         completed: true,
         direct: true,
         via: None,
+        proxied_client: None,
+        sh_random_part: Some(Digest([second, 2, 3, 4, 5, 6, 7, 8])),
         t_ch: Some(1e9 + f64::from(second)),
         t_sh: Some(1e9 + f64::from(second) + 0.01),
         frame_ch: None,
@@ -40,6 +43,8 @@ fn full(second: u8, server: &str, name: &str) -> Handshake {
         proof_frame: None,
         t_done: Some(1e9 + f64::from(second) + 0.02),
         offered_ticket_hash: None,
+        offered_sid_hash: None,
+        ticket_issued: None,
         issued_ticket_len: None,
         issued_ticket_lifetime_s: None,
         issued_ticket_hash: None,
@@ -135,12 +140,46 @@ fn what_does_not_count_is_told_by_its_reason() {
     ];
     assert_eq!((found.ideal.handshakes, reasons), (1, [1, 1, 1, 1]));
     // The same capture may have two handshakes with one random, as synthetic ones do.
-    let twice = findings(Scope::default(), &[("one", &[first.clone(), first.clone()])]);
-    assert_eq!(twice.ideal.handshakes, 2);
+    let other = Handshake { sh_random_part: Some(Digest([77; 8])), ..first.clone() };
+    let twice = findings(Scope::default(), &[("one", &[first.clone(), other])]);
+    assert_eq!((twice.ideal.handshakes, twice.passed_over.copy), (2, 0));
     // A capture that shows only the beginning takes nothing from the one that shows it all.
     let cut = [Handshake { cls: Class::NoServerhello, ..first }];
     let found = findings(Scope::default(), &[("cut", &cut), ("whole", &again)]);
     assert_eq!(found.ideal.handshakes, 1);
+}
+
+#[test]
+fn a_copy_by_another_interface_or_nat_counts_once() {
+    let first = full(1, "192.0.2.1", "a.example");
+    let begun = first.t_ch.unwrap();
+    let translated = Handshake {
+        client_ip: "203.0.113.5".parse().unwrap(),
+        t_ch: Some(begun + 0.000_04),
+        ..first.clone()
+    };
+    let found = findings(Scope::default(), &[("one", &[first.clone(), translated.clone()])]);
+    assert_eq!((found.ideal.handshakes, found.passed_over.copy), (1, 1));
+    assert_eq!(found.applications, 1);
+    // Long after it, the same bytes are a replay, and count.
+    let replayed = Handshake { t_ch: Some(begun + 60.0), ..translated };
+    let found = findings(Scope::default(), &[("one", &[first, replayed])]);
+    assert_eq!((found.ideal.handshakes, found.passed_over.copy), (2, 0));
+}
+
+#[test]
+fn times_are_those_of_the_capture() {
+    let timed = |second: u8, ms: f64| {
+        let handshake = full(second, "192.0.2.1", "a.example");
+        Handshake { t_done: handshake.t_ch.map(|begun| begun + ms / 1e3), ..handshake }
+    };
+    // The clock of one direction is ahead in the last: it has no time.
+    let handshakes = [timed(1, 30.0), timed(2, 500.0), timed(3, 70.0), timed(4, -20.0)];
+    let found = findings(Scope::default(), &[("one", &handshakes)]);
+    let [measured] = &found.measured[..] else { panic!("{:?}", found.measured) };
+    assert_eq!((measured.full.handshakes, measured.full.timed), (4, 3));
+    assert!((measured.full.median_ms.unwrap() - 70.0).abs() < 0.01, "{measured:?}");
+    assert_eq!((measured.resumed.handshakes, measured.resumed.median_ms), (0, None));
 }
 
 #[test]

@@ -97,8 +97,9 @@ fn after_a_gap_the_next_segment_with_a_record_counts() {
     capture.server(1500, &server[1500..change]);
     capture.server(change, &server[change..]);
     let handshake = capture.handshake();
-    // The record of the ServerHello is not whole, the client's messages are.
-    assert_eq!((handshake.cls, handshake.completed), (Class::NoServerhello, true));
+    // The record of the ServerHello is not whole, but the ServerHello is.
+    assert_eq!((handshake.cls, handshake.completed), (Class::Full, true));
+    assert_eq!((handshake.frame_sh, handshake.version), (Some(3), Some(Version::Tls12)));
 }
 
 #[test]
@@ -138,16 +139,50 @@ fn tls_after_other_bytes_is_not_direct() {
     assert_eq!((handshake.cls, handshake.direct), (Class::Full, false));
 }
 
+/// A SYN before the byte with this sequence number; the server's has an ACK.
+fn syn(from: u16, begin: u32) -> Vec<u8> {
+    let to = if from == CLIENT { SERVER } else { CLIENT };
+    let mut syn = ip(6, from, &[0; 20]);
+    syn[20..22].copy_from_slice(&from.to_be_bytes());
+    syn[22..24].copy_from_slice(&to.to_be_bytes());
+    syn[24..28].copy_from_slice(&begin.wrapping_sub(1).to_be_bytes());
+    syn[32..34].copy_from_slice(&[0x50, if from == CLIENT { 2 } else { 18 }]);
+    syn
+}
+
+#[test]
+fn what_is_left_of_an_earlier_connection_hides_none() {
+    let (client, server) = full_1_2();
+    let hello = record(22, &client_hello(1, &[])).len();
+    for is_whole in [false, true] {
+        let mut capture = Capture::new();
+        // The capture begins in an earlier connection of the same ports: late data of the server, or a
+        // whole handshake without its SYNs.
+        if is_whole {
+            let first = [&record(22, &client_hello(9, &[]))[..], &client[hello..]].concat();
+            capture.segment((CLIENT, SERVER), 0x7000_0000, &first);
+            capture.segment((SERVER, CLIENT), 0x6000_0000, &server);
+        } else {
+            capture.segment((SERVER, CLIENT), 0x6000_0000, &record(23, &[3; 200]));
+        }
+        capture.packet(&syn(CLIENT, CLIENT_BEGIN));
+        capture.packet(&syn(SERVER, SERVER_BEGIN));
+        capture.client(0, &client[..hello]);
+        capture.server(0, &server);
+        capture.client(hello, &client[hello..]);
+        let found = capture.handshakes();
+        let last = found.last().unwrap();
+        assert_eq!(last.ch_random, Some(vec![1; 32]), "{is_whole}");
+        assert_eq!((last.cls, found.len()), (Class::Full, 1 + usize::from(is_whole)));
+    }
+}
+
 #[test]
 fn ports_may_be_used_again() {
     let mut capture = Capture::new();
     for random in [1, 2] {
         let begin = CLIENT_BEGIN + u32::from(random) * 1_000_000;
-        let mut syn = ip(6, CLIENT, &[0; 20]);
-        syn[20..24].copy_from_slice(&[0x9c, 0x40, 1, 0xbb]);
-        syn[24..28].copy_from_slice(&begin.wrapping_sub(1).to_be_bytes());
-        syn[32..34].copy_from_slice(&[0x50, 2]);
-        capture.packet(&syn);
+        capture.packet(&syn(CLIENT, begin));
         capture.segment((CLIENT, SERVER), begin, &record(22, &client_hello(random, &[])));
     }
     let randoms: Vec<_> =

@@ -1,6 +1,7 @@
 //! The sources of captures: files, folders, standard input, an interface.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -28,6 +29,8 @@ pub(super) struct Inputs {
 
 /// A capture and its name.
 pub(super) struct Input {
+    /// True if nothing says that this file of a folder is a capture: if it is none, nothing is amiss.
+    pub(super) may_be_other: bool,
     /// The name, relative to the folder if one folder is the only argument.
     pub(super) name: String,
     from: From,
@@ -46,14 +49,14 @@ impl Inputs {
         let mut list = Vec::new();
         if let Some(interface) = &arguments.interface {
             let live = Live::open(interface, arguments.duration.map(|time| time.ms))?;
-            list.push(Input { name: interface.clone(), from: From::Interface(live) });
+            list.push(Input::new(interface.clone(), From::Interface(live)));
         }
         let is_only = arguments.files.len() == 1;
         let outputs: Vec<PathBuf> = arguments.outputs().map(resolved).collect();
         for path in &arguments.files {
             match fs::metadata(path) {
                 _ if path.as_os_str() == "-" => {
-                    list.push(Input { name: "-".to_owned(), from: From::StandardInput });
+                    list.push(Input::new("-".to_owned(), From::StandardInput));
                 }
                 Ok(found) if found.is_dir() => list.extend(in_folder(path, is_only, &outputs)),
                 Ok(_) => list.push(Input::file(path.display().to_string(), path)),
@@ -100,8 +103,15 @@ impl Inputs {
         is_read && fs::metadata(file).ok().and_then(same).unwrap_or(false)
     }
 
+    /// Returns true if an input may still grow while it is read.
     pub(super) fn is_live(&self) -> bool {
-        self.list.iter().any(|input| matches!(input.from, From::Interface(_)))
+        use std::os::unix::fs::FileTypeExt;
+        let is_pipe = |path: &Path| fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
+        self.list.iter().any(|input| match &input.from {
+            From::Interface(_) | From::StandardInput => true,
+            From::File(path) => is_pipe(path),
+            From::Nowhere(_) => false,
+        })
     }
 
     /// Returns a bar over the bytes of all files, which shows on a terminal.
@@ -135,12 +145,25 @@ impl<'a> IntoIterator for &'a Inputs {
 }
 
 impl Input {
+    fn new(name: String, from: From) -> Self {
+        Self { name, may_be_other: false, from }
+    }
+
     fn file(name: String, path: &Path) -> Self {
-        Self { name, from: From::File(path.to_owned()) }
+        Self::new(name, From::File(path.to_owned()))
     }
 
     fn nowhere(name: String, reason: String) -> Self {
-        Self { name, from: From::Nowhere(reason) }
+        Self::new(name, From::Nowhere(reason))
+    }
+
+    /// A file found in a folder.
+    fn found(name: String, path: &Path) -> Self {
+        const OTHER: [&str; 6] = ["md", "markdown", "rst", "html", "json", "tsv"];
+        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+        let is_readme = path.file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case("readme"));
+        let may_be_other = is_readme || OTHER.contains(&extension);
+        Self { may_be_other, ..Self::file(name, path) }
     }
 
     /// Returns a reader of the capture, which ends with the capture or at Ctrl-C.
@@ -157,7 +180,12 @@ impl Input {
                 let file = opened.map_err(|error| error.to_string())?;
                 Ok(Box::new(Stoppable { input: file, stop, bar }))
             }
-            From::StandardInput => Ok(Box::new(Stoppable { input: io::stdin().lock(), stop, bar })),
+            From::StandardInput => {
+                // Without the buffer of `Stdin`: what it holds would be waited for.
+                let input = io::stdin().as_fd().try_clone_to_owned();
+                let input = File::from(input.map_err(|error| error.to_string())?);
+                Ok(Box::new(Stoppable { input, stop, bar }))
+            }
             From::Interface(live) => Ok(Box::new(live.read(stop, bar))),
             From::Nowhere(reason) => Err(reason.clone()),
         }
@@ -176,7 +204,7 @@ fn in_folder(folder: &Path, is_only: bool, outputs: &[PathBuf]) -> Vec<Input> {
             Ok(entry)
                 if entry.file_type().is_file() && !outputs.contains(&resolved(entry.path())) =>
             {
-                Some(Input::file(name(entry.path()), entry.path()))
+                Some(Input::found(name(entry.path()), entry.path()))
             }
             Ok(_) => None,
             Err(error) => {

@@ -199,7 +199,7 @@ impl Arrivals {
     fn add(&mut self, handshake: &Handshake) {
         let Some(time) = handshake.t_ch.or(handshake.t_sh) else { return };
         let mut hasher = SipHasher13::new_with_key(&self.key);
-        hasher.write(handshake.client_ip.to_string().as_bytes());
+        hasher.write(handshake.client().to_string().as_bytes());
         self.arrivals.push(((time * 1e6) as i64, hasher.finish()));
     }
 

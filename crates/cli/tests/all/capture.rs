@@ -40,7 +40,9 @@ fn shown(path: &Path) -> &str {
 #[test]
 fn a_folder_gives_a_report_and_a_list() {
     let whole = full();
-    let folder = folder("capture-folder", &[("b.pcap", &whole), ("a/one.pcap", &whole)]);
+    let files: [(&str, &[u8]); 3] =
+        [("b.pcap", &whole), ("a/one.pcap", &whole), ("a/README", b"whence these are\n")];
+    let folder = folder("capture-folder", &files);
     let output = rejoin(&["--json", shown(&folder)]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -86,6 +88,28 @@ fn what_cannot_be_read_is_named_and_the_rest_is_analysed() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["left_out"].as_array().map(Vec::len), Some(4));
     assert_eq!(report["full_observed"], 1);
+}
+
+#[test]
+fn frames_that_cannot_be_looked_into_are_told() {
+    let mut foreign = full();
+    // IEEE 802.15.4.
+    foreign[20] = 195;
+    let files: [(&str, &[u8]); 2] = [("foreign.pcap", &foreign), ("good.pcap", &full())];
+    let folder = folder("capture-foreign", &files);
+    let output = rejoin(&["--json", shown(&folder)]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    let line = told.lines().find(|line| line.contains("foreign.pcap: ")).unwrap_or_default();
+    assert!(line.contains("3 of link type 195"), "{told}");
+    // What could be read in part is no failure.
+    let mut mixed = Capture::of_full_1_2();
+    mixed.packet(&rejoin_testkit::made_capture::ip(50, 443, &[7; 60]));
+    let mixed_path = folder.join("mixed.pcap");
+    fs::write(&mixed_path, &mixed.0).expect("a file");
+    let output = rejoin(&["--json", shown(&mixed_path)]);
+    let told = text(&output.stderr);
+    assert!(output.status.success() && told.contains("1 of IP protocol 50 (ESP)"), "{told}");
 }
 
 #[test]
@@ -149,6 +173,26 @@ fn a_list_that_nobody_reads_on_takes_nothing_from_the_files() {
 }
 
 #[test]
+fn a_list_of_standard_input_is_told_at_once() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let mut child = Command::new(REJOIN)
+        .args(["capture", "--list", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(&full()).expect("it reads");
+    let mut line = String::new();
+    // The input is still open.
+    let output = child.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    drop(input);
+    assert!(line.contains("rejoin.example") && line.contains("full"), "{line}");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
 fn csv_page_and_trace_are_written_too() {
     let folder = folder("capture-outputs", &[("a.pcap", &full())]);
     let file = |name: &str| shown(&folder.join(name)).to_owned();
@@ -157,6 +201,15 @@ fn csv_page_and_trace_are_written_too() {
     let output = rejoin(&["--csv", &csv, "--html", &html, "--write-trace", &trace, &capture]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("as observed"));
+    // What nothing was given for is not shown as if it had been measured.
+    let shown_text = text(&output.stdout);
+    assert!(shown_text.contains("not measured: give --networks"), "{shown_text}");
+    assert!(!shown_text.contains("shared on client and servers"), "{shown_text}");
+    assert!(shown_text.contains("not measured, there is one application"), "{shown_text}");
+    let networks = file("networks.csv");
+    fs::write(&networks, "192.0.2.0/24,64500\n").expect("a file");
+    let output = rejoin(&["--networks", &networks, &capture]);
+    assert!(text(&output.stdout).contains("shared on client and servers"));
     let csv = fs::read_to_string(csv).expect("CSV");
     assert!(csv.starts_with("file,") && csv.contains("rejoin.example"), "{csv}");
     let html = fs::read_to_string(html).expect("a page");

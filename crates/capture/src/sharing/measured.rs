@@ -1,0 +1,56 @@
+//! The times of the handshakes in a capture, beside those of the model.
+
+use serde::Serialize;
+
+use super::counted::{CountedHandshake, Protocol};
+
+/// The handshakes of one protocol family, full and resumed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// The protocol family.
+    pub protocol: &'static str,
+    /// The full handshakes.
+    pub full: Times,
+    /// The resumed handshakes.
+    pub resumed: Times,
+}
+
+/// How long handshakes took, from the ClientHello until both sides had sent encrypted records.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[non_exhaustive]
+pub struct Times {
+    /// The handshakes.
+    pub handshakes: u64,
+    /// Those of which the capture shows the time.
+    pub timed: u64,
+    /// The median time, in milliseconds; `None` if there is none.
+    pub median_ms: Option<f64>,
+    /// The average number of bytes of both sides.
+    pub bytes: f64,
+}
+
+/// Measures each protocol family that occurs.
+pub(super) fn of(uses: &[CountedHandshake]) -> Vec<Measured> {
+    let measured = Protocol::ALL.map(|protocol| Measured {
+        protocol: protocol.name(),
+        full: times(uses, protocol, true),
+        resumed: times(uses, protocol, false),
+    });
+    measured.into_iter().filter(|it| it.full.handshakes + it.resumed.handshakes > 0).collect()
+}
+
+fn times(uses: &[CountedHandshake], protocol: Protocol, is_full: bool) -> Times {
+    let of_kind =
+        || uses.iter().filter(move |used| used.protocol == protocol && used.is_full == is_full);
+    let mut took_us: Vec<u32> = of_kind().filter_map(|used| used.took_us).collect();
+    took_us.sort_unstable();
+    let handshakes = of_kind().count() as u64;
+    let bytes: u64 = of_kind().flat_map(|used| used.bytes).map(u64::from).sum();
+    Times {
+        handshakes,
+        timed: took_us.len() as u64,
+        median_ms: took_us.get(took_us.len() / 2).map(|us| f64::from(*us) / 1e3),
+        bytes: bytes as f64 / handshakes.max(1) as f64,
+    }
+}

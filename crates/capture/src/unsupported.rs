@@ -1,0 +1,53 @@
+//! Kinds of frames and packets that are not looked into, so that a capture of them does not pass for
+//! one without handshakes.
+
+use std::fmt;
+
+/// The most kinds counted in one capture.
+const MOST_KINDS: usize = 16;
+
+/// A kind of frame or packet that is not looked into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unsupported {
+    /// A link layer, as a LINKTYPE number.
+    LinkType(i32),
+    /// A tunnel over IP, as a protocol number.
+    IpProtocol(u8),
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkType(number) => write!(f, "link type {number}"),
+            Self::IpProtocol(number) => {
+                let name = match number {
+                    50 => " (ESP)",
+                    97 => " (EtherIP)",
+                    108 => " (IPComp)",
+                    115 => " (L2TP)",
+                    _ => "",
+                };
+                write!(f, "IP protocol {number}{name}")
+            }
+        }
+    }
+}
+
+/// How many frames of each kind there were.
+#[derive(Debug, Default)]
+pub(crate) struct UnsupportedFrames(Vec<(Unsupported, u64)>);
+
+impl UnsupportedFrames {
+    pub(crate) fn count(&mut self, kind: Unsupported) {
+        if let Some((_, count)) = self.0.iter_mut().find(|(known, _)| *known == kind) {
+            *count += 1;
+        } else if self.0.len() < MOST_KINDS {
+            self.0.push((kind, 1));
+        }
+    }
+
+    pub(crate) fn into_counts(self) -> Vec<(Unsupported, u64)> {
+        self.0
+    }
+}

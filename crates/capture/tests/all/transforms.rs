@@ -1,0 +1,165 @@
+//! Real captures, damaged as captures are: lossy, cut, with one direction, of two clocks, out of
+//! order, with copies. What is known of a handshake then is what the whole capture says, or less.
+//!
+//! `cargo test -p rejoin-capture --test all transforms -- --ignored --nocapture` applies a hundred
+//! transforms to all captures and prints the shares of what is unknown.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rejoin_capture::{Analyser, Class, Handshake, Limits};
+
+use crate::damage::{Frame, Random, Transform, all, frames, written};
+use crate::oracle::files;
+
+/// The most wrong answers that are shown.
+const SHOWN: usize = 20;
+
+#[derive(Default)]
+struct Outcome {
+    /// Handshakes that the whole capture shows to be full or resumed.
+    certain: usize,
+    found: usize,
+    known: usize,
+    wrong: Vec<String>,
+}
+
+#[test]
+fn damaged_captures_give_no_wrong_verdict() {
+    // Each transform sees another part of the captures.
+    run(|transform, capture| (transform + capture) % 25 == 0);
+}
+
+#[test]
+#[ignore = "takes minutes: a hundred transforms of all captures"]
+fn a_hundred_transforms_of_all_captures_give_no_wrong_verdict() {
+    run(|_, _| true);
+}
+
+fn run(is_wanted: impl Fn(usize, usize) -> bool) {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let folder = project.parent().unwrap().join("shared/captures/files");
+    if !folder.exists() {
+        eprintln!("no captures beside the project: nothing is damaged");
+        return;
+    }
+    let transforms = all();
+    let mut outcomes: Vec<Outcome> = transforms.iter().map(|_| Outcome::default()).collect();
+    for (place, path) in files(&folder).iter().enumerate() {
+        if !(0..transforms.len()).any(|transform| is_wanted(transform, place)) {
+            continue;
+        }
+        let Some(frames) = frames(&std::fs::read(path).unwrap()) else { continue };
+        let truth = analyse(&frames);
+        let name = path.file_name().unwrap().to_string_lossy();
+        for (transform, outcome) in transforms.iter().zip(&mut outcomes).enumerate().filter_map(
+            |(number, (transform, outcome))| {
+                is_wanted(number, place).then_some((transform, outcome))
+            },
+        ) {
+            let mut random = Random(place as u64 + 1);
+            compare(
+                &truth,
+                &analyse(&(transform.apply)(&frames, &mut random)),
+                outcome,
+                &name,
+                transform,
+            );
+        }
+    }
+    let mut wrong = 0;
+    for (transform, outcome) in transforms.iter().zip(&outcomes) {
+        let Outcome { certain, found, known, .. } = outcome;
+        let unknown = 100.0 * (1.0 - *known as f64 / (*certain).max(1) as f64);
+        eprintln!(
+            "{:28} {certain:6} {found:6} {known:6} {unknown:6.1} {:4}",
+            transform.name,
+            outcome.wrong.len()
+        );
+        wrong += outcome.wrong.len();
+    }
+    let shown = outcomes.iter().flat_map(|outcome| &outcome.wrong).take(SHOWN);
+    shown.for_each(|wrong| eprintln!("{wrong}"));
+    assert_eq!(wrong, 0, "wrong answers");
+}
+
+fn analyse(frames: &[Frame]) -> Vec<Handshake> {
+    let mut found = Vec::new();
+    let capture = written(frames);
+    Analyser::new(Limits::default()).read(&capture[..], |handshake| found.push(handshake)).unwrap();
+    found
+}
+
+/// A handshake's identity in its capture, which the rewriting of addresses does not change.
+fn key(handshake: &Handshake) -> (u16, u16, Option<Vec<u8>>) {
+    let random = handshake.ch_random.clone().filter(|random| !random.is_empty());
+    (handshake.client_port, handshake.server_port, random)
+}
+
+fn is_known(handshake: &Handshake) -> bool {
+    matches!(handshake.cls, Class::Full | Class::Resumed)
+}
+
+fn compare(
+    truth: &[Handshake],
+    found: &[Handshake],
+    outcome: &mut Outcome,
+    file: &str,
+    transform: &Transform,
+) {
+    let mut by_key: HashMap<_, Vec<&Handshake>> = HashMap::new();
+    for handshake in truth {
+        let (client, server, random) = key(handshake);
+        by_key.entry((client, server, None)).or_default().push(handshake);
+        if random.is_some() {
+            by_key.entry((client, server, random)).or_default().push(handshake);
+        }
+    }
+    outcome.certain += truth.iter().filter(|handshake| is_known(handshake)).count();
+    outcome.found += found.len();
+    for handshake in found {
+        let Some(candidates) = by_key.get(&key(handshake)) else { continue };
+        if is_known(handshake) {
+            outcome.known += 1;
+        }
+        if !candidates.iter().any(|truth| agrees(truth, handshake)) {
+            let differing = candidates.first().map(|truth| differences(truth, handshake));
+            let told = format!("{}: {file}: {:?} {differing:?}", transform.name, key(handshake));
+            outcome.wrong.push(told);
+        }
+    }
+}
+
+fn agrees(truth: &Handshake, found: &Handshake) -> bool {
+    differences(truth, found).is_empty()
+}
+
+/// The fields in which something is told that the whole capture contradicts.
+fn differences(truth: &Handshake, found: &Handshake) -> Vec<String> {
+    let record = |handshake: &Handshake| serde_json::to_value(handshake).unwrap();
+    let mut differing = Vec::new();
+    if is_known(truth) && is_known(found) && truth.cls != found.cls {
+        differing.push(format!("cls {:?} not {:?}", truth.cls, found.cls));
+    }
+    let (truth, found) = (record(truth), record(found));
+    for field in [
+        "sni",
+        "version",
+        "psk_offered",
+        "early_data_offered",
+        "offered_sid_len",
+        "offered_ticket_len",
+        "offered_ticket_hash",
+        "client_auth",
+        "issued_ticket_len",
+        "issued_ticket_lifetime_s",
+        "issued_ticket_hash",
+        "issued_sid_len",
+        "session_id_hash",
+    ] {
+        if !truth[field].is_null() && !found[field].is_null() && truth[field] != found[field] {
+            differing.push(format!("{field} {} not {}", truth[field], found[field]));
+        }
+    }
+    differing
+}
