@@ -43,9 +43,9 @@ pub(crate) struct Arguments {
     stateful: bool,
     /// Accept early data (0-RTT) of TLS 1.3 where the program does, but none twice
     #[arg(long, value_name = "WAY", value_parser = ["once", "once-here"])]
-    early_data: Option<String>,
+    admit_early_data: Option<String>,
     /// The program is only a client and gets no cache
-    #[arg(long, conflicts_with_all = ["cache", "capacity", "stateful", "early_data", "folder", "by", "no_manager"])]
+    #[arg(long, conflicts_with_all = ["cache", "capacity", "stateful", "admit_early_data", "folder", "by", "no_manager"])]
     client: bool,
     /// The socket of the TLS manager [default: $XDG_RUNTIME_DIR/rejoin.sock, else
     /// /run/rejoin/manager.sock]
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .env("REJOIN_CAPACITY", arguments.capacity.0.to_string())
             .env("REJOIN_STATEFUL", if arguments.stateful { "yes" } else { "no" })
             .env("REJOIN_FOLDER", &arguments.folder);
-        if let Some(way) = &arguments.early_data {
+        if let Some(way) = &arguments.admit_early_data {
             command.env("REJOIN_EARLY_DATA", way);
         }
     }
