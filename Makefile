@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup test-go test-node
+.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-reach reach-servers check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup test-go test-node
 
 ## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
 ## builds, for three to five minutes on two cores.
@@ -230,6 +230,16 @@ check-trust: setup release
 check-cluster: PACKAGES += openssl nginx-light haproxy redis-server redis-tools
 check-cluster: setup
 	$(CHECK) cluster $(CHECKS)
+
+## What Rejoin promises to servers that do not load it, a line for each, in half an hour; CHECKS as above.
+check-reach: PACKAGES += openssl nginx-light haproxy apache2 redis-server faketime nodejs
+check-reach: setup target/wheels reach-servers
+	$(CHECK) reach $(CHECKS)
+
+# The Go server and the Caddy of check-reach, in target/reach.
+reach-servers: $(if $(findstring /target/go/,$(GO)),target/go)
+	@cd bindings/go && $(GO) build -o $(CURDIR)/target/reach/server ./examples/server
+	@cd bindings/caddy && $(GO) build -o $(CURDIR)/target/reach/caddy ./cmd/caddy
 
 ## What Rejoin promises to programs, a line for each, in ten minutes; CHECKS as above.
 check-manager: PACKAGES += openssl nginx-light python3 util-linux default-jdk-headless

@@ -15,7 +15,9 @@ const ATTEMPTS: usize = 3;
 /// The population, played at a higher speed.
 pub(crate) struct Play {
     pub(crate) population: Population,
-    speed_up: SpeedUp,
+    pub(crate) speed_up: SpeedUp,
+    /// True if devices announce when they return.
+    pub(crate) hints: bool,
     warm_up_ms: u64,
     end_ms: u64,
 }
@@ -31,6 +33,7 @@ impl Play {
         Self {
             population: population.expect("the paper's"),
             speed_up: SpeedUp::new(factor).expect("a factor"),
+            hints: false,
             warm_up_ms,
             end_ms,
         }
@@ -49,7 +52,7 @@ impl Play {
             speed_up: self.speed_up,
             warm_up_ms: self.warm_up_ms,
             end_ms: self.end_ms,
-            hints: false,
+            hints: self.hints,
             forgets_between_runs: false,
             liars: Liars::default(),
             record: None,

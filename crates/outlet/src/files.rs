@@ -9,7 +9,7 @@
 //! Kubernetes  FILE              a Secret in JSON: the same keys, ten at most
 //! ```
 //! HAProxy has room for three keys unless it was built otherwise, and accepts no fewer. Besides the one that encrypts,
-//! these are the next one, if there is one, and those that encrypted last.
+//! these are the next one, if there is one, and the one that encrypted last.
 //!
 //! Each file is replaced atomically, and nginx's list only after all key files that it names. Key files that
 //! are no longer named are removed.
@@ -170,15 +170,18 @@ fn is_object_name(name: &str) -> bool {
         })
 }
 
-/// Returns HAProxy's three keys: the one that encrypted last, the one that encrypts, and the next.
+/// Returns HAProxy's three keys: the one that encrypted last, the one that encrypts, and the next. If there is no next one
+/// yet, the one that encrypted last is in its place, too: so HAProxy never lacks one of these while it is given others one
+/// by one.
 pub(crate) fn haproxy_keys(listing: &Listing) -> Vec<Zeroizing<Vec<u8>>> {
     let (keys, states): (Vec<_>, Vec<_>) =
         listing.bytes().zip(listing.iter().map(|(_, state)| state)).unzip();
-    // Of several upcoming keys the last one in this order is the next.
-    let next = states.iter().rposition(|state| *state == KeyState::Upcoming).unwrap_or(1);
     let Some(encrypting) = keys.first() else { return Vec::new() };
-    let mut others = keys.iter().skip(next).chain([encrypting; 2]);
-    let [next, last] = std::array::from_fn(|_| others.next().expect("two at least"));
+    let last = states.iter().position(|state| *state == KeyState::Opening);
+    let last = last.map_or(encrypting, |at| &keys[at]);
+    // Of several upcoming keys the last one in this order is the next.
+    let next = states.iter().rposition(|state| *state == KeyState::Upcoming);
+    let next = next.map_or(last, |at| &keys[at]);
     vec![last.clone(), encrypting.clone(), next.clone()]
 }
 

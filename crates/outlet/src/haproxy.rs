@@ -17,6 +17,8 @@ use crate::{Context, Error};
 
 /// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+const DENIED: &str = "Permission denied";
+const REFUSES: &str = "refuses: write `stats socket … level admin` in its configuration";
 const LONGEST_ANSWER_BYTES: u64 = 64 * 1024;
 
 /// Gives HAProxy the keys for this time. `file` is the file of `tls-ticket-keys` as the configuration names it; HAProxy
@@ -49,15 +51,19 @@ pub async fn push(
     let line = Zeroizing::new([commands, b"\n"].concat());
     let answer = ask(socket, &line).await.map_err(failed)?;
     let answer = String::from_utf8_lossy(&answer);
-    if answer.matches("updated").count() == texts.len().min(missing(&held, &texts).len()) {
+    if answer.matches("updated").count() == missing(&held, &texts).len() {
         return Ok(());
+    }
+    // It shows keys at any level.
+    if answer.contains(DENIED) {
+        return Err(failed(REFUSES.to_owned()));
     }
     let said = answer.split_whitespace().collect::<Vec<_>>().join(" ");
     Err(failed(format!("did not take the keys: {said}")))
 }
 
-/// Returns the keys to push, so that HAProxy holds the wanted ones in their order. If the first two are there already,
-/// only the third is missing, and no other key encrypts in between. Otherwise the old keys encrypt for a moment.
+/// Returns the keys to push, so that HAProxy holds the wanted ones in their order. At a turn, and when the next key is
+/// made, one or two are enough: each of the others is held all the time, so no ticket is refused in between.
 fn missing<'a>(held: &[Vec<u8>], wanted: &'a [Zeroizing<Vec<u8>>]) -> &'a [Zeroizing<Vec<u8>>] {
     let pairs =
         |from: usize| held.iter().skip(from).zip(wanted).all(|(there, key)| *there == **key);
@@ -78,8 +84,8 @@ fn id_of(shown: &[u8], file: &Path) -> Result<u32, String> {
         (Path::new(name) == file).then(|| id.parse().ok())?
     };
     text.lines().find_map(row).ok_or_else(|| {
-        if text.contains("Permission denied") {
-            "refuses: write `stats socket … level admin` in its configuration".to_owned()
+        if text.contains(DENIED) {
+            REFUSES.to_owned()
         } else {
             format!(
                 "has read no ticket keys from {file}: write `bind … tls-ticket-keys {file}` in its configuration, and \
@@ -143,6 +149,9 @@ mod tests {
         assert_eq!(pushed(&["z", "a", "b"]), "c");
         assert_eq!(pushed(&["y", "z", "a"]), "bc");
         assert_eq!(pushed(&["a", "c", "b"]), "abc");
+        // A turn, and the making of the next key.
+        assert_eq!(pushed(&["z", "a", "b"]), "c");
+        assert_eq!(pushed(&["a", "b", "a"]), "bc");
         assert_eq!(pushed(&[]), "abc");
     }
 

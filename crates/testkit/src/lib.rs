@@ -20,6 +20,7 @@ pub mod capture_answers;
 pub mod certificates;
 #[cfg(feature = "programs")]
 pub mod clients;
+pub mod clock;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod folder;

@@ -15,8 +15,8 @@ use rejoin_tickets::PAGE_BYTES;
 use serde_json::Value;
 
 /// A cache without a server, and gone when it is dropped.
-struct Shared {
-    name: CacheName,
+pub(crate) struct Shared {
+    pub(crate) name: CacheName,
     store: Arc<Store>,
 }
 
@@ -29,7 +29,7 @@ impl Shared {
         Self { name, store: Arc::new(store) }
     }
 
-    fn with_keys(name: &str) -> Self {
+    pub(crate) fn with_keys(name: &str) -> Self {
         let shared = Self::new(name);
         let now_s = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
         SharedKeys::open(Arc::clone(&shared.store), None, None, now_s, |_| {}).expect("keys");

@@ -14,6 +14,7 @@ mod demo_client;
 mod doctor;
 mod keeping_up;
 mod keys;
+mod keys_export;
 mod links;
 mod manager;
 mod metrics;

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use client::{Client, Versions};
+pub use client::{Client, Steady, Versions};
 pub use flights::{Flight, Origin};
 use rejoin_store::{CacheName, Store};
 

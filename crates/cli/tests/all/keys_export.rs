@@ -1,0 +1,364 @@
+//! `rejoin keys export` without a cluster, and where something is in its way.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rejoin_testkit::certificates::Pair;
+use rejoin_testkit::clock::Clock;
+use rejoin_testkit::folder::Folder;
+use rejoin_testkit::port::{reserve, wait_until_open};
+use rejoin_testkit::process::{Process, wait_for, wait_until};
+use rejoin_testkit::random::Random;
+use serde_json::Value;
+
+use crate::REJOIN;
+use crate::keys::Shared;
+use crate::program::{complaint, done, rejoin, text};
+
+/// An exporter that follows, and what it says.
+struct Exporter {
+    process: Process,
+    said: PathBuf,
+    complaints: PathBuf,
+}
+
+impl Exporter {
+    /// Starts `rejoin keys export --follow` with these words more.
+    fn start(clock: &Clock, folder: &Folder, words: &[&str]) -> Self {
+        Self::run(clock.command(REJOIN), folder, words)
+    }
+
+    fn run(mut command: Command, folder: &Folder, words: &[&str]) -> Self {
+        let [said, complaints] = ["said", "complaints"].map(|name| folder.join(name));
+        command.args(["keys", "export", "--follow", "--context", "shop"]).args(words);
+        command.stdin(Stdio::null()).stdout(fs::File::create(&said).expect("a file"));
+        command.stderr(fs::File::create(&complaints).expect("a file"));
+        Self { process: Process::start(&mut command), said, complaints }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).expect("there")
+    }
+
+    fn complaints(&self) -> String {
+        fs::read_to_string(&self.complaints).expect("there")
+    }
+}
+
+/// A ring's words on a command line.
+fn ring(folder: &Folder) -> [String; 2] {
+    ["--ring".to_owned(), folder.file("ring")]
+}
+
+/// The keys of a file of format `json`, with their states. `None` if there is no file.
+fn listed(path: &Path) -> Option<Vec<(String, String)>> {
+    let listed: Value = serde_json::from_slice(&fs::read(path).ok()?).expect("a whole file");
+    let keys = listed["keys"].as_array().expect("a list");
+    let word = |key: &Value, name: &str| key[name].as_str().expect("a word").to_owned();
+    Some(keys.iter().map(|key| (word(key, "key"), word(key, "state"))).collect())
+}
+
+#[test]
+fn a_cache_or_a_file_is_enough() {
+    let (shared, folder) = (Shared::with_keys("export"), Folder::new());
+    let [option, file] = ring(&folder);
+    let sources = [&[shared.name.as_str()][..], &[&option, &file]];
+    let mut seen = HashSet::new();
+    for source in sources {
+        let export = |format: &str| {
+            let into = folder.file(format);
+            let words = ["--format", format, "--context", "shop", "--output", &into];
+            let told = done(&[&["keys", "export"][..], source, &words].concat());
+            (fs::read(&into).expect("written"), told)
+        };
+        let (raw, told) = export("raw80");
+        assert!(raw.len() == 80 && told.ends_with("new keys\n"), "{told}");
+        assert_eq!(
+            export("raw80").1,
+            format!("{}: its keys are the newest\n", folder.file("raw80"))
+        );
+        let envoy: Value = serde_json::from_slice(&export("envoy").0).expect("JSON");
+        let secret = &envoy["resources"][0]["session_ticket_keys"]["keys"];
+        assert_eq!(secret[0]["inline_bytes"], STANDARD.encode(&raw));
+        done(&[&["keys", "rotate"][..], source].concat());
+        let both = export("raw80").0;
+        assert_eq!(
+            (both.len(), &both[..80]),
+            (160, &raw[..]),
+            "the next one decrypts until its turn"
+        );
+        assert!(seen.insert(raw));
+    }
+    let missing = rejoin(&[
+        "keys",
+        "export",
+        "no-such-cache",
+        "--format",
+        "raw80",
+        "--context",
+        "x",
+        "--output",
+        "x",
+    ]);
+    assert!(complaint(&missing).0.contains("no-such-cache"));
+}
+
+/// A turn lasts 200 ms. A reader finds whole files all the time, and a key that was encrypting never comes back once
+/// another has followed.
+#[test]
+fn an_exporter_that_is_killed_leaves_whole_files() {
+    const TIME: Duration = Duration::from_secs(6);
+    let Some(clock) = Clock::faster(500) else {
+        eprintln!("skipped: faketime is not installed");
+        return;
+    };
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [json, nginx] = ["json", "nginx"].map(|format| folder.file(format));
+    let is_over = AtomicBool::new(false);
+    let kill = |format: &str, seed| {
+        let (logs, mut random, mut kills) = (Folder::new(), Random::new(seed), 0);
+        while !is_over.load(Ordering::Relaxed) {
+            let words = ["--format", format, "--output", &folder.file(format)];
+            let turns = ["--rotate-every", "100s", "--ticket-lifetime", "300s"];
+            let words = [&words[..], &[&option, &file], &turns].concat();
+            let mut exporter = Exporter::start(&clock, &logs, &words);
+            thread::sleep(Duration::from_millis(20 + random.below(200)));
+            exporter.process.kill();
+            kills += 1;
+        }
+        kills
+    };
+    let (encrypting, kills) = thread::scope(|scope| {
+        let killers = [("json", 1), ("nginx", 2)];
+        let killers = killers.map(|(format, seed)| scope.spawn(move || kill(format, seed)));
+        // They end, too, if the reader finds a file that it should not.
+        let ending = Over(&is_over);
+        let (begin, mut encrypting) = (Instant::now(), Vec::new());
+        while begin.elapsed() < TIME {
+            let keys = listed(Path::new(&json)).unwrap_or_default();
+            if let Some((key, state)) = keys.first() {
+                assert_eq!(state, "encrypting");
+                if encrypting.last() != Some(key) {
+                    assert!(!encrypting.contains(key), "an old key encrypts again");
+                    encrypting.push(key.clone());
+                }
+            }
+            read_nginx(Path::new(&nginx));
+        }
+        drop(ending);
+        (encrypting.len(), killers.map(|killer| killer.join().expect("no panic")))
+    });
+    assert!(encrypting > 5, "{encrypting} turns");
+    assert!(kills.iter().all(|kills| *kills > 5), "{kills:?}");
+}
+
+/// Tells the killers, when it is dropped, that it is over.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reads the list, and all files that it names, unless another list comes meanwhile.
+fn read_nginx(folder: &Path) {
+    let list = || fs::read_to_string(folder.join("keys.conf")).unwrap_or_default();
+    let before = list();
+    for line in before.lines() {
+        let path = line.strip_prefix("ssl_session_ticket_key \"").expect("a key");
+        let path = path.strip_suffix("\";").expect("the end of a line");
+        let key = fs::read(path).unwrap_or_default();
+        assert!(key.len() == 80 || list() != before, "{} bytes in {path}", key.len());
+    }
+}
+
+/// A disk of two pages, in a mount namespace that ends with the exporter.
+#[test]
+fn a_full_disk_leaves_the_files_whole() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    fs::create_dir(folder.join("disk")).expect("a folder");
+    let mut command = Command::new("unshare");
+    let script = "mount -t tmpfs -o size=8k,mode=700 none \"$0\" && exec \"$@\"";
+    command.args(["--map-root-user", "--mount", "sh", "-c", script, &folder.file("disk"), REJOIN]);
+    let keys = folder.file("disk/keys");
+    let words = ["--format", "json", "--output", &keys, &option, &file];
+    let mut exporter = Exporter::run(command, &folder, &words);
+    // Its own view of the folder.
+    let disk =
+        PathBuf::from(format!("/proc/{}/root{}", exporter.process.id(), folder.file("disk")));
+    let count = || listed(&disk.join("keys")).map(|keys| keys.len());
+    let first = wait_for("the first keys, or the end", || {
+        count().map(Some).or_else(|| exporter.process.ended().map(|_| None))
+    });
+    if first.is_none() {
+        eprintln!("skipped: no file system can be mounted here: {}", exporter.complaints());
+        return;
+    }
+    let ballast = disk.join("ballast");
+    let mut filling = fs::File::create(&ballast).expect("room for a name");
+    while filling.write_all(&[1; 512]).is_ok() {}
+    let rotate = || done(&["keys", "rotate", &option, &file]);
+    rotate();
+    wait_until("a complaint", || exporter.complaints().contains("No space left"));
+    let told = exporter.complaints();
+    // It looks once a second.
+    thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(exporter.complaints(), told, "it is said once");
+    assert!(told.lines().count() == 1 && told.contains("goes on with the keys it has"), "{told}");
+    assert_eq!(count(), Some(1), "the old file is there");
+    let names = fs::read_dir(&disk).expect("there").count();
+    assert_eq!(names, 2, "the old file and the ballast, and nothing half written");
+    fs::remove_file(&ballast).expect("removed");
+    drop(filling);
+    wait_until("the new keys", || count() == Some(2));
+}
+
+/// Half a minute of the exporter lasts half a second.
+#[test]
+fn a_server_that_refuses_is_told_again() {
+    let Some(clock) = Clock::faster(60) else {
+        eprintln!("skipped: faketime is not installed");
+        return;
+    };
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, asked, accepts] = ["keys", "asked", "accepts"].map(|name| folder.file(name));
+    let then = format!("echo >>{asked}; test -e {accepts}");
+    let words = ["--format", "raw80", "--output", &keys, "--then", &then, &option, &file];
+    let exporter = Exporter::start(&clock, &folder, &words);
+    let times = || fs::read(&asked).unwrap_or_default().len();
+    wait_until("three refusals", || times() >= 3);
+    let told = exporter.complaints();
+    let is_clear = |part: &&str| told.contains(*part);
+    let parts = ["exit status: 1", "the files are written", "told again every 30 s"];
+    assert!(told.lines().count() == 1 && parts.iter().all(is_clear), "{told}");
+    assert!(!exporter.said().contains("the server has the keys now"), "{}", exporter.said());
+    fs::write(&accepts, "").expect("written");
+    wait_until("its word", || exporter.said().ends_with("the server has the keys now\n"));
+    let after = times();
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!((times(), exporter.complaints()), (after, told), "it is told no more");
+}
+
+/// HAProxy with a runtime socket, and keys from a file.
+struct Haproxy {
+    process: Process,
+    port: u16,
+}
+
+impl Haproxy {
+    /// `None` if it is not installed.
+    fn start(folder: &Folder) -> Option<Self> {
+        let (port, pair) = (reserve(), Pair::of_localhost());
+        folder.write("both.pem", format!("{}{}", pair.certificate, pair.key));
+        let text = "\
+global
+  stats socket FOLDER/socket level admin
+  tune.ssl.default-dh-param 2048
+defaults
+  mode http
+  timeout client 20s
+  timeout connect 10s
+  timeout server 10s
+frontend tls
+  bind 127.0.0.1:PORT ssl crt FOLDER/both.pem tls-ticket-keys FOLDER/keys
+";
+        let text = text.replace("FOLDER", &folder.path().display().to_string());
+        let text = text.replace("PORT", &port.to_string());
+        let file = folder.write("haproxy.cfg", text);
+        let mut command = Command::new("haproxy");
+        command.arg("-db").arg("-f").arg(file).stderr(Stdio::null());
+        let Ok(process) = Process::try_start(&mut command) else {
+            eprintln!("skipped: haproxy is not installed");
+            return None;
+        };
+        wait_until_open(port);
+        Some(Self { process, port })
+    }
+
+    /// The name of the key that encrypts a new ticket, in the form of `openssl s_client`.
+    fn encrypts_under(&self) -> String {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-tls1_2", "-connect", &format!("127.0.0.1:{}", self.port)]);
+        let told = command.stdin(Stdio::null()).output().expect("openssl");
+        let told = text(&told.stdout);
+        let first =
+            told.split("TLS session ticket:").nth(1).and_then(|rest| rest.split("0000 - ").nth(1));
+        let digits = first.expect("a ticket").split("   ").next().expect("digits");
+        digits.replace(['-', ' '], "")
+    }
+}
+
+/// The names of HAProxy's three keys in a file.
+fn names(file: &str) -> Vec<String> {
+    let key = |line: &str| {
+        let key = STANDARD.decode(line).expect("base64");
+        key[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    fs::read_to_string(file).unwrap_or_default().lines().map(key).collect()
+}
+
+/// An hour of the ring lasts six seconds at most, and half an hour's lead three.
+#[test]
+fn haproxy_takes_keys_without_a_reload() {
+    let Some(clock) = Clock::faster(60) else {
+        eprintln!("skipped: faketime is not installed");
+        return;
+    };
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, socket] = ["keys", "socket"].map(|name| folder.file(name));
+    let turns = ["--rotate-every", "121s", "--ticket-lifetime", "121s"];
+    let words = ["--format", "haproxy", "--output", &keys, "--push", &socket, &option, &file];
+    let exporter = Exporter::start(&clock, &folder, &[&words[..], &turns].concat());
+    wait_until("the file", || Path::new(&keys).exists());
+    let Some(mut haproxy) = Haproxy::start(&folder) else { return };
+    let first = haproxy.encrypts_under();
+    // It did not listen when it was told first.
+    wait_until("the socket is there", || {
+        exporter.said().ends_with("the server has the keys now\n")
+    });
+    for turn in 0..3 {
+        let before = haproxy.encrypts_under();
+        wait_until("another key encrypts", || haproxy.encrypts_under() != before);
+        let now = haproxy.encrypts_under();
+        assert!(turn > 0 || now != first);
+        // The file may be of the turn after.
+        assert!(names(&keys).contains(&now), "HAProxy's key is of the ring");
+    }
+    assert!(haproxy.process.ended().is_none(), "the same process");
+    let told = exporter.complaints();
+    assert!(told.lines().all(|line| !line.contains("did not take")), "{told}");
+}
+
+#[test]
+fn haproxy_that_takes_no_keys_is_said_how_it_would() {
+    let folder = Folder::new();
+    let [option, file] = ring(&folder);
+    let [keys, other, socket] = ["keys", "other", "socket"].map(|name| folder.file(name));
+    let export = |output: &str, socket: &str| {
+        let words =
+            ["--format", "haproxy", "--context", "shop", "--push", socket, "--output", output];
+        let _ = fs::remove_file(output);
+        let told = rejoin(&[&["keys", "export"][..], &words, &[&option, &file]].concat());
+        let lines = text(&told.stderr);
+        assert_eq!(told.status.code(), Some(1), "{lines}");
+        lines.lines().last().expect("an error").to_owned()
+    };
+    let told = export(&keys, &folder.file("nobody"));
+    assert!(told.contains("nobody") && told.contains("stats socket … level admin"), "{told}");
+    let Some(_haproxy) = Haproxy::start(&folder) else { return };
+    let told = export(&other, &socket);
+    assert!(told.contains(&format!("tls-ticket-keys {other}")), "{told}");
+}
