@@ -7,7 +7,7 @@
 //! sends a ServerHelloDone there, and the client a ClientKeyExchange. A handshake of any version
 //! whose client offered nothing is full. Otherwise it is unknown.
 //!
-//! What decides lies in one direction. The order of packets of different directions decides nothing,
+//! Verdicts rest on one direction at a time. The order of packets of different directions decides nothing,
 //! because they may be captured at different places, under different clocks.
 
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ pub(crate) struct Facts {
     expects_repeated_hello: bool,
     /// The first key-exchange message.
     key_exchange: Option<At>,
-    /// What each side sent between its hello and its ChangeCipherSpec.
+    /// The messages of each side between its hello and its ChangeCipherSpec.
     flights: [Flight; 2],
     via: Option<Via>,
     /// The client that a balancer names.

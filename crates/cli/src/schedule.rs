@@ -28,6 +28,8 @@ impl Turns {
         let rotate_every_s = seconds(rotate_every, usual.rotate_every_s());
         let lifetime_s = seconds(ticket_lifetime, usual.ticket_lifetime_s());
         let schedule = Schedule::with_usual_lead(rotate_every_s, lifetime_s);
-        schedule.map(Some).map_err(|error| Misuse(error.to_string()))
+        schedule
+            .map(Some)
+            .map_err(|error| Misuse(format!("--rotate-every, --ticket-lifetime: {error}")))
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, RwLock};
 use arc_swap::ArcSwap;
 use libc::c_int;
 use rejoin_tickets::{
-    ContextKeys, KeyRing, KeySource, Label, NAME_BYTES, Opened, Schedule, TicketEvent,
+    ContextKeys, KeyRing, KeySource, Label, NAME_BYTES, OnceASecond, Opened, Schedule, TicketEvent,
 };
 
 use crate::clock::now_s;
@@ -24,7 +24,7 @@ use crate::ticket_cipher::TicketCipher;
 pub struct TicketKeys {
     source: Option<Box<dyn KeySource>>,
     /// The Unix time when the source is asked again.
-    next_look_s: AtomicU64,
+    look: OnceASecond,
     turn: ArcSwap<Turn>,
     counts: Counts,
 }
@@ -95,7 +95,7 @@ impl TicketKeys {
 
     fn with(source: Option<Box<dyn KeySource>>, ring: KeyRing) -> Self {
         let turn = ArcSwap::from_pointee(Turn::new(ring));
-        Self { source, next_look_s: AtomicU64::new(0), turn, counts: Counts::default() }
+        Self { source, look: OnceASecond::default(), turn, counts: Counts::default() }
     }
 
     /// Replaces the keys by those of `ring`, in every attached context. Any thread may call this; handshakes go on
@@ -125,16 +125,8 @@ impl TicketKeys {
 
     /// Asks the source for another ring, if no thread has for a second.
     fn look(&self, now_s: u64) {
-        const LOOK_EVERY_S: u64 = 1;
-        let next_s = self.next_look_s.load(Ordering::Relaxed);
-        let then_s = now_s.saturating_add(LOOK_EVERY_S);
-        // A later time means that the clock stepped back.
-        if next_s > now_s && next_s <= then_s {
-            return;
-        }
-        let mine =
-            self.next_look_s.compare_exchange(next_s, then_s, Ordering::Relaxed, Ordering::Relaxed);
-        let Some(source) = self.source.as_ref().filter(|_| mine.is_ok()) else { return };
+        let source = self.source.as_ref().filter(|_| self.look.is_due(now_s));
+        let Some(source) = source else { return };
         if let Some(ring) = guard(None, || source.newer(now_s)) {
             self.replace(ring);
             guard((), || source.keep());

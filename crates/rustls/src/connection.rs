@@ -29,7 +29,7 @@ struct Shared {
     store: OnceLock<Arc<AnyStore>>,
 }
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) visit: Visit,

@@ -23,7 +23,7 @@ pub struct ServerSessions {
     lifetime_ms: u64,
     hints: Hints,
     tag: ContextTag,
-    /// Of memory that others can write to.
+    /// Sessions in memory that others can write to.
     shared: Option<Shared>,
 }
 

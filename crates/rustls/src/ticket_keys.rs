@@ -3,12 +3,12 @@
 //! The first handshake of each second asks the source for another ring. There is no thread but a short one when the
 //! ring has changed, which lets the source write its file.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rejoin_store::{Error, SharedKeys, Store, Tiered, fill_at_random};
 use rejoin_tickets::{
-    KeyRing, KeySource, Label, NONCE_BYTES, Opened, Schedule, TicketEvent, TicketSealer,
+    KeyRing, KeySource, Label, NONCE_BYTES, OnceASecond, Opened, Schedule, TicketEvent,
+    TicketSealer,
 };
 use rustls::HandshakeKind;
 use rustls::server::ProducesTickets;
@@ -25,7 +25,7 @@ pub struct TicketKeys {
     /// The store where handshakes are counted.
     store: Option<Arc<AnyStore>>,
     /// The Unix time when the source is asked again.
-    next_look_s: AtomicU64,
+    look: OnceASecond,
     turn: RwLock<Turn>,
 }
 
@@ -57,7 +57,7 @@ impl TicketKeys {
 
     fn with(source: Arc<dyn KeySource>, store: Option<Arc<AnyStore>>) -> Arc<Self> {
         let turn = Turn { number: 0, ring: Arc::new(KeyRing::new(Schedule::default())) };
-        let keys = Self { source, store, next_look_s: AtomicU64::new(0), turn: RwLock::new(turn) };
+        let keys = Self { source, store, look: OnceASecond::default(), turn: RwLock::new(turn) };
         keys.look(now_s());
         Arc::new(keys)
     }
@@ -76,16 +76,7 @@ impl TicketKeys {
 
     /// Asks the source for another ring, if no thread has for a second.
     fn look(&self, now_s: u64) {
-        const LOOK_EVERY_S: u64 = 1;
-        let next_s = self.next_look_s.load(Ordering::Relaxed);
-        let then_s = now_s.saturating_add(LOOK_EVERY_S);
-        // A later time means that the clock stepped back.
-        if next_s > now_s && next_s <= then_s {
-            return;
-        }
-        let mine =
-            self.next_look_s.compare_exchange(next_s, then_s, Ordering::Relaxed, Ordering::Relaxed);
-        if mine.is_ok()
+        if self.look.is_due(now_s)
             && let Some(ring) = self.source.newer(now_s)
         {
             self.replace(ring);

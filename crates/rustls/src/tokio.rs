@@ -22,7 +22,7 @@ pub struct Acceptor {
     resumes: Resumes,
 }
 
-/// What the sessions of an acceptor resume by.
+/// The means by which an acceptor resumes.
 #[derive(Clone)]
 enum Resumes {
     AsConfigured,

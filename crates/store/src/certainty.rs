@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// client's clock. One more is to spare.
 pub(crate) const WINDOW_MS: u64 = 12_000;
 
-/// What one process knows of the memory that it takes sessions from.
+/// The knowledge of one process about the memory that it takes sessions from.
 #[derive(Debug)]
 pub(crate) struct Certainty {
     /// The time from which all is certain, on the clock of caches.

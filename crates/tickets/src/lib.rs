@@ -24,6 +24,7 @@ mod error;
 mod interner;
 mod key;
 mod label;
+mod once_a_second;
 mod page;
 mod ring;
 mod schedule;
@@ -38,6 +39,7 @@ pub use error::Error;
 pub use interner::Interner;
 pub use key::{KeyId, SECRET_BYTES};
 pub use label::Label;
+pub use once_a_second::OnceASecond;
 pub use page::PAGE_BYTES;
 pub use ring::{KeyRing, KeyStatus};
 pub use schedule::{

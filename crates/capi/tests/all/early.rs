@@ -100,7 +100,7 @@ fn no_copy_of_a_first_flight_is_accepted() {
     }
 }
 
-/// What is prevented is real.
+/// Shows that the danger is real.
 #[test]
 fn copies_are_accepted_without_rejoin() {
     let Some(server) = Server::start("nginx", None) else { return };

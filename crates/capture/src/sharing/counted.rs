@@ -23,7 +23,7 @@ pub(super) struct CountedHandshake {
     pub(super) visit: Visit,
 }
 
-/// What decides whether a session could be offered and taken.
+/// The facts that decide whether a session could be offered and taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visit {
     pub(super) version: Option<Version>,
@@ -39,7 +39,7 @@ pub(super) struct Visit {
     pub(super) issued: [u64; 2],
 }
 
-/// What a client offered.
+/// The offer of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Offer {
     /// A ticket or a pre-shared key.
@@ -50,7 +50,7 @@ pub(super) enum Offer {
     Unknown,
 }
 
-/// What a server gave for the next connection.
+/// The means that a server gave for the next connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given {
     Something,

@@ -78,7 +78,7 @@ impl Cause {
         }
     }
 
-    /// What helps, in a few words.
+    /// The mend, in a few words.
     pub fn mend(self) -> &'static str {
         match self {
             Self::Expired => "longer lifetimes and older keys on the server",

@@ -39,7 +39,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// What one connection does with the cache.
+/// The use of the cache by one connection.
 struct Desk {
     sessions: Tiered,
     place: Place,

@@ -22,11 +22,11 @@ pub(crate) struct Site {
     server: Pair,
 }
 
-/// What a server asks of clients.
+/// The demand of a server on clients.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Asks {
     Nobody,
-    /// Who has no certificate may come, too.
+    /// Clients without a certificate may come, too.
     Anybody,
     Everybody,
 }
