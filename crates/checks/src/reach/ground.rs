@@ -2,8 +2,10 @@
 //! servers without Rejoin.
 
 use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,12 +25,15 @@ pub(super) const CONTEXT: &str = "shop";
 /// The shortest turn of a cluster's key, and a ticket's lifetime, in seconds of its clock.
 pub(super) const TURN_S: u32 = 300;
 pub(super) const LIFETIME_S: u32 = 900;
+/// `stot` in HAProxy's statistics.
+const CONNECTIONS_COLUMN: usize = 7;
 
 pub(super) struct Ground {
     pub(super) machines: Vec<Machine>,
+    balancers: Vec<Served>,
     _valkey: Process,
     clock: Clock,
-    _folder: Folder,
+    folder: Folder,
 }
 
 pub(super) struct Machine {
@@ -56,7 +61,7 @@ impl Ground {
         let settings = settings(port, &key);
         let machine = |number: u8| Machine::new(&folder, number, &settings, &pair, &clock);
         let machines = [1, 2].map(machine).into();
-        Some(Self { machines, _valkey: valkey, clock, _folder: folder })
+        Some(Self { machines, balancers: vec![], _valkey: valkey, clock, folder })
     }
 
     /// Starts a server on both machines. `None` if it is not installed.
@@ -70,6 +75,54 @@ impl Ground {
             start(machine, &self.clock)?;
         }
         Some([self.machines[0].address, self.machines[1].address])
+    }
+
+    /// Starts HAProxy, which passes connections on to one machine after the other. `None` if it is not installed.
+    pub(super) fn balance(&mut self, [one, other]: [SocketAddr; 2]) -> Option<Balancer> {
+        let balancer = Balancer {
+            address: SocketAddr::from(([127, 0, 0, 1], reserve())),
+            statistics: self.folder.join(format!("balancer-{}", self.balancers.len())),
+        };
+        let Balancer { address, statistics } = &balancer;
+        let text = format!(
+            "global\n  stats socket {}\ndefaults\n  mode tcp\n  timeout client 20s\n  timeout connect 10s\n  \
+             timeout server 20s\nlisten machines\n  bind {address}\n  balance roundrobin\n  \
+             server one {one}\n  server other {other}\n",
+            statistics.display()
+        );
+        let file = statistics.with_extension("cfg");
+        fs::write(&file, text).expect("a file");
+        let mut command = Command::new("haproxy");
+        command.args(["-db", "-f"]).arg(&file).stdin(Stdio::null()).stderr(Stdio::null());
+        self.balancers.push(Served(Process::try_start(&mut command).ok()?));
+        wait_until("the balancer", || balancer.passed_on().is_some());
+        Some(balancer)
+    }
+}
+
+/// The place of clients before the machines.
+pub(super) struct Balancer {
+    pub(super) address: SocketAddr,
+    statistics: PathBuf,
+}
+
+impl Balancer {
+    /// Returns true if both machines had the same number of connections. (It tries one that is refused elsewhere.)
+    pub(super) fn is_even(&self) -> bool {
+        self.passed_on().is_some_and(|[one, other]| one > 0 && one.abs_diff(other) <= 1 + one / 100)
+    }
+
+    /// The connections of each machine. `None` if it does not answer.
+    fn passed_on(&self) -> Option<[u64; 2]> {
+        let mut stream = UnixStream::connect(&self.statistics).ok()?;
+        stream.write_all(b"show stat\n").ok()?;
+        let mut table = String::new();
+        stream.read_to_string(&mut table).ok()?;
+        let of = |server: &str| {
+            let row = table.lines().find(|row| row.split(',').nth(1) == Some(server))?;
+            row.split(',').nth(CONNECTIONS_COLUMN)?.parse().ok()
+        };
+        Some([of("one")?, of("other")?])
     }
 }
 

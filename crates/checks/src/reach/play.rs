@@ -89,14 +89,19 @@ fn play(clock: Clock, is_over: impl Fn(usize) -> bool) -> Option<(Vec<Played>, u
     let of_clock = |seconds| Duration::from_secs(u64::from(seconds)) / clock.factor;
     let limits = Limits { turn: of_clock(TURN_S), lifetime: of_clock(LIFETIME_S) };
     let mut ground = Ground::new(clock)?;
-    let started = KINDS.map(|kind| (kind, ground.start(kind.start)));
+    let started = KINDS.map(|kind| {
+        let machines = ground.start(kind.start);
+        // One for each client.
+        (kind, machines.and_then(|it| Some([ground.balance(it)?, ground.balance(it)?])))
+    });
     let mut follower = Follower::of(&ground.machines[0].folder.join("share"));
     let over = AtomicBool::new(false);
     let played = thread::scope(|scope| {
-        let threads = started.map(|(kind, machines)| {
+        let threads = started.each_ref().map(|(kind, balancers)| {
+            let kind = *kind;
             let over = &over;
-            let come = |machines| scope.spawn(move || come_again(kind, machines, limits, over));
-            (kind, machines.map(come))
+            let come = |balancers| scope.spawn(move || come_again(kind, balancers, limits, over));
+            (kind, balancers.as_ref().map(come))
         });
         while !is_over(follower.rotations()) {
             thread::sleep(STEP);

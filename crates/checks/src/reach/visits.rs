@@ -1,4 +1,4 @@
-//! A client of each version that comes to two machines in turn, offers the session that it got last, and counts.
+//! A client of each version that a balancer sends to two machines in turn, and that offers the session that it got last, and counts.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use openssl::ssl::{SslSession, SslStream};
 use rejoin_testkit::site::{Client, Steady, Versions};
 
+use super::ground::Balancer;
 use super::kinds::{Holds, Kind};
 
 pub(super) const VERSIONS: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
@@ -61,20 +62,20 @@ impl Counts {
 /// Comes again and again until it is over.
 pub(super) fn come_again(
     kind: Kind,
-    machines: [SocketAddr; 2],
+    balancers: &[Balancer; 2],
     limits: Limits,
     is_over: &AtomicBool,
 ) -> [Counts; 2] {
-    let mut visitors = VERSIONS.map(|versions| Visitor::new(machines[0], versions));
+    let mut visitors = [0, 1].map(|at: usize| Visitor::new(balancers[at].address, VERSIONS[at]));
     for turn in 0.. {
         for visitor in &mut visitors {
             if is_over.load(Ordering::Relaxed) {
+                assert!(balancers.iter().all(Balancer::is_even), "{}: uneven", kind.name);
                 return visitors.map(|visitor| visitor.counts);
             }
             if turn % FORGET_EVERY == 0 {
                 *visitor.client.session.lock().expect("no panic") = None;
             }
-            visitor.client.address = machines[turn % machines.len()];
             visitor.visit(kind.holds, limits);
             thread::sleep(PAUSE);
         }
