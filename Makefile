@@ -47,23 +47,26 @@ test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
 test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels $(PYTHONS) test test-go test-node
 
+WITH_REJOIN = REJOIN=$(CURDIR)/target/debug/rejoin REJOIN_LIBRARY=$(CURDIR)/target/release/librejoin.so
+
 ## The tests of the Go module and of Caddy's, with the race detector, against the real `rejoin`; `make test-go GO=go` takes
 ## the system's Go, 1.26 or newer. The first time it downloads Caddy and all that Caddy needs.
 GO = $(CURDIR)/target/go/root/usr/lib/go-1.26/bin/go
+test-go: PACKAGES += curl
 test-go: setup $(if $(findstring /target/go/,$(GO)),target/go)
-	@$(call step,build,$(CARGO) build --locked --package rejoin-cli)
+	@$(call step,build,$(CARGO) build --locked --package rejoin-cli && $(CARGO) build --release --locked $(LIBRARIES))
 	@for module in go caddy; do \
 	  unformatted=$$($(GO)fmt -l bindings/$$module) && [ -z "$$unformatted" ] || { echo "gofmt: $$unformatted"; exit 1; }; \
-	  (cd bindings/$$module && $(GO) vet ./... && REJOIN=$(CURDIR)/target/debug/rejoin $(GO) test -race -count=1 ./...) || exit; \
+	  (cd bindings/$$module && $(GO) vet ./... && $(WITH_REJOIN) $(GO) test -race -count=1 ./...) || exit; \
 	done
 
 ## The tests of the Node package, by the system's Node, against the real `rejoin`; `make test-node NODE=node` takes another.
 ## The first time it downloads TypeScript, for the types.
 NODE = node
-test-node: PACKAGES += nodejs $(if $(shell command -v npm),,npm)
+test-node: PACKAGES += curl nodejs $(if $(shell command -v npm),,npm)
 test-node: setup target/typescript
-	@$(call step,build,$(CARGO) build --locked --package rejoin-cli)
-	@cd bindings/node && REJOIN=$(CURDIR)/target/debug/rejoin TYPESCRIPT=$(CURDIR)/target/typescript $(NODE) --test tests/*.test.js
+	@$(call step,build,$(CARGO) build --locked --package rejoin-cli && $(CARGO) build --release --locked $(LIBRARIES))
+	@cd bindings/node && $(WITH_REJOIN) TYPESCRIPT=$(CURDIR)/target/typescript $(NODE) --test tests/*.test.js
 
 ## Formatting, warnings, and (with cargo-deny) licences, sources and advisories.
 lint: setup

@@ -172,6 +172,22 @@ func TestACancelledDialEnds(t *testing.T) {
 	}
 }
 
+// curl gets a page through the manager, as the program that it is.
+func curl(t *testing.T, program, library, socket string, authority *testtls.Authority, address string) (string, error) {
+	file := filepath.Join(folder(t), "authority.pem")
+	if err := os.WriteFile(file, authority.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(program, "run", "--client", "--library", library, "--manager", socket, "--",
+		"curl", "-sS", "--http1.1", "--cacert", file, "https://"+address)
+	command.Env = append(os.Environ(), "REJOIN_PATIENCE_MS=10000", "REJOIN_DEBUG=1")
+	var said bytes.Buffer
+	command.Stderr = &said
+	answer, err := command.Output()
+	t.Logf("curl said: %s", said.Bytes())
+	return string(answer), err
+}
+
 func TestTheRealManager(t *testing.T) {
 	program := os.Getenv("REJOIN")
 	if program == "" {
@@ -207,6 +223,11 @@ func TestTheRealManager(t *testing.T) {
 		if wanted := fmt.Sprintf("HTTP/1.1 hello %v", i > 0); err != nil || answer != wanted {
 			t.Errorf("%d: %q %v", i, answer, err)
 		}
+	}
+	if library := os.Getenv("REJOIN_LIBRARY"); library == "" {
+		t.Log("NOT TESTED with curl: REJOIN_LIBRARY does not name `librejoin.so`")
+	} else if answer, err := curl(t, program, library, socket, authority, address); err != nil || answer != "hello true" {
+		t.Errorf("curl: %q %v", answer, err)
 	}
 	// The manager, and not this program, refuses who is not trusted.
 	_, err := get(&client.Dialer{Manager: socket}, address)

@@ -76,6 +76,24 @@ test('agents share sessions with each other and with other programs', { skip: NO
   assert.deepStrictEqual([handshakes.full, handshakes.resumed], [1, 2]);
 });
 
+const NO_LIBRARY = process.env.REJOIN_LIBRARY === undefined && 'NOT TESTED: set REJOIN_LIBRARY to the path of `librejoin.so`';
+
+test('an agent and curl share one full handshake', { skip: NO_REJOIN || NO_LIBRARY }, async (t) => {
+  const { ca, manager, port, seen } = await machine(t, { options: none });
+  const words = ['run', '--client', '--library', process.env.REJOIN_LIBRARY, '--manager', manager, '--'];
+  const curl = ['curl', '-sS', '--cacert', ca.file, `https://localhost:${port}/`];
+  const env = { ...process.env, REJOIN_PATIENCE_MS: '10000', REJOIN_DEBUG: '1' };
+  const child = spawn(REJOIN, [...words, ...curl], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  let [answer, told] = ['', ''];
+  child.stdout.on('data', (piece) => (answer += piece));
+  child.stderr.on('data', (piece) => (told += piece));
+  assert.deepStrictEqual(await once(child, 'close'), [0, null], told);
+  assert.strictEqual(answer, 'hello', told);
+  const { session } = await get(port, { rejoin: { manager } });
+  assert.strictEqual(session.resumed, true, told);
+  assert.deepStrictEqual(seen, { connections: 2, resumed: 1 });
+});
+
 test('what is sent arrives, in both directions, over connections that stay', { skip: NO_REJOIN }, async (t) => {
   const echo = (request, response) => request.pipe(response);
   const { manager, port, seen } = await machine(t, { options: none, handler: echo });

@@ -31,6 +31,9 @@ use tokio::task::block_in_place;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
+/// The time that curl waits for the manager, on a machine that is busy.
+const PATIENCE_MS: &str = "10000";
+
 /// Starts a server that says hello, over both versions of HTTP, or without TLS. Returns its port.
 async fn serve(pair: Option<&Pair>) -> u16 {
     let config = pair.map(|pair| {
@@ -162,8 +165,15 @@ async fn programs_share_one_full_handshake() {
     assert_eq!(response.text().await.expect("a page"), "hello");
 
     assert_eq!(direct.calls(), 0);
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--cacert"]).arg(house.file("authority.pem")).arg(&url);
+    curl.env("LD_PRELOAD", shipped::library("librejoin_preload.so")).env("REJOIN_DEBUG", "1");
+    curl.env("REJOIN_MANAGER", house.socket()).env("REJOIN_PATIENCE_MS", PATIENCE_MS);
+    let output = block_in_place(|| process::output(&mut curl, process::DEADLINE));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello", "{told}");
     let counts = house.stop().handshakes;
-    assert_eq!((counts.full, counts.resumed, counts.failed), (1, 3, 0));
+    assert_eq!((counts.full, counts.resumed, counts.failed), (1, 4, 0), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
