@@ -4,9 +4,9 @@
 case "$1" in remove | 0) ;; *) exit 0 ;; esac
 rejoin disable --all || echo "rejoin: not all was taken back: see above" >&2
 [ -d /run/systemd/system ] || exit 0
-statistics=$(systemctl list-units --all --plain --no-legend 'rejoin-stats@*' | cut -d ' ' -f 1)
-links=$(cd /etc/systemd/system/multi-user.target.wants 2>/dev/null && ls -d rejoin-stats@* 2>/dev/null)
-for unit in rejoin-manager.socket rejoin-manager.service rejoin-cluster.service $statistics $links; do
+instances=$(systemctl list-units --all --plain --no-legend 'rejoin-stats@*' 'rejoin-share@*' | cut -d ' ' -f 1)
+links=$(cd /etc/systemd/system/multi-user.target.wants 2>/dev/null && ls -d rejoin-stats@* rejoin-share@* 2>/dev/null)
+for unit in rejoin-manager.socket rejoin-manager.service rejoin-cluster.service $instances $links; do
     systemctl --quiet disable "$unit" 2>/dev/null || true
     systemctl stop --no-block "$unit" 2>/dev/null || true
 done

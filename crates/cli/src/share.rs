@@ -21,7 +21,7 @@ const SOCKET: &str = "/run/rejoin/share.sock";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Servers in Go, Node or Java, Caddy and others get ticket keys from here, and may keep their sessions
-in the cache; docs/share.md has the lines for each, and docs/share-protocol.md the protocol. The
+in the cache; docs/keys.md has the lines for each, and docs/share-protocol.md the protocol. The
 cache may be that of servers with Rejoin, or of a cluster's agent; it is made if there is none.
 Examples:
   rejoin share web

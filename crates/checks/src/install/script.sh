@@ -123,6 +123,9 @@ rejoin enable nginx --now >>/check/broken 2>&1; say mended $?
 su -s /bin/sh nobody -c 'rejoin doctor nginx' >/check/nobody 2>&1; say nobody $?
 rejoin enable no-such-unit >/check/wrong 2>&1; say wrong $? "$(wc -l </check/wrong)"
 systemctl enable --now rejoin-stats@nginx 2>/dev/null
+systemctl enable --now rejoin-share@nginx 2>/dev/null
+say share "$(systemctl is-active rejoin-share@nginx) $(stat -c %U /run/rejoin/share.sock)"
+journalctl --no-pager --unit rejoin-share@nginx.service
 # A connection goes on through the manager while the package is removed.
 systemctl start rejoin-manager.socket
 (sleep 30 | rejoin connect --ca /etc/ssl/certs/site.pem localhost:443) >/dev/null 2>&1 &

@@ -10,7 +10,7 @@ use super::package;
 use crate::frame::Found;
 
 /// The findings that are asked for, and what each must be.
-const EXPECTED: [(&str, &str); 33] = [
+const EXPECTED: [(&str, &str); 34] = [
     // Without Rejoin a reload loses them: it is no accident that they resume with it.
     ("without-after-reload", "not"),
     ("installed", "0"),
@@ -46,6 +46,7 @@ const EXPECTED: [(&str, &str); 33] = [
     ("nobody", "2"),
     ("wrong", "2 1"),
     ("purged", "0"),
+    ("share", "active rejoin"),
     ("left-running", "0"),
     ("servers-afterwards", "0"),
 ];
