@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use arbitrary::Arbitrary;
 use rejoin_cache::{Capacity, ContextTag, IdSeal, NewSession, SecretBytes, SessionId};
 use rejoin_cache::{SessionStore, Settings};
-use rejoin_store::{CacheName, Mailbox, Reset, Says, Store, Tiered, now_ms};
+use rejoin_store::{Asked, CacheName, Mailbox, Reset, Says, Store, Tiered, now_ms};
 use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyRing, SECRET_BYTES, Schedule};
 
@@ -178,7 +178,8 @@ impl Machine {
             let mut value = SecretBytes::default();
             let found = self.agent.cache().look(now_ms(), &letter.id, letter.context, &mut value);
             if let Says::Wanted(asker) | Says::Taken(asker) = letter.says {
-                mailbox(&self.agent).answer(asker, found.is_some());
+                let asked = if found.is_some() { Asked::Certain } else { Asked::Missing };
+                mailbox(&self.agent).answer(asker, asked);
             }
         }
     }

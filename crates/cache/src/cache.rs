@@ -175,7 +175,8 @@ impl<R: Region> Cache<R> {
         self.with(id, |shard, key| shard.look(now_ms, key, context, value))?
     }
 
-    /// Looks up a session as [`Self::get`] does and removes it, so that nobody gets it twice.
+    /// Looks up a session as [`Self::get`] does and removes it, so that nobody gets it twice. Nothing happens to a cache on
+    /// the heap; whoever shares memory asks its store whether that is certain.
     pub fn take(
         &self,
         now_ms: u64,
@@ -183,7 +184,9 @@ impl<R: Region> Cache<R> {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> Arrival {
-        self.with(id, |shard, key| shard.take(now_ms, key, context, value)).unwrap_or_default()
+        let arrival = self.with(id, |shard, key| shard.take(now_ms, key, context, value));
+        let arrival = arrival.unwrap_or_default();
+        Arrival { is_certain: arrival.found && R::PRIVATE, ..arrival }
     }
 
     /// Stores a session and evicts others as the policy allows. Replaces a session of the same id.

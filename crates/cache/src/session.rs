@@ -76,6 +76,9 @@ pub struct Arrival {
     pub found: bool,
     /// The client's history, this visit included.
     pub history: History,
+    /// True if the session was taken, and was certainly not taken before, whatever happened to the store. Only then may a
+    /// server accept early data that comes with it.
+    pub is_certain: bool,
 }
 
 /// The data stored with a session's value. Times are on the cache's clock, in milliseconds.

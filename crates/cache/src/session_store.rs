@@ -62,10 +62,6 @@ pub trait SessionStore {
     /// Returns the counts that belong to no single session.
     fn ledger(&self) -> &Ledger;
 
-    /// Returns true if a session that is taken now was certainly not taken before, whatever happened to this store. Only
-    /// then may a server accept early data that comes with it. `now_ms` is on the store's clock.
-    fn is_certain(&self, now_ms: u64) -> bool;
-
     /// See [`Cache::record_early`].
     fn record_early(&self, early: EarlyData) {
         self.ledger().record_early(early);
@@ -145,18 +141,9 @@ macro_rules! left_to {
 /// A cache's own methods are the store's.
 impl<R: Region> SessionStore for Cache<R> {
     left_to!(self => self);
-
-    /// Nothing happens to a cache on the heap. Who shares the memory of another asks its store.
-    fn is_certain(&self, _now_ms: u64) -> bool {
-        R::PRIVATE
-    }
 }
 
 /// A reference, a `Box` or an `Arc` of a store is a store.
 impl<P: Deref<Target: SessionStore>> SessionStore for P {
     left_to!(self => (**self));
-
-    fn is_certain(&self, now_ms: u64) -> bool {
-        (**self).is_certain(now_ms)
-    }
 }

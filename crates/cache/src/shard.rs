@@ -111,19 +111,20 @@ impl<'r, R: Region> Shard<'r, R> {
             // Its place was kept in vain, although the client has come.
             self.wait_is_over(now, key.hash, slot, false);
             self.free(slot, key.hash);
-            return Arrival { found: false, history: History::default() };
+            return Arrival::default();
         }
         if self.slots[slot].context != context.0 {
             add(&mut self.header.counters.foreign_context, 1);
             add(&mut self.header.counters.misses, 1);
-            return Arrival { found: false, history: History::default() };
+            return Arrival::default();
         }
         if !self.copy_value(slot, value) {
             add(&mut self.header.counters.misses, 1);
-            return Arrival { found: false, history: History::default() };
+            return Arrival::default();
         }
         add(&mut self.header.counters.hits, 1);
-        Arrival { found: true, history: self.arrived(key.hash, slot, now) }
+        let history = self.arrived(key.hash, slot, now);
+        Arrival { found: true, history, ..Arrival::default() }
     }
 
     /// See [`Cache::peek`](crate::Cache::peek).
@@ -317,13 +318,13 @@ impl<'r, R: Region> Shard<'r, R> {
     fn missed(&mut self, now: u32, hash: u64) -> Arrival {
         add(&mut self.header.counters.misses, 1);
         let Some(ghost) = ghosts::take(self.ghosts, hash, now) else {
-            return Arrival { found: false, history: History::default() };
+            return Arrival::default();
         };
         add(&mut self.header.counters.wanted_after_eviction, 1);
         self.learn(&ghost, true);
         let Ghost { age_ticks, mut history, .. } = ghost;
         history.record(age_ticks);
-        Arrival { found: false, history }
+        Arrival { history, ..Arrival::default() }
     }
 
     /// Records the visit of a session's client and predicts the next.

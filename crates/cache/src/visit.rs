@@ -52,6 +52,8 @@ pub struct Visit {
     /// The client's other sessions in the cache: those consumed, and those issued beside the newest.
     others: VecDeque<SessionId>,
     waiting: Vec<Issued>,
+    /// True if the session last taken was certainly not taken before.
+    is_certain: bool,
 }
 
 impl Visit {
@@ -89,7 +91,13 @@ impl Visit {
         value: &mut SecretBytes,
     ) -> bool {
         let arrival = cache.take(now_ms, id, context, value);
+        self.is_certain = arrival.is_certain;
         self.arrived(id, arrival.found, arrival.history)
+    }
+
+    /// Returns true if the session that was taken last was certainly not taken before ([`Arrival::is_certain`](crate::Arrival)).
+    pub fn is_certain(&self) -> bool {
+        self.is_certain
     }
 
     fn arrived(&mut self, id: &SessionId, found: bool, history: History) -> bool {

@@ -149,13 +149,6 @@ fn open(settings: &ModuleSettings) -> Result<(Everywhere, Arc<Store>), String> {
     let store = Arc::new(store);
     let name = settings.cache.clone();
     store.on_trouble(move |trouble| report(&format!("cache {name}: {trouble}")));
-    if settings.early_data == EarlyData::Once && store.mailbox().is_some() {
-        report(&format!(
-            "cache {}: no early data is accepted, because Valkey may lose its last writes; with early_data = once-here \
-             sessions stay on this machine, and their early data is accepted once",
-            settings.cache
-        ));
-    }
     let tiered = match settings.early_data {
         EarlyData::OnceHere => Tiered::alone(Arc::clone(&store)),
         EarlyData::Program | EarlyData::Once => Tiered::new(Arc::clone(&store)),

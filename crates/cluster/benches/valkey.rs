@@ -201,7 +201,7 @@ impl Load {
         };
         match self.sessions.put(now_ms, &entry).await.expect("an answer") {
             Put::Stored { evicted } => evicted,
-            Put::Refused(_) => 0,
+            Put::Refused(_) | Put::Taken => 0,
         }
     }
 }

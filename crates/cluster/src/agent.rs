@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rejoin_cache::{History, Kept, NewSession, SecretBytes, SessionId, Settings as CacheSettings};
-use rejoin_store::{Asker, Letter, Mailbox, Says, Store, now_ms};
+use rejoin_store::{Asked, Asker, Letter, Mailbox, Says, Store, now_ms};
 use rejoin_tickets::{KeyRing, Schedule};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::health::{Fetched, Health, Sent};
-use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, returns_ms};
+use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, Taken, returns_ms};
 use crate::{ClusterKeys, Error, Link, RingRecord, Servers, Settings, WrappingKey};
 
 /// The agent of one machine.
@@ -321,14 +321,13 @@ impl Carrier {
             past: past(&kept),
             returns_ms: kept.returns_ms.map_or(NEVER_MS, unix_of),
         };
-        self.send(&entry).await
+        self.sent(self.sessions.put(unix_ms(), &entry).await)
     }
 
-    async fn send(&self, entry: &Entry<'_>) -> Result<(), Error> {
-        let put = self.sessions.put(unix_ms(), entry).await;
+    fn sent(&self, put: Result<Put, Error>) -> Result<(), Error> {
         self.health.note_sent(match put {
             Ok(Put::Stored { .. }) => Sent::Stored,
-            Ok(Put::Refused(_)) => Sent::Refused,
+            Ok(Put::Refused(_) | Put::Taken) => Sent::Refused,
             Err(_) => Sent::Failed,
         });
         put.map(|_| ())
@@ -372,20 +371,30 @@ impl Carrier {
             (Some(_), false) => Fetched::Unfit,
             (None, false) => Fetched::Absent,
         });
-        mailbox(&self.store).answer(asker, is_there);
-        if let Some(found) = found.filter(|_| take && !is_there) {
-            drop(self.put_back(&letter.id, &found).await);
+        let taken = found.as_ref().and_then(|found| found.taken.as_ref());
+        let asked = match taken {
+            _ if !is_there => Asked::Missing,
+            Some(Taken { is_certain: true, .. }) => Asked::Certain,
+            Some(_) => {
+                self.health.note_uncertain();
+                Asked::Fetched
+            }
+            None => Asked::Fetched,
+        };
+        mailbox(&self.store).answer(asker, asked);
+        if let (false, Some(found), Some(taken)) = (is_there, &found, taken) {
+            drop(self.put_back(&letter.id, found, taken).await);
         }
     }
 
     /// Puts a session back into Valkey that was taken and did not fit into the machine's cache.
-    async fn put_back(&self, id: &SessionId, found: &Found) -> Result<(), Error> {
-        let Found { context, ref value, expires_ms, past } = *found;
+    async fn put_back(&self, id: &SessionId, found: &Found, taken: &Taken) -> Result<(), Error> {
+        let Found { context, ref value, expires_ms, past, .. } = *found;
         let usual = &self.usual;
         let returns_ms =
             returns_ms(usual.prediction, past.seen_ms, past.history, None, usual.prior_ms);
         let entry = Entry { id, context, value, expires_ms, past, returns_ms };
-        self.send(&entry).await
+        self.sent(self.sessions.put_back(unix_ms(), &entry, taken).await)
     }
 
     /// Puts a session into the machine's cache, where its client is about to resume it.

@@ -17,6 +17,7 @@ pub struct Health {
     unanswered: AtomicU64,
     sent: [AtomicU64; 3],
     fetched: [AtomicU64; 4],
+    uncertain: AtomicU64,
     misses: Mutex<Misses>,
 }
 
@@ -47,6 +48,9 @@ pub struct HealthFacts {
     pub unfit: u64,
     /// Fetches that Valkey did not answer in time.
     pub unfetched: u64,
+    /// Sessions taken for a server of this machine that might have been taken before: early data that comes with them is
+    /// rejected.
+    pub uncertain: u64,
     /// The fetches without a session, by kind.
     pub misses: Misses,
 }
@@ -87,6 +91,7 @@ impl Health {
             absent,
             unfit,
             unfetched,
+            uncertain: read(&self.uncertain),
             misses: *self.misses.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -113,6 +118,10 @@ impl Health {
 
     pub(crate) fn note_fetched(&self, fetched: Fetched) {
         self.fetched[fetched as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_uncertain(&self) {
+        self.uncertain.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn note_misses(&self, misses: Misses) {

@@ -6,6 +6,7 @@
 //! rejoin:{NAME.shard}:order   sorted set: hashed id -> the client's expected return time (`score`)
 //! rejoin:{NAME.shard}:values  hash: hashed id -> value (`value`)
 //! rejoin:{NAME.shard}:counts  hash: current bytes; totals of stored, refused, rejected and evicted sessions
+//! rejoin:{NAME.shard}:taken   sorted set: hashed id -> the time at which its session was taken, for 22 seconds
 //! ```
 //!
 //! Each operation is one script or one command, and therefore atomic and one round trip. `put` follows paper
@@ -18,6 +19,7 @@
 mod address;
 mod bounds;
 mod keys;
+mod masters;
 mod misses;
 mod score;
 mod scripts;
@@ -33,6 +35,7 @@ use rejoin_tickets::KeyRing;
 use crate::{Error, Link, Settings, WrappingKey};
 use address::{Address, Addresses, Shard};
 use keys::Keys;
+use masters::Masters;
 use misses::Miss;
 use scripts::Scripts;
 
@@ -47,10 +50,14 @@ pub struct Sessions {
     bounds: Bounds,
     scripts: Scripts,
     keys: RwLock<Arc<Keys>>,
+    masters: Masters,
     misses: misses::Counters,
     /// The number of rejected values that the cluster's counter includes already.
     reported: AtomicU64,
 }
+
+/// The answer of `put.lua` where the session was taken.
+const PUT_OF_TAKEN: i64 = -2;
 
 /// A session to be stored.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +87,17 @@ pub struct Found {
     pub expires_ms: u64,
     /// The past visits of its client. Anyone who can write to Valkey can change them.
     pub past: Past,
+    /// The circumstances in which it was taken, if it was.
+    pub taken: Option<Taken>,
+}
+
+/// The circumstances in which a session was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// True if no copy of it was taken before, as far as Valkey can lose writes ([`Masters`]).
+    pub is_certain: bool,
+    /// The time, in microseconds of Valkey's clock.
+    at_us: u64,
 }
 
 /// The past visits of a client.
@@ -101,6 +119,8 @@ pub enum Put {
     },
     /// The session is not stored. An older one of the same id is removed, unless the new one was too large.
     Refused(Refusal),
+    /// The session is not stored, because it was taken just now.
+    Taken,
 }
 
 /// The contents and totals of one shard, or of all shards.
@@ -147,6 +167,7 @@ impl Sessions {
             bounds,
             scripts: Scripts::new(),
             keys: RwLock::new(Arc::new(Keys::new(ring))),
+            masters: Masters::default(),
             misses: misses::Counters::default(),
             reported: AtomicU64::new(0),
         })
@@ -175,11 +196,33 @@ impl Sessions {
         drop(mem::replace(&mut *current, keys));
     }
 
-    /// Stores a session. Replaces one of the same id.
+    /// Stores a session. Replaces one of the same id. One that was taken is not stored again: a put may come late, or twice.
     ///
     /// # Errors
     /// [`Error::NoKey`], and those of Valkey, including a full memory.
     pub async fn put(&self, now_ms: u64, entry: &Entry<'_>) -> Result<Put, Error> {
+        self.put_after(now_ms, entry, None).await
+    }
+
+    /// Puts a session back that was taken and not used.
+    ///
+    /// # Errors
+    /// Those of [`Self::put`].
+    pub async fn put_back(
+        &self,
+        now_ms: u64,
+        entry: &Entry<'_>,
+        taken: &Taken,
+    ) -> Result<Put, Error> {
+        self.put_after(now_ms, entry, Some(taken)).await
+    }
+
+    async fn put_after(
+        &self,
+        now_ms: u64,
+        entry: &Entry<'_>,
+        taken: Option<&Taken>,
+    ) -> Result<Put, Error> {
         if entry.expires_ms <= now_ms {
             return Ok(Put::Refused(Refusal::Expired));
         }
@@ -190,13 +233,18 @@ impl Sessions {
         let value = value::seal(&self.keys(), now_ms, entry)?;
         let Address { shard, member } = self.addresses.of(entry.id);
         let mut put = self.scripts.put.prepare_invoke();
-        put.key(&shard.order).key(&shard.values).key(&shard.counts).arg(&member).arg(value);
+        put.key(&shard.order).key(&shard.values).key(&shard.counts).key(&shard.taken);
+        put.arg(&member).arg(value);
         put.arg(score::score(entry.returns_ms, entry.expires_ms));
         put.arg(self.overdue_before(now_ms)).arg(self.bounds.sessions_of_shard());
         put.arg(self.bounds.bytes_of_shard()).arg(ENTRY_OVERHEAD_BYTES);
+        put.arg(taken.map_or_else(String::new, |taken| taken.at_us.to_string()));
         let evicted: i64 = put.invoke_async(&mut self.link.clone()).await?;
-        let evicted = u32::try_from(evicted);
-        Ok(evicted.map_or(Put::Refused(Refusal::ReturnsLater), |evicted| Put::Stored { evicted }))
+        Ok(match u32::try_from(evicted) {
+            Ok(evicted) => Put::Stored { evicted },
+            Err(_) if evicted == PUT_OF_TAKEN => Put::Taken,
+            Err(_) => Put::Refused(Refusal::ReturnsLater),
+        })
     }
 
     /// Looks up a session, and leaves it in place.
@@ -230,14 +278,21 @@ impl Sessions {
     pub async fn take(&self, now_ms: u64, id: &SessionId) -> Result<Option<Found>, Error> {
         let Address { shard, member } = self.addresses.of(id);
         let mut take = self.scripts.take.prepare_invoke();
-        take.key(&shard.order).key(&shard.values).key(&shard.counts);
-        take.arg(&member).arg(ENTRY_OVERHEAD_BYTES);
+        take.key(&shard.order).key(&shard.values).key(&shard.counts).key(&shard.taken);
+        take.arg(&member).arg(ENTRY_OVERHEAD_BYTES).arg(Masters::MARKS_STAY.as_micros() as u64);
         let keys = self.keys();
         for name in keys.known() {
             take.arg(name);
         }
-        let value: Option<Vec<u8>> = take.invoke_async(&mut self.link.clone()).await?;
-        Ok(self.open(&keys, now_ms, id, value.as_deref()).ok())
+        let took: Option<(Vec<u8>, String, u64)> =
+            take.invoke_async(&mut self.link.clone()).await?;
+        let value = took.as_ref().map(|(value, ..)| &value[..]);
+        let mut found = self.open(&keys, now_ms, id, value).ok();
+        if let (Some(found), Some((_, master, at_us))) = (&mut found, took) {
+            let is_certain = self.masters.is_certain(&master, now_ms, at_us / 1_000);
+            found.taken = Some(Taken { is_certain, at_us });
+        }
+        Ok(found)
     }
 
     /// Updates a session after a visit of its client: the past visits, and the next expected one.
@@ -289,7 +344,9 @@ impl Sessions {
         let overdue_before = self.overdue_before(now_ms.saturating_sub(overdue_for_ms));
         evict.arg(overdue_before).arg(score::expired_from(now_ms));
         evict.arg(most).arg(ENTRY_OVERHEAD_BYTES);
-        Ok(evict.invoke_async(&mut self.link.clone()).await?)
+        let (evicted, master): (u32, String) = evict.invoke_async(&mut self.link.clone()).await?;
+        self.masters.note(&master);
+        Ok(evicted)
     }
 
     /// Returns the counts of a shard.

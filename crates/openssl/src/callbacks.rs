@@ -261,7 +261,7 @@ unsafe fn find(
         return std::ptr::null_mut();
     }
     // SAFETY: the caller vouches for `ssl`.
-    unsafe { early::taken(ssl, connection, cache) };
+    unsafe { early::found(ssl, connection) };
     let Some(opened) = sessions.seal().open_value(id, &label, &value) else {
         sessions.sessions().remove(id);
         return std::ptr::null_mut();

@@ -6,8 +6,7 @@
 //! and that no second ClientHello was needed.
 
 use openssl_sys::SSL;
-use rejoin_cache::{EarlyData, SessionStore};
-use rejoin_store::now_ms;
+use rejoin_cache::EarlyData;
 
 use crate::connection::Connection;
 use crate::ffi;
@@ -24,22 +23,17 @@ pub(crate) enum Early {
     Waiting(Option<u32>),
 }
 
-/// Decides on a connection's early data after a session was taken. Where it is not certain that the session was not
-/// taken before, OpenSSL rejects the early data: for now the connection allows none.
+/// Decides on a connection's early data after a session was found. Where it is not certain that the session was not taken
+/// before, OpenSSL rejects the early data: for now the connection allows none.
 ///
 /// # Safety
 /// `ssl` is valid, in a callback of its ClientHello.
-pub(crate) unsafe fn taken(
-    ssl: *mut SSL,
-    connection: &Connection,
-    sessions: &(dyn SessionStore + Send + Sync),
-) {
+pub(crate) unsafe fn found(ssl: *mut SSL, connection: &Connection) {
     if !connection.attachment.accepts_early_once {
         return;
     }
-    let is_certain = sessions.is_certain(now_ms());
     let mut state = connection.state();
-    if is_certain && !matches!(state.early, Early::Waiting(_)) {
+    if state.visit.is_certain() && !matches!(state.early, Early::Waiting(_)) {
         state.early = Early::Possible;
         return;
     }

@@ -6,12 +6,16 @@
 //! section 8.3). So whoever has waited for that long since anything could come back accepts none twice.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// The longest time for which a copied first flight may be accepted: OpenSSL allows ten seconds, and a second for the
 /// client's clock. One more is to spare.
-pub(crate) const WINDOW_MS: u64 = 12_000;
+pub(crate) const WINDOW_MS: u64 = EARLY_WINDOW.as_millis() as u64;
+
+/// The longest time for which a copied first flight may be accepted, with what is to spare.
+pub const EARLY_WINDOW: Duration = Duration::from_secs(12);
 
 /// The knowledge of one process about the memory that it takes sessions from.
 #[derive(Debug)]

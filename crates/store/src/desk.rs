@@ -46,7 +46,8 @@ unsafe impl Shared for Desk {}
 #[repr(C, align(64))]
 struct Seat {
     word: AtomicU32,
-    unused: AtomicU32,
+    /// The turn whose session was certainly not taken before, as it was asked. Older agents leave it alone.
+    certain: AtomicU32,
     since_ms: AtomicU64,
 }
 
@@ -122,8 +123,9 @@ impl Desk {
     }
 
     /// Answers an asker, if it still waits.
-    pub(crate) fn answer(&self, asker: Asker, is_there: bool) {
+    pub(crate) fn answer(&self, asker: Asker, is_there: bool, is_certain: bool) {
         let Some(seat) = self.seats.get(asker.seat as usize) else { return };
+        seat.certain.store(if is_certain { asker.word } else { FREE }, Ordering::Release);
         let answered = asker.word & !STATE | if is_there { FETCHED } else { NOT_THERE };
         let (asked, order) = (asker.word, Ordering::AcqRel);
         if seat.word.compare_exchange(asked, answered, order, Ordering::Relaxed).is_ok() {
@@ -146,6 +148,11 @@ impl Desk {
             let left = left.try_into().ok();
             let _ = futex::wait(word, futex::Flags::empty(), asker.word, left.as_ref());
         }
+    }
+
+    /// Returns true if the answer said that the session was certainly not taken before.
+    pub(crate) fn is_certain(&self, asker: Asker) -> bool {
+        self.seats[asker.seat as usize].certain.load(Ordering::Acquire) == asker.word
     }
 
     pub(crate) fn stand_up(&self, asker: Asker) {

@@ -53,12 +53,13 @@ mod store;
 mod tiered;
 mod trouble;
 
+pub use certainty::EARLY_WINDOW;
 pub use clock::now_ms;
 pub use desk::Asker;
 pub use error::{Error, Objection};
 pub use keys::SharedKeys;
 pub use letters::{Letter, Says};
-pub use mailbox::{Mailbox, MailboxFacts};
+pub use mailbox::{Asked, Mailbox, MailboxFacts};
 pub use name::CacheName;
 pub use new_file::NewFile;
 pub use own_folder::OwnFolder;

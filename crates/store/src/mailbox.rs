@@ -53,6 +53,24 @@ pub struct MailboxFacts {
     pub dropped: u64,
 }
 
+/// What became of a session that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// It is not in the cache.
+    Missing,
+    /// It is in the cache now.
+    Fetched,
+    /// It is in the cache now, was taken from the cluster, and certainly never before.
+    Certain,
+}
+
+impl Asked {
+    /// Returns true if the session is in the cache now.
+    pub fn is_there(self) -> bool {
+        self != Self::Missing
+    }
+}
+
 impl Mailbox {
     /// The longest that an asker waits, whatever the agent sets.
     pub const MOST_WAIT: Duration = Desk::MOST_WAIT;
@@ -87,25 +105,25 @@ impl Mailbox {
         }
     }
 
-    /// Asks the agent to fetch a session from the cluster, and waits for the answer. Returns true if the session is
-    /// in the cache then. `take` asks by [`Says::Taken`].
-    pub fn ask(&self, id: &SessionId, context: ContextTag, take: bool) -> bool {
+    /// Asks the agent to fetch a session from the cluster, and waits for the answer. `take` asks by [`Says::Taken`].
+    pub fn ask(&self, id: &SessionId, context: ContextTag, take: bool) -> Asked {
         let (desk, now_ms) = (self.desk(), now_ms());
         if !desk.is_open(now_ms) {
             count(&desk.skipped);
-            return false;
+            return Asked::Missing;
         }
         if desk.is_absent(id, now_ms) {
-            return false;
+            return Asked::Missing;
         }
         let Some(asker) = desk.sit_down(now_ms) else {
             count(&desk.skipped);
-            return false;
+            return Asked::Missing;
         };
         let says = if take { Says::Taken(asker) } else { Says::Wanted(asker) };
         let posted = self.post(desk, &Letter { id: *id, context, says });
         count(if posted { &desk.asked } else { &desk.dropped });
         let answer = if posted { desk.wait(asker) } else { ASKED };
+        let is_certain = desk.is_certain(asker);
         desk.stand_up(asker);
         match answer {
             FETCHED => count(&desk.fetched),
@@ -116,7 +134,11 @@ impl Mailbox {
         if answer == FETCHED || answer == NOT_THERE {
             desk.was_in_time();
         }
-        answer == FETCHED
+        match (answer, is_certain) {
+            (FETCHED, true) => Asked::Certain,
+            (FETCHED, false) => Asked::Fetched,
+            _ => Asked::Missing,
+        }
     }
 
     /// Receives the letters since the last call, in order, for the one agent. Waits for up to `most_wait` until there
@@ -140,9 +162,9 @@ impl Mailbox {
         }
     }
 
-    /// Tells an asker whether the session is in the cache now.
-    pub fn answer(&self, asker: Asker, is_there: bool) {
-        self.desk().answer(asker, is_there);
+    /// Answers an asker.
+    pub fn answer(&self, asker: Asker, asked: Asked) {
+        self.desk().answer(asker, asked.is_there(), asked == Asked::Certain);
     }
 
     /// Returns true if an agent showed a sign of life in the last second. There must be only one.

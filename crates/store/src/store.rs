@@ -207,7 +207,7 @@ impl Store {
     }
 
     /// Counts a session that was just taken from this machine's memory, and returns true if it was certainly not taken
-    /// before. It is not for 12 seconds after this process opened the file, unless it made it; after older memory came
+    /// from there before. It is not for 12 seconds after this process opened the file, unless it made it; after older memory came
     /// back; and after the wall clock was set back, for so much longer.
     pub(crate) fn took_certainly(&self, now_ms: u64) -> bool {
         self.certainty.count(now_ms, &self.figures().taken_early)

@@ -8,7 +8,7 @@ use rejoin_cache::{
 };
 
 use crate::letters::Says;
-use crate::{Mailbox, Store};
+use crate::{Asked, Mailbox, Store};
 
 /// The sessions of a [`Store`] and, if it belongs to a cluster, those that other machines made: a miss here is asked
 /// for in the cluster, and a session stored here is announced to it. A lookup then waits for a few milliseconds at
@@ -71,7 +71,8 @@ impl SessionStore for Tiered {
         self.store.cache().peek(now_ms, id, context, value)
     }
 
-    /// Takes only what the cluster returns, if there is one: another machine may already have taken the session.
+    /// Takes only what the cluster returns, if there is one: another machine may already have taken the session. Then the
+    /// cluster's agent says whether that is certain.
     fn take(
         &self,
         now_ms: u64,
@@ -79,12 +80,15 @@ impl SessionStore for Tiered {
         context: ContextTag,
         value: &mut SecretBytes,
     ) -> Arrival {
-        if let Some(mailbox) = self.mailbox()
-            && !mailbox.ask(id, context, true)
-        {
+        let asked = self.mailbox().map(|mailbox| mailbox.ask(id, context, true));
+        if asked.is_some_and(|asked| !asked.is_there()) {
             self.store.cache().remove(id);
         }
-        self.store.cache().take(now_ms, id, context, value)
+        let arrival = self.store.cache().take(now_ms, id, context, value);
+        let is_certain = arrival.found
+            && self.store.took_certainly(now_ms)
+            && asked.is_none_or(|asked| asked == Asked::Certain);
+        Arrival { is_certain, ..arrival }
     }
 
     fn insert(&self, now_ms: u64, new: &NewSession<'_>) -> Result<Inserted, Refusal> {
@@ -111,10 +115,5 @@ impl SessionStore for Tiered {
 
     fn ledger(&self) -> &Ledger {
         SessionStore::ledger(self.store.cache())
-    }
-
-    /// Valkey may lose its last writes, so a cluster's sessions are never certain.
-    fn is_certain(&self, now_ms: u64) -> bool {
-        self.mailbox().is_none() && self.store.took_certainly(now_ms)
     }
 }

@@ -99,6 +99,8 @@ fn sessions(meters: &mut Meters, health: &HealthFacts) {
         "Sessions fetched from Valkey; unfit ones found no room, or belong to another context";
     let results = [("found", found), ("absent", absent), ("unfit", unfit), ("failed", unfetched)];
     meters.counters("agent_sessions_fetched", help, by("result", results));
+    let help = "Sessions taken from Valkey that might have been taken before: their early data is rejected";
+    meters.counter("agent_sessions_uncertain", help, health.uncertain);
     let help = "Values in Valkey that the agent did not accept as sessions";
     let reasons = [
         ("expired", misses.expired),

@@ -1,10 +1,9 @@
-#!lua flags=allow-oom
 -- Removes sessions whose clients are overdue, and expired sessions.
 --
 -- KEYS  order, values, counts of one shard
 -- ARGV  1 the return time before which a client is overdue  2 the score from which on sessions have expired
 --       3 the most to remove  4 bytes of an entry besides its value
--- Returns the number removed.
+-- Returns the number removed, and who did it.
 local order, values, counts = KEYS[1], KEYS[2], KEYS[3]
 local overdue = redis.call('ZRANGEBYSCORE', order, '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[3])
 local expired = redis.call('ZREVRANGEBYSCORE', order, '+inf', ARGV[2], 'LIMIT', 0, ARGV[3] - #overdue)
@@ -22,4 +21,4 @@ if bytes > 0 then
   redis.call('HINCRBY', counts, 'overdue', #overdue)
   redis.call('HINCRBY', counts, 'expired', #expired)
 end
-return #overdue + #expired
+return {#overdue + #expired, master()}

@@ -2,15 +2,18 @@
 -- Stores a session. Evicts others until it fits, by paper 000's Algorithm 1, read with "else": the one
 -- that is overdue, or else the one that returns last, if the new one returns sooner.
 --
--- KEYS  order, values, counts of one shard
+-- KEYS  order, values, counts, taken of one shard
 -- ARGV  1 hashed id  2 value  3 score  4 the return time before which a client is overdue
 --       5 most sessions  6 most bytes  7 bytes of an entry besides its value
--- Returns the number evicted; -1 if the session was refused, because all others return sooner.
+--       8 when the caller took it and could not use it, or an empty text
+-- Returns the number evicted; -1 if the session was refused, because all others return sooner; -2 if it was taken.
 local order, values, counts = KEYS[1], KEYS[2], KEYS[3]
 local id, value, score = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local overdue_before, most_sessions, most_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local overhead = tonumber(ARGV[7])
 local size = #value + overhead
+if (redis.call('ZSCORE', KEYS[4], id) or '') ~= ARGV[8] then return -2 end
+if ARGV[8] ~= '' then redis.call('ZREM', KEYS[4], id) end
 -- The score from which on clients are not expected back.
 local NEVER = 4503599627370496
 

@@ -16,6 +16,7 @@ pub(super) struct Shard {
     pub(super) order: String,
     pub(super) values: String,
     pub(super) counts: String,
+    pub(super) taken: String,
 }
 
 pub(super) struct Address<'a> {
@@ -29,6 +30,7 @@ impl Addresses {
             order: format!("rejoin:{{{name}.{number}}}:order"),
             values: format!("rejoin:{{{name}.{number}}}:values"),
             counts: format!("rejoin:{{{name}.{number}}}:counts"),
+            taken: format!("rejoin:{{{name}.{number}}}:taken"),
         };
         Self {
             hash_key: hmac::Key::new(hmac::HMAC_SHA256, hash_key),

@@ -15,11 +15,16 @@ impl Scripts {
     pub(super) fn new() -> Self {
         Self {
             put: Script::new(include_str!("../scripts/put.lua")),
-            take: Script::new(include_str!("../scripts/take.lua")),
+            take: Script::new(&with_master(include_str!("../scripts/take.lua"))),
             expect: Script::new(include_str!("../scripts/expect.lua")),
             remove: Script::new(include_str!("../scripts/remove.lua")),
             discard: Script::new(include_str!("../scripts/discard.lua")),
-            evict: Script::new(include_str!("../scripts/evict.lua")),
+            evict: Script::new(&with_master(include_str!("../scripts/evict.lua"))),
         }
     }
+}
+
+/// A script that tells which process of Valkey runs it.
+fn with_master(script: &str) -> String {
+    [include_str!("../scripts/master.lua"), script].concat()
 }

@@ -80,5 +80,5 @@ pub(super) fn open(keys: &Keys, now_ms: u64, id: &SessionId, value: &[u8]) -> Re
     let mut value = SecretBytes::with_capacity(serialised.len());
     value.extend(serialised);
     let context = ContextTag(u32::from_le_bytes(*context));
-    Ok(Found { context, value, expires_ms, past: Past::from_bytes(*past) })
+    Ok(Found { context, value, expires_ms, past: Past::from_bytes(*past), taken: None })
 }

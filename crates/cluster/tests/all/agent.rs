@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{
@@ -77,6 +77,18 @@ impl Machine {
         assert!(!found || *value == [number; 100]);
         found
     }
+
+    /// Stores a session, and takes it. Returns true if that is certain.
+    fn takes_certainly(&self, number: u8) -> bool {
+        let before = self.health.read().stored;
+        wait_until("a session sent", || {
+            // The first ones may be lost: the agent has not noticed yet that Valkey was away.
+            self.insert(number);
+            thread::sleep(Duration::from_millis(100));
+            self.health.read().stored > before
+        });
+        self.server.take(now_ms(), &id(number), CONTEXT, &mut SecretBytes::default()).is_certain
+    }
 }
 
 impl Drop for Machine {
@@ -104,6 +116,29 @@ fn settings(valkey: &Valkey, folder: &Path) -> Settings {
 fn until_counted(valkey: &Valkey, command: &str, expected: u32) {
     let expected = expected.to_string();
     wait_until(&format!("{command} to be {expected}"), || valkey.say(command) == expected);
+}
+
+#[test]
+#[ignore = "waits for 40 s"]
+fn a_session_is_certain_until_valkey_may_have_lost_its_last_writes() {
+    const COPIES_ARE_ACCEPTED_FOR: Duration = Duration::from_secs(12);
+    let mut valkey = Valkey::start(&[]);
+    let mut numbers = 0..u8::MAX;
+    let mut number = || numbers.next().expect("not so many");
+    let machine = Machine::start(&valkey, 1);
+    for _ in 0..2 {
+        let begin = Instant::now();
+        while !machine.takes_certainly(number()) {
+            thread::sleep(Duration::from_secs(1));
+        }
+        assert!(begin.elapsed() > COPIES_ARE_ACCEPTED_FOR);
+        assert!(machine.takes_certainly(number()) && machine.health.read().uncertain > 0);
+        valkey.say("SAVE");
+        valkey.stop();
+        valkey.start_again();
+        wait_until("the agent", || machine.health.read().is_linked);
+        assert!(!machine.takes_certainly(number()));
+    }
 }
 
 /// A server with another context must not use a session; the server that made it still can.

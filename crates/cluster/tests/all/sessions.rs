@@ -2,7 +2,7 @@
 
 use rejoin_cache::{ContextTag, History, Refusal, SecretBytes, SessionId};
 use rejoin_cluster::sessions::{
-    Bounds, ENTRY_OVERHEAD_BYTES, Entry, Found, Misses, NEVER_MS, Past, Put, Sessions,
+    Bounds, ENTRY_OVERHEAD_BYTES, Entry, Found, Misses, NEVER_MS, Past, Put, Sessions, Taken,
 };
 use rejoin_cluster::{Error, Link};
 use rejoin_testkit::cluster::replay::{self, ring};
@@ -59,6 +59,17 @@ async fn put_until(
     sessions.put(NOW_MS, &entry).await
 }
 
+async fn put_back(sessions: &Sessions, number: u64, taken: &Taken) -> Put {
+    let (id, value, returns_ms) = (id(number), value(number), NOW_MS + 60_000);
+    let (context, past, expires_ms) = (ContextTag(5), past([1, 2, 3, 4]), NOW_MS + HOUR_MS);
+    let entry = Entry { id: &id, context, value: &value, expires_ms, past, returns_ms };
+    sessions.put_back(NOW_MS, &entry, taken).await.expect("an answer")
+}
+
+async fn take(sessions: &Sessions, number: u64) -> Option<Taken> {
+    sessions.take(NOW_MS, &id(number)).await.expect("an answer")?.taken
+}
+
 async fn is_there(sessions: &Sessions, number: u64) -> bool {
     let found = sessions.get(NOW_MS, &id(number)).await.expect("an answer");
     found.inspect(|found| assert_eq!(*found.value, *value(number))).is_some()
@@ -82,7 +93,7 @@ async fn each_operation_does_what_it_says(link: Link) {
     assert_eq!((total.sessions, total.stored), (100, 100));
     assert_eq!(total.bytes, 100 * (HELD_BYTES + ENTRY_OVERHEAD_BYTES));
 
-    let Found { context, value: found, expires_ms, past: was } =
+    let Found { context, value: found, expires_ms, past: was, .. } =
         sessions.get(NOW_MS, &id(7)).await.expect("an answer").expect("it is there");
     assert_eq!((context, expires_ms), (ContextTag(5), NOW_MS + HOUR_MS));
     assert_eq!((&*found, was), (&*value(7), past([1, 2, 3, 4])));
@@ -112,7 +123,7 @@ async fn each_operation_does_what_it_says(link: Link) {
 
 async fn scripts_flushed_are_mended(link: Link, nodes: &[Valkey]) {
     let sessions = sessions(link, ROOMY);
-    for number in 0..20 {
+    for number in 2_000..2_020 {
         for node in nodes {
             node.say("SCRIPT FLUSH");
         }
@@ -121,18 +132,37 @@ async fn scripts_flushed_are_mended(link: Link, nodes: &[Valkey]) {
     for node in nodes {
         node.say("SCRIPT FLUSH");
     }
-    assert!(sessions.take(NOW_MS, &id(3)).await.expect("mended").is_some());
+    assert!(sessions.take(NOW_MS, &id(2_003)).await.expect("mended").is_some());
 }
 
 async fn a_session_is_taken_once(one: Link, other: Link) {
     let (one, other) = (sessions(one, ROOMY), sessions(other, ROOMY));
-    for number in 0..300 {
+    for number in 1_000..1_300 {
         put(&one, number, NOW_MS + 60_000).await.expect("room");
         let id = id(number);
         let (here, there) = tokio::join!(one.take(NOW_MS, &id), other.take(NOW_MS, &id));
         let given = [here, there].map(|taken| u32::from(taken.expect("an answer").is_some()));
         assert_eq!(given.iter().sum::<u32>(), 1, "{number}");
     }
+}
+
+/// A put whose answer is lost may be sent again, and come late.
+#[tokio::test]
+async fn a_session_that_was_taken_is_only_put_back_by_its_taker_and_once() {
+    let valkey = Valkey::start(&[]);
+    let sessions = one_shard(link(&valkey).await, 100);
+    put(&sessions, 1, NOW_MS + 60_000).await.expect("room");
+    let first = take(&sessions, 1).await.expect("it is there");
+    assert_eq!(put(&sessions, 1, NOW_MS + 60_000).await.expect("an answer"), Put::Taken);
+    assert!(!is_there(&sessions, 1).await);
+    assert_eq!(put_back(&sessions, 1, &first).await, stored(0));
+    let second = take(&sessions, 1).await.expect("it is there");
+    for late in [&first, &first] {
+        assert_eq!(put_back(&sessions, 1, late).await, Put::Taken);
+    }
+    assert_eq!(put_back(&sessions, 1, &second).await, stored(0));
+    assert_eq!(put_back(&sessions, 1, &second).await, Put::Taken);
+    assert!(is_there(&sessions, 1).await);
 }
 
 #[tokio::test]

@@ -94,19 +94,22 @@ impl Model {
     }
 }
 
+const CLIENTS: usize = 60;
+
 #[tokio::test]
 async fn bounds_hold_exactly_and_the_right_ones_go() {
     let valkey = Valkey::start(&[]);
-    let ring = replay::ring(1);
-    let sessions =
-        Sessions::new(link(&valkey).await, "shop", &[3; 32], BOUNDS, &ring).expect("in range");
+    let (link, ring) = (link(&valkey).await, replay::ring(1));
+    let sessions = Sessions::new(link, "shop", &[3; 32], BOUNDS, &ring).expect("in range");
     let mut random = ChaCha8Rng::seed_from_u64(9);
     let mut model = Model::default();
     let mut now_ms = replay::BEGAN_MS;
+    // A session that was taken is not stored again: its client has a new one.
+    let mut generations = [0; CLIENTS];
     for operation in 0..OPERATIONS {
         now_ms += random.random_range(0..300);
-        let number = random.random_range(0..60);
-        let id = id(number);
+        let client = random.random_range(0..CLIENTS);
+        let number = (client + CLIENTS * generations[client]) as u64;
         // No two times are the same.
         let time = |after_ms: u64| (now_ms + after_ms) / OPERATIONS * OPERATIONS + operation;
         let expires_ms = time(random.random_range(2 * OPERATIONS..25_000));
@@ -114,7 +117,7 @@ async fn bounds_hold_exactly_and_the_right_ones_go() {
             0 => NEVER_MS,
             _ => time(random.random_range(0..30_000)),
         };
-        let past = Past::default();
+        let (id, past) = (id(number), Past::default());
         match random.random_range(0..12) {
             0..6 => {
                 let value = SecretBytes::from(vec![7; random.random_range(0..LONGEST_VALUE_BYTES)]);
@@ -136,6 +139,7 @@ async fn bounds_hold_exactly_and_the_right_ones_go() {
             }
             8 => {
                 let taken = sessions.take(now_ms, &id).await.expect("an answer");
+                generations[client] += 1;
                 let held = model.remove(number).filter(|held| held.expires_ms > now_ms);
                 assert_eq!(taken.is_some(), held.is_some(), "{operation}");
             }

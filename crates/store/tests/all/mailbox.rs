@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rejoin_cache::{Capacity, SecretBytes, SessionStore, Settings};
-use rejoin_store::{CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says, SharedKeys};
-use rejoin_store::{Store, Tiered, now_ms};
+use rejoin_store::{Asked, CacheName, Error, Letter, Mailbox, MailboxFacts, Reset, Says};
+use rejoin_store::{SharedKeys, Store, Tiered, now_ms};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
 use crate::name;
@@ -62,7 +62,8 @@ fn with_agent<T>(folder: &Folder, after: Duration, run: impl FnOnce() -> T) -> T
                     let number =
                         (0..100).step_by(2).find(|number| crate::session::id(*number) == id);
                     let there = number.is_some_and(|number| insert(&agent, number));
-                    mailbox(&agent).answer(asker, there);
+                    let asked = if there { Asked::Fetched } else { Asked::Missing };
+                    mailbox(&agent).answer(asker, asked);
                 }
             }
         });
@@ -242,7 +243,7 @@ fn whatever_is_written_over_it_ends_in_time() {
         mailbox(&agent).receive(&mut letters, Duration::ZERO, true);
         for letter in letters {
             if let Says::Wanted(asker) | Says::Taken(asker) = letter.says {
-                mailbox(&agent).answer(asker, true);
+                mailbox(&agent).answer(asker, Asked::Certain);
             }
         }
         assert!(start.elapsed() < Duration::from_secs(2), "round {round}");
