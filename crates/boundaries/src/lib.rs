@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_logs;
 mod cache;
 mod capture;
 mod client_hello;
@@ -43,6 +44,8 @@ macro_rules! targets {
 }
 
 targets! {
+    /// Checks access logs of all formats.
+    access_logs: access_logs::check;
     /// Checks the cache's engine against a naive model.
     cache_model: cache::model::check;
     /// Checks properties of the cache's engine after any operations.

@@ -1,0 +1,374 @@
+//! A line of a log, and the formats that it may have.
+//!
+//! - nginx's and Apache's *combined* and *common*, with a virtual host in front or without, and after it any number of
+//!   `name=value`: `… "agent" tls=TLSv1.3 reused=r conn=17 nth=1`.
+//! - HAProxy's `option httplog`, `httpslog` and `tcplog`.
+//! - JSON: one object, whose members have names of [`fields`](crate::fields).
+//!
+//! What syslog puts in front of a line is passed over.
+
+use std::fmt;
+use std::hash::Hasher;
+use std::net::IpAddr;
+
+use serde_json::Value;
+use siphasher::sip::SipHasher24;
+
+use crate::fields::{Field, Tls, number, reused};
+use crate::time::{self, Moment};
+
+/// A request, as far as its line tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The time, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// False if the time is without a zone and was read as UTC.
+    pub has_zone: bool,
+    /// The client's address, hashed.
+    pub address: u64,
+    /// The client's program, hashed.
+    pub agent: Option<u64>,
+    /// The TLS.
+    pub tls: Tls,
+    /// True if the connection resumed a session.
+    pub reused: Option<bool>,
+    /// The connection, hashed.
+    pub connection: Option<u64>,
+    /// True if it is the first request of its connection.
+    pub is_first: Option<bool>,
+}
+
+/// The reason for which a line is malformed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Why {
+    /// It is longer than [`LONGEST_LINE_BYTES`](crate::LONGEST_LINE_BYTES).
+    TooLong,
+    /// It has no time that is understood.
+    NoTime,
+    /// It names no client.
+    NoClient,
+    /// A time and a client are there, but not the request and its status.
+    NoRequest,
+    /// It begins like JSON and is none.
+    NoJson,
+}
+
+impl Why {
+    /// All reasons.
+    pub const ALL: [Self; 5] =
+        [Self::TooLong, Self::NoTime, Self::NoClient, Self::NoRequest, Self::NoJson];
+
+    /// Returns the reason in words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::TooLong => "longer than 64 KiB",
+            Self::NoTime => "no time that is understood",
+            Self::NoClient => "no client",
+            Self::NoRequest => "no request and status after the time",
+            Self::NoJson => "not one object in JSON",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A parser of lines, which hashes clients under its key.
+#[derive(Clone)]
+pub struct Parser {
+    key: [u8; 16],
+}
+
+/// The key is not shown.
+impl fmt::Debug for Parser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parser").finish_non_exhaustive()
+    }
+}
+
+/// The texts that are hashed, so that equal ones of different kinds differ.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Address = 1,
+    Name,
+    Agent,
+    Connection,
+    Port,
+}
+
+/// The most brackets in which a time is sought.
+const MOST_BRACKETS: usize = 8;
+
+impl Parser {
+    /// Makes a parser. The key keeps the hashes from being turned back: draw it for each run.
+    pub fn new(key: [u8; 16]) -> Self {
+        Self { key }
+    }
+
+    /// Reads a line without its end.
+    ///
+    /// # Errors
+    /// Returns the reason if it is malformed.
+    pub fn parse(&self, line: &[u8]) -> Result<Entry, Why> {
+        let line = line.trim_ascii();
+        if let Some(from) = json_from(line) {
+            return self.json(&line[from..]);
+        }
+        self.text(line)
+    }
+
+    fn json(&self, line: &[u8]) -> Result<Entry, Why> {
+        let Ok(Value::Object(members)) = serde_json::from_slice(line) else {
+            return Err(Why::NoJson);
+        };
+        let mut told = Told::default();
+        for (name, value) in &members {
+            match value {
+                Value::String(text) => told.add(name.as_bytes(), text.as_bytes(), self),
+                Value::Number(number) => {
+                    told.add(name.as_bytes(), number.to_string().as_bytes(), self)
+                }
+                Value::Bool(is) => {
+                    told.add(name.as_bytes(), if *is { b"true" } else { b"false" }, self)
+                }
+                _ => {}
+            }
+        }
+        told.entry()
+    }
+
+    fn text(&self, line: &[u8]) -> Result<Entry, Why> {
+        let (before, at, after) = around_time(line).ok_or(Why::NoTime)?;
+        let mut told = Told { time: Some((0, at)), ..Told::default() };
+        // HAProxy's times have no zone, and the port is part of the address.
+        let (address, port) = address(before, !at.has_zone).ok_or(Why::NoClient)?;
+        told.address = Some((0, self.client(address)));
+        let mut tokens = Tokens(after);
+        match tokens.next() {
+            Some(Token::Quoted(_)) => self.combined(&mut told, tokens)?,
+            Some(Token::Bare(frontend)) if port.is_some() => {
+                self.haproxy(&mut told, frontend, tokens)?;
+            }
+            _ => return Err(Why::NoRequest),
+        }
+        if let Some(port) = port {
+            told.port = told.port.or_else(|| Some(self.hash(Kind::Port, port)));
+        }
+        told.entry()
+    }
+
+    /// Reads what follows the request in the combined format, which is the request's status, and what follows that.
+    fn combined(&self, told: &mut Told, mut tokens: Tokens<'_>) -> Result<(), Why> {
+        let status = tokens.next().and_then(Token::bare).and_then(number);
+        status.filter(|status| *status < 1_000).ok_or(Why::NoRequest)?;
+        let mut quoted = 0;
+        for token in tokens {
+            match token {
+                Token::Quoted(text) => {
+                    quoted += 1;
+                    if quoted == 2 {
+                        told.add(b"agent", text, self);
+                    }
+                }
+                Token::Bare(text) => told.pair(text, self),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what follows the frontend in HAProxy's formats. TLS is told by a `~` after its name.
+    fn haproxy(&self, told: &mut Told, frontend: &[u8], tokens: Tokens<'_>) -> Result<(), Why> {
+        let mut is_haproxy = false;
+        for (at, token) in tokens.enumerate() {
+            let Token::Bare(text) = token else { continue };
+            // The backend and the server.
+            is_haproxy |= at == 0 && text.contains(&b'/');
+            let parts = || text.split(|byte| *byte == b'/');
+            // `option httpslog` ends with errors and resumption, then name, version and cipher.
+            let is_version = |part: &&[u8]| part.starts_with(b"TLSv1");
+            if let Some(version) = parts().skip(1).find(is_version) {
+                told.tls = Some((0, Tls::of(version)));
+            } else if parts().count() == 5 && parts().nth(1).is_some_and(|part| part.len() == 16) {
+                keep(&mut told.reused, 0, parts().nth(4).and_then(reused));
+            }
+            told.pair(text, self);
+        }
+        let tls = if frontend.ends_with(b"~") { Tls::Unknown } else { Tls::Plain };
+        told.tls = told.tls.filter(|_| tls != Tls::Plain).or(Some((0, tls)));
+        is_haproxy.then_some(()).ok_or(Why::NoRequest)
+    }
+
+    /// Hashes an address in whatever form it is written, or a name.
+    fn client(&self, text: &[u8]) -> u64 {
+        match str::from_utf8(text).ok().and_then(|text| text.parse::<IpAddr>().ok()) {
+            Some(address) => match address.to_canonical() {
+                IpAddr::V4(address) => self.hash(Kind::Address, &address.octets()),
+                IpAddr::V6(address) => self.hash(Kind::Address, &address.octets()),
+            },
+            None => self.hash(Kind::Name, text),
+        }
+    }
+
+    fn hash(&self, kind: Kind, text: &[u8]) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(&[kind as u8]);
+        hasher.write(text);
+        hasher.finish()
+    }
+
+    /// Hashes two hashes.
+    pub(crate) fn both(&self, one: u64, other: u64) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write_u64(one);
+        hasher.write_u64(other);
+        hasher.finish()
+    }
+}
+
+/// Returns the start of an object that syslog's header may precede.
+fn json_from(line: &[u8]) -> Option<usize> {
+    let begins = |at: &usize| line[*at] == b'{' && (*at == 0 || line[..*at].ends_with(b": "));
+    let from = line.iter().position(|byte| *byte == b'{').filter(begins)?;
+    (from == 0 || line.ends_with(b"}")).then_some(from)
+}
+
+/// Finds the time between brackets, and returns what is before and after it.
+fn around_time(line: &[u8]) -> Option<(&[u8], Moment, &[u8])> {
+    let opened = line.iter().enumerate().filter(|(_, byte)| **byte == b'[').map(|(at, _)| at);
+    opened.take(MOST_BRACKETS).find_map(|open| {
+        let rest = &line[open + 1..];
+        let close = rest.iter().take(40).position(|byte| *byte == b']')?;
+        Some((&line[..open], time::any(&rest[..close])?, &rest[close + 1..]))
+    })
+}
+
+/// Finds the client in what precedes the time: the first address; or else the first word. With `with_port`, the last
+/// word is an address and a port.
+fn address(before: &[u8], with_port: bool) -> Option<(&[u8], Option<&[u8]>)> {
+    let words = || before.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    if with_port && let Some(last) = words().next_back() {
+        let colon = last.iter().rposition(|byte| *byte == b':');
+        let port = colon.map(|at| (&last[..at], &last[at + 1..]));
+        if let Some((address, port)) = port.filter(|(_, port)| number(port).is_some()) {
+            return Some((address, Some(port)));
+        }
+    }
+    let is_address =
+        |word: &&[u8]| str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok());
+    words().find(is_address).or_else(|| words().next()).map(|word| (word, None))
+}
+
+/// A word of a line, or what is between quotes.
+enum Token<'a> {
+    Bare(&'a [u8]),
+    Quoted(&'a [u8]),
+}
+
+impl<'a> Token<'a> {
+    fn bare(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Bare(text) => Some(text),
+            Self::Quoted(_) => None,
+        }
+    }
+}
+
+/// The words of a line. A backslash before a quote keeps it from ending the text.
+struct Tokens<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        let text = self.0.trim_ascii_start();
+        let Some(quoted) = text.strip_prefix(b"\"") else {
+            let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
+            self.0 = &text[end..];
+            return (end > 0).then(|| Token::Bare(&text[..end]));
+        };
+        let mut escaped = false;
+        let ends = |byte: &u8| {
+            let ends = *byte == b'"' && !escaped;
+            escaped = *byte == b'\\' && !escaped;
+            ends
+        };
+        let end = quoted.iter().position(ends);
+        self.0 = end.map_or(&[], |end| &quoted[end + 1..]);
+        Some(Token::Quoted(&quoted[..end.unwrap_or(quoted.len())]))
+    }
+}
+
+/// The fields that a line told, each with the rank of its name: of two names of a field, the lower rank counts.
+#[derive(Default)]
+struct Told {
+    time: Option<(usize, Moment)>,
+    address: Option<(usize, u64)>,
+    agent: Option<u64>,
+    tls: Option<(usize, Tls)>,
+    reused: Option<(usize, bool)>,
+    connection: Option<u64>,
+    port: Option<u64>,
+    is_first: Option<bool>,
+}
+
+impl Told {
+    fn pair(&mut self, text: &[u8], parser: &Parser) {
+        if let Some(equals) = text.iter().position(|byte| *byte == b'=') {
+            self.add(&text[..equals], &text[equals + 1..], parser);
+        }
+    }
+
+    fn add(&mut self, name: &[u8], value: &[u8], parser: &Parser) {
+        let Some((field, rank)) = Field::of(name) else { return };
+        let nothing = matches!(value, b"" | b"-");
+        match field {
+            Field::Tls => keep(&mut self.tls, rank, Some(Tls::of(value))),
+            _ if nothing => {}
+            Field::Time => {
+                let before = self.time.as_ref().map(|(_, at)| at.has_zone);
+                let read = time::any(value);
+                // A time in brackets that has a zone is kept unless this one is finer.
+                if before != Some(true) || name.eq_ignore_ascii_case(b"msec") {
+                    keep(&mut self.time, rank, read);
+                }
+            }
+            Field::Client => keep(&mut self.address, rank, Some(parser.client(value))),
+            Field::Agent => self.agent = Some(parser.hash(Kind::Agent, value)),
+            Field::Reused => keep(&mut self.reused, rank, reused(value)),
+            Field::Connection => self.connection = Some(parser.hash(Kind::Connection, value)),
+            Field::Port => self.port = Some(parser.hash(Kind::Port, value)),
+            Field::Nth => self.is_first = number(value).map(|nth| nth <= 1),
+            Field::Kept => self.is_first = number(value).map(|kept| kept == 0),
+        }
+    }
+
+    fn entry(self) -> Result<Entry, Why> {
+        let (_, Moment { ms: time_ms, has_zone }) = self.time.ok_or(Why::NoTime)?;
+        let (_, address) = self.address.ok_or(Why::NoClient)?;
+        Ok(Entry {
+            time_ms,
+            has_zone,
+            address,
+            agent: self.agent,
+            tls: self.tls.map(|(_, tls)| tls).unwrap_or_default(),
+            reused: self.reused.map(|(_, reused)| reused),
+            connection: self.connection.or(self.port),
+            is_first: self.is_first,
+        })
+    }
+}
+
+/// Keeps a value if there is none of a name that comes before.
+fn keep<T>(kept: &mut Option<(usize, T)>, rank: usize, value: Option<T>) {
+    let Some(value) = value else { return };
+    if kept.as_ref().is_none_or(|(of, _)| rank <= *of) {
+        *kept = Some((rank, value));
+    }
+}
+
+#[cfg(test)]
+mod tests;

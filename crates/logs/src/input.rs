@@ -1,0 +1,111 @@
+//! Logs as they lie about: plain, gzipped, or compressed by zstd.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::StreamingDecoder;
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The bytes that are read at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Recognises the compression by the first bytes, and returns what is inside. Several compressed logs may follow each
+/// other in one input.
+pub(crate) fn opened<'a>(mut input: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+    let mut first = Vec::new();
+    input.by_ref().take(ZSTD.len() as u64).read_to_end(&mut first)?;
+    let (gzip, zstd) = (first.starts_with(&GZIP), first == ZSTD);
+    let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(first).chain(input));
+    Ok(match (gzip, zstd) {
+        (true, _) => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))),
+        (_, true) => Box::new(BufReader::with_capacity(BUFFER_BYTES, Frames::of(whole))),
+        _ => Box::new(whole),
+    })
+}
+
+/// The frames of zstd, one after the other.
+struct Frames<R: BufRead> {
+    state: Option<State<R>>,
+}
+
+enum State<R: BufRead> {
+    Between(R),
+    Within(Box<StreamingDecoder<R, ruzstd::decoding::FrameDecoder>>),
+}
+
+impl<R: BufRead> Frames<R> {
+    fn of(input: R) -> Self {
+        Self { state: Some(State::Between(input)) }
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(state) = self.state.take() {
+            match state {
+                State::Between(mut input) => {
+                    if input.fill_buf()?.is_empty() {
+                        return Ok(0);
+                    }
+                    let frame = StreamingDecoder::new(input).map_err(damaged)?;
+                    self.state = Some(State::Within(Box::new(frame)));
+                }
+                State::Within(mut frame) => match frame.read(buffer)? {
+                    0 if !buffer.is_empty() => {
+                        self.state = Some(State::Between(frame.into_inner()));
+                    }
+                    length => {
+                        self.state = Some(State::Within(frame));
+                        return Ok(length);
+                    }
+                },
+            }
+        }
+        Ok(0)
+    }
+}
+
+fn damaged(error: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("zstd: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        opened(bytes)?.read_to_end(&mut text)?;
+        Ok(text)
+    }
+
+    fn gzipped(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).expect("memory");
+        encoder.finish().expect("memory")
+    }
+
+    #[test]
+    fn the_first_bytes_tell_the_compression() {
+        let zstd = |text: &[u8]| compress_to_vec(text, CompressionLevel::Fastest);
+        for text in ["", "a", "a line\n", &"many lines\n".repeat(40_000)] {
+            let text = text.as_bytes();
+            assert_eq!(read(text).expect("plain"), text);
+            for compressed in [gzipped(text), zstd(text)] {
+                assert_eq!(read(&compressed).expect("whole"), text);
+                let twice = [&compressed[..], &compressed].concat();
+                assert_eq!(read(&twice).expect("two"), [text, text].concat());
+                if text.len() > 1 {
+                    assert!(read(&compressed[..compressed.len() - 1]).is_err(), "it is cut");
+                }
+            }
+        }
+    }
+}
