@@ -157,6 +157,15 @@ impl Store {
         Err(last)
     }
 
+    /// Returns the bytes that the file of such a cache takes: sessions, tables, what is learned, and all that the file has
+    /// besides.
+    ///
+    /// # Errors
+    /// Returns an error if no cache can be made of these settings.
+    pub fn bytes_for(settings: &Settings) -> Result<u64, rejoin_cache::Error> {
+        Ok(Fit::of(settings, false)?.division.bytes as u64)
+    }
+
     /// Returns the names of the caches in a folder, in order, including those that cannot be opened.
     ///
     /// # Errors
