@@ -7,24 +7,33 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::ArgGroup;
+use rejoin_logs::Counters;
 use rejoin_sim::plan::MOST_SEEDS;
-use rejoin_sim::{Drawn, Error, Pass, Plan, Simulation, Source, Subject};
+use rejoin_sim::{Drawn, Error, Pass, Plan, Progress, Simulation, Source, Subject};
 use rejoin_trace::Mixture;
 
+use crate::access_log::{KEEP_ALIVE_MS, Logs, ReadLog};
 use crate::arguments::Misuse;
 use crate::sizes::Sizes;
+use crate::units::{Time, above_zero};
 
 /// The input of a simulation, the same for every command that simulates.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-#[command(group = ArgGroup::new("input").args(["plan", "trace"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("input").args(["plan", "trace", "log"]).required(true).multiple(true))]
 pub(crate) struct Input {
-    /// The clients and servers, in TOML; with --trace, the servers only
+    /// The clients and servers, in TOML; with --trace or --log, the servers only
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
     /// A trace of arrivals, in Rejoin's format, CSV or oracleGeneral
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Access logs of nginx, HAProxy or Apache, in any order, plain, gzip or zstd; - is standard input
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "trace")]
+    log: Vec<PathBuf>,
+    /// The pause that ends a connection, where a log does not tell connections apart [default: 75s]
+    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "log")]
+    keep_alive: Option<Time>,
     /// Sessions that the cache may hold, in turn: 300,600 or 100..2000:100
     #[arg(long, value_name = "N,…")]
     pub(crate) capacities: Option<Sizes>,
@@ -46,8 +55,37 @@ impl Input {
     }
 
     /// Returns the arrivals of the plan's clients, or of the trace.
-    pub(crate) fn arrivals<'a>(&self, plan: &'a Plan) -> anyhow::Result<Arrivals<'a>> {
-        Arrivals::of(self.plan.as_deref(), plan, self.trace.as_deref())
+    ///
+    /// `logs` are those of [`Self::logs`].
+    pub(crate) fn arrivals<'a>(
+        &self,
+        plan: &'a Plan,
+        logs: Option<&'a Logs>,
+    ) -> anyhow::Result<Arrivals<'a>> {
+        match logs {
+            Some(logs) if plan.mixture.is_none() => Ok(Arrivals::of_log(logs)),
+            Some(_) => Err(clients_twice(self.plan.as_deref(), "--log")),
+            None => Arrivals::of(self.plan.as_deref(), plan, self.trace.as_deref()),
+        }
+    }
+
+    /// Reads the logs, if any are given; with `others`, in all readings that they allow.
+    pub(crate) fn logs(
+        &self,
+        counters: Option<&Counters>,
+        others: bool,
+        progress: &Progress,
+    ) -> anyhow::Result<Option<Logs>> {
+        if self.log.is_empty() {
+            return Ok(None);
+        }
+        let keep_alive_ms = self.keep_alive.map_or(KEEP_ALIVE_MS, |Time { ms }| ms);
+        Logs::read(&self.log, keep_alive_ms, counters, others, progress).map(Some)
+    }
+
+    /// Returns true if a plan is given.
+    pub(crate) fn has_plan(&self) -> bool {
+        self.plan.is_some()
     }
 
     /// Returns the simulation that the plan describes, with the changes of the options.
@@ -65,7 +103,8 @@ impl Input {
 
     /// Returns the files that are read.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
-        [&self.plan, &self.trace].into_iter().flatten().map(PathBuf::as_path)
+        let single = [&self.plan, &self.trace].into_iter().flatten();
+        single.chain(&self.log).map(PathBuf::as_path)
     }
 }
 
@@ -97,6 +136,7 @@ pub(crate) struct Arrivals<'a> {
 
 enum From<'a> {
     Plan(Drawn<'a>),
+    Log(&'a ReadLog),
     Trace(TraceFile),
 }
 
@@ -117,19 +157,25 @@ impl<'a> Arrivals<'a> {
                 let plan = shown(plan_file);
                 Err(Misuse(format!("{plan}: no [[group]]: add one, or give a --trace")).into())
             }
-            (Some(_), Some(_)) => {
-                let plan = shown(plan_file);
-                let what =
-                    "the plan has clients of its own: remove its groups, or leave out --trace";
-                Err(Misuse(format!("{plan}: {what}")).into())
-            }
+            (Some(_), Some(_)) => Err(clients_twice(plan_file, "--trace")),
         }
+    }
+
+    /// Returns the arrivals of the first reading of logs.
+    fn of_log(logs: &'a Logs) -> Self {
+        Self { name: logs.name.clone(), from: From::Log(&logs.readings[0]) }
+    }
+
+    /// Returns true if the arrivals were recorded, and false if they are drawn.
+    pub(crate) fn are_recorded(&self) -> bool {
+        !matches!(self.from, From::Plan(_))
     }
 
     pub(crate) fn source(&self) -> &dyn Source {
         match &self.from {
             From::Plan(drawn) => drawn,
             From::Trace(file) => file,
+            From::Log(log) => *log,
         }
     }
 
@@ -141,6 +187,14 @@ impl<'a> Arrivals<'a> {
         )
     }
 
+    /// The same for an error that may be one of the simulation.
+    pub(crate) fn failed_at_all(&self, error: anyhow::Error) -> anyhow::Error {
+        match error.downcast() {
+            Ok(error) => self.failed(error),
+            Err(error) => error,
+        }
+    }
+
     /// Adds the file's name to an error of the simulation.
     pub(crate) fn failed(&self, error: Error) -> anyhow::Error {
         match error {
@@ -150,6 +204,12 @@ impl<'a> Arrivals<'a> {
             error => anyhow!("{}: {error}", self.name),
         }
     }
+}
+
+fn clients_twice(plan: Option<&Path>, option: &str) -> anyhow::Error {
+    let plan = plan.map(Path::display).map(|path| path.to_string()).unwrap_or_default();
+    let what = "the plan has clients of its own: remove its groups, or leave out";
+    Misuse(format!("{plan}: {what} {option}")).into()
 }
 
 fn drawn<'a>(mixture: &'a Mixture, plan: &Plan) -> Drawn<'a> {

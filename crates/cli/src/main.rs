@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod arguments;
 mod arrivals;
 mod beside;

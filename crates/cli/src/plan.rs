@@ -1,39 +1,67 @@
 //! `rejoin plan`
 
+mod advice;
 mod answer;
 mod configuration;
 mod costs;
+mod findings;
+mod knee;
+mod logged;
+mod memory;
+mod page;
 mod text;
+mod trials;
+mod unseen;
 
-use anyhow::anyhow;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use rejoin_logs::Counters;
 use rejoin_report::distinct;
-use rejoin_sim::sizing::{FIFO, Found, Sizing, Stage, Survey};
+use rejoin_sim::sizing::{FIFO, Sizing, Stage, Survey};
 use rejoin_sim::{Plan, Simulation, Subject};
 
+use crate::access_log::Logs;
 #[cfg(feature = "lab")]
 use crate::arguments::{KEY_TYPES, one_of};
 use crate::arrivals::{Arrivals, Input};
+use crate::beside::{Beside, resolved};
 use crate::sizes::Sizes;
 use crate::terminal::{self, Watch};
 use crate::units::{bytes_in, seconds_in};
+use advice::Wish;
 use answer::Answer;
 use costs::Costs;
+use findings::Finder;
+use memory::Sizer;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Returning devices are all connections but the first of each device. By default, capacities are found
-by trial, and the policies are fifo, lru, learned, and both if clients announce their return; those
-of a plan are for `rejoin simulate` only. A plan without groups describes the servers of a trace.
+Returning devices are all connections but the first of each device. By default, the size is where more
+buys little: half and twice as much are told beside it. Capacities are found by trial, and the
+policies are fifo, lru, learned, and both if clients announce their return; those of a plan are for
+`rejoin simulate` only. A plan without groups describes the servers of a trace or a log.
+docs/plan.md has log formats for nginx, HAProxy and Apache that tell connections apart; combined logs
+are read, too. No address of a log is kept or printed.
 Examples:
+  rejoin plan --log /var/log/nginx/access.log*
+  zcat access.log.*.gz | rejoin plan --log - --html plan.html
   rejoin plan --plan plans/paper-000.toml --measure
   rejoin plan --trace arrivals.trace --target 95 --full-us 900 --resumed-us 90
   rejoin plan --plan plans/paper-000.toml --capacities 100..5000:100 --json")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// The resumptions to reach, in percent of those of an unlimited cache
-    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "98", allow_negative_numbers = true)]
-    target: f64,
+    /// The resumptions to reach, in percent of those of an unlimited cache [default: where more memory
+    /// buys little; 98 with --capacities]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_negative_numbers = true)]
+    target: Option<f64>,
+    /// Counters of Prometheus to compare the log with: the JSON of a range query, as
+    /// /api/v1/query_range returns it
+    #[arg(long, value_name = "FILE", requires = "log")]
+    counters: Option<PathBuf>,
     /// Server CPU time of a full handshake, in microseconds
     #[arg(long, value_name = "US", value_parser = microseconds, requires = "resumed_us", allow_negative_numbers = true)]
     full_us: Option<f64>,
@@ -58,14 +86,28 @@ pub(crate) struct Arguments {
     /// Print one JSON object with everything
     #[arg(long)]
     json: bool,
+    /// Write a page with the answer and the curves too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = arguments.input.plan()?;
-    let arrivals = arguments.input.arrivals(&plan)?;
-    let costs = Costs::of(arguments, plan.server.tls)?;
     let watch = Watch::start()?;
     let progress = watch.progress();
+    let html = arguments.html.as_deref().map(Beside::create).transpose()?;
+    if let Some(html) = &html {
+        let read = arguments.input.files().chain(arguments.counters.as_deref());
+        html.differs_from(&read.map(resolved).collect::<Vec<_>>())?;
+    }
+    let counters = arguments.counters.as_deref().map(read_counters).transpose()?;
+    let logs = arguments.input.logs(counters.as_ref(), true, progress)?;
+    let plan = match &logs {
+        Some(logs) if !arguments.input.has_plan() => plan_of(logs)?,
+        _ => plan,
+    };
+    let arrivals = arguments.input.arrivals(&plan, logs.as_ref())?;
+    let costs = Costs::of(arguments, plan.server.tls)?;
     let bar = watch.bar("looking at the arrivals    ");
     let mut simulation = simulation(arguments, &plan, &arrivals);
     let surveyed = Survey::of(&simulation, arrivals.source(), progress);
@@ -73,21 +115,70 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let survey = surveyed.ok_or_else(|| anyhow!(NOTHING_TRIED))?;
     check(&survey, &arrivals)?;
     simulation.policies = policies(arguments, &survey);
-    let sizing =
-        Sizing { simulation: &simulation, survey: &survey, target_percent: arguments.target };
+    let wish = wish(arguments);
+    let target_percent = wish.target();
+    let sizing = Sizing { simulation: &simulation, survey: &survey, target_percent };
     let capacities = arguments.input.capacities.as_ref().map(|Sizes(capacities)| &capacities[..]);
     let begins = |stage| {
         bar.set_prefix(label(stage));
         bar.reset();
     };
     let found = sizing.run(capacities, arrivals.source(), progress, &begins);
-    watch.finish(&bar);
     let found = found.map_err(|error| arrivals.failed(error))?;
     anyhow::ensure!(!found.cells.is_empty(), NOTHING_TRIED);
-    let answer = Answer::of(arguments, &sizing, &found, costs)?;
-    print(arguments.json, &answer, &found)?;
-    anyhow::ensure!(found.complete, "interrupted: nothing is recommended from what is finished");
+    bar.set_prefix("comparing with it          ");
+    let finder = Finder {
+        sizing: &sizing,
+        found: &found,
+        source: arrivals.source(),
+        progress,
+        wish,
+        sizer: Sizer {
+            session_bytes: arguments.session_bytes,
+            ghosts_percent: simulation.server.ghosts_percent,
+            costs: &costs,
+        },
+        may_try_more: capacities.is_none(),
+        is_recorded: arrivals.are_recorded(),
+        logs: logs.as_ref(),
+    };
+    let findings = finder.run().map_err(|error| arrivals.failed_at_all(error))?;
+    let complete = finder.is_complete();
+    let checked = counters.as_ref().zip(logs.as_ref());
+    let checked = checked.map(|(counters, logs)| logged::check(counters, logs)).unwrap_or_default();
+    let answer = Answer::of(arguments, &finder, &findings, checked)?;
+    bar.finish_and_clear();
+    print(arguments.json, &answer, &findings.sizes)?;
+    html.map(|file| file.write(&page::of(&answer, &findings.sizes))).transpose()?;
+    watch.finish(&bar);
+    anyhow::ensure!(complete, "interrupted: nothing is recommended from what is finished");
     Ok(())
+}
+
+/// Returns the servers that a log shows: those of TLS 1.3 if most of its connections have that.
+fn plan_of(logs: &Logs) -> anyhow::Result<Plan> {
+    let (of_13, known) = logs.readings[0].told.tls_13;
+    let version = if of_13 * 2 > known { "1.3" } else { "1.2" };
+    Ok(Plan::parse(&format!("tls = \"{version}\""))?)
+}
+
+/// Returns what is asked for: the knee, unless a target or sizes are given.
+fn wish(arguments: &Arguments) -> Wish {
+    match (arguments.target, &arguments.input.capacities) {
+        (Some(percent), _) => Wish::Target(percent),
+        (None, Some(_)) => Wish::Target(Wish::Knee.target()),
+        (None, None) => Wish::Knee,
+    }
+}
+
+fn read_counters(path: &Path) -> anyhow::Result<Counters> {
+    let name = path.display();
+    let mut json = Vec::new();
+    let read = File::open(path)
+        .and_then(|file| file.take(Counters::MOST_BYTES + 1).read_to_end(&mut json));
+    read.with_context(|| format!("{name}: cannot be read"))?;
+    anyhow::ensure!(json.len() as u64 <= Counters::MOST_BYTES, "{name}: longer than 256 MiB");
+    Counters::parse(&json).with_context(|| name.to_string())
 }
 
 const NOTHING_TRIED: &str = "interrupted before anything was tried";
@@ -130,8 +221,8 @@ const fn label(stage: Stage) -> &'static str {
     }
 }
 
-fn print(json: bool, answer: &Answer<'_>, found: &Found) -> anyhow::Result<()> {
-    let text = if json { serde_json::to_string(answer)? } else { text::of(answer, found) };
+fn print(json: bool, answer: &Answer<'_>, sizes: &[u32]) -> anyhow::Result<()> {
+    let text = if json { serde_json::to_string(answer)? } else { text::of(answer, sizes) };
     terminal::print_result(&text)
 }
 

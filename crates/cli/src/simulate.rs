@@ -25,6 +25,7 @@ learned and clairvoyant. A plan without groups describes the servers of a trace.
 Examples:
   rejoin simulate --plan plans/paper-000.toml --capacities 200..2000:100 --html curves.html
   rejoin simulate --trace arrivals.trace --capacities 1000,5000 --policies lru,learned --json
+  rejoin simulate --log access.log* --write-trace arrivals.trace
   rejoin simulate --plan plans/paper-000.toml --write-trace paper.oracleGeneral.bin")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -60,9 +61,10 @@ const POLICIES: [&str; 6] = ["fifo", "lru", "random", "predictive", "learned", "
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = arguments.input.plan()?;
-    let arrivals = arguments.input.arrivals(&plan)?;
     let watch = Watch::start()?;
     let progress = watch.progress();
+    let logs = arguments.input.logs(None, false, progress)?;
+    let arrivals = arguments.input.arrivals(&plan, logs.as_ref())?;
     if let Some(path) = &arguments.write_trace {
         return write_trace(path, arguments.seed.unwrap_or(1), &arrivals, progress);
     }

@@ -1,15 +1,19 @@
 //! The complete answer of `rejoin plan`.
 
-use rejoin_sim::sizing::{
-    FIFO, Found, HAPROXY, Lifetime, NGINX, Need, Peer, Sizing, Survey, shipped_bytes,
-};
+use rejoin_sim::sizing::{FIFO, HAPROXY, Lifetime, NGINX, Need, Peer, Survey};
 use rejoin_sim::{Cell, HitRates, Subject};
 use rejoin_trace::grouped;
 use serde::Serialize;
 
 use super::Arguments;
+use super::advice::{Wish, is_shipped};
 use super::configuration::{Configuration, Wanted};
 use super::costs::{Costs, version};
+use super::findings::{Finder, Findings, OtherReading, SameBytes};
+use super::logged::{Checked, Logged};
+use super::memory::Memory;
+use super::trials::returning;
+use super::unseen::Unseen;
 use crate::units::{bytes, percent, time};
 
 /// The default bytes of a session's block, which are the cache's default.
@@ -31,6 +35,12 @@ pub(super) struct Answer<'a> {
     pub(super) hints: bool,
     /// True if the starts of runs are known; otherwise there is no rate after the first of each run.
     pub(super) runs: bool,
+    /// The access logs that were read.
+    pub(super) log: Option<Logged>,
+    /// The answers if the log is read in other ways.
+    pub(super) other_readings: Vec<OtherReading>,
+    /// The counters that the log was compared with.
+    pub(super) counters: Vec<Checked>,
     pub(super) unlimited: HitRates,
     pub(super) target_percent: f64,
     /// The resumptions to reach, in percent of returning devices.
@@ -42,6 +52,14 @@ pub(super) struct Answer<'a> {
     pub(super) needs: &'a [Need],
     pub(super) recommendation: Option<Recommendation>,
     pub(super) line: String,
+    /// The percentage of returning devices that stateless tickets resume.
+    pub(super) tickets_percent: f64,
+    /// FIFO in other caches that have as many bytes as the recommended one.
+    pub(super) same_bytes: &'a [SameBytes],
+    /// The check on the half that sizes are not made from; none for arrivals that are drawn.
+    pub(super) unseen: Option<&'a Unseen>,
+    /// What speaks against the answer.
+    pub(super) warnings: Vec<String>,
     pub(super) lifetime: Option<Lifetime>,
     pub(super) lifetime_s: u32,
     pub(super) lifetime_source: String,
@@ -66,22 +84,11 @@ pub(super) struct Row<'a> {
     pub(super) bytes: Memory,
 }
 
-/// The bytes of sessions in each cache that has the policy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Memory {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rejoin: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) openssl: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) nginx: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) haproxy: Option<u64>,
-}
-
-/// The smallest cache that reaches the target.
+/// The recommended cache.
 #[derive(Debug, Serialize)]
 pub(super) struct Recommendation {
+    /// Where more buys little, or the target that it reaches.
+    pub(super) wish: Wish,
     pub(super) policy: Subject,
     pub(super) sessions: u32,
     pub(super) bytes: u64,
@@ -90,47 +97,60 @@ pub(super) struct Recommendation {
     pub(super) returning_percent: f64,
     pub(super) avoided_per_s: Option<f64>,
     pub(super) cores_saved: Option<f64>,
+    /// Half and twice the size, compared with it.
+    pub(super) half: Option<Beside>,
+    pub(super) twice: Option<Beside>,
     /// The sessions that FIFO needs to reach the same.
     pub(super) fifo_sessions: Option<u32>,
     /// The bytes of those in OpenSSL's, nginx's and HAProxy's caches.
     pub(super) fifo_bytes: Option<Memory>,
 }
 
+/// Another size beside the recommended one: what it has more, or less.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Beside {
+    pub(super) sessions: u32,
+    pub(super) bytes: i64,
+    pub(super) points: f64,
+    pub(super) avoided_per_s: Option<f64>,
+    pub(super) cores_saved: Option<f64>,
+}
+
 impl<'a> Answer<'a> {
     pub(super) fn of(
         arguments: &Arguments,
-        sizing: &Sizing<'a>,
-        found: &'a Found,
-        costs: Costs,
+        finder: &Finder<'a>,
+        findings: &'a Findings,
+        counters: Vec<Checked>,
     ) -> anyhow::Result<Self> {
-        let Sizing { simulation, survey, target_percent } = *sizing;
-        let ghosts_percent = simulation.server.ghosts_percent;
-        let sizer = Sizer { session_bytes: arguments.session_bytes, ghosts_percent, costs: &costs };
-        let rows = found.cells.iter().map(|cell| sizer.row(survey, cell));
+        let (sizing, found) = (finder.sizing, finder.found);
+        let (simulation, survey) = (sizing.simulation, sizing.survey);
+        let rows = findings.cells.iter().map(|cell| row(finder, survey, cell));
         let rows = rows.collect::<anyhow::Result<Vec<_>>>()?;
-        let recommendation = found.recommended().map(|need| sizer.recommend(need, found, &rows));
-        let recommendation = recommendation.transpose()?.flatten();
+        let recommendation = recommend(finder, findings, &rows)?;
         let lifetime = arguments.lifetime.is_none().then_some(survey.lifetime);
         let lifetime_s = arguments.lifetime.unwrap_or(survey.lifetime.seconds);
         let configuration = recommendation.as_ref().map(|best| {
             let fifo = best.fifo_sessions.unwrap_or(best.sessions);
-            let fifo_cell = found.cell(FIFO, fifo);
+            let mut cells = rows.iter().map(|row| row.cell);
+            let fifo_cell = cells.find(|cell| (cell.policy, cell.capacity) == (FIFO, fifo));
             Configuration::of(&Wanted {
                 policy: best.policy,
                 sessions: best.sessions,
+                bytes: best.bytes,
                 fifo_sessions: fifo,
-                fifo_percent: fifo_cell.and_then(returning),
+                fifo_percent: fifo_cell.map(returning),
                 fifo_is_enough: best.fifo_sessions.is_some(),
                 lifetime_s,
                 session_bytes: arguments.session_bytes,
                 server: &simulation.server,
             })
         });
-        let line = line(recommendation.as_ref(), found, &sizer, sizing);
+        let log = finder.logs.map(Logged::of);
         let peer = |Peer { name, session_bytes, source }| PeerBytes { name, session_bytes, source };
         Ok(Self {
             title: &simulation.title,
-            complete: found.complete,
+            complete: finder.is_complete(),
             seeds: simulation.seeds,
             tls: version(simulation.server.tls),
             servers: simulation.server.servers,
@@ -139,112 +159,146 @@ impl<'a> Answer<'a> {
             counted_s: survey.counted_s,
             hints: survey.hints,
             runs: survey.runs,
+            warnings: warnings(finder, log.as_ref(), &counters, findings),
+            log,
+            other_readings: findings.others.clone(),
+            counters,
             unlimited: survey.unlimited,
-            target_percent,
+            target_percent: sizing.target_percent,
             goal_percent: sizing.goal(),
             session_bytes: arguments.session_bytes,
             peers: [peer(NGINX), peer(HAPROXY)],
             rows,
             needs: &found.needs,
+            line: line(recommendation.as_ref(), finder, findings),
             recommendation,
-            line,
+            tickets_percent: tickets_percent(survey),
+            same_bytes: &findings.same_bytes,
+            unseen: findings.unseen.as_ref(),
             lifetime,
             lifetime_s,
             lifetime_source: lifetime_source(lifetime.as_ref(), survey.counted_s),
             configuration,
-            costs,
+            costs: finder.sizer.costs.clone(),
         })
     }
 }
 
-/// The computation of memory and of savings.
-struct Sizer<'a> {
-    session_bytes: u32,
-    ghosts_percent: Option<u32>,
-    costs: &'a Costs,
+fn row<'a>(finder: &Finder<'_>, survey: &Survey, cell: &'a Cell) -> anyhow::Result<Row<'a>> {
+    let avoided_per_s = survey.avoided_per_s(cell);
+    let cores_saved = avoided_per_s.and_then(|avoided| finder.sizer.costs.cores(avoided));
+    let bytes = finder.sizer.memory(cell.policy, cell.capacity)?;
+    Ok(Row { cell, avoided_per_s, cores_saved, bytes })
 }
 
-impl Sizer<'_> {
-    fn row<'a>(&self, survey: &Survey, cell: &'a Cell) -> anyhow::Result<Row<'a>> {
-        let avoided_per_s = survey.avoided_per_s(cell);
-        let cores_saved = avoided_per_s.and_then(|avoided| self.costs.cores(avoided));
-        let bytes = self.memory(cell.policy, cell.capacity)?;
-        Ok(Row { cell, avoided_per_s, cores_saved, bytes })
-    }
-
-    fn memory(&self, policy: Subject, sessions: u32) -> anyhow::Result<Memory> {
-        Ok(match policy {
-            FIFO => Memory {
-                rejoin: None,
-                openssl: Some(self.costs.openssl_bytes(sessions)),
-                nginx: Some(NGINX.bytes(sessions)),
-                haproxy: Some(HAPROXY.bytes(sessions)),
-            },
-            Subject::Yardstick(_) => Memory::default(),
-            _ => Memory {
-                rejoin: Some(shipped_bytes(sessions, self.session_bytes, self.ghosts_percent)?),
-                ..Memory::default()
-            },
+fn recommend(
+    finder: &Finder<'_>,
+    findings: &Findings,
+    rows: &[Row<'_>],
+) -> anyhow::Result<Option<Recommendation>> {
+    let Some(chosen) = findings.chosen else { return Ok(None) };
+    let of = |size: u32| {
+        let mut rows = rows.iter();
+        rows.find(|row| (row.cell.policy, row.cell.capacity) == (chosen.policy, size))
+    };
+    let Some(row) = of(chosen.sessions) else { return Ok(None) };
+    let bytes = |row: &Row<'_>| row.bytes.rejoin.unwrap_or_default();
+    let beside = |size: u32| {
+        let other = of(size).filter(|_| size != chosen.sessions)?;
+        let more = |of: fn(&Row<'_>) -> Option<f64>| Some(of(other)? - of(row)?);
+        Some(Beside {
+            sessions: size,
+            bytes: bytes(other) as i64 - bytes(row) as i64,
+            points: returning(other.cell) - returning(row.cell),
+            avoided_per_s: more(|row| row.avoided_per_s),
+            cores_saved: more(|row| row.cores_saved),
         })
-    }
-
-    fn recommend(
-        &self,
-        need: &Need,
-        found: &Found,
-        rows: &[Row<'_>],
-    ) -> anyhow::Result<Option<Recommendation>> {
-        let Need { policy, sessions: Some(sessions), fails_at } = *need else { return Ok(None) };
-        let row =
-            rows.iter().find(|row| (row.cell.policy, row.cell.capacity) == (policy, sessions));
-        let Some(row) = row else { return Ok(None) };
-        let fifo_sessions = found.need(FIFO).and_then(|need| need.sessions);
-        Ok(Some(Recommendation {
-            policy,
-            sessions,
-            bytes: row.bytes.rejoin.unwrap_or_default(),
-            fails_at,
-            returning_percent: returning(row.cell).unwrap_or_default(),
-            avoided_per_s: row.avoided_per_s,
-            cores_saved: row.cores_saved,
-            fifo_sessions,
-            fifo_bytes: fifo_sessions.map(|sessions| self.memory(FIFO, sessions)).transpose()?,
-        }))
-    }
+    };
+    let fifo_sessions = findings.fifo_sessions;
+    let fifo_bytes = fifo_sessions.map(|sessions| finder.sizer.memory(FIFO, sessions));
+    Ok(Some(Recommendation {
+        wish: finder.wish,
+        policy: chosen.policy,
+        sessions: chosen.sessions,
+        bytes: bytes(row),
+        fails_at: chosen.fails_at,
+        returning_percent: chosen.percent,
+        avoided_per_s: row.avoided_per_s,
+        cores_saved: row.cores_saved,
+        half: beside((chosen.sessions / 2).max(1)),
+        twice: beside(chosen.sessions.saturating_mul(2)),
+        fifo_sessions,
+        fifo_bytes: fifo_bytes.transpose()?,
+    }))
 }
 
-fn returning(cell: &Cell) -> Option<f64> {
-    cell.rates.hit_after_first_of_device.map(|rate| rate.mean)
+/// Returns what tickets resume, in percent of returning devices: all that come back before their session's lifetime ends.
+/// Servers that share the keys of tickets resume each other's.
+fn tickets_percent(survey: &Survey) -> f64 {
+    100.0 - survey.lifetime.lost_percent.min(100.0)
+}
+
+const TOO_SHORT: &str =
+    "the recording is too short to check the answer on a half that it was not made from";
+
+/// Returns what speaks against the answer.
+fn warnings(
+    finder: &Finder<'_>,
+    log: Option<&Logged>,
+    counters: &[Checked],
+    findings: &Findings,
+) -> Vec<String> {
+    let mut warnings = log.map(Logged::warnings).unwrap_or_default();
+    warnings.extend(counters.iter().filter_map(Checked::warning));
+    let Some(chosen) = findings.chosen else { return warnings };
+    match &findings.unseen {
+        None if finder.is_recorded => warnings.push(TOO_SHORT.to_owned()),
+        Some(unseen) if !unseen.holds => warnings.push(format!(
+            "the second half is unlike the first, so the future may be unlike both: {}; record for longer, or plan for \
+             the busiest time alone",
+            unseen.text(chosen.sessions)
+        )),
+        _ => {}
+    }
+    warnings
 }
 
 /// Returns the recommendation in one line.
-fn line(
-    best: Option<&Recommendation>,
-    found: &Found,
-    sizer: &Sizer<'_>,
-    sizing: &Sizing<'_>,
-) -> String {
+fn line(best: Option<&Recommendation>, finder: &Finder<'_>, findings: &Findings) -> String {
+    let found = finder.found;
     let largest = found.largest().unwrap_or_default();
-    if let Some(best) = best {
-        let percent = percent(best.returning_percent);
-        let ours = format!("{}: {percent} % of returning devices resume", bytes(best.bytes));
-        let openssl = |sessions| bytes(sizer.costs.openssl_bytes(sessions));
-        return match (best.fifo_sessions, found.need(FIFO)) {
-            (_, None) => ours,
-            (Some(sessions), _) => {
-                format!("{ours}; OpenSSL's own cache would need {}", openssl(sessions))
-            }
-            (None, _) => {
-                format!("{ours}; OpenSSL's own cache would not reach it below {}", openssl(largest))
-            }
-        };
+    let Some(best) = best else { return nothing_recommended(finder, findings, largest) };
+    let percent = percent(best.returning_percent);
+    if best.wish == Wish::Knee {
+        let sessions = grouped(best.sessions.into());
+        let mut text = format!(
+            "{sessions} sessions, {}: {percent} % of returning devices resume",
+            bytes(best.bytes)
+        );
+        if let Some(twice) = &best.twice {
+            text += &format!("; twice as much buys {:.1} points", twice.points);
+        }
+        return text;
     }
-    if !found.complete {
+    let ours = format!("{}: {percent} % of returning devices resume", bytes(best.bytes));
+    let openssl = |sessions| bytes(finder.sizer.costs.openssl_bytes(sessions));
+    match (best.fifo_sessions, found.need(FIFO)) {
+        (_, None) => ours,
+        (Some(sessions), _) => {
+            format!("{ours}; OpenSSL's own cache would need {}", openssl(sessions))
+        }
+        (None, _) => {
+            format!("{ours}; OpenSSL's own cache would not reach it below {}", openssl(largest))
+        }
+    }
+}
+
+fn nothing_recommended(finder: &Finder<'_>, findings: &Findings, largest: u32) -> String {
+    if !finder.is_complete() {
         return "interrupted: nothing is recommended".to_owned();
     }
-    let shipped = found.cells.iter().filter(|cell| is_shipped(cell.policy));
-    let rate = |cell: &Cell| returning(cell).unwrap_or_default();
-    let best = shipped.max_by(|one, other| rate(one).total_cmp(&rate(other)));
+    let shipped = findings.cells.iter().filter(|cell| is_shipped(cell.policy));
+    let best = shipped.max_by(|one, other| returning(one).total_cmp(&returning(other)));
     match best {
         None => "nothing is recommended: give --policies one of both, learned, lru, predictive"
             .to_owned(),
@@ -252,15 +306,11 @@ fn line(
             "no size up to {} sessions is enough for {} % of returning devices: {} % resume with {}; \
              try larger --capacities or a smaller --target",
             grouped(largest.into()),
-            percent(sizing.goal()),
-            percent(rate(cell)),
+            percent(finder.sizing.goal()),
+            percent(returning(cell)),
             cell.policy,
         ),
     }
-}
-
-fn is_shipped(policy: Subject) -> bool {
-    !matches!(policy, Subject::Yardstick(_))
 }
 
 /// Returns how the lifetime was found.

@@ -14,7 +14,10 @@ use crate::units::percent;
 pub(super) struct Configuration {
     pub(super) nginx: String,
     pub(super) haproxy: String,
+    /// The command line of `rejoin serve`.
     pub(super) rejoin: String,
+    /// The settings of `librejoin.so`.
+    pub(super) library: String,
 }
 
 /// The settings that the servers need.
@@ -24,6 +27,8 @@ pub(super) struct Wanted<'a> {
     pub(super) policy: Subject,
     /// Sessions under that policy.
     pub(super) sessions: u32,
+    /// The bytes of its cache.
+    pub(super) bytes: u64,
     /// Sessions in servers that evict first in, first out.
     pub(super) fifo_sessions: u32,
     /// The percentage of returning devices that those servers resume.
@@ -36,8 +41,23 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Configuration {
+    /// Returns each with the name of what it configures.
+    pub(super) fn each(&self) -> [(&'static str, &str); 4] {
+        [
+            ("nginx", &self.nginx),
+            ("HAProxy", &self.haproxy),
+            ("rejoin", &self.rejoin),
+            ("librejoin.so", &self.library),
+        ]
+    }
+
     pub(super) fn of(wanted: &Wanted<'_>) -> Self {
-        Self { nginx: nginx(wanted), haproxy: haproxy(wanted), rejoin: rejoin(wanted) }
+        Self {
+            nginx: nginx(wanted),
+            haproxy: haproxy(wanted),
+            rejoin: rejoin(wanted),
+            library: library(wanted),
+        }
     }
 }
 
@@ -82,6 +102,11 @@ fn haproxy(wanted: &Wanted<'_>) -> String {
         wanted.fifo_sessions,
         wanted.lifetime_s,
     )
+}
+
+/// Returns the settings of `librejoin.so`, in whole kilobytes.
+fn library(wanted: &Wanted<'_>) -> String {
+    format!("capacity = {}KB", wanted.bytes.div_ceil(1 << 10))
 }
 
 /// Returns the command line of `rejoin serve`.

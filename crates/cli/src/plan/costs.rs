@@ -39,13 +39,7 @@ pub(super) struct Costs {
 
 impl Costs {
     pub(super) fn of(arguments: &Arguments, tls: Tls) -> anyhow::Result<Self> {
-        let mut costs = Self {
-            handshake: None,
-            source: None,
-            measured: Vec::new(),
-            openssl_session_bytes: OPENSSL.session_bytes,
-            openssl_session_bytes_source: OPENSSL.source.to_owned(),
-        };
+        let mut costs = Self::known();
         let tls = version(tls);
         if let (Some(full_us), Some(resumed_us)) = (arguments.full_us, arguments.resumed_us) {
             if resumed_us >= full_us {
@@ -60,6 +54,17 @@ impl Costs {
             costs.measure(arguments.key_type, tls)?;
         }
         Ok(costs)
+    }
+
+    /// Returns what is known without measuring.
+    pub(super) fn known() -> Self {
+        Self {
+            handshake: None,
+            source: None,
+            measured: Vec::new(),
+            openssl_session_bytes: OPENSSL.session_bytes,
+            openssl_session_bytes_source: OPENSSL.source.to_owned(),
+        }
     }
 
     /// Returns the cores saved if this many handshakes a second are resumed rather than full.

@@ -1,5 +1,6 @@
 //! The `rejoin` command as its users run it: real processes, real servers, on loopback.
 
+mod access_logs;
 mod audit;
 mod bench;
 mod capture;

@@ -1,5 +1,6 @@
 //! The pages that measurements write, in Chromium: legible, light and dark, on a screen and on a telephone.
 
+use crate::access_logs::made_log;
 use crate::program::{has_measured, rejoin, scratch};
 use std::path::Path;
 use std::process::Command;
@@ -92,9 +93,11 @@ fn seen(folder: &Path, page: &Path, width: u32, is_dark: bool) -> Value {
 fn pages_are_legible_light_and_dark_wide_and_narrow() {
     let folder = scratch("pages");
     let file = |name: &str| folder.join(name).display().to_string();
-    let [cost, throughput, handshake, simulate, doctor] =
-        ["cost.html", "throughput.html", "handshake.html", "simulate.html", "doctor.html"]
-            .map(file);
+    let [cost, throughput, handshake, simulate, doctor, planned] =
+        ["cost", "throughput", "handshake", "simulate", "doctor", "plan"]
+            .map(|name| file(&format!("{name}.html")));
+    // It grows, so that there is a warning.
+    let log = made_log(&folder, 4);
     // It keeps no sessions, so that there are findings.
     let server = Server::start(&["--resumption", "none"]);
     let examined = rejoin(&["doctor", &server.target, "--html", &doctor]);
@@ -103,7 +106,7 @@ fn pages_are_legible_light_and_dark_wide_and_narrow() {
     let folder_name = folder.display().to_string();
     // What is measured does not matter; that the machine does not keep up shows the footnotes, too.
     let short = ["--devices", "2000", "--speedup", "3000", "--warm-up", "60", "--duration", "60"];
-    let pages: [(&[&str], &[&str]); 5] = [
+    let pages: [(&[&str], &[&str]); 6] = [
         (&["demo", "--folder", &folder_name], &short),
         (
             &["bench", "throughput", "--quick", "--saturation", "4000", "--folder", &folder_name],
@@ -115,13 +118,14 @@ fn pages_are_legible_light_and_dark_wide_and_narrow() {
         ),
         (&["bench", "handshake", "--quick", "--stack", "openssl"], &["--html", &handshake]),
         (&["simulate", "--plan", plan, "--capacities", "200,400"], &["--html", &simulate]),
+        (&["plan", "--log", &log, "--full-us", "900", "--resumed-us", "90"], &["--html", &planned]),
     ];
     for (words, more) in pages {
         let output = rejoin(&[words, more].concat());
         assert!(has_measured(&output), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
     let mut faults = Vec::new();
-    for name in ["demo", "cost", "throughput", "handshake", "simulate", "doctor"] {
+    for name in ["demo", "cost", "throughput", "handshake", "simulate", "doctor", "plan"] {
         let page = folder.join(name).with_extension("html");
         for (width, is_dark) in [(1_280, false), (1_280, true), (400, false), (400, true)] {
             let seen = seen(&folder, &page, width, is_dark);

@@ -1,0 +1,140 @@
+//! Access logs, as the planner and the simulator read them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use rejoin_logs::{Arrivals, ClientsBy, Collector, Counters, Error, Facts, ReadAt, Reading, Told};
+use rejoin_sim::{Pass, Progress, Source};
+use rejoin_trace::Reader;
+
+use crate::arguments::Misuse;
+
+/// The pause that ends a connection: `keepalive_timeout` of nginx.
+pub(crate) const KEEP_ALIVE_MS: u64 = 75_000;
+/// Another such pause: `KeepAliveTimeout` of Apache.
+const SHORT_KEEP_ALIVE_MS: u64 = 5_000;
+
+/// Logs that are read, in one reading or more.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    /// The logs' name in messages.
+    pub(crate) name: String,
+    pub(crate) facts: Facts,
+    /// The readings. The first is the one that the log supports best.
+    pub(crate) readings: Vec<ReadLog>,
+    /// The part of time in which counters are compared, in milliseconds since 1970.
+    pub(crate) window_ms: Option<(u64, u64)>,
+}
+
+/// A reading of logs, as arrivals.
+#[derive(Debug)]
+pub(crate) struct ReadLog {
+    pub(crate) told: Told,
+    trace: Arc<File>,
+}
+
+impl Logs {
+    /// Reads all logs. With `others`, the readings that differ from the first are made, too.
+    pub(crate) fn read(
+        paths: &[PathBuf],
+        keep_alive_ms: u64,
+        counters: Option<&Counters>,
+        others: bool,
+        progress: &Progress,
+    ) -> anyhow::Result<Self> {
+        let standard_input = paths.iter().filter(|path| is_standard_input(path)).count();
+        if standard_input > 1 {
+            return Err(Misuse("- is given twice: standard input is read once".to_owned()).into());
+        }
+        let mut key = [0; 16];
+        rejoin_store::fill_at_random(&mut key)?;
+        let mut collector = Collector::new(key, temporary().context(TEMPORARY)?);
+        for path in paths {
+            read_one(&mut collector, path, progress)?;
+        }
+        let name = name(paths);
+        let facts = collector.facts();
+        let readings = readings(facts, keep_alive_ms, others);
+        let window_ms = counters.and_then(|counters| counters.window_ms(facts.span_ms?));
+        let finished = collector.finish(&readings, window_ms.unwrap_or_default(), temporary);
+        let Arrivals { facts, told } = finished.map_err(|error| failed(&name, error))?;
+        let read = |told: Told| -> anyhow::Result<ReadLog> {
+            let trace = Arc::new(told.trace.try_clone().context(TEMPORARY)?);
+            Ok(ReadLog { told, trace })
+        };
+        let readings = told.into_iter().map(read).collect::<Result<_, _>>()?;
+        Ok(Self { name, facts, readings, window_ms })
+    }
+}
+
+const TEMPORARY: &str = "a temporary file cannot be made";
+
+/// Makes a file without a name, which is gone when it is closed.
+fn temporary() -> io::Result<File> {
+    tempfile::tempfile()
+}
+
+fn read_one(collector: &mut Collector, path: &Path, progress: &Progress) -> anyhow::Result<()> {
+    let name = shown(path);
+    let log: Box<dyn Read> = if is_standard_input(path) {
+        Box::new(io::stdin().lock())
+    } else {
+        let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
+        Box::new(file)
+    };
+    let read = collector.read(&name, log, || progress.stopped());
+    read.map_err(|error| failed(&name, error))
+}
+
+fn failed(name: &str, error: Error) -> anyhow::Error {
+    match error {
+        Error::Stopped => anyhow!("interrupted before anything was tried"),
+        error => anyhow::Error::new(error).context(name.to_owned()),
+    }
+}
+
+fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn shown(path: &Path) -> String {
+    if is_standard_input(path) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+fn name(paths: &[PathBuf]) -> String {
+    let first = paths.first().map(|path| shown(path)).unwrap_or_default();
+    match paths.len() {
+        0 | 1 => first,
+        count => format!("{first} and {} more", count - 1),
+    }
+}
+
+/// Returns the readings to make. The first tells clients apart by program where most lines name one.
+fn readings(facts: &Facts, keep_alive_ms: u64, others: bool) -> Vec<Reading> {
+    let has_agents = facts.with_agent * 2 > facts.requests;
+    let clients = if has_agents { ClientsBy::Program } else { ClientsBy::Address };
+    let first = Reading { clients, keep_alive_ms };
+    let mut readings = vec![first];
+    if others && has_agents {
+        readings.push(Reading { clients: ClientsBy::Address, ..first });
+    }
+    if others && facts.with_connection < facts.requests {
+        let longer = keep_alive_ms > SHORT_KEEP_ALIVE_MS;
+        let keep_alive_ms = if longer { SHORT_KEEP_ALIVE_MS } else { KEEP_ALIVE_MS };
+        readings.push(Reading { keep_alive_ms, ..first });
+    }
+    readings
+}
+
+impl Source for ReadLog {
+    fn open(&self, _: u64) -> Result<Box<dyn Pass + '_>, rejoin_sim::Error> {
+        Ok(Box::new(Reader::new(ReadAt::new(Arc::clone(&self.trace), 0))?))
+    }
+
+    fn part_over(&self, _: u64, events: u64) -> f64 {
+        events as f64 / self.told.connections.max(1) as f64
+    }
+}

@@ -1,0 +1,228 @@
+//! What access logs tell, and whether counters tell the same.
+
+use rejoin_logs::{ClientsBy, Counted, Counter, Counters};
+use rejoin_report::printable;
+use rejoin_trace::grouped;
+use serde::Serialize;
+
+use crate::access_log::Logs;
+use crate::units::{percent, time};
+
+/// The share of malformed lines, in percent, from which there is a warning.
+const MANY_MALFORMED_PERCENT: f64 = 1.0;
+/// The difference between log and counters, in percent, from which there is a warning.
+const ANOTHER_COUNT_PERCENT: f64 = 5.0;
+
+/// The logs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Logged {
+    pub(super) lines: u64,
+    pub(super) malformed: Vec<LeftOut>,
+    /// The first malformed line of all.
+    pub(super) first_malformed: Option<LeftOut>,
+    pub(super) requests: u64,
+    pub(super) without_tls: u64,
+    pub(super) connections: u64,
+    /// The requests that tell their connection, in percent.
+    pub(super) connection_told_percent: f64,
+    /// The requests that name a program, in percent.
+    pub(super) program_told_percent: f64,
+    /// True if a client is a program at an address, and false if it is an address.
+    pub(super) clients_by_program: bool,
+    /// The pause that ends a connection where none is told, in seconds.
+    pub(super) keep_alive_s: f64,
+    /// The requests that came after a later one, and how much later that was at most.
+    pub(super) out_of_order: u64,
+    pub(super) out_of_order_ms: u64,
+    pub(super) without_zone: u64,
+    /// The connections of TLS 1.3 among those whose version is told, in percent.
+    pub(super) tls_13_percent: Option<f64>,
+    /// The connections that resumed among those that tell, in percent.
+    pub(super) resumed_percent: Option<f64>,
+    pub(super) overflows: u64,
+}
+
+/// Lines that were left out for a reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct LeftOut {
+    pub(super) why: &'static str,
+    pub(super) lines: u64,
+    pub(super) first_log: String,
+    pub(super) first_line: u64,
+}
+
+impl Logged {
+    pub(super) fn of(logs: &Logs) -> Self {
+        let (facts, first) = (&logs.facts, &logs.readings[0].told);
+        let left_out = |(why, of): (rejoin_logs::Why, &rejoin_logs::Malformed)| LeftOut {
+            why: why.as_str(),
+            lines: of.count,
+            first_log: of.first.0.clone(),
+            first_line: of.first.1,
+        };
+        let of_requests = |count: u64| share((count, facts.requests)).unwrap_or_default();
+        let (out_of_order, out_of_order_ms) = facts.out_of_order;
+        Self {
+            lines: facts.lines,
+            malformed: facts.malformed.iter().map(|(why, of)| left_out((*why, of))).collect(),
+            first_malformed: facts.first_malformed().map(left_out),
+            requests: facts.requests,
+            without_tls: facts.without_tls,
+            connections: first.connections,
+            connection_told_percent: of_requests(facts.with_connection),
+            program_told_percent: of_requests(facts.with_agent),
+            clients_by_program: first.reading.clients == ClientsBy::Program,
+            keep_alive_s: first.reading.keep_alive_ms as f64 / 1_000.0,
+            out_of_order,
+            out_of_order_ms,
+            without_zone: facts.without_zone,
+            tls_13_percent: share(first.tls_13),
+            resumed_percent: share(first.reused),
+            overflows: first.overflows,
+        }
+    }
+
+    fn malformed_lines(&self) -> u64 {
+        self.malformed.iter().map(|left_out| left_out.lines).sum()
+    }
+
+    /// Returns what was read, in lines.
+    pub(super) fn text(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "log: {} lines, {} requests over TLS, {} connections",
+            grouped(self.lines),
+            grouped(self.requests),
+            grouped(self.connections)
+        )];
+        if self.without_tls > 0 {
+            lines.push(format!("left out: {} requests without TLS", grouped(self.without_tls)));
+        }
+        for left_out in &self.malformed {
+            let LeftOut { why, lines: count, first_log, first_line } = left_out;
+            let (count, first_log) = (grouped(*count), printable(first_log));
+            lines.push(format!(
+                "left out: {count} malformed lines, {why}; the first is line {first_line} of {first_log}"
+            ));
+        }
+        if self.out_of_order > 0 {
+            lines.push(format!(
+                "sorted: {} requests came after a later one, by up to {}",
+                grouped(self.out_of_order),
+                time(self.out_of_order_ms.div_ceil(1_000))
+            ));
+        }
+        lines.push(self.how_read());
+        if self.without_zone > 0 {
+            lines.push("times without a zone are read as UTC".to_owned());
+        }
+        if let Some(resumed) = self.resumed_percent {
+            lines.push(format!("the log says that {} % of connections resumed", percent(resumed)));
+        }
+        lines
+    }
+
+    fn how_read(&self) -> String {
+        let client = match self.clients_by_program {
+            true => "a program (user agent) at an address",
+            false => "an address",
+        };
+        let pause = time(self.keep_alive_s as u64);
+        let connection = match self.connection_told_percent {
+            100.0 => "connections are told apart by the log".to_owned(),
+            0.0 => format!("a pause of {pause} ends a connection"),
+            told => format!(
+                "{} % of requests tell their connection; elsewhere a pause of {pause} ends it",
+                percent(told)
+            ),
+        };
+        format!("a client is {client}; {connection}")
+    }
+
+    /// Returns what speaks against the log.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let malformed = self.malformed_lines();
+        let malformed_percent = share((malformed, self.lines)).unwrap_or_default();
+        if let Some(first) =
+            self.first_malformed.as_ref().filter(|_| malformed_percent >= MANY_MALFORMED_PERCENT)
+        {
+            warnings.push(format!(
+                "{} % of the lines are malformed and left out, the first is line {} of {}: {}",
+                percent(malformed_percent),
+                first.first_line,
+                printable(&first.first_log),
+                first.why
+            ));
+        }
+        if self.overflows > 0 {
+            warnings.push(
+                "more connections are open at once than are remembered: some count twice"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+/// Returns a share in percent; `None` of nothing.
+fn share((part, whole): (u64, u64)) -> Option<f64> {
+    (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
+}
+
+/// A counter beside the log.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Checked {
+    pub(super) counter: String,
+    /// What it counts: `requests` or `connections`; by its name, or else what is closer.
+    pub(super) counts: &'static str,
+    pub(super) window_s: f64,
+    pub(super) counter_growth: f64,
+    pub(super) log_count: u64,
+    /// What the log has more than the counter, in percent of the counter.
+    pub(super) log_more_percent: f64,
+}
+
+/// Compares each counter with the log, in the time that both have.
+pub(super) fn check(counters: &Counters, logs: &Logs) -> Vec<Checked> {
+    let Some(window) = logs.window_ms else { return Vec::new() };
+    let (requests, connections) = (logs.facts.in_window, logs.readings[0].told.in_window);
+    let compared = |counter: Counter| {
+        let off = |count: u64| (count as f64 - counter.growth) * 100.0 / counter.growth.max(1.0);
+        let closer = off(requests).abs() < off(connections).abs();
+        let (counts, log_count) = match counter.counted {
+            Counted::Requests => ("requests", requests),
+            Counted::Unknown if closer => ("requests", requests),
+            Counted::Connections | Counted::Unknown => ("connections", connections),
+        };
+        Checked {
+            counts,
+            window_s: (window.1 - window.0) as f64 / 1_000.0,
+            counter_growth: counter.growth,
+            log_count,
+            log_more_percent: off(log_count),
+            counter: counter.name,
+        }
+    };
+    counters.growth(window).into_iter().map(compared).collect()
+}
+
+impl Checked {
+    pub(super) fn text(&self) -> String {
+        let name = printable(&self.counter);
+        let name = if name.is_empty() { "a counter without a name".to_owned() } else { name };
+        format!(
+            "{name} grew by {} in {}; the log has {} {} ({:+.1} %)",
+            rejoin_sim::report::thousands(self.counter_growth),
+            time(self.window_s as u64),
+            grouped(self.log_count),
+            self.counts,
+            self.log_more_percent
+        )
+    }
+
+    pub(super) fn warning(&self) -> Option<String> {
+        let differs = self.log_more_percent.abs() > ANOTHER_COUNT_PERCENT;
+        let what = "the log lacks some, has those of other servers too, or is of another time zone";
+        differs.then(|| format!("{}: {what}", self.text()))
+    }
+}

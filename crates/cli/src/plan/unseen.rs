@@ -1,0 +1,183 @@
+//! The check on the second half of what was recorded, which the first half has not seen.
+//!
+//! A cache is sized by the first half alone, and then plays the second from an empty start, as it played the first: the
+//! rates must be the same. The recommended size plays the second half, too, and must not resume less than it should; it may
+//! resume more, since in half the time fewer clients come back after long.
+
+use std::num::NonZeroU32;
+
+use rejoin_sim::sizing::{Sizing, Survey};
+use rejoin_sim::{Error, Pass, Progress, Simulation, Source, Subject};
+use rejoin_trace::Event;
+use serde::Serialize;
+
+use super::advice::{self, Wish};
+use super::trials::{Trials, returning};
+
+/// The points by which the halves may differ.
+pub(super) const MOST_POINTS: f64 = 3.0;
+/// The requests of a half below which nothing is compared.
+const FEWEST: f64 = 200.0;
+/// The ratio of the halves' loads that is named.
+const ANOTHER_LOAD: f64 = 1.25;
+
+/// The halves compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Unseen {
+    /// The connections of each half.
+    pub(super) requests: [f64; 2],
+    /// The clients of each half.
+    pub(super) clients: [u64; 2],
+    /// The sessions that the first half asks for.
+    pub(super) first_half_sessions: u32,
+    /// The percentage of returning devices that they resume in the first half.
+    pub(super) first_half_percent: f64,
+    /// The same in the second half.
+    pub(super) second_half_percent: f64,
+    /// The percentage that the recommended sessions resume in the second half.
+    pub(super) recommended_percent: f64,
+    /// True if the halves are within [`MOST_POINTS`] of each other, and the recommended size is not below by more.
+    pub(super) holds: bool,
+}
+
+/// Compares the halves of a recording under a policy. Returns `None` if there is too little to compare, or if it was
+/// stopped.
+pub(super) fn compare(
+    simulation: &Simulation,
+    source: &dyn Source,
+    progress: &Progress,
+    policy: Subject,
+    recommended: (u32, f64),
+    wish: Wish,
+) -> Result<Option<Unseen>, Error> {
+    let Some((first_ms, last_ms)) = span_ms(simulation, source, progress)? else { return Ok(None) };
+    let middle_ms = first_ms + (last_ms - first_ms) / 2;
+    let first =
+        Simulation { policies: vec![policy], end_ms: Some(middle_ms), ..simulation.clone() };
+    let Some(survey) = Survey::of(&first, source, progress)? else { return Ok(None) };
+    if survey.requests < FEWEST || survey.returning_percent() == 0.0 {
+        return Ok(None);
+    }
+    let sizing = Sizing { simulation: &first, survey: &survey, target_percent: wish.target() };
+    let found = sizing.run(None, source, progress, &|_| {})?;
+    let mut trials = Trials::of(&first, source, progress, &found);
+    let Some(sized) = advice::choose(&mut trials, &found, wish, sizing.goal())? else {
+        return Ok(None);
+    };
+    let (sessions, percent) = recommended;
+    let capacities = [sized.sessions, sessions].into_iter().filter_map(NonZeroU32::new).collect();
+    let second = Simulation {
+        policies: vec![policy],
+        warm_up_ms: middle_ms + simulation.warm_up_ms,
+        capacities,
+        ..simulation.clone()
+    };
+    let after = After { source, from_ms: middle_ms };
+    let played = second.run(&after, progress)?;
+    let [with_first, with_recommended] = &played.cells[..] else { return Ok(None) };
+    if with_first.requests < FEWEST {
+        return Ok(None);
+    }
+    let (second_half_percent, recommended_percent) =
+        (returning(with_first), returning(with_recommended));
+    let Some(its) = Survey::of(&second, &after, progress)? else { return Ok(None) };
+    Ok(Some(Unseen {
+        requests: [survey.requests, with_first.requests],
+        clients: [survey.clients, its.clients],
+        first_half_sessions: sized.sessions,
+        first_half_percent: sized.percent,
+        second_half_percent,
+        recommended_percent,
+        holds: (sized.percent - second_half_percent).abs() <= MOST_POINTS
+            && recommended_percent >= percent - MOST_POINTS,
+    }))
+}
+
+impl Unseen {
+    /// Returns the comparison in a sentence.
+    pub(super) fn text(&self, recommended: u32) -> String {
+        let sessions = |count: u32| rejoin_trace::grouped(count.into());
+        let mut text = format!(
+            "{} sessions, sized by the first half alone, resume {:.1} % there and {:.1} % in the second half, which it \
+             has not seen",
+            sessions(self.first_half_sessions),
+            self.first_half_percent,
+            self.second_half_percent,
+        );
+        if recommended != self.first_half_sessions {
+            text += &format!(
+                "; the {} recommended, {:.1} % there",
+                sessions(recommended),
+                self.recommended_percent
+            );
+        }
+        let [first, second] = self.requests;
+        let ratio = second / first.max(1.0);
+        if !(1.0 / ANOTHER_LOAD..=ANOTHER_LOAD).contains(&ratio) {
+            text += &format!("; it has {ratio:.2} times as many connections");
+        }
+        text
+    }
+}
+
+/// The arrivals from a time on.
+struct After<'a> {
+    source: &'a dyn Source,
+    from_ms: u64,
+}
+
+impl Source for After<'_> {
+    fn open(&self, seed: u64) -> Result<Box<dyn Pass + '_>, Error> {
+        Ok(Box::new(PassAfter { pass: self.source.open(seed)?, from_ms: self.from_ms }))
+    }
+
+    fn part_over(&self, time_ms: u64, events: u64) -> f64 {
+        self.source.part_over(time_ms, events)
+    }
+}
+
+struct PassAfter<'a> {
+    pass: Box<dyn Pass + 'a>,
+    from_ms: u64,
+}
+
+impl Pass for PassAfter<'_> {
+    fn read(&mut self, events: &mut Vec<Event>, most: usize) -> Result<(), Error> {
+        let before = events.len();
+        // Nothing read means that nothing is left.
+        while events.len() == before {
+            self.pass.read(events, most)?;
+            if events.len() == before {
+                break;
+            }
+            let mut at = 0;
+            events.retain(|event| {
+                at += 1;
+                at <= before || event.time_ms >= self.from_ms
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Returns the first and the last time that is counted.
+fn span_ms(
+    simulation: &Simulation,
+    source: &dyn Source,
+    progress: &Progress,
+) -> Result<Option<(u64, u64)>, Error> {
+    const AT_ONCE: usize = 4_096;
+    let (mut pass, mut events, mut span) = (source.open(1)?, Vec::new(), None);
+    let counted = simulation.warm_up_ms..simulation.end_ms.unwrap_or(u64::MAX);
+    loop {
+        events.clear();
+        pass.read(&mut events, AT_ONCE)?;
+        if events.is_empty() || progress.stopped() {
+            return Ok(span.filter(|_| !progress.stopped()));
+        }
+        for event in events.iter().filter(|event| counted.contains(&event.time_ms)) {
+            let (first_ms, _) = span.unwrap_or((event.time_ms, event.time_ms));
+            span = Some((first_ms, event.time_ms));
+        }
+    }
+}
