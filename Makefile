@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-reach reach-servers check-manager check-clients check-install check-cost bench-java bench-handshake bench-insert soak fuzz setup test-go test-node
+.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-reach reach-servers check-manager check-clients check-install check-cost check-early bench-java bench-handshake bench-insert soak fuzz setup test-go test-node
 
 ## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
 ## builds, for three to five minutes on two cores.
@@ -265,6 +265,11 @@ check-install: package $(ROOTS) target/wheels
 check-cost: PACKAGES += openssl util-linux valgrind linux-perf
 check-cost: setup
 	$(CHECK) cost $(CHECKS)
+
+## What Rejoin promises about early data (0-RTT), a line for each, in half an hour; CHECKS as above.
+check-early: PACKAGES += openssl nginx-light haproxy redis-server redis-tools valgrind coreutils
+check-early: target/programs-13 setup
+	$(CHECK) early $(CHECKS)
 
 ## What a connection costs Java programs, with the manager and without, in a quarter of an hour; CHECKS='--quick' for less.
 bench-java: PACKAGES += openssl nginx-light default-jdk-headless maven

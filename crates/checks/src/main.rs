@@ -1,6 +1,6 @@
 //! The promises of Rejoin, measured on the release build: a line for each, and exit code 1 if one is not kept.
 //!
-//! `rejoin-checks capture|servers|trust|cluster|manager|clients|install|cost|reach [--quick] [--only PART_OF_A_NAME]`; `make check-*`
+//! `rejoin-checks capture|servers|trust|cluster|manager|clients|install|cost|reach|early [--quick] [--only PART_OF_A_NAME]`; `make check-*`
 //! installs the programs that a group needs. `--help` after a group's name lists its checks. `--only` chooses checks by a part of
 //! their names; `--quick` makes everything smaller, and figures coarser. A check whose program is not installed is
 //! reported as skipped.
@@ -13,6 +13,7 @@ mod capture;
 mod clients;
 mod cluster;
 mod cost;
+mod early;
 mod frame;
 mod install;
 mod manager;
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 
 use frame::{Group, Words};
 
-const GROUPS: [&Group; 9] = [
+const GROUPS: [&Group; 10] = [
     &capture::GROUP,
     &servers::GROUP,
     &trust::GROUP,
@@ -34,8 +35,9 @@ const GROUPS: [&Group; 9] = [
     &install::GROUP,
     &cost::GROUP,
     &reach::GROUP,
+    &early::GROUP,
 ];
-const USAGE: &str = "rejoin-checks capture|servers|trust|cluster|manager|clients|install|cost|reach [--quick] [--only PART_OF_A_NAME]";
+const USAGE: &str = "rejoin-checks capture|servers|trust|cluster|manager|clients|install|cost|reach|early [--quick] [--only PART_OF_A_NAME]";
 
 fn main() -> ExitCode {
     let (name, words) = Words::given();

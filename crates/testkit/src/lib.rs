@@ -12,6 +12,8 @@
 )]
 
 pub mod alone;
+#[cfg(feature = "servers")]
+pub mod by_hand;
 #[cfg(feature = "cache-model")]
 pub mod cache_model;
 #[cfg(feature = "captures")]

@@ -85,6 +85,8 @@ pub struct Cluster {
     pub clustered: bool,
     /// More lines of the settings, before all sections.
     pub more_settings: String,
+    /// More lines of the settings of `librejoin.so`.
+    pub server_settings: String,
     /// The user that agents become.
     pub agents_become: Option<&'static str>,
     pub machines: Vec<Machine>,
@@ -120,6 +122,7 @@ impl Cluster {
             agents_ask: vec![port],
             clustered: false,
             more_settings: String::new(),
+            server_settings: String::new(),
             agents_become: None,
             machines: Vec::new(),
         };
@@ -228,7 +231,9 @@ impl Machine {
         DirBuilder::new().mode(0o700).create(&caches).expect("a folder");
         let stateful = if tickets { "" } else { "stateful = yes" };
         let folder = caches.display();
-        let one = format!("folder = {folder}\ncapacity = {capacity}\ncontext = shop\n{stateful}");
+        let more = &cluster.server_settings;
+        let one =
+            format!("folder = {folder}\ncapacity = {capacity}\ncontext = shop\n{stateful}\n{more}");
         site.configure(&one);
         let configuration =
             server.configuration.replace("TICKETS", server.tickets[tickets as usize]);

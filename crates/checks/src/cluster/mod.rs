@@ -4,7 +4,7 @@ mod faults;
 mod fleet;
 mod load;
 mod own;
-mod relay;
+pub(crate) mod relay;
 mod secrets;
 
 use crate::frame::{self, Effort, Found, Group};

@@ -1,13 +1,14 @@
 //! First flights with early data: sent, recorded, and sent again.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::error::Error;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use openssl::ssl::{SslStream, SslVersion};
+use openssl::ssl::SslStream;
 
 use super::Client;
 use crate::process::DEADLINE;
@@ -23,20 +24,31 @@ pub struct Flight {
 
 /// A stream that records what is written before the first read.
 #[derive(Debug)]
-struct Recorded {
-    stream: TcpStream,
+pub struct Recorded<S> {
+    stream: S,
     written: Arc<Mutex<Vec<u8>>>,
     has_read: bool,
 }
 
-impl Read for Recorded {
+impl<S> Recorded<S> {
+    fn over(stream: S) -> (Self, Arc<Mutex<Vec<u8>>>) {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        (Self { stream, written: Arc::clone(&written), has_read: false }, written)
+    }
+
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+}
+
+impl<S: Read> Read for Recorded<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.has_read = true;
         self.stream.read(into)
     }
 }
 
-impl Write for Recorded {
+impl<S: Write> Write for Recorded<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.has_read {
             self.written.lock().expect("no panic").extend_from_slice(bytes);
@@ -49,41 +61,124 @@ impl Write for Recorded {
     }
 }
 
+/// A stream to nobody.
+#[derive(Debug)]
+struct Nobody;
+
+impl Read for Nobody {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+}
+
+impl Write for Nobody {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A connection whose first flight brought a request, if the session allowed it. Otherwise the request followed the
+/// handshake.
+#[derive(Debug)]
+pub struct Early {
+    pub tls: SslStream<Recorded<TcpStream>>,
+    pub flight: Flight,
+}
+
 impl Client {
-    /// Asks for `path` in early data, if the session allows it, and records the first flight. A server that has answered
-    /// early data closes before it sends a ticket, so this is a session's last use.
-    pub fn ask_early(&self, path: &str) -> Flight {
-        let stream = TcpStream::connect(self.address).expect("it listens");
-        stream.set_nodelay(true).expect("set");
-        stream.set_read_timeout(Some(DEADLINE)).expect("set");
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let recorded = Recorded { stream, written: Arc::clone(&written), has_read: false };
-        let mut ssl =
-            self.ssl().and_then(|ssl| Ok(ssl.into_ssl(self.name)?)).expect("a connection");
-        ssl.set_connect_state();
-        let mut tls = SslStream::new(ssl, recorded).expect("a stream");
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.name);
-        let is_early = tls.ssl().session().is_some_and(|session| session.max_early_data() > 0);
-        if is_early {
-            let sent = tls.write_early_data(request.as_bytes());
-            let sent = sent.unwrap_or_else(|error| panic!("{path}: {error:?}"));
-            assert_eq!(sent, request.len());
+    /// Returns the first flight with this as early data, which nobody gets. `None` if the session allows none.
+    pub fn first_flight(&self, early: &[u8]) -> Option<Vec<u8>> {
+        let (recorded, written) = Recorded::over(Nobody);
+        let mut tls = self.begin(recorded).expect("a connection");
+        if !allows_early(&tls) {
+            return None;
         }
-        tls.do_handshake().expect("a handshake");
+        tls.write_early_data(early).expect("written");
+        Some(std::mem::take(&mut *written.lock().expect("no panic")))
+    }
+
+    /// Opens a connection, and sends this as early data, if the session allows it. What was not accepted is sent again.
+    pub fn open_early(&self, first: &[u8]) -> Result<Early, Box<dyn Error>> {
+        self.open(first, true)
+    }
+
+    /// The same, or without early data.
+    pub fn open(&self, first: &[u8], early: bool) -> Result<Early, Box<dyn Error>> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        let (recorded, written) = Recorded::over(stream);
+        let mut tls = self.begin(recorded)?;
+        if early && allows_early(&tls) {
+            let mut unsent = first;
+            while !unsent.is_empty() {
+                unsent = &unsent[tls.write_early_data(unsent)?..];
+            }
+        }
+        tls.do_handshake()?;
         let accepted = early_data_was_accepted(&tls);
         if !accepted {
-            tls.write_all(request.as_bytes()).expect("sent");
+            tls.write_all(first)?;
         }
+        let bytes = std::mem::take(&mut *written.lock().expect("no panic"));
+        let flight = Flight { bytes, accepted, resumed: tls.ssl().session_reused() };
+        Ok(Early { tls, flight })
+    }
+
+    fn begin<S: Read + Write>(&self, stream: S) -> Result<SslStream<S>, Box<dyn Error>> {
+        let mut ssl = self.ssl()?.into_ssl(self.name)?;
+        ssl.set_connect_state();
+        Ok(SslStream::new(ssl, stream)?)
+    }
+
+    /// Asks for `path` in early data, if the session allows it, and records the first flight. A server that has answered
+    /// early data closes before it sends a ticket, so this is a session's last use.
+    pub fn try_ask_early(&self, path: &str) -> Result<Flight, Box<dyn Error>> {
+        let Early { mut tls, flight } = self.open_early(request(self.name, path).as_bytes())?;
         let mut answer = Vec::new();
         let _ = tls.read_to_end(&mut answer);
-        assert!(answer.starts_with(b"HTTP/1."), "{path}: {}", String::from_utf8_lossy(&answer));
         let _ = tls.shutdown();
-        let (resumed, version) = (tls.ssl().session_reused(), tls.ssl().version2());
-        assert!(version == Some(SslVersion::TLS1_3) || !is_early);
-        let bytes = std::mem::take(&mut *written.lock().expect("no panic"));
-        Flight { bytes, accepted, resumed }
+        match answer.starts_with(b"HTTP/1.") {
+            true => Ok(flight),
+            false => Err(format!("{path}: {}", String::from_utf8_lossy(&answer)).into()),
+        }
     }
+
+    /// The same, of a server that answers.
+    pub fn ask_early(&self, path: &str) -> Flight {
+        self.try_ask_early(path).expect("an answer")
+    }
+}
+
+impl Client {
+    /// Has the client believe that its session allows so many bytes of early data. The server still counts what it
+    /// allowed.
+    pub fn overstate_early_data(&self, most: u32) {
+        use foreign_types::ForeignTypeRef;
+        unsafe extern "C" {
+            fn SSL_SESSION_set_max_early_data(
+                session: *mut openssl_sys::SSL_SESSION,
+                most: u32,
+            ) -> libc::c_int;
+        }
+        let session = self.session.lock().expect("no panic");
+        let session = session.as_ref().expect("a session").as_ptr();
+        // SAFETY: the session is valid, and nobody else reads it: the lock is held.
+        unsafe { SSL_SESSION_set_max_early_data(session, most) };
+    }
+}
+
+/// The request for a page, after which the server closes.
+pub fn request(name: &str, path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n")
+}
+
+fn allows_early<S>(tls: &SslStream<S>) -> bool {
+    tls.ssl().session().is_some_and(|session| session.max_early_data() > 0)
 }
 
 fn early_data_was_accepted<S>(tls: &SslStream<S>) -> bool {
@@ -106,11 +201,19 @@ impl Flight {
     }
 }
 
+/// The requests for a path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Requests {
+    pub all: usize,
+    /// Those that came as early data (`Early-Data: 1`, RFC 8470, section 5.1).
+    pub early: usize,
+}
+
 /// An HTTP server behind the one that is tested. It counts the requests for each path that it gets.
 #[derive(Debug)]
 pub struct Origin {
     pub address: SocketAddr,
-    seen: Arc<Mutex<HashMap<String, usize>>>,
+    seen: Arc<Mutex<HashMap<String, Requests>>>,
 }
 
 impl Origin {
@@ -118,7 +221,7 @@ impl Origin {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
-        let seen: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+        let seen: Arc<Mutex<HashMap<String, Requests>>> = Arc::default();
         let counted = Arc::clone(&seen);
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -131,16 +234,28 @@ impl Origin {
 
     /// Returns the number of requests for this path.
     pub fn requests(&self, path: &str) -> usize {
+        self.seen(path).all
+    }
+
+    /// Returns the requests for this path.
+    pub fn seen(&self, path: &str) -> Requests {
         self.seen.lock().expect("no panic").get(path).copied().unwrap_or_default()
     }
 }
 
-fn answer(stream: TcpStream, seen: &Mutex<HashMap<String, usize>>) {
+fn answer(stream: TcpStream, seen: &Mutex<HashMap<String, Requests>>) {
     let mut lines = BufReader::new(&stream).lines();
     let Some(Ok(first)) = lines.next() else { return };
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-    while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
-    *seen.lock().expect("no panic").entry(path).or_default() += 1;
+    let headers = lines.map_while(|line| line.ok().filter(|line| !line.is_empty()));
+    let is_early = headers.fold(false, |is_early, line| {
+        is_early | line.to_ascii_lowercase().starts_with("early-data: 1")
+    });
+    let mut seen = seen.lock().expect("no panic");
+    let requests = seen.entry(path).or_default();
+    requests.all += 1;
+    requests.early += usize::from(is_early);
+    drop(seen);
     let _ =
         (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
 }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use client::{Client, Steady, Versions};
-pub use flights::{Flight, Origin};
+pub use flights::{Early, Flight, Origin, Recorded, Requests, request};
 use rejoin_store::{CacheName, Store};
 
 use crate::certificates::Pair;

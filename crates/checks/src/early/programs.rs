@@ -1,0 +1,103 @@
+//! Programs that send early data: the first time it is accepted, with Rejoin and without; the second time, with the same
+//! session, without Rejoin alone.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use rejoin_testkit::shipped::target;
+use rejoin_testkit::site::request;
+
+use super::servers::{Kind, Rejoin, Server};
+use super::{Effort, Found};
+
+const TIMES: usize = 20;
+
+/// `openssl s_client -sess_in FILE -early_data FILE`, twice with the same file.
+pub(super) fn s_client(effort: Effort) -> Option<Found> {
+    let times = if effort.quick { TIMES / 4 } else { TIMES };
+    let counts = [Rejoin::Once, Rejoin::Absent].map(|rejoin| {
+        let server = Server::start(Kind::Nginx, rejoin, &format!("s_client-{rejoin:?}"))?;
+        let mut accepted = [0; 2];
+        for _ in 0..times {
+            s_client_once(&server, &["-sess_out", "session"], "request");
+            for accepted in &mut accepted {
+                let arguments = ["-sess_in", "session", "-early_data", "request"];
+                let told = s_client_once(&server, &arguments, "/dev/null");
+                *accepted += usize::from(told.contains("Early data was accepted"));
+            }
+        }
+        Some(accepted)
+    });
+    let [Some([first, again]), Some([plain, plain_again])] = counts else { return None };
+    let figure = format!(
+        "{first} of {times} accepted, {again} the second time; without Rejoin {plain} and {plain_again}"
+    );
+    let holds = first == times && again == 0 && plain > 0 && plain_again > 0;
+    Some(Found { figure, holds })
+}
+
+/// Returns what it says.
+fn s_client_once(server: &Server, arguments: &[&str], input: &str) -> String {
+    fs::write(server.site.file("request"), request("localhost", "/s_client")).expect("a file");
+    let mut command = Command::new("openssl");
+    command.args(["s_client", "-connect", &server.site.address().to_string()]);
+    command.args(["-servername", "localhost", "-tls1_3", "-ign_eof"]).args(arguments);
+    command.current_dir(&server.site.folder).stderr(Stdio::null());
+    let input = File::open(server.site.folder.join(input)).expect("a file");
+    let output = command.stdin(input).output().expect("openssl is installed");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// `curl --tls-earlydata` of Debian 13, which keeps sessions while it runs. `None` without `target/programs-13`.
+pub(super) fn curl(_: Effort) -> Option<Found> {
+    const URLS: usize = 10;
+    let seen = [Rejoin::Once, Rejoin::Absent].map(|rejoin| {
+        let server = Server::start(Kind::Nginx, rejoin, &format!("curl-{rejoin:?}"))?;
+        let mut curl = newer("curl")?;
+        curl.args([
+            "--silent",
+            "--show-error",
+            "--insecure",
+            "--ipv4",
+            "--http1.1",
+            "--tls-earlydata",
+        ]);
+        curl.args(["--header", "Connection: close"]);
+        let path = |number| format!("/curl-{number}");
+        let urls = (0..URLS)
+            .map(|number| format!("https://localhost:{}{}", server.site.port, path(number)));
+        let output = curl.args(urls).output().ok()?;
+        let answers = String::from_utf8_lossy(&output.stdout).matches("ok").count();
+        let seen = server.seen();
+        let all: Vec<_> = (0..URLS).map(|number| seen(&path(number))).collect();
+        let early = all.iter().filter(|requests| requests.early > 0).count();
+        let once = all.iter().filter(|requests| requests.all == 1).count();
+        Some((answers, early, once, String::from_utf8_lossy(&output.stderr).into_owned()))
+    });
+    let [Some((answers, early, once, told)), Some((plain_answers, plain_early, ..))] = seen else {
+        return None;
+    };
+    let figure = format!(
+        "{answers} of {URLS} answered, {early} as early data, {once} asked once; without Rejoin {plain_answers}, \
+         {plain_early} {told}"
+    );
+    let holds = answers == URLS && once == URLS && early > 0 && early >= plain_early;
+    Some(Found { figure, holds })
+}
+
+/// A program of `make target/programs-13`.
+fn newer(program: &str) -> Option<Command> {
+    let root = target().join("programs-13/root");
+    let libraries = folder_like(&root.join("usr/lib"), "-linux-gnu")?;
+    let loader = folder_like(&libraries, "ld-linux")?;
+    let program = root.join("usr/bin").join(program);
+    let mut command = Command::new(loader);
+    command.arg("--library-path").arg(libraries).arg(&program);
+    program.exists().then_some(command)
+}
+
+fn folder_like(folder: &std::path::Path, part: &str) -> Option<PathBuf> {
+    let mut entries = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    entries.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part)))
+}
