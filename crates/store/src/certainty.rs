@@ -83,6 +83,9 @@ fn wall_ms() -> i64 {
 }
 
 #[cfg(test)]
+mod model;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
