@@ -10,7 +10,7 @@ use rejoin_testkit::process::Signal;
 use rejoin_testkit::site::Origin;
 
 use super::copies::SETTLED;
-use super::replays::{LEAST_ACCEPTED, Scene, Tally, players};
+use super::replays::{LEAST_ACCEPTED, Scene, Tally, WINDOW, players};
 use super::{Effort, Found};
 use crate::cluster::relay::Relay;
 
@@ -81,6 +81,8 @@ impl Machines {
             cluster.agents_ask = vec![port];
             cluster.add_machine()?;
         }
+        // The agents made the caches: servers are certain of them after a while.
+        thread::sleep(WINDOW + SECOND);
         Some(Self { cluster, relay, origin })
     }
 

@@ -1,7 +1,8 @@
 //! Programs that send early data: the first time it is accepted, with Rejoin and without; the second time, with the same
 //! session, without Rejoin alone.
 
-use std::fs::{self, File};
+use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -20,10 +21,10 @@ pub(super) fn s_client(effort: Effort) -> Option<Found> {
         let server = Server::start(Kind::Nginx, rejoin, &format!("s_client-{rejoin:?}"))?;
         let mut accepted = [0; 2];
         for _ in 0..times {
-            s_client_once(&server, &["-sess_out", "session"], "request");
+            s_client_once(&server, &["-sess_out", "session"]);
             for accepted in &mut accepted {
                 let arguments = ["-sess_in", "session", "-early_data", "request"];
-                let told = s_client_once(&server, &arguments, "/dev/null");
+                let told = s_client_once(&server, &arguments);
                 *accepted += usize::from(told.contains("Early data was accepted"));
             }
         }
@@ -37,15 +38,21 @@ pub(super) fn s_client(effort: Effort) -> Option<Found> {
     Some(Found { figure, holds })
 }
 
-/// Returns what it says.
-fn s_client_once(server: &Server, arguments: &[&str], input: &str) -> String {
-    fs::write(server.site.file("request"), request("localhost", "/s_client")).expect("a file");
+/// Sends a request. Returns what it says until the server closes.
+fn s_client_once(server: &Server, arguments: &[&str]) -> String {
+    let asked = request("localhost", "/s_client");
+    fs::write(server.site.file("request"), &asked).expect("a file");
     let mut command = Command::new("openssl");
     command.args(["s_client", "-connect", &server.site.address().to_string()]);
-    command.args(["-servername", "localhost", "-tls1_3", "-ign_eof"]).args(arguments);
-    command.current_dir(&server.site.folder).stderr(Stdio::null());
-    let input = File::open(server.site.folder.join(input)).expect("a file");
-    let output = command.stdin(input).output().expect("openssl is installed");
+    command.args(["-servername", "localhost", "-tls1_3"]).args(arguments);
+    command.current_dir(&server.site.folder).stderr(Stdio::null()).stdout(Stdio::piped());
+    let mut client = command.stdin(Stdio::piped()).spawn().expect("openssl is installed");
+    // It ends with its input.
+    let mut input = client.stdin.take().expect("piped");
+    // It does not repeat early data that was rejected.
+    let _ = input.write_all(asked.as_bytes());
+    let output = client.wait_with_output().expect("our own child");
+    drop(input);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
