@@ -28,6 +28,15 @@ pub(crate) struct Certainty {
     offset_ms: AtomicI64,
 }
 
+/// What the memory says of itself, to all processes.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    /// The count of sessions that were taken.
+    pub(crate) taken: &'a AtomicU64,
+    /// The time until which a process that noticed older memory has all doubt it.
+    pub(crate) doubted_until_ms: &'a AtomicU64,
+}
+
 impl Certainty {
     /// Begins with memory that may have been anybody's.
     pub(crate) fn new(now_ms: u64) -> Self {
@@ -43,19 +52,22 @@ impl Certainty {
         self.from_ms.store(now_ms, Ordering::Release);
     }
 
-    /// Counts a session that was just taken, and returns true if it was certainly not taken before. `taken` is the count
-    /// of all processes, in the memory.
-    pub(crate) fn count(&self, now_ms: u64, taken: &AtomicU64) -> bool {
-        self.count_at(now_ms, wall_ms(), taken)
+    /// Counts a session that was just taken, and returns true if it was certainly not taken before.
+    pub(crate) fn count(&self, now_ms: u64, memory: Seen<'_>) -> bool {
+        self.count_at(now_ms, wall_ms(), memory)
     }
 
-    fn count_at(&self, now_ms: u64, wall_ms: i64, taken: &AtomicU64) -> bool {
+    fn count_at(&self, now_ms: u64, wall_ms: i64, memory: Seen<'_>) -> bool {
+        let Seen { taken, doubted_until_ms } = memory;
         // Read first: the count only grows, unless older memory came back.
         let seen = self.seen.load(Ordering::Acquire);
         let before = taken.fetch_add(1, Ordering::AcqRel);
         if before < seen {
             self.seen.store(before, Ordering::Release);
             self.doubt(now_ms, 0);
+            // The next process to look finds the count as high as it knows it.
+            let until_ms = now_ms.saturating_add(WINDOW_MS);
+            doubted_until_ms.fetch_max(until_ms, Ordering::AcqRel);
         }
         self.seen.fetch_max(before + 1, Ordering::AcqRel);
         // The age of a ticket is counted on the wall clock.
@@ -65,6 +77,7 @@ impl Certainty {
             self.doubt(now_ms, back_ms.unsigned_abs());
         }
         now_ms >= self.from_ms.load(Ordering::Acquire)
+            && now_ms >= doubted_until_ms.load(Ordering::Acquire)
     }
 
     /// The clocks are not read at the same instant.
@@ -103,9 +116,10 @@ mod tests {
 
     #[test]
     fn old_memory_is_certain_after_the_window() {
-        let taken = AtomicU64::new(0);
+        let (taken, doubted_until_ms) = (AtomicU64::new(0), AtomicU64::new(0));
+        let memory = Seen { taken: &taken, doubted_until_ms: &doubted_until_ms };
         let at = |certainty: &Certainty, ms: u64| {
-            certainty.count_at(NOW_MS + ms, WALL_MS + ms as i64, &taken)
+            certainty.count_at(NOW_MS + ms, WALL_MS + ms as i64, memory)
         };
         assert!(at(&certainty(true), 0));
         let old = certainty(false);
@@ -115,14 +129,17 @@ mod tests {
 
     #[test]
     fn older_memory_and_a_clock_that_is_set_back_begin_it_anew() {
-        let (certainty, taken) = (certainty(true), AtomicU64::new(100));
+        let (certainty, other) = (certainty(true), certainty(true));
+        let (taken, doubted_until_ms) = (AtomicU64::new(100), AtomicU64::new(0));
+        let memory = Seen { taken: &taken, doubted_until_ms: &doubted_until_ms };
         let at = |ms: u64, back_ms: u64| {
             let wall_ms = WALL_MS + ms as i64 - back_ms as i64;
-            certainty.count_at(NOW_MS + ms, wall_ms, &taken)
+            certainty.count_at(NOW_MS + ms, wall_ms, memory)
         };
         assert!(at(0, 0) && at(0, 0));
         taken.store(101, Ordering::Relaxed);
         assert!(!at(1, 0), "older memory came back");
+        assert!(!other.count_at(NOW_MS + 2, WALL_MS + 2, memory), "another process is told");
         assert!(!at(WINDOW_MS, 0) && at(WINDOW_MS + 1, 0));
         // A first flight of that hour would be young again.
         let (begin, hour_ms) = (WINDOW_MS + 1, 3_600_000);

@@ -19,8 +19,10 @@ pub(crate) struct Figures {
     pub(crate) ring_version: AtomicU64,
     pub(crate) lock_skips: AtomicU64,
     pub(crate) lock_waited_us: AtomicU64,
-    /// The sessions that were taken with early data so far.
+    /// The sessions that were taken so far.
     pub(crate) taken_early: AtomicU64,
+    /// The time until which no process is certain that a session was not taken before, on the clock of caches.
+    pub(crate) doubted_until_ms: AtomicU64,
     /// The starts of servers that use the cache, each at the place that its number gives.
     pub(crate) starts: [AtomicU64; 64],
 }

@@ -13,7 +13,7 @@ use zeroize::Zeroize;
 use crate::division::{Division, Fit};
 
 /// The version of everything in the file but regions and ledger: see [`Layout::VERSION`] for these.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const MAGIC: [u8; 8] = *b"rejoin\x00\x01";
 
 /// The keys of a cache: wiped when dropped, never printed.

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rejoin_cache::{Cache, Checked, Inconsistency, Layout, Region, Settings};
 use zeroize::Zeroizing;
 
-use crate::certainty::Certainty;
+use crate::certainty::{Certainty, Seen};
 use crate::clock::now_ms;
 use crate::division::{Division, Fit};
 use crate::figures::Figures;
@@ -219,7 +219,8 @@ impl Store {
     /// from there before. It is not for 12 seconds after this process opened the file, unless it made it; after older memory came
     /// back; and after the wall clock was set back, for so much longer.
     pub(crate) fn took_certainly(&self, now_ms: u64) -> bool {
-        self.certainty.count(now_ms, &self.figures().taken_early)
+        let Figures { taken_early, doubted_until_ms, .. } = self.figures();
+        self.certainty.count(now_ms, Seen { taken: taken_early, doubted_until_ms })
     }
 
     /// Returns the mailbox of the cluster's agent, if the cache is a cluster's.

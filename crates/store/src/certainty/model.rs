@@ -3,7 +3,7 @@
 //! decision is the shipped one. Memory is imitated, and so is OpenSSL's check of a ticket's age.
 //!
 //! The model keeps to what the promise rests on. Older memory does not come back
-//! - under a process that has not taken a session since it was saved, or under several processes;
+//! - under a process that has not taken a session since it was saved;
 //! - after the wall clock was set back; and once it has come back, no process starts after the clock was set back.
 
 use std::sync::atomic::Ordering;
@@ -59,6 +59,7 @@ fn without_a_part_of_the_decision_there_are_replays() {
 struct Memory {
     sessions: Vec<usize>,
     taken: u64,
+    doubted_until_ms: u64,
 }
 
 struct Process {
@@ -194,10 +195,7 @@ impl World {
 
     fn may_restore(&self) -> bool {
         let notices = |process: &Process| process.has_counted && process.took.is_none();
-        self.saved.is_some()
-            && !self.was_set_back
-            && self.running().count() <= 1
-            && self.running().all(notices)
+        self.saved.is_some() && !self.was_set_back && self.running().all(notices)
     }
 
     fn happen(&mut self, event: Event) {
@@ -284,9 +282,11 @@ impl World {
             }
             Variant::Shipped | Variant::Impatient => {}
         }
-        let taken = AtomicU64::new(memory.taken);
-        let is_certain = process.certainty.count_at(now_ms, wall_ms, &taken);
+        let [taken, doubted] = [memory.taken, memory.doubted_until_ms].map(AtomicU64::new);
+        let told = Seen { taken: &taken, doubted_until_ms: &doubted };
+        let is_certain = process.certainty.count_at(now_ms, wall_ms, told);
         memory.taken = taken.into_inner();
+        memory.doubted_until_ms = doubted.into_inner();
         process.has_counted = true;
         if is_certain && self.is_young(flight) {
             let was_accepted = std::mem::replace(&mut self.flights[flight].accepted, true);
