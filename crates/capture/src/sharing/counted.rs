@@ -92,7 +92,7 @@ impl Protocol {
 }
 
 /// The name that the client requested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
     Name(u32),
     /// No name was requested; the address takes its place.
@@ -100,7 +100,7 @@ pub(super) enum Target {
 }
 
 /// A set of servers that could share sessions: an autonomous system, or else one host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Network {
     Asn(u32),
     Host(u32),

@@ -40,12 +40,14 @@ pub(super) struct SeenHandshakes {
 /// The identity of a handshake.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
+    /// A hash of the client's random, or else of the endpoints and the time.
+    identity: u64,
+    /// The part of the server's random; 0 if there is none.
+    answer: u64,
+    pub(super) begun_us: i64,
+    has_random: bool,
     cls: Class,
     carrier: Carrier,
-    identity: Identity,
-    /// The part of the server's random.
-    answer: Option<u64>,
-    begun_us: i64,
 }
 
 /// The place of a handshake among those seen before.
@@ -61,12 +63,6 @@ pub(super) enum Seen {
 /// A copy begins within this time.
 const COPY_WITHIN_US: i64 = 2_000_000;
 
-#[derive(Debug, Clone, Copy)]
-enum Identity {
-    Random(u64),
-    EndsAndTime(u64),
-}
-
 impl SeenHandshakes {
     pub(super) fn new(hash_seed: u64) -> Self {
         let set = || HashSet::with_hasher(FixedState::with_seed(hash_seed));
@@ -76,24 +72,26 @@ impl SeenHandshakes {
 
     pub(super) fn mark(&self, handshake: &Handshake) -> Mark {
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 0);
-        let identity = match handshake.ch_random.as_deref() {
-            Some(random @ [_, ..]) => {
-                hasher.write(random);
-                Identity::Random(hasher.finish())
-            }
-            _ => {
+        let random = handshake.ch_random.as_deref().filter(|random| !random.is_empty());
+        match random {
+            Some(random) => hasher.write(random),
+            None => {
                 let Handshake { client_ip, client_port, server_ip, server_port, .. } = handshake;
                 for (ip, port) in [(client_ip, client_port), (server_ip, server_port)] {
                     hasher.write_u128(bits(*ip));
                     hasher.write_u16(*port);
                 }
                 hasher.write_i64(super::counted::begun_us(handshake));
-                Identity::EndsAndTime(hasher.finish())
             }
-        };
-        let answer = handshake.sh_random_part.map(|part| u64::from_be_bytes(part.0));
-        let begun_us = super::counted::begun_us(handshake);
-        Mark { cls: handshake.cls, carrier: handshake.carrier, identity, answer, begun_us }
+        }
+        Mark {
+            identity: hasher.finish(),
+            answer: handshake.sh_random_part.map_or(0, |part| u64::from_be_bytes(part.0)),
+            begun_us: super::counted::begun_us(handshake),
+            has_random: random.is_some(),
+            cls: handshake.cls,
+            carrier: handshake.carrier,
+        }
     }
 
     /// Takes the handshake at this position of its capture. The handshakes of a capture must be given
@@ -101,17 +99,12 @@ impl SeenHandshakes {
     pub(super) fn see(&mut self, mark: Mark, place: usize, counts: bool) -> Seen {
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 1);
         hasher.write(&[mark.cls as u8, mark.carrier as u8]);
-        let is_first_path = match mark.identity {
-            Identity::Random(random) => {
-                hasher.write_u64(random);
-                mark.carrier != Carrier::Quic || self.quic.insert(random)
-            }
-            Identity::EndsAndTime(ends) => {
-                hasher.write_u64(ends);
-                hasher.write_u64(place as u64);
-                true
-            }
-        };
+        hasher.write_u64(mark.identity);
+        if !mark.has_random {
+            hasher.write_u64(place as u64);
+        }
+        let is_first_path =
+            !mark.has_random || mark.carrier != Carrier::Quic || self.quic.insert(mark.identity);
         let is_copy = counts && self.is_copy(mark);
         let mark = hasher.finish();
         self.now.push(mark);
@@ -123,24 +116,21 @@ impl SeenHandshakes {
     }
 
     fn is_copy(&mut self, mark: Mark) -> bool {
-        let (Identity::Random(random), Some(answer)) = (mark.identity, mark.answer) else {
-            return false;
-        };
-        // A server's random of equal bytes is made up.
-        if answer == answer.rotate_left(8) {
+        // A server's random of equal bytes is made up, or there is none.
+        if !mark.has_random || mark.answer == mark.answer.rotate_left(8) {
             return false;
         }
         let mut hasher = SipHasher13::new_with_keys(self.hash_seed, 2);
-        [random, answer].into_iter().for_each(|part| hasher.write_u64(part));
+        [mark.identity, mark.answer].into_iter().for_each(|part| hasher.write_u64(part));
         let before = self.answered.insert(hasher.finish(), mark.begun_us);
         before.is_some_and(|before| mark.begun_us - before <= COPY_WITHIN_US)
     }
 
     /// Ends the current capture.
     pub(super) fn end(&mut self) {
-        self.before.extend(self.now.drain(..));
-        self.answered.clear();
-        self.quic.clear();
+        self.before.extend(std::mem::take(&mut self.now));
+        let Self { answered, quic, .. } = Self::new(self.hash_seed);
+        (self.answered, self.quic) = (answered, quic);
     }
 }
 

@@ -1,37 +1,38 @@
 //! Interned texts and certificates: each is stored once and known by its ID.
 
+use std::borrow::Cow;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 
 /// The ID that stands for no certificate.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The interned texts.
+/// The interned texts. A capture may have an address for each handshake: an address stays one, and
+/// becomes text only where it is shown.
 #[derive(Debug)]
 pub(super) struct InternedTexts {
-    ids: HashMap<Arc<str>, u32, FixedState>,
-    texts: Vec<Arc<str>>,
-    addresses: HashMap<IpAddr, u32, FixedState>,
+    hasher: FixedState,
+    ids: HashTable<u32>,
+    texts: Vec<Text>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Text {
+    Name(Box<str>),
+    Address(IpAddr),
 }
 
 impl InternedTexts {
-    pub(super) fn new(seed: impl Fn() -> FixedState) -> Self {
-        let (ids, addresses) = (HashMap::with_hasher(seed()), HashMap::with_hasher(seed()));
-        Self { ids, texts: Vec::new(), addresses }
+    pub(super) fn new(hasher: FixedState) -> Self {
+        Self { hasher, ids: HashTable::new(), texts: Vec::new() }
     }
 
-    pub(super) fn intern(&mut self, text: &str) -> u32 {
-        if let Some(id) = self.ids.get(text) {
-            return *id;
-        }
-        let id = u32::try_from(self.texts.len()).unwrap_or(NONE);
-        let text: Arc<str> = text.into();
-        self.texts.push(Arc::clone(&text));
-        self.ids.insert(text, id);
-        id
+    pub(super) fn intern(&mut self, name: &str) -> u32 {
+        self.id(Text::Name(name.into()))
     }
 
     /// Interns a name; names are case-insensitive (RFC 4343).
@@ -43,16 +44,28 @@ impl InternedTexts {
     }
 
     pub(super) fn address(&mut self, address: IpAddr) -> u32 {
-        if let Some(id) = self.addresses.get(&address) {
-            return *id;
-        }
-        let id = self.intern(&address.to_string());
-        self.addresses.insert(address, id);
-        id
+        self.id(Text::Address(address))
     }
 
-    pub(super) fn get(&self, id: u32) -> &str {
-        self.texts.get(id as usize).map_or("", |text| text)
+    pub(super) fn get(&self, id: u32) -> Cow<'_, str> {
+        match self.texts.get(id as usize) {
+            Some(Text::Name(name)) => Cow::Borrowed(name),
+            Some(Text::Address(address)) => Cow::Owned(address.to_string()),
+            None => Cow::Borrowed(""),
+        }
+    }
+
+    fn id(&mut self, text: Text) -> u32 {
+        let Self { hasher, ids, texts } = self;
+        let hash = hasher.hash_one(&text);
+        let found = ids.find(hash, |id| texts[*id as usize] == text);
+        if let Some(id) = found {
+            return *id;
+        }
+        let id = u32::try_from(texts.len()).unwrap_or(NONE);
+        texts.push(text);
+        ids.insert_unique(hash, id, |id| hasher.hash_one(&texts[*id as usize]));
+        id
     }
 }
 

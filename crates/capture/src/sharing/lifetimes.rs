@@ -6,9 +6,6 @@
 //! cannot resume a QUIC session. A resumed handshake stays resumed, because it used an earlier
 //! session; it uses up a ticket if one is known.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
 use super::counted::{CountedHandshake, Protocol};
 use super::steps::{self, Counts};
 
@@ -46,15 +43,13 @@ struct Session {
 }
 
 pub(super) fn counts(uses: &[CountedHandshake], assumptions: &Assumptions) -> Counts {
-    let mut by_clock: Vec<&CountedHandshake> = uses.iter().collect();
-    by_clock.sort_by_key(|used| used.begun_us);
-    let shared_server = full(&by_clock, assumptions, steps::network);
+    let shared_server = full(uses, assumptions, steps::network);
     Counts {
         handshakes: uses.len() as u64,
         full_observed: uses.iter().filter(|used| used.is_full).count() as u64,
-        full_own_reuse: full(&by_clock, assumptions, steps::own_address),
-        full_shared_client: full(&by_clock, assumptions, steps::address),
-        full_own_reuse_server: full(&by_clock, assumptions, steps::own_network),
+        full_own_reuse: full(uses, assumptions, steps::own_address),
+        full_shared_client: full(uses, assumptions, steps::address),
+        full_own_reuse_server: full(uses, assumptions, steps::own_network),
         full_shared_server: shared_server,
         // A capture does not show under which names a server would resume a session, so none is
         // assumed.
@@ -62,20 +57,28 @@ pub(super) fn counts(uses: &[CountedHandshake], assumptions: &Assumptions) -> Co
     }
 }
 
-fn full<K: Hash + Eq>(
-    uses: &[&CountedHandshake],
+fn full<K: Ord>(
+    uses: &[CountedHandshake],
     assumptions: &Assumptions,
     key: impl Fn(&CountedHandshake) -> K,
 ) -> u64 {
-    let mut sessions: HashMap<(Protocol, K), Sessions> = HashMap::new();
-    let stays_full = |used: &&&CountedHandshake| {
-        let sessions = sessions.entry((used.protocol, key(used))).or_default();
-        let found = sessions.take(used.begun_us);
-        let stays = used.is_full && !found;
-        sessions.add(used, stays, assumptions);
-        stays
+    let mut order: Vec<u32> = (0..uses.len() as u32).collect();
+    let by_clock = |at: u32| {
+        let used = &uses[at as usize];
+        ((used.protocol, key(used)), (used.begun_us, at))
     };
-    uses.iter().filter(stays_full).count() as u64
+    let mut full = 0;
+    let mut sessions = Sessions::default();
+    for group in steps::groups(&mut order, by_clock) {
+        sessions.0.clear();
+        for used in group.iter().map(|at| &uses[*at as usize]) {
+            let found = sessions.take(used.begun_us);
+            let stays = used.is_full && !found;
+            sessions.add(used, stays, assumptions);
+            full += u64::from(stays);
+        }
+    }
+    full
 }
 
 impl Sessions {

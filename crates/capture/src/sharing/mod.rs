@@ -65,7 +65,7 @@ pub enum Device {
     Client,
 }
 
-/// Counts the savings from sharing. It keeps about 170 bytes for each counted handshake (twice that
+/// Counts the savings from sharing. It keeps about 150 bytes for each counted handshake (and 100 more
 /// for the current capture), and each distinct name, address and list of certificate names once.
 #[derive(Debug)]
 pub struct Sharing {
@@ -75,23 +75,27 @@ pub struct Sharing {
     certificates: InternedCertificates,
     seen: SeenHandshakes,
     application: u32,
+    /// The handshakes of the captures before that count.
     uses: Vec<CountedHandshake>,
-    /// Handshakes of the current capture, not yet sorted.
+    /// The handshakes of the current capture, not yet sorted, and those of them that may count.
     pending: Vec<Pending>,
+    candidates: Vec<CountedHandshake>,
     passed_over: PassedOver,
 }
 
 #[derive(Debug)]
 struct Pending {
-    begun_us: i64,
     mark: Mark,
+    /// Its place in the capture, as far as it was read.
+    place: u32,
     outcome: Outcome,
 }
 
 /// The treatment of a handshake that is not a duplicate.
 #[derive(Debug)]
 enum Outcome {
-    Counts(CountedHandshake),
+    /// It counts, and is this one of the candidates.
+    Counts(u32),
     Unclassified,
     Indirect,
     ClientCertificate,
@@ -104,12 +108,13 @@ impl Sharing {
         Self {
             scope,
             networks,
-            texts: InternedTexts::new(seed),
+            texts: InternedTexts::new(seed()),
             certificates: InternedCertificates::new(seed()),
             seen: SeenHandshakes::new(scope.hash_seed),
             application: 0,
             uses: Vec::new(),
             pending: Vec::new(),
+            candidates: Vec::new(),
             passed_over: PassedOver::default(),
         }
     }
@@ -126,10 +131,14 @@ impl Sharing {
             Handshake { cls: Class::Unknown | Class::NoServerhello, .. } => Outcome::Unclassified,
             Handshake { direct: false, .. } => Outcome::Indirect,
             Handshake { client_auth: Some(true), .. } => Outcome::ClientCertificate,
-            _ => Outcome::Counts(self.used(handshake)),
+            _ => {
+                let used = self.used(handshake);
+                self.candidates.push(used);
+                Outcome::Counts(self.candidates.len() as u32 - 1)
+            }
         };
-        let (begun_us, mark) = (counted::begun_us(handshake), self.seen.mark(handshake));
-        self.pending.push(Pending { begun_us, mark, outcome });
+        let place = self.pending.len() as u32;
+        self.pending.push(Pending { mark: self.seen.mark(handshake), place, outcome });
     }
 
     /// Returns the results, with at most `top` services.
@@ -156,16 +165,18 @@ impl Sharing {
 
     /// Ends the current capture and counts its handshakes in order of time.
     fn end(&mut self) {
-        self.pending.sort_by_key(|pending| pending.begun_us);
-        for (place, pending) in self.pending.drain(..).enumerate() {
+        let mut pending = std::mem::take(&mut self.pending);
+        let mut counts = vec![false; self.candidates.len()];
+        pending.sort_unstable_by_key(|pending| (pending.mark.begun_us, pending.place));
+        for (place, pending) in pending.into_iter().enumerate() {
             let passed_over = &mut self.passed_over;
-            let counts = matches!(pending.outcome, Outcome::Counts(_));
-            let seen = self.seen.see(pending.mark, place, counts);
+            let may_count = matches!(pending.outcome, Outcome::Counts(_));
+            let seen = self.seen.see(pending.mark, place, may_count);
             let reason = match pending.outcome {
                 _ if seen == Seen::Duplicate => &mut passed_over.duplicate,
                 _ if seen == Seen::Copy => &mut passed_over.copy,
-                Outcome::Counts(used) => {
-                    self.uses.push(used);
+                Outcome::Counts(at) => {
+                    counts[at as usize] = true;
                     continue;
                 }
                 Outcome::Unclassified => &mut passed_over.unclassified,
@@ -173,6 +184,14 @@ impl Sharing {
                 Outcome::ClientCertificate => &mut passed_over.client_certificate,
             };
             *reason += 1;
+        }
+        let mut counted = std::mem::take(&mut self.candidates);
+        let mut counts = counts.into_iter();
+        counted.retain(|_| counts.next() == Some(true));
+        counted.sort_by_cached_key(|used| used.begun_us);
+        match self.uses.is_empty() {
+            true => self.uses = counted,
+            false => self.uses.append(&mut counted),
         }
         self.seen.end();
     }

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::counted::{CountedHandshake, Given, Offer, Protocol, Target};
 use super::interned::{InternedTexts, NONE};
+use super::steps;
 
 /// The reason why a handshake was full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -142,17 +143,20 @@ pub struct Party {
 
 /// Finds the causes. `top` is the most parties of each kind.
 pub(super) fn of(uses: &[CountedHandshake], texts: &InternedTexts, top: usize) -> NotResumed {
-    let mut order: Vec<usize> = (0..uses.len()).collect();
-    order.sort_by_key(|at| uses[*at].begun_us);
-    let mut replay = Replay { uses, answers: answers(uses), ..Replay::default() };
+    let mut order: Vec<u32> = (0..uses.len() as u32).collect();
+    let found = Found { uses, answers: answers(uses), origins: origins(uses, &mut order) };
     let mut tally = Tally::default();
-    for at in order {
-        let used = &uses[at];
-        match used.is_full {
-            true => tally.full(used, replay.cause(used)),
-            false => tally.resumed(used),
+    let by_clock = |at: u32| (visitor(&uses[at as usize]), (uses[at as usize].begun_us, at));
+    for visits in steps::groups(&mut order, by_clock) {
+        let mut before = Before::default();
+        for at in visits {
+            let used = &uses[*at as usize];
+            match used.is_full {
+                true => tally.full(used, found.cause(*at, &before)),
+                false => tally.resumed(used),
+            }
+            before.add(*at, used.ids.application);
         }
-        replay.add(at);
     }
     tally.finish(texts, top)
 }
@@ -171,43 +175,72 @@ fn answers(uses: &[CountedHandshake]) -> HashMap<u32, [u64; 2]> {
     answers
 }
 
+/// The handshakes that issued what full handshakes offered, by the place of those.
+fn origins(uses: &[CountedHandshake], order: &mut [u32]) -> HashMap<u32, u32> {
+    let offers = uses.iter().filter(|used| used.is_full).flat_map(|used| used.visit.offered);
+    // The last handshake so far that issued a ticket or a session ID.
+    let mut issuers: HashMap<u64, Option<u32>> =
+        offers.filter(|hash| *hash != 0).map(|hash| (hash, None)).collect();
+    order.sort_unstable_by_key(|at| (uses[*at as usize].begun_us, *at));
+    let mut origins = HashMap::new();
+    for at in order {
+        let used = &uses[*at as usize];
+        let mut offered = used.visit.offered.iter().filter_map(|hash| *issuers.get(hash)?);
+        if let Some(origin) = offered.next().filter(|_| used.is_full) {
+            origins.insert(*at, origin);
+        }
+        for hash in used.visit.issued {
+            if let Some(issuer) = issuers.get_mut(&hash) {
+                *issuer = Some(*at);
+            }
+        }
+    }
+    origins
+}
+
 /// A client address, a name, and a protocol.
 type Visitor = (u32, Target, Protocol);
 
+/// The first and the last handshake of a visitor so far, and of each of its applications.
 #[derive(Default)]
-struct Replay<'a> {
-    uses: &'a [CountedHandshake],
-    answers: HashMap<u32, [u64; 2]>,
-    /// The handshake that issued a ticket or a session ID.
-    issued: HashMap<u64, usize>,
-    /// The first and the last handshake of each visitor, and of each of its applications.
-    visits: HashMap<Visitor, [usize; 2]>,
-    by_application: HashMap<(u32, Visitor), [usize; 2]>,
+struct Before {
+    visits: Option<[u32; 2]>,
+    by_application: Vec<(u32, [u32; 2])>,
 }
 
-impl Replay<'_> {
-    fn add(&mut self, at: usize) {
-        let used = &self.uses[at];
-        let [ticket, session] = used.visit.issued;
-        for hash in [ticket, session].into_iter().filter(|hash| *hash != 0) {
-            self.issued.insert(hash, at);
+impl Before {
+    fn add(&mut self, at: u32, application: u32) {
+        self.visits.get_or_insert([at; 2])[1] = at;
+        match self.by_application.iter_mut().find(|(known, _)| *known == application) {
+            Some((_, visits)) => visits[1] = at,
+            None => self.by_application.push((application, [at; 2])),
         }
-        let visitor = visitor(used);
-        self.visits.entry(visitor).or_insert([at; 2])[1] = at;
-        let application = (used.ids.application, visitor);
-        self.by_application.entry(application).or_insert([at; 2])[1] = at;
     }
 
-    fn cause(&self, used: &CountedHandshake) -> Cause {
-        let origin = used.visit.offered.iter().find_map(|hash| self.issued.get(hash));
-        let origin = origin.map(|at| &self.uses[*at]);
+    fn of(&self, application: u32) -> Option<&[u32; 2]> {
+        let known = self.by_application.iter().find(|(known, _)| *known == application);
+        known.map(|(_, visits)| visits)
+    }
+}
+
+struct Found<'a> {
+    uses: &'a [CountedHandshake],
+    answers: HashMap<u32, [u64; 2]>,
+    origins: HashMap<u32, u32>,
+}
+
+impl Found<'_> {
+    fn cause(&self, at: u32, before: &Before) -> Cause {
+        let used = &self.uses[at as usize];
+        let origin = self.origins.get(&at);
+        let origin = origin.map(|at| &self.uses[*at as usize]);
         match (used.visit.offer, origin) {
             (Offer::Certain, origin) => self.declined(used, origin),
             (Offer::SessionOnly, Some(origin)) => self.declined(used, Some(origin)),
-            (Offer::Nothing, _) => self.not_offered(used),
+            (Offer::Nothing, _) => self.not_offered(used, before),
             // In TLS 1.3 the session ID is made up.
             (Offer::SessionOnly, None) if used.protocol == Protocol::Tls13 => {
-                self.not_offered(used)
+                self.not_offered(used, before)
             }
             (Offer::SessionOnly, None) | (Offer::Unknown, _) => Cause::Unknown,
         }
@@ -250,10 +283,9 @@ impl Replay<'_> {
         }
     }
 
-    fn not_offered(&self, used: &CountedHandshake) -> Cause {
-        let visitor = visitor(used);
-        let Some(all) = self.visits.get(&visitor) else { return Cause::FirstVisit };
-        let Some(own) = self.by_application.get(&(used.ids.application, visitor)) else {
+    fn not_offered(&self, used: &CountedHandshake, before: &Before) -> Cause {
+        let Some(all) = &before.visits else { return Cause::FirstVisit };
+        let Some(own) = before.of(used.ids.application) else {
             return match self.over(all, used) {
                 Some(_) => Cause::OtherApplication,
                 None => Cause::Parallel,
@@ -272,8 +304,8 @@ impl Replay<'_> {
     }
 
     /// The last of these handshakes that was over when this one began, or else the first.
-    fn over(&self, visits: &[usize; 2], used: &CountedHandshake) -> Option<&CountedHandshake> {
-        let [first, last] = visits.map(|at| &self.uses[at]);
+    fn over(&self, visits: &[u32; 2], used: &CountedHandshake) -> Option<&CountedHandshake> {
+        let [first, last] = visits.map(|at| &self.uses[at as usize]);
         [last, first].into_iter().find(|visit| visit.done_us <= used.begun_us)
     }
 }
@@ -322,7 +354,7 @@ impl Tally {
         let [by_server, by_client] = self.parties.map(|parties| {
             let parties = parties.into_iter().filter(|(_, (_, causes))| !causes.is_empty());
             let party = |(id, (resumed, causes)): (u32, Handshakes)| Party {
-                address: texts.get(id).to_owned(),
+                address: texts.get(id).into_owned(),
                 resumed,
                 full: causes.values().sum(),
                 causes,

@@ -85,16 +85,16 @@ pub(super) fn top(
     let name = |service: u32| texts.get(service);
     order.sort_by(|(a, one), (b, other)| {
         let most = other.applications.len().cmp(&one.applications.len());
-        most.then_with(|| name(*a).cmp(name(*b)))
+        most.then_with(|| name(*a).cmp(&name(*b)))
     });
     order.truncate(top);
-    (count, order.iter().map(|(service, tally)| tally.service(name(*service), texts)).collect())
+    (count, order.iter().map(|(service, tally)| tally.service(&name(*service), texts)).collect())
 }
 
 impl Tally {
     fn service(&self, name: &str, texts: &InternedTexts) -> Service {
         let host = |(host, applications): (&u32, &HashSet<u32>)| Host {
-            address: texts.get(*host).to_owned(),
+            address: texts.get(*host).into_owned(),
             applications: applications.len() as u64,
         };
         let hosts = self.by_host.iter().map(host).collect();

@@ -1,7 +1,6 @@
 //! The paper's rule: a full handshake counts unless its key was seen before.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
 
 use serde::Serialize;
 
@@ -63,12 +62,13 @@ impl StaysFull {
         certificates: &InternedCertificates,
         texts: &InternedTexts,
     ) -> Self {
+        let shared_server = first_of(uses, network);
         Self {
             own_reuse: first_of(uses, own_address),
             shared_client: first_of(uses, address),
             own_reuse_server: first_of(uses, own_network),
-            shared_server: first_of(uses, network),
-            shared_certificate: first_of_certificate(uses, certificates, texts),
+            shared_certificate: first_of_certificate(uses, &shared_server, certificates, texts),
+            shared_server,
         }
     }
 
@@ -86,52 +86,64 @@ impl StaysFull {
     }
 }
 
-pub(super) fn own_address(used: &CountedHandshake) -> impl Hash + Eq + use<> {
+pub(super) fn own_address(used: &CountedHandshake) -> impl Ord + use<> {
     (used.ids.application, address(used))
 }
 
-pub(super) fn address(used: &CountedHandshake) -> impl Hash + Eq + use<> {
+pub(super) fn address(used: &CountedHandshake) -> impl Ord + use<> {
     (used.ids.device, used.ids.host, used.ids.target)
 }
 
-pub(super) fn own_network(used: &CountedHandshake) -> impl Hash + Eq + use<> {
+pub(super) fn own_network(used: &CountedHandshake) -> impl Ord + use<> {
     (used.ids.application, network(used))
 }
 
-pub(super) fn network(used: &CountedHandshake) -> impl Hash + Eq + use<> {
+pub(super) fn network(used: &CountedHandshake) -> impl Ord + use<> {
     (used.ids.device, used.ids.network, used.ids.target)
 }
 
-fn first_of<K: Hash + Eq>(
-    uses: &[CountedHandshake],
-    key: impl Fn(&CountedHandshake) -> K,
-) -> Vec<bool> {
-    let mut seen = HashSet::new();
-    uses.iter().map(|used| seen.insert(key(used)) && used.is_full).collect()
+fn first_of<K: Ord>(uses: &[CountedHandshake], key: impl Fn(&CountedHandshake) -> K) -> Vec<bool> {
+    let mut stay = vec![false; uses.len()];
+    let mut order: Vec<u32> = (0..uses.len() as u32).collect();
+    for group in groups(&mut order, |at| (key(&uses[at as usize]), at)) {
+        let first = group[0] as usize;
+        stay[first] = uses[first].is_full;
+    }
+    stay
+}
+
+/// Sorts handshakes by a key and a place, and returns those of each key, in the order of their
+/// places. It needs no memory besides, since a capture may have a key for each handshake.
+pub(super) fn groups<K: Ord, P: Ord>(
+    handshakes: &mut [u32],
+    key: impl Fn(u32) -> (K, P),
+) -> impl Iterator<Item = &[u32]> {
+    handshakes.sort_unstable_by_key(|at| key(*at));
+    handshakes.chunk_by(move |one, other| key(*one).0 == key(*other).0)
 }
 
 /// Like [`network`], but a name also counts as seen once a certificate with that name was seen.
 fn first_of_certificate(
     uses: &[CountedHandshake],
+    shared_server: &[bool],
     certificates: &InternedCertificates,
     texts: &InternedTexts,
 ) -> Vec<bool> {
-    let mut seen = HashSet::new();
     let mut covered: HashMap<_, HashSet<&str>> = HashMap::new();
     let mut told = HashSet::new();
-    let stays = |used: &CountedHandshake| {
+    let stays = |(used, stays): (&CountedHandshake, &bool)| {
         let group = (used.ids.device, used.ids.network);
         let names = covered.entry(group).or_default();
         let is_covered = match used.ids.target {
-            Target::Name(name) => covers(names, texts.get(name)),
+            Target::Name(name) => covers(names, &texts.get(name)),
             Target::Host(_) => false,
         };
         if used.ids.certificate != NONE && told.insert((group, used.ids.certificate)) {
             names.extend(certificates.names(used.ids.certificate).iter().map(|name| &**name));
         }
-        seen.insert(network(used)) && used.is_full && !is_covered
+        *stays && !is_covered
     };
-    uses.iter().map(stays).collect()
+    uses.iter().zip(shared_server).map(stays).collect()
 }
 
 /// Returns true if the names contain this one, or a wildcard for it: `*` matches one label (RFC

@@ -2,9 +2,12 @@
 
 use std::io::{self, Read};
 
-use rejoin_capture::{Analyser, Limits};
+use rejoin_capture::sharing::{Assumptions, Scope, Sharing};
+use rejoin_capture::{Analyser, Limits, Networks};
 use rejoin_testkit::made_capture::*;
 use rejoin_testkit::memory;
+
+use crate::sharing::full;
 
 /// A capture that is made while it is read: `frame` fills packet after packet.
 struct Endless<F> {
@@ -100,4 +103,23 @@ fn fragments_that_wait_for_ever_are_bounded() {
         capture.packet(&packet);
     });
     assert!(peak <= 4 * limits.fragment_bytes, "{peak}");
+}
+
+#[test]
+fn a_handshake_of_a_client_of_its_own_takes_few_bytes_until_it_is_counted() {
+    const HANDSHAKES: u32 = 1 << 18;
+    let peak = memory::peak_bytes(|| {
+        let mut sharing = Sharing::new(Scope::default(), Networks::default());
+        sharing.begin("a capture");
+        for number in 0..HANDSHAKES {
+            let mut handshake = full(1, "192.0.2.1", "a.example");
+            handshake.client_ip = (0x0a00_0000 + number).to_be_bytes().into();
+            handshake.ch_random = Some([number.to_be_bytes(); 8].concat());
+            sharing.add(&handshake);
+        }
+        let findings = sharing.findings(&Assumptions::default(), 10);
+        assert_eq!(findings.ideal.full_observed, u64::from(HANDSHAKES));
+    });
+    let each = peak / HANDSHAKES as usize;
+    assert!(each < 320, "{each}");
 }
