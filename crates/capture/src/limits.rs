@@ -27,7 +27,7 @@ pub(crate) const DEEPEST_TUNNEL: u8 = 8;
 /// The most interfaces in one section of a pcapng.
 pub(crate) const MOST_INTERFACES: usize = 1 << 16;
 
-/// Bounds on the memory of an [`Analyser`](crate::Analyser): 280 MB at most by default, and never
+/// Bounds on the memory of an [`Analyser`](crate::Analyser): 290 MB at most by default, and never
 /// more than [`Self::most_bytes`], however many connections a capture holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -58,7 +58,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1 << 18,
-            quic_connections: 1 << 15,
+            quic_connections: 24 << 10,
             waiting_bytes: 256 << 10,
             waiting_segments: 256,
             total_bytes: 96 << 20,

@@ -483,7 +483,7 @@ impl Message {
     }
 
     /// Handles a missing part of the message: reports what is there.
-    fn cut(&mut self, gap: u32, listener: &mut impl Listen) {
+    pub(crate) fn cut(&mut self, gap: u32, listener: &mut impl Listen) {
         if self.header_length < 4 {
             *self = Self::default();
             return;

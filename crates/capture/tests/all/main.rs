@@ -9,6 +9,7 @@ mod memory;
 mod not_resumed;
 mod oracle;
 mod pcapng;
+mod peers;
 mod quic;
 mod sharing;
 mod streams;
