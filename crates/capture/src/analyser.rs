@@ -4,6 +4,7 @@ use std::io::Read;
 
 use crate::bytes::Bytes;
 use crate::connections::{self, Connections};
+use crate::dtls;
 use crate::error::{Error, Stop};
 use crate::file::{self, Frame};
 use crate::fragments::Fragments;
@@ -34,6 +35,7 @@ const WORK_BYTES: usize = 1 << 20;
 pub struct Analyser {
     connections: Connections,
     quic: quic::Connections,
+    dtls: dtls::Associations,
     fragments: Fragments,
     unsupported: UnsupportedFrames,
     limits: Limits,
@@ -58,6 +60,7 @@ impl Analyser {
         Self {
             connections: Connections::new(limits),
             quic: quic::Connections::new(limits),
+            dtls: dtls::Associations::new(limits),
             fragments: Fragments::new(limits),
             unsupported: UnsupportedFrames::default(),
             limits,
@@ -84,6 +87,7 @@ impl Analyser {
         let ended = file::frames(&mut reader, &mut |frame| self.frame(frame, &mut emit));
         self.connections.finish(&mut emit);
         self.quic.finish(&mut emit);
+        self.dtls.finish(&mut emit);
         self.fragments = Fragments::new(self.limits);
         let unsupported = std::mem::take(&mut self.unsupported).into_counts();
         let ended = ended?;
@@ -153,7 +157,10 @@ impl Analyser {
         if inner.is_none() {
             // The payload excludes the 8 bytes of the UDP header.
             let length = packet.length.saturating_sub(8).max(bytes.0.len());
-            self.quic.datagram(source, destination, bytes.0, length, at, emit);
+            match dtls::may_be_dtls(bytes.0) {
+                true => self.dtls.datagram(source, destination, bytes.0, length, at, emit),
+                false => self.quic.datagram(source, destination, bytes.0, length, at, emit),
+            }
         }
         inner
     }
@@ -163,7 +170,7 @@ impl Limits {
     /// The most memory an analyser with these limits ever uses, in bytes. It excludes emitted
     /// handshakes and the memory of the source itself (64 KB for gzip).
     pub fn most_bytes(&self) -> usize {
-        let Self { connections, quic_connections, .. } = *self;
+        let Self { connections, quic_connections, dtls_associations, .. } = *self;
         // A table that doubles keeps its old half until the copy is complete.
         let growing = |count: usize, each: usize| {
             count.max(4).next_power_of_two().saturating_mul(each).saturating_mul(3) / 2
@@ -180,6 +187,10 @@ impl Limits {
             self.total_bytes,
             self.quic_bytes,
             quic::EARLY_BYTES,
+            growing(dtls_associations, dtls::PLACE_BYTES),
+            table(dtls_associations, dtls::PLACE_BYTES),
+            dtls_associations.saturating_mul(dtls::ASSOCIATION_BYTES),
+            self.dtls_bytes,
             self.fragment_bytes,
             self.certificate_bytes,
             // The buffer doubles until a record fits.

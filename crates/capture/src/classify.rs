@@ -181,7 +181,8 @@ impl Facts {
         }
     }
 
-    fn begin_flight(&mut self, side: Side) {
+    /// Notes that all messages of this side since its hello are known.
+    pub(crate) fn begin_flight(&mut self, side: Side) {
         if let Some(flight) = self.flights.get_mut(side) {
             flight.is_whole = true;
         }
@@ -329,7 +330,7 @@ impl Facts {
     }
 
     fn is_tls_1_3(&self) -> bool {
-        self.server_hello.is_some_and(|(hello, _)| hello.version == Some(Version::Tls13))
+        self.server_hello.is_some_and(|(hello, _)| hello.version.is_some_and(Version::is_1_3))
     }
 
     /// The version, as far as it is certain.
@@ -363,7 +364,7 @@ impl Facts {
             return (Class::NoServerhello, None, None);
         };
         let unknown = (Class::Unknown, Some(Evidence::ShOnly), Some(hello_at));
-        if self.version() == Some(Version::Tls13) {
+        if self.version().is_some_and(Version::is_1_3) {
             let offer = self.client_hello.as_ref().and_then(|(hello, _)| hello.pre_shared_key);
             return match (server_hello.pre_shared_key, offer) {
                 (Some(true), _) => (Class::Resumed, Some(Evidence::ShPreSharedKey), Some(hello_at)),
@@ -396,7 +397,7 @@ impl Facts {
 
     /// True if the server sent a ticket in the clear, false if it certainly sent none.
     fn ticket_issued(&self, version: Option<Version>) -> Option<bool> {
-        let is_visible = version.is_some_and(|version| version != Version::Tls13);
+        let is_visible = version.is_some_and(|version| !version.is_1_3());
         let server = self.flights[1 - self.client?.min(1)];
         match self.issued_ticket {
             Some(ticket) => Some(ticket.length > 0),
@@ -421,7 +422,7 @@ impl Facts {
     fn client_auth(&self, class: Class) -> Option<bool> {
         let client = self.client?.min(1);
         let (from_client, from_server) = (self.flights[client], self.flights[1 - client]);
-        let is_visible = self.version().is_some_and(|version| version != Version::Tls13);
+        let is_visible = self.version().is_some_and(|version| !version.is_1_3());
         let was_not_asked = from_server.is_done && !from_server.certificate_request;
         let sent_none = class == Class::Resumed || was_not_asked || from_client.is_done;
         match from_client.certificate {
@@ -445,9 +446,10 @@ impl Facts {
             (self.client_hello.as_ref().map(|(_, at)| *at), self.server_hello.map(|(_, at)| at));
         let done = self.encrypted_at();
         let issued = self.issued_ticket;
-        let version = self.version().or_else(|| self.retry.then_some(Version::Tls13));
+        let retrying = if carrier == Carrier::Dtls { Version::Dtls13 } else { Version::Tls13 };
+        let version = self.version().or_else(|| self.retry.then_some(retrying));
         // In TLS 1.3 a session ID means nothing.
-        let session = chosen.filter(|_| version.is_some_and(|version| version != Version::Tls13));
+        let session = chosen.filter(|_| version.is_some_and(|version| !version.is_1_3()));
         Handshake {
             carrier,
             client_ip: client.ip,

@@ -95,7 +95,7 @@ pub struct Handshake {
     /// The server's certificate, where it is visible (TLS 1.2 and before).
     pub certificate: Option<Certificate>,
     /// The bytes the client sent for the handshake: TLS records with their headers, each counted
-    /// once; for QUIC, the payload of its datagrams. Up to TLS 1.2 the count ends with its Finished
+    /// once; for QUIC and DTLS, the payload of its datagrams. Up to TLS 1.2 the count ends with its Finished
     /// message, in TLS 1.3 with its first encrypted record after the ServerHello. Bytes missing
     /// from the capture are not counted.
     pub bytes_from_client: u64,
@@ -119,6 +119,8 @@ pub enum Carrier {
     Tls,
     /// QUIC over UDP.
     Quic,
+    /// DTLS over UDP.
+    Dtls,
 }
 
 /// The class of a handshake.
@@ -186,6 +188,12 @@ pub enum Version {
     Tls12,
     /// TLS 1.3 and its drafts.
     Tls13,
+    /// DTLS 1.0.
+    Dtls10,
+    /// DTLS 1.2.
+    Dtls12,
+    /// DTLS 1.3.
+    Dtls13,
     /// Any other number.
     Other(u16),
 }
@@ -200,8 +208,19 @@ impl Version {
             0x0303 => Self::Tls12,
             // Drafts of TLS 1.3; a large provider used the second range for experiments.
             0x0304 | 0x7f00..=0x7fff | 0xfb00..=0xfbff => Self::Tls13,
+            0xfeff => Self::Dtls10,
+            0xfefd => Self::Dtls12,
+            0xfefc => Self::Dtls13,
             other => Self::Other(other),
         }
+    }
+}
+
+impl Version {
+    /// Returns true for TLS 1.3 and DTLS 1.3, where pre-shared keys resume and all but the hellos is
+    /// encrypted.
+    pub(crate) fn is_1_3(self) -> bool {
+        matches!(self, Self::Tls13 | Self::Dtls13)
     }
 }
 
@@ -213,6 +232,9 @@ impl Serialize for Version {
             Self::Tls11 => serializer.serialize_str("TLS1.1"),
             Self::Tls12 => serializer.serialize_str("TLS1.2"),
             Self::Tls13 => serializer.serialize_str("TLS1.3"),
+            Self::Dtls10 => serializer.serialize_str("DTLS1.0"),
+            Self::Dtls12 => serializer.serialize_str("DTLS1.2"),
+            Self::Dtls13 => serializer.serialize_str("DTLS1.3"),
             Self::Other(number) => serializer.collect_str(&format_args!("{number:#06x}")),
         }
     }

@@ -72,10 +72,19 @@ impl IssuedTicket {
 impl ClientHello {
     /// Parses what was captured of the body of a ClientHello of `length` bytes.
     pub(crate) fn parse(body: &[u8], length: u32) -> Option<Self> {
+        Self::parse_form(body, length, false)
+    }
+
+    /// Does the same for a ClientHello of DTLS, which has a cookie too (RFC 6347, 4.2.1).
+    pub(crate) fn parse_dtls(body: &[u8], length: u32) -> Option<Self> {
+        Self::parse_form(body, length, true)
+    }
+
+    fn parse_form(body: &[u8], length: u32, has_cookie: bool) -> Option<Self> {
         let mut bytes = Bytes(body);
         bytes.take(2)?;
         let mut hello = Self { random: Some(bytes.array()?), ..Self::default() };
-        let parsed = hello.parse_offers(bytes);
+        let parsed = hello.parse_offers(bytes, has_cookie);
         hello.is_whole = parsed.is_some() && body.len() >= length as usize;
         if hello.is_whole {
             hello.ticket_length.get_or_insert(0);
@@ -103,10 +112,14 @@ impl ClientHello {
     }
 
     /// Returns `None` if a part is missing.
-    fn parse_offers(&mut self, mut bytes: Bytes<'_>) -> Option<()> {
+    fn parse_offers(&mut self, mut bytes: Bytes<'_>, has_cookie: bool) -> Option<()> {
         let session_id_length = usize::from(bytes.u8()?);
         self.session_id_length = Some(session_id_length);
         self.session_id = bytes.take(session_id_length).map(Digest::of)?;
+        if has_cookie {
+            let cookie_length = usize::from(bytes.u8()?);
+            bytes.take(cookie_length)?;
+        }
         let ciphers = usize::from(bytes.u16()?);
         bytes.take(ciphers)?;
         let compressions = usize::from(bytes.u8()?);
@@ -150,8 +163,8 @@ impl ServerHello {
             hello.pre_shared_key.get_or_insert(false);
             hello.version.get_or_insert(legacy_version);
         }
-        // Only behind 0x0303 may an extension state another version.
-        if legacy_version != Version::Tls12 {
+        // Only behind TLS 1.2 and DTLS 1.2 may an extension state another version.
+        if !matches!(legacy_version, Version::Tls12 | Version::Dtls12) {
             hello.version = Some(legacy_version);
         }
         hello.session_id_length = session_id.map(<[u8]>::len);

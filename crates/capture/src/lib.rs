@@ -6,8 +6,8 @@
 //!
 //! The modules follow the path of a byte: `file` extracts frames, `link` finds the IP packet in a
 //! frame, `ip` the segment in packets and fragments, `tcp` the stream in segments, `tls` the
-//! messages in a stream, `quic` the messages in datagrams, and `classify` the verdict from the
-//! messages.
+//! messages in a stream, `quic` and `dtls` the messages in datagrams, and `classify` the verdict from
+//! the messages.
 //!
 //! Captures are not trusted: every length is checked, and [`Limits`] bounds the memory used. This
 //! crate opens no files, reads no clock, and keeps no contents of tickets or certificates.
@@ -20,6 +20,7 @@ mod certificate;
 mod classify;
 mod connections;
 mod digest;
+mod dtls;
 mod error;
 mod file;
 mod fragments;

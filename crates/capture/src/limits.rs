@@ -44,6 +44,10 @@ pub struct Limits {
     pub total_bytes: usize,
     /// Bytes of unfinished hellos that all QUIC connections together may keep.
     pub quic_bytes: usize,
+    /// DTLS associations watched at once; beyond that, the oldest is evicted.
+    pub dtls_associations: usize,
+    /// Bytes of unfinished messages that all DTLS associations together may keep.
+    pub dtls_bytes: usize,
     /// Bytes without TLS, in one direction, after which a connection is ignored.
     pub search_bytes: u32,
     /// Bytes of all IP fragments that wait for the rest of their packets.
@@ -63,6 +67,8 @@ impl Default for Limits {
             waiting_segments: 256,
             total_bytes: 96 << 20,
             quic_bytes: 16 << 20,
+            dtls_associations: 1 << 12,
+            dtls_bytes: 4 << 20,
             search_bytes: 64 << 10,
             fragment_bytes: 4 << 20,
             certificate_bytes: 4 << 20,

@@ -11,6 +11,8 @@ const LIMITS: Limits = Limits {
     waiting_segments: 8,
     total_bytes: 64 << 10,
     quic_bytes: 16 << 10,
+    dtls_associations: 3,
+    dtls_bytes: 8 << 10,
     search_bytes: 4 << 10,
     fragment_bytes: 16 << 10,
     certificate_bytes: 4 << 10,

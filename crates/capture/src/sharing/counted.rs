@@ -68,25 +68,39 @@ pub(super) enum Protocol {
     Tls12,
     Tls13,
     Quic,
+    /// DTLS 1.2 and before.
+    Dtls12,
+    Dtls13,
 }
 
 impl Protocol {
     /// All protocol families.
-    pub(super) const ALL: [Self; 3] = [Self::Tls12, Self::Tls13, Self::Quic];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Tls12, Self::Tls13, Self::Quic, Self::Dtls12, Self::Dtls13];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "TLS up to 1.2",
             Self::Tls13 => "TLS 1.3",
             Self::Quic => "QUIC",
+            Self::Dtls12 => "DTLS up to 1.2",
+            Self::Dtls13 => "DTLS 1.3",
         }
     }
 
+    /// Returns true where tickets are encrypted, and used once.
+    pub(super) fn is_1_3(self) -> bool {
+        !matches!(self, Self::Tls12 | Self::Dtls12)
+    }
+
     fn of(handshake: &Handshake) -> Self {
-        match handshake.version {
-            _ if handshake.carrier == Carrier::Quic => Self::Quic,
-            Some(Version::Tls13) => Self::Tls13,
-            _ => Self::Tls12,
+        let is_1_3 = handshake.version.is_some_and(Version::is_1_3);
+        match (handshake.carrier, is_1_3) {
+            (Carrier::Quic, _) => Self::Quic,
+            (Carrier::Tls, true) => Self::Tls13,
+            (Carrier::Tls, false) => Self::Tls12,
+            (Carrier::Dtls, true) => Self::Dtls13,
+            (Carrier::Dtls, false) => Self::Dtls12,
         }
     }
 }
@@ -172,7 +186,7 @@ impl Offer {
 
 impl Given {
     fn of(handshake: &Handshake) -> Self {
-        if Protocol::of(handshake) != Protocol::Tls12 {
+        if Protocol::of(handshake).is_1_3() {
             return Self::Encrypted;
         }
         let gave_ticket = handshake.ticket_issued;
@@ -188,7 +202,7 @@ impl Given {
 /// Returns true if a session of these offers cannot be used in the version that the server chose.
 fn is_of_other_version(version: Option<Version>, offers_ticket: bool, offers_key: bool) -> bool {
     match version {
-        Some(Version::Tls13) => offers_ticket && !offers_key,
+        Some(version) if version.is_1_3() => offers_ticket && !offers_key,
         Some(Version::Other(_)) | None => false,
         Some(_) => offers_key && !offers_ticket,
     }
@@ -220,7 +234,7 @@ const DAY_S: u32 = 24 * 60 * 60;
 
 /// Visible up to TLS 1.2. In TLS 1.3 tickets are encrypted, and nearly every server sends them.
 fn is_resumable(handshake: &Handshake) -> bool {
-    Protocol::of(handshake) != Protocol::Tls12
+    Protocol::of(handshake).is_1_3()
         || handshake.issued_ticket_len.is_some_and(|length| length > 0)
         || handshake.issued_sid_len != Some(0)
 }

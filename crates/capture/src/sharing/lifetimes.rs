@@ -6,7 +6,7 @@
 //! cannot resume a QUIC session. A resumed handshake stays resumed, because it used an earlier
 //! session; it uses up a ticket if one is known.
 
-use super::counted::{CountedHandshake, Protocol};
+use super::counted::CountedHandshake;
 use super::steps::{self, Counts};
 
 /// Assumptions about what a capture does not show.
@@ -103,7 +103,7 @@ impl Sessions {
         let session = Session {
             from_us: used.done_us,
             until_us: used.done_us.saturating_add(i64::from(lifetime_s) * 1_000_000),
-            is_single_use: used.protocol != Protocol::Tls12,
+            is_single_use: used.protocol.is_1_3(),
         };
         let tickets = match (session.is_single_use, was_full) {
             (false, true) => 1,
@@ -121,7 +121,7 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use super::super::counted::{Given, Ids, Network, Offer, Target, Visit};
+    use super::super::counted::{Given, Ids, Network, Offer, Protocol, Target, Visit};
     use super::super::interned::NONE;
     use super::*;
 

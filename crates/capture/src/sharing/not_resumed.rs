@@ -239,9 +239,7 @@ impl Found<'_> {
             (Offer::SessionOnly, Some(origin)) => self.declined(used, Some(origin)),
             (Offer::Nothing, _) => self.not_offered(used, before),
             // In TLS 1.3 the session ID is made up.
-            (Offer::SessionOnly, None) if used.protocol == Protocol::Tls13 => {
-                self.not_offered(used, before)
-            }
+            (Offer::SessionOnly, None) if used.protocol.is_1_3() => self.not_offered(used, before),
             (Offer::SessionOnly, None) | (Offer::Unknown, _) => Cause::Unknown,
         }
     }

@@ -2,6 +2,7 @@
 
 mod certainty;
 mod damage;
+mod dtls;
 mod fields;
 mod files;
 mod live;

@@ -12,10 +12,11 @@ const COLUMNS: [&str; 6] = [
     "full_own_reuse_server",
     "full_shared_server",
 ];
-/// The second tool's figures, with six full handshakes that it leaves unclassified and without two
-/// copies that it counts twice (`docs/capture-differences.md`).
-const BY_FILE: [u64; 6] = [2_170, 1_797, 1_050, 736, 923, 565];
-const BY_APPLICATION: [u64; 6] = [2_170, 1_797, 793, 736, 703, 565];
+/// The second tool's figures, with six full handshakes that it leaves unclassified and one of DTLS,
+/// which it does not read, and without two copies that it counts twice
+/// (`docs/capture-differences.md`).
+const BY_FILE: [u64; 6] = [2_171, 1_798, 1_051, 737, 924, 566];
+const BY_APPLICATION: [u64; 6] = [2_171, 1_798, 794, 737, 704, 566];
 
 /// Applications and hosts.
 const SERVICES: [(&str, u64, usize); 8] = [
