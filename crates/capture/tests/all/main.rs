@@ -11,6 +11,7 @@ mod not_resumed;
 mod oracle;
 mod pcapng;
 mod peers;
+mod prepared;
 mod quic;
 mod sharing;
 mod streams;
