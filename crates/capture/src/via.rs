@@ -24,12 +24,26 @@ pub enum Via {
     Imap,
     /// STLS in POP3 (RFC 2595, 4).
     Pop3,
+    /// STARTTLS in NNTP (RFC 4642).
+    Nntp,
+    /// STARTTLS in IRC.
+    Irc,
+    /// STARTTLS in ManageSieve (RFC 5804, 2.2).
+    Sieve,
+    /// STARTTLS in a protocol that the capture does not show.
+    Starttls,
     /// AUTH TLS in FTP (RFC 4217).
     Ftp,
     /// The extended operation StartTLS of LDAP (RFC 4511, 4.14).
     Ldap,
     /// An SSLRequest of PostgreSQL.
     Postgresql,
+    /// The greeting of MySQL or MariaDB.
+    Mysql,
+    /// PRELOGIN packets of TDS (MS-TDS, 2.2.6.5), in which the handshake lies.
+    Tds,
+    /// A connection request of RDP (MS-RDPBCGR, 2.2.1.1).
+    Rdp,
     /// STARTTLS in XMPP (RFC 6120, 5).
     Xmpp,
     /// CONNECT to an HTTP proxy (RFC 9110, 9.3.6).
@@ -40,7 +54,7 @@ pub enum Via {
     Proxy,
     /// A tunnel that carries TLS in packets of its own, such as OpenVPN.
     Tunnel,
-    /// Anything else, such as MySQL or RDP.
+    /// Anything else.
     Other,
 }
 
@@ -66,9 +80,10 @@ impl Preface {
         if let Some(spoke) = self.spoke.get_mut(side) {
             *spoke = true;
         }
-        if self.known.is_none() && self.segments < MOST_SEGMENTS {
+        if matches!(self.known, None | Some(Via::Starttls)) && self.segments < MOST_SEGMENTS {
             self.segments += 1;
-            self.known = recognise(bytes.get(..LOOK_BYTES).unwrap_or(bytes));
+            let found = recognise(bytes.get(..LOOK_BYTES).unwrap_or(bytes));
+            self.known = found.or(self.known);
         }
     }
 
@@ -100,6 +115,16 @@ fn binary(bytes: &[u8]) -> Option<Via> {
         }
         [5, 1..=3, 0, 1 | 3 | 4, ..] => Some(Via::Socks),
         [4, 1 | 2, _, _, _, _, _, _, .., 0] => Some(Via::Socks),
+        // Protocol 10 and a version in digits, in packet 0.
+        [_, _, 0, 0, 10, b'0'..=b'9', ..] => Some(Via::Mysql),
+        // A packet of type PRELOGIN with its length, and a list of options that begins with the version.
+        [0x12, 0 | 1, high, low, 0, 0, _, 0, 0, ..]
+            if usize::from(u16::from_be_bytes([*high, *low])) == bytes.len() =>
+        {
+            Some(Via::Tds)
+        }
+        // TPKT and a connection request of X.224.
+        [3, 0, _, _, _, 0xe0, ..] => Some(Via::Rdp),
         _ => None,
     }
 }
@@ -113,6 +138,15 @@ fn greeting(bytes: &[u8]) -> Option<Via> {
     if starts_with(line, b"+OK") {
         return Some(Via::Pop3);
     }
+    if starts_with(line, b"382 ") {
+        return Some(Via::Nntp);
+    }
+    if starts_with(line, b"\"IMPLEMENTATION\"") {
+        return Some(Via::Sieve);
+    }
+    if line.first() == Some(&b':') && (contains(line, b" NOTICE ") || contains(line, b" 670 ")) {
+        return Some(Via::Irc);
+    }
     let is_ready = starts_with(line, b"220 ") || starts_with(line, b"220-");
     match is_ready {
         true if contains(line, b"SMTP") || contains(line, b"LMTP") => Some(Via::Smtp),
@@ -123,12 +157,14 @@ fn greeting(bytes: &[u8]) -> Option<Via> {
 
 /// Recognises the first or the last command of a client.
 fn command(bytes: &[u8]) -> Option<Via> {
-    const COMMANDS: [(&[u8], Via); 14] = [
+    const COMMANDS: [(&[u8], Via); 16] = [
         (b"CONNECT ", Via::Connect),
         (b"EHLO ", Via::Smtp),
         (b"HELO ", Via::Smtp),
         (b"LHLO ", Via::Smtp),
-        (b"STARTTLS\r", Via::Smtp),
+        (b"STARTTLS\r", Via::Starttls),
+        (b"CAP LS", Via::Irc),
+        (b"NICK ", Via::Irc),
         (b"AUTH TLS", Via::Ftp),
         (b"AUTH SSL", Via::Ftp),
         (b"STLS", Via::Pop3),
@@ -160,4 +196,25 @@ fn starts_with(bytes: &[u8], word: &[u8]) -> bool {
 
 fn contains(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn via(said: &[(Side, &[u8])]) -> Option<Via> {
+        let mut preface = Preface::default();
+        said.iter().for_each(|(side, bytes)| preface.observe(*side, bytes));
+        preface.via()
+    }
+
+    #[test]
+    fn what_asks_for_tls_does_not_name_the_protocol() {
+        let asked: (Side, &[u8]) = (0, b"STARTTLS\r\n");
+        assert_eq!(via(&[asked, (1, b"220 2.0.0 Ready\r\n")]), Some(Via::Starttls));
+        assert_eq!(via(&[(0, b"EHLO me\r\n"), asked]), Some(Via::Smtp));
+        assert_eq!(via(&[(1, b"200 news\r\n"), asked, (1, b"382 go\r\n")]), Some(Via::Nntp));
+        assert_eq!(via(&[asked, (1, b":irc 670 * :STARTTLS\r\n")]), Some(Via::Irc));
+        assert_eq!(via(&[(1, b"\"IMPLEMENTATION\" \"x\"\r\n"), asked]), Some(Via::Sieve));
+    }
 }

@@ -180,8 +180,9 @@ fn via(talk: Talk<'_>) -> Option<Via> {
 #[test]
 fn what_stood_before_tls_is_recognised() {
     let ldap = b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037";
+    let rdp = b"\x03\0\0\x13\x0e\xe0\0\0\0\0\0\x01\0\x08\0\x0b\0\0\0";
     let mysql = b"\x4a\0\0\0\x0a8.0.1\0";
-    let talks: [(Option<Via>, Talk<'_>); 14] = [
+    let talks: [(Option<Via>, Talk<'_>); 17] = [
         (None, &[]),
         (Some(Via::Smtp), &[("server", b"220 mail\r\n"), ("client", b"EHLO me\r\n")]),
         (Some(Via::Smtp), &[("server", b"220 mail ESMTP\r\n"), ("client", b"\r\n")]),
@@ -195,7 +196,10 @@ fn what_stood_before_tls_is_recognised() {
         (Some(Via::Connect), &[("client", b"CONNECT a:443 HTTP/1.1\r\n\r\n"), ("server", b"HTTP")]),
         (Some(Via::Socks), &[("client", &[5, 1, 0]), ("server", &[5, 0])]),
         (Some(Via::Socks), &[("client", &[4, 1, 1, 187, 1, 2, 3, 4, 0]), ("server", &[0, 90])]),
-        (Some(Via::Other), &[("server", mysql), ("client", b"\x20\0\0\x01")]),
+        (Some(Via::Mysql), &[("server", mysql), ("client", b"\x20\0\0\x01")]),
+        (Some(Via::Rdp), &[("client", rdp), ("server", b"\x03\0\0\x13\x0e\xd0\0\0\x12\x34")]),
+        (Some(Via::Nntp), &[("client", b"STARTTLS\r\n"), ("server", b"382 go\r\n")]),
+        (Some(Via::Other), &[("server", b"hello"), ("client", b"hello")]),
     ];
     for (expected, talk) in talks {
         assert_eq!(via(talk), expected, "{talk:?}");

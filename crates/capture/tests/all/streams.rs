@@ -1,6 +1,6 @@
 //! Handshakes in captures made by hand: what happens to segments on their way.
 
-use rejoin_capture::{Analyser, Class, Evidence, Limits, Method, Stop, Version};
+use rejoin_capture::{Analyser, Class, Evidence, Limits, Method, Stop, Version, Via};
 use rejoin_testkit::made_capture::*;
 
 #[test]
@@ -225,4 +225,45 @@ fn every_truncation_and_corruption_is_survived() {
     capture.0.extend_from_slice(&[0xff; 16]);
     let summary = analyser.read(&capture.0[..], |_| {}).unwrap();
     assert!(matches!(summary.stop, Some(Stop::TooLong { frames: 2, .. })));
+}
+
+/// Bytes in packets of TDS, of 50 bytes at most.
+fn in_packets(bytes: &[u8]) -> Vec<u8> {
+    let packet = |part: &[u8]| {
+        let length = u8::try_from(part.len() + 8).unwrap();
+        [&[0x12, 1, 0, length, 0, 0, 0, 0][..], part].concat()
+    };
+    bytes.chunks(50).flat_map(packet).collect()
+}
+
+#[test]
+fn tls_in_packets_of_tds_is_found() {
+    let hello = record(22, &client_hello(1, &[7; 100]));
+    let prelogin = in_packets(&[0, 0, 6, 0, 6, 0xff, 11, 0, 0, 0, 0, 0]);
+    let exchange = record(22, &message(CLIENT_KEY_EXCHANGE, &[8; 66]));
+    let certificate = message(CERTIFICATE, &[7; 300]);
+    for (is_full, class) in [(true, Class::Full), (false, Class::Resumed)] {
+        let messages = if is_full {
+            [server_hello(&[]), certificate.clone(), message(SERVER_HELLO_DONE, &[])].concat()
+        } else {
+            server_hello(&[])
+        };
+        let answer = in_packets(&[record(22, &messages), change_cipher_spec()].concat());
+        let last = if is_full { exchange.clone() } else { Vec::new() };
+        let last = in_packets(&[last, change_cipher_spec()].concat());
+        let mut capture = Capture::new();
+        capture.client(0, &prelogin);
+        capture.server(0, &prelogin);
+        let first = in_packets(&hello);
+        capture.client(prelogin.len(), &first);
+        capture.server(prelogin.len(), &answer);
+        capture.client(prelogin.len() + first.len(), &last);
+        // What follows the handshake is in no packets.
+        capture.client(prelogin.len() + first.len() + last.len(), &record(23, &[6; 40]));
+        capture.server(prelogin.len() + answer.len(), &record(23, &[6; 40]));
+        let handshake = capture.handshake();
+        assert_eq!((handshake.cls, handshake.via), (class, Some(Via::Tds)));
+        assert_eq!(handshake.offered_ticket_len, Some(100));
+        assert!(handshake.completed && !handshake.direct);
+    }
 }

@@ -12,10 +12,17 @@
 //! Behind a hole a handshake record may be encrypted. It counts only if whole messages fill it
 //! exactly, which encrypted bytes do not.
 
+mod begin;
+mod message;
+mod tds;
+
 use std::net::SocketAddr;
 
-use crate::limits::{LARGEST_FLIGHT_BYTES, LONGEST_HELLO_BYTES, LONGEST_MESSAGE_BYTES};
+use crate::limits::LARGEST_FLIGHT_BYTES;
 use crate::proxy::{self, Header};
+use begin::{Verdict, is_any_record, is_first_record, is_sslv2_hello};
+pub(crate) use message::Message;
+use message::{collect, is_filled_by_messages};
 
 pub(crate) const CLIENT_HELLO: u8 = 1;
 pub(crate) const SERVER_HELLO: u8 = 2;
@@ -36,8 +43,6 @@ const SKIPPED: u8 = 0;
 
 const RECORD_HEADER_BYTES: usize = 5;
 const LARGEST_RECORD: u16 = (1 << 14) + 2048;
-/// The largest handshake message except Certificate, whose chains may be longer.
-const LARGEST_MESSAGE: u32 = 1 << 18;
 /// The most bytes held while it is unclear if a record begins.
 const HOLD_BYTES: usize = 512;
 
@@ -91,6 +96,8 @@ pub(crate) struct Stream {
     encrypted: bool,
     /// True once the first bytes were a PROXY header.
     is_proxied: bool,
+    /// The packets in which the records lie, in TDS.
+    packets: Option<tds::Packets>,
     /// True if a change to encryption may have been missed.
     is_doubtful: bool,
     message: Message,
@@ -100,25 +107,6 @@ pub(crate) struct Stream {
     hold: Vec<u8>,
     /// Bytes that were not TLS.
     pub(crate) skipped: u32,
-}
-
-/// The handshake message that a stream is reading.
-#[derive(Debug, Default)]
-pub(crate) struct Message {
-    header: [u8; 4],
-    header_length: u8,
-    left: u32,
-    body: Vec<u8>,
-}
-
-/// The result of checking bytes for the start of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Record,
-    /// A ClientHello in SSL 2 format, of this many bytes.
-    Sslv2Hello(usize),
-    No,
-    Unclear,
 }
 
 impl Stream {
@@ -139,6 +127,34 @@ impl Stream {
 
     /// Takes the next bytes of the stream. `expected` is true if the other side already speaks TLS.
     pub(crate) fn bytes(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) {
+        match self.packets {
+            None => self.unpacked(bytes, expected, listener),
+            Some(_) => self.packed(bytes, expected, listener),
+        }
+    }
+
+    /// Takes bytes in packets of TDS.
+    fn packed(&mut self, mut bytes: &[u8], expected: bool, listener: &mut impl Listen) {
+        while let Some(packets) = &mut self.packets {
+            match packets.next(bytes) {
+                tds::Part::Tls(part, rest) => {
+                    self.unpacked(part, expected, listener);
+                    bytes = rest;
+                }
+                tds::Part::Over(rest) => {
+                    self.packets = None;
+                    self.unpacked(rest, expected, listener);
+                }
+                tds::Part::Broken => {
+                    self.packets = None;
+                    self.lose(listener);
+                }
+                tds::Part::None => return,
+            }
+        }
+    }
+
+    fn unpacked(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) {
         match self.state {
             State::Search => self.search(bytes, expected, listener),
             State::Lost => {
@@ -156,6 +172,7 @@ impl Stream {
     /// is everything up to the next segment that begins with a record.
     pub(crate) fn gap(&mut self, length: u32, listener: &mut impl Listen) {
         self.hold.clear();
+        self.packets = None;
         self.tell_deferred(listener);
         if self.state == State::Body && !self.encrypted {
             self.message.cut(u32::MAX, listener);
@@ -179,6 +196,10 @@ impl Stream {
     /// Notes that the capture truncated a segment by `length` bytes.
     pub(crate) fn cut(&mut self, length: u32, listener: &mut impl Listen) {
         self.tell_deferred(listener);
+        if self.packets.take().is_some() {
+            // The place of the next packet is unknown.
+            return self.gap(length, listener);
+        }
         match self.state {
             State::Search => self.hold.clear(),
             State::Lost | State::Ended => {}
@@ -249,6 +270,11 @@ impl Stream {
                     return self.searched(&bytes[length..], expected, listener);
                 }
             }
+        }
+        if tds::wraps_hello(bytes) {
+            self.packets = Some(tds::Packets::default());
+            self.packed(bytes, expected, listener);
+            return false;
         }
         let verdict = match is_first_record(bytes) {
             Verdict::No if expected => {
@@ -408,203 +434,5 @@ impl Listen for Deferring<'_> {
             _ => {}
         }
         false
-    }
-}
-
-impl Message {
-    /// Takes the next bytes. Returns false if they are not messages because they are encrypted.
-    pub(crate) fn feed(&mut self, mut bytes: &[u8], listener: &mut impl Listen) -> bool {
-        while !bytes.is_empty() {
-            if self.header_length < 4 {
-                bytes = collect(&mut self.header, &mut self.header_length, bytes);
-                if self.header_length < 4 {
-                    return true;
-                }
-                if !self.begin() {
-                    *self = Self::default();
-                    return false;
-                }
-                if self.left == 0 {
-                    self.tell(None, listener);
-                    continue;
-                }
-            }
-            bytes = self.take(bytes, listener);
-        }
-        true
-    }
-
-    /// The heap memory in use, in bytes.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.body.capacity()
-    }
-
-    fn kind(&self) -> u8 {
-        self.header[0]
-    }
-
-    fn is_hello(&self) -> bool {
-        matches!(self.kind(), CLIENT_HELLO | SERVER_HELLO | HELLO_RETRY_REQUEST)
-    }
-
-    /// The number of bytes of the message kept until it is complete.
-    fn kept_bytes(&self) -> usize {
-        match self.kind() {
-            NEW_SESSION_TICKET | CERTIFICATE => LONGEST_MESSAGE_BYTES,
-            _ if self.is_hello() => LONGEST_HELLO_BYTES,
-            _ => 0,
-        }
-    }
-
-    /// Parses the message header. Returns false if it is invalid.
-    fn begin(&mut self) -> bool {
-        let [kind, high, middle, low] = self.header;
-        self.left = u32::from_be_bytes([0, high, middle, low]);
-        self.body.clear();
-        is_handshake_kind(kind) && (self.left <= LARGEST_MESSAGE || kind == CERTIFICATE)
-    }
-
-    fn take<'a>(&mut self, bytes: &'a [u8], listener: &mut impl Listen) -> &'a [u8] {
-        let length = bytes.len().min(self.left as usize);
-        let (body, rest) = bytes.split_at(length);
-        self.left -= u32::try_from(length).unwrap_or(self.left);
-        let is_whole = self.left == 0 && self.body.is_empty();
-        let kept_bytes = self.kept_bytes();
-        if is_whole {
-            self.tell(Some(body.get(..kept_bytes).unwrap_or(body)), listener);
-        } else {
-            let room = kept_bytes.saturating_sub(self.body.len());
-            self.body.extend_from_slice(body.get(..room).unwrap_or(body));
-            if self.left == 0 {
-                self.tell(None, listener);
-            }
-        }
-        rest
-    }
-
-    /// Handles a missing part of the message: reports what is there.
-    pub(crate) fn cut(&mut self, gap: u32, listener: &mut impl Listen) {
-        if self.header_length < 4 {
-            *self = Self::default();
-            return;
-        }
-        let left = self.left.checked_sub(gap);
-        if !self.is_hello() || !self.body.is_empty() {
-            self.tell(None, listener);
-        }
-        *self = Self::default();
-        if let Some(left) = left.filter(|left| *left > 0) {
-            // Skip the rest of this message by giving it a type that no listener handles.
-            (self.left, self.header_length, self.header[0]) = (left, 4, HELLO_REQUEST);
-        }
-    }
-
-    fn tell(&mut self, whole: Option<&[u8]>, listener: &mut impl Listen) {
-        let [kind, high, middle, low] = self.header;
-        let body = whole.unwrap_or(&self.body);
-        let length = u32::from_be_bytes([0, high, middle, low]);
-        if self.is_hello() {
-            listener.event(Event::Hello(kind, length, body));
-        } else {
-            listener.event(Event::Message(kind, length, body));
-        }
-        *self = Self::default();
-    }
-}
-
-/// Fills `space` from `length` on. Returns the remaining bytes.
-fn collect<'a>(space: &mut [u8], length: &mut u8, bytes: &'a [u8]) -> &'a [u8] {
-    let free = space.get_mut(usize::from(*length)..).unwrap_or_default();
-    let taken = free.len().min(bytes.len());
-    free[..taken].copy_from_slice(&bytes[..taken]);
-    *length += u8::try_from(taken).unwrap_or(0);
-    &bytes[taken..]
-}
-
-/// Checks that handshake messages fill a record to its last byte.
-fn is_filled_by_messages(mut record: &[u8]) -> bool {
-    while let Some((&[kind, high, middle, low], rest)) = record.split_first_chunk() {
-        let length = u32::from_be_bytes([0, high, middle, low]) as usize;
-        match rest.get(length..) {
-            Some([]) => return is_handshake_kind(kind),
-            Some(rest) if is_handshake_kind(kind) => record = rest,
-            _ => return false,
-        }
-    }
-    false
-}
-
-fn is_handshake_kind(kind: u8) -> bool {
-    matches!(kind, 0..=6 | 8 | 11..=16 | 20..=25 | 67 | 254)
-}
-
-/// Checks for a record that contains a hello.
-fn is_first_record(bytes: &[u8]) -> Verdict {
-    let at = |place: usize| bytes.get(place).copied();
-    let record_length = match (at(3), at(4)) {
-        (Some(high), Some(low)) => Some(u16::from_be_bytes([high, low])),
-        _ => None,
-    };
-    let fits = at(0).is_none_or(|kind| kind == HANDSHAKE)
-        && at(1).is_none_or(|major| major == 3)
-        && at(2).is_none_or(|minor| minor <= 4)
-        && record_length.is_none_or(|length| (1..=LARGEST_RECORD).contains(&length))
-        && at(5).is_none_or(|kind| matches!(kind, CLIENT_HELLO | SERVER_HELLO));
-    if !fits {
-        return Verdict::No;
-    }
-    // The message's header may lie in the next record.
-    if record_length.is_some_and(|length| length < 6) && bytes.len() >= 6 {
-        return Verdict::Record;
-    }
-    let fits = at(6).is_none_or(|high| high <= 3)
-        && at(9).is_none_or(|major| matches!(major, 3 | 0x7f) || at(5) == Some(SERVER_HELLO));
-    match (fits, bytes.len() >= 10) {
-        (false, _) => Verdict::No,
-        (true, true) => Verdict::Record,
-        (true, false) => Verdict::Unclear,
-    }
-}
-
-/// Checks for a record of any type.
-fn is_any_record(bytes: &[u8]) -> Verdict {
-    let Some(&[kind, major, minor, high, low]) = bytes.first_chunk() else {
-        let fits = bytes.first().is_none_or(|kind| (CHANGE_CIPHER_SPEC..=HEARTBEAT).contains(kind))
-            && bytes.get(1).is_none_or(|major| *major == 3);
-        return if fits { Verdict::Unclear } else { Verdict::No };
-    };
-    let length = u16::from_be_bytes([high, low]);
-    let fits = major == 3
-        && minor <= 4
-        && match kind {
-            CHANGE_CIPHER_SPEC => length == 1,
-            ALERT => (2..=256).contains(&length),
-            HANDSHAKE | APPLICATION_DATA => (1..=LARGEST_RECORD).contains(&length),
-            _ => false,
-        };
-    if fits { Verdict::Record } else { Verdict::No }
-}
-
-/// Checks for a ClientHello in SSL 2 format (RFC 5246, E.2).
-fn is_sslv2_hello(bytes: &[u8]) -> Verdict {
-    let &[high, low, CLIENT_HELLO, 3, minor, c1, c0, s1, s0, r1, r0] =
-        bytes.first_chunk().unwrap_or(&[0; 11])
-    else {
-        return Verdict::No;
-    };
-    let length = usize::from(u16::from_be_bytes([high & 0x7f, low]));
-    let [ciphers, session_id, challenge] =
-        [[c1, c0], [s1, s0], [r1, r0]].map(|pair| usize::from(u16::from_be_bytes(pair)));
-    let fits = high & 0x80 != 0
-        && minor <= 4
-        && ciphers % 3 == 0
-        && ciphers > 0
-        && matches!(session_id, 0 | 16)
-        && (16..=32).contains(&challenge)
-        && 9 + ciphers + session_id + challenge == length;
-    match (fits, bytes.len() >= length + 2) {
-        (false, _) => Verdict::No,
-        (true, true) => Verdict::Sslv2Hello(length + 2),
-        (true, false) => Verdict::Unclear,
     }
 }
