@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use crate::certificate::Certificate;
 use crate::digest::Digest;
 use crate::handshake::{Carrier, Class, Evidence, Handshake, Method, Version};
-use crate::hello::{ClientHello, IssuedTicket, ServerHello};
+use crate::hello::{ClientHello, IssuedTicket, Protocol, ServerHello};
 use crate::observation::{At, Endpoint, Side};
 use crate::tls::{APPLICATION_DATA, CERTIFICATE, HANDSHAKE};
 use crate::via::Via;
@@ -97,8 +97,11 @@ impl Facts {
 
     /// The heap memory in use, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        let name = self.client_hello.as_ref().and_then(|(hello, _)| hello.server_name.as_ref());
+        let hello = self.client_hello.as_ref().map(|(hello, _)| hello);
+        let name = hello.and_then(|hello| hello.server_name.as_ref());
+        let protocols = hello.and_then(|hello| hello.protocols.as_ref());
         name.map_or(0, String::capacity)
+            + protocols.map_or(0, |protocols| protocols.len())
             + self.certificate.as_ref().map_or(0, Certificate::held_bytes)
     }
 
@@ -489,6 +492,12 @@ impl Facts {
             issued_sid_len: session.and_then(|hello| hello.session_id_length),
             session_id_hash: session.and_then(|hello| hello.session_id),
             certificate: self.certificate.clone(),
+            cipher: chosen.and_then(|hello| hello.cipher),
+            group: chosen.and_then(|hello| hello.group),
+            alpn: chosen.and_then(|hello| hello.protocol).map(Protocol::name),
+            alpn_offered: hello.and_then(|hello| hello.protocols.as_deref()).map(str::to_owned),
+            ja4: hello.and_then(|hello| hello.ja4).map(|ja4| ja4.over(carrier)),
+            ech_offered: hello.and_then(|hello| hello.encrypted_hello),
             bytes_from_client: from_client.bytes,
             bytes_from_server: from_server.bytes,
         }

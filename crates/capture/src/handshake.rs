@@ -6,6 +6,8 @@ use serde::{Serialize, Serializer};
 
 use crate::certificate::Certificate;
 use crate::digest::{self, Digest};
+use crate::fingerprint::Ja4;
+use crate::numbers::{CipherSuite, Group};
 use crate::via::Via;
 
 /// One handshake: a ClientHello (or two, after a HelloRetryRequest) and the server's response.
@@ -94,6 +96,19 @@ pub struct Handshake {
     pub session_id_hash: Option<Digest>,
     /// The server's certificate, where it is visible (TLS 1.2 and before).
     pub certificate: Option<Certificate>,
+    /// The cipher suite that the server chose.
+    pub cipher: Option<CipherSuite>,
+    /// The group of the server's key share (TLS 1.3).
+    pub group: Option<Group>,
+    /// The protocol that the server chose (ALPN), where it is visible (TLS 1.2 and before).
+    pub alpn: Option<String>,
+    /// The protocols that the client offered, separated by commas.
+    pub alpn_offered: Option<String>,
+    /// The JA4 fingerprint of the client, if its ClientHello is whole.
+    pub ja4: Option<Ja4>,
+    /// True if there is an encrypted ClientHello (RFC 9849), or one made up: `sni` is then the name of
+    /// the client-facing server, and others may stand behind it.
+    pub ech_offered: Option<bool>,
     /// The bytes the client sent for the handshake: TLS records with their headers, each counted
     /// once; for QUIC and DTLS, the payload of its datagrams. Up to TLS 1.2 the count ends with its Finished
     /// message, in TLS 1.3 with its first encrypted record after the ServerHello. Bytes missing

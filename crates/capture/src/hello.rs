@@ -4,14 +4,21 @@
 
 use crate::bytes::Bytes;
 use crate::digest::Digest;
+use crate::fingerprint::{Ja4, Shape, is_grease};
 use crate::handshake::Version;
-use crate::limits::LONGEST_NAME_BYTES;
+use crate::limits::{LONGEST_NAME_BYTES, MOST_PROTOCOLS};
+use crate::numbers::{CipherSuite, Group};
 
 const SERVER_NAME: u16 = 0;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+const PROTOCOLS: u16 = 16;
 const SESSION_TICKET: u16 = 35;
 const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;
 const SUPPORTED_VERSIONS: u16 = 43;
+const KEY_SHARE: u16 = 51;
+/// RFC 9849.
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
 /// The random of a ServerHello that is a HelloRetryRequest (RFC 8446, 4.1.3).
 const HELLO_RETRY_REQUEST: [u8; 32] = [
@@ -31,6 +38,11 @@ pub(crate) struct ClientHello {
     pub(crate) server_name: Option<String>,
     pub(crate) pre_shared_key: Option<bool>,
     pub(crate) early_data: Option<bool>,
+    /// The protocols offered (ALPN), separated by commas.
+    pub(crate) protocols: Option<Box<str>>,
+    pub(crate) encrypted_hello: Option<bool>,
+    /// Known of a whole hello.
+    pub(crate) ja4: Option<Ja4>,
     /// True if every byte was captured: what is not in it was not offered.
     pub(crate) is_whole: bool,
 }
@@ -49,6 +61,31 @@ pub(crate) struct ServerHello {
     pub(crate) session_id: Option<Digest>,
     /// A part of the random, to tell answers apart.
     pub(crate) mark: u64,
+    pub(crate) cipher: Option<CipherSuite>,
+    /// The group of the server's key share.
+    pub(crate) group: Option<Group>,
+    /// The protocol chosen (ALPN), where it is visible, unless its name is very long.
+    pub(crate) protocol: Option<Protocol>,
+}
+
+/// The name of a protocol, with its length in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Protocol([u8; 32]);
+
+impl Protocol {
+    /// Reads a list with one name.
+    fn parse(list: &[u8]) -> Option<Self> {
+        let name = protocols(list).next()?;
+        let mut protocol = [0; 32];
+        protocol[0] = u8::try_from(name.len()).ok()?;
+        protocol.get_mut(1..=name.len())?.copy_from_slice(name);
+        Some(Self(protocol))
+    }
+
+    pub(crate) fn name(self) -> String {
+        let [length, name @ ..] = &self.0;
+        String::from_utf8_lossy(name.get(..usize::from(*length)).unwrap_or(name)).into_owned()
+    }
 }
 
 /// A session ticket sent in the clear.
@@ -82,14 +119,17 @@ impl ClientHello {
 
     fn parse_form(body: &[u8], length: u32, has_cookie: bool) -> Option<Self> {
         let mut bytes = Bytes(body);
-        bytes.take(2)?;
+        let version = bytes.u16()?;
         let mut hello = Self { random: Some(bytes.array()?), ..Self::default() };
-        let parsed = hello.parse_offers(bytes, has_cookie);
+        let mut shape = Shape { version, ..Shape::default() };
+        let parsed = hello.parse_offers(bytes, has_cookie, &mut shape);
         hello.is_whole = parsed.is_some() && body.len() >= length as usize;
         if hello.is_whole {
             hello.ticket_length.get_or_insert(0);
             hello.pre_shared_key.get_or_insert(false);
             hello.early_data.get_or_insert(false);
+            hello.encrypted_hello.get_or_insert(false);
+            hello.ja4 = Some(Ja4::of(&shape));
         }
         Some(hello)
     }
@@ -112,7 +152,12 @@ impl ClientHello {
     }
 
     /// Returns `None` if a part is missing.
-    fn parse_offers(&mut self, mut bytes: Bytes<'_>, has_cookie: bool) -> Option<()> {
+    fn parse_offers(
+        &mut self,
+        mut bytes: Bytes<'_>,
+        has_cookie: bool,
+        shape: &mut Shape,
+    ) -> Option<()> {
         let session_id_length = usize::from(bytes.u8()?);
         self.session_id_length = Some(session_id_length);
         self.session_id = bytes.take(session_id_length).map(Digest::of)?;
@@ -121,18 +166,35 @@ impl ClientHello {
             bytes.take(cookie_length)?;
         }
         let ciphers = usize::from(bytes.u16()?);
-        bytes.take(ciphers)?;
+        shape.ciphers = numbers(bytes.take(ciphers)?);
         let compressions = usize::from(bytes.u8()?);
         bytes.take(compressions)?;
-        extensions(bytes, |kind, length, value| match kind {
-            SERVER_NAME => self.server_name = self.server_name.take().or_else(|| host_name(value)),
-            SESSION_TICKET => {
-                self.ticket_length = Some(length);
-                self.ticket = value.get(..length).and_then(Digest::of);
+        extensions(bytes, |kind, length, value| {
+            shape.extensions.push(kind);
+            match kind {
+                SERVER_NAME => {
+                    self.server_name = self.server_name.take().or_else(|| host_name(value));
+                }
+                SESSION_TICKET => {
+                    self.ticket_length = Some(length);
+                    self.ticket = value.get(..length).and_then(Digest::of);
+                }
+                PRE_SHARED_KEY => self.pre_shared_key = Some(true),
+                EARLY_DATA => self.early_data = Some(true),
+                ENCRYPTED_CLIENT_HELLO => self.encrypted_hello = Some(true),
+                PROTOCOLS if value.len() == length => {
+                    self.protocols = Some(joined(value));
+                    shape.protocol = protocols(value).next().unwrap_or_default().to_vec();
+                }
+                SIGNATURE_ALGORITHMS => {
+                    shape.signature_algorithms = numbers(value.get(2..).unwrap_or_default());
+                }
+                SUPPORTED_VERSIONS => {
+                    let offered = numbers(value.get(1..).unwrap_or_default());
+                    shape.version = highest(&offered).unwrap_or(shape.version);
+                }
+                _ => {}
             }
-            PRE_SHARED_KEY => self.pre_shared_key = Some(true),
-            EARLY_DATA => self.early_data = Some(true),
-            _ => {}
         })
     }
 }
@@ -154,6 +216,9 @@ impl ServerHello {
             session_id: None,
             // The last bytes may be a constant (RFC 8446, 4.1.3), the first a time.
             mark: random[8..16].iter().fold(0, |mark, byte| mark << 8 | u64::from(*byte)),
+            cipher: None,
+            group: None,
+            protocol: None,
         };
         // Drafts of TLS 1.3 up to 21 had no session id and no compression here.
         let is_early_draft = matches!(number, 0x7f00..=0x7fff);
@@ -174,15 +239,18 @@ impl ServerHello {
 
     /// Returns `None` if a part is missing.
     fn parse_choices(&mut self, mut bytes: Bytes<'_>, is_early_draft: bool) -> Option<()> {
-        if is_early_draft {
-            bytes.take(2)?;
-        } else {
+        if !is_early_draft {
             let session_id_length = usize::from(bytes.u8()?);
             bytes.take(session_id_length)?;
-            bytes.take(3)?;
         }
-        extensions(bytes, |kind, _, value| match kind {
+        self.cipher = Some(CipherSuite(bytes.u16()?));
+        bytes.take(if is_early_draft { 0 } else { 1 })?;
+        extensions(bytes, |kind, length, value| match kind {
             PRE_SHARED_KEY => self.pre_shared_key = Some(true),
+            KEY_SHARE => {
+                self.group = value.first_chunk().map(|number| Group(u16::from_be_bytes(*number)));
+            }
+            PROTOCOLS if value.len() == length => self.protocol = Protocol::parse(value),
             SUPPORTED_VERSIONS => {
                 if let [high, low] = *value {
                     self.version = Some(Version::from_wire(u16::from_be_bytes([high, low])));
@@ -191,6 +259,31 @@ impl ServerHello {
             _ => {}
         })
     }
+}
+
+/// A list of numbers of two bytes.
+fn numbers(bytes: &[u8]) -> Vec<u16> {
+    bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect()
+}
+
+/// The highest of these versions; those of DTLS count downwards.
+fn highest(versions: &[u16]) -> Option<u16> {
+    let known = versions.iter().copied().filter(|version| !is_grease(*version));
+    known.max_by_key(|version| if *version >= 0xfe00 { !*version } else { *version })
+}
+
+/// The names in a list of protocols (RFC 7301, 3.1).
+fn protocols(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut bytes = Bytes(list.get(2..).unwrap_or_default());
+    std::iter::from_fn(move || {
+        let length = usize::from(bytes.u8()?);
+        bytes.take(length)
+    })
+}
+
+fn joined(list: &[u8]) -> Box<str> {
+    let names = protocols(list).take(MOST_PROTOCOLS).map(String::from_utf8_lossy);
+    names.collect::<Vec<_>>().join(",").into()
 }
 
 fn session_id(mut bytes: Bytes<'_>) -> Option<&[u8]> {

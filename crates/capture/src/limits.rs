@@ -18,6 +18,9 @@ pub(crate) const LARGEST_FLIGHT_BYTES: u32 = 1 << 18;
 /// The longest possible DNS name (RFC 1035, 2.3.4), in bytes.
 pub(crate) const LONGEST_NAME_BYTES: usize = 255;
 
+/// The most protocols that are kept of a ClientHello (ALPN).
+pub(crate) const MOST_PROTOCOLS: usize = 16;
+
 /// The number of names kept of one certificate.
 pub(crate) const MOST_NAMES: usize = 1 << 10;
 
@@ -27,7 +30,7 @@ pub(crate) const DEEPEST_TUNNEL: u8 = 8;
 /// The most interfaces in one section of a pcapng.
 pub(crate) const MOST_INTERFACES: usize = 1 << 16;
 
-/// Bounds on the memory of an [`Analyser`](crate::Analyser): 290 MB at most by default, and never
+/// Bounds on the memory of an [`Analyser`](crate::Analyser): 300 MB at most by default, and never
 /// more than [`Self::most_bytes`], however many connections a capture holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -68,7 +71,7 @@ impl Default for Limits {
             total_bytes: 96 << 20,
             quic_bytes: 16 << 20,
             dtls_associations: 1 << 12,
-            dtls_bytes: 4 << 20,
+            dtls_bytes: 2 << 20,
             search_bytes: 64 << 10,
             fragment_bytes: 4 << 20,
             certificate_bytes: 4 << 20,

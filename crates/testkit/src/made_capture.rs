@@ -35,8 +35,13 @@ pub fn with_length(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn client_hello(random: u8, ticket: &[u8]) -> Vec<u8> {
+    client_hello_with(random, ticket, &[])
+}
+
+/// The same, with more extensions.
+pub fn client_hello_with(random: u8, ticket: &[u8], more: &[u8]) -> Vec<u8> {
     let name = with_length(&[&[0][..], &with_length(b"rejoin.example")].concat());
-    let extensions = [extension(0, &name), extension(35, ticket)].concat();
+    let extensions = [&extension(0, &name)[..], &extension(35, ticket), more].concat();
     let body = [
         &[3, 3][..],
         &[random; 32],

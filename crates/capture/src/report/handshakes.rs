@@ -1,11 +1,12 @@
 //! Individual handshakes: a line of text, a CSV row, and an explanation of the class.
 
 use rejoin_report::printable;
+use serde_json::Value;
 
 use crate::handshake::{Class, Evidence, Handshake, Method};
 
 /// The CSV columns of a handshake. Their names and order are stable.
-pub const COLUMNS: [&str; 19] = [
+pub const COLUMNS: [&str; 48] = [
     "file",
     "t_ch",
     "client_ip",
@@ -25,52 +26,92 @@ pub const COLUMNS: [&str; 19] = [
     "bytes_from_client",
     "bytes_from_server",
     "ch_random",
+    "cipher",
+    "group",
+    "alpn",
+    "alpn_offered",
+    "ja4",
+    "ech_offered",
+    "via",
+    "proxied_client",
+    "ch_whole",
+    "psk_offered",
+    "early_data_offered",
+    "offered_sid_len",
+    "offered_sid_hash",
+    "offered_ticket_len",
+    "offered_ticket_hash",
+    "ticket_issued",
+    "issued_ticket_len",
+    "issued_ticket_lifetime_s",
+    "issued_ticket_hash",
+    "issued_sid_len",
+    "session_id_hash",
+    "sh_random_part",
+    "t_sh",
+    "t_done",
+    "frame_ch",
+    "frame_sh",
+    "proof_frame",
+    "certificate_sha256",
+    "certificate_names",
 ];
 
 /// The CSV fields of a handshake's JSON record, in the order of [`COLUMNS`]. Unknown values are
 /// empty. Untrusted text is escaped for terminals and spreadsheets.
-pub fn fields(record: &serde_json::Value) -> [String; COLUMNS.len()] {
-    COLUMNS.map(|column| match &record[column] {
-        serde_json::Value::Null => String::new(),
-        serde_json::Value::String(text) => {
+pub fn fields(record: &Value) -> [String; COLUMNS.len()] {
+    COLUMNS.map(|column| match column {
+        "certificate_sha256" => field(&record["certificate"]["sha256"]),
+        "certificate_names" => names(&record["certificate"]["names"]),
+        column => field(&record[column]),
+    })
+}
+
+fn field(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => {
             let quote =
                 if text.starts_with(['=', '+', '-', '@']) && text.len() > 1 { "'" } else { "" };
             format!("{quote}{}", printable(text))
         }
         value => value.to_string(),
-    })
+    }
+}
+
+/// Names, separated by spaces.
+fn names(value: &Value) -> String {
+    let names = value.as_array().into_iter().flatten().map(field);
+    names.collect::<Vec<_>>().join(" ")
 }
 
 /// One line of text from a handshake's JSON record (whose names may be pseudonyms).
-pub fn line(record: &serde_json::Value) -> String {
-    let [
-        _,
-        time,
-        client,
-        client_port,
-        server,
-        server_port,
-        carrier,
-        name,
-        version,
-        class,
-        method,
-        ..,
-    ] = fields(record);
+pub fn line(record: &Value) -> String {
+    let text = |column: &str| field(&record[column]);
+    let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };
     // The ServerHello gives the time if the ClientHello was not captured.
-    let time: Option<f64> = time.parse().ok().or_else(|| record["t_sh"].as_f64());
+    let time = record["t_ch"].as_f64().or_else(|| record["t_sh"].as_f64());
     let time = time.map_or_else(|| "-".to_owned(), |time| format!("{time:.6}"));
-    let name = if name.is_empty() { "-" } else { &name };
-    let version = match (carrier.as_str(), version.as_str()) {
-        ("quic", _) => "QUIC",
-        (_, "") => "-",
-        (_, version) => version,
+    let [client, server] = [("client_ip", "client_port"), ("server_ip", "server_port")]
+        .map(|(ip, port)| format!("{}:{}", text(ip), text(port)));
+    let version = match record["carrier"].as_str() {
+        Some("quic") => "QUIC".to_owned(),
+        _ => or_dash(text("version")),
     };
-    let method = if method.is_empty() { String::new() } else { format!(" by {method}") };
-    let class = class.replace('_', " ").replace("serverhello", "server hello");
-    format!(
-        "{time}  {client}:{client_port} > {server}:{server_port}  {name}  {version}  {class}{method}"
-    )
+    let class = text("cls").replace('_', " ").replace("serverhello", "server hello");
+    let method = text("method");
+    let method = if method.is_empty() { method } else { format!(" by {method}") };
+    let protocol = if record["alpn"].is_null() { text("alpn_offered") } else { text("alpn") };
+    let hello = if record["ech_offered"] == true { "ECH" } else { "" };
+    let name = or_dash(text("sni"));
+    let mut line = format!("{time}  {client} > {server}  {name}  {version}  {class}{method}");
+    for more in [text("cipher"), protocol, text("ja4"), hello.to_owned()] {
+        if !more.is_empty() {
+            line += "  ";
+            line += &more;
+        }
+    }
+    line
 }
 
 /// Explains in one sentence why a handshake has its class.

@@ -1,6 +1,6 @@
 //! The fields of a handshake beside its class: tickets, session ids, certificates, bytes, moments.
 
-use rejoin_capture::{Class, Digest, Handshake, Via};
+use rejoin_capture::{Class, Digest, Handshake, Via, report};
 use rejoin_testkit::made_capture::*;
 use serde_json::Value;
 
@@ -209,4 +209,41 @@ fn what_stood_before_tls_is_recognised() {
 #[test]
 fn noise_of_one_side_is_no_upgrade() {
     assert_eq!(via(&[("client", &[0xde, 0xad, 0xbe, 0xef])]), None);
+}
+
+#[test]
+fn a_handshake_is_named_in_full() {
+    let protocols = with_length(b"\x02h2\x08http/1.1");
+    let more = [extension(16, &protocols), extension(0xfe0d, &[0; 20])].concat();
+    let hello = client_hello_with(1, &[], &more);
+    let mut capture = Capture::new();
+    capture.client(0, &record(22, &hello));
+    let key_share = extension(51, &[&[0x11, 0xec][..], &with_length(&[7; 40])].concat());
+    capture.server(0, &record(22, &tls_1_3(&key_share)));
+    let handshake = capture.handshake();
+    let named = serde_json::to_value(&handshake).unwrap();
+    assert_eq!(named["cipher"], "TLS_AES_128_GCM_SHA256");
+    assert_eq!(named["group"], "X25519MLKEM768");
+    assert_eq!(
+        (&named["alpn_offered"], named["ech_offered"].as_bool()),
+        (&"h2,http/1.1".into(), Some(true))
+    );
+    // TLS 1.2, a name, one cipher, four extensions, h2.
+    let ja4 = named["ja4"].as_str().unwrap();
+    assert!(ja4.starts_with("t12d0104h2_"), "{ja4}");
+    let line = report::line(&named);
+    assert!(line.ends_with(&format!("TLS_AES_128_GCM_SHA256  h2,http/1.1  {ja4}  ECH")), "{line}");
+    let row = report::fields(&named);
+    let columns: Vec<_> =
+        report::COLUMNS.iter().zip(&row).filter(|(_, text)| !text.is_empty()).collect();
+    assert!(columns.contains(&(&"group", &"X25519MLKEM768".to_owned())), "{columns:?}");
+}
+
+/// Each field of a handshake has a column.
+#[test]
+fn csv_has_all_fields() {
+    let record = serde_json::to_value(Capture::of_full_1_2().handshake()).unwrap();
+    for field in record.as_object().unwrap().keys().filter(|field| *field != "certificate") {
+        assert!(report::COLUMNS.contains(&field.as_str()), "{field}");
+    }
 }

@@ -51,6 +51,12 @@ pub(crate) fn full(second: u8, server: &str, name: &str) -> Handshake {
         issued_sid_len: Some(32),
         session_id_hash: None,
         certificate: None,
+        cipher: None,
+        group: None,
+        alpn: None,
+        alpn_offered: None,
+        ja4: None,
+        ech_offered: None,
         bytes_from_client: 500,
         bytes_from_server: 4_000,
     }
