@@ -168,7 +168,7 @@ impl Analyser {
 
 impl Limits {
     /// The most memory an analyser with these limits ever uses, in bytes. It excludes emitted
-    /// handshakes and the memory of the source itself (64 KB for gzip).
+    /// handshakes and the memory of the source itself (64 KB for gzip, 10 MB for zstd).
     pub fn most_bytes(&self) -> usize {
         let Self { connections, quic_connections, dtls_associations, .. } = *self;
         // A table that doubles keeps its old half until the copy is complete.

@@ -9,8 +9,8 @@ pub enum Error {
     /// The input has no bytes.
     #[error("the capture is empty")]
     Empty,
-    /// The input is neither pcap nor pcapng, nor gzip of either.
-    #[error("this is no capture: neither pcap nor pcapng, nor gzip of one")]
+    /// The input is neither pcap nor pcapng, nor gzip or zstd of either.
+    #[error("this is no capture: neither pcap nor pcapng, nor gzip or zstd of one")]
     NotACapture,
     /// Reading the first bytes failed.
     #[error("the capture cannot be read: {0}")]

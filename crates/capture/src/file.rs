@@ -1,4 +1,5 @@
-//! The frames of a capture file: pcap in its variants, pcapng, and gzip of either.
+//! The frames of a capture file: pcap in its variants, pcapng, several of these one behind the other, and gzip
+//! or zstd of them.
 //!
 //! `pcap-parser` parses the records. The buffer is our own, so that a record that never becomes
 //! complete ends the capture with a reason instead of being requested again.
@@ -14,11 +15,12 @@ use pcap_parser::{
 
 use crate::error::{Error, Stop};
 use crate::limits::{LARGEST_BLOCK_BYTES, MOST_INTERFACES};
+use crate::zstd::Zstd;
 
 const CHUNK_BYTES: usize = 1 << 18;
 const PCAP_HEADER_BYTES: usize = 24;
-/// Nested gzip is refused: a few bytes of it can expand to any size.
-const DEEPEST_GZIP: u8 = 1;
+/// Nested compression is refused: a few bytes of it can expand to any size.
+const DEEPEST_COMPRESSION: u8 = 1;
 
 /// One captured packet.
 #[derive(Debug, Clone, Copy)]
@@ -44,35 +46,82 @@ pub(crate) fn frames(
     reader: &mut dyn Read,
     each: &mut dyn FnMut(Frame<'_>),
 ) -> Result<Ended, Error> {
-    frames_of(reader, each, DEEPEST_GZIP)
+    frames_of(reader, each, DEEPEST_COMPRESSION)
 }
 
 fn frames_of(
     reader: &mut dyn Read,
     each: &mut dyn FnMut(Frame<'_>),
-    gzip: u8,
+    compression: u8,
 ) -> Result<Ended, Error> {
     let mut magic = Vec::new();
     Read::take(&mut *reader, 4).read_to_end(&mut magic)?;
     match magic[..] {
         [] => return Err(Error::Empty),
-        [0x1f, 0x8b, ..] if gzip > 0 => {
+        [0x1f, 0x8b, ..] if compression > 0 => {
             let mut plain = MultiGzDecoder::new(Cursor::new(magic).chain(reader));
-            return frames_of(&mut plain, each, gzip - 1);
+            return frames_of(&mut plain, each, compression - 1);
+        }
+        [0x28, 0xb5, 0x2f, 0xfd] if compression > 0 => {
+            let mut plain = Zstd::new(Cursor::new(magic).chain(reader));
+            return frames_of(&mut plain, each, compression - 1);
         }
         _ => {}
     }
+    let mut form = Form::of(&magic).ok_or(Error::NotACapture)?;
     let mut window = Window::new(&magic, reader);
     let mut frames = 0;
-    let result = match number(&magic, 0, false) {
-        Some(0x0a0d_0d0a) => pcapng(&mut window, each, &mut frames),
-        Some(0xa1b2_c3d4 | 0xa1b2_3c4d | 0xa1b2_cd34 | 0xd4c3_b2a1 | 0x4d3c_b2a1 | 0x34cd_b2a1) => {
-            pcap(&mut window, each, &mut frames)
+    let result = loop {
+        let read = match form {
+            Form::Pcapng => pcapng(&mut window, each, &mut frames),
+            Form::Pcap => pcap(&mut window, each, &mut frames),
+        };
+        match read {
+            Ok(Some(another)) => form = another,
+            Ok(None) => break Ok(()),
+            Err(fault) => break Err(fault),
         }
-        _ => return Err(Error::NotACapture),
     };
     let stop = result.err().map(|fault| fault.after(frames));
     Ok(Ended { frames, stop })
+}
+
+/// The form of a capture.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Pcap,
+    Pcapng,
+}
+
+impl Form {
+    fn of(start: &[u8]) -> Option<Self> {
+        match number(start, 0, false)? {
+            0x0a0d_0d0a => Some(Self::Pcapng),
+            0xa1b2_c3d4 | 0xa1b2_3c4d | 0xa1b2_cd34 | 0xd4c3_b2a1 | 0x4d3c_b2a1 | 0x34cd_b2a1 => {
+                Some(Self::Pcap)
+            }
+            _ => None,
+        }
+    }
+
+    /// The form of a capture that begins where a record of another one could.
+    fn of_another(window: &mut Window<'_>) -> Result<Option<Self>, Fault> {
+        const DECIDING_BYTES: usize = 12;
+        let Some(form) = Self::of(window.data()) else { return Ok(None) };
+        if !window.fill(DECIDING_BYTES)? {
+            return Ok(None);
+        }
+        let start = window.data();
+        let is_another = match form {
+            // The order of bytes.
+            Self::Pcapng => {
+                matches!(start[8..12], [0x1a, 0x2b, 0x3c, 0x4d] | [0x4d, 0x3c, 0x2b, 0x1a])
+            }
+            // Version 2.4.
+            Self::Pcap => matches!(start[4..8], [2, 0, 4, 0] | [0, 2, 0, 4]),
+        };
+        Ok(is_another.then_some(form))
+    }
 }
 
 fn number(bytes: &[u8], at: usize, big_endian: bool) -> Option<u32> {
@@ -193,7 +242,7 @@ fn pcap(
     window: &mut Window<'_>,
     each: &mut dyn FnMut(Frame<'_>),
     frames: &mut u64,
-) -> Result<(), Fault> {
+) -> Result<Option<Form>, Fault> {
     if !window.fill(PCAP_HEADER_BYTES)? {
         return Err(Fault::Truncated);
     }
@@ -225,6 +274,9 @@ fn pcap(
         parse_pcap_frame
     };
     loop {
+        if let Some(another) = Form::of_another(window)? {
+            return Ok(Some(another));
+        }
         let data = window.data();
         match parse(data) {
             Ok((rest, record)) => {
@@ -241,7 +293,7 @@ fn pcap(
                 }
                 let error = error.map(|_| PcapError::<()>::Eof);
                 if !window.after(error)? {
-                    return Ok(());
+                    return Ok(None);
                 }
             }
         }
@@ -324,10 +376,13 @@ fn pcapng(
     window: &mut Window<'_>,
     each: &mut dyn FnMut(Frame<'_>),
     frames: &mut u64,
-) -> Result<(), Fault> {
+) -> Result<Option<Form>, Fault> {
     let mut interfaces = Vec::new();
     let mut big_endian = false;
     loop {
+        if let Some(Form::Pcap) = Form::of_another(window)? {
+            return Ok(Some(Form::Pcap));
+        }
         let data = window.data();
         check_block_length(data, big_endian)?;
         let parsed = if big_endian { parse_block_be(data) } else { parse_block_le(data) };
@@ -347,7 +402,7 @@ fn pcapng(
             Err(error) => {
                 let error = error.map(|_| PcapError::<()>::Eof);
                 if !window.after(error)? {
-                    return Ok(());
+                    return Ok(None);
                 }
             }
         }

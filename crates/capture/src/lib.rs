@@ -1,6 +1,6 @@
 //! Reads network captures: finds the TLS handshakes in them and tells which ones were resumed.
 //!
-//! An [`Analyser`] takes the bytes of a capture (pcap or pcapng, optionally gzipped) from any
+//! An [`Analyser`] takes the bytes of a capture (pcap or pcapng, optionally in gzip or zstd) from any
 //! [`std::io::Read`] and gives one [`Handshake`] per ClientHello: the endpoints, the server name,
 //! and whether the handshake was full or resumed, with the evidence for it.
 //!
@@ -43,6 +43,7 @@ mod tcp;
 mod tls;
 mod unsupported;
 mod via;
+mod zstd;
 
 pub use analyser::{Analyser, Summary};
 pub use certificate::Certificate;

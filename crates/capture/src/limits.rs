@@ -4,6 +4,9 @@
 /// other blocks of a pcapng (secrets, names) may be longer.
 pub(crate) const LARGEST_BLOCK_BYTES: usize = 16 << 20;
 
+/// The largest window of a zstd frame, in bytes: what its compressor takes at its usual levels.
+pub(crate) const LARGEST_ZSTD_WINDOW_BYTES: u64 = 8 << 20;
+
 /// The longest hello that is read, in bytes; what comes after is skipped.
 pub(crate) const LONGEST_HELLO_BYTES: usize = 1 << 16;
 

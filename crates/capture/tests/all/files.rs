@@ -1,10 +1,12 @@
 //! The same ClientHello in every kind of file, and under every kind of link.
 
 use std::io::Write as _;
+use std::slice;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rejoin_capture::{Analyser, Error, Handshake, Limits, Stop};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::pcapng::{ETHERNET, RAW, block, interface, packet, section};
 
@@ -83,6 +85,10 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    compress_to_vec(bytes, CompressionLevel::Fastest)
+}
+
 fn read(capture: &[u8]) -> (Vec<Handshake>, Option<Stop>) {
     let mut found = Vec::new();
     let summary =
@@ -114,6 +120,7 @@ fn every_kind_of_file_is_read() {
             let capture = pcap(magic, big_endian, more, RAW, &frames);
             assert_found(name, &capture);
             assert_found(name, &gzip(&capture));
+            assert_found(name, &zstd(&capture));
         }
     }
     assert_found("pcapng", &pcapng(&frames[0]));
@@ -237,4 +244,23 @@ fn what_is_no_capture_is_named() {
     let mut endless = pcapng(&ip_v4(6, &tcp()));
     endless.extend([6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert!(matches!(read(&endless).unwrap().stop, Some(Stop::Corrupt { frames: 1 })));
+}
+
+#[test]
+fn captures_may_stand_one_behind_the_other() {
+    let frame = ip_v4(6, &tcp());
+    let micro = pcap(0xa1b2_c3d4, false, 0, RAW, slice::from_ref(&frame));
+    let nano = pcap(0xa1b2_3c4d, true, 0, RAW, slice::from_ref(&frame));
+    let new = pcapng(&frame);
+    for [one, other] in [[&micro, &nano], [&nano, &new], [&new, &micro], [&new, &new]] {
+        let gzipped = [gzip(one), gzip(other)].concat();
+        // A frame that is to be skipped.
+        let skipped = vec![0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 9, 9, 9];
+        let compressed = [zstd(one), skipped, zstd(other)].concat();
+        for capture in [[&one[..], other].concat(), gzipped, compressed] {
+            let read = Analyser::new(Limits::default()).read(&capture[..], |_| {}).unwrap();
+            assert!(read.stop.is_none(), "{:?}", read.stop);
+            assert_eq!((read.frames, read.handshakes), (2, 1));
+        }
+    }
 }
