@@ -60,7 +60,7 @@ pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
 }
 
 /// True if the process has a packet socket that receives (`R` in `/proc/net/packet`).
-fn has_packet_socket(pid: u32) -> bool {
+pub fn has_packet_socket(pid: u32) -> bool {
     let sockets = fs::read_to_string("/proc/net/packet").unwrap_or_default();
     let receiving = sockets.lines().skip(1).filter_map(|line| {
         let words: Vec<_> = line.split_whitespace().collect();

@@ -21,6 +21,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use rejoin_sim::Progress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{SockFilter, SockRef};
 
 use crate::arguments::Misuse;
 
@@ -28,9 +29,28 @@ use crate::arguments::Misuse;
 const WAITING_BYTES: usize = 64 << 20;
 /// The longest packet; the system joins segments up to this length.
 const LONGEST_PACKET_BYTES: usize = 256 << 10;
-/// The packet type of outgoing packets. On loopback every packet is seen twice, outgoing and incoming.
+/// The packet type of outgoing packets.
 const OUTGOING: u8 = 4;
 const LOOPBACK: u16 = 772;
+
+/// A filter (packet(7), `SO_ATTACH_FILTER`) that takes all packets but those that loopback sends: it shows
+/// each of them twice, outgoing and incoming, and would also lose each of them twice.
+const ALL_BUT_SENT_ON_LOOPBACK: [SockFilter; 6] = {
+    /// Extensions: the kind of interface, and the type of packet (`SKF_AD_HATYPE`, `SKF_AD_PKTTYPE`).
+    const INTERFACE: u32 = 0xffff_f000 + 28;
+    const PACKET: u32 = 0xffff_f000 + 4;
+    const LOAD: u16 = 0x28;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    [
+        SockFilter::new(LOAD, 0, 0, INTERFACE),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 2, LOOPBACK as u32),
+        SockFilter::new(LOAD, 0, 0, PACKET),
+        SockFilter::new(JUMP_IF_EQUAL, 1, 0, OUTGOING as u32),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(RETURN, 0, 0, 0),
+    ]
+};
 
 /// A live capture of an interface.
 pub(super) struct Live {
@@ -57,7 +77,9 @@ impl Live {
             error => anyhow!("{name}: cannot be listened to: {error}"),
         })?;
         let asked = setsockopt(&socket, ReceiveTimestampns, &true)
-            .and_then(|()| setsockopt(&socket, RxqOvfl, &1));
+            .and_then(|()| setsockopt(&socket, RxqOvfl, &1))
+            .map_err(io::Error::from)
+            .and_then(|()| SockRef::from(&socket).attach_filter(&ALL_BUT_SENT_ON_LOOPBACK));
         asked.with_context(|| format!("{name}: cannot be listened to"))?;
         // Without CAP_NET_ADMIN the system's limit stays.
         let _ = setsockopt(&socket, RcvBufForce, &WAITING_BYTES);
@@ -157,6 +179,7 @@ impl Reader<'_> {
             }
         }
         let (Some(from), length) = (received.address, received.bytes) else { return Ok(()) };
+        // What came before the filter.
         if from.hatype() == LOOPBACK && from.pkttype() == OUTGOING {
             return Ok(());
         }

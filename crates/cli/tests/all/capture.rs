@@ -4,13 +4,15 @@ use crate::REJOIN;
 use crate::program::text;
 use rejoin_testkit::serve::scratch;
 use std::fs;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rejoin_testkit::live_capture::{Watched, run};
+use rejoin_testkit::live_capture::{Watched, has_packet_socket, run};
 use rejoin_testkit::made_capture::Capture;
+use rejoin_testkit::process::{Signal, signal, wait_until};
 use serde_json::Value;
 
 fn rejoin(arguments: &[&str]) -> Output {
@@ -247,4 +249,44 @@ fn a_live_capture_agrees_with_what_the_server_counted() {
         assert!(counted.iter().all(|count| *count > 0), "TLS {tls}: {counted:?}");
         assert_eq!(captured, counted, "TLS {tls}");
     }
+}
+
+/// Loopback shows each packet twice, of which one is taken: what is lost is told once.
+#[test]
+fn what_is_lost_on_loopback_is_told_once() {
+    const SENT: u64 = 400_000;
+    let capture = Command::new(REJOIN)
+        .args(["capture", "--interface", "lo", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut capture = capture.expect("the program runs");
+    wait_until("a packet socket", || {
+        has_packet_socket(capture.id()) || capture.try_wait().expect("our own child").is_some()
+    });
+    if capture.try_wait().expect("our own child").is_some() {
+        eprintln!("no right to a packet socket: nothing is captured");
+        return;
+    }
+    let [from, to] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    from.connect(to.local_addr().expect("bound")).expect("an address");
+    signal(&capture, Signal::STOP);
+    for _ in 0..SENT {
+        from.send(b"x").expect("sent");
+    }
+    signal(&capture, Signal::CONT);
+    // The next packet brings the number of those lost before it.
+    for _ in 0..100 {
+        from.send(b"x").expect("sent");
+        thread::sleep(Duration::from_millis(10));
+    }
+    signal(&capture, Signal::INT);
+    let output = capture.wait_with_output().expect("it ends");
+    let told = text(&output.stderr);
+    let lost = told.lines().find(|line| line.contains("arrived faster")).expect("losses");
+    let lost = lost.split_whitespace().find_map(|word| word.parse::<u64>().ok()).expect("a number");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let all = report["frames"].as_u64().expect("a number") + lost;
+    // Others may use loopback, too.
+    assert!((SENT..SENT * 5 / 4).contains(&all), "{all}: {told}");
 }
