@@ -178,10 +178,11 @@ async fn converse(client: &mut TcpStream, valkey: &RefCell<Valkey>) {
 impl Valkey {
     /// Returns the answer, and true if it is the last on the connection.
     fn answer(&mut self, words: &[Vec<u8>]) -> (Vec<u8>, bool) {
-        // The scripts that store are known by the number of their arguments.
-        let mut is_ring = false;
+        // Scripts are known by the numbers of their keys and arguments.
+        let (mut is_ring, mut is_take) = (false, false);
         match words {
-            [_, _, _, _, _, _, _, value, _, _, _, _, _] => self.session.clone_from(value),
+            [_, _, _, _, _, _, _, _, value, _, _, _, _, _, _] => self.session.clone_from(value),
+            [_, _, keys, _, _, _, _, _, ..] if keys == b"4" => is_take = true,
             [_, _, _, _, _, _, _, version, page, _, _] => {
                 let version = String::from_utf8_lossy(version).parse().expect("a number");
                 self.rings.push((version, page.clone()));
@@ -199,6 +200,11 @@ impl Valkey {
             Some(Answer::Refused(kind)) => {
                 let kinds = ["ERR no", "NOSCRIPT none", "OOM full", "LOADING soon", "MOVED 1 x:1"];
                 format!("-{}\r\n", kinds[usize::from(*kind) % kinds.len()]).into_bytes()
+            }
+            Some(Answer::Session(changes)) if is_take => {
+                let (master, at_us) = (bulk(b"a master"), bulk(b"1800000000000000"));
+                let value = bulk(&changed(&self.session, changes));
+                [b"*3\r\n", &value[..], &master, &at_us].concat()
             }
             Some(Answer::Session(changes)) => bulk(&changed(&self.session, changes)),
             Some(Answer::Ring { replaced, .. }) if is_ring => integer((*replaced).into()),

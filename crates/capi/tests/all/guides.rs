@@ -79,7 +79,7 @@ fn systemd() {
 fn units() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/system");
     let files: Vec<_> = fs::read_dir(&folder).expect("the units").flatten().collect();
-    assert_eq!(files.len(), 4, "{files:?}");
+    assert_eq!(files.len(), 5, "{files:?}");
     let mut script = "install rejoin /usr/local/bin/rejoin\n".to_owned();
     for file in &files {
         let unit = fs::read_to_string(file.path())
