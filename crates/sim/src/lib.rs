@@ -36,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bound;
 mod clients;
 mod error;
 mod future;
@@ -61,4 +62,4 @@ pub use progress::Progress;
 pub use server::{Balancer, KeyedBy, Server, Tls};
 pub use simulation::Simulation;
 pub use source::{Drawn, Pass, Source};
-pub use subject::Subject;
+pub use subject::{Knows, Subject};

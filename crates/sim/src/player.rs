@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::bound::Bound;
 use crate::error::Error;
 use crate::request::Request;
 use crate::server::{KeyedBy, Server, Tls};
@@ -34,6 +35,10 @@ impl Chunk<'_> {
 /// A player of requests, which counts hits.
 pub(crate) trait Player: Send {
     fn play(&mut self, chunk: &Chunk<'_>);
+
+    /// Ends after the last chunk.
+    fn finish(&mut self) {}
+
     fn hits(&self) -> &Tally;
 }
 
@@ -47,6 +52,7 @@ pub(crate) fn player(
 ) -> Result<Box<dyn Player>, Error> {
     let servers = u64::from(server.servers.max(1));
     match subject {
+        Subject::Bound(knows) => Ok(Box::new(Bound::new(knows, capacity, server, groups))),
         Subject::Yardstick(name) => {
             let seeds = (0..servers).map(|number| seed * servers + number);
             let store = |seed| Yardstick::new(name, capacity, server, seed);

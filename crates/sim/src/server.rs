@@ -10,6 +10,9 @@ pub struct Server {
     /// The histories of evicted clients that the shipped cache keeps, in percent of its sessions;
     /// `None` for its default.
     pub ghosts_percent: Option<u32>,
+    /// True if clients carry their own history, in a ticket or an id that the server has made and
+    /// recognises. A client whose session was evicted is then known when it comes back, as by a ghost.
+    pub history_carried: bool,
     /// True if a device still has its session when it begins another run.
     pub sessions_kept: bool,
     /// The key by which sessions are looked up.
@@ -27,6 +30,7 @@ impl Default for Server {
             tls: Tls::V1_2,
             grace_ms: rejoin_cache::Settings::GRACE_MS,
             ghosts_percent: None,
+            history_carried: false,
             sessions_kept: true,
             keyed_by: KeyedBy::Client,
             servers: 1,

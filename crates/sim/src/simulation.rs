@@ -161,6 +161,7 @@ impl Simulation {
         let mut requests = open()?;
         let play = |chunk: &Chunk<'_>| players.iter_mut().for_each(|player| player.play(chunk));
         let played = walk.go(&mut requests, Some(&future), 1.0, play)?;
+        players.iter_mut().for_each(|player| player.finish());
         let hits = || players.iter().map(|player| player.hits().clone()).collect();
         Ok(played.map(|()| Pass { requests: requests.into_counts(), hits: hits() }))
     }

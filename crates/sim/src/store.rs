@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
 use rejoin_cache::{
-    Cache, Capacity, ContextTag, HeapMemory, Issued, SecretBytes, SessionId, Settings, Visit,
+    Cache, Capacity, ContextTag, HeapMemory, History, Issued, SecretBytes, SessionId, Settings,
+    Visit,
 };
 
 use crate::error::Error;
@@ -36,6 +37,9 @@ pub(crate) struct Shipped {
     value: SecretBytes,
     hints: bool,
     used_once: bool,
+    /// The histories that clients carry, by client, each with the time when it was written; `None` if
+    /// they carry none.
+    carried: Option<Vec<Option<(History, u64)>>>,
 }
 
 impl Shipped {
@@ -73,7 +77,27 @@ impl Shipped {
             value: SecretBytes::default(),
             hints: !matches!(subject, Subject::Learned | Subject::Lru),
             used_once: used_once(server),
+            carried: server.history_carried.then(Vec::new),
         })
+    }
+
+    /// Makes the visit know the history that the client brings.
+    fn recall(&mut self, request: &Request) {
+        let carried = self.carried.as_ref().and_then(|all| *all.get(request.client as usize)?);
+        if let Some((history, seen_ms)) = carried {
+            self.visit.recall(history, Some(request.now_ms - seen_ms));
+        }
+    }
+
+    /// Gives the client its history to carry.
+    fn give(&mut self, request: &Request) {
+        if let Some(all) = &mut self.carried {
+            let client = request.client as usize;
+            if client >= all.len() {
+                all.resize(client + 1, None);
+            }
+            all[client] = Some((self.visit.history(), request.now_ms));
+        }
     }
 
     fn hint_ms(&self, request: &Request) -> Option<u64> {
@@ -87,14 +111,19 @@ impl Store for Shipped {
         self.visit = Visit::default();
         let Self { cache, visit, value, used_once, .. } = self;
         let (now_ms, context) = (request.now_ms, ContextTag(0));
-        offered.map(id).is_some_and(|id| match used_once {
+        let found = offered.map(id).is_some_and(|id| match used_once {
             true => visit.take(cache, now_ms, &id, context, value),
             false => visit.look_up(cache, now_ms, &id, context, value),
-        })
+        });
+        if !found && offered.is_some() {
+            self.recall(request);
+        }
+        found
     }
 
     #[inline]
     fn renew(&mut self, request: &Request) {
+        self.give(request);
         if let Some(ms) = self.hint_ms(request) {
             self.visit.hint(&self.cache, request.now_ms, ms);
         }
@@ -102,6 +131,7 @@ impl Store for Shipped {
 
     #[inline]
     fn issue(&mut self, request: &Request, _: u64, sessions: RangeInclusive<u64>) {
+        self.give(request);
         let hint_ms = self.hint_ms(request);
         let mut count = 0;
         for (issued, session) in self.issued.iter_mut().zip(sessions) {

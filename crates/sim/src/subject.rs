@@ -25,6 +25,18 @@ pub enum Subject {
     Lru,
     /// A yardstick, by its own name.
     Yardstick(PolicyName),
+    /// `bound` and `bound-learned`: what no policy exceeds that knows no more of its clients. It is
+    /// calculated, and takes memory for every request.
+    Bound(Knows),
+}
+
+/// The knowledge of a bound about clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Knows {
+    /// What they announce, or else their last gap.
+    Announced,
+    /// The same once a client has come back within a run, and nothing before.
+    Past,
 }
 
 impl Subject {
@@ -33,7 +45,8 @@ impl Subject {
     /// Returns every policy that can be asked for, the shipped ones first.
     pub fn all() -> impl Iterator<Item = Self> {
         let yardsticks = PolicyName::ALL.into_iter().filter(|name| *name != PolicyName::Lru);
-        Self::SHIPPED.into_iter().chain(yardsticks.map(Self::Yardstick))
+        let bounds = [Self::Bound(Knows::Announced), Self::Bound(Knows::Past)];
+        Self::SHIPPED.into_iter().chain(yardsticks.map(Self::Yardstick)).chain(bounds)
     }
 
     /// Returns the policy's name.
@@ -44,6 +57,8 @@ impl Subject {
             Self::Both => "both",
             Self::Lru => "lru",
             Self::Yardstick(name) => name.as_str(),
+            Self::Bound(Knows::Announced) => "bound",
+            Self::Bound(Knows::Past) => "bound-learned",
         }
     }
 
@@ -54,7 +69,7 @@ impl Subject {
             Self::Learned => Some((Policy::Predictive, Prediction::Learned)),
             Self::Both => Some((Policy::Predictive, Prediction::Both)),
             Self::Lru => Some((Policy::Lru, Prediction::Hint)),
-            Self::Yardstick(_) => None,
+            Self::Yardstick(_) | Self::Bound(_) => None,
         }
     }
 

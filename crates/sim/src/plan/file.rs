@@ -17,6 +17,7 @@ pub(super) struct File {
     pub(super) tickets_used_once: Option<bool>,
     pub(super) grace_ms: Option<i64>,
     pub(super) ghosts_percent: Option<i64>,
+    pub(super) history_carried: Option<bool>,
     pub(super) sessions_kept: Option<bool>,
     pub(super) keyed_by: Option<KeyName>,
     pub(super) servers: Option<i64>,

@@ -30,6 +30,7 @@
 //! | `tickets_used_once` | false | TLS 1.3: true if a resumption takes the ticket out of the cache |
 //! | `grace_ms` | 2000 | the time a client may be late before its session is the first to be evicted |
 //! | `ghosts_percent` | the cache's | the histories of evicted clients that it keeps |
+//! | `history_carried` | false | true if clients carry their history, so that an evicted one is known |
 //! | `sessions_kept` | true | true if a device still has its session at its next run |
 //! | `keyed_by` | "client" where possible | or "session": [`KeyedBy`] |
 //! | `servers` | 1 | to 1,024, each with its own cache of the whole capacity |
@@ -187,6 +188,7 @@ fn server(file: &File) -> Result<Server, Error> {
         tls,
         grace_ms,
         ghosts_percent: file.ghosts_percent.map(percent).transpose()?,
+        history_carried: file.history_carried.unwrap_or(false),
         sessions_kept: file.sessions_kept.unwrap_or(true),
         keyed_by: KeyedBy::Client,
         servers: servers as u16,
