@@ -94,7 +94,7 @@ pub struct Found {
 /// The circumstances in which a session was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// True if no copy of it was taken before, as far as Valkey can lose writes ([`Masters`]).
+    /// True if it was certainly not taken before, whatever writes Valkey lost.
     pub is_certain: bool,
     /// The time, in microseconds of Valkey's clock.
     at_us: u64,
