@@ -30,7 +30,7 @@ pub struct Collector {
     line: u64,
 }
 
-/// What logs have, counted over all lines.
+/// The content of logs, counted over all lines.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// The number of lines that are not empty.
@@ -98,7 +98,7 @@ impl Facts {
     }
 }
 
-/// What a log tells in one reading.
+/// The outcome of reading a log once.
 #[derive(Debug)]
 pub struct Told {
     /// The reading.
@@ -107,9 +107,9 @@ pub struct Told {
     pub connections: u64,
     /// Those that began in the window that was asked for.
     pub in_window: u64,
-    /// Of those whose version is known, how many had TLS 1.3, and the number known.
+    /// The number with TLS 1.3, and the number whose version is known.
     pub tls_13: (u64, u64),
-    /// Of those for which it is known, how many resumed, and the number known.
+    /// The number resumed, and the number of which that is known.
     pub reused: (u64, u64),
     /// The times at which the memory for open connections was full: then some counted twice.
     pub overflows: u64,
@@ -120,7 +120,7 @@ pub struct Told {
 /// The arrivals of logs.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// What was counted.
+    /// The counts.
     pub facts: Facts,
     /// The readings, in the order asked for.
     pub told: Vec<Told>,

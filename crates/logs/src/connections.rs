@@ -7,14 +7,14 @@ use crate::record::Record;
 /// The readings of a log: what it leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// What makes a client.
+    /// The mark that tells clients apart.
     pub clients: ClientsBy,
     /// Where connections have no number: the longest time between two requests of a client's connection, in
     /// milliseconds.
     pub keep_alive_ms: u64,
 }
 
-/// What makes a client.
+/// The mark that tells clients apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientsBy {
     /// The address: all devices behind one are one client.

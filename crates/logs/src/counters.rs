@@ -17,7 +17,7 @@ struct Series {
     samples: Vec<(u64, f64)>,
 }
 
-/// What a counter counts, by its name.
+/// The thing that a counter counts, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     /// Its name has `request`.
@@ -33,7 +33,7 @@ pub enum Counted {
 pub struct Counter {
     /// Its name; empty where a query has removed it.
     pub name: String,
-    /// What it counts.
+    /// The thing counted.
     pub counted: Counted,
     /// How much it grew.
     pub growth: f64,

@@ -54,7 +54,7 @@ pub enum Error {
     /// The counters are no result of a range query.
     #[error("not the result of a range query in JSON: {what}")]
     NoCounters {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
 }

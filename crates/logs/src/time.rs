@@ -144,7 +144,7 @@ impl Rest<'_> {
 mod tests {
     use super::*;
 
-    /// Of `date -d … +%s`.
+    /// Seconds as `date -d … +%s` prints them.
     const MS: u64 = 1_795_621_767_000;
 
     #[test]

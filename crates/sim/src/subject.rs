@@ -33,7 +33,7 @@ pub enum Subject {
 /// The knowledge of a bound about clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Knows {
-    /// What they announce, or else their last gap.
+    /// Their announcements, or else their last gap.
     Announced,
     /// The same once a client has come back within a run, and nothing before.
     Past,

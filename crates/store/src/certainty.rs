@@ -28,7 +28,7 @@ pub(crate) struct Certainty {
     offset_ms: AtomicI64,
 }
 
-/// What the memory says of itself, to all processes.
+/// The figures in the memory itself, for all processes.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     /// The count of sessions that were taken.

@@ -53,7 +53,7 @@ pub struct MailboxFacts {
     pub dropped: u64,
 }
 
-/// What became of a session that was asked for.
+/// The fate of a session that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// It is not in the cache.

@@ -17,7 +17,7 @@ use rejoin_testkit::port;
 use rejoin_testkit::process::{Process, wait_until};
 use rejoin_testkit::shipped::target;
 
-/// Whether each connection was resumed, by its client's port and its server's name.
+/// The connections and if each was resumed, by its client's port and its server's name.
 type Resumed = BTreeMap<(u16, String), bool>;
 
 fn analyse(capture: &[u8]) -> Vec<Handshake> {

@@ -393,7 +393,7 @@ fn twice(world: &mut World, by: By) {
 
 type Scenario = (&'static str, fn(&mut World, By), By, Cause);
 
-/// What is prepared, and the cause that the capture shows.
+/// A prepared connection, and the cause that the capture shows.
 const SCENARIOS: [Scenario; 38] = [
     ("restarted", restarted, By::Ticket, Cause::DeclinedHere),
     ("restarted", restarted, By::Id, Cause::DeclinedHere),

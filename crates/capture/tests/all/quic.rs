@@ -46,7 +46,7 @@ fn version_parameters(version: u32) -> ([u8; 20], u8, &'static str) {
     }
 }
 
-/// What an Initial is made of. Its keys derive from `origin`.
+/// The parts of an Initial. Its keys derive from `origin`.
 struct Initial<'a> {
     version: u32,
     label: &'a str,

@@ -1,6 +1,5 @@
 //! Copies of first flights of before a restart, and what was accepted of them, while a server is certain of nothing.
 
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use super::servers::{Kind, Rejoin, Server};
 use super::ways::send_at_once;
 use super::{Effort, Found};
 
-/// What happens between the originals and their copies.
+/// The event between the originals and their copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     /// The server is started again.
@@ -149,12 +148,7 @@ fn saved(server: &Server) -> PathBuf {
 
 /// Sends each flight again, and those that nobody got several times at once.
 fn replay(server: &Server, before: &Before, tally: &mut Tally) {
-    let copy = |bytes: &[u8]| Copy {
-        bytes: bytes.to_vec(),
-        from: Ipv4Addr::LOCALHOST,
-        to: server.site.address(),
-        is_cut: false,
-    };
+    let copy = |bytes: &[u8]| Copy::whole(bytes.to_vec(), server.site.address());
     before.sent.iter().for_each(|(_, bytes)| tally.heard(&[copy(bytes).send()]));
     before
         .held
@@ -171,12 +165,7 @@ fn come_back(server: &Server, clients: &[Client], when: &str, tally: &mut Tally)
             Ok(flight) => {
                 accepted += usize::from(flight.accepted);
                 tally.original(&path, &flight);
-                let copy = Copy {
-                    bytes: flight.bytes,
-                    from: Ipv4Addr::LOCALHOST,
-                    to: server.site.address(),
-                    is_cut: false,
-                };
+                let copy = Copy::whole(flight.bytes, server.site.address());
                 tally.heard(&send_at_once(&vec![copy; AT_ONCE]));
             }
             Err(why) => tally.fail(why),

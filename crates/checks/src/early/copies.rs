@@ -65,6 +65,11 @@ pub(super) fn renew(client: &Client) -> Result<(), String> {
 }
 
 impl Copy {
+    /// A whole copy from this machine's own address.
+    pub(super) fn whole(bytes: Vec<u8>, to: SocketAddr) -> Self {
+        Self { bytes, from: Ipv4Addr::LOCALHOST, to, is_cut: false }
+    }
+
     /// Sends it, and stays until it is clear what the server makes of it.
     pub(super) fn send(&self) -> Heard {
         let Ok(stream) = self.open() else { return Heard::Nothing };

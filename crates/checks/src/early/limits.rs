@@ -1,7 +1,5 @@
 //! Thousands of copies at once, more early data than a server allows, and a server that reads none.
 
-use std::net::Ipv4Addr;
-
 use rejoin_testkit::site::request;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -31,8 +29,7 @@ pub(super) fn at_once(effort: Effort, kind: Kind) -> Option<Found> {
         let client = server.client().expect("a session");
         let bytes = client.first_flight(request(client.name, &path).as_bytes());
         let bytes = bytes.expect("early data is allowed");
-        let copy =
-            Copy { bytes, from: Ipv4Addr::LOCALHOST, to: server.site.address(), is_cut: false };
+        let copy = Copy::whole(bytes, server.site.address());
         let heard = send_at_once(&vec![copy; copies]);
         let count = |what| heard.iter().filter(|heard| **heard == what).count();
         resumed.push(count(Heard::Resumed));
@@ -61,8 +58,7 @@ pub(super) fn beyond(effort: Effort, kind: Kind) -> Option<Found> {
         );
         let bytes = client.first_flight(&[head.as_bytes(), &[b'x'; BODY_BYTES]].concat());
         let bytes = bytes.expect("early data is allowed");
-        let copy =
-            Copy { bytes, from: Ipv4Addr::LOCALHOST, to: server.site.address(), is_cut: false };
+        let copy = Copy::whole(bytes, server.site.address());
         for _ in 0..EACH {
             copy.send();
         }
@@ -88,12 +84,7 @@ pub(super) fn never_read(effort: Effort) -> Option<Found> {
         match server.client().and_then(|client| server.ask(&client, &path)) {
             Ok(flight) => {
                 tally.original(&path, &flight);
-                let copy = Copy {
-                    bytes: flight.bytes,
-                    from: Ipv4Addr::LOCALHOST,
-                    to: server.site.address(),
-                    is_cut: false,
-                };
+                let copy = Copy::whole(flight.bytes, server.site.address());
                 tally.heard(&(0..EACH).map(|_| copy.send()).collect::<Vec<_>>());
             }
             Err(why) => tally.fail(why),

@@ -38,7 +38,7 @@ pub(super) struct Scene {
     pub(super) pause: Duration,
 }
 
-/// What came of originals and their copies.
+/// The outcome of originals and their copies.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) originals: usize,

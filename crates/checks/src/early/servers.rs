@@ -69,7 +69,7 @@ backend back
 /// The copies that are sent at once: more than a server has processes or threads.
 const AT_ONCE: usize = 16;
 
-/// What `openssl s_server` says before and after what came as early data.
+/// The words of `openssl s_server` before and after what came as early data.
 const RECEIVED: &str = "Early data received:";
 const ENDED: &str = "End of early data";
 

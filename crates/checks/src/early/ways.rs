@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::copies::{Copy, Heard, hello_bytes};
 use super::replays::Scene;
 
-/// What is sent, and how much later than the original.
+/// The copies to send, and how much later than the original.
 pub(super) struct Replay {
     pub(super) after: Duration,
     /// Sent at the same time, each over a connection of its own.

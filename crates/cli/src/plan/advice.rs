@@ -14,7 +14,7 @@ const AS_GOOD_POINTS: f64 = 0.3;
 /// The ratio by which the needs of policies that are as good may differ.
 const AS_GOOD_RATIO: f64 = 1.05;
 
-/// What is asked for.
+/// The aim of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Wish {

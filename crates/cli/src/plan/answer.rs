@@ -58,7 +58,7 @@ pub(super) struct Answer<'a> {
     pub(super) same_bytes: &'a [SameBytes],
     /// The check on the half that sizes are not made from; none for arrivals that are drawn.
     pub(super) unseen: Option<&'a Unseen>,
-    /// What speaks against the answer.
+    /// The reasons to doubt the answer.
     pub(super) warnings: Vec<String>,
     pub(super) lifetime: Option<Lifetime>,
     pub(super) lifetime_s: u32,

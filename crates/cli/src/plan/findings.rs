@@ -15,7 +15,7 @@ use crate::units::time;
 /// The ratio by which two readings of a log may differ and still say the same.
 const SAME_RATIO: f64 = 1.02;
 
-/// What was found out.
+/// The findings.
 pub(super) struct Findings {
     /// All cells, in the order of capacities, then of policies.
     pub(super) cells: Vec<Cell>,

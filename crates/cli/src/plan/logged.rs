@@ -173,12 +173,12 @@ fn share((part, whole): (u64, u64)) -> Option<f64> {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Checked {
     pub(super) counter: String,
-    /// What it counts: `requests` or `connections`; by its name, or else what is closer.
+    /// The thing counted: `requests` or `connections`; by its name, or else what is closer.
     pub(super) counts: &'static str,
     pub(super) window_s: f64,
     pub(super) counter_growth: f64,
     pub(super) log_count: u64,
-    /// What the log has more than the counter, in percent of the counter.
+    /// The surplus of the log over the counter, in percent of the counter.
     pub(super) log_more_percent: f64,
 }
 

@@ -52,7 +52,7 @@ pub enum End {
     /// An alert of this description.
     Alert(u8),
     Closed,
-    /// What the server sent makes no sense.
+    /// The server sent something that makes no sense.
     Nonsense(&'static str),
 }
 

@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// What the newest master was told, without its last writes.
+    /// Returns what the newest master was told, without its last writes.
     fn remembered(&mut self) -> Vec<(u64, u32, bool)> {
         let lost_ms = self.random.random_range(0..20_000);
         let from_ms = self.now_ms.saturating_sub(lost_ms);
