@@ -14,9 +14,10 @@ mod workload;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use peers::CONTENDERS;
+use peers::{CONTENDERS, OF_MIXTURES};
 use race::{Size, race};
 use report::Report;
+use workload::Intervals;
 
 /// The size for which most requirements are defined.
 const JUDGED_SESSIONS: u64 = 204_800;
@@ -54,16 +55,22 @@ fn main() -> ExitCode {
 }
 
 fn measure(sizes: &[Size]) -> Report {
-    let mut report = Report { sizes: Vec::new(), requirements: Vec::new(), judged: false };
+    let mut report =
+        Report { sizes: Vec::new(), mixtures: Vec::new(), requirements: Vec::new(), judged: false };
     for size in sizes {
         progress(&format!("{} sessions", size.sessions));
-        report.sizes.push((*size, race(size, &CONTENDERS)));
+        report.sizes.push((*size, race(size, Intervals::Three, &CONTENDERS)));
+        progress(&format!("{} sessions, any interval", size.sessions));
+        report.mixtures.push(race(size, Intervals::Any, &CONTENDERS[..OF_MIXTURES]));
     }
     let at = sizes.iter().position(|size| size.sessions == JUDGED_SESSIONS);
     report.judged = at.is_some();
     let (size, figures) = &report.sizes[at.unwrap_or(0)];
     progress("requirements");
     report.requirements = requirements::of_table(size.sessions, figures);
+    for ((size, figures), mixture) in report.sizes.iter().zip(&report.mixtures) {
+        report.requirements.extend(requirements::of_size(size, figures, mixture));
+    }
     report.requirements.extend(requirements::of_their_own(size));
     progress("");
     report

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::peers::openssl::allocated_bytes;
 use crate::peers::{Contender, Peer};
-use crate::workload::{Arrival, ID_BYTES, VALUE_BYTES, Workload};
+use crate::workload::{Arrival, ID_BYTES, Intervals, VALUE_BYTES, Workload};
 
 const SEED: u64 = 0;
 
@@ -79,8 +79,8 @@ impl Lane {
 }
 
 /// Measures each contender, in their order.
-pub(crate) fn race(size: &Size, contenders: &[Contender]) -> Vec<Figures> {
-    let mut workload = Workload::new(size.sessions, SEED);
+pub(crate) fn race(size: &Size, intervals: Intervals, contenders: &[Contender]) -> Vec<Figures> {
+    let mut workload = Workload::new(intervals, size.sessions, SEED);
     let fill = workload.fill();
     let filled = |contender| Lane::new(contender, size.sessions, &fill);
     let mut lanes: Vec<Lane> = contenders.iter().map(filled).collect();

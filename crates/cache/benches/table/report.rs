@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use crate::peers::CONTENDERS;
+use crate::peers::{CONTENDERS, OF_MIXTURES};
 use crate::race::{Figures, Size};
 use crate::requirements::{Bound, Requirement};
 
@@ -12,6 +12,8 @@ use crate::requirements::{Bound, Requirement};
 pub(crate) struct Report {
     /// The figures for each size, one for each contender.
     pub(crate) sizes: Vec<(Size, Vec<Figures>)>,
+    /// For each size the figures of the first contenders where clients keep no interval.
+    pub(crate) mixtures: Vec<Vec<Figures>>,
     pub(crate) requirements: Vec<Requirement>,
     /// True if they were measured at the size for which they are defined. At another size they are
     /// only shown.
@@ -23,12 +25,13 @@ impl Report {
         self.write_head(out)?;
         for (row, contender) in CONTENDERS.iter().enumerate() {
             write!(out, "{:<24}", contender.name)?;
-            for (_, figures) in &self.sizes {
-                let Figures { overhead_bytes, .. } = figures[row];
-                let (min, median) = (figures[row].min_ns(), figures[row].median_ns());
-                let kept = figures[row].kept_percent();
-                write!(out, " │{min:>6.0}{median:>7.0}{kept:>7.1}{overhead_bytes:>7.0}")?;
-            }
+            self.sizes.iter().try_for_each(|(_, figures)| write_cell(&figures[row], out))?;
+            writeln!(out)?;
+        }
+        writeln!(out, "{:<24}", "\nany interval")?;
+        for (row, contender) in CONTENDERS.iter().take(OF_MIXTURES).enumerate() {
+            write!(out, "{:<24}", contender.name)?;
+            self.mixtures.iter().try_for_each(|figures| write_cell(&figures[row], out))?;
             writeln!(out)?;
         }
         self.write_notes(out)?;
@@ -114,6 +117,11 @@ impl Report {
         }
         Ok(())
     }
+}
+
+fn write_cell(figures: &Figures, out: &mut impl Write) -> io::Result<()> {
+    let (min, median, kept) = (figures.min_ns(), figures.median_ns(), figures.kept_percent());
+    write!(out, " │{min:>6.0}{median:>7.0}{kept:>7.1}{:>7.0}", figures.overhead_bytes)
 }
 
 fn thousands(number: u64) -> String {

@@ -3,9 +3,9 @@
 use rejoin_cache::{Cache, Policy, SecretBytes};
 
 use crate::adapter;
-use crate::peers::{BTREE, CONTENDERS, LRU, PREDICTIVE, QUICK_CACHE, SKIP_LIST, ours};
+use crate::peers::{BTREE, CONTENDERS, LRU, PREDICTIVE, QUICK_CACHE, SCHNELLRU, SKIP_LIST, ours};
 use crate::race::{Figures, Size, median, timed};
-use crate::workload::{Arrival, Newcomers, VALUE_BYTES, Value, Workload};
+use crate::workload::{Arrival, Intervals, Newcomers, VALUE_BYTES, Value, Workload};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bound {
@@ -35,19 +35,53 @@ const VALUE: Value = [7; VALUE_BYTES];
 
 /// Returns the requirements that the table answers.
 pub(crate) fn of_table(sessions: u64, figures: &[Figures]) -> Vec<Requirement> {
-    let of = |name| {
-        let at = CONTENDERS.iter().position(|contender| contender.name == name);
-        &figures[at.expect("the row is in the table")]
-    };
+    let of = |name| row(figures, name);
     let requirement = |what, bound, measured| Requirement { what, sessions, bound, measured };
     let ours = of(PREDICTIVE);
     vec![
-        requirement("predictive / our lru", Bound::AtMost(1.3), ours.times(of(LRU))),
         requirement("predictive / quick_cache", Bound::AtMost(1.4), ours.times(of(QUICK_CACHE))),
         requirement("BTreeMap index / predictive", Bound::AtLeast(3.0), of(BTREE).times(ours)),
         requirement("skip list / predictive", Bound::AtLeast(4.0), of(SKIP_LIST).times(ours)),
         requirement("overhead, bytes a session", Bound::AtMost(48.0), ours.overhead_bytes),
     ]
+}
+
+/// Returns the requirements that the table answers for every size, with three intervals and with any.
+pub(crate) fn of_size(size: &Size, three: &[Figures], any: &[Figures]) -> Vec<Requirement> {
+    let Size { sessions, rounds, .. } = *size;
+    let at_most =
+        |what, most, measured| Requirement { what, sessions, bound: Bound::AtMost(most), measured };
+    let times = |figures, name, other| row(figures, name).times(row(figures, other));
+    vec![
+        at_most("predictive / our lru", 1.1, times(three, PREDICTIVE, LRU)),
+        at_most("the same, any interval", 1.1, times(any, PREDICTIVE, LRU)),
+        at_most("our lru / schnellru", 1.5, times(three, LRU, SCHNELLRU)),
+        at_most("insert and evict, ns, any interval", 400.0, eviction_ns(sessions, rounds)),
+    ]
+}
+
+/// Returns the figures of a contender.
+fn row<'a>(figures: &'a [Figures], name: &str) -> &'a Figures {
+    let at = CONTENDERS.iter().position(|contender| contender.name == name);
+    &figures[at.expect("the row is in the table")]
+}
+
+/// Measures the time to store a session in a full cache of clients that return after any interval.
+fn eviction_ns(sessions: u64, rounds: usize) -> f64 {
+    const AT_ONCE: u64 = 2_000;
+    let cache = ours::cache(sessions, Policy::Predictive, None);
+    let mut workload = Workload::new(Intervals::Any, sessions, 0);
+    serve(&cache, &workload.fill());
+    let returned = workload.next(2 * sessions as usize);
+    serve(&cache, &returned);
+    let now_ms = returned.last().map_or(0, |arrival| arrival.at_ms);
+    let mut newcomers = Newcomers::new(sessions, 1).from(now_ms);
+    let round = |_| {
+        let arrivals = newcomers.next(AT_ONCE);
+        let store = |arrival| ours::store(&cache, arrival, &VALUE, u64::MAX);
+        timed(|| arrivals.iter().for_each(store)).0 / AT_ONCE as f64
+    };
+    median((0..rounds).map(round).collect())
 }
 
 /// Returns the requirements with a workload of their own.
@@ -81,7 +115,7 @@ pub(crate) fn of_their_own(size: &Size) -> Vec<Requirement> {
 /// thread with all clients.
 fn two_threads(sessions: u64, rounds: usize, arrivals_each: usize) -> f64 {
     let cache = ours::cache(sessions, Policy::Predictive, Some(64));
-    let mut halves = [1, 2].map(|seed| Workload::new(sessions / 2, seed));
+    let mut halves = [1, 2].map(|seed| Workload::new(Intervals::Three, sessions / 2, seed));
     halves.iter_mut().for_each(|half| serve(&cache, &half.fill()));
     let pair = |_| {
         let [a, b] = halves.each_mut().map(|half| half.next(arrivals_each));

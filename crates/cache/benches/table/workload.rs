@@ -1,7 +1,8 @@
 //! The workload: one stream of arrivals that every peer gets.
 //!
-//! Four fifths of a full cache belong to clients that keep returning, every 15, 30 or 60 seconds
-//! with a second of jitter; the rest belong to clients that are gone. A client makes twenty visits,
+//! Four fifths of a full cache belong to clients that keep returning, each at its interval with a
+//! second of jitter; the rest belong to clients that are gone. There are three intervals, or
+//! thousands ([`Intervals`]). A client makes twenty visits,
 //! the first with a new session, so that one operation in twenty stores a session in a full cache.
 //! At that rate an unused session is two minutes old when the last of its cohort is evicted: both
 //! LRU and prediction can keep every session that is still wanted, and all peers do the same work.
@@ -23,6 +24,27 @@ pub(crate) const START_MS: u64 = 1_000_000;
 /// The time that an unused session stays, by the shares above.
 const STALE_MS: u64 = 128_000;
 const INTERVALS_MS: [u32; 3] = [15_000, 30_000, 60_000];
+const SHORTEST_MS: u32 = 8_000;
+const LONGEST_MS: u32 = 64_000;
+
+/// The intervals at which clients return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intervals {
+    /// Each client has one of 15, 30 and 60 seconds.
+    Three,
+    /// Any number of milliseconds from 8 to 64 seconds, another one at each visit: no gap says
+    /// anything about the next.
+    Any,
+}
+
+impl Intervals {
+    fn draw(self, random: &mut ChaCha8Rng) -> u32 {
+        match self {
+            Self::Three => INTERVALS_MS[random.random_range(0..INTERVALS_MS.len())],
+            Self::Any => random.random_range(SHORTEST_MS..=LONGEST_MS),
+        }
+    }
+}
 const JITTER_MS: u32 = 1_000;
 /// The visits of a client after its first.
 const RETURNS: u32 = 19;
@@ -46,6 +68,7 @@ struct Client {
 
 /// An endless stream of arrivals, the same for the same seed.
 pub(crate) struct Workload {
+    intervals: Intervals,
     random: ChaCha8Rng,
     clients: Vec<Client>,
     due: BinaryHeap<Reverse<(u64, u32)>>,
@@ -53,13 +76,13 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    pub(crate) fn new(sessions: u64, seed: u64) -> Self {
+    pub(crate) fn new(intervals: Intervals, sessions: u64, seed: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut fill = Vec::with_capacity(sessions as usize);
         let (mut clients, mut due) = (Vec::new(), Vec::new());
         for at in 0..sessions {
             let id = new_id(&mut random);
-            let interval_ms = INTERVALS_MS[random.random_range(0..INTERVALS_MS.len())];
+            let interval_ms = intervals.draw(&mut random);
             let returning = at % 5 != 0;
             let longest_ago = if returning { u64::from(interval_ms) } else { STALE_MS };
             let at_ms = START_MS + STALE_MS - random.random_range(0..longest_ago);
@@ -72,7 +95,7 @@ impl Workload {
             }
         }
         fill.sort_by_key(|arrival| arrival.at_ms);
-        Self { random, clients, due: due.into(), fill }
+        Self { intervals, random, clients, due: due.into(), fill }
     }
 
     /// Returns the arrivals that fill an empty cache. They are taken once, before any other.
@@ -96,6 +119,9 @@ impl Workload {
         } else {
             client.returns_left -= 1;
         }
+        if self.intervals == Intervals::Any {
+            client.interval_ms = self.intervals.draw(&mut self.random);
+        }
         *soonest = Reverse((at_ms + jittered(client.interval_ms, &mut self.random), who));
         Arrival { id: client.id, at_ms, interval_ms: client.interval_ms, first }
     }
@@ -114,12 +140,18 @@ impl Newcomers {
         Self { random: ChaCha8Rng::seed_from_u64(seed), sessions, arrived: 0 }
     }
 
+    /// Lets the next one arrive at this time.
+    pub(crate) fn from(self, now_ms: u64) -> Self {
+        let arrived = (now_ms - START_MS) * self.sessions / STALE_MS;
+        Self { arrived, ..self }
+    }
+
     /// The next arrivals.
     pub(crate) fn next(&mut self, count: u64) -> Vec<Arrival> {
         let arrivals = (self.arrived..self.arrived + count).map(|at| Arrival {
             id: new_id(&mut self.random),
             at_ms: START_MS + at * STALE_MS / self.sessions,
-            interval_ms: INTERVALS_MS[self.random.random_range(0..INTERVALS_MS.len())],
+            interval_ms: Intervals::Three.draw(&mut self.random),
             first: true,
         });
         self.arrived += count;

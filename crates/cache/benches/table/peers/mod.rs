@@ -63,6 +63,9 @@ pub(crate) const LRU: &str = "lru, ours";
 pub(crate) const BTREE: &str = "hash map + BTreeMap";
 pub(crate) const SKIP_LIST: &str = "hash map + skip list";
 pub(crate) const QUICK_CACHE: &str = "quick_cache";
+pub(crate) const SCHNELLRU: &str = "schnellru";
+/// The number of contenders, from the first, that race where clients keep no interval too.
+pub(crate) const OF_MIXTURES: usize = 4;
 
 const ONE_LOCK: Option<&str> =
     Some("not thread-safe: in one Mutex, as a server would have it; a faster hash than SipHash");
@@ -76,10 +79,10 @@ pub(crate) const CONTENDERS: [Contender; 11] = [
         note: Some("a second call, `hint`, at every return"),
     },
     Contender { name: LRU, make: ours::lru, note: None },
+    Contender { name: SCHNELLRU, make: libraries::schnellru, note: ONE_LOCK },
     Contender { name: BTREE, make: exact::btree, note: EXACT },
     Contender { name: SKIP_LIST, make: exact::skip_list, note: EXACT },
     Contender { name: "lru", make: libraries::lru, note: ONE_LOCK },
-    Contender { name: "schnellru", make: libraries::schnellru, note: ONE_LOCK },
     Contender {
         name: QUICK_CACHE,
         make: libraries::quick_cache,
