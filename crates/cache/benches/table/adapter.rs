@@ -12,8 +12,9 @@ use crate::workload::{Id, VALUE_BYTES, new_id};
 
 /// The store as a server would get it.
 fn rejoin(sessions: u64) -> Arc<dyn StoresServerSessions> {
-    let settings =
-        Settings { block_bytes: VALUE_BYTES as u32, ..Settings::new(Capacity::Sessions(sessions)) };
+    // The store adds the time of the client's last full handshake.
+    let block_bytes = (VALUE_BYTES + size_of::<u32>()) as u32;
+    let settings = Settings { block_bytes, ..Settings::new(Capacity::Sessions(sessions)) };
     let cache = Cache::new(&settings, [5; 16], rejoin_rustls::now_ms()).expect("valid settings");
     rejoin_rustls::ServerSessions::new(Arc::new(cache), DAY_MS, Hints::Never)
 }
