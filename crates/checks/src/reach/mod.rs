@@ -41,7 +41,7 @@ pub(crate) const GROUP: Group = Group {
         (
             3,
             "cost",
-            "a resumption from the cache behind Go, 1.3 (≤ 1.5 of Go's tickets)",
+            "a resumption from the cache behind Go, 1.3 (≤ 2 of Go's tickets)",
             predictive::cost,
         ),
         (1, "rotations-envoy-file", ROTATIONS, |effort| rotations(effort, "envoy-file")),
