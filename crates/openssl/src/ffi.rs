@@ -65,6 +65,8 @@ pub(crate) const SSL_CB_ALERT: c_int = 0x4000;
 pub(crate) const SSL_CB_HANDSHAKE_START: c_int = 0x10;
 /// `SSL_CB_HANDSHAKE_DONE` of `ssl.h`.
 pub(crate) const SSL_CB_HANDSHAKE_DONE: c_int = 0x20;
+/// `TLS_ST_EARLY_DATA` of `ssl.h`: early data may come, or a second ClientHello.
+pub(crate) const TLS_ST_EARLY_DATA: c_int = 46;
 /// `SSL3_AL_FATAL` of `ssl3.h`.
 pub(crate) const SSL3_AL_FATAL: c_int = 2;
 
@@ -134,6 +136,7 @@ unsafe extern "C" {
     ) -> c_int;
     pub(crate) fn SSL_get_max_early_data(ssl: *const SSL) -> u32;
     pub(crate) fn SSL_set_max_early_data(ssl: *mut SSL, most: u32) -> c_int;
+    pub(crate) fn SSL_get_state(ssl: *const SSL) -> c_int;
     pub(crate) fn SSL_get_early_data_status(ssl: *const SSL) -> c_int;
     pub(crate) fn SSL_CTX_get_ssl_method(ctx: *const SSL_CTX) -> *const SSL_METHOD;
     pub(crate) fn SSL_CTX_get_ciphers(ctx: *const SSL_CTX) -> *mut c_void;

@@ -142,15 +142,18 @@ pub(crate) unsafe extern "C" fn info(ssl: *const SSL, what: c_int, value: c_int)
 
 /// Makes the connection's state before the client's first message: the server may switch contexts later, by the name
 /// that the client asks for, but keeps calling the callbacks of this one. An SSL that is used again after
-/// `SSL_clear` begins anew.
+/// `SSL_clear` begins anew, and a handshake that went on after early data does not.
 ///
 /// # Safety
 /// `ssl` is valid for `'a`.
 unsafe fn handshake_starts<'a>(ssl: *mut SSL) -> Option<&'a Connection> {
-    // SAFETY: without a buffer the call only measures. The length is zero before the first handshake is done, and
-    // is not in a renegotiation.
-    let first = unsafe { openssl_sys::SSL_get_finished(ssl, std::ptr::null_mut(), 0) } == 0;
-    if first {
+    // SAFETY: the caller vouches for `ssl`; the call reads a number.
+    if unsafe { ffi::SSL_get_state(ssl) } == ffi::TLS_ST_EARLY_DATA {
+        // SAFETY: the caller vouches for `ssl`.
+        return unsafe { of_ssl_or_new(ssl) };
+    }
+    // SAFETY: the caller vouches for `ssl`.
+    if !unsafe { has_finished(ssl) } {
         // SAFETY: the caller vouches for `ssl`.
         unsafe { renew(ssl) };
     }
@@ -159,6 +162,19 @@ unsafe fn handshake_starts<'a>(ssl: *mut SSL) -> Option<&'a Connection> {
     // SAFETY: the caller vouches for `ssl`.
     connection.state().began = Some(unsafe { Circumstances::of(ssl) });
     Some(connection)
+}
+
+/// Returns true once this side has made a Finished message, in this handshake or an earlier one.
+///
+/// A program that reads early data calls OpenSSL twice for a handshake: until the early data may come, and to the end.
+/// OpenSSL says then, too, that a handshake is done, and later that it starts. No Finished is made by then if the client
+/// has to send another ClientHello (HelloRetryRequest).
+///
+/// # Safety
+/// `ssl` is valid.
+unsafe fn has_finished(ssl: *const SSL) -> bool {
+    // SAFETY: the caller vouches for `ssl`; without a buffer the call only measures.
+    unsafe { openssl_sys::SSL_get_finished(ssl, std::ptr::null_mut(), 0) > 0 }
 }
 
 /// Handles one event. Most of the dozens in a handshake are of no interest.
@@ -175,7 +191,8 @@ unsafe fn happened(ssl: *mut SSL, connection: &Connection, what: c_int, value: c
         unsafe { end_if_demanded_since(ssl, connection) };
     }
     let cached = connection.attachment.cached.as_ref();
-    if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 {
+    // SAFETY: the caller vouches for `ssl`.
+    if what & ffi::SSL_CB_HANDSHAKE_DONE != 0 && unsafe { has_finished(ssl) } {
         // SAFETY: the caller vouches for `ssl`; the call only reads a flag.
         let resumed = unsafe { openssl_sys::SSL_session_reused(ssl) } == 1;
         // SAFETY: the caller vouches for `ssl`.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::thread;
 
-use rejoin_cache::EarlyCounters;
+use rejoin_cache::{Counters, EarlyCounters};
 use rejoin_store::Store;
 use rejoin_testkit::site::{Client, Flight, Origin, Site, Versions};
 
@@ -13,7 +13,7 @@ events { worker_connections 512; }
 http {
   include FOLDER/nginx-http.conf;
   server {
-    listen 127.0.0.1:@PORT@ ssl reuseport; ssl_protocols TLSv1.2 TLSv1.3; ssl_early_data on;
+    listen 127.0.0.1:@PORT@ ssl reuseport; ssl_protocols TLSv1.2 TLSv1.3; ssl_early_data on; @MORE@
     location / { proxy_pass http://@ORIGIN@; proxy_set_header Early-Data $ssl_early_data; }
   }
 }
@@ -39,7 +39,13 @@ struct Server {
 impl Server {
     /// Starts a server, with Rejoin if there are settings. `None` if it is not installed.
     fn start(program: &str, settings: Option<&str>) -> Option<Self> {
-        let mut site = Site::new(&format!("early-{program}-{}", settings.is_some()));
+        Self::start_with(program, settings, "")
+    }
+
+    /// The same, with more settings of nginx.
+    fn start_with(program: &str, settings: Option<&str>, more: &str) -> Option<Self> {
+        let name = format!("early-{program}-{}-{}", settings.is_some(), more.is_empty());
+        let mut site = Site::new(&name);
         match settings {
             Some(settings) => site.configure(settings),
             None => site.environment.clear(),
@@ -47,7 +53,8 @@ impl Server {
         let origin = Origin::start();
         let configuration = if program == "nginx" { NGINX } else { HAPROXY };
         let address = origin.address.to_string();
-        site.write("configuration", &configuration.replace("@ORIGIN@", &address));
+        let configuration = configuration.replace("@ORIGIN@", &address);
+        site.write("configuration", &configuration.replace("@MORE@", more));
         let file = site.shown("configuration");
         let arguments = if program == "nginx" { ["-c", &file] } else { ["-f", &file] };
         site.start(program, &arguments)?;
@@ -73,10 +80,8 @@ impl Server {
     }
 }
 
-fn counted(site: &Site) -> EarlyCounters {
-    let store =
-        Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("the server's cache");
-    store.cache().early_counters()
+fn store(site: &Site) -> Store {
+    Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("the server's cache")
 }
 
 #[test]
@@ -86,7 +91,7 @@ fn no_copy_of_a_first_flight_is_accepted() {
         for turn in 0..10 {
             let path = format!("/{turn}");
             let flight = server.client().ask_early(&path);
-            let counted = counted(&server.site);
+            let counted = store(&server.site).cache().early_counters();
             assert!(
                 flight.resumed && flight.accepted,
                 "{program}: {path}: resumed {}, accepted {}, {} bytes, {counted:?}",
@@ -96,6 +101,35 @@ fn no_copy_of_a_first_flight_is_accepted() {
             );
             server.replay(&flight, 20);
             assert_eq!(server.origin.requests(&path), 1, "{program}: {path}");
+        }
+    }
+}
+
+/// A client whose key share the server does not take sends a second ClientHello (RFC 8446, section 4.1.4). It resumes, as
+/// without Rejoin, once, and its early data is rejected.
+#[test]
+fn a_session_resumes_over_a_second_client_hello() {
+    for settings in [None, Some("early_data = once")] {
+        let server = Server::start_with("nginx", settings, "ssl_ecdh_curve secp384r1;");
+        let Some(Server { site, .. }) = server else { return };
+        // The second group is the server's only one.
+        let retried = |more: &[&str]| {
+            let told = site.s_client("/again", &[&["-groups", "X25519:P-384"], more].concat());
+            assert!(told.contains("secp384r1"), "{told}");
+            let early = told.contains("Early data was accepted");
+            assert!(!early, "{settings:?}: {told}");
+            told.contains("Reused, TLSv1.3")
+        };
+        let again = ["-sess_in", "session", "-early_data", "request"];
+        assert!(!retried(&["-sess_out", "session"]), "{settings:?}: there is no session yet");
+        assert!(retried(&again), "{settings:?}");
+        assert_eq!(retried(&again), settings.is_none(), "{settings:?}: the session is used up");
+        if settings.is_some() {
+            let store = store(&site);
+            let Counters { full_handshakes, resumed_handshakes, .. } = store.cache().counters();
+            assert_eq!([full_handshakes, resumed_handshakes], [2, 1], "each is counted once");
+            let EarlyCounters { declined, unknown, accepted, .. } = store.cache().early_counters();
+            assert_eq!([declined, unknown, accepted], [1, 1, 0]);
         }
     }
 }

@@ -2,12 +2,10 @@
 //! session, without Rejoin alone.
 
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rejoin_testkit::shipped::target;
-use rejoin_testkit::site::request;
 
 use super::servers::{Kind, Rejoin, Server};
 use super::{Effort, Found};
@@ -21,10 +19,10 @@ pub(super) fn s_client(effort: Effort) -> Option<Found> {
         let server = Server::start(Kind::Nginx, rejoin, &format!("s_client-{rejoin:?}"))?;
         let mut accepted = [0; 2];
         for _ in 0..times {
-            s_client_once(&server, &["-sess_out", "session"]);
+            server.site.s_client("/s_client", &["-sess_out", "session"]);
             for accepted in &mut accepted {
                 let arguments = ["-sess_in", "session", "-early_data", "request"];
-                let told = s_client_once(&server, &arguments);
+                let told = server.site.s_client("/s_client", &arguments);
                 *accepted += usize::from(told.contains("Early data was accepted"));
             }
         }
@@ -36,24 +34,6 @@ pub(super) fn s_client(effort: Effort) -> Option<Found> {
     );
     let holds = first == times && again == 0 && plain > 0 && plain_again > 0;
     Some(Found { figure, holds })
-}
-
-/// Sends a request. Returns what it says until the server closes.
-fn s_client_once(server: &Server, arguments: &[&str]) -> String {
-    let asked = request("localhost", "/s_client");
-    fs::write(server.site.file("request"), &asked).expect("a file");
-    let mut command = Command::new("openssl");
-    command.args(["s_client", "-connect", &server.site.address().to_string()]);
-    command.args(["-servername", "localhost", "-tls1_3"]).args(arguments);
-    command.current_dir(&server.site.folder).stderr(Stdio::null()).stdout(Stdio::piped());
-    let mut client = command.stdin(Stdio::piped()).spawn().expect("openssl is installed");
-    // It ends with its input.
-    let mut input = client.stdin.take().expect("piped");
-    // It does not repeat early data that was rejected.
-    let _ = input.write_all(asked.as_bytes());
-    let output = client.wait_with_output().expect("our own child");
-    drop(input);
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// `curl --tls-earlydata` of Debian 13, which keeps sessions while it runs. `None` without `target/programs-13`.

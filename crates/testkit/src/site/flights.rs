@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use openssl::ssl::SslStream;
 
-use super::Client;
+use super::{Client, Site};
 use crate::process::DEADLINE;
 
 /// The bytes that a client sent before it read anything: its ClientHello and its early data.
@@ -169,6 +171,27 @@ impl Client {
         let session = session.as_ref().expect("a session").as_ptr();
         // SAFETY: the session is valid, and nobody else reads it: the lock is held.
         unsafe { SSL_SESSION_set_max_early_data(session, most) };
+    }
+}
+
+impl Site {
+    /// Has `openssl s_client` ask for a page over TLS 1.3. Returns what it says until the server closes. The file `request`
+    /// in the site's folder holds the request.
+    pub fn s_client(&self, path: &str, arguments: &[&str]) -> String {
+        let asked = request("localhost", path);
+        fs::write(self.file("request"), &asked).expect("a file");
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-connect", &self.address().to_string()]);
+        command.args(["-servername", "localhost", "-tls1_3"]).args(arguments);
+        command.current_dir(&self.folder).stderr(Stdio::null()).stdout(Stdio::piped());
+        let mut client = command.stdin(Stdio::piped()).spawn().expect("openssl is installed");
+        // It ends with its input.
+        let mut input = client.stdin.take().expect("piped");
+        // It does not repeat early data that was rejected.
+        let _ = input.write_all(asked.as_bytes());
+        let output = client.wait_with_output().expect("our own child");
+        drop(input);
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
 
