@@ -35,6 +35,7 @@ Examples:
   rejoin doctor shop.example:8443 --address 192.0.2.1,192.0.2.2 --html shop.html
   rejoin doctor example.com --wait 1h --json >today.json
   rejoin doctor example.com --earlier today.json
+  rejoin doctor example.com --replay
   rejoin doctor nginx")]
 pub(crate) struct Arguments {
     /// The server, whose port is 443 where none is given; or a process id or a unit of this machine
@@ -67,6 +68,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 160)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
+    /// Send a request (HEAD /) as early data, and its first flight again: are copies answered?
+    #[arg(long)]
+    replay: bool,
     /// An earlier report of --json: are tickets still sealed with the same key?
     #[arg(long, value_name = "FILE")]
     earlier: Option<PathBuf>,
@@ -155,6 +159,7 @@ fn settings(server: &Target, arguments: &Arguments) -> Settings {
         wait: Duration::from_millis(arguments.wait.ms),
         deadline: Duration::from_millis(arguments.deadline.ms),
         connections: arguments.connections,
+        replay: arguments.replay,
         ..Settings::new(server.clone())
     }
 }

@@ -21,7 +21,7 @@ const TICKET_PATIENCE: Duration = Duration::from_millis(800);
 /// The least time for another ticket after one.
 const NEXT_TICKET_PATIENCE: Duration = Duration::from_millis(60);
 /// The least time that a server has to close, too.
-const FAREWELL: Duration = Duration::from_millis(100);
+pub(crate) const FAREWELL: Duration = Duration::from_millis(100);
 /// The time that it has to store the session then: some do when a connection has ended.
 const STORING: Duration = Duration::from_millis(20);
 /// A server's record begins with one of these types and its major version.
@@ -134,29 +134,8 @@ pub(crate) enum Tickets {
 impl Wanted<'_> {
     pub(crate) fn make(&self) -> Result<Made, Failure> {
         let began = Instant::now();
-        let socket = TcpStream::connect_timeout(&self.address, self.deadline);
-        let socket = socket.map_err(|error| match error.kind() {
-            ErrorKind::TimedOut => Failure::TooLate,
-            ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => Failure::NoRoute,
-            _ => Failure::Unreachable(error.to_string()),
-        })?;
-        let round_trip = began.elapsed();
-        let _ = socket.set_nodelay(true);
-        let wire = Wire {
-            socket,
-            until: Instant::now() + self.deadline,
-            stop: self.stop,
-            read: 0,
-            written: 0,
-            round_trips: 0,
-            was_written: false,
-            is_tls: None,
-        };
-        heard::forget();
-        let mut ssl = heard::connection(self.context, self.token).map_err(|e| shown(&e))?;
-        self.names(&mut ssl).map_err(|e| shown(&e))?;
-        let mut stream = SslStream::new(ssl, wire).map_err(|e| shown(&e))?;
-        let begun = Instant::now();
+        let mut stream = self.open()?;
+        let (round_trip, begun) = (began.elapsed(), Instant::now());
         if let Err(error) = stream.connect() {
             return Err(self.failure(&error, stream.get_ref()));
         }
@@ -185,6 +164,15 @@ impl Wanted<'_> {
         })
     }
 
+    /// Opens a connection, over which nothing is sent yet.
+    pub(crate) fn open(&self) -> Result<SslStream<Wire<'_>>, Failure> {
+        let wire = Wire::open(self.address, self.deadline, self.stop)?;
+        heard::forget();
+        let mut ssl = heard::connection(self.context, self.token).map_err(|e| shown(&e))?;
+        self.names(&mut ssl).map_err(|e| shown(&e))?;
+        SslStream::new(ssl, wire).map_err(|e| shown(&e))
+    }
+
     fn names(&self, ssl: &mut Ssl) -> Result<(), openssl::error::ErrorStack> {
         match self.name {
             Some(Host::Name(name)) => {
@@ -207,15 +195,19 @@ impl Wanted<'_> {
                 return false;
             }
         }
-        let host = self.name.map(ToString::to_string).unwrap_or_default();
-        let request = format!(
-            "HEAD / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: rejoin-doctor\r\nConnection: close\r\n\r\n"
-        );
         stream.get_mut().until = Instant::now() + self.deadline;
-        stream.ssl_write(request.as_bytes()).is_ok() && listen(stream, self.deadline, next)
+        stream.ssl_write(self.request().as_bytes()).is_ok() && listen(stream, self.deadline, next)
     }
 
-    fn failure(&self, error: &openssl::ssl::Error, wire: &Wire<'_>) -> Failure {
+    /// The request for the head of a page.
+    pub(crate) fn request(&self) -> String {
+        let host = self.name.map(ToString::to_string).unwrap_or_default();
+        format!(
+            "HEAD / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: rejoin-doctor\r\nConnection: close\r\n\r\n"
+        )
+    }
+
+    pub(crate) fn failure(&self, error: &openssl::ssl::Error, wire: &Wire<'_>) -> Failure {
         if self.stop.load(Ordering::Relaxed) {
             return Failure::Interrupted;
         }
@@ -269,21 +261,48 @@ fn listen(stream: &mut SslStream<Wire<'_>>, first: Duration, next: Duration) -> 
 }
 
 /// A socket that counts, and that heeds a deadline and an interruption.
-struct Wire<'a> {
+pub(crate) struct Wire<'a> {
     socket: TcpStream,
-    until: Instant,
+    pub(crate) until: Instant,
     stop: &'a AtomicBool,
-    read: u64,
+    pub(crate) read: u64,
     written: u64,
+    /// What is written, where it is held back.
+    pub(crate) held: Option<Vec<u8>>,
     round_trips: u32,
     was_written: bool,
     /// True if the first bytes can be a record. `None`: there are none yet.
     is_tls: Option<bool>,
 }
 
-impl Wire<'_> {
+impl<'a> Wire<'a> {
+    pub(crate) fn open(
+        address: SocketAddr,
+        deadline: Duration,
+        stop: &'a AtomicBool,
+    ) -> Result<Self, Failure> {
+        let socket = TcpStream::connect_timeout(&address, deadline);
+        let socket = socket.map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => Failure::TooLate,
+            ErrorKind::NetworkUnreachable | ErrorKind::AddrNotAvailable => Failure::NoRoute,
+            _ => Failure::Unreachable(error.to_string()),
+        })?;
+        let _ = socket.set_nodelay(true);
+        Ok(Self {
+            socket,
+            until: Instant::now() + deadline,
+            stop,
+            read: 0,
+            written: 0,
+            held: None,
+            round_trips: 0,
+            was_written: false,
+            is_tls: None,
+        })
+    }
+
     /// Reads what is left until the server has closed, and gives it time to store the session.
-    fn end(&mut self, longest: Duration) {
+    pub(crate) fn end(&mut self, longest: Duration) {
         self.until = Instant::now() + longest;
         let mut ignored = [0; 1024];
         while self.read(&mut ignored).is_ok_and(|count| count > 0) {}
@@ -334,6 +353,10 @@ impl Read for Wire<'_> {
 
 impl Write for Wire<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(held) = &mut self.held {
+            held.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
         let count = self.steadily(|mut socket| socket.write(bytes))?;
         self.written += count as u64;
         self.was_written = true;

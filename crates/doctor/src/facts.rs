@@ -83,6 +83,25 @@ pub struct AddressFacts {
     pub asks_client_certificate: Option<bool>,
     /// The facts about each way of resuming.
     pub ways: Vec<WayFacts>,
+    /// The fate of early data and of its copies.
+    pub replay: Option<Replay>,
+}
+
+/// First flights with early data, and copies of one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Replay {
+    /// First flights sent, each with a session of its own; 0 if no session allows early data.
+    pub sent: u32,
+    /// Those whose early data the server accepted.
+    pub accepted: u32,
+    /// Those that it answered before the handshake was done.
+    pub answered: u32,
+    /// Those that the application answered with 425 (Too Early).
+    pub too_early: u32,
+    /// Copies of a first flight that was answered, to this address and to others.
+    pub copies: u32,
+    /// Copies that were answered.
+    pub copies_answered: u32,
 }
 
 /// A server's certificate, checked with the system's authorities.

@@ -61,6 +61,8 @@ pub enum Cause {
     HandshakesFail,
     /// Ticket keys stay the same for too long.
     KeyNotRotated,
+    /// A copy of a first flight is answered.
+    ReplayAnswered,
     /// TLS 1.3 is not spoken.
     OnlyTls12,
     /// TLS 1.2 is not spoken.
@@ -164,6 +166,14 @@ impl Seen<'_> {
         if at.asks_client_certificate == Some(true) {
             let text = format!("{address} asks for a client certificate. None was sent.");
             self.add(Severity::Note, Cause::ClientCertificate, None, text);
+        }
+        if let Some(replay) = at.replay.filter(|replay| replay.copies_answered > 0) {
+            let text = format!(
+                "{address}: {} of {} copies of a first flight were answered. Who copies a request on its way can have it \
+                 processed again.",
+                replay.copies_answered, replay.copies
+            );
+            self.add(Severity::Risk, Cause::ReplayAnswered, Some(Way::Tls13), text);
         }
         for facts in &at.ways {
             self.way(at, facts);
@@ -548,6 +558,7 @@ impl Cause {
             Self::SometimesLost => "a session is lost now and then",
             Self::HandshakesFail => "handshakes fail now and then",
             Self::KeyNotRotated => "ticket keys are not rotated",
+            Self::ReplayAnswered => "a copied first flight is answered again",
             Self::OnlyTls12 => "TLS 1.3 is not spoken",
             Self::OnlyTls13 => "TLS 1.2 is not spoken",
             Self::NoIds => "TLS 1.2 resumes by ticket only",

@@ -43,6 +43,8 @@ pub(crate) struct Heard {
     pub(crate) session_id_bytes: u8,
     pub(crate) tickets: Vec<NewTicket>,
     pub(crate) asks_certificate: bool,
+    /// True if the server accepts the early data.
+    pub(crate) accepts_early_data: bool,
     /// The number of a fatal alert.
     pub(crate) alert: Option<u8>,
 }
@@ -140,13 +142,16 @@ impl Heard {
         match (content, message) {
             (ALERT, &[FATAL, number]) => self.alert = Some(number),
             (HANDSHAKE, _) => match Message::read(message, is_tls13) {
-                Some(Message::ServerHello { session_id_bytes }) => {
+                Some(Message::ServerHello { session_id_bytes, .. }) => {
                     self.session_id_bytes = session_id_bytes;
                 }
                 Some(Message::Ticket(ticket)) if self.tickets.len() < TICKETS => {
                     self.tickets.push(ticket);
                 }
                 Some(Message::CertificateRequest) => self.asks_certificate = true,
+                Some(Message::EncryptedExtensions { accepts_early_data }) => {
+                    self.accepts_early_data = accepts_early_data;
+                }
                 _ => {}
             },
             _ => {}

@@ -11,6 +11,7 @@ mod heard;
 mod mends;
 mod message;
 mod probe;
+mod replay;
 mod settings;
 mod shown;
 
@@ -19,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 
 pub use connection::{Cost, Failure};
 pub use facts::{
-    AddressFacts, Certificate, Crossing, Earlier, Facts, Key, Later, NameFacts, Tally, Way,
+    AddressFacts, Certificate, Crossing, Earlier, Facts, Key, Later, NameFacts, Replay, Tally, Way,
     WayFacts,
 };
 pub use findings::{Cause, Finding, Loss, Severity, findings};

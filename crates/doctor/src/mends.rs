@@ -129,6 +129,17 @@ const KEY_NOT_ROTATED: Mends = Mends {
     rejoin: "keys rotate by themselves (`rotate_every`, 12 hours; docs/servers.md)",
 };
 
+const REPLAY_ANSWERED: Mends = Mends {
+    nginx: "`ssl_early_data off`; or pass `Early-Data: $ssl_early_data` on, and have the application answer 425 where a \
+            request must not be repeated",
+    haproxy: "no `allow-0rtt`; or `http-request wait-for-handshake` for such requests",
+    apache: "accepts no early data",
+    envoy: "accepts no early data over TCP",
+    caddy: "accepts no early data over TCP",
+    own: "OpenSSL: no `SSL_OP_NO_ANTI_REPLAY`, which suffices for one process",
+    rejoin: "nginx, HAProxy, OpenSSL's servers: `early_data = once` (docs/servers.md)",
+};
+
 const ONLY_TLS12: Mends = Mends {
     nginx: "`ssl_protocols TLSv1.2 TLSv1.3`",
     haproxy: "no `ssl-max-ver TLSv1.2`, no `no-tlsv13`",
@@ -150,6 +161,7 @@ pub(crate) const fn mends(cause: Cause) -> Option<&'static Mends> {
         Cause::CacheTooSmall => &CACHE_TOO_SMALL,
         Cause::ForgottenEarly => &FORGOTTEN_EARLY,
         Cause::KeyNotRotated => &KEY_NOT_ROTATED,
+        Cause::ReplayAnswered => &REPLAY_ANSWERED,
         Cause::OnlyTls12 => &ONLY_TLS12,
         Cause::NoKeyAgreement
         | Cause::NoHandshake

@@ -4,13 +4,20 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Message {
-    /// A ServerHello, with the length of its session id in bytes, at most 32.
+    /// A ServerHello.
     ServerHello {
-        /// 0 if the server offers no resumption by session id.
+        /// The length of its session id in bytes, at most 32; 0 if the server offers no resumption by session id.
         session_id_bytes: u8,
+        /// True if it takes a key that the client offers, which is how TLS 1.3 resumes.
+        takes_key: bool,
     },
     /// A NewSessionTicket.
     Ticket(NewTicket),
+    /// The EncryptedExtensions of TLS 1.3.
+    EncryptedExtensions {
+        /// True if the client's early data is accepted (RFC 8446, section 4.2.10).
+        accepts_early_data: bool,
+    },
     /// A request for a client certificate.
     CertificateRequest,
 }
@@ -28,7 +35,9 @@ pub struct NewTicket {
 
 const SERVER_HELLO: u8 = 2;
 const NEW_SESSION_TICKET: u8 = 4;
+const ENCRYPTED_EXTENSIONS: u8 = 8;
 const CERTIFICATE_REQUEST: u8 = 13;
+const PRE_SHARED_KEY: u16 = 41;
 const EARLY_DATA: u16 = 42;
 /// The longest session id.
 const ID_BYTES: u8 = 32;
@@ -42,14 +51,31 @@ impl Message {
         match u8::try_from(kind).ok()? {
             SERVER_HELLO => {
                 body.take(2 + 32)?;
-                let bytes = u8::try_from(body.vector(1)?.0.len()).ok()?;
-                (bytes <= ID_BYTES).then_some(Self::ServerHello { session_id_bytes: bytes })
+                let session_id_bytes = u8::try_from(body.vector(1)?.0.len()).ok()?;
+                // The suite and the compression.
+                let takes_key = body.take(2 + 1).is_some() && has_extension(body, PRE_SHARED_KEY);
+                let hello = Self::ServerHello { session_id_bytes, takes_key };
+                (session_id_bytes <= ID_BYTES).then_some(hello)
             }
             NEW_SESSION_TICKET => NewTicket::read(body, is_tls13).map(Self::Ticket),
+            ENCRYPTED_EXTENSIONS => {
+                let accepts_early_data = has_extension(body, EARLY_DATA);
+                Some(Self::EncryptedExtensions { accepts_early_data })
+            }
             CERTIFICATE_REQUEST => Some(Self::CertificateRequest),
             _ => None,
         }
     }
+}
+
+/// Returns true if the extensions of a message, of which this is the rest, have one of this type.
+fn has_extension(mut rest: Bytes<'_>, wanted: u16) -> bool {
+    let Some(mut extensions) = rest.vector(2) else { return false };
+    let mut kinds = std::iter::from_fn(|| {
+        let kind = extensions.number(2)?;
+        extensions.vector(2).map(|_| kind)
+    });
+    kinds.any(|kind| kind == usize::from(wanted))
 }
 
 impl NewTicket {
@@ -132,9 +158,31 @@ mod tests {
         for length in [0, 32] {
             let body = [&[3, 3][..], &[1; 32], &[length], &[5; 32], &[0x13, 1, 0]].concat();
             let read = Message::read(&message(2, &body), false);
-            assert_eq!(read, Some(Message::ServerHello { session_id_bytes: length }));
+            let hello = Message::ServerHello { session_id_bytes: length, takes_key: false };
+            assert_eq!(read, Some(hello));
         }
         let long = [&[3, 3][..], &[1; 32], &[33], &[5; 33]].concat();
         assert_eq!(Message::read(&message(2, &long), false), None);
+    }
+
+    #[test]
+    fn extensions_tell_what_the_server_takes() {
+        let version = [0, 43, 0, 2, 3, 4];
+        let key = [0, 41, 0, 2, 0, 0];
+        let early = [0, 42, 0, 0];
+        for (extensions, takes_key, accepts_early_data) in [
+            (&[&version[..], &key].concat()[..], true, false),
+            (&[&version[..], &early].concat(), false, true),
+            (&version, false, false),
+            (&key[..5], false, false),
+        ] {
+            let extensions = [&[0, extensions.len() as u8][..], extensions].concat();
+            let head = [&[3, 3][..], &[1; 32], &[0], &[0x13, 1, 0]].concat();
+            let hello = message(2, &[&head[..], &extensions].concat());
+            let wanted = Message::ServerHello { session_id_bytes: 0, takes_key };
+            assert_eq!(Message::read(&hello, true), Some(wanted));
+            let encrypted = Message::EncryptedExtensions { accepts_early_data };
+            assert_eq!(Message::read(&message(8, &extensions), true), Some(encrypted));
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! Everything happens one connection after the other. What a failure, an interruption or the bound of connections leaves
 //! open stays unknown.
 
+mod replays;
+
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -40,6 +42,9 @@ pub fn examine(settings: &Settings, watch: Watch<'_>) -> Result<Facts, Error> {
         addresses.into_iter().map(|address| probe.first_round(address)).collect();
     let crossings = probe.crossings(&places);
     let names = probe.names(&places);
+    if settings.replay {
+        probe.replays(&mut places);
+    }
     probe.later(&mut places);
     let addresses: Vec<AddressFacts> = places.into_iter().map(Place::into_facts).collect();
     let interrupted = watch.stop.load(Ordering::Relaxed);
@@ -186,13 +191,8 @@ impl<'a> Probe<'a> {
         Ok(Self { settings, watch, contexts, spent: HashMap::new(), tickets: HashMap::new() })
     }
 
-    fn connect(
-        &mut self,
-        address: SocketAddr,
-        mode: Mode,
-        name: Option<&Host>,
-        token: Option<&Token>,
-    ) -> Result<Made, Failure> {
+    /// Counts a connection that is about to be made.
+    fn spend(&mut self, address: SocketAddr) -> Result<(), Failure> {
         if self.watch.stop.load(Ordering::Relaxed) {
             return Err(Failure::Interrupted);
         }
@@ -202,6 +202,17 @@ impl<'a> Probe<'a> {
         }
         *spent += 1;
         (self.watch.told)(address, *spent);
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        address: SocketAddr,
+        mode: Mode,
+        name: Option<&Host>,
+        token: Option<&Token>,
+    ) -> Result<Made, Failure> {
+        self.spend(address)?;
         let is_tls13 = matches!(mode, Mode::Tls13 | Mode::Tls13Weak);
         let (way, without) = *self.tickets.entry(address).or_insert((Tickets::Wait, 0));
         let hopeless = without >= TICKETLESS;
@@ -285,6 +296,7 @@ impl<'a> Probe<'a> {
             certificate: None,
             asks_client_certificate: None,
             ways: Vec::new(),
+            replay: None,
         };
         let mut failures = Vec::new();
         let mut studies = Vec::new();

@@ -53,6 +53,8 @@ pub struct Settings {
     pub deadline: Duration,
     /// The most connections to each address.
     pub connections: u32,
+    /// True if a request is sent as early data, and its first flight again.
+    pub replay: bool,
 }
 
 impl Settings {
@@ -67,6 +69,7 @@ impl Settings {
             wait: Duration::from_secs(3),
             deadline: Duration::from_secs(5),
             connections: 160,
+            replay: false,
         }
     }
 

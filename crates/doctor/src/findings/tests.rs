@@ -1,5 +1,5 @@
 use super::*;
-use crate::facts::{Later, Tally};
+use crate::facts::{Later, Replay, Tally};
 use crate::settings::Target;
 use crate::{Cost, Failure};
 
@@ -40,6 +40,7 @@ fn at(last: u8, ways: [WayFacts; 3]) -> AddressFacts {
         certificate: None,
         asks_client_certificate: Some(false),
         ways: ways.into(),
+        replay: None,
     }
 }
 
@@ -96,6 +97,20 @@ fn each_way_of_keeping_nothing_has_its_cause() {
     for (ways, wanted) in cases {
         assert_eq!(causes(&facts(vec![at(1, ways)])), [wanted]);
     }
+}
+
+#[test]
+fn a_copy_that_is_answered_is_a_risk() {
+    let of = |replay| facts(vec![AddressFacts { replay: Some(replay), ..at(1, good()) }]);
+    let answered = Replay { sent: 1, accepted: 1, answered: 1, copies: 4, ..Replay::default() };
+    for quiet in [Replay::default(), Replay { sent: 3, ..Replay::default() }, answered] {
+        assert_eq!(causes(&of(quiet)), [], "{quiet:?}");
+    }
+    let copied = of(Replay { copies_answered: 3, ..answered });
+    assert_eq!(causes(&copied), [(Severity::Risk, Cause::ReplayAnswered)]);
+    let found = findings(&copied);
+    assert!(found[0].seen[0].contains("3 of 4 copies"), "{found:?}");
+    assert_eq!(crate::Report::new(copied).resumes, Some(true));
 }
 
 #[test]

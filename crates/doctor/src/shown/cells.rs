@@ -1,7 +1,7 @@
 //! The cells that the tables of the terminal and of the page have in common.
 
 use crate::connection::{Cost, Failure};
-use crate::facts::{AddressFacts, Crossing, Facts, Key, Later, Way, WayFacts};
+use crate::facts::{AddressFacts, Crossing, Facts, Key, Later, Replay, Way, WayFacts};
 use crate::findings::{Finding, Loss, Severity};
 
 /// The heads of the table of ways.
@@ -140,6 +140,9 @@ pub(super) fn remarks(facts: &Facts) -> Vec<String> {
         };
         remarks.push(format!("TLS 1.3: {again}; {key}; {early}."));
     }
+    remarks.extend(facts.addresses.iter().filter_map(|at| {
+        Some(format!("Early data at {}: {}", letter(facts, at.address), replay(at.replay?)))
+    }));
     remarks.push(key(facts));
     let mut ways = facts.addresses.iter().flat_map(|at| &at.ways);
     if ways.any(|way| way.failure == Some(Failure::Spent)) {
@@ -152,6 +155,22 @@ pub(super) fn remarks(facts: &Facts) -> Vec<String> {
         remarks.push(format!("{} more addresses were not examined.", facts.addresses_left_out));
     }
     remarks
+}
+
+fn replay(replay: Replay) -> String {
+    let Replay { sent, accepted, answered, too_early, copies, copies_answered } = replay;
+    match (sent, accepted, answered, too_early) {
+        (0, ..) => "none is offered, so none was sent.".to_owned(),
+        (_, 0, ..) => format!("rejected in {sent} first flights, so none was copied."),
+        (.., 0, 0) => {
+            "accepted, and not answered before the handshake was done: whether a copy is acted on is unknown."
+                .to_owned()
+        }
+        (.., 0, _) => "answered with 425 (Too Early), so none was copied.".to_owned(),
+        _ => format!(
+            "accepted and answered; of {copies} copies {copies_answered} were answered, too."
+        ),
+    }
 }
 
 fn key(facts: &Facts) -> String {

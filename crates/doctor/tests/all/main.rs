@@ -3,5 +3,6 @@
 mod apart;
 mod odd;
 mod others;
+mod replay;
 mod single;
 mod site;

@@ -113,6 +113,13 @@ impl Examined {
         assert!(widest.is_some_and(|widest| widest <= 80), "{}", self.0.text());
     }
 
+    /// Asserts that sessions resume, and that the report fits a terminal.
+    pub(crate) fn assert_well_but_for_copies(&self) {
+        assert_eq!(self.0.resumes, Some(true), "{}", self.0.text());
+        let widest = self.0.text().lines().map(|line| line.chars().count()).max();
+        assert!(widest.is_some_and(|widest| widest <= 80), "{}", self.0.text());
+    }
+
     pub(crate) fn assert_noted(&self, cause: Cause) {
         assert!(self.causes(Severity::Note).contains(&cause), "{}", self.0.text());
     }
