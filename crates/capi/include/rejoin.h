@@ -31,6 +31,12 @@
 #define REJOIN_SHARE_TICKET_KEYS 4
 
 /**
+ * Accepts early data (0-RTT) where the context does, and none twice, in whichever process of the store: there TLS 1.3
+ * clients have sessions in the store, and each resumes once. Brings `REJOIN_SHARE_TICKET_KEYS` along.
+ */
+#define REJOIN_EARLY_DATA_ONCE 8
+
+/**
  * `policy`: evict the session whose client is expected back last.
  */
 #define REJOIN_POLICY_PREDICTIVE 0
@@ -461,11 +467,12 @@ void rejoin_close(rejoin_store *store);
  * Attaches the store to a server context, which then keeps its sessions in the store instead of its own
  * cache.
  *
- * `flags` are 0, or some of `REJOIN_STATEFUL`, `REJOIN_WAIT_FOR_HINTS` and
- * `REJOIN_SHARE_TICKET_KEYS`. The session-id context of `context` stays as it is, and OpenSSL compares
+ * `flags` are 0, or some of `REJOIN_STATEFUL`, `REJOIN_WAIT_FOR_HINTS`, `REJOIN_SHARE_TICKET_KEYS`
+ * and `REJOIN_EARLY_DATA_ONCE`. The session-id context of `context` stays as it is, and OpenSSL compares
  * it. The program's own session and info callbacks are called after the store's. If stateless tickets
  * are on, which is OpenSSL's default, and `REJOIN_STATEFUL` is not given, TLS 1.3 clients use those,
- * and have nothing in the store.
+ * and have nothing in the store. A context that accepts early data is left alone without
+ * `REJOIN_EARLY_DATA_ONCE`, unless it has `SSL_OP_NO_ANTI_REPLAY`.
  *
  * The store replaces some callbacks of the program, because OpenSSL does not reveal them: the one of
  * `SSL_CTX_set_generate_session_id`; and with `REJOIN_SHARE_TICKET_KEYS` those of

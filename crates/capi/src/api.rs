@@ -50,6 +50,10 @@ pub const REJOIN_WAIT_FOR_HINTS: u32 = 2;
 /// store have these keys, and they rotate automatically.
 pub const REJOIN_SHARE_TICKET_KEYS: u32 = 4;
 
+/// Accepts early data (0-RTT) where the context does, and none twice, in whichever process of the store: there TLS 1.3
+/// clients have sessions in the store, and each resumes once. Brings `REJOIN_SHARE_TICKET_KEYS` along.
+pub const REJOIN_EARLY_DATA_ONCE: u32 = 8;
+
 /// A store of sessions in memory that processes share. All threads may use it at the same time.
 #[derive(Debug)]
 pub struct RejoinStore {
@@ -121,11 +125,12 @@ pub unsafe extern "C" fn rejoin_close(store: *mut RejoinStore) {
 /// Attaches the store to a server context, which then keeps its sessions in the store instead of its own
 /// cache.
 ///
-/// `flags` are 0, or some of `REJOIN_STATEFUL`, `REJOIN_WAIT_FOR_HINTS` and
-/// `REJOIN_SHARE_TICKET_KEYS`. The session-id context of `context` stays as it is, and OpenSSL compares
+/// `flags` are 0, or some of `REJOIN_STATEFUL`, `REJOIN_WAIT_FOR_HINTS`, `REJOIN_SHARE_TICKET_KEYS`
+/// and `REJOIN_EARLY_DATA_ONCE`. The session-id context of `context` stays as it is, and OpenSSL compares
 /// it. The program's own session and info callbacks are called after the store's. If stateless tickets
 /// are on, which is OpenSSL's default, and `REJOIN_STATEFUL` is not given, TLS 1.3 clients use those,
-/// and have nothing in the store.
+/// and have nothing in the store. A context that accepts early data is left alone without
+/// `REJOIN_EARLY_DATA_ONCE`, unless it has `SSL_OP_NO_ANTI_REPLAY`.
 ///
 /// The store replaces some callbacks of the program, because OpenSSL does not reveal them: the one of
 /// `SSL_CTX_set_generate_session_id`; and with `REJOIN_SHARE_TICKET_KEYS` those of
@@ -149,7 +154,10 @@ pub unsafe extern "C" fn rejoin_attach(
         if context.is_null() {
             return Err(Failure::null("context"));
         }
-        let known = REJOIN_STATEFUL | REJOIN_WAIT_FOR_HINTS | REJOIN_SHARE_TICKET_KEYS;
+        let known = REJOIN_STATEFUL
+            | REJOIN_WAIT_FOR_HINTS
+            | REJOIN_SHARE_TICKET_KEYS
+            | REJOIN_EARLY_DATA_ONCE;
         if flags & !known != 0 {
             return Err(Failure::bad(format!("flags = {flags}: some are unknown")));
         }
@@ -310,9 +318,10 @@ impl RejoinStore {
     fn everywhere(&self, flags: u32) -> Result<Arc<Everywhere>, Failure> {
         let wait = flags & REJOIN_WAIT_FOR_HINTS != 0;
         let sessions = self.sessions(if wait { Hints::Expected } else { Hints::Never });
-        let mut everywhere =
-            Everywhere::default().with_sessions(sessions, flags & REJOIN_STATEFUL != 0);
-        if flags & REJOIN_SHARE_TICKET_KEYS != 0 {
+        let mut everywhere = Everywhere::default()
+            .with_sessions(sessions, flags & REJOIN_STATEFUL != 0)
+            .early_data_once(flags & REJOIN_EARLY_DATA_ONCE != 0);
+        if flags & (REJOIN_SHARE_TICKET_KEYS | REJOIN_EARLY_DATA_ONCE) != 0 {
             let (now_s, complain) = (process::now_s(), process::complain);
             let keys = SharedKeys::open(Arc::clone(&self.store), None, None, now_s, complain)?;
             let keys = TicketKeys::following(Box::new(keys));

@@ -97,6 +97,11 @@ fn contexts_share_what_the_program_lets_them() {
 }
 
 #[test]
+fn early_data_is_accepted_once_if_that_is_asked_for() {
+    check(&["early-data"], &[]);
+}
+
+#[test]
 fn a_session_waits_for_its_hint() {
     check(&["hints"], &[]);
 }

@@ -187,7 +187,7 @@ static void arguments(void)
 
     CHECK(rejoin_attach(NULL, context, 0) == REJOIN_BAD_ARGUMENT);
     CHECK(rejoin_attach(store, NULL, 0) == REJOIN_BAD_ARGUMENT);
-    CHECK(rejoin_attach(store, context, 8) == REJOIN_BAD_ARGUMENT);
+    CHECK(rejoin_attach(store, context, 16) == REJOIN_BAD_ARGUMENT);
     CHECK(rejoin_attach(store, client, 0) == REJOIN_BAD_ARGUMENT);
     CHECK(rejoin_attach(store, context, 0) == REJOIN_OK);
     CHECK(rejoin_attach(store, context, REJOIN_STATEFUL) == REJOIN_ALREADY_ATTACHED);
@@ -285,6 +285,64 @@ static void ticket_keys(void)
     share(one, same, 1);
     CHECK(counted(store).stored == stored);
     CHECK(counted(store).resumed_handshakes == 2);
+    SSL_CTX_free(one);
+    SSL_CTX_free(same);
+    rejoin_close(store);
+}
+
+/* Connects with a session and early data. Returns true if it was accepted. */
+static int early(SSL_CTX *context, SSL_SESSION *session)
+{
+    SSL_CTX *client_context = SSL_CTX_new(TLS_client_method());
+    SSL *server = SSL_new(context), *client = SSL_new(client_context);
+    BIO *ours, *theirs;
+    CHECK(BIO_new_bio_pair(&ours, 0, &theirs, 0) == 1);
+    SSL_set_bio(server, ours, ours);
+    SSL_set_bio(client, theirs, theirs);
+    SSL_set_accept_state(server);
+    SSL_set_connect_state(client);
+    CHECK(SSL_set_session(client, session) == 1);
+    size_t count, all = 0;
+    CHECK(SSL_write_early_data(client, "early", 5, &count) == 1 && count == 5);
+    int has_read = 0, done = 0;
+    for (int turn = 0; turn < 20 && !done; turn++) {
+        char bytes[16];
+        int state = has_read ? SSL_READ_EARLY_DATA_FINISH
+                             : SSL_read_early_data(server, bytes, sizeof bytes, &count);
+        all += state == SSL_READ_EARLY_DATA_SUCCESS ? count : 0;
+        has_read = state == SSL_READ_EARLY_DATA_FINISH;
+        done = (SSL_do_handshake(client) == 1) & (has_read && SSL_do_handshake(server) == 1);
+    }
+    CHECK(done);
+    int accepted = SSL_get_early_data_status(server) == SSL_EARLY_DATA_ACCEPTED;
+    CHECK(accepted == SSL_session_reused(server));
+    CHECK(all == (accepted ? 5 : 0));
+    /* Without this OpenSSL lets no connection have the session any more. */
+    SSL_shutdown(client);
+    SSL_shutdown(server);
+    SSL_free(server);
+    SSL_free(client);
+    SSL_CTX_free(client_context);
+    return accepted;
+}
+
+static void early_data(void)
+{
+    rejoin_store *store = opened();
+    SSL_CTX *one = new_server(), *same = new_server();
+    CHECK(SSL_CTX_set_max_early_data(one, 16384) == 1);
+    CHECK(SSL_CTX_set_max_early_data(same, 16384) == 1);
+    CHECK(rejoin_attach(store, one, REJOIN_EARLY_DATA_ONCE) == REJOIN_OK);
+    CHECK(rejoin_attach(store, same, REJOIN_EARLY_DATA_ONCE) == REJOIN_OK);
+    for (int turn = 0; turn < 4; turn++) {
+        SSL_SESSION *session = NULL;
+        CHECK(!visit(one, TLS1_3_VERSION, &session, NULL));
+        SSL_CTX *first = turn % 2 ? same : one;
+        CHECK(early(first, session));
+        CHECK(!early(one, session) && !early(same, session));
+        SSL_SESSION_free(session);
+    }
+    CHECK(counted(store).resumed_handshakes == 4);
     SSL_CTX_free(one);
     SSL_CTX_free(same);
     rejoin_close(store);
@@ -455,7 +513,7 @@ static const struct {
 } checks[] = {
     {"arguments", arguments},
     {"requests", requests}, {"contexts", contexts}, {"stateless", stateless},
-    {"ticket-keys", ticket_keys},
+    {"ticket-keys", ticket_keys}, {"early-data", early_data},
     {"hints", hints},         {"late", late},         {"threads", threads},
     {"process", process},     {"process-fails", process_fails}, {"children", children},
 };
