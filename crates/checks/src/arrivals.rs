@@ -54,6 +54,7 @@ impl Play {
             end_ms: self.end_ms,
             hints: self.hints,
             forgets_between_runs: false,
+            early_data: false,
             liars: Liars::default(),
             record: None,
         };

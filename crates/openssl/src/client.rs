@@ -3,9 +3,11 @@
 //! OpenSSL lets a session be used with the context it was made by, and no other. [`Client`] and
 //! [`ClientSession`] keep that promise, so that their users need no `unsafe`.
 
-use foreign_types::ForeignType;
+use foreign_types::{ForeignType, ForeignTypeRef};
 use openssl::error::ErrorStack;
 use openssl::ssl::{Ssl, SslContext, SslContextBuilder, SslRef, SslSession};
+
+use crate::ffi;
 
 /// A client context.
 pub struct Client(SslContext);
@@ -45,6 +47,12 @@ impl ClientSession {
         let session = ssl.session()?.to_owned();
         Some(Self { session, context: ssl.ssl_context().to_owned() })
     }
+}
+
+/// Returns true if the server has accepted the early data (0-RTT) of a client's connection, whose handshake is done.
+pub fn is_early_data_accepted(ssl: &SslRef) -> bool {
+    // SAFETY: the reference keeps the SSL alive, and the call reads a number.
+    unsafe { ffi::SSL_get_early_data_status(ssl.as_ptr()) == ffi::SSL_EARLY_DATA_ACCEPTED }
 }
 
 impl std::fmt::Debug for Client {

@@ -59,7 +59,7 @@ pub use board::{
     Certificates, ContextNotes, Features, Handshakes, Notes, Outcome, ProcessNotes, Standing,
     Subject, Unreadable, post, post_features, post_standing,
 };
-pub use client::{Client, ClientSession};
+pub use client::{Client, ClientSession, is_early_data_accepted};
 pub use connection::{hint, history, no_hint};
 pub use everywhere::Everywhere;
 pub use extra::Extra;

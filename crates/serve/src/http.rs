@@ -136,13 +136,40 @@ fn response_head(body_bytes: usize, keep_alive: bool) -> String {
     )
 }
 
+/// Returns the length of a whole response, which is 200 and says how long its body is. `None`: its head is not there yet.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] for anything else.
+pub fn response_bytes(bytes: &[u8]) -> io::Result<Option<usize>> {
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut head = httparse::Response::new(&mut fields);
+    let httparse::Status::Complete(head_bytes) = head.parse(bytes).map_err(invalid)? else {
+        return match bytes.len() < LONGEST_HEAD_BYTES {
+            true => Ok(None),
+            false => Err(invalid("response head too long")),
+        };
+    };
+    let length = list(head.headers, "Content-Length").and_then(|length| length.parse().ok());
+    match (head.code, length) {
+        (Some(200), Some(length)) => Ok(Some(head_bytes.saturating_add(length))),
+        (Some(200), None) => Err(invalid("the answer does not say its length")),
+        _ => Err(invalid("the answer is not HTTP 200")),
+    }
+}
+
 /// Returns a device's request of exactly `total_bytes`, or as few more as its head needs.
-pub fn padded_request(host: &str, next_connect_ms: Option<u64>, total_bytes: usize) -> Vec<u8> {
+pub fn padded_request(
+    host: &str,
+    next_connect_ms: Option<u64>,
+    total_bytes: usize,
+    keep_alive: bool,
+) -> Vec<u8> {
+    let connection = if keep_alive { "keep-alive" } else { "close" };
     let hint = next_connect_ms.map_or_else(String::new, |ms| {
         format!("{NEXT_CONNECT}: {}.{:03}\r\n", ms / 1_000, ms % 1_000)
     });
     let mut request =
-        format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{hint}User-Agent: ");
+        format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: {connection}\r\n{hint}User-Agent: ");
     let end = "\r\n\r\n";
     let padding = total_bytes.saturating_sub(request.len() + end.len());
     request.extend(std::iter::repeat_n('r', padding.max(1)));
@@ -164,7 +191,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_device_is_understood() {
-        let bytes = padded_request("localhost", Some(1_500), 773);
+        let bytes = padded_request("localhost", Some(1_500), 773, false);
         assert_eq!(bytes.len(), 773);
         let request = read(&bytes).await.expect("valid").expect("a request");
         let expected = Request {
@@ -216,6 +243,20 @@ mod tests {
         assert_eq!(milliseconds("0.25"), Some(250));
         for nonsense in ["", "-1", "NaN", "inf", "1e99", "soon"] {
             assert_eq!(milliseconds(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_response_is_known_by_its_head() {
+        let whole = response(300, true);
+        assert_eq!(response_bytes(&whole).expect("valid"), Some(whole.len()));
+        assert_eq!(response_bytes(&whole[..40]).expect("valid so far"), None);
+        for nonsense in [
+            &b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"\x16\x03\x01",
+        ] {
+            assert!(response_bytes(nonsense).is_err(), "{nonsense:?}");
         }
     }
 

@@ -17,7 +17,7 @@ mod server;
 mod status_port;
 
 pub use error::Error;
-pub use http::{NEXT_CONNECT, padded_request};
+pub use http::{NEXT_CONNECT, padded_request, response_bytes};
 // For the fuzz target `http`.
 #[doc(hidden)]
 pub use http::{Request, read_request};

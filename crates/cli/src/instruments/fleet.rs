@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rejoin_lab::fleet::{self, Handshakes, Latency, Liars, Report, Settings};
+use rejoin_lab::fleet::{self, EarlyData, Handshakes, Latency, Liars, Report, Settings};
 use rejoin_lab::fleet::{Routing, Source, Trust};
 use rejoin_serve::Versions;
 use rejoin_trace::{IntervalMix, Population, PopulationSettings, SpeedUp};
@@ -61,6 +61,9 @@ pub(crate) struct Arguments {
     /// Do not announce the next connection
     #[arg(long)]
     no_hints: bool,
+    /// Send requests as early data (0-RTT) where the session allows it; the server may get them twice
+    #[arg(long)]
+    send_early_data: bool,
     /// Percentage of devices that always announce to return in a second
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
     liars_percent: u8,
@@ -128,6 +131,7 @@ async fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
         end_ms: arguments.warm_up.ms + arguments.duration.ms,
         hints: !arguments.no_hints,
         forgets_between_runs: false,
+        early_data: arguments.send_early_data,
         liars: Liars { percent: arguments.liars_percent },
         record: arguments.write_trace.clone(),
     })
@@ -169,6 +173,14 @@ fn print(json: bool, report: &Report) {
     line("measured, after the first", report.after_first_of_run);
     if report.liars_after_first_of_run.total() > 0 {
         line("the same, of liars", report.liars_after_first_of_run);
+    }
+    let EarlyData { accepted, rejected } = report.early_data;
+    if accepted + rejected > 0 {
+        let offered = accepted + rejected;
+        terminal::print(&format!(
+            "{:26} {offered:>8} offered {accepted:>5} accepted {rejected:>5} rejected",
+            "early data"
+        ));
     }
     let Latency { p50, p90, p99, .. } = report.full_us;
     terminal::print(&format!("full handshake      {p50} µs median, {p90} p90, {p99} p99"));

@@ -3,9 +3,12 @@
 use crate::REJOIN;
 use crate::program::{complaint, has_measured, rejoin, text};
 use crate::shown;
+use rejoin_store::Store;
 use rejoin_testkit::serve::{Server, scratch};
+use rejoin_testkit::site::Site;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -115,6 +118,40 @@ fn a_recorded_fleet_arrives_again() {
     };
     assert_eq!(total(&first), total(&again));
     assert_eq!(first["devices"], again["devices"]);
+}
+
+const NGINX: &str = "\
+daemon off; master_process on; worker_processes 2; pid FOLDER/nginx.pid; error_log FOLDER/error.log;
+events { worker_connections 512; }
+http {
+  include FOLDER/nginx-http.conf;
+  server { listen 127.0.0.1:@PORT@ ssl reuseport; ssl_protocols TLSv1.3; ssl_early_data on; return 200 x; }
+}
+";
+
+#[test]
+fn a_fleet_sends_early_data_if_asked_to() {
+    let mut site = Site::new("fleet-early");
+    site.configure("early_data = once");
+    site.write("nginx.conf", NGINX);
+    let configuration = site.shown("nginx.conf");
+    site.start("nginx", &["-c", &configuration]).expect("installed");
+    let target = site.address().to_string();
+    let short = ["--devices", "200", "--speedup", "120", "--warm-up", "60", "--duration", "120"];
+    let fleet = |more: &[&str]| {
+        let fleet = ["fleet", &target, "--insecure", "--json"];
+        let output = rejoin(&[&fleet[..], &short, more].concat());
+        assert!(has_measured(&output), "{}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(report["failed"], serde_json::json!({}), "{report}");
+        let early = ["accepted", "rejected"].map(|what| report["early_data"][what].as_u64());
+        (early.map(|count| count.expect("a count")), report["all"]["resumed"].as_u64())
+    };
+    let ([accepted, rejected], resumed) = fleet(&["--send-early-data"]);
+    assert!(accepted > 20 && Some(accepted) <= resumed, "{accepted}, {rejected}, {resumed:?}");
+    let store = Store::open(Path::new(Store::FOLDER), &site.cache(), None).expect("a cache");
+    assert_eq!(store.cache().early_counters().accepted, accepted, "{rejected} were rejected");
+    assert_eq!(fleet(&[]).0, [0, 0]);
 }
 
 #[test]

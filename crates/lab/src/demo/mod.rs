@@ -314,6 +314,7 @@ impl<'a> Arena<'a> {
             end_ms: self.end_ms(),
             hints: true,
             forgets_between_runs: false,
+            early_data: false,
             liars,
             record: None,
         }

@@ -3,14 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use openssl::ssl::{SslContextBuilder, SslMethod, SslVerifyMode};
+use openssl::ssl::{SslContextBuilder, SslMethod, SslSessionRef, SslVerifyMode, SslVersion};
 use openssl::x509::store::X509StoreBuilder;
-use rejoin_openssl::{Client, ClientSession};
+use rejoin_openssl::{Client, ClientSession, is_early_data_accepted};
 use rejoin_trace::{Event, SpeedUp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_openssl::SslStream;
 
 use crate::Error;
@@ -25,6 +26,7 @@ pub(super) struct Target {
     speed_up: SpeedUp,
     hints: bool,
     forgets_between_runs: bool,
+    early_data: bool,
     liars_percent: u64,
 }
 
@@ -35,6 +37,11 @@ pub(super) struct Device {
     session: tokio::sync::Mutex<Option<ClientSession>>,
 }
 
+type Stream = SslStream<TcpStream>;
+
+/// The time that a server has to give the next session after its answer, and that between two looks.
+const SESSION_PATIENCE: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_millis(2);
 /// The return time that a liar claims, in milliseconds of the population's time.
 const LIE_MS: u32 = 1_000;
 
@@ -65,6 +72,7 @@ impl Target {
             speed_up: settings.speed_up,
             hints: settings.hints,
             forgets_between_runs: settings.forgets_between_runs,
+            early_data: settings.early_data,
             liars_percent: u64::from(settings.liars.percent),
         })
     }
@@ -109,19 +117,75 @@ impl Device {
             }
         }
         let mut stream = SslStream::new(ssl, tcp)?;
+        let hint = target.announcement_ms(event, lies);
+        let request =
+            rejoin_serve::padded_request(&target.name, hint, REQUEST_BYTES, target.early_data);
         let start = Instant::now();
+        let is_early = target.early_data && write_early(&mut stream, &request).await?;
         Pin::new(&mut stream).connect().await.map_err(io::Error::other)?;
         let took = start.elapsed();
-        let hint = target.announcement_ms(event, lies);
-        let request = rejoin_serve::padded_request(&target.name, hint, REQUEST_BYTES);
-        stream.write_all(&request).await?;
-        let mut response = Vec::with_capacity(2_048);
-        stream.read_to_end(&mut response).await?;
-        if !response.starts_with(b"HTTP/1.1 200") {
-            return Err(io::Error::other("the answer is not HTTP 200"));
+        let early = is_early.then(|| is_early_data_accepted(stream.ssl()));
+        if early != Some(true) {
+            stream.write_all(&request).await?;
+        }
+        match target.early_data {
+            true => read_answer_and_session(&mut stream).await?,
+            false => read_to_end(&mut stream).await?,
         }
         let _ = stream.shutdown().await;
         *kept = ClientSession::newest(stream.ssl());
-        Ok(Some(Kind { resumed: stream.ssl().session_reused(), took }))
+        Ok(Some(Kind { resumed: stream.ssl().session_reused(), took, early }))
     }
+}
+
+/// Sends a request as early data. Returns false if the session does not allow it.
+async fn write_early(stream: &mut Stream, request: &[u8]) -> io::Result<bool> {
+    let most = stream.ssl().session().map_or(0, SslSessionRef::max_early_data);
+    if (most as usize) < request.len() {
+        return Ok(false);
+    }
+    let mut unsent = request;
+    while !unsent.is_empty() {
+        let sent = Pin::new(&mut *stream).write_early_data(unsent).await;
+        unsent = &unsent[sent.map_err(io::Error::other)?..];
+    }
+    Ok(true)
+}
+
+/// Reads an answer up to the end of the connection.
+async fn read_to_end(stream: &mut Stream) -> io::Result<()> {
+    let mut answer = Vec::with_capacity(2_048);
+    stream.read_to_end(&mut answer).await?;
+    match answer.starts_with(b"HTTP/1.1 200") {
+        true => Ok(()),
+        false => Err(io::Error::other("the answer is not HTTP 200")),
+    }
+}
+
+/// Reads an answer, and waits for the session that comes with it or after it. A server that answers early data and then
+/// closes gives none.
+async fn read_answer_and_session(stream: &mut Stream) -> io::Result<()> {
+    let before = session_id(stream);
+    let mut answer = Vec::with_capacity(2_048);
+    loop {
+        let all = rejoin_serve::response_bytes(&answer)?;
+        if all.is_some_and(|all| answer.len() >= all) {
+            break;
+        }
+        if stream.read_buf(&mut answer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let is_tls13 = stream.ssl().version2() == Some(SslVersion::TLS1_3);
+    let began = Instant::now();
+    // A read returns when data comes, and not when a session does.
+    while is_tls13 && session_id(stream) == before && began.elapsed() < SESSION_PATIENCE {
+        let _ = timeout(STEP, stream.read(&mut [0])).await;
+    }
+    Ok(())
+}
+
+/// The id of a connection's session, which OpenSSL makes from its ticket over TLS 1.3.
+fn session_id(stream: &Stream) -> Vec<u8> {
+    stream.ssl().session().map_or_else(Vec::new, |session| session.id().to_vec())
 }

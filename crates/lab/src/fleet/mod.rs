@@ -27,7 +27,7 @@ use crate::Error;
 use crate::conditions::Watch;
 use device::{Device, Target};
 use rejoin_serve::Versions;
-pub use report::{Handshakes, Latency, Report};
+pub use report::{EarlyData, Handshakes, Latency, Report};
 use report::{Kind, Tally, Visit};
 
 /// Where arrivals come from.
@@ -112,6 +112,9 @@ pub struct Settings {
     pub hints: bool,
     /// True if devices lose their session between two runs, as apps do that are closed.
     pub forgets_between_runs: bool,
+    /// True if requests go as early data (0-RTT) where the session allows it. Servers keep the connection open then, so
+    /// that the next session comes.
+    pub early_data: bool,
     /// Which of them lie.
     pub liars: Liars,
     /// Where to write the arrivals played.

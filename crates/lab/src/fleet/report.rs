@@ -16,6 +16,8 @@ use crate::fleet::Progress;
 pub(super) struct Kind {
     pub(super) resumed: bool,
     pub(super) took: Duration,
+    /// True if its early data was accepted. `None`: none was sent.
+    pub(super) early: Option<bool>,
 }
 
 /// A connection that was answered.
@@ -52,6 +54,15 @@ impl Handshakes {
     }
 }
 
+/// Requests that were sent as early data, by what became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct EarlyData {
+    /// Accepted.
+    pub accepted: u64,
+    /// Rejected, and sent again after the handshake.
+    pub rejected: u64,
+}
+
 /// A distribution of handshake times, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Latency {
@@ -82,6 +93,8 @@ pub struct Report {
     pub devices: u64,
     /// Every handshake of the run, the warm-up's too: to compare with the server's count.
     pub all: Handshakes,
+    /// Early data of the run, the warm-up's too.
+    pub early_data: EarlyData,
     /// Connections that failed, by reason.
     pub failed: BTreeMap<String, u64>,
     /// Arrivals left out, because the device's connection before was not over.
@@ -186,9 +199,12 @@ impl Tally {
     }
 
     pub(super) fn record(&self, visit: Visit) {
-        let Visit { kind: Kind { resumed, took }, first_of_run, measured, lies } = visit;
+        let Visit { kind: Kind { resumed, took, early }, first_of_run, measured, lies } = visit;
         let counts = &mut *self.counts();
         counts.report.all.record(resumed);
+        let EarlyData { accepted, rejected } = &mut counts.report.early_data;
+        *accepted += u64::from(early == Some(true));
+        *rejected += u64::from(early == Some(false));
         if !measured {
             return;
         }

@@ -407,6 +407,7 @@ impl<'a> Arena<'a> {
             end_ms: (warm_up_ms + measured_ms).saturating_add(overtime_ms as u64),
             hints: true,
             forgets_between_runs: self.settings.forgets_between_runs,
+            early_data: false,
             liars: Liars::default(),
             record: None,
         })
