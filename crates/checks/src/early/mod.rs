@@ -88,7 +88,7 @@ pub(crate) const GROUP: Group = Group {
         (
             3,
             "instructions",
-            "nginx's instructions, times a resumption's without (≤ 1.03)",
+            "nginx's instructions with early data, times a resumption's, against the same without Rejoin (≤ 1.03)",
             instructions::ratio,
         ),
         (
