@@ -268,7 +268,7 @@ check-cost: setup
 
 ## What Rejoin promises about early data (0-RTT), a line for each, in half an hour; CHECKS as above.
 check-early: PACKAGES += openssl nginx-light haproxy redis-server redis-tools valgrind coreutils
-check-early: target/programs-13 setup
+check-early: target/programs-13 target/haproxy setup
 	$(CHECK) early $(CHECKS)
 
 ## What a connection costs Java programs, with the manager and without, in a quarter of an hour; CHECKS='--quick' for less.
@@ -311,16 +311,22 @@ fuzz: setup
 	done
 
 ## Newer releases of OpenSSL, and nginx on them (HAProxy and Apache on 3.5, too), from newer Debians, for
-## `cargo test --package rejoin-capi --test all newer_libssl -- --ignored`: nothing is installed.
+## `cargo test --package rejoin-capi --test all newer_libssl -- --ignored`; and the newest HAProxy, for `make check-early`:
+## nothing is installed.
 target/openssl-3.5: SUITE := trixie
 target/openssl-3.6: SUITE := forky
+target/haproxy: SUITE := sid experimental
+target/haproxy: MORE := haproxy libcap2 libjemalloc2 liblua5.4-0 libopentracing-c-wrapper0t64
 target/openssl-3.5: MORE := haproxy liblua5.4-0 libcap2 apache2-bin libapr1t64 libaprutil1t64 libuuid1 libexpat1
 KEYRING := /usr/share/keyrings/debian-archive-keyring.gpg
-target/openssl-3.5 target/openssl-3.6:
+target/openssl-3.5 target/openssl-3.6 target/haproxy:
 	@rm -rf $@ $@.part && mkdir -p $@.part/lists/partial $@.part/cache/archives/partial $@.part/root
-	@cd $@.part && echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian $(SUITE) main" >sources.list \
+	@cd $@.part && for suite in $(SUITE); do \
+	  echo "deb [signed-by=$(KEYRING)] http://deb.debian.org/debian $$suite main"; \
+	done >sources.list \
+	&& printf 'Package: haproxy\nPin: release a=experimental\nPin-Priority: 990\n' >preferences \
 	&& apt="apt-get --quiet=2 -o Dir::Etc::SourceList=$$PWD/sources.list -o Dir::Etc::SourceParts=- \
-	  -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache -o APT::Sandbox::User=root" \
+	  -o Dir::Etc::Preferences=$$PWD/preferences -o Dir::State::Lists=$$PWD/lists -o Dir::Cache=$$PWD/cache -o APT::Sandbox::User=root" \
 	&& $$apt update && cd cache \
 	&& $$apt download openssl libssl3t64 libc6 libgcc-s1 libzstd1 zlib1g nginx libcrypt1 libpcre2-8-0 \
 	  $(MORE) \

@@ -37,6 +37,9 @@ pub(crate) const GROUP: Group = Group {
     checks: &[
         (1, "replays-nginx", REPLAYS, |effort| with_rejoin(effort, Kind::Nginx, 50_000)),
         (1, "replays-haproxy", REPLAYS, |effort| with_rejoin(effort, Kind::Haproxy, 40_000)),
+        (1, "replays-newer-haproxy", REPLAYS, |effort| {
+            with_rejoin(effort, Kind::NewerHaproxy, 12_000)
+        }),
         (1, "replays-s_server", REPLAYS, |effort| with_rejoin(effort, Kind::SServer, 12_000)),
         (1, "after-nginx", AFTER, |effort| after::changes(effort, Kind::Nginx)),
         (1, "after-haproxy", AFTER, |effort| after::changes(effort, Kind::Haproxy)),
@@ -52,6 +55,9 @@ pub(crate) const GROUP: Group = Group {
         }),
         (1, "plain-haproxy", "the same, HAProxy (some, or no early data passed on)", |effort| {
             without_rejoin(effort, Kind::Haproxy)
+        }),
+        (1, "plain-newer-haproxy", "the same, HAProxy of target/haproxy (some)", |effort| {
+            without_rejoin(effort, Kind::NewerHaproxy)
         }),
         (1, "plain-s_server", "the same, openssl s_server without its own protection", |effort| {
             without_rejoin(effort, Kind::SServer)

@@ -41,8 +41,9 @@ pub(super) fn curl(_: Effort) -> Option<Found> {
     const URLS: usize = 10;
     let seen = [Rejoin::Once, Rejoin::Absent].map(|rejoin| {
         let server = Server::start(Kind::Nginx, rejoin, &format!("curl-{rejoin:?}"))?;
-        let mut curl = newer("curl")?;
-        curl.args([
+        let [loader, words @ ..] = newer("programs-13", "bin/curl")?;
+        let mut curl = Command::new(loader);
+        curl.args(words).args([
             "--silent",
             "--show-error",
             "--insecure",
@@ -73,15 +74,16 @@ pub(super) fn curl(_: Effort) -> Option<Found> {
     Some(Found { figure, holds })
 }
 
-/// A program of `make target/programs-13`.
-fn newer(program: &str) -> Option<Command> {
-    let root = target().join("programs-13/root");
-    let libraries = folder_like(&root.join("usr/lib"), "-linux-gnu")?;
+/// The words that start a program of a folder such as `make target/programs-13` makes, with its own loader. `None` if it
+/// is not there.
+pub(super) fn newer(folder: &str, program: &str) -> Option<[String; 4]> {
+    let usr = target().join(folder).join("root/usr");
+    let libraries = folder_like(&usr.join("lib"), "-linux-gnu")?;
     let loader = folder_like(&libraries, "ld-linux")?;
-    let program = root.join("usr/bin").join(program);
-    let mut command = Command::new(loader);
-    command.arg("--library-path").arg(libraries).arg(&program);
-    program.exists().then_some(command)
+    let program = usr.join(program);
+    let shown = |path: PathBuf| path.display().to_string();
+    let is_there = program.exists();
+    is_there.then(|| [shown(loader), "--library-path".to_owned(), shown(libraries), shown(program)])
 }
 
 fn folder_like(folder: &std::path::Path, part: &str) -> Option<PathBuf> {

@@ -140,8 +140,8 @@ pub(super) fn with_rejoin(effort: Effort, kind: Kind, copies: usize) -> Option<F
     Some(Found { figure: tally.to_string(), holds })
 }
 
-/// Sends copies to a server without Rejoin. Some are accepted, unless the application sees no early data at all: releases of
-/// HAProxy before 3.3 (and its backports) pass it on after the handshake, which a copy does not end.
+/// Sends copies to a server without Rejoin. Some are accepted, unless the application sees no early data at all: HAProxy 2.6
+/// passes it on after the handshake, which a copy does not end.
 pub(super) fn without_rejoin(effort: Effort, kind: Kind) -> Option<Found> {
     let copies = if effort.quick { 200 } else { 2_000 };
     let tally = play(&Server::start(kind, Rejoin::Absent, "plain")?, copies);

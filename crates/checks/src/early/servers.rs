@@ -10,12 +10,15 @@ use rejoin_testkit::port::{reserve, wait_until_open};
 use rejoin_testkit::site::{Client, Flight, Origin, Requests, Site, Versions};
 
 use super::copies::renew;
+use super::programs::newer;
 use super::replays::{Scene, ask};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Nginx,
     Haproxy,
+    /// That of `make target/haproxy`, which passes early data on before the handshake is done.
+    NewerHaproxy,
     SServer,
 }
 
@@ -78,6 +81,7 @@ impl Kind {
         match self {
             Self::Nginx => "nginx",
             Self::Haproxy => "haproxy",
+            Self::NewerHaproxy => "newer-haproxy",
             Self::SServer => "s_server",
         }
     }
@@ -111,15 +115,21 @@ impl Server {
 
     /// Starts it. `None` if it is not installed.
     pub(super) fn start_again(&mut self) -> Option<()> {
-        let arguments = match self.kind {
-            Kind::Nginx => ["-c", &self.site.shown("configuration")],
-            Kind::Haproxy => ["-f", &self.site.shown("configuration")],
+        let words = match self.kind {
+            Kind::Nginx => vec!["nginx".to_owned(), "-c".to_owned()],
+            Kind::Haproxy => vec!["haproxy".to_owned(), "-f".to_owned()],
+            Kind::NewerHaproxy => {
+                let words = newer("haproxy", "sbin/haproxy")?;
+                words.into_iter().chain(["-f".to_owned()]).collect()
+            }
             Kind::SServer => return self.start_s_servers(&["-early_data"]),
         };
         let text = if self.kind == Kind::Nginx { NGINX } else { HAPROXY };
         let text = text.replace("@ORIGIN@", &self.origin.address.to_string());
         self.site.write("configuration", &text.replace("@OTHER@", &self.other.to_string()));
-        self.site.start(self.kind.name(), &arguments)?;
+        let file = self.site.shown("configuration");
+        let words: Vec<&str> = words.iter().map(String::as_str).chain([&*file]).collect();
+        self.site.start(words[0], &words[1..])?;
         wait_until_open(self.other);
         Some(())
     }
