@@ -10,7 +10,7 @@ LIBRARIES := --package rejoin-capi --package rejoin-gnutls --package rejoin-prel
 TIMES := target/times
 step = begin=$$(date +%s); $(2) || exit; printf '%-20s %5d s\n' '$(1)' $$(($$(date +%s) - begin)) >>$(TIMES)
 
-.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture check-servers check-trust check-cluster check-reach reach-servers check-manager check-clients check-install check-cost check-early bench-java bench-handshake bench-insert soak fuzz setup test-go test-node
+.PHONY: run test test-all lint sanitize release package image docs bench check-semver check-capture capture-stacks check-servers check-trust check-cluster check-reach reach-servers check-manager check-clients check-install check-cost check-early bench-java bench-handshake bench-insert soak fuzz setup test-go test-node
 
 ## A minute and a half of real TLS clients coming back to real TLS servers: a table, and two charts. The first time it also
 ## builds, for three to five minutes on two cores.
@@ -214,9 +214,13 @@ CHECKS ?=
 
 ## What rejoin capture promises, a line for each; CAPTURES is a folder of captures with answers.
 CAPTURES ?= ../shared/captures
-check-capture: PACKAGES += tshark
-check-capture: setup
+check-capture: PACKAGES += tshark openssl gnutls-bin libnss3-tools default-jdk-headless python3 python3-venv chromium
+check-capture: setup target/peers capture-stacks
 	$(CHECK) capture $(abspath $(CAPTURES)) $(CHECKS)
+
+# Go's and quic-go's clients and servers of check-capture, in target/stacks.
+capture-stacks: $(if $(findstring /target/go/,$(GO)),target/go)
+	@cd crates/checks/stacks/go && $(GO) build -o $(CURDIR)/target/stacks/go .
 
 ## What Rejoin promises inside servers, a line for each, in a quarter of an hour. CHECKS='--quick' for
 ## less, CHECKS='--only fleet' for some.

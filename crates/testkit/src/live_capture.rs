@@ -1,14 +1,14 @@
 //! A live capture on loopback, of a fleet and a server whose counts are known.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use serde_json::Value;
 
-use crate::process::wait_until;
+use crate::process::{Process, wait_until};
 use crate::serve::{Server, interrupt};
 use crate::shipped::rejoin;
 
@@ -18,25 +18,63 @@ pub struct Watched {
     pub counted: [u64; 2],
 }
 
+/// A `rejoin capture --list` of loopback that runs.
+pub struct Listening {
+    capture: Process,
+    seen: Arc<Mutex<Vec<Value>>>,
+    reader: thread::JoinHandle<()>,
+}
+
+impl Listening {
+    /// Begins to capture. `None` without the right to.
+    pub fn start() -> Option<Self> {
+        let mut capture = Process::start(
+            Command::new(rejoin())
+                .args(["capture", "--interface", "lo", "--server", "127.0.0.1", "--list", "--json"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped()),
+        );
+        let lines = BufReader::new(capture.stdout.take().expect("piped"));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&seen);
+        let reader = thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                let record = serde_json::from_str(&line).expect("JSON");
+                into.lock().expect("no panic").push(record);
+            }
+        });
+        wait_until("a packet socket", || {
+            capture.ended().is_some() || has_packet_socket(capture.id())
+        });
+        capture.ended().is_none().then_some(Self { capture, seen, reader })
+    }
+
+    /// Looks at the handshakes that were found so far.
+    pub fn look<T>(&self, look: impl FnOnce(&[Value]) -> T) -> T {
+        look(&self.seen.lock().expect("no panic"))
+    }
+
+    /// Ends it, and returns all handshakes.
+    ///
+    /// # Panics
+    ///
+    /// If it lost packets.
+    pub fn end(mut self) -> Vec<Value> {
+        interrupt(&self.capture);
+        self.reader.join().expect("it reads to the end");
+        let mut complaint = String::new();
+        let stderr = self.capture.stderr.as_mut().expect("piped");
+        stderr.read_to_string(&mut complaint).expect("text");
+        assert!(self.capture.wait().success(), "{complaint}");
+        std::mem::take(&mut self.seen.lock().expect("no panic"))
+    }
+}
+
 /// Captures a short fleet's run against a server of these settings. `None` without the right to capture.
 pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
     let server = Server::start(server);
     let port = server.listening.rsplit(':').next()?.parse().ok()?;
-    let mut capture = Command::new(rejoin())
-        .args(["capture", "--interface", "lo", "--server", "127.0.0.1", "--list", "--json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
-    let lines = BufReader::new(capture.stdout.take().expect("piped"));
-    let seen = Arc::new(Mutex::new([0; 2]));
-    let counts = Arc::clone(&seen);
-    let reader = thread::spawn(move || count(lines, port, &counts));
-    let is_over = |capture: &mut Child| capture.try_wait().expect("our own child").is_some();
-    wait_until("a packet socket", || is_over(&mut capture) || has_packet_socket(capture.id()));
-    if is_over(&mut capture) {
-        return None;
-    }
+    let listening = Listening::start()?;
     let played = Command::new(rejoin())
         .args(["fleet", &server.target, "--ca", &server.certificate, "--json"])
         .args(fleet)
@@ -50,13 +88,9 @@ pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
     );
     let said = server.stop();
     let counted = ["full", "resumed"].map(|count| said[count].as_u64().unwrap_or_default());
-    let captured = || *seen.lock().expect("no panic");
+    let captured = || listening.look(|seen| counts(seen, port));
     wait_until("all handshakes", || captured().iter().sum::<u64>() >= counted.iter().sum());
-    interrupt(&capture);
-    reader.join().expect("it reads to the end");
-    let ended = capture.wait_with_output().expect("it ends");
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    Some(Watched { captured: captured(), counted })
+    Some(Watched { captured: counts(&listening.end(), port), counted })
 }
 
 /// True if the process has a packet socket that receives (`R` in `/proc/net/packet`).
@@ -74,15 +108,11 @@ pub fn has_packet_socket(pid: u32) -> bool {
 }
 
 /// Counts full and resumed handshakes with this port.
-fn count(lines: impl BufRead, port: u16, counts: &Mutex<[u64; 2]>) {
-    for line in lines.lines().map_while(Result::ok) {
-        let record: Value = serde_json::from_str(&line).expect("JSON");
-        let is_ours = record["server_port"].as_u64() == Some(port.into());
-        let mut counts = counts.lock().expect("no panic");
-        match record["cls"].as_str() {
-            Some("full") if is_ours => counts[0] += 1,
-            Some("resumed") if is_ours => counts[1] += 1,
-            _ => {}
-        }
-    }
+fn counts(seen: &[Value], port: u16) -> [u64; 2] {
+    ["full", "resumed"].map(|class| {
+        let ours = |record: &&Value| {
+            record["server_port"].as_u64() == Some(port.into()) && record["cls"] == class
+        };
+        seen.iter().filter(ours).count() as u64
+    })
 }

@@ -1,13 +1,14 @@
 //! The promises of `rejoin capture`: `make check-capture`.
 //!
 //! They need a folder of captures and a second tool's answers (`files/`, `oracle.jsonl`, `asn.csv`, `apps.tsv`); a check
-//! that lacks one is skipped. `make fuzz` fuzzes each parser for ten minutes.
+//! that lacks one is skipped. `stacks` needs neither. `make fuzz` fuzzes each parser for ten minutes.
 
 mod answers;
 mod live;
 mod million;
 mod sharing;
 mod speed;
+mod stacks;
 
 use std::path::Path;
 use std::process::Command;
@@ -28,6 +29,12 @@ pub(crate) const GROUP: Group = Group {
 const CHECKS: &[Check] = &[
     (1, "handshakes", "handshakes found, of those a second tool found (≥ 99.7 %)", answers::found),
     (1, "fields", "fields equal, the worst one (≥ 99.7 %)", answers::equal),
+    (
+        1,
+        "stacks",
+        "handshakes of nine stacks as their ends tell (≥ 99.7 %, 0 wrong)",
+        stacks::agree,
+    ),
     (2, "sharing", "the sharing table, exactly", sharing::table),
     (2, "services", "the services of most applications, exactly", sharing::services),
     (3, "table-i", "Table I of paper 004, largest difference (≤ 0.01)", sharing::table_i),
