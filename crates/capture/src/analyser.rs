@@ -13,6 +13,7 @@ use crate::ip::{self, Packet};
 use crate::limits::{DEEPEST_TUNNEL, LARGEST_BLOCK_BYTES, Limits};
 use crate::link;
 use crate::observation::{At, Endpoint};
+use crate::openvpn;
 use crate::quic;
 use crate::tcp;
 use crate::unsupported::{Unsupported, UnsupportedFrames};
@@ -36,6 +37,7 @@ pub struct Analyser {
     connections: Connections,
     quic: quic::Connections,
     dtls: dtls::Associations,
+    tunnels: openvpn::Tunnels,
     fragments: Fragments,
     unsupported: UnsupportedFrames,
     limits: Limits,
@@ -61,6 +63,7 @@ impl Analyser {
             connections: Connections::new(limits),
             quic: quic::Connections::new(limits),
             dtls: dtls::Associations::new(limits),
+            tunnels: openvpn::Tunnels::new(limits),
             fragments: Fragments::new(limits),
             unsupported: UnsupportedFrames::default(),
             limits,
@@ -88,6 +91,7 @@ impl Analyser {
         self.connections.finish(&mut emit);
         self.quic.finish(&mut emit);
         self.dtls.finish(&mut emit);
+        self.tunnels.finish(&mut emit);
         self.fragments = Fragments::new(self.limits);
         let unsupported = std::mem::take(&mut self.unsupported).into_counts();
         let ended = ended?;
@@ -158,6 +162,7 @@ impl Analyser {
             // The payload excludes the 8 bytes of the UDP header.
             let length = packet.length.saturating_sub(8).max(bytes.0.len());
             match dtls::may_be_dtls(bytes.0) {
+                _ if self.tunnels.datagram(source, destination, (bytes.0, length), at, emit) => {}
                 true => self.dtls.datagram(source, destination, bytes.0, length, at, emit),
                 false => self.quic.datagram(source, destination, bytes.0, length, at, emit),
             }
@@ -170,7 +175,7 @@ impl Limits {
     /// The most memory an analyser with these limits ever uses, in bytes. It excludes emitted
     /// handshakes and the memory of the source itself (64 KB for gzip, 10 MB for zstd).
     pub fn most_bytes(&self) -> usize {
-        let Self { connections, quic_connections, dtls_associations, .. } = *self;
+        let Self { connections, quic_connections, dtls_associations, tunnels, .. } = *self;
         // A table that doubles keeps its old half until the copy is complete.
         let growing = |count: usize, each: usize| {
             count.max(4).next_power_of_two().saturating_mul(each).saturating_mul(3) / 2
@@ -191,6 +196,10 @@ impl Limits {
             table(dtls_associations, dtls::PLACE_BYTES),
             dtls_associations.saturating_mul(dtls::ASSOCIATION_BYTES),
             self.dtls_bytes,
+            growing(tunnels, openvpn::PLACE_BYTES),
+            table(tunnels, openvpn::PLACE_BYTES),
+            tunnels.saturating_mul(openvpn::TUNNEL_BYTES),
+            self.tunnel_bytes,
             self.fragment_bytes,
             self.certificate_bytes,
             // The buffer doubles until a record fits.

@@ -425,6 +425,7 @@ impl Listen for Listener<'_> {
             }
             Event::Record(kind, length) => self.facts.record(self.side, kind, length),
             Event::Skipped(bytes) => self.preface.observe(self.side, bytes),
+            Event::Tunnelled => self.preface.tunnelled(),
             Event::Proxied(client) => {
                 self.preface.proxied();
                 self.facts.proxied(client);

@@ -130,7 +130,7 @@ impl Handshake {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Carrier {
-    /// TLS over TCP.
+    /// TLS over TCP, or in OpenVPN.
     Tls,
     /// QUIC over UDP.
     Quic,

@@ -6,7 +6,7 @@
 //!
 //! The modules follow the path of a byte: `file` extracts frames, `link` finds the IP packet in a
 //! frame, `ip` the segment in packets and fragments, `tcp` the stream in segments, `tls` the
-//! messages in a stream, `quic` and `dtls` the messages in datagrams, and `classify` the verdict from
+//! messages in a stream, `quic`, `dtls` and `openvpn` the messages in datagrams, and `classify` the verdict from
 //! the messages.
 //!
 //! Captures are not trusted: every length is checked, and [`Limits`] bounds the memory used. This
@@ -34,6 +34,7 @@ mod model;
 mod networks;
 mod numbers;
 mod observation;
+mod openvpn;
 mod proxy;
 mod pseudonyms;
 mod quic;

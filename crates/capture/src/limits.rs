@@ -54,6 +54,10 @@ pub struct Limits {
     pub dtls_associations: usize,
     /// Bytes of unfinished messages that all DTLS associations together may keep.
     pub dtls_bytes: usize,
+    /// OpenVPN tunnels over UDP watched at once; beyond that, the oldest is evicted.
+    pub tunnels: usize,
+    /// Bytes of packets and unfinished hellos that all these tunnels together may keep.
+    pub tunnel_bytes: usize,
     /// Bytes without TLS, in one direction, after which a connection is ignored.
     pub search_bytes: u32,
     /// Bytes of all IP fragments that wait for the rest of their packets.
@@ -75,6 +79,8 @@ impl Default for Limits {
             quic_bytes: 16 << 20,
             dtls_associations: 1 << 12,
             dtls_bytes: 2 << 20,
+            tunnels: 1 << 8,
+            tunnel_bytes: 1 << 20,
             search_bytes: 64 << 10,
             fragment_bytes: 4 << 20,
             certificate_bytes: 4 << 20,

@@ -52,7 +52,7 @@ pub enum Via {
     Socks,
     /// A PROXY header (haproxy's PROXY protocol), which names the client of a balancer.
     Proxy,
-    /// A tunnel that carries TLS in packets of its own, such as OpenVPN.
+    /// OpenVPN, which carries TLS in control packets of its own.
     Tunnel,
     /// Anything else.
     Other,
@@ -85,6 +85,11 @@ impl Preface {
             let found = recognise(bytes.get(..LOOK_BYTES).unwrap_or(bytes));
             self.known = found.or(self.known);
         }
+    }
+
+    /// Notes that TLS comes in packets of a tunnel.
+    pub(crate) fn tunnelled(&mut self) {
+        self.known = Some(Via::Tunnel);
     }
 
     /// Notes a PROXY header.

@@ -13,6 +13,8 @@ const LIMITS: Limits = Limits {
     quic_bytes: 16 << 10,
     dtls_associations: 3,
     dtls_bytes: 8 << 10,
+    tunnels: 3,
+    tunnel_bytes: 8 << 10,
     search_bytes: 4 << 10,
     fragment_bytes: 16 << 10,
     certificate_bytes: 4 << 10,

@@ -14,6 +14,7 @@
 
 mod begin;
 mod message;
+pub(crate) mod openvpn;
 mod tds;
 
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ use crate::proxy::{self, Header};
 use begin::{Verdict, is_any_record, is_first_record, is_sslv2_hello};
 pub(crate) use message::Message;
 use message::{collect, is_filled_by_messages};
+use openvpn::Framed;
 
 pub(crate) const CLIENT_HELLO: u8 = 1;
 pub(crate) const SERVER_HELLO: u8 = 2;
@@ -59,6 +61,8 @@ pub(crate) enum Event<'a> {
     Record(u8, u32),
     /// Bytes that are not TLS.
     Skipped(&'a [u8]),
+    /// The first packet of an OpenVPN tunnel.
+    Tunnelled,
     /// A PROXY header, with the client it names.
     Proxied(Option<SocketAddr>),
     ChangeCipherSpec,
@@ -98,6 +102,8 @@ pub(crate) struct Stream {
     is_proxied: bool,
     /// The packets in which the records lie, in TDS.
     packets: Option<tds::Packets>,
+    /// The packets in which the records lie, in OpenVPN.
+    tunnel: Option<Box<Framed>>,
     /// True if a change to encryption may have been missed.
     is_doubtful: bool,
     message: Message,
@@ -118,6 +124,7 @@ impl Stream {
             + self.message.held_bytes()
             + self.deferred.capacity() * size_of::<Deferred>()
             + deferred.sum::<usize>()
+            + self.tunnel.as_ref().map_or(0, |it| size_of::<Framed>() + it.held_bytes())
     }
 
     /// Returns true once a record was seen.
@@ -127,10 +134,20 @@ impl Stream {
 
     /// Takes the next bytes of the stream. `expected` is true if the other side already speaks TLS.
     pub(crate) fn bytes(&mut self, bytes: &[u8], expected: bool, listener: &mut impl Listen) {
-        match self.packets {
-            None => self.unpacked(bytes, expected, listener),
-            Some(_) => self.packed(bytes, expected, listener),
+        match (&self.packets, &self.tunnel) {
+            (Some(_), _) => self.packed(bytes, expected, listener),
+            (None, Some(_)) => self.tunnelled(bytes, expected, listener),
+            (None, None) => self.unpacked(bytes, expected, listener),
         }
+    }
+
+    /// Takes bytes in packets of OpenVPN.
+    fn tunnelled(&mut self, mut bytes: &[u8], expected: bool, listener: &mut impl Listen) {
+        let Some(mut tunnel) = self.tunnel.take() else { return };
+        while let Some(part) = tunnel.next(&mut bytes) {
+            self.unpacked(&part, expected, listener);
+        }
+        self.tunnel = Some(tunnel);
     }
 
     /// Takes bytes in packets of TDS.
@@ -172,7 +189,7 @@ impl Stream {
     /// is everything up to the next segment that begins with a record.
     pub(crate) fn gap(&mut self, length: u32, listener: &mut impl Listen) {
         self.hold.clear();
-        self.packets = None;
+        (self.packets, self.tunnel) = (None, None);
         self.tell_deferred(listener);
         if self.state == State::Body && !self.encrypted {
             self.message.cut(u32::MAX, listener);
@@ -196,7 +213,7 @@ impl Stream {
     /// Notes that the capture truncated a segment by `length` bytes.
     pub(crate) fn cut(&mut self, length: u32, listener: &mut impl Listen) {
         self.tell_deferred(listener);
-        if self.packets.take().is_some() {
+        if self.packets.take().is_some() || self.tunnel.take().is_some() {
             // The place of the next packet is unknown.
             return self.gap(length, listener);
         }
@@ -270,6 +287,12 @@ impl Stream {
                     return self.searched(&bytes[length..], expected, listener);
                 }
             }
+        }
+        if let Some(tunnel) = Framed::beginning(bytes).filter(|_| self.skipped == 0) {
+            self.tunnel = Some(Box::new(tunnel));
+            listener.event(Event::Tunnelled);
+            self.tunnelled(bytes, expected, listener);
+            return false;
         }
         if tds::wraps_hello(bytes) {
             self.packets = Some(tds::Packets::default());

@@ -8,6 +8,7 @@ mod files;
 mod live;
 mod memory;
 mod not_resumed;
+mod openvpn;
 mod oracle;
 mod pcapng;
 mod peers;
