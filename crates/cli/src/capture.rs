@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rejoin_capture::report::{self, Captured, LeftOut, Report};
+use rejoin_capture::report::{self, Captured, LeftOut, Report, ZeekLog};
 use rejoin_capture::sharing::{Application, Assumptions, Device, Scope, Sharing};
 use rejoin_capture::{Analyser, Error, Limits, Model, Networks, Summary};
 
@@ -54,6 +54,9 @@ pub(crate) struct Arguments {
     /// Write each handshake to a file too, as comma-separated values
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write Zeek's ssl.log and conn.log to this folder too, with what handshakes show
+    #[arg(long, value_name = "FOLDER", conflicts_with = "anonymise")]
+    zeek: Option<PathBuf>,
     /// Write a page with the report and charts too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -90,7 +93,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     anonymise_key: Option<PathBuf>,
     /// Only print the table of these counts
-    #[arg(long, value_name = "FULL:RESUMED,…", value_delimiter = ',', value_parser = counts, conflicts_with_all = ["files", "interface", "list", "json", "csv", "html", "write_trace", "networks", "app_map", "server", "anonymise"])]
+    #[arg(long, value_name = "FULL:RESUMED,…", value_delimiter = ',', value_parser = counts, conflicts_with_all = ["files", "interface", "list", "json", "csv", "zeek", "html", "write_trace", "networks", "app_map", "server", "anonymise"])]
     counts: Option<Vec<(u64, u64)>>,
 }
 
@@ -105,8 +108,15 @@ const DEVICES: &[Choice<Device>] = &[
 
 impl Arguments {
     /// Returns the files to write.
-    fn outputs(&self) -> impl Iterator<Item = &Path> {
-        [&self.csv, &self.html, &self.write_trace].into_iter().flatten().map(PathBuf::as_path)
+    fn outputs(&self) -> impl Iterator<Item = PathBuf> {
+        let named = [&self.csv, &self.html, &self.write_trace].into_iter().flatten().cloned();
+        named.chain(self.zeek_logs().map(|(_, path)| path))
+    }
+
+    /// Returns the logs of Zeek's form to write.
+    fn zeek_logs(&self) -> impl Iterator<Item = (ZeekLog, PathBuf)> {
+        let folder = self.zeek.iter();
+        folder.flat_map(|folder| ZeekLog::ALL.map(|log| (log, folder.join(log.file_name()))))
     }
 }
 

@@ -1,10 +1,11 @@
-//! The results of captures as text: tables for a terminal, CSV, and a page with charts.
+//! The results of captures as text: tables for a terminal, CSV, logs of Zeek's form, and a page with charts.
 //!
 //! All functions are pure; the caller writes the text.
 
 mod handshakes;
 mod page;
 mod terminal;
+mod zeek;
 
 use serde::Serialize;
 
@@ -14,6 +15,7 @@ use crate::sharing::{Counts, Findings, Service};
 pub use handshakes::{COLUMNS, explained, fields, line};
 pub use page::html;
 pub use terminal::{counts_table, table};
+pub use zeek::ZeekLog;
 
 /// The input that was read.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]

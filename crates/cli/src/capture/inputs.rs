@@ -52,7 +52,7 @@ impl Inputs {
             list.push(Input::new(interface.clone(), From::Interface(live)));
         }
         let is_only = arguments.files.len() == 1;
-        let outputs: Vec<PathBuf> = arguments.outputs().map(resolved).collect();
+        let outputs: Vec<PathBuf> = arguments.outputs().map(|path| resolved(&path)).collect();
         for path in &arguments.files {
             match fs::metadata(path) {
                 _ if path.as_os_str() == "-" => {

@@ -1,4 +1,4 @@
-//! The outputs of a capture: lines, CSV, a page, a trace, and the report.
+//! The outputs of a capture: lines, CSV, logs, a page, a trace, and the report.
 
 use std::fs;
 use std::hash::Hasher;
@@ -6,7 +6,7 @@ use std::io::{BufWriter, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rejoin_capture::report::{self, Report};
+use rejoin_capture::report::{self, Report, ZeekLog};
 use rejoin_capture::{Handshake, Pseudonyms};
 use rejoin_trace::Event;
 use serde_json::Value;
@@ -23,6 +23,7 @@ pub(super) struct Outputs {
     json: bool,
     table: bool,
     csv: Option<(csv::Writer<fs::File>, Beside)>,
+    zeek: Vec<Log>,
     html: Option<(Beside, String)>,
     trace: Option<(PathBuf, Arrivals)>,
     pseudonyms: Option<Pseudonyms>,
@@ -36,6 +37,13 @@ struct List {
     explain: bool,
     /// True if each line is flushed at once.
     is_live: bool,
+}
+
+/// A log of Zeek's form.
+struct Log {
+    kind: ZeekLog,
+    to: BufWriter<fs::File>,
+    file: Beside,
 }
 
 /// Arrivals: the time in microseconds and a number for the client, which does not reveal its address.
@@ -61,6 +69,8 @@ impl Outputs {
         };
         let html = arguments.html.as_deref().map(&mut create).transpose()?;
         let csv = arguments.csv.as_deref().map(&mut create).transpose()?;
+        let zeek = arguments.zeek_logs().map(|(kind, path)| Log::begin(kind, create(&path)?));
+        let zeek = zeek.collect::<anyhow::Result<_>>()?;
         if let Some(trace) = &arguments.write_trace {
             create(trace)?;
         }
@@ -76,6 +86,7 @@ impl Outputs {
             table: !arguments.list,
             list,
             csv: csv.map(csv_writer).transpose()?,
+            zeek,
             html: html.map(|file| (file, title(arguments))),
             trace: arguments.write_trace.as_ref().map(arrivals).transpose()?,
             pseudonyms,
@@ -100,7 +111,7 @@ impl Outputs {
         if let Some((_, arrivals)) = &mut self.trace {
             arrivals.add(handshake);
         }
-        if self.list.is_none() && self.csv.is_none() {
+        if self.list.is_none() && self.csv.is_none() && self.zeek.is_empty() {
             return;
         }
         if let Err(error) = self.write(file, handshake) {
@@ -109,8 +120,10 @@ impl Outputs {
                 // The list's pipe is closed; files are still written to the end.
                 true => {
                     self.list = None;
-                    self.is_closed =
-                        self.csv.is_none() && self.html.is_none() && self.trace.is_none();
+                    self.is_closed = self.csv.is_none()
+                        && self.zeek.is_empty()
+                        && self.html.is_none()
+                        && self.trace.is_none();
                 }
                 false => self.failed = Some(error),
             }
@@ -130,6 +143,10 @@ impl Outputs {
         if let Some((csv, _)) = &mut self.csv {
             let written = csv.write_record(report::fields(&record));
             written.context("the CSV cannot be written")?;
+        }
+        for Log { kind, to, .. } in &mut self.zeek {
+            let written = to.write_all(kind.row(&record).as_bytes());
+            written.with_context(|| format!("{} cannot be written", kind.file_name()))?;
         }
         if let Some(list) = &mut self.list {
             match list.write(&record, self.json) {
@@ -158,10 +175,18 @@ impl Outputs {
             drop(writer);
             file.finish()
         });
+        let zeek = self.zeek.into_iter().map(Log::finish).fold(Ok(()), anyhow::Result::and);
         let html =
             self.html.map_or(Ok(()), |(file, title)| file.write(&report::html(report, &title)));
         let trace = self.trace.map_or(Ok(()), |(path, arrivals)| arrivals.write(&path));
-        self.failed.map_or(Ok(()), Err).and(list).and(printed).and(csv).and(html).and(trace)
+        self.failed
+            .map_or(Ok(()), Err)
+            .and(list)
+            .and(printed)
+            .and(csv)
+            .and(zeek)
+            .and(html)
+            .and(trace)
     }
 }
 
@@ -186,6 +211,21 @@ impl List {
             }
         }
         if self.is_live { self.to.flush() } else { Ok(()) }
+    }
+}
+
+impl Log {
+    fn begin(kind: ZeekLog, file: Beside) -> anyhow::Result<Self> {
+        let mut to = BufWriter::new(file.file()?);
+        to.write_all(kind.head().as_bytes())?;
+        Ok(Self { kind, to, file })
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        let flushed = self.to.flush();
+        flushed.with_context(|| format!("{} cannot be written", self.kind.file_name()))?;
+        drop(self.to);
+        self.file.finish()
     }
 }
 

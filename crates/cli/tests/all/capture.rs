@@ -195,6 +195,39 @@ fn a_list_of_standard_input_is_told_at_once() {
 }
 
 #[test]
+fn logs_of_zeeks_form_have_a_row_for_each_handshake() {
+    let folder = folder("capture-zeek", &[("a.pcap", &full())]);
+    let capture = folder.join("a.pcap");
+    let output = rejoin(&["--zeek", shown(&folder), shown(&capture)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let fields = |log: &str| -> Vec<(String, String)> {
+        let log = fs::read_to_string(folder.join(log)).expect("a log");
+        let names = log.lines().find_map(|line| line.strip_prefix("#fields\t")).expect("names");
+        let row = log.lines().last().expect("a row");
+        let names = names.split('\t').map(str::to_owned);
+        names.zip(row.split('\t').map(str::to_owned)).collect()
+    };
+    let (ssl, conn) = (fields("ssl.log"), fields("conn.log"));
+    let value = |fields: &[(String, String)], name: &str| {
+        fields.iter().find(|(known, _)| known == name).expect("a field").1.clone()
+    };
+    for (name, expected) in [
+        ("id.orig_h", "10.0.0.1"),
+        ("id.orig_p", "40000"),
+        ("id.resp_p", "443"),
+        ("version", "TLSv12"),
+        ("server_name", "rejoin.example"),
+        ("resumed", "F"),
+        ("established", "T"),
+        ("last_alert", "-"),
+    ] {
+        assert_eq!(value(&ssl, name), expected, "{name}");
+    }
+    assert_eq!((value(&conn, "proto"), value(&conn, "service")), ("tcp".into(), "ssl".into()));
+    assert_eq!(value(&ssl, "uid"), value(&conn, "uid"));
+}
+
+#[test]
 fn csv_page_and_trace_are_written_too() {
     let folder = folder("capture-outputs", &[("a.pcap", &full())]);
     let file = |name: &str| shown(&folder.join(name)).to_owned();
