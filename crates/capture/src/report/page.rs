@@ -4,9 +4,10 @@ use std::fmt::{self, Display};
 
 use rejoin_report::{Escaped, Page};
 use rejoin_trace::grouped;
+use time::OffsetDateTime;
 
 use super::{Average, NOT_MEASURED, Report, STEPS};
-use crate::sharing::{Cause, Measured, Party, Service, Times};
+use crate::sharing::{Cause, Interval, Measured, OverTime, Party, Service, Times};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -27,6 +28,7 @@ impl Display for Body<'_> {
         self.introduction(f)?;
         self.steps(f)?;
         self.measured(f)?;
+        self.over_time(f)?;
         self.causes(f)?;
         self.services(f)?;
         self.left_out(f)
@@ -112,6 +114,35 @@ impl Body<'_> {
                 write!(f, "<td>{}<td>{median}<td>{bytes:.0}", grouped(*handshakes))?;
             }
             f.write_str("\n")?;
+        }
+        f.write_str("</tbody>\n</table>\n</div>\n")
+    }
+
+    fn over_time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OverTime { step_s, intervals } = &self.0.findings.over_time;
+        let most = intervals.iter().map(|it| it.full + it.resumed).max().unwrap_or(0).max(1);
+        if intervals.len() < 2 {
+            return Ok(());
+        }
+        f.write_str(
+            "<h2>Over time</h2>\n<p>Full handshakes, and resumed ones lighter, by the beginning of each \
+             interval, UTC; one without handshakes is left out.</p>\n<div class=\"scroll\" \
+             tabindex=\"0\" role=\"region\" aria-label=\"Over time\">\n<table class=\"services\">\n\
+             <thead><tr><th scope=\"col\">begin<th scope=\"col\"><th scope=\"col\">full\
+             <th scope=\"col\">resumed<th scope=\"col\">resumed %</thead>\n<tbody>\n",
+        )?;
+        for Interval { begin_s, full, resumed } in intervals {
+            let [wide, light] = [full, resumed].map(|count| width(*count, most));
+            let share = 100.0 * *resumed as f64 / (*full + *resumed).max(1) as f64;
+            writeln!(
+                f,
+                "<tr><th scope=\"row\">{}<td><span class=\"bar\" aria-hidden=\"true\">\
+                 <i style=\"{wide}\"></i><i style=\"{light}\"></i></span>\
+                 <td>{}<td>{}<td>{share:.1}",
+                moment(*begin_s, *step_s),
+                grouped(*full),
+                grouped(*resumed)
+            )?;
         }
         f.write_str("</tbody>\n</table>\n</div>\n")
     }
@@ -229,6 +260,25 @@ impl Body<'_> {
             writeln!(f, "<li>and {} more", left_out.len() - MOST_LISTED)?;
         }
         f.write_str("</ul>\n")
+    }
+}
+
+/// The width of a part of a bar. An empty one is not seen.
+fn width(count: u64, most: u64) -> String {
+    match count {
+        0 => "width:0;min-width:0".to_owned(),
+        _ => format!("width:{:.2}%", 100.0 * count as f64 / most as f64),
+    }
+}
+
+/// A time as far as intervals of this length need it.
+fn moment(at_s: i64, step_s: i64) -> String {
+    let Ok(at) = OffsetDateTime::from_unix_timestamp(at_s) else { return "–".to_owned() };
+    let date = format!("{}-{:02}-{:02}", at.year(), u8::from(at.month()), at.day());
+    match step_s {
+        86_400.. => date,
+        60.. => format!("{date} {:02}:{:02}", at.hour(), at.minute()),
+        _ => format!("{date} {:02}:{:02}:{:02}", at.hour(), at.minute(), at.second()),
     }
 }
 

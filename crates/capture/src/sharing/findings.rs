@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::counted::CountedHandshake;
 use super::measured::Measured;
 use super::not_resumed::NotResumed;
+use super::over_time::OverTime;
 use super::services::Service;
 use super::steps::Counts;
 use crate::handshake::Method;
@@ -66,6 +67,8 @@ pub struct Findings {
     pub not_resumed: NotResumed,
     /// The times and bytes of these handshakes, by protocol.
     pub measured: Vec<Measured>,
+    /// The handshakes in the course of time.
+    pub over_time: OverTime,
     /// Bytes per handshake.
     pub wire: Wire,
     /// The services used by most applications, most first.

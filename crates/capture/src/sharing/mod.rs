@@ -14,6 +14,7 @@ mod interned;
 mod lifetimes;
 mod measured;
 mod not_resumed;
+mod over_time;
 mod services;
 mod steps;
 
@@ -31,6 +32,7 @@ pub use findings::{Bytes, Findings, PassedOver, Resumed, Wire};
 pub use lifetimes::Assumptions;
 pub use measured::{Measured, Times};
 pub use not_resumed::{Cause, CauseCount, NotResumed, Party};
+pub use over_time::{Interval, OverTime};
 pub use services::{Host, Service};
 pub use steps::Counts;
 
@@ -157,6 +159,7 @@ impl Sharing {
             resumed_by: Resumed::of(uses),
             passed_over: self.passed_over,
             measured: measured::of(uses),
+            over_time: OverTime::of(uses),
             not_resumed: not_resumed::of(uses, &self.texts, top),
             wire: Wire::of(uses),
             top_services,

@@ -194,6 +194,48 @@ fn a_list_of_standard_input_is_told_at_once() {
     assert!(child.wait().expect("it ends").success());
 }
 
+/// The header of a capture, and its packets with their headers.
+fn parts_of(capture: &[u8]) -> (&[u8], Vec<&[u8]>) {
+    let (header, mut rest) = capture.split_at(24);
+    let mut packets = Vec::new();
+    while let Some(length) = rest.get(8..12) {
+        let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
+        let (packet, after) = rest.split_at(16 + length);
+        packets.push(packet);
+        rest = after;
+    }
+    (header, packets)
+}
+
+/// The same packets of a client with another port.
+fn from_port(packets: &[&[u8]], port: u16) -> Vec<Vec<u8>> {
+    let mut packets: Vec<Vec<u8>> = packets.iter().map(|packet| packet.to_vec()).collect();
+    for packet in &mut packets {
+        for place in [36, 38] {
+            let end = &mut packet[place..place + 2];
+            if *end == 40_000_u16.to_be_bytes() {
+                end.copy_from_slice(&port.to_be_bytes());
+            }
+        }
+    }
+    packets
+}
+
+/// A capture of a handshake an hour, of a day and a quarter.
+pub(crate) fn of_a_day() -> Vec<u8> {
+    let whole = full();
+    let (header, packets) = parts_of(&whole);
+    let mut capture = header.to_vec();
+    for hour in 0..30 {
+        for mut packet in from_port(&packets, 41_000 + hour) {
+            let time_s = 1_700_000_000 + 3_600 * u32::from(hour);
+            packet[..4].copy_from_slice(&time_s.to_le_bytes());
+            capture.extend(packet);
+        }
+    }
+    capture
+}
+
 #[test]
 fn logs_of_zeeks_form_have_a_row_for_each_handshake() {
     let folder = folder("capture-zeek", &[("a.pcap", &full())]);
@@ -225,6 +267,22 @@ fn logs_of_zeeks_form_have_a_row_for_each_handshake() {
     }
     assert_eq!((value(&conn, "proto"), value(&conn, "service")), ("tcp".into(), "ssl".into()));
     assert_eq!(value(&ssl, "uid"), value(&conn, "uid"));
+}
+
+#[test]
+fn handshakes_are_counted_in_the_course_of_time() {
+    let folder = folder("capture-day", &[("a.pcap", &of_a_day())]);
+    let page = folder.join("a.html");
+    let output = rejoin(&["--json", "--html", shown(&page), shown(&folder.join("a.pcap"))]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let over_time = &report["over_time"];
+    let intervals = over_time["intervals"].as_array().expect("a list");
+    // At most 24 between the first and the last.
+    assert_eq!((&over_time["step_s"], intervals.len()), (&7_200.into(), 15));
+    let first = serde_json::json!({ "begin_s": 1_699_999_200, "full": 2, "resumed": 0 });
+    assert_eq!(intervals[0], first);
+    let page = fs::read_to_string(page).expect("a page");
+    assert!(page.contains("<th scope=\"row\">2023-11-14 22:00<td>"), "{page}");
 }
 
 #[test]

@@ -93,9 +93,11 @@ fn seen(folder: &Path, page: &Path, width: u32, is_dark: bool) -> Value {
 fn pages_are_legible_light_and_dark_wide_and_narrow() {
     let folder = scratch("pages");
     let file = |name: &str| folder.join(name).display().to_string();
-    let [cost, throughput, handshake, simulate, doctor, planned] =
-        ["cost", "throughput", "handshake", "simulate", "doctor", "plan"]
+    let [cost, throughput, handshake, simulate, doctor, planned, captured] =
+        ["cost", "throughput", "handshake", "simulate", "doctor", "plan", "capture"]
             .map(|name| file(&format!("{name}.html")));
+    let capture = file("day.pcap");
+    std::fs::write(&capture, crate::capture::of_a_day()).expect("a file");
     // It grows, so that there is a warning.
     let log = made_log(&folder, 4);
     // It keeps no sessions, so that there are findings.
@@ -106,7 +108,7 @@ fn pages_are_legible_light_and_dark_wide_and_narrow() {
     let folder_name = folder.display().to_string();
     // What is measured does not matter; that the machine does not keep up shows the footnotes, too.
     let short = ["--devices", "2000", "--speedup", "3000", "--warm-up", "60", "--duration", "60"];
-    let pages: [(&[&str], &[&str]); 6] = [
+    let pages: [(&[&str], &[&str]); 7] = [
         (&["demo", "--folder", &folder_name], &short),
         (
             &["bench", "throughput", "--quick", "--saturation", "4000", "--folder", &folder_name],
@@ -118,6 +120,7 @@ fn pages_are_legible_light_and_dark_wide_and_narrow() {
         ),
         (&["bench", "handshake", "--quick", "--stack", "openssl"], &["--html", &handshake]),
         (&["simulate", "--plan", plan, "--capacities", "200,400"], &["--html", &simulate]),
+        (&["capture", "--html", &captured], &[&capture]),
         (&["plan", "--log", &log, "--full-us", "900", "--resumed-us", "90"], &["--html", &planned]),
     ];
     for (words, more) in pages {
@@ -125,7 +128,8 @@ fn pages_are_legible_light_and_dark_wide_and_narrow() {
         assert!(has_measured(&output), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
     let mut faults = Vec::new();
-    for name in ["demo", "cost", "throughput", "handshake", "simulate", "doctor", "plan"] {
+    for name in ["demo", "cost", "throughput", "handshake", "simulate", "doctor", "plan", "capture"]
+    {
         let page = folder.join(name).with_extension("html");
         for (width, is_dark) in [(1_280, false), (1_280, true), (400, false), (400, true)] {
             let seen = seen(&folder, &page, width, is_dark);
