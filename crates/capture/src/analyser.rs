@@ -40,6 +40,8 @@ pub struct Analyser {
     tunnels: openvpn::Tunnels,
     fragments: Fragments,
     unsupported: UnsupportedFrames,
+    /// The frames of the capture so far.
+    earlier_frames: u64,
     limits: Limits,
 }
 
@@ -66,6 +68,7 @@ impl Analyser {
             tunnels: openvpn::Tunnels::new(limits),
             fragments: Fragments::new(limits),
             unsupported: UnsupportedFrames::default(),
+            earlier_frames: 0,
             limits,
         }
     }
@@ -79,6 +82,23 @@ impl Analyser {
     /// before that point, and the reason in [`Summary::stop`].
     pub fn read(
         &mut self,
+        reader: impl Read,
+        mut each: impl FnMut(Handshake),
+    ) -> Result<Summary, Error> {
+        let read = self.read_part(reader, &mut each);
+        let left = self.finish(each);
+        read.map(|summary| Summary { handshakes: summary.handshakes + left, ..summary })
+    }
+
+    /// Reads a capture that goes on in another file, which is the next part to read. Connections go on
+    /// there, and frames are counted on. Handshakes that are not complete are given by a later part, or by
+    /// [`Self::finish`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`]; the connections so far stay.
+    pub fn read_part(
+        &mut self,
         mut reader: impl Read,
         mut each: impl FnMut(Handshake),
     ) -> Result<Summary, Error> {
@@ -87,15 +107,30 @@ impl Analyser {
             handshakes += 1;
             each(handshake);
         };
-        let ended = file::frames(&mut reader, &mut |frame| self.frame(frame, &mut emit));
+        let before = self.earlier_frames;
+        let ended = file::frames(&mut reader, &mut |frame| {
+            self.earlier_frames = before + frame.number;
+            self.frame(Frame { number: self.earlier_frames, ..frame }, &mut emit);
+        });
+        let unsupported = std::mem::take(&mut self.unsupported).into_counts();
+        let ended = ended?;
+        Ok(Summary { frames: ended.frames, handshakes, unsupported, stop: ended.stop })
+    }
+
+    /// Ends a capture that was read in parts: gives the handshakes that are left, and returns their number.
+    pub fn finish(&mut self, mut each: impl FnMut(Handshake)) -> u64 {
+        let mut handshakes = 0;
+        let mut emit = |handshake: Handshake| {
+            handshakes += 1;
+            each(handshake);
+        };
         self.connections.finish(&mut emit);
         self.quic.finish(&mut emit);
         self.dtls.finish(&mut emit);
         self.tunnels.finish(&mut emit);
         self.fragments = Fragments::new(self.limits);
-        let unsupported = std::mem::take(&mut self.unsupported).into_counts();
-        let ended = ended?;
-        Ok(Summary { frames: ended.frames, handshakes, unsupported, stop: ended.stop })
+        self.earlier_frames = 0;
+        handshakes
     }
 
     fn frame(&mut self, frame: Frame<'_>, emit: &mut dyn FnMut(Handshake)) {

@@ -1,21 +1,28 @@
 //! `rejoin capture`
 
+mod analysis;
+mod follow;
 mod inputs;
 mod live;
+mod metrics;
 mod outputs;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
-use rejoin_capture::report::{self, Captured, LeftOut, Report, ZeekLog};
+use rejoin_capture::report::{self, Report, ZeekLog};
 use rejoin_capture::sharing::{Application, Assumptions, Device, Scope, Sharing};
-use rejoin_capture::{Analyser, Error, Limits, Model, Networks, Summary};
+use rejoin_capture::{Model, Networks};
 
-use crate::arguments::{Choice, Misuse, one_of};
+use crate::arguments::{Choice, Misuse, address, one_of};
 use crate::terminal::{self, Watch};
 use crate::units::{Time, above_zero};
+use analysis::Analysis;
 use inputs::Inputs;
+use metrics::Counts;
 use outputs::Outputs;
 
 #[derive(Debug, clap::Args)]
@@ -30,6 +37,7 @@ Examples:
   rejoin capture phone.pcapng
   rejoin capture --networks asn.csv --html report.html captures/
   rejoin capture --list --explain --interface lo
+  tcpdump -i eth0 -G 60 -w /var/captures/%s.pcap & rejoin capture --follow /var/captures
   rejoin capture --server 192.0.2.7 --write-trace arrivals.trace eth0.pcap
   rejoin plan --trace arrivals.trace")]
 pub(crate) struct Arguments {
@@ -37,11 +45,17 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE", required_unless_present_any = ["interface", "counts"])]
     files: Vec<PathBuf>,
     /// Capture from this interface until Ctrl-C; any means all interfaces
-    #[arg(long, value_name = "NAME", conflicts_with = "files")]
+    #[arg(long, value_name = "NAME", conflicts_with = "files", group = "live")]
     interface: Option<String>,
-    /// Stop capturing after this time
-    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "interface")]
+    /// Read the captures that another program writes to a folder, one after the other, until Ctrl-C
+    #[arg(long, conflicts_with = "app_map", group = "live")]
+    follow: bool,
+    /// Stop capturing or following after this time
+    #[arg(long, value_name = "TIME", value_parser = above_zero, requires = "live")]
     duration: Option<Time>,
+    /// The address to serve /metrics for Prometheus on meanwhile, over plain HTTP
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, requires = "live")]
+    metrics: Option<SocketAddr>,
     /// Print a line for each handshake as it is found, instead of the report
     #[arg(long)]
     list: bool,
@@ -93,7 +107,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     anonymise_key: Option<PathBuf>,
     /// Only print the table of these counts
-    #[arg(long, value_name = "FULL:RESUMED,…", value_delimiter = ',', value_parser = counts, conflicts_with_all = ["files", "interface", "list", "json", "csv", "zeek", "html", "write_trace", "networks", "app_map", "server", "anonymise"])]
+    #[arg(long, value_name = "FULL:RESUMED,…", value_delimiter = ',', value_parser = counts, conflicts_with_all = ["files", "interface", "follow", "list", "json", "csv", "zeek", "html", "write_trace", "networks", "app_map", "server", "anonymise"])]
     counts: Option<Vec<(u64, u64)>>,
 }
 
@@ -128,8 +142,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut sharing = Sharing::new(scope(arguments)?, networks(arguments.networks.as_deref())?);
     let inputs = Inputs::find(arguments)?;
     let mut outputs = Outputs::create(arguments, &inputs)?;
-    let watch = Watch::start()?;
-    let captured = analyse(arguments, &inputs, &mut sharing, &mut outputs, &watch)?;
+    let (watch, bar, counts) = (Watch::start()?, inputs.bar(), Arc::<Counts>::default());
+    if let Some(address) = arguments.metrics {
+        metrics::serve(&watch, address, Arc::clone(&counts), inputs.lost())?;
+    }
+    let beside = (&*counts, watch.progress(), &bar);
+    let captured = Analysis::new(arguments, &inputs, &mut sharing, &mut outputs, beside)?.run();
     if captured.captures == 0 && !captured.left_out.is_empty() {
         anyhow::bail!("{}: none could be read, and nothing is written", inputs.counted());
     }
@@ -147,86 +165,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         inputs.counted()
     );
     Ok(())
-}
-
-/// Reads all inputs, or until Ctrl-C.
-fn analyse(
-    arguments: &Arguments,
-    inputs: &Inputs,
-    sharing: &mut Sharing,
-    outputs: &mut Outputs,
-    watch: &Watch,
-) -> anyhow::Result<Captured> {
-    let mut analyser = Analyser::new(Limits { hash_seed: random()?, ..Limits::default() });
-    let mut captured = Captured::default();
-    let (bar, stop) = (inputs.bar(), watch.progress());
-    for input in inputs {
-        if stop.stopped() || !outputs.is_open() {
-            break;
-        }
-        sharing.begin(inputs.application(&input.name));
-        let read = input.open(stop, &bar).map(|reader| {
-            let each = |handshake: rejoin_capture::Handshake| {
-                if arguments.server.is_none_or(|server| server == handshake.server_ip) {
-                    captured.handshakes_seen += 1;
-                    sharing.add(&handshake);
-                    outputs.handshake(&input.name, &handshake);
-                }
-                if !outputs.is_open() {
-                    stop.stop();
-                }
-            };
-            analyser.read(reader, each)
-        });
-        let left_out = match read {
-            Ok(Err(Error::NotACapture | Error::Empty)) if input.may_be_other => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Ok(Ok(summary)) => {
-                captured.captures += 1;
-                captured.frames += summary.frames;
-                let unsupported = unsupported(&summary);
-                let is_all = summary.unsupported.iter().map(|(_, count)| count).sum::<u64>()
-                    >= summary.frames;
-                match summary.stop {
-                    Some(stop) => Some(stop.to_string()),
-                    None if is_all => unsupported,
-                    None => {
-                        if let Some(what) = unsupported {
-                            let file = outputs.shown(&input.name);
-                            bar.suspend(|| terminal::complain(&format!("{file}: {what}")));
-                        }
-                        None
-                    }
-                }
-            }
-            Err(reason) => Some(reason),
-        };
-        // An interruption is no fault of the capture.
-        if let Some(reason) = left_out.filter(|_| !stop.stopped()) {
-            let file = outputs.shown(&input.name);
-            bar.suspend(|| terminal::complain(&format!("{file}: {reason}")));
-            captured.left_out.push(LeftOut { file: input.name.clone(), reason });
-        }
-    }
-    captured.bytes = bar.position();
-    bar.finish_and_clear();
-    // Ctrl-C is the normal end of a live capture, and a closed pipe that of a list.
-    captured.interrupted = stop.stopped() && outputs.is_open() && arguments.interface.is_none();
-    if let Some(reason) = inputs.lost() {
-        let file = outputs.shown(arguments.interface.as_deref().unwrap_or_default());
-        terminal::complain(&format!("{file}: {reason}"));
-        captured.left_out.push(LeftOut { file, reason });
-    }
-    Ok(captured)
-}
-
-/// Returns a message if some frames were not looked into.
-fn unsupported(summary: &Summary) -> Option<String> {
-    let kinds = summary.unsupported.iter();
-    let kinds: Vec<String> = kinds.map(|(kind, count)| format!("{count} of {kind}")).collect();
-    let frames = summary.frames;
-    (!kinds.is_empty())
-        .then(|| format!("of {frames} frames these cannot be looked into: {}", kinds.join(", ")))
 }
 
 fn scope(arguments: &Arguments) -> anyhow::Result<Scope> {

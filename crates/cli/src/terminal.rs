@@ -1,6 +1,7 @@
 //! Output on the terminal, progress bars, and Ctrl-C.
 
 use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -27,6 +28,13 @@ pub(crate) fn print_result(text: &str) -> anyhow::Result<()> {
 pub(crate) fn complain(line: &str) {
     let line = printable(line);
     let _ = writeln!(std::io::stderr().lock(), "rejoin: {line}");
+}
+
+/// Warns if other machines can reach an address that something is shown at.
+pub(crate) fn warn_of_others(address: SocketAddr) {
+    if !address.ip().to_canonical().is_loopback() {
+        complain(&format!("warning: {address} is open to all who can reach it"));
+    }
 }
 
 /// Returns an error and its causes in one line, without causes that the line already contains.
@@ -79,6 +87,15 @@ impl Watch {
 
     pub(crate) fn progress(&self) -> &rejoin_sim::Progress {
         &self.progress
+    }
+
+    /// Runs something beside the work, until this is dropped.
+    pub(crate) fn spawn(&self, beside: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(beside);
+    }
+
+    pub(crate) fn block_on<T>(&self, first: impl Future<Output = T>) -> T {
+        self.runtime.block_on(first)
     }
 
     /// Returns a bar that moves until it is finished.

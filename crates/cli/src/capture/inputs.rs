@@ -1,4 +1,4 @@
-//! The sources of captures: files, folders, standard input, an interface.
+//! The sources of captures: files, folders, standard input, an interface, a folder that is followed.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -7,6 +7,8 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
@@ -15,14 +17,17 @@ use rejoin_trace::grouped;
 use rustix::fs::OFlags;
 use walkdir::WalkDir;
 
+use super::follow::Follow;
 use super::live::{Live, is_readable};
 use super::{Arguments, misuse};
+use crate::arguments::Misuse;
 use crate::beside::resolved;
 use crate::terminal;
 
 /// All inputs, ordered by name.
 pub(super) struct Inputs {
     list: Vec<Input>,
+    follow: Option<Follow>,
     applications: HashMap<String, String>,
     bytes: u64,
 }
@@ -46,13 +51,21 @@ enum From {
 
 impl Inputs {
     pub(super) fn find(arguments: &Arguments) -> anyhow::Result<Self> {
+        let duration_ms = arguments.duration.map(|time| time.ms);
+        let outputs: Vec<PathBuf> = arguments.outputs().map(|path| resolved(&path)).collect();
         let mut list = Vec::new();
+        if arguments.follow {
+            let [folder] = arguments.files.as_slice() else {
+                return Err(Misuse("--follow takes one folder".to_owned()).into());
+            };
+            let follow = Some(Follow::open(folder, duration_ms, outputs)?);
+            return Ok(Self { list, follow, applications: HashMap::new(), bytes: 0 });
+        }
         if let Some(interface) = &arguments.interface {
-            let live = Live::open(interface, arguments.duration.map(|time| time.ms))?;
+            let live = Live::open(interface, duration_ms)?;
             list.push(Input::new(interface.clone(), From::Interface(live)));
         }
         let is_only = arguments.files.len() == 1;
-        let outputs: Vec<PathBuf> = arguments.outputs().map(|path| resolved(&path)).collect();
         for path in &arguments.files {
             match fs::metadata(path) {
                 _ if path.as_os_str() == "-" => {
@@ -72,7 +85,13 @@ impl Inputs {
         };
         let bytes = list.iter().map(size).sum();
         let applications = arguments.app_map.as_deref().map(|path| applications(path, &list));
-        Ok(Self { list, applications: applications.transpose()?.unwrap_or_default(), bytes })
+        let applications = applications.transpose()?.unwrap_or_default();
+        Ok(Self { list, follow: None, applications, bytes })
+    }
+
+    /// Returns the folder that is followed.
+    pub(super) fn follow(&self) -> Option<&Follow> {
+        self.follow.as_ref()
     }
 
     /// Returns the application of the capture of this name.
@@ -82,7 +101,7 @@ impl Inputs {
 
     /// Returns the number of captures, such as `459 captures`.
     pub(super) fn counted(&self) -> String {
-        let count = self.list.len();
+        let count = self.follow().map_or(self.list.len(), Follow::count);
         format!("{} {}", grouped(count as u64), if count == 1 { "capture" } else { "captures" })
     }
 
@@ -107,11 +126,12 @@ impl Inputs {
     pub(super) fn is_live(&self) -> bool {
         use std::os::unix::fs::FileTypeExt;
         let is_pipe = |path: &Path| fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
-        self.list.iter().any(|input| match &input.from {
+        let is_live = |input: &Input| match &input.from {
             From::Interface(_) | From::StandardInput => true,
             From::File(path) => is_pipe(path),
             From::Nowhere(_) => false,
-        })
+        };
+        self.follow.is_some() || self.list.iter().any(is_live)
     }
 
     /// Returns a bar over the bytes of all files, which shows on a terminal.
@@ -123,15 +143,13 @@ impl Inputs {
         terminal::bar(self.bytes, style)
     }
 
-    /// Returns a message if a live capture lost packets.
-    pub(super) fn lost(&self) -> Option<String> {
-        let lost = self.list.iter().filter_map(|input| match &input.from {
+    /// Returns the number of packets that a live capture has lost so far, which another thread may read.
+    pub(super) fn lost(&self) -> Arc<AtomicU32> {
+        let mut lives = self.list.iter().filter_map(|input| match &input.from {
             From::Interface(live) => Some(live.lost()),
             _ => None,
         });
-        let lost: u32 = lost.sum();
-        (lost > 0)
-            .then(|| format!("{lost} packets arrived faster than they were read, and are lost"))
+        lives.next().unwrap_or_default()
     }
 }
 
@@ -159,11 +177,7 @@ impl Input {
 
     /// A file found in a folder.
     fn found(name: String, path: &Path) -> Self {
-        const OTHER: [&str; 6] = ["md", "markdown", "rst", "html", "json", "tsv"];
-        let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-        let is_readme = path.file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case("readme"));
-        let may_be_other = is_readme || OTHER.contains(&extension);
-        Self { may_be_other, ..Self::file(name, path) }
+        Self { may_be_other: may_be_other(path), ..Self::file(name, path) }
     }
 
     /// Returns a reader of the capture, which ends with the capture or at Ctrl-C.
@@ -190,6 +204,14 @@ impl Input {
             From::Nowhere(reason) => Err(reason.clone()),
         }
     }
+}
+
+/// Returns true if a file of a folder of captures may be something else, such as a README.
+pub(super) fn may_be_other(path: &Path) -> bool {
+    const OTHER: [&str; 6] = ["md", "markdown", "rst", "html", "json", "tsv"];
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    let is_readme = path.file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case("readme"));
+    is_readme || OTHER.contains(&extension)
 }
 
 /// Returns every file below a folder but the outputs. Names are relative to the folder if it is the

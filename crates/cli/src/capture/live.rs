@@ -3,9 +3,10 @@
 //! A packet socket (packet(7)) returns network packets without link headers, and the interface of
 //! each, whatever the kind of interface. They become Linux cooked captures (`LINKTYPE_LINUX_SLL2`).
 
-use std::cell::Cell;
 use std::io::{self, IoSliceMut, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -56,7 +57,7 @@ const ALL_BUT_SENT_ON_LOOPBACK: [SockFilter; 6] = {
 pub(super) struct Live {
     socket: OwnedFd,
     until: Option<Instant>,
-    lost: Cell<u32>,
+    lost: Arc<AtomicU32>,
 }
 
 impl Live {
@@ -88,7 +89,7 @@ impl Live {
                 .with_context(|| format!("{name}: cannot be listened to"))?;
         }
         let until = duration_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
-        Ok(Self { socket, until, lost: Cell::new(0) })
+        Ok(Self { socket, until, lost: Arc::default() })
     }
 
     /// Returns a reader of the capture, which ends at Ctrl-C or when the time is over.
@@ -103,9 +104,9 @@ impl Live {
         }
     }
 
-    /// Returns the number of packets that the system dropped.
-    pub(super) fn lost(&self) -> u32 {
-        self.lost.get()
+    /// Returns the number of packets that the system dropped, which grows.
+    pub(super) fn lost(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.lost)
     }
 }
 
@@ -174,7 +175,7 @@ impl Reader<'_> {
         for message in received.cmsgs()? {
             match message {
                 ControlMessageOwned::ScmTimestampns(stamp) => time = Some(stamp),
-                ControlMessageOwned::RxqOvfl(lost) => self.live.lost.set(lost),
+                ControlMessageOwned::RxqOvfl(lost) => self.live.lost.store(lost, Ordering::Relaxed),
                 _ => {}
             }
         }

@@ -59,9 +59,7 @@ pub(super) fn serve<S: Source>(source: S, address: SocketAddr) -> anyhow::Result
 
 fn announce(name: &str, address: SocketAddr) {
     terminal::complain(&format!("{name} is shown at http://{address}/ until Ctrl-C"));
-    if !address.ip().to_canonical().is_loopback() {
-        terminal::complain(&format!("warning: {address} is open to all who can reach it"));
-    }
+    terminal::warn_of_others(address);
 }
 
 async fn every_second(source: Arc<impl Source>) {

@@ -1,7 +1,9 @@
 //! `rejoin capture` as its users run it.
 
 use crate::REJOIN;
+use crate::metrics::Following;
 use crate::program::text;
+use rejoin_testkit::folder::Folder;
 use rejoin_testkit::serve::scratch;
 use std::fs;
 use std::net::UdpSocket;
@@ -122,9 +124,11 @@ fn misuse_is_one_line_and_exit_code_2() {
     );
     let [capture, bad, apps] = ["a.pcap", "bad.csv", "apps.tsv"].map(|file| folder.join(file));
     let (capture, bad, apps) = (shown(&capture), shown(&bad), shown(&apps));
-    let wrong: [(&[&str], &str); 10] = [
+    let wrong: [(&[&str], &str); 12] = [
         (&[], "<FILE>"),
         (&["--interface", "nosuch0"], "no such interface"),
+        (&["--follow", capture, capture], "one folder"),
+        (&["--follow", capture], "Not a directory"),
         (&["--networks", bad, capture], "line 2"),
         (&["--model", bad, capture], "line 1"),
         (&["--app-map", bad, capture], "tab"),
@@ -234,6 +238,53 @@ pub(crate) fn of_a_day() -> Vec<u8> {
         }
     }
     capture
+}
+
+#[test]
+fn a_folder_that_rotates_is_followed() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let folder = Folder::new();
+    folder.write("README", "whence these are");
+    let whole = full();
+    let (header, packets) = parts_of(&whole);
+    let path = folder.path().to_owned();
+    let write = |name: &str, packets: &[u8]| {
+        let mut file = fs::File::create(path.join(name)).expect("a file");
+        file.write_all(&[header, packets].concat()).expect("written");
+        file
+    };
+    drop(write("part", packets[0]));
+    let Following { mut child, address, folder: _folder } =
+        Following::with(folder, &["--list", "--json"]);
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = || -> Value {
+        let line = lines.next().expect("a line").expect("text");
+        serde_json::from_str(&line).expect("JSON")
+    };
+    // A handshake that goes on in the next file.
+    let mut growing = write("part1", &packets[1..].concat());
+    let found = next();
+    assert_eq!((&found["file"], &found["cls"]), (&"part1".into(), &"full".into()));
+    assert_eq!(found["frame_ch"], 1);
+    // A file that grows, by less than a packet.
+    let more = from_port(&packets, 40_001).concat();
+    growing.write_all(&more[..more.len() - 7]).expect("written");
+    growing.flush().expect("written");
+    wait_until("the packets so far", || {
+        let answer = crate::shown::get(&address, "/metrics", "");
+        answer.contains("rejoin_capture_handshakes_total{protocol=\"tls\",kind=\"full\"} 1\n")
+            && answer.contains("rejoin_capture_files_total 3\n")
+    });
+    growing.write_all(&more[more.len() - 7..]).expect("written");
+    assert_eq!(next()["file"], "part1");
+    // The oldest file is begun anew, as a ring of files does.
+    drop(write("part", &from_port(&packets, 40_002).concat()));
+    assert_eq!(next()["file"], "part");
+    child.signal(Signal::INT);
+    assert!(child.wait().success());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(child.stderr.as_mut().expect("a pipe"), &mut rest).expect("text");
+    assert_eq!(rest, "");
 }
 
 #[test]

@@ -4,10 +4,13 @@ mod document;
 mod names;
 mod prometheus;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use rejoin_manager::client::Stream;
 use rejoin_manager::protocol::Directly;
+use rejoin_testkit::folder::Folder;
 use rejoin_testkit::process::Process;
 
 use crate::cluster::Cluster;
@@ -29,6 +32,7 @@ struct Exporters {
     cluster: Cluster,
     _agent: Process,
     agent: String,
+    capture: Following,
 }
 
 impl Exporters {
@@ -48,6 +52,7 @@ impl Exporters {
             cluster,
             _agent: agent,
             agent: address,
+            capture: Following::start(),
         };
         agents.wait_for_the_ring();
         agents
@@ -62,13 +67,45 @@ impl Exporters {
     }
 
     /// Returns their names, as the documents call them, and their addresses.
-    fn all(&self) -> [(&'static str, &str); 4] {
+    fn all(&self) -> [(&'static str, &str); 5] {
         [
             ("server", &self.house.services[0].metrics),
             ("cache", &self.cache.address),
             ("manager", &self.manager.address),
             ("agent", &self.agent),
+            ("capture", &self.capture.address),
         ]
+    }
+}
+
+/// A `rejoin capture` that follows a folder, and serves metrics.
+pub(crate) struct Following {
+    pub(crate) child: Process,
+    pub(crate) folder: Folder,
+    pub(crate) address: String,
+}
+
+impl Following {
+    fn start() -> Self {
+        Self::with(Folder::new(), &[])
+    }
+
+    /// With more arguments.
+    pub(crate) fn with(folder: Folder, more: &[&str]) -> Self {
+        let mut command = Command::new(crate::REJOIN);
+        command.args(["capture", "--metrics", "127.0.0.1:0", "--follow"]).arg(folder.path());
+        command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Process::start(&mut command);
+        let mut line = String::new();
+        let told = child.stderr.as_mut().expect("piped");
+        while !line.ends_with('\n') {
+            let mut letter = [0];
+            told.read_exact(&mut letter).expect("a line");
+            line.push(char::from(letter[0]));
+        }
+        let address = line.trim().strip_suffix("/metrics").expect("an address");
+        let (_, address) = address.split_once("http://").expect("an address");
+        Self { child, folder, address: address.to_owned() }
     }
 }
 

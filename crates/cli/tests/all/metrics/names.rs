@@ -72,7 +72,7 @@ fn names_follow_one_scheme() {
         let what = format!("{name} of {of:?}");
         assert_eq!(name.ends_with("_total"), kind == "counter", "{what}");
         let part = name.strip_prefix("rejoin_").and_then(|rest| rest.split('_').next());
-        let parts = ["build", "server", "cache", "manager", "agent", "ticket"];
+        let parts = ["build", "server", "cache", "manager", "agent", "ticket", "capture"];
         assert!(part.is_some_and(|part| parts.contains(&part)), "{what}");
         let unit = name.trim_end_matches("_total").rsplit('_').next().expect("a word");
         let others = ["ms", "us", "milliseconds", "kib", "mib", "percent", "minutes", "hours"];

@@ -1,0 +1,179 @@
+//! The reading of all inputs: each a capture of its own, or the parts of one in a folder that is followed.
+
+use std::io::Read;
+use std::sync::atomic::Ordering;
+
+use indicatif::ProgressBar;
+use rejoin_capture::report::{Captured, LeftOut};
+use rejoin_capture::sharing::Sharing;
+use rejoin_capture::{Analyser, Error, Handshake, Limits, Summary};
+use rejoin_sim::Progress;
+
+use super::follow::Follow;
+use super::inputs::Inputs;
+use super::metrics::Counts;
+use super::outputs::Outputs;
+use super::{Arguments, random};
+use crate::terminal;
+
+/// An analysis that runs until all is read, or until it is told to stop.
+pub(super) struct Analysis<'a> {
+    inputs: &'a Inputs,
+    bar: &'a ProgressBar,
+    analyser: Analyser,
+    captured: Captured,
+    found: Found<'a>,
+}
+
+/// The receivers of handshakes.
+struct Found<'a> {
+    arguments: &'a Arguments,
+    sharing: &'a mut Sharing,
+    outputs: &'a mut Outputs,
+    counts: &'a Counts,
+    stop: &'a Progress,
+    handshakes: u64,
+}
+
+/// The result of reading one file, or the reason why it cannot be opened.
+type Ended = Result<Result<Summary, Error>, String>;
+
+impl<'a> Analysis<'a> {
+    pub(super) fn new(
+        arguments: &'a Arguments,
+        inputs: &'a Inputs,
+        sharing: &'a mut Sharing,
+        outputs: &'a mut Outputs,
+        (counts, stop, bar): (&'a Counts, &'a Progress, &'a ProgressBar),
+    ) -> anyhow::Result<Self> {
+        let analyser = Analyser::new(Limits { hash_seed: random()?, ..Limits::default() });
+        let found = Found { arguments, sharing, outputs, counts, stop, handshakes: 0 };
+        Ok(Self { inputs, bar, analyser, captured: Captured::default(), found })
+    }
+
+    /// Reads all inputs, or until Ctrl-C.
+    pub(super) fn run(mut self) -> Captured {
+        match self.inputs.follow() {
+            Some(follow) => self.follow(follow),
+            None => self.read_all(),
+        }
+        let Self { inputs, bar, mut captured, found, .. } = self;
+        captured.handshakes_seen = found.handshakes;
+        captured.bytes = bar.position();
+        bar.finish_and_clear();
+        // Ctrl-C is the normal end of a live capture, and a closed pipe that of a list.
+        let is_endless = found.arguments.interface.is_some() || inputs.follow().is_some();
+        captured.interrupted = found.stop.stopped() && found.outputs.is_open() && !is_endless;
+        let lost = inputs.lost().load(Ordering::Relaxed);
+        if lost > 0 {
+            let interface = found.arguments.interface.as_deref().unwrap_or_default();
+            let file = found.outputs.shown(interface);
+            let reason = format!("{lost} packets arrived faster than they were read, and are lost");
+            terminal::complain(&format!("{file}: {reason}"));
+            captured.left_out.push(LeftOut { file, reason });
+        }
+        captured
+    }
+
+    fn read_all(&mut self) {
+        for input in self.inputs {
+            if self.found.is_over() {
+                break;
+            }
+            self.found.sharing.begin(self.inputs.application(&input.name));
+            let read = input.open(self.found.stop, self.bar);
+            let read = read.map(|reader| self.read(&input.name, reader, false));
+            let left_out = self.left_out(&input.name, input.may_be_other, read);
+            self.note(&input.name, left_out);
+        }
+    }
+
+    /// Reads the parts of one capture.
+    fn follow(&mut self, follow: &Follow) {
+        self.found.sharing.begin(&follow.folder().display().to_string());
+        let mut last = String::new();
+        while let Some(part) = follow.next(self.found.stop).filter(|_| !self.found.is_over()) {
+            last = part.name();
+            let read = follow.reader(&part, self.found.stop, self.bar);
+            let read = read.map_err(|error| error.to_string());
+            let read = read.map(|reader| self.read(&last, reader, true));
+            if matches!(read, Ok(Err(Error::NotACapture))) {
+                follow.ignore(&part);
+            }
+            let left_out = self.left_out(&last, part.may_be_other(), read);
+            // The last file is still being written.
+            self.note(&last, left_out.filter(|_| !follow.is_over()));
+        }
+        let Self { analyser, found, .. } = self;
+        analyser.finish(|handshake| found.take(&last, &handshake));
+    }
+
+    fn read(&mut self, name: &str, reader: impl Read, goes_on: bool) -> Result<Summary, Error> {
+        let Self { analyser, found, .. } = self;
+        found.counts.begin();
+        let each = |handshake| found.take(name, &handshake);
+        if goes_on { analyser.read_part(reader, each) } else { analyser.read(reader, each) }
+    }
+
+    /// Returns the reason why a capture was not read, or not to its end.
+    fn left_out(&mut self, name: &str, may_be_other: bool, read: Ended) -> Option<String> {
+        let summary = match read {
+            Ok(Err(Error::NotACapture | Error::Empty)) if may_be_other => return None,
+            Ok(Err(error)) => return Some(error.to_string()),
+            Err(reason) => return Some(reason),
+            Ok(Ok(summary)) => summary,
+        };
+        self.captured.captures += 1;
+        self.captured.frames += summary.frames;
+        let unsupported = unsupported(&summary);
+        let count = summary.unsupported.iter().map(|(_, count)| count).sum::<u64>();
+        match summary.stop {
+            Some(stop) => Some(stop.to_string()),
+            None if count >= summary.frames => unsupported,
+            None => {
+                unsupported.iter().for_each(|what| self.complain(name, what));
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, name: &str, left_out: Option<String>) {
+        // An interruption is no fault of the capture.
+        if let Some(reason) = left_out.filter(|_| !self.found.stop.stopped()) {
+            self.complain(name, &reason);
+            self.captured.left_out.push(LeftOut { file: name.to_owned(), reason });
+        }
+    }
+
+    fn complain(&self, name: &str, what: &str) {
+        let file = self.found.outputs.shown(name);
+        self.bar.suspend(|| terminal::complain(&format!("{file}: {what}")));
+    }
+}
+
+impl Found<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.stopped() || !self.outputs.is_open()
+    }
+
+    fn take(&mut self, file: &str, handshake: &Handshake) {
+        if self.arguments.server.is_none_or(|server| server == handshake.server_ip) {
+            self.handshakes += 1;
+            self.counts.add(handshake);
+            self.sharing.add(handshake);
+            self.outputs.handshake(file, handshake);
+        }
+        if !self.outputs.is_open() {
+            self.stop.stop();
+        }
+    }
+}
+
+/// Returns a message if some frames were not looked into.
+fn unsupported(summary: &Summary) -> Option<String> {
+    let kinds = summary.unsupported.iter();
+    let kinds: Vec<String> = kinds.map(|(kind, count)| format!("{count} of {kind}")).collect();
+    let frames = summary.frames;
+    (!kinds.is_empty())
+        .then(|| format!("of {frames} frames these cannot be looked into: {}", kinds.join(", ")))
+}
