@@ -50,8 +50,12 @@ targets! {
     cache_model: cache::model::check;
     /// Checks properties of the cache's engine after any operations.
     cache_ops: cache::operations::check;
-    /// Checks how the packet analyser reads any file.
+    /// Checks how the packet analyser reads datagrams of DTLS.
+    capture_dtls: capture::dtls::check;
+    /// Checks how it reads any file.
     capture_file: capture::wire::check;
+    /// Checks how it tells QUIC connections by their ids.
+    capture_ids: capture::ids::check;
     /// Checks how it reads datagrams of QUIC.
     capture_quic: capture::quic::check;
     /// Checks how it reads segments of TCP in any order.

@@ -92,18 +92,19 @@ pub(crate) fn ip(protocol: u8, from_client: bool, payload: &[u8]) -> Vec<u8> {
     [&header[..], &source, &destination, payload].concat()
 }
 
-fn ports(from_client: bool, port: u16) -> Vec<u8> {
-    let [source, destination] = if from_client { [40_000, port] } else { [port, 40_000] };
+fn ports(from_client: bool, [client, server]: [u16; 2]) -> Vec<u8> {
+    let [source, destination] = if from_client { [client, server] } else { [server, client] };
     [source.to_be_bytes(), destination.to_be_bytes()].concat()
 }
 
 /// A TCP segment in its packet.
 pub(crate) fn tcp(from_client: bool, flags: u8, sequence: u32, payload: &[u8]) -> Vec<u8> {
-    let head = [&ports(from_client, 443)[..], &sequence.to_be_bytes(), &[0; 4], &[0x50, flags]];
+    let head =
+        [&ports(from_client, [40_000, 443])[..], &sequence.to_be_bytes(), &[0; 4], &[0x50, flags]];
     ip(6, from_client, &[&head.concat()[..], &[1, 0, 0, 0, 0, 0], payload].concat())
 }
 
-/// A UDP datagram in its packet.
-pub(crate) fn udp(from_client: bool, port: u16, payload: &[u8]) -> Vec<u8> {
-    ip(17, from_client, &[&ports(from_client, port)[..], &[0; 4], payload].concat())
+/// A UDP datagram in its packet, between the ports of the client and of the server.
+pub(crate) fn udp(from_client: bool, ends: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    ip(17, from_client, &[&ports(from_client, ends)[..], &[0; 4], payload].concat())
 }
