@@ -45,7 +45,7 @@ test: setup
 ## too.
 test-all: PACKAGES += $(TESTED_SLOWLY)
 test-all: TESTS := --include-ignored
-test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels target/peers $(PYTHONS) test test-go test-node
+test-all: target/openssl-3.5 target/openssl-3.6 target/servers target/prometheus target/wheels target/peers target/readers $(PYTHONS) test test-go test-node
 
 WITH_REJOIN = REJOIN=$(CURDIR)/target/debug/rejoin REJOIN_LIBRARY=$(CURDIR)/target/release/librejoin.so
 
@@ -373,6 +373,12 @@ target/wheels:
 target/peers:
 	@rm -rf $@ $@.part && python3 -m venv $@.part/venv
 	@$@.part/venv/bin/pip install --quiet --target $@.part/root aioquic==1.7.2
+	@rm -r $@.part/venv && mv $@.part $@
+
+## pandas, DuckDB and a reader of Zeek's logs, for the tests of captures: nothing is installed.
+target/readers:
+	@rm -rf $@ $@.part && python3 -m venv $@.part/venv
+	@$@.part/venv/bin/pip install --quiet --target $@.part/root pandas==3.1.1 duckdb==2.0.1 parsezeeklogs==3.0.1
 	@rm -r $@.part/venv && mv $@.part $@
 
 ## Go, of Debian's backports, which runs on any system, for `make test-go`: nothing is installed.

@@ -336,6 +336,44 @@ fn handshakes_are_counted_in_the_course_of_time() {
     assert!(page.contains("<th scope=\"row\">2023-11-14 22:00<td>"), "{page}");
 }
 
+/// Reads each form by a program for it, and prints what it found.
+const READERS: &str = r#"
+import json, sys
+import duckdb, pandas, parsezeeklogs
+folder = sys.argv[1]
+frame = pandas.read_csv(f"{folder}/a.csv")
+duckdb.sql(f"COPY (FROM '{folder}/a.csv') TO '{folder}/a.parquet'")
+rows = duckdb.sql(f"SELECT cls, count(*), min(bytes_from_server) FROM '{folder}/a.parquet' GROUP BY cls")
+ssl, conn = (list(parsezeeklogs.read_zeek(f"{folder}/{log}.log")) for log in ("ssl", "conn"))
+print(json.dumps({
+    "pandas": [len(frame), str(frame.t_ch.dtype), str(frame.client_port.dtype), str(frame.hrr.dtype)],
+    "duckdb": rows.fetchall(),
+    "zeek": [len(ssl), [type(ssl[0][name]).__name__ for name in ("id.orig_p", "resumed")], ssl[0]["server_name"]],
+    "joined": [row["uid"] for row in ssl] == [row["uid"] for row in conn],
+}))
+"#;
+
+#[test]
+#[ignore = "needs target/readers; make test-all"]
+fn each_form_is_read_by_the_programs_for_it() {
+    let folder = folder("capture-readers", &[("a.pcap", &of_a_day())]);
+    let (capture, csv) = (folder.join("a.pcap"), folder.join("a.csv"));
+    let output = rejoin(&["--zeek", shown(&folder), "--csv", shown(&csv), shown(&capture)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let packages = rejoin_testkit::shipped::target().join("readers/root");
+    let mut python = Command::new("python3");
+    python.args(["-c", READERS, shown(&folder)]).env("PYTHONPATH", packages);
+    let read = python.output().expect("Python");
+    assert!(read.status.success(), "{}", text(&read.stderr));
+    let read: Value = serde_json::from_slice(&read.stdout).expect("JSON");
+    assert_eq!(read["pandas"], serde_json::json!([30, "float64", "int64", "bool"]));
+    assert_eq!(read["duckdb"][0][0], "full");
+    assert_eq!(read["duckdb"][0][1], 30);
+    assert!(read["duckdb"][0][2].as_u64() > Some(1_000), "{read}");
+    assert_eq!(read["zeek"], serde_json::json!([30, ["int", "bool"], "rejoin.example"]));
+    assert_eq!(read["joined"], true);
+}
+
 #[test]
 fn csv_page_and_trace_are_written_too() {
     let folder = folder("capture-outputs", &[("a.pcap", &full())]);
