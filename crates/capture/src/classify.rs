@@ -159,6 +159,12 @@ impl Facts {
             && self.client_hello.as_ref().is_some_and(|(known, _)| known.random != hello.random)
     }
 
+    /// Returns the frames of the ClientHello and the ServerHello.
+    pub(crate) fn hello_frames(&self) -> [Option<u64>; 2] {
+        let client = self.client_hello.as_ref().map(|(_, at)| at.frame);
+        [client, self.server_hello.map(|(_, at)| at.frame)]
+    }
+
     pub(crate) fn client_hello(
         &mut self,
         side: Side,

@@ -364,6 +364,9 @@ pub(crate) struct Listener<'a> {
 impl Listener<'_> {
     fn client_hello(&mut self, hello: ClientHello) {
         if self.facts.begins_another(&hello) {
+            if self.is_in_datagram_of(self.facts.hello_frames()[0]) {
+                return;
+            }
             if !self.facts.is_reported() {
                 (self.emit)(self.facts.report(self.carrier, self.ends));
             }
@@ -374,12 +377,20 @@ impl Listener<'_> {
 
     fn server_hello(&mut self, hello: ServerHello) {
         if self.facts.is_of_another(self.side, &hello) {
+            if self.is_in_datagram_of(self.facts.hello_frames()[1]) {
+                return;
+            }
             if !self.facts.is_reported() {
                 (self.emit)(self.facts.report(self.carrier, self.ends));
             }
             self.facts.begin_next(self.side);
         }
         self.facts.server_hello(self.side, hello, self.at, self.preface.via());
+    }
+
+    /// Returns true for a hello in the QUIC datagram of an earlier one. A datagram is of one handshake.
+    fn is_in_datagram_of(&self, frame: Option<u64>) -> bool {
+        self.carrier == Carrier::Quic && frame == Some(self.at.frame)
     }
 
     fn hello(&mut self, kind: u8, length: u32, body: &[u8]) {

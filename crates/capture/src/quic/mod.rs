@@ -26,7 +26,7 @@ use crate::limits::Limits;
 use crate::observation::{At, Endpoint};
 use connection::{CLIENT, Connection, SERVER};
 use keys::{Keys, VersionParameters};
-use packet::{Content, Initial, Packet};
+use packet::{Content, Id, Initial, Packet};
 use routes::{Path, Place, Routes};
 
 /// The number of packets inspected per datagram.
@@ -99,7 +99,7 @@ impl Connections {
             }
             return;
         };
-        self.coalesced(path, rest, at, emit);
+        self.coalesced(path, first.to, rest, at, emit);
         if let Some(connection) = self.connections.get_mut(&place.number) {
             connection.datagram(place.sender, length, emit);
             let [before, now] = connection.count_bytes();
@@ -114,11 +114,21 @@ impl Connections {
         }
     }
 
-    /// Takes the packets behind the first one of a datagram.
-    fn coalesced(&mut self, path: Path, mut rest: &[u8], at: At, emit: &mut dyn FnMut(Handshake)) {
+    /// Takes the packets behind the first one of a datagram. Those with another destination are ignored, as receivers
+    /// do (RFC 9000, 12.2).
+    fn coalesced(
+        &mut self,
+        path: Path,
+        to: Id<'_>,
+        mut rest: &[u8],
+        at: At,
+        emit: &mut dyn FnMut(Handshake),
+    ) {
         for _ in 1..MOST_COALESCED {
             let Some((packet, next)) = Packet::parse(rest, false) else { return };
-            self.packet(path, &packet, at, emit);
+            if packet.to == to {
+                self.packet(path, &packet, at, emit);
+            }
             rest = next;
         }
     }
