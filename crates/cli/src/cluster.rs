@@ -93,16 +93,23 @@ fn carry(
 ) -> anyhow::Result<()> {
     let agent = process::confined(user, || Ok(Agent::new(settings.clone())?))?;
     let agent = agent.accepting_older_ring(accepts_older);
-    let (name, servers) = (settings.name.clone(), settings.servers.join(", "));
+    let name = settings.name.clone();
     terminal::print(&format!(
         "cluster {name}: cache {} in {}",
         agent.store().name(),
         settings.folder.display()
     ));
     let tell = |news: News<'_>| match news {
-        News::Linked => terminal::print(&format!("cluster {name}: linked with {servers}")),
+        News::Linked(primary) => {
+            terminal::print(&format!("cluster {name}: linked with {primary}"));
+        }
         News::Cut(error) => terminal::complain(&format!(
             "cluster {name}: {error}; servers go on with what this machine has"
+        )),
+        News::Denied(error) => terminal::complain(&format!(
+            "cluster {name}: {error}, that is: ACL SETUSER {} {}",
+            settings.user.as_deref().unwrap_or("USER"),
+            settings.acl_rules()
         )),
         News::Unrecorded(error) => complain_of_record(error),
     };

@@ -12,7 +12,7 @@ use rejoin_cache::{History, Kept, NewSession, SecretBytes, SessionId, Settings a
 use rejoin_store::{Asked, Asker, Letter, Mailbox, Says, Store, now_ms};
 use rejoin_tickets::{KeyRing, Schedule};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::health::{Fetched, Health, Sent};
 use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, Taken, returns_ms};
@@ -33,10 +33,13 @@ pub struct Agent {
 /// A change to report to the operator.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// Valkey answers.
-    Linked,
-    /// Valkey does not answer. Servers continue with the keys and sessions of their machine.
+    /// Valkey answers at this address, the primary's, or at those of a cluster's nodes.
+    Linked(&'a str),
+    /// Valkey does not answer, or another reason is known why. Servers continue with the keys and sessions of their
+    /// machine.
     Cut(&'a Error),
+    /// Valkey denies a command or a key to the agent's user: its rules are not those of [`Settings::acl_rules`]. Told once.
+    Denied(&'a Error),
     /// The highest version of the ring cannot be recorded beside the key file. After a restart of the machine, an older
     /// ring could not be recognised.
     Unrecorded(&'a Error),
@@ -56,8 +59,8 @@ impl Agent {
     /// The time after which an overdue session is removed: a day, by which most tickets have expired.
     const OVERDUE_FOR_MS: u64 = 24 * 3_600 * 1_000;
 
-    /// Reads all files that the settings name, and opens or creates the machine's cache. Neither is opened again
-    /// later, so the process may change to another user. Must be called before the servers start, so that they find
+    /// Reads all files that the settings name, and opens or creates the machine's cache. Only the password's file is opened
+    /// again, when Valkey refuses the password; so the process may change to another user. Must be called before the servers start, so that they find
     /// the cache.
     ///
     /// # Errors
@@ -154,7 +157,7 @@ impl Agent {
         mut letters: mpsc::Receiver<Letter>,
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<(), Error> {
-        let mut link = self.connected(tell).await;
+        let mut link = Link::open(self.servers.clone());
         let ring = self.store.ring()?.unwrap_or_else(|| KeyRing::new(Schedule::default()));
         let sessions = Sessions::of_cluster(link.clone(), &self.settings, &self.key, &ring)?;
         let carrier = Arc::new(Carrier {
@@ -167,7 +170,7 @@ impl Agent {
         let at_once = Arc::new(Semaphore::new(Self::MOST_AT_ONCE));
         let mut look = interval(Self::LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut was_linked, mut to_adopt) = (None, None);
+        let (mut told, mut to_adopt) = (Told::default(), None);
         let carry = async {
             while let Some(letter) = letters.recv().await {
                 let Ok(turn) = Arc::clone(&at_once).acquire_owned().await else { return };
@@ -193,45 +196,24 @@ impl Agent {
                             carrier.sessions.set_ring(&ring);
                             to_adopt = Some((ring, keys.version()));
                         }
-                        let told = carrier.sessions.report_rejected();
+                        let report = carrier.sessions.report_rejected();
                         // A failed report is repeated the next time.
-                        let _ = timeout(Self::ANSWERS_WITHIN, told).await;
+                        let _ = timeout(Self::ANSWERS_WITHIN, report).await;
                         // If the shared memory is locked, the ring is adopted the next time.
                         to_adopt = to_adopt.filter(|(ring, version)| {
                             self.store.adopt_ring(ring, *version).is_err()
                         });
-                        if was_linked.replace(true) != Some(true) {
-                            tell(News::Linked);
-                        }
+                        link.primary().iter().for_each(|primary| told.linked(primary, tell));
                     }
-                    Err(error) => {
-                        if was_linked.replace(false) != Some(false) {
-                            tell(News::Cut(&error));
-                        }
-                    }
+                    Err(error) => told.cut(&error, tell),
                 }
+                link.take_denied().iter().for_each(|error| tell(News::Denied(error)));
             }
         };
         tokio::select! {
             () = carry => Ok(()),
             () = self.keep_house(&carrier.sessions) => Ok(()),
             done = follow => done,
-        }
-    }
-
-    /// Connects to Valkey, retrying until it succeeds.
-    async fn connected(&self, tell: &mut impl FnMut(News<'_>)) -> Link {
-        const AGAIN_AFTER: Duration = Duration::from_millis(500);
-        let mut told = false;
-        loop {
-            match Link::connect(&self.servers).await {
-                Ok(link) => return link,
-                Err(error) if !told => tell(News::Cut(&error)),
-                Err(_) => {}
-            }
-            self.health.note_silence();
-            told = true;
-            sleep(AGAIN_AFTER).await;
         }
     }
 
@@ -254,6 +236,36 @@ impl Agent {
             turn.tick().await;
             let (overdue_for_ms, most) = (Self::OVERDUE_FOR_MS, Self::MOST_EVICTED);
             let _ = sessions.evict(unix_ms(), overdue_for_ms, shard, most).await;
+        }
+    }
+}
+
+/// The last news of Valkey, so that none is told twice.
+#[derive(Default)]
+struct Told {
+    linked_with: Option<Arc<str>>,
+    /// The reasons since Valkey answered last.
+    causes: Vec<String>,
+}
+
+impl Told {
+    /// The most reasons that are told while Valkey does not answer.
+    const MOST_CAUSES: usize = 8;
+
+    fn linked(&mut self, primary: &Arc<str>, tell: &mut impl FnMut(News<'_>)) {
+        if self.linked_with.as_ref() != Some(primary) {
+            self.linked_with = Some(Arc::clone(primary));
+            tell(News::Linked(primary));
+        }
+        self.causes.clear();
+    }
+
+    fn cut(&mut self, error: &Error, tell: &mut impl FnMut(News<'_>)) {
+        self.linked_with = None;
+        let cause = error.to_string();
+        if self.causes.len() < Self::MOST_CAUSES && !self.causes.contains(&cause) {
+            self.causes.push(cause);
+            tell(News::Cut(error));
         }
     }
 }

@@ -4,15 +4,18 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
 use crate::ClusterName;
+use crate::link::is_denied;
 
 /// An error of a cluster. None of them fails a handshake.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Valkey is unreachable, or returned an error.
-    #[error("Valkey: {0}")]
-    Valkey(#[from] redis::RedisError),
+    #[error("Valkey: {}{}", .0, remedy(.0))]
+    Valkey(#[from] RedisError),
 
     /// Valkey did not answer in time.
     #[error("Valkey did not answer in time")]
@@ -169,13 +172,34 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true if Valkey is unreachable, as opposed to returning an error.
+    /// Returns true if Valkey is unreachable, or cannot serve anybody now, as opposed to returning an error.
     pub(crate) fn is_away(&self) -> bool {
-        match self {
-            Self::NoAnswer => true,
-            Self::Valkey(error) => error.is_io_error() || error.is_timeout(),
-            _ => false,
+        use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, ReadOnly, TryAgain};
+        let Self::Valkey(error) = self else { return matches!(self, Self::NoAnswer) };
+        match error.kind() {
+            ErrorKind::Io | ErrorKind::AuthenticationFailed => true,
+            ErrorKind::ClusterConnectionNotFound => true,
+            ErrorKind::Server(kind) => {
+                matches!(kind, BusyLoading | ClusterDown | MasterDown | ReadOnly | TryAgain)
+            }
+            // A primary that has lost its replicas, where that stops it (`min-replicas-to-write`).
+            _ => matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOREPLICAS")),
         }
+    }
+}
+
+/// Returns what to do about an error of Valkey, if that is known.
+fn remedy(error: &RedisError) -> &'static str {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved) => {
+            "; the server is a node of a Valkey cluster: set clustered = true"
+        }
+        _ if text.contains("cluster support disabled") => {
+            "; the server is no node of a Valkey cluster: set clustered = false"
+        }
+        _ if is_denied(error) => "; the user's rules are too narrow: set those of docs/cluster.md",
+        _ => "",
     }
 }
 

@@ -1,103 +1,233 @@
-//! A connection to one Valkey or Redis server, or to a cluster of them, that reconnects by itself.
+//! A connection to Valkey or Redis that finds the primary, and follows it.
+
+mod asker;
+mod clustered;
+mod primary;
+mod servers;
 
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::cluster::ClusterClientBuilder;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::{
-    Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisFuture, TlsCertificates, Value,
+    Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value,
 };
-use zeroize::Zeroizing;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use crate::Error;
+use asker::lost;
+use primary::Search;
 
-/// The addresses of Valkey, and the settings of the connection.
-#[derive(Clone)]
-pub struct Servers {
-    /// The host and port of each server, or of some nodes of a cluster.
-    pub addresses: Vec<(String, u16)>,
-    /// True if they are one Valkey cluster. Otherwise only the first is used.
-    pub clustered: bool,
-    /// The ACL user, if it is not the default one.
-    pub user: Option<String>,
-    /// The user's password.
-    pub password: Option<Zeroizing<String>>,
-    /// The TLS files. Without them the connection is not encrypted.
-    pub tls: Option<Tls>,
-}
-
-/// The contents of [`TlsFiles`](crate::TlsFiles), in PEM.
-#[derive(Clone)]
-pub struct Tls {
-    pub(crate) ca: Option<Vec<u8>>,
-    /// A certificate and its key.
-    pub(crate) identity: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
-}
+pub(crate) use primary::Majority;
+pub use servers::{Login, NodeAddress, Place, Sentinels, Servers, Tls};
 
 /// A connection. Clones share it; commands of all are pipelined.
 #[derive(Clone)]
-pub struct Link(Kind);
+pub struct Link {
+    state: watch::Receiver<State>,
+    shared: Arc<Shared>,
+}
+
+/// The part that the task behind a link does without. When it is dropped, that task ends.
+struct Shared {
+    troubles: mpsc::Sender<Trouble>,
+    /// `None` if there is nothing to be certain of: one address, or a cluster whose nodes see to it.
+    majority: Option<Arc<Majority>>,
+    /// The first command that Valkey denied.
+    denied: Mutex<Denied>,
+}
+
+#[derive(Default)]
+enum Denied {
+    #[default]
+    None,
+    First(RedisError),
+    Told,
+}
 
 #[derive(Clone)]
-enum Kind {
-    One(ConnectionManager),
-    Many(ClusterConnection),
+enum State {
+    /// The first answers are awaited.
+    Seeking,
+    Up(Up),
+    Down(RedisError),
+}
+
+/// A connection that is in use.
+#[derive(Clone)]
+struct Up {
+    serial: u64,
+    connection: Connection,
+    name: Arc<str>,
+}
+
+#[derive(Clone)]
+enum Connection {
+    One(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+/// A command's failure that may mean that the primary is another one.
+struct Trouble {
+    /// The connection's number.
+    serial: u64,
+    error: RedisError,
 }
 
 /// The time limit for connecting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// The time limit for an answer, if the caller has no deadline of its own.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// The shortest and the longest pause between two attempts, with jitter.
-const RECONNECT_AFTER: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
-
-/// The attempts for one command.
-const RECONNECT_TIMES: usize = 1;
+/// The time limit for an answer, if the caller has no deadline of its own. One that takes longer means trouble.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// The longest time for which a command waits for a connection.
+const FIND_WITHIN: Duration = Duration::from_millis(400);
+/// The longest time until the first answers.
+const BEGIN_WITHIN: Duration = Duration::from_secs(3);
+/// The troubles that wait to be looked at. One is enough.
+const MOST_TROUBLES: usize = 8;
 
 impl Link {
-    /// Connects. Reads no files except the system's authorities, neither now nor when it reconnects.
+    /// Begins to connect. Commands wait for that, and fail if it takes too long; the link goes on trying for as long as it
+    /// exists. Reads no files except the system's authorities, and the password's when Valkey refuses the password. Must
+    /// be called in a runtime of tokio.
+    pub fn open(servers: Servers) -> Self {
+        let (sender, state) = watch::channel(State::Seeking);
+        let (troubles, received) = mpsc::channel(MOST_TROUBLES);
+        let has_majority = match &servers.place {
+            Place::Primary(addresses) => addresses.len() > 1,
+            Place::Cluster(_) => false,
+            Place::Sentinels(_) => true,
+        };
+        let majority = has_majority.then(Arc::<Majority>::default);
+        match &servers.place {
+            Place::Cluster(nodes) => {
+                let nodes = nodes.clone();
+                drop(tokio::spawn(clustered::run(servers, nodes, sender, received)));
+            }
+            _ => {
+                let majority = majority.clone().unwrap_or_default();
+                drop(tokio::spawn(Search::new(servers, sender, majority).run(received)));
+            }
+        }
+        let denied = Mutex::default();
+        Self { state, shared: Arc::new(Shared { troubles, majority, denied }) }
+    }
+
+    /// Connects.
     ///
     /// # Errors
-    /// Those of Valkey.
+    /// The reason why there is no connection at first.
     pub async fn connect(servers: &Servers) -> Result<Self, Error> {
-        let certificates = servers.tls.as_ref().map(Tls::certificates);
-        let addresses = servers.addresses.iter();
-        let nodes = addresses.map(|(host, port)| servers.node(host, *port));
-        let mut nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-        if servers.clustered {
-            let mut builder = ClusterClientBuilder::new(nodes)
-                .connection_timeout(CONNECT_WITHIN)
-                .response_timeout(ANSWER_WITHIN);
-            if let Some(certificates) = certificates {
-                builder = builder.certs(certificates);
-            }
-            let connection = builder.build()?.get_async_connection().await?;
-            return Ok(Self(Kind::Many(connection)));
-        }
-        let client = match certificates {
-            Some(certificates) => Client::build_with_tls(nodes.swap_remove(0), certificates)?,
-            None => Client::open(nodes.swap_remove(0))?,
+        let link = Self::open(servers.clone());
+        let mut state = link.state.clone();
+        let begun = state.wait_for(|state| !matches!(state, State::Seeking));
+        let first = timeout(BEGIN_WITHIN, begun).await.map_err(|_| Error::NoAnswer)?;
+        let failed = match first.as_deref() {
+            Ok(State::Down(error)) => Some(error.clone()),
+            Ok(State::Up(_)) => None,
+            _ => Some(lost("the link has ended".to_owned())),
         };
-        let [least, most] = RECONNECT_AFTER;
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(CONNECT_WITHIN))
-            .set_response_timeout(Some(ANSWER_WITHIN))
-            .set_number_of_retries(RECONNECT_TIMES)
-            .set_min_delay(least)
-            .set_max_delay(most);
-        let manager = ConnectionManager::new_with_config(client, config).await?;
-        Ok(Self(Kind::One(manager)))
+        drop(first);
+        failed.map_or(Ok(link), |error| Err(error.into()))
+    }
+
+    /// Returns the address of the primary in use, or those of the cluster's nodes. `None` while there is none.
+    pub fn primary(&self) -> Option<Arc<str>> {
+        self.state.borrow().up().map(|up| Arc::clone(&up.name))
+    }
+
+    /// Returns the first command that Valkey denied to the user, once.
+    pub fn take_denied(&self) -> Option<Error> {
+        let mut denied = self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *denied, Denied::Told) {
+            Denied::First(error) => Some(error.into()),
+            before => {
+                *denied = before;
+                None
+            }
+        }
+    }
+
+    /// Returns true if no other server can be the primary of some other machine, to this machine's knowledge. One that is
+    /// cut off may not know that another was promoted.
+    pub(crate) fn is_sole(&self) -> bool {
+        match &self.shared.majority {
+            None => true,
+            Some(majority) => {
+                let serial = self.state.borrow().up().map(|up| up.serial);
+                serial.is_some_and(|serial| majority.is_for(serial))
+            }
+        }
+    }
+
+    /// Returns the connection. Waits a moment if there is none.
+    async fn current(&self) -> RedisResult<Up> {
+        if let State::Up(up) = &*self.state.borrow() {
+            return Ok(up.clone());
+        }
+        let mut state = self.state.clone();
+        let found = timeout(FIND_WITHIN, state.wait_for(|state| state.up().is_some())).await;
+        if let Ok(Ok(state)) = found
+            && let State::Up(up) = &*state
+        {
+            return Ok(up.clone());
+        }
+        Err(match &*self.state.borrow() {
+            State::Down(error) => error.clone(),
+            _ => lost("no connection in time".to_owned()),
+        })
+    }
+
+    /// Notes what an error says about the server.
+    fn note<T>(&self, serial: u64, answer: RedisResult<T>) -> RedisResult<T> {
+        let Err(error) = &answer else { return answer };
+        if is_denied(error) {
+            let mut denied = self.shared.denied.lock().unwrap_or_else(PoisonError::into_inner);
+            if matches!(*denied, Denied::None) {
+                *denied = Denied::First(error.clone());
+            }
+        }
+        if is_trouble(error) {
+            // If many wait, one more says nothing new.
+            let _ = self.shared.troubles.try_send(Trouble { serial, error: error.clone() });
+        }
+        answer
     }
 }
 
-impl ConnectionLike for Link {
+impl State {
+    fn up(&self) -> Option<&Up> {
+        match self {
+            Self::Up(up) => Some(up),
+            Self::Seeking | Self::Down(_) => None,
+        }
+    }
+}
+
+/// Returns true if the server may not be the primary, or not be there.
+fn is_trouble(error: &RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly};
+    let of_server =
+        |kind| matches!(kind, BusyLoading | ClusterDown | MasterDown | Moved | ReadOnly);
+    error.is_io_error()
+        || error.is_unrecoverable_error()
+        || matches!(error.kind(), ErrorKind::Server(kind) if of_server(kind))
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+}
+
+/// Returns true if the user may not do this.
+pub(crate) fn is_denied(error: &RedisError) -> bool {
+    // A script's own commands are denied in other words.
+    error.code() == Some("NOPERM") || error.to_string().contains("user executing the script")
+}
+
+impl ConnectionLike for Connection {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
-        match &mut self.0 {
-            Kind::One(one) => one.req_packed_command(cmd),
-            Kind::Many(many) => many.req_packed_command(cmd),
+        match self {
+            Self::One(one) => one.req_packed_command(cmd),
+            Self::Cluster(cluster) => cluster.req_packed_command(cmd),
         }
     }
 
@@ -107,75 +237,48 @@ impl ConnectionLike for Link {
         offset: usize,
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
-        match &mut self.0 {
-            Kind::One(one) => one.req_packed_commands(pipeline, offset, count),
-            Kind::Many(many) => many.req_packed_commands(pipeline, offset, count),
+        match self {
+            Self::One(one) => one.req_packed_commands(pipeline, offset, count),
+            Self::Cluster(cluster) => cluster.req_packed_commands(pipeline, offset, count),
         }
     }
 
     fn get_db(&self) -> i64 {
-        match &self.0 {
-            Kind::One(one) => one.get_db(),
-            Kind::Many(many) => many.get_db(),
-        }
+        0
     }
 }
 
-impl Servers {
-    fn node(&self, host: &str, port: u16) -> Result<ConnectionInfo, Error> {
-        let host = host.to_owned();
-        let address = match &self.tls {
-            Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-            None => ConnectionAddr::Tcp(host, port),
-        };
-        // The client's name and version are of no use to Valkey, and setting them needs another permission.
-        let mut who = RedisConnectionInfo::default().set_skip_set_lib_name();
-        if let Some(user) = &self.user {
-            who = who.set_username(user);
-        }
-        if let Some(password) = &self.password {
-            who = who.set_password(password.as_str());
-        }
-        Ok(address.into_connection_info()?.set_redis_settings(who))
+impl ConnectionLike for Link {
+    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let Up { serial, mut connection, .. } = self.current().await?;
+            let answer = match connection.req_packed_command(cmd).await {
+                Ok(Value::ServerError(error)) => Err(error.into()),
+                answer => answer,
+            };
+            self.note(serial, answer)
+        })
     }
-}
 
-impl Tls {
-    fn certificates(&self) -> TlsCertificates {
-        // The client uses the process's default provider. One that is already installed stays.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        let client_tls = self.identity.as_ref().map(|(certificate, key)| ClientTlsConfig {
-            client_cert: certificate.clone(),
-            client_key: key.to_vec(),
-        });
-        TlsCertificates { client_tls, root_cert: self.ca.clone() }
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        Box::pin(async move {
+            let Up { serial, mut connection, .. } = self.current().await?;
+            self.note(serial, connection.req_packed_commands(pipeline, offset, count).await)
+        })
     }
-}
 
-/// Omits the key.
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
-}
-
-/// Omits the password.
-impl fmt::Debug for Servers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Servers")
-            .field("addresses", &self.addresses)
-            .field("clustered", &self.clustered)
-            .field("user", &self.user)
-            .field("tls", &self.tls)
-            .finish_non_exhaustive()
+    fn get_db(&self) -> i64 {
+        0
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Kind::One(_) => "Link(one)",
-            Kind::Many(_) => "Link(cluster)",
-        })
+        f.debug_struct("Link").field("primary", &self.primary()).finish_non_exhaustive()
     }
 }

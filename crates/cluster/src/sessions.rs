@@ -289,7 +289,9 @@ impl Sessions {
         let value = took.as_ref().map(|(value, ..)| &value[..]);
         let mut found = self.open(&keys, now_ms, id, value).ok();
         if let (Some(found), Some((_, master, at_us))) = (&mut found, took) {
-            let is_certain = self.masters.is_certain(&master, now_ms, at_us / 1_000);
+            // A master that may have been replaced elsewhere is not known, either.
+            let is_certain =
+                self.link.is_sole() && self.masters.is_certain(&master, now_ms, at_us / 1_000);
             found.taken = Some(Taken { is_certain, at_us });
         }
         Ok(found)
@@ -345,7 +347,9 @@ impl Sessions {
         evict.arg(overdue_before).arg(score::expired_from(now_ms));
         evict.arg(most).arg(ENTRY_OVERHEAD_BYTES);
         let (evicted, master): (u32, String) = evict.invoke_async(&mut self.link.clone()).await?;
-        self.masters.note(&master);
+        if self.link.is_sole() {
+            self.masters.note(&master);
+        }
         Ok(evicted)
     }
 

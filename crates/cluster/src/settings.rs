@@ -3,15 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::link::{Login, NodeAddress, Place, Sentinels, Servers, Tls};
+use crate::sessions::Bounds;
+use crate::{ClusterName, Error};
 use rejoin_cache::Capacity;
 use rejoin_store::{CacheName, Store};
 use rejoin_tickets::{Schedule, Seconds};
 use serde::{Deserialize, Deserializer};
-use zeroize::Zeroizing;
-
-use crate::link::{Servers, Tls};
-use crate::sessions::Bounds;
-use crate::{ClusterName, Error};
 
 /// The settings of a cluster.
 #[derive(Debug, Clone, Deserialize)]
@@ -20,14 +18,17 @@ pub struct Settings {
     /// The cluster's name.
     #[serde(deserialize_with = "parsed")]
     pub name: ClusterName,
-    /// The host and port of Valkey, or of some nodes of a Valkey cluster.
+    /// The host and port of Valkey, of a primary and its replicas, or of some nodes of a Valkey cluster.
+    #[serde(default)]
     pub servers: Vec<String>,
     /// True if they are one Valkey cluster.
     #[serde(default)]
     pub clustered: bool,
+    /// The sentinels that know the primary, instead of servers.
+    pub sentinel: Option<SentinelSettings>,
     /// The ACL user, if it is not the default one.
     pub user: Option<String>,
-    /// A file with the user's password.
+    /// A file with the user's password. It is read again when Valkey refuses the password.
     pub password_file: Option<PathBuf>,
     /// The TLS files. Without them the connection to Valkey is not encrypted.
     pub tls: Option<TlsFiles>,
@@ -53,6 +54,22 @@ pub struct Settings {
     /// The bounds of the sessions of all machines in Valkey.
     #[serde(default)]
     pub sessions: SessionBounds,
+}
+
+/// The sentinels of Valkey.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SentinelSettings {
+    /// The host and port of each sentinel.
+    pub servers: Vec<String>,
+    /// The name under which they watch the primary.
+    pub master: String,
+    /// The ACL user at the sentinels, if it is not the default one.
+    pub user: Option<String>,
+    /// A file with that user's password.
+    pub password_file: Option<PathBuf>,
+    /// The TLS files for sentinels. The default is those for Valkey.
+    pub tls: Option<TlsFiles>,
 }
 
 /// The files for TLS with Valkey, in PEM.
@@ -121,19 +138,17 @@ impl Settings {
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let wrong = |what: String| Error::BadSettings { path: path.into(), what };
         let settings = Self::parse(&text).map_err(&wrong)?;
-        settings.addresses().map_err(&wrong)?;
+        settings.check_place().map_err(&wrong)?;
         settings.bounds().check()?;
         if !(1..=Self::MOST_DEADLINE_MS).contains(&settings.deadline_ms) {
             let most = Self::MOST_DEADLINE_MS;
             return Err(wrong(format!("deadline_ms: give 1 to {most}")));
         }
-        if !settings.clustered && settings.servers.len() > 1 {
-            return Err(wrong("servers: give only one, or set clustered = true".to_owned()));
-        }
         settings.cache().map_err(|error| wrong(error.to_string()))?;
         settings.schedule().map_err(|error| wrong(error.to_string()))?;
-        let tls = settings.tls.as_ref();
-        if tls.is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
+        let of_sentinels = settings.sentinel.as_ref().and_then(|sentinel| sentinel.tls.as_ref());
+        let is_half = |tls: &TlsFiles| tls.certificate.is_some() != tls.key.is_some();
+        if settings.tls.iter().chain(of_sentinels).any(is_half) {
             return Err(wrong("tls: give both certificate and key, or neither".to_owned()));
         }
         Ok(settings)
@@ -180,33 +195,114 @@ impl Settings {
     /// # Errors
     /// A file cannot be read.
     pub fn valkey(&self) -> Result<Servers, Error> {
-        let addresses = self.addresses();
         let bad = |what| Error::BadSettings { path: PathBuf::new(), what };
-        let password = self.password_file.as_ref().map(|path| {
-            let unreadable = |cause| Error::Unreadable { path: path.clone(), cause };
-            let text = Zeroizing::new(std::fs::read_to_string(path).map_err(unreadable)?);
-            Ok::<_, Error>(Zeroizing::new(text.trim_end_matches(['\n', '\r']).to_owned()))
-        });
-        Ok(Servers {
-            addresses: addresses.map_err(bad)?,
-            clustered: self.clustered,
-            user: self.user.clone(),
-            password: password.transpose()?,
-            tls: self.tls.as_ref().map(TlsFiles::read).transpose()?,
+        let tls = self.tls.as_ref().map(TlsFiles::read).transpose()?;
+        let place = match &self.sentinel {
+            Some(sentinel) => Place::Sentinels(sentinel.read(tls.clone())?),
+            None if self.clustered => Place::Cluster(self.addresses().map_err(bad)?),
+            None => Place::Primary(self.addresses().map_err(bad)?),
+        };
+        Ok(Servers { place, login: login(self.user.as_ref(), self.password_file.as_deref())?, tls })
+    }
+
+    /// Returns the rules of the ACL user that agents need in Valkey, but for its name and password.
+    pub fn acl_rules(&self) -> String {
+        let name = &self.name;
+        format!(
+            "resetkeys ~rejoin:{{{name}}}:ring ~rejoin:{{{name}}}:lease ~rejoin:{{{name}.*}}:order \
+             ~rejoin:{{{name}.*}}:values ~rejoin:{{{name}.*}}:counts ~rejoin:{{{name}.*}}:taken resetchannels \
+             -@all +{}",
+            Self::COMMANDS.join(" +")
+        )
+    }
+
+    /// The commands that agents need: all of them in scripts or by themselves, and none beside them.
+    const COMMANDS: [&str; 26] = [
+        "evalsha",
+        "script|load",
+        "get",
+        "set",
+        "del",
+        "hget",
+        "hmget",
+        "hset",
+        "hdel",
+        "hexists",
+        "hincrby",
+        "hstrlen",
+        "zadd",
+        "zcard",
+        "zrange",
+        "zrangebyscore",
+        "zrem",
+        "zremrangebyscore",
+        "zrevrange",
+        "zrevrangebyscore",
+        "zscore",
+        "info",
+        "time",
+        "ping",
+        "asking",
+        "cluster|slots",
+    ];
+
+    fn check_place(&self) -> Result<(), String> {
+        match &self.sentinel {
+            None => self.addresses().map(|_| ()),
+            Some(_) if self.clustered || !self.servers.is_empty() => {
+                Err("sentinel: give neither servers nor clustered with it".to_owned())
+            }
+            Some(sentinel) => sentinel.check(),
+        }
+    }
+
+    fn addresses(&self) -> Result<Vec<NodeAddress>, String> {
+        addresses("servers", &self.servers)
+    }
+}
+
+impl SentinelSettings {
+    /// The longest name of a primary, in bytes.
+    const LONGEST_MASTER: usize = 256;
+
+    fn check(&self) -> Result<(), String> {
+        addresses("sentinel.servers", &self.servers)?;
+        let is_name = (1..=Self::LONGEST_MASTER).contains(&self.master.len())
+            && self.master.bytes().all(|byte| byte.is_ascii_graphic());
+        is_name.then_some(()).ok_or_else(|| {
+            "sentinel.master: give the name after `sentinel monitor` in the sentinels' files"
+                .to_owned()
         })
     }
 
-    fn addresses(&self) -> Result<Vec<(String, u16)>, String> {
-        let address = |text: &String| {
-            let wrong = || format!("servers: {text:?} is not host:port");
-            let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            Ok((host.to_owned(), port.parse().map_err(|_| wrong())?))
-        };
-        match self.servers.as_slice() {
-            [] => Err("servers: give at least one host:port".to_owned()),
-            servers => servers.iter().map(address).collect(),
-        }
+    /// Reads the files. Sentinels without TLS files have those of Valkey.
+    fn read(&self, valkeys_tls: Option<Tls>) -> Result<Sentinels, Error> {
+        let bad = |what| Error::BadSettings { path: PathBuf::new(), what };
+        Ok(Sentinels {
+            addresses: addresses("sentinel.servers", &self.servers).map_err(bad)?,
+            master: self.master.clone(),
+            login: login(self.user.as_ref(), self.password_file.as_deref())?,
+            tls: self.tls.as_ref().map_or(Ok(valkeys_tls), |tls| tls.read().map(Some))?,
+        })
+    }
+}
+
+fn login(user: Option<&String>, password_file: Option<&Path>) -> Result<Login, Error> {
+    match password_file {
+        Some(file) => Login::with_file(user.cloned(), file),
+        None => Ok(Login::new(user.cloned(), None)),
+    }
+}
+
+/// The most servers or sentinels that settings name.
+const MOST_SERVERS: usize = 64;
+
+fn addresses(setting: &str, texts: &[String]) -> Result<Vec<NodeAddress>, String> {
+    let parsed = |text: &String| text.parse().map_err(|wrong| format!("{setting}: {wrong}"));
+    match texts.len() {
+        0 => Err(format!("{setting}: give at least one host:port")),
+        1..=MOST_SERVERS => texts.iter().map(parsed).collect(),
+        _ => Err(format!("{setting}: give {MOST_SERVERS} at most")),
     }
 }
 
@@ -232,6 +328,47 @@ fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seconds>, D::Error>
 #[cfg(test)]
 mod tests {
     use super::Settings;
+
+    #[test]
+    fn valkey_is_in_one_place() {
+        const REST: &str = "name = \"web\"\nkey_file = \"/key\"\ncapacity = \"1MiB\"\n";
+        let told = |place: &str| {
+            let settings =
+                Settings::parse(&format!("{REST}{place}")).map_err(|_| "no TOML".to_owned())?;
+            settings.check_place().map(|()| settings.valkey().expect("no files").place.to_string())
+        };
+        for (place, expected) in [
+            ("servers = [\"a:1\"]", Ok("a:1")),
+            ("servers = [\"a:1\", \"b:2\"]", Ok("a:1, b:2")),
+            ("servers = [\"a:1\", \"b:2\"]\nclustered = true", Ok("a:1, b:2")),
+            (
+                "sentinel = { servers = [\"a:1\", \"b:2\"], master = \"m\" }",
+                Ok("m of the sentinels a:1, b:2"),
+            ),
+            ("", Err("servers: give at least one")),
+            ("servers = []", Err("servers: give at least one")),
+            ("servers = [\"a\"]", Err("servers: \"a\" is not host:port")),
+            (
+                "sentinel = { servers = [], master = \"m\" }",
+                Err("sentinel.servers: give at least one"),
+            ),
+            ("sentinel = { servers = [\"a:1\"], master = \"\" }", Err("sentinel.master")),
+            (
+                "servers = [\"a:1\"]\nsentinel = { servers = [\"a:1\"], master = \"m\" }",
+                Err("neither"),
+            ),
+            (
+                "clustered = true\nsentinel = { servers = [\"a:1\"], master = \"m\" }",
+                Err("neither"),
+            ),
+        ] {
+            match (told(place), expected) {
+                (Ok(place), Ok(expected)) => assert_eq!(place, expected),
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{place}: {why}"),
+                (told, _) => panic!("{place}: {told:?}"),
+            }
+        }
+    }
 
     #[test]
     fn an_error_names_its_line() {

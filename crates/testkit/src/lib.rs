@@ -47,6 +47,7 @@ pub mod process;
 pub mod programs;
 pub mod proxy;
 pub mod random;
+pub mod sentinels;
 #[cfg(feature = "programs")]
 pub mod serve;
 pub mod shipped;

@@ -53,6 +53,11 @@ impl Valkey {
         self.start_again();
     }
 
+    /// True unless it was stopped.
+    pub fn runs(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Its process, while it runs.
     pub fn process(&self) -> &Process {
         self.process.as_ref().expect("it runs")
@@ -84,7 +89,9 @@ pub fn server(port: u16, folder: &Path, arguments: &[&str]) -> Option<Process> {
         let mut command = Command::new(program);
         command.args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]);
         // Tests search what is saved, so it must not be compressed.
-        command.args(["--rdbcompression", "no", "--port", &port.to_string(), "--dir"]);
+        command.args(["--rdbcompression", "no", "--port", &port.to_string()]);
+        // Replicas need not wait for others that may come.
+        command.args(["--repl-diskless-sync-delay", "0", "--dir"]);
         Process::try_start(command.arg(folder).args(arguments).stdout(Stdio::null()))
     };
     let started = start("valkey-server").or_else(|_| start("redis-server")).ok()?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arbitrary::Arbitrary;
 use rejoin_cache::{ContextTag, SecretBytes, SessionId};
 use rejoin_cluster::sessions::{Bounds, Entry, Found, NEVER_MS, Past, Sessions};
-use rejoin_cluster::{ClusterKeys, Error, Link, Servers, WrappingKey};
+use rejoin_cluster::{ClusterKeys, Error, Link, NodeAddress, Place, Servers, WrappingKey};
 use rejoin_store::Store;
 use rejoin_testkit::folder::Folder;
 use rejoin_tickets::{KeyRing, SECRET_BYTES, Schedule};
@@ -91,13 +91,8 @@ struct Valkey {
 
 /// Asks all, until the connection ends.
 async fn ask(port: u16, steps: Vec<Step>, valkey: &RefCell<Valkey>) {
-    let servers = Servers {
-        addresses: vec![("127.0.0.1".to_owned(), port)],
-        clustered: false,
-        user: None,
-        password: None,
-        tls: None,
-    };
+    let address = NodeAddress::new("127.0.0.1", port).expect("a host");
+    let servers = Servers::new(Place::Primary(vec![address]));
     let Ok(mut link) = Link::connect(&servers).await else { return };
     let bounds = Bounds { shards: 1, sessions: 100, bytes: 1 << 20, grace_ms: 0 };
     let ring = ring();
@@ -178,6 +173,10 @@ async fn converse(client: &mut TcpStream, valkey: &RefCell<Valkey>) {
 impl Valkey {
     /// Returns the answer, and true if it is the last on the connection.
     fn answer(&mut self, words: &[Vec<u8>]) -> (Vec<u8>, bool) {
+        // The link asks it between the steps.
+        if words.first().is_some_and(|word| word == b"INFO") {
+            return (bulk(b"role:master\r\n"), false);
+        }
         // Scripts are known by the numbers of their keys and arguments.
         let (mut is_ring, mut is_take) = (false, false);
         match words {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use rejoin_cache::{ContextTag, SecretBytes, SessionId};
 use rejoin_cluster::sessions::{Bounds, Entry, Past, Sessions};
-use rejoin_cluster::{ClusterKeys, Error, Link, Servers, WrappingKey};
+use rejoin_cluster::{ClusterKeys, Error, Link, Login, Servers, Settings, WrappingKey};
 use rejoin_testkit::cluster::{ValkeyCluster, replay, servers};
 use rejoin_testkit::folder::Folder;
+use rejoin_testkit::sentinels::replica;
 use rejoin_testkit::valkey::Valkey;
 use zeroize::Zeroizing;
 
@@ -20,6 +21,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// Returns the guide's rules for the agents' user, as they stand there.
 fn rules() -> &'static str {
     let (_, section) = GUIDE.split_once("\n## Valkey\n").expect("the section");
+    let (section, _) = section.split_once("\n## ").expect("another section");
     let lines: Vec<_> = section.lines().filter(|line| line.starts_with("user ")).collect();
     let [rules] = lines[..] else { panic!("one user: {lines:?}") };
     rules
@@ -27,7 +29,7 @@ fn rules() -> &'static str {
 
 fn as_the_user(servers: Servers) -> Servers {
     let password = Some(Zeroizing::new("PASSWORD".to_owned()));
-    Servers { user: Some("rejoin".to_owned()), password, ..servers }
+    Servers { login: Login::new(Some("rejoin".to_owned()), password), ..servers }
 }
 
 async fn link(nodes: &[&Valkey], clustered: bool) -> Link {
@@ -168,6 +170,16 @@ const FOREIGN: [&str; 9] = [
     "ZCARD xrejoin:{web.0}:order",
 ];
 
+/// Agents tell the rules to whoever has old ones.
+#[test]
+fn the_guides_rules_are_those_that_agents_tell() {
+    let folder = Folder::new();
+    let text =
+        format!("name = \"{NAME}\"\nservers = [\"a:1\"]\nkey_file = \"/k\"\ncapacity = \"1MiB\"\n");
+    let settings = Settings::read(&folder.write("cluster.toml", text)).expect("settings");
+    assert_eq!(rules(), format!("user rejoin on >PASSWORD {}", settings.acl_rules()));
+}
+
 #[tokio::test]
 async fn the_guides_acl_allows_what_agents_need_and_nothing_else() {
     let folder = Folder::new();
@@ -195,6 +207,22 @@ async fn the_guides_acl_allows_what_agents_need_and_nothing_else() {
     let sha: String = load.query_async(&mut link).await.expect("loaded");
     let run = redis::cmd("EVALSHA").arg(sha).arg(0).to_owned();
     assert!(run.exec_async(&mut link).await.is_err(), "a script reads a foreign key");
+}
+
+#[tokio::test]
+async fn the_guides_acl_is_enough_for_a_primary_and_its_replicas() {
+    let one = Valkey::start(&[]);
+    let nodes = [&one, &replica(one.port, &[])];
+    let rules = rules().strip_prefix("user ").expect("a user");
+    for node in nodes {
+        assert_eq!(node.say(&format!("ACL SETUSER {rules}")), "OK");
+    }
+    let mut link = link(&nodes, false).await;
+    use_ring(&mut link, &Folder::new()).await;
+    use_sessions(link, Link::connect(&servers(&[&one], false)).await.expect("all")).await;
+    for node in nodes {
+        assert_eq!(node.say("ACL LOG"), "", "something was refused");
+    }
 }
 
 #[tokio::test]

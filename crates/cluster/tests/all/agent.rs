@@ -1,19 +1,20 @@
 //! The agents of two machines with a real Valkey or Redis, and servers that use them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{
-    Agent, ClusterKeys, Error, Health, HealthFacts as Facts, News, RingRecord, Settings,
-    WrappingKey,
+    Agent, ClusterKeys, Error, Health, HealthFacts as Facts, News, RingRecord, SentinelSettings,
+    Settings, WrappingKey,
 };
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_testkit::cluster::link;
 use rejoin_testkit::folder::Folder;
-use rejoin_testkit::process::wait_until;
+use rejoin_testkit::process::{Signal, wait_until};
+use rejoin_testkit::sentinels::Watched;
 use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing};
 use tokio::sync::oneshot;
@@ -31,6 +32,8 @@ struct Machine {
     store: Arc<Store>,
     server: Tiered,
     health: Arc<Health>,
+    /// The rules of its user.
+    rules: String,
     stop: Option<oneshot::Sender<()>>,
     agent: Option<JoinHandle<()>>,
 }
@@ -39,22 +42,31 @@ impl Machine {
     fn start(valkey: &Valkey, number: u8) -> Self {
         let folder = valkey.folder.join(number.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
-        let agent = Agent::new(settings(valkey, &folder)).expect("an agent");
+        Self::telling(settings(valkey, &folder), &folder, |_| {})
+    }
+
+    fn telling(
+        settings: Settings,
+        folder: &Path,
+        tell: impl FnMut(News<'_>) + Send + 'static,
+    ) -> Self {
+        let rules = settings.acl_rules();
+        let agent = Agent::new(settings).expect("an agent");
         let (name, health) = (agent.store().name().clone(), Arc::clone(agent.health()));
         let (stop, stopped) = oneshot::channel::<()>();
         let agent = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let until = async { drop(stopped.await) };
-            runtime.expect("a runtime").block_on(agent.run(until, |_| {})).expect("it works");
+            runtime.expect("a runtime").block_on(agent.run(until, tell)).expect("it works");
         });
-        let store = Arc::new(Store::open(&folder, &name, None).expect("the agent made it"));
+        let store = Arc::new(Store::open(folder, &name, None).expect("the agent made it"));
         let is_ready = || {
             let is_linked = store.mailbox().is_some_and(|mailbox| mailbox.facts().is_linked);
             is_linked && store.ring().ok().flatten().is_some()
         };
         wait_until("the agent's ring", is_ready);
         let server = Tiered::new(Arc::clone(&store));
-        Self { store, server, health, stop: Some(stop), agent: Some(agent) }
+        Self { store, server, health, rules, stop: Some(stop), agent: Some(agent) }
     }
 
     fn insert(&self, number: u8) {
@@ -139,6 +151,39 @@ fn a_session_is_certain_until_valkey_may_have_lost_its_last_writes() {
         wait_until("the agent", || machine.health.read().is_linked);
         assert!(!machine.takes_certainly(number()));
     }
+}
+
+/// An agent that reaches a minority of the sentinels does not know whether another primary was promoted.
+#[test]
+#[ignore = "waits for 30 s"]
+fn no_session_is_certain_without_a_majority_of_the_sentinels() {
+    let watched = Watched::start(1, &[]);
+    let folder = Folder::new();
+    let settings = settings(&watched.servers[0], &folder);
+    let servers = watched.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port));
+    let sentinel = SentinelSettings {
+        servers: servers.collect(),
+        master: Watched::NAME.to_owned(),
+        user: None,
+        password_file: None,
+        tls: None,
+    };
+    let settings = Settings { servers: Vec::new(), sentinel: Some(sentinel), ..settings };
+    let machine = Machine::telling(settings, &folder, |_| {});
+    let mut numbers = 0..u8::MAX;
+    let mut is_certain = || {
+        thread::sleep(Duration::from_secs(1));
+        machine.takes_certainly(numbers.next().expect("not so many"))
+    };
+    let begin = Instant::now();
+    while !is_certain() {}
+    assert!(begin.elapsed() > Duration::from_secs(18));
+    let [first, second, _] = &watched.sentinels[..] else { panic!("three") };
+    [first, second].iter().for_each(|sentinel| sentinel.process.signal(Signal::STOP));
+    while is_certain() {}
+    assert!(!is_certain());
+    [first, second].iter().for_each(|sentinel| sentinel.process.signal(Signal::CONT));
+    while !is_certain() {}
 }
 
 /// A server with another context must not use a session; the server that made it still can.
@@ -309,10 +354,42 @@ async fn an_older_ring_is_refused_when_the_machine_has_restarted_unless_it_is_ac
     assert_eq!(ran(false).await.0, [leaked]);
 }
 
+/// The rules of an earlier version lack a key and some commands.
+#[test]
+fn rules_that_are_too_narrow_are_told_once() {
+    let valkey = Valkey::start(&[]);
+    let folder = Folder::new();
+    let settings = Settings {
+        user: Some("agent".to_owned()),
+        password_file: Some(folder.write("password", "secret")),
+        ..settings(&valkey, &folder)
+    };
+    let narrower = settings.acl_rules().replace(" ~rejoin:{web.*}:taken", "");
+    valkey.say(&format!("ACL SETUSER agent on >secret {narrower}"));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tells = Arc::clone(&told);
+    let tell = move |news: News<'_>| tells.lock().expect("no panic").push(format!("{news:?}"));
+    let machine = Machine::telling(settings, &folder, tell);
+    let denied = || {
+        let told = told.lock().expect("no panic");
+        told.iter().filter(|line| line.starts_with("Denied")).cloned().collect::<Vec<_>>()
+    };
+    machine.insert(7);
+    wait_until("it is told", || !denied().is_empty());
+    machine.insert(8);
+    wait_until("two failed", || machine.health.read().unsent == 2);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(denied().len(), 1, "{:?}", denied());
+    // With the rules that it tells, it works.
+    valkey.say(&format!("ACL SETUSER agent {}", machine.rules));
+    machine.insert(9);
+    wait_until("a session sent", || machine.health.read().stored == 1);
+}
+
 fn reason(news: &News<'_>) -> String {
     match news {
-        News::Cut(error) | News::Unrecorded(error) => error.to_string(),
-        News::Linked => String::new(),
+        News::Cut(error) | News::Unrecorded(error) | News::Denied(error) => error.to_string(),
+        News::Linked(_) => String::new(),
     }
 }
 

@@ -3,7 +3,10 @@
 mod acl;
 mod agent;
 mod keys;
+mod login;
+mod primary;
 mod rotations;
+mod sentinels;
 mod sessions;
 mod sessions_model;
 mod tls;

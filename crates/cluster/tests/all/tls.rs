@@ -1,7 +1,7 @@
 //! TLS with a Valkey that requires a client certificate and a password.
 
 use rcgen::{DistinguishedName, DnType};
-use rejoin_cluster::{Link, Servers, TlsFiles};
+use rejoin_cluster::{Link, Login, NodeAddress, Place, Servers, TlsFiles};
 use rejoin_testkit::certificates::Authority;
 use rejoin_testkit::folder::Folder;
 use rejoin_testkit::port;
@@ -49,11 +49,12 @@ async fn who_has_certificate_and_password_is_let_in_and_nobody_else() {
             ["pem", "key"].map(|ending| Some(file(&format!("{}.{ending}", whose?))));
         TlsFiles { ca: Some(file(ca)), certificate, key }.read().expect("files")
     };
+    let at = |host| Place::Primary(vec![NodeAddress::new(host, port).expect("a host")]);
+    let agent =
+        |password: String| Login::new(Some("agent".to_owned()), Some(Zeroizing::new(password)));
     let right = Servers {
-        addresses: vec![("localhost".to_owned(), port)],
-        clustered: false,
-        user: Some("agent".to_owned()),
-        password: Some(Zeroizing::new(PASSWORD.replace(' ', "-"))),
+        place: at("localhost"),
+        login: agent(PASSWORD.replace(' ', "-")),
         tls: Some(tls("ours-ca.pem", Some("ours"))),
     };
     let mut link = Link::connect(&right).await.expect("let in");
@@ -70,8 +71,8 @@ async fn who_has_certificate_and_password_is_let_in_and_nobody_else() {
         Servers { tls: Some(nobody), ..right.clone() },
         Servers { tls: Some(stranger), ..right.clone() },
         Servers { tls: None, ..right.clone() },
-        Servers { password: Some(Zeroizing::new("wrong-password".to_owned())), ..right.clone() },
-        Servers { addresses: vec![("127.0.0.1".to_owned(), port)], ..right.clone() },
+        Servers { login: agent("wrong-password".to_owned()), ..right.clone() },
+        Servers { place: at("127.0.0.1"), ..right.clone() },
     ];
     for servers in wrong {
         let error = Link::connect(&servers).await.expect_err("kept out");
