@@ -233,7 +233,7 @@ check-trust: PACKAGES += $(TESTED) apache2 freeradius eapoltest valgrind
 check-trust: setup release
 	$(CHECK) trust $(CHECKS)
 
-## What Rejoin promises to several machines, a line for each, in half an hour; CHECKS as above.
+## What Rejoin promises to several machines, a line for each, in three quarters of an hour; CHECKS as above.
 check-cluster: PACKAGES += openssl nginx-light haproxy redis-server redis-tools
 check-cluster: setup
 	$(CHECK) cluster $(CHECKS)

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rejoin_store::{MailboxFacts, Store};
 
 use crate::process::{self, Process, Signal};
+use crate::sentinels::Watched;
 use crate::shipped::{rejoin, target};
 use crate::site::{Client, Site, Versions};
 use crate::valkey::server;
@@ -83,6 +84,8 @@ pub struct Cluster {
     pub agents_ask: Vec<u16>,
     /// True if a Valkey cluster is behind them.
     pub clustered: bool,
+    /// Ports of sentinels, whom agents ask instead.
+    pub sentinels: Vec<u16>,
     /// More lines of the settings, before all sections.
     pub more_settings: String,
     /// More lines of the settings of `librejoin.so`.
@@ -121,6 +124,7 @@ impl Cluster {
             port,
             agents_ask: vec![port],
             clustered: false,
+            sentinels: Vec::new(),
             more_settings: String::new(),
             server_settings: String::new(),
             agents_become: None,
@@ -145,6 +149,23 @@ impl Cluster {
             machine.start_agent();
         }
         machine.start_server()
+    }
+
+    /// The lines of the settings that say where Valkey is.
+    fn place(&self) -> String {
+        let listed = |ports: &[u16]| {
+            let addresses = ports.iter().map(|port| format!("127.0.0.1:{port}"));
+            format!("{:?}", addresses.collect::<Vec<_>>())
+        };
+        if self.sentinels.is_empty() {
+            return format!(
+                "servers = {}\nclustered = {}",
+                listed(&self.agents_ask),
+                self.clustered
+            );
+        }
+        let (sentinels, name) = (listed(&self.sentinels), Watched::NAME);
+        format!("sentinel = {{ servers = {sentinels}, master = {name:?} }}")
     }
 
     pub fn key_file(&self) -> PathBuf {
@@ -238,14 +259,14 @@ impl Machine {
         let configuration =
             server.configuration.replace("TICKETS", server.tickets[tickets as usize]);
         site.write("server.conf", &configuration);
-        let valkey: Vec<_> =
-            cluster.agents_ask.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        // A machine records beside its key file what it has seen.
+        let key_file = site.file("cluster.key");
+        fs::copy(cluster.key_file(), &key_file).expect("copied");
         let settings = format!(
-            "name = \"web\"\nservers = {valkey:?}\nclustered = {}\nkey_file = {:?}\ncache = {:?}\n\
+            "name = \"web\"\n{}\nkey_file = {key_file:?}\ncache = {:?}\n\
              folder = {caches:?}\ncapacity = {capacity:?}\ndeadline_ms = {deadline_ms}\n{}\n\
              [sessions]\nmost = 200000\nbytes = \"256MiB\"\nshards = {SHARDS}\n",
-            cluster.clustered,
-            cluster.key_file(),
+            cluster.place(),
             site.cache,
             cluster.more_settings,
         );
@@ -261,12 +282,17 @@ impl Machine {
     }
 
     pub fn start_agent(&mut self) {
+        self.begin_agent();
+        self.wait_until("the agent is linked", |facts| facts.is_linked);
+    }
+
+    /// Starts the agent, and does not wait for Valkey.
+    pub fn begin_agent(&mut self) {
         let log = fs::File::options().create(true).append(true).open(self.site.file("agent"));
         let mut command = self.rejoin(&["cluster", "run"]);
         command.args(self.agent_becomes.map(|name| ["--user", name]).iter().flatten());
         command.stdout(Stdio::null()).stderr(log.expect("a file"));
         self.agent = Some(command.spawn().expect("rejoin is built"));
-        self.wait_until("the agent is linked", |facts| facts.is_linked);
     }
 
     pub fn stop_agent(&mut self) {

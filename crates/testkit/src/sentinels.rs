@@ -138,6 +138,7 @@ impl Watched {
         let server =
             self.servers.iter_mut().find(|server| server.port == port).expect("one of them");
         server.start_again();
+        wait_until("its data", || server.say("INFO persistence").contains("\nloading:0"));
         // Sentinels would do that in ten seconds.
         server.say(&format!("REPLICAOF 127.0.0.1 {primary}"));
         self.wait_until_whole();

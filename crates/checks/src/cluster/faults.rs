@@ -5,18 +5,17 @@
 //! which nothing happens, has the same load at the same time: during the fault the p99 may be the other's, and
 //! the deadline.
 
-use rejoin_testkit::shipped::rejoin;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::load::{Load, Phase};
 use super::relay::Relay;
+use super::ring::{change, keys};
 use super::{Effort, Found};
-use rejoin_testkit::machines::{Cluster, Machine, NGINX, Plan, SHARDS, ask, valkey};
-use rejoin_testkit::process::{Process, Signal};
+use rejoin_testkit::cluster::ValkeyCluster;
+use rejoin_testkit::machines::{Cluster, Machine, NGINX, Plan, SHARDS};
+use rejoin_testkit::process::Signal;
 use rejoin_testkit::site::Versions;
 
 const MACHINES: usize = 2;
@@ -60,7 +59,7 @@ struct World {
     cluster: Cluster,
     /// Between the first machine and Valkey.
     relay: Option<Relay>,
-    nodes: Nodes,
+    nodes: Option<ValkeyCluster>,
     control: Cluster,
 }
 
@@ -127,17 +126,17 @@ impl World {
 
     /// One Valkey.
     fn alone() -> Option<Self> {
-        Self::of(Cluster::start(Self::PLAN)?, Nodes::default())
+        Self::of(Cluster::start(Self::PLAN)?, None)
     }
 
     /// Three primaries, and a replica of each.
     fn clustered() -> Option<Self> {
         let mut cluster = Cluster::without_machines(Self::PLAN)?;
-        let nodes = Nodes::start(&cluster)?;
-        cluster.agents_ask = nodes.0.iter().map(|node| node.port).collect();
+        let nodes = ValkeyCluster::with_replicas();
+        cluster.agents_ask = nodes.nodes.iter().map(|node| node.port).collect();
         cluster.clustered = true;
         cluster.add_machines()?;
-        Self::of(cluster, nodes)
+        Self::of(cluster, Some(nodes))
     }
 
     /// One Valkey, whose network to the first machine can be cut.
@@ -151,18 +150,19 @@ impl World {
             cluster.add_machine()?;
         }
         let plan = Plan { name: "check-control", tickets: true, ..Self::PLAN };
-        let (nodes, control) = (Nodes::default(), Cluster::start(plan)?);
-        Some(Self { cluster, relay: Some(relay), nodes, control })
+        let control = Cluster::start(plan)?;
+        Some(Self { cluster, relay: Some(relay), nodes: None, control })
     }
 
-    fn of(cluster: Cluster, nodes: Nodes) -> Option<Self> {
+    fn of(cluster: Cluster, nodes: Option<ValkeyCluster>) -> Option<Self> {
         let control = Cluster::start(Plan { name: "check-control", ..Self::PLAN })?;
         Some(Self { cluster, relay: None, nodes, control })
     }
 
     fn endure(mut self, effort: Effort, fault: Fault) -> Found {
         let quiet = if effort.quick { 4 * SECOND } else { 10 * SECOND };
-        let [load, control] = [&self.cluster, &self.control].map(Load::on);
+        let [load, control] =
+            [&self.cluster, &self.control].map(|cluster| Load::on(cluster, Load::USUAL));
         // Everybody has been everywhere.
         thread::sleep(2 * SECOND);
         let undisturbed = || {
@@ -277,17 +277,10 @@ fn rejected(machine: &Machine) -> Result<u64, String> {
 
 fn failed_over(world: &mut World, _: Effort) -> Result<String, String> {
     const RING: &str = "rejoin:{web}:ring";
-    let nodes = &mut world.nodes.0;
-    let has_ring = |node: &Node| ask(node.port, &["EXISTS", RING]).trim() == "1";
-    let primary = nodes.iter().position(has_ring).ok_or("nobody has the ring")?;
+    let nodes = world.nodes.as_mut().ok_or("no nodes")?;
+    let slot = nodes.slot(RING);
     let began = Instant::now();
-    drop(nodes.remove(primary));
-    while !nodes.iter().any(has_ring) {
-        if began.elapsed() > 20 * SECOND {
-            return Err("no replica took its place".to_owned());
-        }
-        thread::sleep(SECOND / 20);
-    }
+    nodes.fail_over(slot);
     let after = began.elapsed().as_secs_f64();
     world.is_linked(true);
     thread::sleep(2 * SECOND);
@@ -302,11 +295,8 @@ const LEAD: Duration = Duration::from_secs(600);
 fn cut_off(world: &mut World, effort: Effort) -> Result<String, String> {
     let relay = world.relay.as_ref().ok_or("no relay")?;
     let [first, second] = &world.cluster.machines[..] else { return Err("not two".to_owned()) };
-    let number_of_keys = || [first, second].map(keys);
-    let rotate = || match rejoin_keys(second, "rotate") {
-        true => Ok(()),
-        false => Err("no key was made".to_owned()),
-    };
+    let number_of_keys = || [first, second].map(|machine| keys(machine).len());
+    let rotate = || change(second, "rotate", &[]);
     rotate()?;
     until("both have the next key", || number_of_keys() == [2, 2])?;
     let (began, length) = (Instant::now(), if effort.quick { 6 * SECOND } else { LEAD });
@@ -328,7 +318,7 @@ fn cut_off(world: &mut World, effort: Effort) -> Result<String, String> {
     Ok(format!("for {} s, each opened the other's tickets", began.elapsed().as_secs()))
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+pub(super) fn until(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
     let until = Instant::now() + 20 * SECOND;
     while !is_so() {
         if Instant::now() > until {
@@ -337,17 +327,6 @@ fn until(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
         thread::sleep(SECOND / 10);
     }
     Ok(())
-}
-
-fn keys(machine: &Machine) -> usize {
-    let ring = machine.store().and_then(|store| store.ring().ok().flatten());
-    ring.map_or(0, |ring| ring.list(0).count())
-}
-
-fn rejoin_keys(machine: &Machine, what: &str) -> bool {
-    let cluster = format!("--cluster={}", machine.site.shown("cluster.toml"));
-    let told = Command::new(rejoin()).args(["keys", what, &cluster]).output();
-    told.is_ok_and(|told| told.status.success())
 }
 
 /// A new ticket of each machine, at the next one.
@@ -365,65 +344,4 @@ fn open_each_others_tickets(cluster: &Cluster) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The nodes of a Valkey cluster.
-#[derive(Default)]
-struct Nodes(Vec<Node>);
-
-struct Node {
-    port: u16,
-    _process: Process,
-    folder: PathBuf,
-}
-
-impl Nodes {
-    const NUMBER: usize = 6;
-    /// The distance from a node's port to its bus port.
-    const BUS: u16 = 10_000;
-
-    fn start(of: &Cluster) -> Option<Self> {
-        let is_free = |port: &u16| {
-            let free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
-            free(*port) && free(*port + Self::BUS)
-        };
-        let ports = (20_000..22_000).filter(is_free).take(Self::NUMBER);
-        let nodes = ports.map(|port| {
-            let folder = of.folder.join(port.to_string());
-            std::fs::create_dir_all(&folder).expect("a folder");
-            let more = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-            Some(Node { port, _process: valkey(port, &folder, &more)?, folder })
-        });
-        let nodes = Self(nodes.collect::<Option<_>>()?);
-        nodes.until("they answer", |node| ask(node.port, &["PING"]).trim() == "PONG");
-        let addresses: Vec<_> =
-            nodes.0.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
-        let mut create = vec!["--cluster", "create"];
-        create.extend(addresses.iter().map(String::as_str));
-        create.extend(["--cluster-replicas", "1", "--cluster-yes"]);
-        ask(nodes.0[0].port, &create);
-        nodes.until("they are one", |node| {
-            let info = ask(node.port, &["CLUSTER", "INFO"]);
-            let is_whole = ["cluster_state:ok", "cluster_known_nodes:6"];
-            let replication = ask(node.port, &["INFO", "replication"]);
-            is_whole.iter().all(|line| info.contains(line))
-                && (replication.contains("role:master")
-                    || replication.contains("master_link_status:up"))
-        });
-        Some(nodes)
-    }
-
-    fn until(&self, what: &str, is_so: impl Fn(&Node) -> bool) {
-        let until = Instant::now() + 30 * SECOND;
-        while !self.0.iter().all(&is_so) {
-            assert!(Instant::now() < until, "{what}");
-            thread::sleep(SECOND / 10);
-        }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
 }

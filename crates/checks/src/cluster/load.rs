@@ -10,10 +10,9 @@ use rejoin_testkit::machines::Cluster;
 use rejoin_testkit::site::{Client, Versions};
 
 const VERSIONS: [Versions; 2] = [Versions::Tls12, Versions::Tls13];
-const THREADS: usize = 2;
-/// Clients per thread and version.
+/// Clients per thread, of both versions.
 const CLIENTS: usize = 24;
-/// Between two connections of a thread: 125 a second of all.
+/// The time between two connections of a thread.
 const EVERY: Duration = Duration::from_millis(16);
 
 /// Connections of a client until it comes without its session, odd: to each machine in turn. Over TLS 1.2
@@ -22,6 +21,7 @@ const FORGET_EVERY: usize = 5;
 
 /// Ends when it is dropped.
 pub(crate) struct Load {
+    began: Instant,
     visits: Arc<Mutex<Vec<Visit>>>,
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -47,17 +47,37 @@ pub(crate) struct Phase {
 }
 
 impl Load {
-    pub(crate) fn on(cluster: &Cluster) -> Self {
+    /// 125 connections a second.
+    pub(crate) const USUAL: usize = 2;
+    /// 250 connections a second.
+    pub(crate) const DOUBLE: usize = 4;
+
+    /// A load of so many threads, each of which makes 62.5 connections a second.
+    pub(crate) fn on(cluster: &Cluster, threads: usize) -> Self {
         let machines: Vec<_> =
             cluster.machines.iter().map(|machine| machine.site.address()).collect();
         let (visits, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let threads = (0..THREADS).map(|_| {
+        let threads = (0..threads).map(|_| {
             let (machines, visits) = (machines.clone(), Arc::clone(&visits));
             let is_over = Arc::clone(&is_over);
             thread::spawn(move || come_again(&machines, &visits, &is_over))
         });
         let threads = threads.collect();
-        Self { visits, is_over, threads }
+        Self { began: Instant::now(), visits, is_over, threads }
+    }
+
+    /// The percentage of the connections in this time that were resumed.
+    pub(crate) fn resumed(&self, from: Instant, to: Instant) -> f64 {
+        let visits = self.visits.lock().expect("no panic");
+        let of = || visits.iter().filter(|visit| (from..to).contains(&visit.at));
+        let resumed = of().filter(|visit| visit.resumed == Ok(true)).count();
+        100.0 * resumed as f64 / of().count().max(1) as f64
+    }
+
+    /// The percentage of the connections that were made, of those that were due.
+    pub(crate) fn kept_up(&self) -> f64 {
+        let due = self.began.elapsed().div_duration_f64(EVERY) * self.threads.len() as f64;
+        100.0 * self.visits.lock().expect("no panic").len() as f64 / due
     }
 
     /// The outcome of all connections since then.

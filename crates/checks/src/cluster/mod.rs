@@ -1,10 +1,13 @@
 //! The promises of Rejoin to several machines: `make check-cluster`.
 
+mod failovers;
 mod faults;
 mod fleet;
 mod load;
 mod own;
 pub(crate) mod relay;
+mod revoked;
+mod ring;
 mod secrets;
 
 use crate::frame::{self, Effort, Found, Group};
@@ -29,6 +32,19 @@ pub(crate) const GROUP: Group = Group {
         (3, "faults-replayed", "values under other ids", faults::replayed),
         (3, "faults-failover", "a primary of three killed", faults::failover),
         (3, "faults-cut", "one machine cut off from Valkey while keys change", faults::cut),
+        (
+            3,
+            "failovers-sentinel",
+            "the primary killed 20 times (none fails, resumed ≤ 5 s)",
+            failovers::sentinel,
+        ),
+        (
+            3,
+            "failovers-cluster",
+            "the same, of three primaries with replicas",
+            failovers::clustered,
+        ),
+        (3, "revoked", "restart orders after which a revoked key is back (none)", revoked::orders),
         (4, "rotations", "a thousand, of four servers", own::rotations),
         (5, "secrets", "found (none)", secrets::unseen),
     ],
