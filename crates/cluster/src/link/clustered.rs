@@ -16,7 +16,7 @@ use super::servers::{NodeAddress, Servers};
 use super::{ANSWER_WITHIN, CONNECT_WITHIN, Connection, State, Trouble, Up};
 
 /// The shortest and the longest pause between two connections.
-const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(8)];
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// Connects, and again when there is trouble, until nobody needs the link.
 pub(super) async fn run(

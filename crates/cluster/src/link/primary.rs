@@ -209,6 +209,10 @@ impl Search {
 
     /// Returns the reason why there is no primary; `None` if that is not known yet.
     fn nobody(&self) -> Option<RedisError> {
+        // A sentinel that has not answered yet may know of a later promotion.
+        if self.sentinels.iter().any(|sentinel| sentinel.latest.is_none()) {
+            return None;
+        }
         let asked = if self.servers.is_empty() { &self.sentinels } else { &self.servers };
         let reasons: Option<Vec<String>> = asked
             .iter()
