@@ -74,7 +74,7 @@ pub(super) struct Named {
     pub(super) address: NodeAddress,
     /// It grows with each promotion.
     pub(super) epoch: u64,
-    /// True if this sentinel does not reach it.
+    /// True if this sentinel does not reach it, or replaces it.
     pub(super) is_down: bool,
     /// The sentinels that watch it.
     pub(super) sentinels: usize,
@@ -266,6 +266,9 @@ fn field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
+/// The flags of a primary that a sentinel cannot reach, or that it replaces.
+const DOWN: [&str; 4] = ["s_down", "o_down", "disconnected", "failover_in_progress"];
+
 /// Asks a sentinel for the primary of this name.
 async fn named(connection: &mut MultiplexedConnection, name: &str) -> RedisResult<Named> {
     let mut ask = redis::cmd("SENTINEL");
@@ -280,7 +283,7 @@ fn read_named(told: &HashMap<String, String>) -> Option<Named> {
     Some(Named {
         address: NodeAddress::new(told.get("ip")?, number("port")?.try_into().ok()?)?,
         epoch: number("config-epoch")?,
-        is_down: flags.split(',').any(|flag| ["s_down", "o_down", "disconnected"].contains(&flag)),
+        is_down: flags.split(',').any(|flag| DOWN.contains(&flag)),
         sentinels: usize::try_from(number("num-other-sentinels")?).ok()?.checked_add(1)?,
     })
 }
@@ -321,9 +324,9 @@ mod tests {
         let named = read_named(&told("10.0.0.5", "6379", "3", "master")).expect("whole");
         assert_eq!((named.address.to_string().as_str(), named.epoch), ("10.0.0.5:6379", 3));
         assert_eq!((named.is_down, named.sentinels), (false, 3));
-        assert!(
-            read_named(&told("10.0.0.5", "6379", "3", "s_down,master")).expect("whole").is_down
-        );
+        for flags in ["s_down,master", "master,failover_in_progress"] {
+            assert!(read_named(&told("10.0.0.5", "6379", "3", flags)).expect("whole").is_down);
+        }
         for wrong in [
             told("", "6379", "3", "master"),
             told("a b", "6379", "3", "master"),

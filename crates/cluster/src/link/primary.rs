@@ -30,6 +30,8 @@ pub(super) struct Search {
     /// The servers that may be the primary: all, or the one that sentinels name.
     servers: Vec<Asked>,
     sentinels: Vec<Asked>,
+    /// The promotion that the sentinels told last.
+    epoch: u64,
     /// The time at which servers that have not answered are no longer waited for.
     patient_until: Option<Instant>,
 }
@@ -75,6 +77,7 @@ impl Search {
             next: 0,
             servers: Vec::new(),
             sentinels: Vec::new(),
+            epoch: 0,
             patient_until: None,
         };
         match place {
@@ -158,10 +161,21 @@ impl Search {
         self.poke.send_replace(());
     }
 
-    /// Turns to the server that the sentinels name: the one of the latest promotion.
+    /// Turns to the server that the sentinels name: the one of the latest promotion. The sentinel that
+    /// makes it counts it already while it still names the server before. Where only sentinels answer that
+    /// have not heard of the promotion, the server stays the same. Sentinels that were set up anew count
+    /// promotions anew: then a majority decides.
     fn follow_sentinels(&mut self) {
-        let named = self.sentinels.iter().filter_map(Asked::named).max_by_key(|named| named.epoch);
-        let Some(Named { address, .. }) = named.cloned() else { return };
+        let all_named = || self.sentinels.iter().filter_map(Asked::named);
+        let latest = all_named().max_by_key(|named| (named.epoch, !named.is_down));
+        let Some(named) = latest else { return };
+        let is_outdated = named.epoch < self.epoch || named.is_down && !self.servers.is_empty();
+        let for_it = all_named().filter(|other| other.address == named.address).count();
+        if is_outdated && 2 * for_it <= self.sentinels.len() {
+            return;
+        }
+        let Named { address, epoch, .. } = named.clone();
+        self.epoch = epoch;
         if self.servers.first().is_none_or(|server| server.address != address) {
             self.servers = vec![self.ask_server(address, Question::Role)];
         }
