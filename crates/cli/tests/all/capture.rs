@@ -467,6 +467,6 @@ fn what_is_lost_on_loopback_is_told_once() {
     let lost = lost.split_whitespace().find_map(|word| word.parse::<u64>().ok()).expect("a number");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let all = report["frames"].as_u64().expect("a number") + lost;
-    // Others may use loopback, too.
-    assert!((SENT..SENT * 5 / 4).contains(&all), "{all}: {told}");
+    // Others may use loopback, too, but not as much.
+    assert!((SENT..SENT * 2).contains(&all), "{all}: {told}");
 }
