@@ -96,7 +96,7 @@ impl Analyser {
     ///
     /// # Errors
     ///
-    /// As [`Self::read`]; the connections so far stay.
+    /// Returns the errors of [`Self::read`]; the connections so far stay.
     pub fn read_part(
         &mut self,
         mut reader: impl Read,

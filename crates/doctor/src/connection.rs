@@ -267,7 +267,7 @@ pub(crate) struct Wire<'a> {
     stop: &'a AtomicBool,
     pub(crate) read: u64,
     written: u64,
-    /// What is written, where it is held back.
+    /// The bytes written, where they are held back.
     pub(crate) held: Option<Vec<u8>>,
     round_trips: u32,
     was_written: bool,

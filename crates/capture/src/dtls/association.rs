@@ -1,4 +1,4 @@
-//! What was seen of one DTLS association.
+//! The handshake of one DTLS association, as far as it was seen.
 //!
 //! Datagrams are lost and overtake each other, so that what follows what is told by the numbers of the
 //! records: a handshake is resumed only where every record between a side's hello and its

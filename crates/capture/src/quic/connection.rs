@@ -1,4 +1,4 @@
-//! What was seen of one QUIC connection.
+//! The handshake of one QUIC connection, as far as it was seen.
 
 use super::crypto::{Crypto, crypto_frames, google_crypto_frames};
 use super::keys::{Keys, VersionParameters};

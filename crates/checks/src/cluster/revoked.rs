@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(1_500);
 const SETTLES: usize = 4;
 const STEP: Duration = Duration::from_millis(20);
 
-/// Who restarts.
+/// The part that restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Valkey,

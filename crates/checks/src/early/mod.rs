@@ -94,7 +94,7 @@ pub(crate) const GROUP: Group = Group {
         (
             3,
             "instructions",
-            "nginx's instructions with early data, times a resumption's, against the same without Rejoin (≤ 1.03)",
+            "nginx's instructions with early data, times a resumption's (≤ 1.03), and the same without Rejoin",
             instructions::ratio,
         ),
         (

@@ -11,8 +11,6 @@ use crate::frame::{self, Effort, Found, Group};
 use play::{rotations, second};
 
 const SECOND: &str = "second connections at the other machine that resume (≥ 99 %)";
-const APACHE: &str =
-    "the same; on OpenSSL 3 Apache itself refuses some, whoever wrote its key file (some)";
 const ROTATIONS: &str =
     "1,000 rotations under load (none fails, none is lost but to the server's limit)";
 
@@ -26,7 +24,7 @@ pub(crate) const GROUP: Group = Group {
         (1, "second-envoy-sds", SECOND, |effort| second(effort, "envoy-sds")),
         (1, "second-nginx", SECOND, |effort| second(effort, "nginx")),
         (1, "second-haproxy", SECOND, |effort| second(effort, "haproxy")),
-        (1, "second-apache", APACHE, |effort| second(effort, "apache")),
+        (1, "second-apache", SECOND, |effort| second(effort, "apache")),
         (1, "second-go", SECOND, |effort| second(effort, "go")),
         (1, "second-caddy", SECOND, |effort| second(effort, "caddy")),
         (1, "second-node", SECOND, |effort| second(effort, "node")),
@@ -41,7 +39,7 @@ pub(crate) const GROUP: Group = Group {
         (
             3,
             "cost",
-            "a resumption from the cache behind Go, 1.3 (≤ 2 of Go's tickets)",
+            "a resumption from the cache behind Go, 1.3 (≤ 1.5 of Go's tickets)",
             predictive::cost,
         ),
         (1, "rotations-envoy-file", ROTATIONS, |effort| rotations(effort, "envoy-file")),

@@ -40,10 +40,9 @@ pub(super) fn second(effort: Effort, name: &str) -> Option<Found> {
         let Counts { seconds, failed, why, .. } = counts;
         format!("{:.1} % of {seconds}, {failed} failed{}", counts.percent(), reasons(why))
     });
-    let is_enough = |counts: &Counts| {
-        if name == APACHE { counts.resumed > 0 } else { counts.percent() >= LEAST_PERCENT }
+    let is_kept = |counts: &Counts| {
+        counts.seconds > 0 && counts.failed == 0 && counts.percent() >= LEAST_PERCENT
     };
-    let is_kept = |counts: &Counts| counts.seconds > 0 && counts.failed == 0 && is_enough(counts);
     Some(Found { figure: by_version(&figures), holds: counts.iter().all(is_kept) })
 }
 

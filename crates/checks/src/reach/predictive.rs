@@ -19,8 +19,7 @@ use super::{Effort, Found};
 use crate::arrivals::{Play, Seen, undisturbed};
 
 const MOST_POINTS_APART: f64 = 3.0;
-/// It depends on what system calls cost: 1.2 to 1.4 on one host, 1.5 to 1.8 on another.
-const MOST_TIMES_TICKETS: f64 = 2.0;
+const MOST_TIMES_TICKETS: f64 = 1.5;
 /// A part of the devices that are running, as in `rejoin demo`.
 const SHARE: f64 = 0.6;
 /// Room for a session of Go's, so that each takes one place.

@@ -24,7 +24,7 @@ pub(super) struct Asker {
     pub(super) question: Question,
 }
 
-/// What it is asked for.
+/// The question to a server or sentinel.
 #[derive(Debug, Clone)]
 pub(super) enum Question {
     /// Its role, again every second.

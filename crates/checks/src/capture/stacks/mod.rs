@@ -43,7 +43,7 @@ const STACKS: [Stack; 9] = [
     ("Chromium", browser::visits),
 ];
 
-/// What all servers have.
+/// The files and settings that all servers have.
 struct Ground {
     folder: Folder,
     pair: Pair,
