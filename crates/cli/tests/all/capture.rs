@@ -432,6 +432,12 @@ fn a_live_capture_agrees_with_what_the_server_counted() {
 }
 
 /// Loopback shows each packet twice, of which one is taken: what is lost is told once.
+/// Returns true if a program's first thread waits for something.
+fn sleeps(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+}
+
 #[test]
 fn what_is_lost_on_loopback_is_told_once() {
     const SENT: u64 = 400_000;
@@ -442,7 +448,9 @@ fn what_is_lost_on_loopback_is_told_once() {
         .spawn();
     let mut capture = capture.expect("the program runs");
     wait_until("a packet socket", || {
-        has_packet_socket(capture.id()) || capture.try_wait().expect("our own child").is_some()
+        // Once it sleeps, the socket has its filter.
+        has_packet_socket(capture.id()) && sleeps(capture.id())
+            || capture.try_wait().expect("our own child").is_some()
     });
     if capture.try_wait().expect("our own child").is_some() {
         eprintln!("no right to a packet socket: nothing is captured");
@@ -467,6 +475,6 @@ fn what_is_lost_on_loopback_is_told_once() {
     let lost = lost.split_whitespace().find_map(|word| word.parse::<u64>().ok()).expect("a number");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let all = report["frames"].as_u64().expect("a number") + lost;
-    // Others may use loopback, too, but not as much.
-    assert!((SENT..SENT * 2).contains(&all), "{all}: {told}");
+    // Others may use loopback, too.
+    assert!((SENT..SENT * 5 / 4).contains(&all), "{all}: {told}");
 }
