@@ -95,16 +95,21 @@ pub fn run(server: &[&str], fleet: &[&str]) -> Option<Watched> {
 
 /// True if the process has a packet socket that receives (`R` in `/proc/net/packet`).
 pub fn has_packet_socket(pid: u32) -> bool {
-    let sockets = fs::read_to_string("/proc/net/packet").unwrap_or_default();
-    let receiving = sockets.lines().skip(1).filter_map(|line| {
-        let words: Vec<_> = line.split_whitespace().collect();
-        (words.get(5) == Some(&"1"))
-            .then(|| format!("socket:[{}]", words.last().copied().unwrap_or_default()))
-    });
-    let receiving: Vec<_> = receiving.collect();
+    waiting_bytes(pid).is_some()
+}
+
+/// Returns the bytes that wait in the process's receiving packet socket (`Rmem` in `/proc/net/packet`). `None`: it has none.
+pub fn waiting_bytes(pid: u32) -> Option<u64> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let mut open = open.filter_map(|entry| fs::read_link(entry.path()).ok());
-    open.any(|target| receiving.iter().any(|socket| target.as_os_str() == socket.as_str()))
+    let open: Vec<_> = open.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+    let sockets = fs::read_to_string("/proc/net/packet").ok()?;
+    sockets.lines().skip(1).find_map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let (receives, waiting, inode) = (words.get(5)?, words.get(6)?, words.last()?);
+        let name = format!("socket:[{inode}]");
+        let is_its_own = open.iter().any(|target| target.as_os_str() == name.as_str());
+        (*receives == "1" && is_its_own).then(|| waiting.parse().ok())?
+    })
 }
 
 /// Counts full and resumed handshakes with this port.

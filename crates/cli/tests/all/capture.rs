@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rejoin_testkit::live_capture::{Watched, has_packet_socket, run};
+use rejoin_testkit::live_capture::{Watched, has_packet_socket, run, waiting_bytes};
 use rejoin_testkit::made_capture::Capture;
 use rejoin_testkit::process::{Signal, signal, wait_until};
 use serde_json::Value;
@@ -431,13 +431,13 @@ fn a_live_capture_agrees_with_what_the_server_counted() {
     }
 }
 
-/// Loopback shows each packet twice, of which one is taken: what is lost is told once.
 /// Returns true if a program's first thread waits for something.
 fn sleeps(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
 }
 
+/// Loopback shows each packet twice, of which one is taken: what is lost is told once.
 #[test]
 fn what_is_lost_on_loopback_is_told_once() {
     const SENT: u64 = 400_000;
@@ -463,15 +463,18 @@ fn what_is_lost_on_loopback_is_told_once() {
         from.send(b"x").expect("sent");
     }
     signal(&capture, Signal::CONT);
-    // The next packet brings the number of those lost before it.
-    for _ in 0..100 {
+    // A packet that finds room brings the number of those lost before it.
+    wait_until("the program has caught up, and has read one more", || {
         from.send(b"x").expect("sent");
-        thread::sleep(Duration::from_millis(10));
-    }
+        waiting_bytes(capture.id()).is_none_or(|bytes| bytes < 100_000)
+    });
+    from.send(b"x").expect("sent");
+    wait_until("it has read all", || waiting_bytes(capture.id()).is_none_or(|bytes| bytes == 0));
     signal(&capture, Signal::INT);
     let output = capture.wait_with_output().expect("it ends");
     let told = text(&output.stderr);
-    let lost = told.lines().find(|line| line.contains("arrived faster")).expect("losses");
+    let lost = told.lines().find(|line| line.contains("arrived faster"));
+    let lost = lost.unwrap_or_else(|| panic!("nothing is lost: {told}"));
     let lost = lost.split_whitespace().find_map(|word| word.parse::<u64>().ok()).expect("a number");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let all = report["frames"].as_u64().expect("a number") + lost;
