@@ -247,7 +247,7 @@ fn apache_tells_all_of_it_in_the_documented_format() {
 }
 
 const ADDRESSES: u8 = 30;
-const ROUNDS: usize = 16;
+const ROUNDS: usize = 24;
 
 /// An nginx that lives 200 times as fast writes the combined format for thirty addresses. Its log, shuffled, gzipped and on
 /// standard input, gives an answer.
