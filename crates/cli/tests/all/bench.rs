@@ -66,6 +66,7 @@ fn prediction_counts_where_the_cache_is_short() {
 
 /// Apps that write their sessions down have them at the next run.
 #[test]
+#[ignore = "slow: make test-all"]
 fn sessions_that_are_kept_are_resumed_in_the_next_run() {
     let short =
         ["--devices", "1200", "--warm-up", "600", "--duration", "120", "--capacity-sessions", "9"];
@@ -83,6 +84,7 @@ fn sessions_that_are_kept_are_resumed_in_the_next_run() {
 /// Twice as many as saturate a server are played at a sixth of the speed, and everything is measured anew in
 /// each round, each way of resuming first in its turn.
 #[test]
+#[ignore = "slow: make test-all"]
 fn a_server_that_is_to_keep_up_gets_its_time() {
     let mut command =
         throughput("bench-keeps-up", &["--devices", "100,600", "--saturation", "300"]);
@@ -128,6 +130,7 @@ fn what_was_measured_survives_an_interrupt() {
 
 /// Checks allocations, which hardly depend on the load of the machine.
 #[test]
+#[ignore = "slow: make test-all"]
 fn certificates_that_are_decoded_once_need_less_memory() {
     let output = rejoin(&["bench", "interning", "--json", "--quick", "--certificates", "1,30"]);
     let outcome = &objects(&output)[0];

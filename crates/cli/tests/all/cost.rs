@@ -11,6 +11,7 @@ const MODES: [&str; 4] = ["plain", "full", "resumed", "once"];
 const SIZES: [u64; 4] = [30, 4_096, 36_864, 262_144];
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn transactions_cost_what_they_are() {
     let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cost.html");
     let words = "--json --sizes 30,4KB,36KB,256KB --tls 1.2,1.3 --key-type rsa-2048 --cipher aes-gcm \

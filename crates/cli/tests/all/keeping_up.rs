@@ -19,6 +19,7 @@ fn doubted(output: &Output) -> [String; 2] {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn a_demonstration_that_is_too_fast_for_the_machine_is_marked() {
     let folder = scratch("too-fast");
     let demo = |more: &[&str]| {
@@ -40,6 +41,7 @@ fn a_demonstration_that_is_too_fast_for_the_machine_is_marked() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn a_fleet_that_is_too_fast_for_the_machine_is_marked() {
     let server = Server::start(&[]);
     let fleet = [&["fleet", &server.target, "--insecure"], &TOO_FAST[..]].concat();

@@ -216,6 +216,7 @@ fn lifetimes_are_found_for_each_version() {
 }
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn handshakes_are_measured_in_place() {
     let folder = scratch("plan/measure");
     let plan = file(&folder, "plan.toml", PLAN);

@@ -20,6 +20,7 @@ use rejoin_testkit::clients::sharing::Shared;
 use rejoin_testkit::clients::world::World;
 
 #[test]
+#[ignore = "slow: make test-all"]
 fn the_document_says_what_programs_do() {
     let world = World::new("clients");
     let results = matrix::run(&world);
