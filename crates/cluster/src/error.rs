@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use crate::ClusterName;
 use crate::link::is_denied;
+use crate::{ClusterName, SiteName};
 
 /// An error of a cluster. None of them fails a handshake.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +20,15 @@ pub enum Error {
     /// Valkey did not answer in time.
     #[error("Valkey did not answer in time")]
     NoAnswer,
+
+    /// An error of another site's Valkey.
+    #[error("site {site}: {cause}")]
+    AtSite {
+        /// The site.
+        site: SiteName,
+        /// The error.
+        cause: Box<Self>,
+    },
 
     /// Another agent serves the machine's cache.
     #[error("another agent serves cache {name}: stop it first")]
@@ -74,8 +83,8 @@ pub enum Error {
     #[error("the ring has no ticket key yet")]
     NoKey,
 
-    /// A name that no cluster can have.
-    #[error("{name:?} is not a cluster's name: give 1 to 64 of A-Z a-z 0-9 . _ -")]
+    /// A name that no cluster and no site can have.
+    #[error("{name:?} is not the name of a cluster or site: give 1 to 64 of A-Z a-z 0-9 . _ -")]
     BadName {
         /// The name.
         name: String,

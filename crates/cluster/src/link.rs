@@ -121,16 +121,21 @@ impl Link {
     /// The reason why there is no connection at first.
     pub async fn connect(servers: &Servers) -> Result<Self, Error> {
         let link = Self::open(servers.clone());
-        let mut state = link.state.clone();
+        link.begun().await.map(|()| link)
+    }
+
+    /// Waits for the first answers.
+    ///
+    /// # Errors
+    /// The reason why there is no connection at first.
+    pub(crate) async fn begun(&self) -> Result<(), Error> {
+        let mut state = self.state.clone();
         let begun = state.wait_for(|state| !matches!(state, State::Seeking));
-        let first = timeout(BEGIN_WITHIN, begun).await.map_err(|_| Error::NoAnswer)?;
-        let failed = match first.as_deref() {
-            Ok(State::Down(error)) => Some(error.clone()),
-            Ok(State::Up(_)) => None,
-            _ => Some(lost("the link has ended".to_owned())),
-        };
-        drop(first);
-        failed.map_or(Ok(link), |error| Err(error.into()))
+        match timeout(BEGIN_WITHIN, begun).await.map_err(|_| Error::NoAnswer)?.as_deref() {
+            Ok(State::Down(error)) => Err(error.clone().into()),
+            Ok(State::Up(_)) => Ok(()),
+            _ => Err(lost("the link has ended".to_owned()).into()),
+        }
     }
 
     /// Returns the address of the primary in use, or those of the cluster's nodes. `None` while there is none.

@@ -1,9 +1,13 @@
-//! The name of a cluster.
+//! The names of a cluster and of its sites.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Error;
+
+/// A site's name: 1 to 64 letters, digits, `.`, `_` and `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SiteName(Box<str>);
 
 /// A cluster's name: 1 to 64 letters, digits, `.`, `_` and `-`. All of the cluster's keys in Valkey contain it in
 /// braces, as their hash tag.
@@ -29,12 +33,37 @@ impl FromStr for ClusterName {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if (1..=Self::LONGEST).contains(&name.len()) && name.bytes().all(allowed) {
-            Ok(Self(name.into()))
-        } else {
-            Err(Error::BadName { name: name.into() })
-        }
+        checked(name).map(Self)
+    }
+}
+
+impl FromStr for SiteName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        checked(name).map(Self)
+    }
+}
+
+fn checked(name: &str) -> Result<Box<str>, Error> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if (1..=ClusterName::LONGEST).contains(&name.len()) && name.bytes().all(allowed) {
+        Ok(name.into())
+    } else {
+        Err(Error::BadName { name: name.into() })
+    }
+}
+
+impl SiteName {
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SiteName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -1,15 +1,23 @@
-//! The operator's settings: one file, equal on all machines of a cluster except for local paths.
+//! The operator's settings: one file, equal on all machines of a cluster except for local paths, and for the part that
+//! says which site a machine is in.
+
+mod access;
+mod sites;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::link::{Login, NodeAddress, Place, Sentinels, Servers, Tls};
+use crate::link::Servers;
 use crate::sessions::Bounds;
-use crate::{ClusterName, Error};
+use crate::{ClusterName, Error, SiteName};
+use access::Access;
 use rejoin_cache::Capacity;
 use rejoin_store::{CacheName, Store};
 use rejoin_tickets::{Schedule, Seconds};
 use serde::{Deserialize, Deserializer};
+
+pub use access::{SentinelSettings, TlsFiles};
+pub use sites::SiteSettings;
 
 /// The settings of a cluster.
 #[derive(Debug, Clone, Deserialize)]
@@ -18,6 +26,12 @@ pub struct Settings {
     /// The cluster's name.
     #[serde(deserialize_with = "parsed")]
     pub name: ClusterName,
+    /// The name of this machine's site, if there are several. The servers or sentinels below are its Valkey.
+    #[serde(default, deserialize_with = "optional")]
+    pub site: Option<SiteName>,
+    /// The site whose Valkey decides which ring of ticket keys is the cluster's.
+    #[serde(default, deserialize_with = "optional")]
+    pub home: Option<SiteName>,
     /// The host and port of Valkey, of a primary and its replicas, or of some nodes of a Valkey cluster.
     #[serde(default)]
     pub servers: Vec<String>,
@@ -46,59 +60,17 @@ pub struct Settings {
     #[serde(default = "deadline_ms")]
     pub deadline_ms: u64,
     /// The time for which a ticket key encrypts.
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "optional")]
     pub rotate_every: Option<Seconds>,
     /// The time after its turn for which a key opens tickets.
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "optional")]
     pub ticket_lifetime: Option<Seconds>,
     /// The bounds of the sessions of all machines in Valkey.
     #[serde(default)]
     pub sessions: SessionBounds,
-}
-
-/// The sentinels of Valkey.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SentinelSettings {
-    /// The host and port of each sentinel.
-    pub servers: Vec<String>,
-    /// The name under which they watch the primary.
-    pub master: String,
-    /// The ACL user at the sentinels, if it is not the default one.
-    pub user: Option<String>,
-    /// A file with that user's password.
-    pub password_file: Option<PathBuf>,
-    /// The TLS files for sentinels. The default is those for Valkey.
-    pub tls: Option<TlsFiles>,
-}
-
-/// The files for TLS with Valkey, in PEM.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TlsFiles {
-    /// The authorities for Valkey's certificate. The default is the system's authorities.
-    pub ca: Option<PathBuf>,
-    /// The client certificate, if Valkey requests one.
-    pub certificate: Option<PathBuf>,
-    /// Its key.
-    pub key: Option<PathBuf>,
-}
-
-impl TlsFiles {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// A file cannot be read.
-    pub fn read(&self) -> Result<Tls, Error> {
-        let identity = self.certificate.as_deref().zip(self.key.as_deref());
-        let identity = identity
-            .map(|(certificate, key)| Ok::<_, Error>((read(certificate)?, read(key)?.into())));
-        Ok(Tls { ca: self.ca.as_deref().map(read).transpose()?, identity: identity.transpose()? })
-    }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|cause| Error::Unreadable { path: path.into(), cause })
+    /// The other sites.
+    #[serde(default)]
+    pub sites: Vec<SiteSettings>,
 }
 
 /// The bounds of the sessions in Valkey.
@@ -138,7 +110,8 @@ impl Settings {
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let wrong = |what: String| Error::BadSettings { path: path.into(), what };
         let settings = Self::parse(&text).map_err(&wrong)?;
-        settings.check_place().map_err(&wrong)?;
+        settings.access().check().map_err(&wrong)?;
+        settings.check_sites().map_err(&wrong)?;
         settings.bounds().check()?;
         if !(1..=Self::MOST_DEADLINE_MS).contains(&settings.deadline_ms) {
             let most = Self::MOST_DEADLINE_MS;
@@ -146,11 +119,6 @@ impl Settings {
         }
         settings.cache().map_err(|error| wrong(error.to_string()))?;
         settings.schedule().map_err(|error| wrong(error.to_string()))?;
-        let of_sentinels = settings.sentinel.as_ref().and_then(|sentinel| sentinel.tls.as_ref());
-        let is_half = |tls: &TlsFiles| tls.certificate.is_some() != tls.key.is_some();
-        if settings.tls.iter().chain(of_sentinels).any(is_half) {
-            return Err(wrong("tls: give both certificate and key, or neither".to_owned()));
-        }
         Ok(settings)
     }
 
@@ -190,19 +158,23 @@ impl Settings {
     /// The grace period, as in a machine's cache.
     const GRACE_MS: u64 = 5_000;
 
-    /// Returns the connection settings. Reads the files of the password and of TLS.
+    /// Returns the connection settings of the machine's own site. Reads the files of the password and of TLS.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn valkey(&self) -> Result<Servers, Error> {
-        let bad = |what| Error::BadSettings { path: PathBuf::new(), what };
-        let tls = self.tls.as_ref().map(TlsFiles::read).transpose()?;
-        let place = match &self.sentinel {
-            Some(sentinel) => Place::Sentinels(sentinel.read(tls.clone())?),
-            None if self.clustered => Place::Cluster(self.addresses().map_err(bad)?),
-            None => Place::Primary(self.addresses().map_err(bad)?),
-        };
-        Ok(Servers { place, login: login(self.user.as_ref(), self.password_file.as_deref())?, tls })
+        self.access().read()
+    }
+
+    fn access(&self) -> Access<'_> {
+        Access {
+            servers: &self.servers,
+            clustered: self.clustered,
+            sentinel: self.sentinel.as_ref(),
+            user: self.user.as_ref(),
+            password_file: self.password_file.as_deref(),
+            tls: self.tls.as_ref(),
+        }
     }
 
     /// Returns the rules of the ACL user that agents need in Valkey, but for its name and password.
@@ -245,65 +217,6 @@ impl Settings {
         "asking",
         "cluster|slots",
     ];
-
-    fn check_place(&self) -> Result<(), String> {
-        match &self.sentinel {
-            None => self.addresses().map(|_| ()),
-            Some(_) if self.clustered || !self.servers.is_empty() => {
-                Err("sentinel: give neither servers nor clustered with it".to_owned())
-            }
-            Some(sentinel) => sentinel.check(),
-        }
-    }
-
-    fn addresses(&self) -> Result<Vec<NodeAddress>, String> {
-        addresses("servers", &self.servers)
-    }
-}
-
-impl SentinelSettings {
-    /// The longest name of a primary, in bytes.
-    const LONGEST_MASTER: usize = 256;
-
-    fn check(&self) -> Result<(), String> {
-        addresses("sentinel.servers", &self.servers)?;
-        let is_name = (1..=Self::LONGEST_MASTER).contains(&self.master.len())
-            && self.master.bytes().all(|byte| byte.is_ascii_graphic());
-        is_name.then_some(()).ok_or_else(|| {
-            "sentinel.master: give the name after `sentinel monitor` in the sentinels' files"
-                .to_owned()
-        })
-    }
-
-    /// Reads the files. Sentinels without TLS files have those of Valkey.
-    fn read(&self, valkeys_tls: Option<Tls>) -> Result<Sentinels, Error> {
-        let bad = |what| Error::BadSettings { path: PathBuf::new(), what };
-        Ok(Sentinels {
-            addresses: addresses("sentinel.servers", &self.servers).map_err(bad)?,
-            master: self.master.clone(),
-            login: login(self.user.as_ref(), self.password_file.as_deref())?,
-            tls: self.tls.as_ref().map_or(Ok(valkeys_tls), |tls| tls.read().map(Some))?,
-        })
-    }
-}
-
-fn login(user: Option<&String>, password_file: Option<&Path>) -> Result<Login, Error> {
-    match password_file {
-        Some(file) => Login::with_file(user.cloned(), file),
-        None => Ok(Login::new(user.cloned(), None)),
-    }
-}
-
-/// The most servers or sentinels that settings name.
-const MOST_SERVERS: usize = 64;
-
-fn addresses(setting: &str, texts: &[String]) -> Result<Vec<NodeAddress>, String> {
-    let parsed = |text: &String| text.parse().map_err(|wrong| format!("{setting}: {wrong}"));
-    match texts.len() {
-        0 => Err(format!("{setting}: give at least one host:port")),
-        1..=MOST_SERVERS => texts.iter().map(parsed).collect(),
-        _ => Err(format!("{setting}: give {MOST_SERVERS} at most")),
-    }
 }
 
 fn folder() -> PathBuf {
@@ -321,7 +234,10 @@ where
     String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
 }
 
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Seconds>, D::Error> {
+fn optional<'de, D: Deserializer<'de>, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
     parsed(from).map(Some)
 }
 
@@ -335,7 +251,10 @@ mod tests {
         let told = |place: &str| {
             let settings =
                 Settings::parse(&format!("{REST}{place}")).map_err(|_| "no TOML".to_owned())?;
-            settings.check_place().map(|()| settings.valkey().expect("no files").place.to_string())
+            settings
+                .access()
+                .check()
+                .map(|()| settings.valkey().expect("no files").place.to_string())
         };
         for (place, expected) in [
             ("servers = [\"a:1\"]", Ok("a:1")),
