@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rejoin_cluster::{Agent, ClusterKeys, Link, News, RingRecord, Sessions, Settings, WrappingKey};
+use rejoin_cluster::{
+    Agent, ClusterKeys, Link, News, RingRecord, Sessions, Settings, Sites, WrappingKey,
+};
 use rejoin_store::Store;
 use rejoin_tickets::Schedule;
 use serde_json::json;
@@ -106,6 +108,15 @@ fn carry(
         News::Cut(error) => terminal::complain(&format!(
             "cluster {name}: {error}; servers go on with what this machine has"
         )),
+        News::HomeLinked(site) => {
+            terminal::print(&format!(
+                "cluster {name}: linked with {site}, the home of its ticket keys"
+            ));
+        }
+        News::HomeCut(site, error) => terminal::complain(&format!(
+            "cluster {name}: {site}, the home of its ticket keys: {error}; servers go on with the keys that they have, \
+             and none is made"
+        )),
         News::Denied(error) => terminal::complain(&format!(
             "cluster {name}: {error}, that is: ACL SETUSER {} {}",
             settings.user.as_deref().unwrap_or("USER"),
@@ -142,6 +153,28 @@ pub(crate) fn keys(
     Ok(ClusterKeys::new(settings.name.clone(), key, schedule)?.recorded_in(record))
 }
 
+/// Connects to the Valkey in which the cluster's ring is changed.
+pub(crate) async fn link_with_home(sites: &Sites) -> anyhow::Result<Link> {
+    let linked = Link::connect(sites.home()).await;
+    match sites.home_elsewhere() {
+        None => Ok(linked?),
+        Some(site) => linked.with_context(|| {
+            format!("{site}, the home of the ticket keys, cannot be reached from here")
+        }),
+    }
+}
+
+/// Connects to the Valkey that shows the cluster's ring: the home's, or else the own site's, which has a copy.
+pub(crate) async fn link_to_look(sites: &Sites) -> anyhow::Result<Link> {
+    match link_with_home(sites).await {
+        Err(error) if sites.home_elsewhere().is_some() => {
+            terminal::complain(&format!("{error:#}; this site has a copy of them"));
+            Ok(Link::connect(sites.own()).await?)
+        }
+        linked => linked,
+    }
+}
+
 pub(crate) fn complain_of_record(error: &rejoin_cluster::Error) {
     terminal::complain(&format!(
         "{error}: after a restart of this machine, an older ring of ticket keys will not be recognised"
@@ -152,14 +185,19 @@ fn status(settings: &Settings, json: bool) -> anyhow::Result<()> {
     let key = WrappingKey::read(&settings.key_file)?;
     let now_s = now_s()?;
     let (ring, counts) = runtime()?.block_on(async {
-        let mut link = Link::connect(&settings.valkey()?).await?;
+        let sites = settings.all_sites()?;
+        let own = Link::connect(sites.own()).await?;
         let mut keys = keys(settings, &key, None)?.only_followed();
+        let mut link = match sites.home_elsewhere() {
+            Some(_) => link_to_look(&sites).await?,
+            None => own.clone(),
+        };
         keys.follow(&mut link, now_s).await?;
         let ring = keys
             .ring()
             .cloned()
             .unwrap_or_else(|| rejoin_tickets::KeyRing::new(Default::default()));
-        let sessions = Sessions::of_cluster(link, settings, &key, &ring)?;
+        let sessions = Sessions::of_cluster(own, settings, &key, &ring)?;
         anyhow::Ok((ring, sessions.total().await?))
     })?;
     let machine = machine(&settings.folder, settings)?;

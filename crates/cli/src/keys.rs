@@ -78,7 +78,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { action, folder, cluster, ring, json } = arguments;
     let now_s = cluster::now_s()?;
     let keys = |name: Option<CacheName>| match (cluster, ring, name) {
-        (Some(settings), _, None) => Keys::of_cluster(settings),
+        (Some(settings), _, None) => {
+            Keys::of_cluster(settings, !matches!(action, Action::List { .. }))
+        }
         (None, Some(file), None) => Ok(Keys::File(file.clone(), RingFile::new(file, None))),
         (None, None, Some(name)) => Ok(Keys::Cache(Box::new(Store::open(folder, &name, None)?))),
         (_, _, name) => Err(one_ring(name.as_ref()).into()),
@@ -122,13 +124,20 @@ enum Keys {
 }
 
 impl Keys {
-    fn of_cluster(settings: &Path) -> anyhow::Result<Self> {
+    /// Opens a cluster's ring, to change it, or to look at it.
+    fn of_cluster(settings: &Path, to_change: bool) -> anyhow::Result<Self> {
         let settings = Settings::read(settings)?;
         let key = WrappingKey::read(&settings.key_file)?;
         let runtime = cluster::runtime()?;
         let mut keys = cluster::keys(&settings, &key, None)?.only_followed();
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
-        let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
+        let sites = settings.all_sites()?;
+        let link = runtime.block_on(async {
+            match to_change {
+                true => cluster::link_with_home(&sites).await,
+                false => cluster::link_to_look(&sites).await,
+            }
+        })?;
         Ok(Self::Cluster { runtime, link, keys: Box::new(keys) })
     }
 

@@ -3,27 +3,33 @@
 //! One task follows the ring of ticket keys. Others carry sessions, as servers request in the cache's
 //! mailbox. Requests that Valkey does not handle in time are dropped: a lost session costs a full handshake.
 
+mod carrier;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rejoin_cache::{History, Kept, NewSession, SecretBytes, SessionId, Settings as CacheSettings};
-use rejoin_store::{Asked, Asker, Letter, Mailbox, Says, Store, now_ms};
+use rejoin_cache::Settings as CacheSettings;
+use rejoin_store::{Letter, Mailbox, Store};
 use rejoin_tickets::{KeyRing, Schedule};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::health::{Fetched, Health, Sent};
-use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, Taken, returns_ms};
-use crate::{ClusterKeys, Error, Link, RingRecord, Servers, Settings, WrappingKey};
+use crate::health::Health;
+use crate::sessions::Sessions;
+use crate::{
+    ClusterKeys, Error, Followed, RingRecord, Settings, SiteKeys, SiteLinks, SiteName, Sites,
+    WrappingKey,
+};
+use carrier::Carrier;
 
 /// The agent of one machine.
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
     key: WrappingKey,
-    servers: Servers,
+    sites: Sites,
     store: Arc<Store>,
     record: Option<RingRecord>,
     accepts_older_ring: bool,
@@ -38,6 +44,10 @@ pub enum News<'a> {
     /// Valkey does not answer, or another reason is known why. Servers continue with the keys and sessions of their
     /// machine.
     Cut(&'a Error),
+    /// The Valkey of the site that is the ring's home answers. Told where that is another site.
+    HomeLinked(&'a SiteName),
+    /// It does not answer, or another reason is known why. Servers continue with the ring that they have; no key is made.
+    HomeCut(&'a SiteName, &'a Error),
     /// Valkey denies a command or a key to the agent's user: its rules are not those of [`Settings::acl_rules`]. Told once.
     Denied(&'a Error),
     /// The highest version of the ring cannot be recorded beside the key file. After a restart of the machine, an older
@@ -67,7 +77,7 @@ impl Agent {
     /// A file cannot be read, the cache belongs to a different cluster, or a setting is out of range.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let key = WrappingKey::read(&settings.key_file)?;
-        let servers = settings.valkey()?;
+        let sites = settings.all_sites()?;
         let id_key = key.derive(b"session ids");
         let id_key = id_key.first_chunk().expect("32 bytes");
         let cache = CacheSettings::new(settings.capacity);
@@ -78,7 +88,7 @@ impl Agent {
         mailbox(&store).set_deadline(settings.deadline());
         let record = Some(RingRecord::open(&settings.key_file, &key, &settings.name)?);
         let (accepts_older_ring, health) = (false, Arc::default());
-        Ok(Self { settings, key, servers, store, record, accepts_older_ring, health })
+        Ok(Self { settings, key, sites, store, record, accepts_older_ring, health })
     }
 
     /// Accepts the first ring in Valkey, even if this machine has seen a newer one.
@@ -153,79 +163,77 @@ impl Agent {
 
     async fn work(
         &self,
-        mut keys: ClusterKeys,
-        mut letters: mpsc::Receiver<Letter>,
+        keys: ClusterKeys,
+        letters: mpsc::Receiver<Letter>,
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<(), Error> {
-        let mut link = Link::open(self.servers.clone());
+        let links = self.sites.open();
         let ring = self.store.ring()?.unwrap_or_else(|| KeyRing::new(Schedule::default()));
-        let sessions = Sessions::of_cluster(link.clone(), &self.settings, &self.key, &ring)?;
+        let own = links.own().clone();
         let carrier = Arc::new(Carrier {
             store: Arc::clone(&self.store),
-            sessions,
+            sessions: Sessions::of_cluster(own, &self.settings, &self.key, &ring)?,
             health: Arc::clone(&self.health),
             deadline: self.settings.deadline(),
             usual: CacheSettings::new(self.settings.capacity),
         });
-        let at_once = Arc::new(Semaphore::new(Self::MOST_AT_ONCE));
-        let mut look = interval(Self::LOOK_EVERY);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut told, mut to_adopt) = (Told::default(), None);
-        let carry = async {
-            while let Some(letter) = letters.recv().await {
-                let Ok(turn) = Arc::clone(&at_once).acquire_owned().await else { return };
-                let carrier = Arc::clone(&carrier);
-                tokio::spawn(async move {
-                    carrier.carry(letter).await;
-                    drop(turn);
-                });
-            }
-        };
-        let follow = async {
-            loop {
-                look.tick().await;
-                let followed = self.timed(keys.follow(&mut link, unix_ms() / 1_000)).await;
-                keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
-                self.health.note_misses(carrier.sessions.misses());
-                if !self.store.facts().is_named {
-                    return Err(Error::CacheRemoved { name: self.store.name().clone() });
-                }
-                match followed {
-                    Ok(newer) => {
-                        if let Some(ring) = newer {
-                            carrier.sessions.set_ring(&ring);
-                            to_adopt = Some((ring, keys.version()));
-                        }
-                        let report = carrier.sessions.report_rejected();
-                        // A failed report is repeated the next time.
-                        let _ = timeout(Self::ANSWERS_WITHIN, report).await;
-                        // If the shared memory is locked, the ring is adopted the next time.
-                        to_adopt = to_adopt.filter(|(ring, version)| {
-                            self.store.adopt_ring(ring, *version).is_err()
-                        });
-                        link.primary().iter().for_each(|primary| told.linked(primary, tell));
-                    }
-                    Err(error) => told.cut(&error, tell),
-                }
-                link.take_denied().iter().for_each(|error| tell(News::Denied(error)));
-            }
-        };
+        let carry = side_by_side(letters, Self::MOST_AT_ONCE, |letter| {
+            let carrier = Arc::clone(&carrier);
+            async move { carrier.carry(letter).await }
+        });
         tokio::select! {
             () = carry => Ok(()),
             () = self.keep_house(&carrier.sessions) => Ok(()),
-            done = follow => done,
+            done = self.follow(keys, &links, &carrier, tell) => done,
         }
     }
 
-    /// Waits for Valkey's answer, for as long as it counts as reachable, and notes it.
-    async fn timed<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let began = Instant::now();
-        let answer = timeout(Self::ANSWERS_WITHIN, answer).await.unwrap_or(Err(Error::NoAnswer));
-        match answer.as_ref().is_err_and(Error::is_away) {
-            true => self.health.note_silence(),
-            false => self.health.note_answer(unix_ms() / 1_000, began.elapsed()),
+    /// Follows the ring until the cache is removed.
+    async fn follow(
+        &self,
+        keys: ClusterKeys,
+        links: &SiteLinks,
+        carrier: &Carrier,
+        tell: &mut impl FnMut(News<'_>),
+    ) -> Result<(), Error> {
+        let mut keys = SiteKeys::new(keys, links);
+        let mut look = interval(Self::LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut told, mut to_adopt) = (ToldOfAll::default(), None);
+        loop {
+            look.tick().await;
+            let followed = keys.follow(unix_ms() / 1_000).await;
+            keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
+            self.note(&followed);
+            self.health.note_misses(carrier.sessions.misses());
+            if !self.store.facts().is_named {
+                return Err(Error::CacheRemoved { name: self.store.name().clone() });
+            }
+            told.tell(&followed, links, tell);
+            if let Some(ring) = followed.newer {
+                carrier.sessions.set_ring(&ring);
+                to_adopt = Some((ring, keys.keys().version()));
+            }
+            // If the shared memory is locked, the ring is adopted the next time.
+            to_adopt =
+                to_adopt.filter(|(ring, version)| self.store.adopt_ring(ring, *version).is_err());
+            if followed.own.outcome.is_ok() {
+                // A failed report is repeated the next time.
+                let _ = timeout(Self::ANSWERS_WITHIN, carrier.sessions.report_rejected()).await;
+            }
+            links.take_denied().iter().for_each(|error| tell(News::Denied(error)));
         }
-        answer
+    }
+
+    /// Counts the answers of the own site's Valkey and of the ring's home.
+    fn note(&self, Followed { own, home, .. }: &Followed) {
+        match own.is_away() {
+            true => self.health.note_silence(),
+            false => self.health.note_answer(unix_ms() / 1_000, own.after),
+        }
+        if let Some(home) = home {
+            self.health.note_home(!home.is_away());
+        }
     }
 
     /// Evicts expired and overdue sessions, so that they take no room from others. Never ends.
@@ -240,7 +248,52 @@ impl Agent {
     }
 }
 
-/// The last news of Valkey, so that none is told twice.
+/// Works on what is received, on so many at once.
+async fn side_by_side<J, W: Future<Output = ()> + Send + 'static>(
+    mut received: mpsc::Receiver<J>,
+    most_at_once: usize,
+    work: impl Fn(J) -> W,
+) {
+    let at_once = Arc::new(Semaphore::new(most_at_once));
+    while let Some(job) = received.recv().await {
+        let Ok(turn) = Arc::clone(&at_once).acquire_owned().await else { return };
+        let work = work(job);
+        tokio::spawn(async move {
+            work.await;
+            drop(turn);
+        });
+    }
+}
+
+/// The last news of the own site's Valkey and of the ring's home, so that none is told twice.
+#[derive(Default)]
+struct ToldOfAll {
+    own: Told,
+    home: Told,
+}
+
+impl ToldOfAll {
+    fn tell(&mut self, followed: &Followed, links: &SiteLinks, tell: &mut impl FnMut(News<'_>)) {
+        match (&followed.own.outcome, links.own().primary()) {
+            (Err(error), _) if self.own.is_news_of(error) => tell(News::Cut(error)),
+            (Ok(()), Some(primary)) if self.own.is_linked_anew(&primary) => {
+                tell(News::Linked(&primary));
+            }
+            _ => {}
+        }
+        let Some(((site, link), home)) = links.home_elsewhere().zip(followed.home.as_ref()) else {
+            return;
+        };
+        match (&home.outcome, link.primary()) {
+            (Err(error), _) if self.home.is_news_of(error) => tell(News::HomeCut(site, error)),
+            (Ok(()), Some(primary)) if self.home.is_linked_anew(&primary) => {
+                tell(News::HomeLinked(site));
+            }
+            _ => {}
+        }
+    }
+}
+
 #[derive(Default)]
 struct Told {
     linked_with: Option<Arc<str>>,
@@ -252,21 +305,20 @@ impl Told {
     /// The most reasons that are told while Valkey does not answer.
     const MOST_CAUSES: usize = 8;
 
-    fn linked(&mut self, primary: &Arc<str>, tell: &mut impl FnMut(News<'_>)) {
-        if self.linked_with.as_ref() != Some(primary) {
-            self.linked_with = Some(Arc::clone(primary));
-            tell(News::Linked(primary));
-        }
+    fn is_linked_anew(&mut self, primary: &Arc<str>) -> bool {
         self.causes.clear();
+        let before = self.linked_with.replace(Arc::clone(primary));
+        before.as_ref() != Some(primary)
     }
 
-    fn cut(&mut self, error: &Error, tell: &mut impl FnMut(News<'_>)) {
+    fn is_news_of(&mut self, error: &Error) -> bool {
         self.linked_with = None;
         let cause = error.to_string();
-        if self.causes.len() < Self::MOST_CAUSES && !self.causes.contains(&cause) {
+        let is_news = self.causes.len() < Self::MOST_CAUSES && !self.causes.contains(&cause);
+        if is_news {
             self.causes.push(cause);
-            tell(News::Cut(error));
         }
+        is_news
     }
 }
 
@@ -295,152 +347,6 @@ impl Postman {
     }
 }
 
-/// Carries sessions between the cache and Valkey.
-struct Carrier {
-    store: Arc<Store>,
-    sessions: Sessions,
-    health: Arc<Health>,
-    deadline: Duration,
-    /// The prediction settings of the machine's cache.
-    usual: CacheSettings,
-}
-
-impl Carrier {
-    /// Handles a letter. If Valkey fails, its session is lost.
-    async fn carry(&self, letter: Letter) {
-        match letter.says {
-            Says::Stored => drop(self.store_remotely(&letter).await),
-            Says::Seen => drop(self.expect(&letter).await),
-            Says::Retired => drop(self.retire(&letter.id).await),
-            Says::Removed => drop(self.sessions.remove(&letter.id).await),
-            Says::Wanted(asker) => self.fetch(&letter, asker, false).await,
-            Says::Taken(asker) => self.fetch(&letter, asker, true).await,
-        }
-    }
-
-    async fn store_remotely(&self, letter: &Letter) -> Result<(), Error> {
-        let mut value = SecretBytes::default();
-        let Letter { id, context, .. } = letter;
-        // The session may be gone by now.
-        let Some(kept) = self.store.cache().look(now_ms(), id, *context, &mut value) else {
-            return Ok(());
-        };
-        let entry = Entry {
-            id,
-            context: *context,
-            value: &value,
-            expires_ms: unix_of(kept.expires_ms),
-            past: past(&kept),
-            returns_ms: kept.returns_ms.map_or(NEVER_MS, unix_of),
-        };
-        self.sent(self.sessions.put(unix_ms(), &entry).await)
-    }
-
-    fn sent(&self, put: Result<Put, Error>) -> Result<(), Error> {
-        self.health.note_sent(match put {
-            Ok(Put::Stored { .. }) => Sent::Stored,
-            Ok(Put::Refused(_) | Put::Taken) => Sent::Refused,
-            Err(_) => Sent::Failed,
-        });
-        put.map(|_| ())
-    }
-
-    /// Updates a session's return time in Valkey after its client's visit. Does not store a session that Valkey does
-    /// not have: another machine may have removed it.
-    async fn expect(&self, letter: &Letter) -> Result<(), Error> {
-        let mut value = SecretBytes::default();
-        let Letter { id, context, .. } = letter;
-        let Some(kept) = self.store.cache().look(now_ms(), id, *context, &mut value) else {
-            return Ok(());
-        };
-        let returns_ms = kept.returns_ms.map_or(NEVER_MS, unix_of);
-        let expires_ms = unix_of(kept.expires_ms);
-        self.sessions.expect(id, past(&kept), returns_ms, expires_ms).await.map(|_| ())
-    }
-
-    /// Marks a session whose client is not expected back, so that it is evicted first.
-    async fn retire(&self, id: &SessionId) -> Result<(), Error> {
-        let Some(Found { expires_ms, past, .. }) = self.sessions.get(unix_ms(), id).await? else {
-            return Ok(());
-        };
-        let past = Past { history: History::default(), ..past };
-        self.sessions.expect(id, past, NEVER_MS, expires_ms).await.map(|_| ())
-    }
-
-    async fn fetch(&self, letter: &Letter, asker: Asker, take: bool) {
-        let found = timeout(self.deadline, async {
-            if take {
-                self.sessions.take(unix_ms(), &letter.id).await
-            } else {
-                self.sessions.get(unix_ms(), &letter.id).await
-            }
-        });
-        // Without an answer the server continues with a full handshake.
-        let Ok(Ok(found)) = found.await else { return self.health.note_fetched(Fetched::Failed) };
-        let is_there = found.as_ref().is_some_and(|found| self.admit(letter, found));
-        self.health.note_fetched(match (&found, is_there) {
-            (_, true) => Fetched::Found,
-            (Some(_), false) => Fetched::Unfit,
-            (None, false) => Fetched::Absent,
-        });
-        let taken = found.as_ref().and_then(|found| found.taken.as_ref());
-        let asked = match taken {
-            _ if !is_there => Asked::Missing,
-            Some(Taken { is_certain: true, .. }) => Asked::Certain,
-            Some(_) => {
-                self.health.note_uncertain();
-                Asked::Fetched
-            }
-            None => Asked::Fetched,
-        };
-        mailbox(&self.store).answer(asker, asked);
-        if let (false, Some(found), Some(taken)) = (is_there, &found, taken) {
-            drop(self.put_back(&letter.id, found, taken).await);
-        }
-    }
-
-    /// Puts a session back into Valkey that was taken and did not fit into the machine's cache.
-    async fn put_back(&self, id: &SessionId, found: &Found, taken: &Taken) -> Result<(), Error> {
-        let Found { context, ref value, expires_ms, past, .. } = *found;
-        let usual = &self.usual;
-        let returns_ms =
-            returns_ms(usual.prediction, past.seen_ms, past.history, None, usual.prior_ms);
-        let entry = Entry { id, context, value, expires_ms, past, returns_ms };
-        self.sent(self.sessions.put_back(unix_ms(), &entry, taken).await)
-    }
-
-    /// Puts a session into the machine's cache, where its client is about to resume it.
-    fn admit(&self, letter: &Letter, found: &Found) -> bool {
-        let now_ms = now_ms();
-        let away_ms = unix_ms().saturating_sub(found.past.seen_ms);
-        let new = NewSession {
-            id: letter.id,
-            value: &found.value,
-            expires_ms: boot_of(found.expires_ms),
-            context: found.context,
-            history: found.past.history,
-            hint_ms: None,
-            sibling: false,
-            seen_ms: Some(now_ms.saturating_sub(away_ms)),
-        };
-        found.context == letter.context && self.store.cache().insert(now_ms, &new).is_ok()
-    }
-}
-
-fn past(kept: &Kept) -> Past {
-    Past { history: kept.history, seen_ms: unix_of(kept.seen_ms) }
-}
-
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
-}
-
-/// Converts a time of the cache's clock to Unix time.
-fn unix_of(boot_ms: u64) -> u64 {
-    unix_ms().saturating_sub(now_ms()).saturating_add(boot_ms)
-}
-
-/// Converts Unix time to a time of the cache's clock.
-fn boot_of(unix: u64) -> u64 {
-    unix.saturating_sub(unix_ms().saturating_sub(now_ms()))
 }

@@ -1,7 +1,7 @@
 //! The counters of an agent, for whoever watches it.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct Health {
     fetched: [AtomicU64; 4],
     uncertain: AtomicU64,
     misses: Mutex<Misses>,
+    /// 0 where the own site is the home, 1 while the home does not answer, 2 while it does.
+    home: AtomicU8,
 }
 
 /// A reading of [`Health`].
@@ -53,6 +55,8 @@ pub struct HealthFacts {
     pub uncertain: u64,
     /// The fetches without a session, by kind.
     pub misses: Misses,
+    /// True if the site that is the ring's home answered the last time. `None` if that is the machine's own site.
+    pub is_home_linked: Option<bool>,
 }
 
 /// The end of sending a session to Valkey.
@@ -93,6 +97,10 @@ impl Health {
             unfetched,
             uncertain: read(&self.uncertain),
             misses: *self.misses.lock().unwrap_or_else(PoisonError::into_inner),
+            is_home_linked: match self.home.load(Relaxed) {
+                0 => None,
+                home => Some(home == 2),
+            },
         }
     }
 
@@ -105,6 +113,10 @@ impl Health {
         self.last_answer_s.store(now_s, Relaxed);
         self.answered.fetch_add(1, Relaxed);
         self.answered_us.fetch_add(after.as_micros() as u64, Relaxed);
+    }
+
+    pub(crate) fn note_home(&self, is_linked: bool) {
+        self.home.store(1 + u8::from(is_linked), Relaxed);
     }
 
     pub(crate) fn note_silence(&self) {

@@ -19,6 +19,7 @@
 //! they refuse its tickets earlier by the difference. It refuses tickets under the others' new keys until it is back,
 //! and uses revoked keys until then.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rejoin_tickets::{CLOCKS_APART_S, KeyId, KeyRing, SECRET_BYTES, Schedule};
@@ -32,19 +33,24 @@ use crate::{ClusterName, Error, Link};
 /// One server's view of the cluster's ring.
 pub struct ClusterKeys {
     name: ClusterName,
-    place: RingPlace,
+    place: Arc<RingPlace>,
     known: Option<Known>,
     /// True if [`Self::follow`] has not returned the current ring yet.
     changed: bool,
     /// True if this server creates keys by the schedule.
     makes_keys: bool,
+    /// True if it may create the first one of a new ring.
+    may_begin: bool,
     /// A schedule that remains to be applied.
     schedule: Option<Schedule>,
-    /// The ring that this machine had before, and its version, for a Valkey without one or with an older one.
+    /// The ring that this machine had before, or took from a copy, and its version, for a Valkey without one or with an
+    /// older one.
     last: Option<(u64, KeyRing)>,
     record: Option<RingRecord>,
     /// True until the first ring is known, if it may be older than one seen by earlier processes.
     accepts_older: bool,
+    /// True if the ring was accepted although an earlier process had seen a newer one: copies may be newer, too.
+    accepted: bool,
     refused: u64,
 }
 
@@ -74,17 +80,19 @@ impl ClusterKeys {
         if lead_s < least_s {
             return Err(Error::ShortLead { lead_s, least_s });
         }
-        let place = RingPlace::new(&name, key);
+        let place = Arc::new(RingPlace::new(&name, key));
         Ok(Self {
             name,
             place,
             known: None,
             changed: false,
             makes_keys: true,
+            may_begin: true,
             schedule,
             last: None,
             record: None,
             accepts_older: false,
+            accepted: false,
             refused: 0,
         })
     }
@@ -190,8 +198,56 @@ impl ClusterKeys {
         self.refused
     }
 
+    /// Returns the place of the ring, which has copies in Valkeys of other sites.
+    pub(crate) fn place(&self) -> Arc<RingPlace> {
+        Arc::clone(&self.place)
+    }
+
+    /// Returns the newest ring that was seen, and its version: in Valkey, in a copy, or by this machine before. `None` if
+    /// only its version is known.
+    pub(crate) fn newest(&self) -> Option<(u64, &KeyRing)> {
+        let seen = self.version();
+        let last = self.last.as_ref().filter(|(version, _)| *version == seen);
+        self.ring().or_else(|| last.map(|(_, ring)| ring)).map(|ring| (seen, ring))
+    }
+
+    /// Takes over a copy that is newer than all rings that were seen, or as new if none of them is there. Valkey's ring of
+    /// the same version replaces it, and a ring in Valkey that is older is replaced by it. Returns the ring if it was taken
+    /// over.
+    pub(crate) fn adopt(&mut self, copy: &Known) -> Option<KeyRing> {
+        let seen = self.version();
+        let is_newest = copy.version > seen || copy.version == seen && self.newest().is_none();
+        if !is_newest || self.accepts_older || self.accepted {
+            return None;
+        }
+        self.record.iter_mut().for_each(|record| record.keep(copy.version, false));
+        (self.known, self.last) = (None, Some((copy.version, copy.ring.clone())));
+        Some(copy.ring.clone())
+    }
+
+    /// Returns true if no ring was seen, and none is given to begin with.
+    pub(crate) fn is_to_look_for_copies(&self) -> bool {
+        !self.accepts_older && self.newest().is_none()
+    }
+
+    /// Lets this server begin a new ring where none is, or keeps it from that: there may be copies of one.
+    pub(crate) fn let_begin(&mut self, may_begin: bool) {
+        self.may_begin = may_begin;
+    }
+
+    /// Returns true if copies are to have this ring even if they are newer: somebody accepted an older one.
+    pub(crate) fn is_to_replace_newer(&self) -> bool {
+        self.accepted
+    }
+
+    /// Notes that the copy has the ring that was accepted.
+    pub(crate) fn note_replaced(&mut self) {
+        self.accepted = false;
+    }
+
     async fn look(&mut self, link: &mut Link, now_s: u64) -> Result<(), Error> {
-        let due = self.makes_keys && self.ring().is_none_or(|ring| ring.due(now_s));
+        let may_make = self.makes_keys && (self.may_begin || self.newest().is_some());
+        let due = may_make && self.ring().is_none_or(|ring| ring.due(now_s));
         let token = if due { Some(Token::new()?) } else { None };
         let found = self.place.read(link, self.known.as_ref(), token.as_ref()).await;
         if let Err(Error::Unopened { .. }) = found {
@@ -244,11 +300,7 @@ impl ClusterKeys {
     /// Replaces the ring that was found by the newest one seen. If another server does so first, the next call of
     /// [`Self::follow`] shows it. Returns false if this machine no longer has the newest ring.
     async fn put_back(&mut self, link: &mut Link, found: Option<&Known>) -> Result<bool, Error> {
-        let seen = self.version();
-        let last = self.last.as_ref().filter(|(version, _)| *version == seen);
-        let Some(ring) = self.ring().or_else(|| last.map(|(_, ring)| ring)) else {
-            return Ok(false);
-        };
+        let Some((seen, ring)) = self.newest() else { return Ok(false) };
         let next = (seen + 1, ring.clone());
         let there = self.place.replace(link, found, next, Change::PutBack).await?;
         there.into_iter().for_each(|there| self.know(there));
@@ -257,6 +309,7 @@ impl ClusterKeys {
 
     fn know(&mut self, known: Known) {
         let lower = std::mem::take(&mut self.accepts_older);
+        self.accepted |= lower;
         self.record.iter_mut().for_each(|record| record.keep(known.version, lower));
         (self.known, self.changed) = (Some(known), true);
     }

@@ -19,6 +19,7 @@ mod ring_place;
 mod ring_record;
 pub mod sessions;
 mod settings;
+mod site_keys;
 mod sites;
 mod wrapping_key;
 
@@ -31,5 +32,6 @@ pub use name::{ClusterName, SiteName};
 pub use ring_record::RingRecord;
 pub use sessions::Sessions;
 pub use settings::{SentinelSettings, SessionBounds, Settings, SiteSettings, TlsFiles};
+pub use site_keys::{Answer, Followed, SiteKeys};
 pub use sites::{Site, SiteLinks, Sites};
 pub use wrapping_key::WrappingKey;

@@ -105,4 +105,11 @@ impl SiteLinks {
         });
         self.own.take_denied().or(of_others)
     }
+
+    /// Returns the connections to the Valkeys that have copies of the ring, but for the own site's.
+    pub(crate) fn with_copies(&self) -> impl Iterator<Item = &Link> {
+        let is_home = |at: usize| Some(at) == self.home;
+        let others = self.others.iter().enumerate().filter(move |(at, _)| !is_home(*at));
+        others.map(|(_, (_, link))| link)
+    }
 }

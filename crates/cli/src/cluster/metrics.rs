@@ -65,6 +65,7 @@ impl Shown {
         let mut meters = Meters::new(vec![("cluster", cluster.clone())]);
         valkey(&mut meters, &health.read());
         sessions(&mut meters, &health.read());
+        sites(&mut meters, &health.read());
         store.mailbox().map(Mailbox::facts).iter().for_each(|facts| lookups(&mut meters, facts));
         let help = "Version of the ring of ticket keys that the servers of this machine use";
         meters.gauge("agent_key_ring_version", help, store.ring_version());
@@ -109,6 +110,13 @@ fn sessions(meters: &mut Meters, health: &HealthFacts) {
         ("altered", misses.altered),
     ];
     meters.counters("agent_values_rejected", help, by("reason", reasons));
+}
+
+fn sites(meters: &mut Meters, health: &HealthFacts) {
+    let help =
+        "1 while the site that is the home of the ticket keys answers; otherwise no key is made";
+    let is_home_linked = health.is_home_linked.unwrap_or(health.is_linked);
+    meters.gauge("agent_home_connected", help, u64::from(is_home_linked));
 }
 
 fn lookups(meters: &mut Meters, facts: &MailboxFacts) {

@@ -229,7 +229,10 @@ impl Exporter {
     const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
     async fn once(&mut self) -> anyhow::Result<bool> {
-        self.source.look().await?;
+        match (self.source.look().await, self.source.ring()) {
+            (Err(error), None) => return Err(error),
+            (looked, _) => Told::default().tell(looked.err()),
+        }
         let now_s = cluster::now_s()?;
         let ring = self.source.needed()?;
         let changed = self.files.write(ring, now_s)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use rejoin_cluster::{ClusterKeys, Link, Servers, Settings, WrappingKey};
+use rejoin_cluster::{Answer, ClusterKeys, Followed, Settings, SiteKeys, Sites, WrappingKey};
 use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
@@ -12,9 +12,20 @@ use crate::{cluster, terminal};
 
 /// A ring, and the way to its newest state.
 pub(super) enum Source {
-    Cluster { servers: Servers, keys: Box<ClusterKeys>, link: Option<Link> },
-    Cache { keys: SharedKeys, ring: Option<KeyRing> },
-    File { file: RingFile, ring: Option<KeyRing> },
+    /// It is opened at the first look, when rights have been given up.
+    Cluster {
+        sites: Sites,
+        keys: Option<Box<ClusterKeys>>,
+        opened: Option<Box<SiteKeys>>,
+    },
+    Cache {
+        keys: SharedKeys,
+        ring: Option<KeyRing>,
+    },
+    File {
+        file: RingFile,
+        ring: Option<KeyRing>,
+    },
 }
 
 impl Source {
@@ -26,14 +37,14 @@ impl Source {
     ) -> anyhow::Result<Self> {
         let settings = Settings::read(settings)?;
         let key = WrappingKey::read(&settings.key_file)?;
-        let (schedule, servers) = (settings.schedule()?, settings.valkey()?);
+        let (schedule, sites) = (settings.schedule()?, settings.all_sites()?);
         let keys = match makes_keys {
             true => cluster::keys(&settings, &key, Some(schedule))?,
             false => cluster::keys(&settings, &key, None)?.only_followed(),
         };
         let mut keys = keys.accepting_older(accepts_older);
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
-        Ok(Self::Cluster { servers, keys: Box::new(keys), link: None })
+        Ok(Self::Cluster { sites, keys: Some(Box::new(keys)), opened: None })
     }
 
     /// Opens a cache's ring, and makes one if it has none.
@@ -56,12 +67,19 @@ impl Source {
     pub(super) async fn look(&mut self) -> anyhow::Result<()> {
         let now_s = cluster::now_s()?;
         match self {
-            Self::Cluster { servers, keys, link } => {
-                let link = match link {
-                    Some(link) => link,
-                    none => none.insert(Link::connect(servers).await?),
-                };
-                keys.follow(link, now_s).await?;
+            Self::Cluster { sites, keys, opened } => {
+                if opened.is_none() {
+                    let links = sites.connect().await?;
+                    *opened = keys.take().map(|keys| Box::new(SiteKeys::new(*keys, &links)));
+                }
+                let Some(keys) = opened else { return Ok(()) };
+                let Followed { own, home, .. } = keys.follow(now_s).await;
+                match (home, sites.home_elsewhere()) {
+                    (Some(Answer { outcome, .. }), Some(site)) => {
+                        outcome.with_context(|| format!("{site}, the home of the ticket keys"))?
+                    }
+                    _ => own.outcome?,
+                }
             }
             Self::Cache { keys, ring } => {
                 let newer = keys.newer(now_s);
@@ -76,7 +94,7 @@ impl Source {
     /// Returns the newest ring that was seen.
     pub(super) fn ring(&self) -> Option<&KeyRing> {
         match self {
-            Self::Cluster { keys, .. } => keys.ring(),
+            Self::Cluster { opened, .. } => opened.as_ref().and_then(|keys| keys.ring()),
             Self::Cache { ring, .. } | Self::File { ring, .. } => ring.as_ref(),
         }
     }

@@ -30,6 +30,7 @@ mod run;
 mod shared;
 mod shown;
 mod simulate;
+mod sites;
 mod stats_manager;
 mod stats_page;
 mod unsafe_code;

@@ -19,19 +19,19 @@ use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing};
 use tokio::sync::oneshot;
 
-const CONTEXT: ContextTag = ContextTag(5);
+pub(crate) const CONTEXT: ContextTag = ContextTag(5);
 /// The score from which on clients are not expected back.
 const NEVER: &str = "4503599627370496";
 
-fn id(number: u8) -> SessionId {
+pub(crate) fn id(number: u8) -> SessionId {
     SessionId::new(&[number; 32]).expect("32 bytes")
 }
 
 /// A machine: a cache, its agent on a thread, and a server. It stops when dropped.
-struct Machine {
+pub(crate) struct Machine {
     store: Arc<Store>,
-    server: Tiered,
-    health: Arc<Health>,
+    pub(crate) server: Tiered,
+    pub(crate) health: Arc<Health>,
     /// The rules of its user.
     rules: String,
     stop: Option<oneshot::Sender<()>>,
@@ -45,7 +45,7 @@ impl Machine {
         Self::telling(settings(valkey, &folder), &folder, |_| {})
     }
 
-    fn telling(
+    pub(crate) fn telling(
         settings: Settings,
         folder: &Path,
         tell: impl FnMut(News<'_>) + Send + 'static,
@@ -69,7 +69,7 @@ impl Machine {
         Self { store, server, health, rules, stop: Some(stop), agent: Some(agent) }
     }
 
-    fn insert(&self, number: u8) {
+    pub(crate) fn insert(&self, number: u8) {
         let new = NewSession {
             id: id(number),
             value: &[number; 100],
@@ -83,9 +83,16 @@ impl Machine {
         self.server.insert(now_ms(), &new).expect("there is room");
     }
 
-    fn takes(&self, number: u8, context: ContextTag) -> bool {
+    pub(crate) fn takes(&self, number: u8, context: ContextTag) -> bool {
         let mut value = SecretBytes::default();
         let found = self.server.take(now_ms(), &id(number), context, &mut value).found;
+        assert!(!found || *value == [number; 100]);
+        found
+    }
+
+    pub(crate) fn gets(&self, number: u8) -> bool {
+        let mut value = SecretBytes::default();
+        let found = self.server.get(now_ms(), &id(number), CONTEXT, &mut value).found;
         assert!(!found || *value == [number; 100]);
         found
     }
@@ -125,7 +132,7 @@ fn settings(valkey: &Valkey, folder: &Path) -> Settings {
     Settings::read(&file).expect("settings")
 }
 
-fn until_counted(valkey: &Valkey, command: &str, expected: u32) {
+pub(crate) fn until_counted(valkey: &Valkey, command: &str, expected: u32) {
     let expected = expected.to_string();
     wait_until(&format!("{command} to be {expected}"), || valkey.say(command) == expected);
 }
@@ -388,8 +395,11 @@ fn rules_that_are_too_narrow_are_told_once() {
 
 fn reason(news: &News<'_>) -> String {
     match news {
-        News::Cut(error) | News::Unrecorded(error) | News::Denied(error) => error.to_string(),
-        News::Linked(_) => String::new(),
+        News::Cut(error)
+        | News::Unrecorded(error)
+        | News::Denied(error)
+        | News::HomeCut(_, error) => error.to_string(),
+        News::Linked(_) | News::HomeLinked(_) => String::new(),
     }
 }
 

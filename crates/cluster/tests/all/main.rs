@@ -9,5 +9,7 @@ mod rotations;
 mod sentinels;
 mod sessions;
 mod sessions_model;
+mod site_partitions;
+mod site_rings;
 mod tls;
 mod wrapping_key;
