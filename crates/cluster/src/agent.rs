@@ -3,7 +3,9 @@
 //! One task follows the ring of ticket keys. Others carry sessions, as servers request in the cache's
 //! mailbox. Requests that Valkey does not handle in time are dropped: a lost session costs a full handshake.
 
+mod abroad;
 mod carrier;
+mod lately;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use crate::{
     ClusterKeys, Error, Followed, RingRecord, Settings, SiteKeys, SiteLinks, SiteName, Sites,
     WrappingKey,
 };
+use abroad::Abroad;
 use carrier::Carrier;
 
 /// The agent of one machine.
@@ -169,10 +172,12 @@ impl Agent {
     ) -> Result<(), Error> {
         let links = self.sites.open();
         let ring = self.store.ring()?.unwrap_or_else(|| KeyRing::new(Schedule::default()));
+        let (abroad, queues) = Abroad::new(&links, &self.settings, &self.key, &ring)?;
         let own = links.own().clone();
         let carrier = Arc::new(Carrier {
             store: Arc::clone(&self.store),
             sessions: Sessions::of_cluster(own, &self.settings, &self.key, &ring)?,
+            abroad,
             health: Arc::clone(&self.health),
             deadline: self.settings.deadline(),
             usual: CacheSettings::new(self.settings.capacity),
@@ -183,6 +188,7 @@ impl Agent {
         });
         tokio::select! {
             () = carry => Ok(()),
+            () = queues.serve(&carrier) => Ok(()),
             () = self.keep_house(&carrier.sessions) => Ok(()),
             done = self.follow(keys, &links, &carrier, tell) => done,
         }
@@ -211,7 +217,7 @@ impl Agent {
             }
             told.tell(&followed, links, tell);
             if let Some(ring) = followed.newer {
-                carrier.sessions.set_ring(&ring);
+                carrier.set_ring(&ring);
                 to_adopt = Some((ring, keys.keys().version()));
             }
             // If the shared memory is locked, the ring is adopted the next time.

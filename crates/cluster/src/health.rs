@@ -21,6 +21,8 @@ pub struct Health {
     misses: Mutex<Misses>,
     /// 0 where the own site is the home, 1 while the home does not answer, 2 while it does.
     home: AtomicU8,
+    sought: [AtomicU64; 6],
+    removals: [AtomicU64; 2],
 }
 
 /// A reading of [`Health`].
@@ -57,6 +59,40 @@ pub struct HealthFacts {
     pub misses: Misses,
     /// True if the site that is the ring's home answered the last time. `None` if that is the machine's own site.
     pub is_home_linked: Option<bool>,
+    /// The sessions that other sites were asked for, after handshakes without them.
+    pub sought: SoughtFacts,
+}
+
+/// The sessions that other sites were asked for, and told to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SoughtFacts {
+    /// Sessions that were found and are in the own site now.
+    pub found: u64,
+    /// Sessions that no site has.
+    pub absent: u64,
+    /// Sessions that were found and belong to another context, found no room, or left the own site a moment ago.
+    pub unfit: u64,
+    /// Sessions that were not found, while a site did not answer.
+    pub failed: u64,
+    /// Sessions not asked for, because too many others waited.
+    pub dropped: u64,
+    /// Sessions not asked for, because they were asked for in the last seconds.
+    pub lately: u64,
+    /// Sessions that were removed in all other sites.
+    pub removed: u64,
+    /// Sessions that may still be in another site, although they were removed in their own.
+    pub unremoved: u64,
+}
+
+/// The end of asking other sites for a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sought {
+    Found,
+    Absent,
+    Unfit,
+    Failed,
+    Dropped,
+    Lately,
 }
 
 /// The end of sending a session to Valkey.
@@ -101,7 +137,15 @@ impl Health {
                 0 => None,
                 home => Some(home == 2),
             },
+            sought: self.sought(),
         }
+    }
+
+    fn sought(&self) -> SoughtFacts {
+        let read = |count: &AtomicU64| count.load(Relaxed);
+        let [found, absent, unfit, failed, dropped, lately] = self.sought.each_ref().map(read);
+        let [unremoved, removed] = self.removals.each_ref().map(read);
+        SoughtFacts { found, absent, unfit, failed, dropped, lately, removed, unremoved }
     }
 
     pub(crate) fn is_linked(&self) -> bool {
@@ -117,6 +161,14 @@ impl Health {
 
     pub(crate) fn note_home(&self, is_linked: bool) {
         self.home.store(1 + u8::from(is_linked), Relaxed);
+    }
+
+    pub(crate) fn note_sought(&self, sought: Sought) {
+        self.sought[sought as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_removal(&self, is_done: bool) {
+        self.removals[usize::from(is_done)].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn note_silence(&self) {

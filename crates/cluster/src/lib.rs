@@ -25,7 +25,7 @@ mod wrapping_key;
 
 pub use agent::{Agent, News};
 pub use error::{Error, KeyFileFault};
-pub use health::{Health, HealthFacts};
+pub use health::{Health, HealthFacts, SoughtFacts};
 pub use keys::ClusterKeys;
 pub use link::{Link, Login, NodeAddress, Place, Sentinels, Servers, Tls};
 pub use name::{ClusterName, SiteName};

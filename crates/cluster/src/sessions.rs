@@ -87,6 +87,8 @@ pub struct Found {
     pub expires_ms: u64,
     /// The past visits of its client. Anyone who can write to Valkey can change them.
     pub past: Past,
+    /// True if it came from another site ([`Sessions::put_moved`]).
+    pub is_moved: bool,
     /// The circumstances in which it was taken, if it was.
     pub taken: Option<Taken>,
 }
@@ -98,6 +100,7 @@ pub struct Taken {
     pub is_certain: bool,
     /// The time, in microseconds of Valkey's clock.
     at_us: u64,
+    is_moved: bool,
 }
 
 /// The past visits of a client.
@@ -201,7 +204,16 @@ impl Sessions {
     /// # Errors
     /// [`Error::NoKey`], and those of Valkey, including a full memory.
     pub async fn put(&self, now_ms: u64, entry: &Entry<'_>) -> Result<Put, Error> {
-        self.put_after(now_ms, entry, None).await
+        self.put_after(now_ms, entry, None, false).await
+    }
+
+    /// Stores a session of another site. When it is taken, it is never certain that it was not taken before: the Valkey of
+    /// that site may have handed it out twice. It stays marked so wherever it is stored again.
+    ///
+    /// # Errors
+    /// Those of [`Self::put`].
+    pub async fn put_moved(&self, now_ms: u64, entry: &Entry<'_>) -> Result<Put, Error> {
+        self.put_after(now_ms, entry, None, true).await
     }
 
     /// Puts a session back that was taken and not used.
@@ -214,7 +226,7 @@ impl Sessions {
         entry: &Entry<'_>,
         taken: &Taken,
     ) -> Result<Put, Error> {
-        self.put_after(now_ms, entry, Some(taken)).await
+        self.put_after(now_ms, entry, Some(taken), taken.is_moved).await
     }
 
     async fn put_after(
@@ -222,6 +234,7 @@ impl Sessions {
         now_ms: u64,
         entry: &Entry<'_>,
         taken: Option<&Taken>,
+        is_moved: bool,
     ) -> Result<Put, Error> {
         if entry.expires_ms <= now_ms {
             return Ok(Put::Refused(Refusal::Expired));
@@ -230,7 +243,7 @@ impl Sessions {
         if length.is_none_or(|length| !self.bounds.can_hold(length)) {
             return Ok(Put::Refused(Refusal::TooLarge));
         }
-        let value = value::seal(&self.keys(), now_ms, entry)?;
+        let value = value::seal(&self.keys(), now_ms, entry, is_moved)?;
         let Address { shard, member } = self.addresses.of(entry.id);
         let mut put = self.scripts.put.prepare_invoke();
         put.key(&shard.order).key(&shard.values).key(&shard.counts).key(&shard.taken);
@@ -290,9 +303,10 @@ impl Sessions {
         let mut found = self.open(&keys, now_ms, id, value).ok();
         if let (Some(found), Some((_, master, at_us))) = (&mut found, took) {
             // A master that may have been replaced elsewhere is not known, either.
-            let is_certain =
+            let is_known =
                 self.link.is_sole() && self.masters.is_certain(&master, now_ms, at_us / 1_000);
-            found.taken = Some(Taken { is_certain, at_us });
+            let is_moved = found.is_moved;
+            found.taken = Some(Taken { is_certain: is_known && !is_moved, at_us, is_moved });
         }
         Ok(found)
     }

@@ -186,6 +186,15 @@ impl Desk {
         self.absent[at].store(mark << 32 | until_s & u64::from(u32::MAX), Ordering::Relaxed);
     }
 
+    pub(crate) fn forget_absent(&self, id: &SessionId) {
+        let (at, mark) = absent(id);
+        let noted = self.absent[at].load(Ordering::Relaxed);
+        if noted >> 32 == mark {
+            let order = Ordering::Relaxed;
+            let _ = self.absent[at].compare_exchange(noted, 0, order, order);
+        }
+    }
+
     pub(crate) fn is_absent(&self, id: &SessionId, now_ms: u64) -> bool {
         let (at, mark) = absent(id);
         let noted = self.absent[at].load(Ordering::Relaxed);

@@ -167,6 +167,11 @@ impl Mailbox {
         self.desk().answer(asker, asked.is_there(), asked == Asked::Certain);
     }
 
+    /// Notes that the cluster has a session now that was missing before: whoever wants it asks for it.
+    pub fn note_arrived(&self, id: &SessionId) {
+        self.desk().forget_absent(id);
+    }
+
     /// Returns true if an agent showed a sign of life in the last second. There must be only one.
     pub fn has_agent(&self) -> bool {
         self.desk().is_agent_there(now_ms())

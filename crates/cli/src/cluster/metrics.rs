@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use rejoin_cluster::{Agent, Health, HealthFacts};
+use rejoin_cluster::{Agent, Health, HealthFacts, SoughtFacts};
 use rejoin_serve::metrics::{Meters, by};
 use rejoin_serve::{Answer, StatusPort};
 use rejoin_store::{Mailbox, MailboxFacts, Store};
@@ -117,6 +117,21 @@ fn sites(meters: &mut Meters, health: &HealthFacts) {
         "1 while the site that is the home of the ticket keys answers; otherwise no key is made";
     let is_home_linked = health.is_home_linked.unwrap_or(health.is_linked);
     meters.gauge("agent_home_connected", help, u64::from(is_home_linked));
+    let SoughtFacts { found, absent, unfit, failed, dropped, lately, removed, unremoved } =
+        health.sought;
+    let help = "Sessions that other sites were asked for, after handshakes without them";
+    let results = [
+        ("found", found),
+        ("absent", absent),
+        ("unfit", unfit),
+        ("failed", failed),
+        ("dropped", dropped),
+        ("lately", lately),
+    ];
+    meters.counters("agent_site_lookups", help, by("result", results));
+    let help = "Sessions that servers removed, and that other sites were told to remove";
+    let results = [("removed", removed), ("failed", unremoved)];
+    meters.counters("agent_site_removals", help, by("result", results));
 }
 
 fn lookups(meters: &mut Meters, facts: &MailboxFacts) {

@@ -7,8 +7,10 @@ use rejoin_cache::{
     ContextTag, History, Kept, NewSession, SecretBytes, SessionId, Settings as CacheSettings,
 };
 use rejoin_store::{Asked, Asker, Letter, Says, Store, now_ms};
+use rejoin_tickets::KeyRing;
 use tokio::time::timeout;
 
+use super::abroad::Abroad;
 use super::{mailbox, unix_ms};
 use crate::Error;
 use crate::health::{Fetched, Health, Sent};
@@ -18,6 +20,7 @@ use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, Taken, return
 pub(super) struct Carrier {
     pub(super) store: Arc<Store>,
     pub(super) sessions: Sessions,
+    pub(super) abroad: Abroad,
     pub(super) health: Arc<Health>,
     pub(super) deadline: Duration,
     /// The prediction settings of the machine's cache.
@@ -31,10 +34,19 @@ impl Carrier {
             Says::Stored => drop(self.store_remotely(&letter).await),
             Says::Seen => drop(self.expect(&letter).await),
             Says::Retired => drop(self.retire(&letter.id).await),
-            Says::Removed => drop(self.sessions.remove(&letter.id).await),
+            Says::Removed => {
+                drop(self.sessions.remove(&letter.id).await);
+                self.abroad.remove(letter.id, &self.health);
+            }
             Says::Wanted(asker) => self.fetch(&letter, asker, false).await,
             Says::Taken(asker) => self.fetch(&letter, asker, true).await,
         }
+    }
+
+    /// Uses the keys of a newer ring from now on. Must be called from one task only.
+    pub(super) fn set_ring(&self, ring: &KeyRing) {
+        self.sessions.set_ring(ring);
+        self.abroad.set_ring(ring);
     }
 
     async fn store_remotely(&self, letter: &Letter) -> Result<(), Error> {
@@ -114,6 +126,10 @@ impl Carrier {
             None => Asked::Fetched,
         };
         mailbox(&self.store).answer(asker, asked);
+        if found.is_none() {
+            // No handshake waits for this.
+            self.abroad.want(letter, take, &self.health);
+        }
         if let (false, Some(found), Some(taken)) = (is_there, &found, taken) {
             drop(self.put_back(&letter.id, found, taken).await);
         }
@@ -126,7 +142,7 @@ impl Carrier {
     }
 
     /// Returns what was found, to be stored again. Its client was here at `seen_ms`, in Unix time.
-    fn entry<'f>(&self, id: &'f SessionId, found: &'f Found, seen_ms: u64) -> Entry<'f> {
+    pub(super) fn entry<'f>(&self, id: &'f SessionId, found: &'f Found, seen_ms: u64) -> Entry<'f> {
         let Found { context, ref value, expires_ms, past, .. } = *found;
         let usual = &self.usual;
         let returns_ms = returns_ms(usual.prediction, seen_ms, past.history, None, usual.prior_ms);
@@ -134,7 +150,7 @@ impl Carrier {
     }
 
     /// Puts a session into the machine's cache, unless it was made in another context.
-    fn admit(&self, id: &SessionId, context: ContextTag, found: &Found) -> bool {
+    pub(super) fn admit(&self, id: &SessionId, context: ContextTag, found: &Found) -> bool {
         let now_ms = now_ms();
         let away_ms = unix_ms().saturating_sub(found.past.seen_ms);
         let new = NewSession {

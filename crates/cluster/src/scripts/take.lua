@@ -9,7 +9,8 @@ local value = redis.call('HGET', KEYS[2], ARGV[1])
 if not value then return false end
 local now = now_us()
 -- The key's name follows a version of 1 and the past visits: see value.rs.
-local name = string.byte(value) == 1 and string.sub(value, 14, 29)
+local version = string.byte(value)
+local name = (version == 1 or version == 2) and string.sub(value, 14, 29)
 for known = 4, #ARGV do
   if ARGV[known] == name then
     redis.call('HDEL', KEYS[2], ARGV[1])

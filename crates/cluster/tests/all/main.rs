@@ -11,5 +11,6 @@ mod sessions;
 mod sessions_model;
 mod site_partitions;
 mod site_rings;
+mod site_sessions;
 mod tls;
 mod wrapping_key;

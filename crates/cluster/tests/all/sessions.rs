@@ -427,3 +427,69 @@ async fn a_trace_hits_as_often_as_in_a_machine_and_each_put_is_one_round_trip() 
     assert_eq!(valkey.calls("evalsha"), puts + renewed + 2);
     assert_eq!(valkey.calls("script|load"), 2);
 }
+
+/// Takes a session that was moved, and what is certain of it after the agent has waited for long enough.
+#[tokio::test]
+#[ignore = "waits for 20 s"]
+async fn a_session_of_another_site_is_never_certain() {
+    let valkey = Valkey::start(&[]);
+    let now_ms = || std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
+    let mut ring = KeyRing::new(Schedule::default());
+    ring.rotate(now_ms() / 1_000, &mut [1; 32]).expect("a key");
+    let bounds = Bounds { shards: 1, ..ROOMY };
+    let link = link(&valkey).await;
+    let sessions = Sessions::new(link, "shop", &[3; 32], bounds, &ring).expect("in range");
+    sessions.evict(now_ms(), 0, 0, 1).await.expect("an answer");
+    tokio::time::sleep(std::time::Duration::from_secs(19)).await;
+    let now_ms = now_ms();
+    let (value, context, past) = (value(7), ContextTag(5), Past::default());
+    let (own, moved) = (id(1), id(2));
+    let entry = |id| Entry {
+        id,
+        context,
+        value: &value,
+        expires_ms: now_ms + HOUR_MS,
+        past,
+        returns_ms: now_ms + HOUR_MS,
+    };
+    sessions.put(now_ms, &entry(&own)).await.expect("an answer");
+    sessions.put_moved(now_ms, &entry(&moved)).await.expect("an answer");
+    let taken = async |id| {
+        sessions.take(now_ms, id).await.expect("an answer").and_then(|found| found.taken)
+    };
+    assert!(taken(&own).await.expect("it is there").is_certain);
+    let first = taken(&moved).await.expect("it is there");
+    assert!(!first.is_certain);
+    // Nor is one that was put back.
+    sessions.put_back(now_ms, &entry(&moved), &first).await.expect("an answer");
+    assert!(!taken(&moved).await.expect("it is there").is_certain);
+}
+
+#[tokio::test]
+async fn nobody_makes_a_session_that_was_moved_one_that_was_not() {
+    const UNMARK: &str = "\
+        for _, id in ipairs(redis.call('HKEYS', KEYS[1])) do \
+          local value = redis.call('HGET', KEYS[1], id) \
+          redis.call('HSET', KEYS[1], id, string.char(3 - value:byte(1)) .. value:sub(2)) \
+        end";
+    let valkey = Valkey::start(&[]);
+    let sessions = one_shard(link(&valkey).await, 10);
+    let (id, value) = (id(1), value(1));
+    let (context, past, expires_ms) = (ContextTag(5), past([1, 2, 3, 4]), NOW_MS + HOUR_MS);
+    let entry =
+        Entry { id: &id, context, value: &value, expires_ms, past, returns_ms: NOW_MS + HOUR_MS };
+    for is_moved in [false, true] {
+        let put = match is_moved {
+            true => sessions.put_moved(NOW_MS, &entry).await,
+            false => sessions.put(NOW_MS, &entry).await,
+        };
+        assert_eq!(put.expect("an answer"), stored(0));
+        let found = sessions.get(NOW_MS, &id).await.expect("an answer").expect("it is there");
+        assert_eq!((found.is_moved, &*found.value), (is_moved, &*value));
+        let mut unmark = redis::cmd("EVAL");
+        unmark.arg(UNMARK).arg(1).arg("rejoin:{shop.0}:values");
+        unmark.exec_async(&mut link(&valkey).await).await.expect("altered");
+        assert!(sessions.get(NOW_MS, &id).await.expect("an answer").is_none());
+    }
+    assert_eq!(sessions.misses().altered, 2);
+}
