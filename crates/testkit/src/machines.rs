@@ -92,6 +92,8 @@ pub struct Cluster {
     pub server_settings: String,
     /// The user that agents become.
     pub agents_become: Option<&'static str>,
+    /// The folder of the certificate that all machines have, if it is another cluster's.
+    certificate: Option<PathBuf>,
     pub machines: Vec<Machine>,
 }
 
@@ -128,6 +130,7 @@ impl Cluster {
             more_settings: String::new(),
             server_settings: String::new(),
             agents_become: None,
+            certificate: None,
             machines: Vec::new(),
         };
         cluster.start_valkey()?;
@@ -149,6 +152,17 @@ impl Cluster {
             machine.start_agent();
         }
         machine.start_server()
+    }
+
+    /// Takes over the key of another cluster, and the certificate of its machines, before this one has any: they are sites
+    /// of one cluster.
+    ///
+    /// # Panics
+    ///
+    /// If the other has no machine.
+    pub fn join(&mut self, other: &Self) {
+        fs::copy(other.key_file(), self.key_file()).expect("copied");
+        self.certificate = Some(other.machines[0].site.folder.clone());
     }
 
     /// The lines of the settings that say where Valkey is.
@@ -242,9 +256,10 @@ impl Machine {
         let Plan { name, tickets, capacity, deadline_ms, .. } = cluster.plan;
         let mut site = Site::new(&format!("cluster-{name}-{number}"));
         // All machines have the same certificate, and so the same session-id contexts.
-        for file in ["cert.pem", "key.pem", "both.pem"] {
-            if let Some(first) = cluster.machines.first() {
-                fs::copy(first.site.file(file), site.file(file)).expect("copied");
+        let first = cluster.machines.first().map(|first| &first.site.folder);
+        if let Some(folder) = first.or(cluster.certificate.as_ref()) {
+            for file in ["cert.pem", "key.pem", "both.pem"] {
+                fs::copy(folder.join(file), site.file(file)).expect("copied");
             }
         }
         let caches = Path::new(Store::FOLDER).join(&site.cache);

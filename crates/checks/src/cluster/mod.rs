@@ -9,6 +9,7 @@ pub(crate) mod relay;
 mod revoked;
 mod ring;
 mod secrets;
+mod sites;
 
 use crate::frame::{self, Effort, Found, Group};
 
@@ -45,6 +46,10 @@ pub(crate) const GROUP: Group = Group {
             failovers::clustered,
         ),
         (3, "revoked", "restart orders after which a revoked key is back (none)", revoked::orders),
+        (2, "sites-1ms", sites::PROMISE, sites::at::<1>),
+        (2, "sites-10ms", sites::PROMISE, sites::at::<10>),
+        (2, "sites-40ms", sites::PROMISE, sites::at::<40>),
+        (2, "sites-100ms", sites::PROMISE, sites::at::<100>),
         (4, "rotations", "a thousand, of four servers", own::rotations),
         (5, "secrets", "found (none)", secrets::unseen),
     ],
