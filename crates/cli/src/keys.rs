@@ -6,7 +6,7 @@ pub(crate) mod source;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rejoin_cluster::{ClusterKeys, Link, Settings, WrappingKey};
+use rejoin_cluster::{ClusterKeys, Link};
 use rejoin_store::{CacheName, RingFile, Store};
 use rejoin_tickets::{KeyId, KeyRing, KeyState, KeyStatus};
 use serde_json::json;
@@ -123,10 +123,10 @@ enum Keys {
 
 impl Keys {
     fn of_cluster(settings: &Path) -> anyhow::Result<Self> {
-        let settings = Settings::read(settings)?;
-        let key = WrappingKey::read(&settings.key_file)?;
+        let settings = cluster::settings_of(settings, None)?;
+        let key_file = settings.open_key_file()?;
         let runtime = cluster::runtime()?;
-        let mut keys = cluster::keys(&settings, &key, None)?.only_followed();
+        let mut keys = cluster::keys(&settings, key_file.secret(), None)?.only_followed();
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
         let link = runtime.block_on(Link::connect(&settings.valkey()?))?;
         Ok(Self::Cluster { runtime, link, keys: Box::new(keys) })

@@ -16,16 +16,16 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::health::{Fetched, Health, Sent};
 use crate::sessions::{Entry, Found, NEVER_MS, Past, Put, Sessions, Taken, returns_ms};
-use crate::{ClusterKeys, Error, Link, RingRecord, Servers, Settings, WrappingKey};
+use crate::{ClusterKeys, ClusterSecret, Error, KeyFile, Link, RingRecord, Servers, Settings};
 
 /// The agent of one machine.
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
-    key: WrappingKey,
+    /// Read by [`Self::new`], and handed over by [`Self::run`].
+    files: Option<(KeyFile, RingRecord)>,
     servers: Servers,
     store: Arc<Store>,
-    record: Option<RingRecord>,
     accepts_older_ring: bool,
     health: Arc<Health>,
 }
@@ -43,6 +43,10 @@ pub enum News<'a> {
     /// The highest version of the ring cannot be recorded beside the key file. After a restart of the machine, an older
     /// ring could not be recognised.
     Unrecorded(&'a Error),
+    /// The key file has other keys, which are used from now on.
+    Rekeyed(&'a ClusterSecret),
+    /// The key file has changed, and cannot be used. The last keys stay in use. Each reason is told once.
+    NotRekeyed(&'a Error),
 }
 
 impl Agent {
@@ -59,26 +63,27 @@ impl Agent {
     /// The time after which an overdue session is removed: a day, by which most tickets have expired.
     const OVERDUE_FOR_MS: u64 = 24 * 3_600 * 1_000;
 
-    /// Reads all files that the settings name, and opens or creates the machine's cache. Only the password's file is opened
-    /// again, when Valkey refuses the password; so the process may change to another user. Must be called before the servers start, so that they find
-    /// the cache.
+    /// Reads all files that the settings name, and opens or creates the machine's cache. Only two files are opened again:
+    /// the password's, when Valkey refuses the password, and the key file, when it has changed. So the process may change to
+    /// another user. Must be called before the servers start, so that they find the cache.
     ///
     /// # Errors
     /// A file cannot be read, the cache belongs to a different cluster, or a setting is out of range.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let key = WrappingKey::read(&settings.key_file)?;
+        let key_file = settings.open_key_file()?;
+        let secret = key_file.secret();
         let servers = settings.valkey()?;
-        let id_key = key.derive(b"session ids");
-        let id_key = id_key.first_chunk().expect("32 bytes");
         let cache = CacheSettings::new(settings.capacity);
         let (folder, name) = (&settings.folder, settings.cache()?);
-        let store = Store::open_for_cluster(folder, &name, Some(&cache), id_key)?;
+        let store = Store::open_for_cluster(folder, &name, Some(&cache), secret.ids())?;
         let store = Arc::new(store);
         Self::be_the_only_one(&store)?;
         mailbox(&store).set_deadline(settings.deadline());
-        let record = Some(RingRecord::open(&settings.key_file, &key, &settings.name)?);
-        let (accepts_older_ring, health) = (false, Arc::default());
-        Ok(Self { settings, key, servers, store, record, accepts_older_ring, health })
+        let record = RingRecord::open(&settings.key_file, secret, &settings.name)?;
+        let (accepts_older_ring, health) = (false, Arc::<Health>::default());
+        health.note_rekey_step(secret.step());
+        let files = Some((key_file, record));
+        Ok(Self { settings, files, servers, store, accepts_older_ring, health })
     }
 
     /// Accepts the first ring in Valkey, even if this machine has seen a newer one.
@@ -120,7 +125,8 @@ impl Agent {
         shutdown: impl Future<Output = ()>,
         mut tell: impl FnMut(News<'_>),
     ) -> Result<(), Error> {
-        let keys = self.keys()?;
+        let (key_file, record) = self.files.take().expect("it runs once");
+        let keys = self.keys(key_file.secret())?.recorded_in(record);
         let is_over = Arc::new(AtomicBool::new(false));
         let (letters, received) = mpsc::channel(Self::MOST_WAITING);
         let postman = Postman {
@@ -129,7 +135,7 @@ impl Agent {
             is_over: Arc::clone(&is_over),
         };
         let postman = std::thread::spawn(move || postman.run(&letters));
-        let work = self.work(keys, received, &mut tell);
+        let work = self.work(keys, key_file, received, &mut tell);
         let done = tokio::select! {
             done = work => done,
             () = shutdown => Ok(()),
@@ -141,25 +147,24 @@ impl Agent {
         done
     }
 
-    fn keys(&mut self) -> Result<ClusterKeys, Error> {
+    fn keys(&self, secret: &ClusterSecret) -> Result<ClusterKeys, Error> {
         let (name, schedule) = (self.settings.name.clone(), self.settings.schedule()?);
         let last = self.store.ring()?.map(|ring| (self.store.ring_version(), ring));
-        let mut keys = ClusterKeys::new(name, &self.key, Some(schedule))?.after(last);
-        if let Some(record) = self.record.take() {
-            keys = keys.recorded_in(record);
-        }
+        let keys = ClusterKeys::new(name, secret, Some(schedule))?.after(last);
         Ok(keys.accepting_older(self.accepts_older_ring))
     }
 
     async fn work(
         &self,
         mut keys: ClusterKeys,
+        mut key_file: KeyFile,
         mut letters: mpsc::Receiver<Letter>,
         tell: &mut impl FnMut(News<'_>),
     ) -> Result<(), Error> {
         let mut link = Link::open(self.servers.clone());
         let ring = self.store.ring()?.unwrap_or_else(|| KeyRing::new(Schedule::default()));
-        let sessions = Sessions::of_cluster(link.clone(), &self.settings, &self.key, &ring)?;
+        let sessions =
+            Sessions::of_cluster(link.clone(), &self.settings, key_file.secret(), &ring)?;
         let carrier = Arc::new(Carrier {
             store: Arc::clone(&self.store),
             sessions,
@@ -184,6 +189,17 @@ impl Agent {
         let follow = async {
             loop {
                 look.tick().await;
+                match key_file.renew() {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        let secret = key_file.secret();
+                        keys.set_secret(secret);
+                        carrier.sessions.set_secret(secret);
+                        self.health.note_rekey_step(secret.step());
+                        tell(News::Rekeyed(secret));
+                    }
+                    Err(error) => tell(News::NotRekeyed(&error)),
+                }
                 let followed = self.timed(keys.follow(&mut link, unix_ms() / 1_000)).await;
                 keys.take_unrecorded().iter().for_each(|error| tell(News::Unrecorded(error)));
                 self.health.note_misses(carrier.sessions.misses());

@@ -18,6 +18,7 @@ pub struct Health {
     sent: [AtomicU64; 3],
     fetched: [AtomicU64; 4],
     uncertain: AtomicU64,
+    rekey_step: AtomicU64,
     misses: Mutex<Misses>,
 }
 
@@ -51,6 +52,8 @@ pub struct HealthFacts {
     /// Sessions taken for a server of this machine that might have been taken before: early data that comes with them is
     /// rejected.
     pub uncertain: u64,
+    /// The steps of [`RekeyStep`](crate::RekeyStep) that the agent has taken: none, one or two; none again after the third.
+    pub rekey_step: u64,
     /// The fetches without a session, by kind.
     pub misses: Misses,
 }
@@ -92,6 +95,7 @@ impl Health {
             unfit,
             unfetched,
             uncertain: read(&self.uncertain),
+            rekey_step: read(&self.rekey_step),
             misses: *self.misses.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -122,6 +126,10 @@ impl Health {
 
     pub(crate) fn note_uncertain(&self) {
         self.uncertain.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn note_rekey_step(&self, step: u64) {
+        self.rekey_step.store(step, Relaxed);
     }
 
     pub(crate) fn note_misses(&self, misses: Misses) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::link::{Login, NodeAddress, Place, Sentinels, Servers, Tls};
 use crate::sessions::Bounds;
-use crate::{ClusterName, Error};
+use crate::{ClusterName, Error, KeyFile};
 use rejoin_cache::Capacity;
 use rejoin_store::{CacheName, Store};
 use rejoin_tickets::{Schedule, Seconds};
@@ -34,6 +34,11 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// The file with the key that encrypts all data that leaves a machine, as created by `rejoin cluster key`.
     pub key_file: PathBuf,
+    /// The user that the agent becomes, to whom the key file may belong: then the agent notices when it changes.
+    pub agent_user: Option<String>,
+    /// The user id of that user.
+    #[serde(skip)]
+    pub agent_uid: Option<u32>,
     /// The name of the machine's cache. The default is the cluster's name.
     pub cache: Option<String>,
     /// The folder of caches.
@@ -152,6 +157,14 @@ impl Settings {
             return Err(wrong("tls: give both certificate and key, or neither".to_owned()));
         }
         Ok(settings)
+    }
+
+    /// Reads the key file.
+    ///
+    /// # Errors
+    /// Those of [`KeyFile::open`].
+    pub fn open_key_file(&self) -> Result<KeyFile, Error> {
+        KeyFile::open(&self.key_file, self.agent_uid)
     }
 
     /// Returns the name of the machine's cache.

@@ -5,6 +5,7 @@ mod faults;
 mod fleet;
 mod load;
 mod own;
+mod rekey;
 pub(crate) mod relay;
 mod revoked;
 mod ring;
@@ -45,6 +46,13 @@ pub(crate) const GROUP: Group = Group {
             failovers::clustered,
         ),
         (3, "revoked", "restart orders after which a revoked key is back (none)", revoked::orders),
+        (
+            4,
+            "rekey-sessions",
+            "the cluster's key replaced in its steps (none fails, resumed as before)",
+            rekey::sessions,
+        ),
+        (4, "rekey-tickets", "the same, of stateless tickets", rekey::tickets),
         (4, "rotations", "a thousand, of four servers", own::rotations),
         (5, "secrets", "found (none)", secrets::unseen),
     ],

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use rejoin_cluster::{ClusterKeys, Link, Servers, Settings, WrappingKey};
+use rejoin_cluster::{ClusterKeys, KeyFile, Link, Servers};
 use rejoin_store::{CacheName, RingFile, SharedKeys, Store};
 use rejoin_tickets::{KeyRing, KeySource, Schedule};
 
@@ -12,7 +12,7 @@ use crate::{cluster, terminal};
 
 /// A ring, and the way to its newest state.
 pub(super) enum Source {
-    Cluster { servers: Servers, keys: Box<ClusterKeys>, link: Option<Link> },
+    Cluster { servers: Servers, key_file: Box<KeyFile>, keys: Box<ClusterKeys>, link: Option<Link> },
     Cache { keys: SharedKeys, ring: Option<KeyRing> },
     File { file: RingFile, ring: Option<KeyRing> },
 }
@@ -23,17 +23,19 @@ impl Source {
         settings: &Path,
         makes_keys: bool,
         accepts_older: bool,
+        user: Option<&str>,
     ) -> anyhow::Result<Self> {
-        let settings = Settings::read(settings)?;
-        let key = WrappingKey::read(&settings.key_file)?;
+        let settings = cluster::settings_of(settings, user)?;
+        let key_file = settings.open_key_file()?;
         let (schedule, servers) = (settings.schedule()?, settings.valkey()?);
         let keys = match makes_keys {
-            true => cluster::keys(&settings, &key, Some(schedule))?,
-            false => cluster::keys(&settings, &key, None)?.only_followed(),
+            true => cluster::keys(&settings, key_file.secret(), Some(schedule))?,
+            false => cluster::keys(&settings, key_file.secret(), None)?.only_followed(),
         };
         let mut keys = keys.accepting_older(accepts_older);
         keys.take_unrecorded().iter().for_each(cluster::complain_of_record);
-        Ok(Self::Cluster { servers, keys: Box::new(keys), link: None })
+        let (key_file, keys) = (Box::new(key_file), Box::new(keys));
+        Ok(Self::Cluster { servers, key_file, keys, link: None })
     }
 
     /// Opens a cache's ring, and makes one if it has none.
@@ -56,7 +58,8 @@ impl Source {
     pub(super) async fn look(&mut self) -> anyhow::Result<()> {
         let now_s = cluster::now_s()?;
         match self {
-            Self::Cluster { servers, keys, link } => {
+            Self::Cluster { servers, key_file, keys, link } => {
+                cluster::renew(key_file, keys);
                 let link = match link {
                     Some(link) => link,
                     none => none.insert(Link::connect(servers).await?),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rejoin_cache::{ContextTag, History, NewSession, SecretBytes, SessionId, SessionStore};
 use rejoin_cluster::{
-    Agent, ClusterKeys, Error, Health, HealthFacts as Facts, News, RingRecord, SentinelSettings,
-    Settings, WrappingKey,
+    Agent, ClusterKeys, ClusterSecret, Error, Health, HealthFacts as Facts, News, RingRecord,
+    SentinelSettings, Settings,
 };
 use rejoin_store::{Store, Tiered, now_ms};
 use rejoin_testkit::cluster::link;
@@ -19,7 +19,7 @@ use rejoin_testkit::valkey::Valkey;
 use rejoin_tickets::{KeyId, KeyRing};
 use tokio::sync::oneshot;
 
-const CONTEXT: ContextTag = ContextTag(5);
+pub(crate) const CONTEXT: ContextTag = ContextTag(5);
 /// The score from which on clients are not expected back.
 const NEVER: &str = "4503599627370496";
 
@@ -28,10 +28,10 @@ fn id(number: u8) -> SessionId {
 }
 
 /// A machine: a cache, its agent on a thread, and a server. It stops when dropped.
-struct Machine {
-    store: Arc<Store>,
+pub(crate) struct Machine {
+    pub(crate) store: Arc<Store>,
     server: Tiered,
-    health: Arc<Health>,
+    pub(crate) health: Arc<Health>,
     /// The rules of its user.
     rules: String,
     stop: Option<oneshot::Sender<()>>,
@@ -45,7 +45,7 @@ impl Machine {
         Self::telling(settings(valkey, &folder), &folder, |_| {})
     }
 
-    fn telling(
+    pub(crate) fn telling(
         settings: Settings,
         folder: &Path,
         tell: impl FnMut(News<'_>) + Send + 'static,
@@ -69,7 +69,7 @@ impl Machine {
         Self { store, server, health, rules, stop: Some(stop), agent: Some(agent) }
     }
 
-    fn insert(&self, number: u8) {
+    pub(crate) fn insert(&self, number: u8) {
         let new = NewSession {
             id: id(number),
             value: &[number; 100],
@@ -83,7 +83,7 @@ impl Machine {
         self.server.insert(now_ms(), &new).expect("there is room");
     }
 
-    fn takes(&self, number: u8, context: ContextTag) -> bool {
+    pub(crate) fn takes(&self, number: u8, context: ContextTag) -> bool {
         let mut value = SecretBytes::default();
         let found = self.server.take(now_ms(), &id(number), context, &mut value).found;
         assert!(!found || *value == [number; 100]);
@@ -91,7 +91,7 @@ impl Machine {
     }
 
     /// Stores a session, and takes it. Returns true if that is certain.
-    fn takes_certainly(&self, number: u8) -> bool {
+    pub(crate) fn takes_certainly(&self, number: u8) -> bool {
         let before = self.health.read().stored;
         wait_until("a session sent", || {
             // The first ones may be lost: the agent has not noticed yet that Valkey was away.
@@ -110,10 +110,10 @@ impl Drop for Machine {
     }
 }
 
-fn settings(valkey: &Valkey, folder: &Path) -> Settings {
+pub(crate) fn settings(valkey: &Valkey, folder: &Path) -> Settings {
     let key: PathBuf = valkey.folder.join("key");
     if !key.exists() {
-        WrappingKey::create(&key).expect("a key");
+        ClusterSecret::create(&key).expect("a key");
     }
     let text = format!(
         "name = \"web\"\nservers = [\"127.0.0.1:{}\"]\nkey_file = {key:?}\nfolder = {folder:?}\n\
@@ -287,7 +287,7 @@ fn now_s() -> u64 {
 }
 
 impl Machine {
-    fn keys(&self) -> Vec<KeyId> {
+    pub(crate) fn keys(&self) -> Vec<KeyId> {
         keys_of(self.store.ring().expect("free"))
     }
 }
@@ -307,7 +307,7 @@ impl Revoked {
         let machine = Machine::start(&valkey, 1);
         let [leaked] = machine.keys()[..] else { panic!("one key") };
         let before = held(&valkey).await;
-        let key = WrappingKey::read(&valkey.folder.join("key")).expect("a key");
+        let key = ClusterSecret::read(&valkey.folder.join("key")).expect("a key");
         let keys = ClusterKeys::new("web".parse().expect("a name"), &key, None).expect("a lead");
         let (mut keys, mut link) = (keys.only_followed(), link(&valkey).await);
         let newer = keys.rotate(&mut link, now_s()).await.expect("a key");
@@ -389,7 +389,8 @@ fn rules_that_are_too_narrow_are_told_once() {
 fn reason(news: &News<'_>) -> String {
     match news {
         News::Cut(error) | News::Unrecorded(error) | News::Denied(error) => error.to_string(),
-        News::Linked(_) => String::new(),
+        News::NotRekeyed(error) => error.to_string(),
+        News::Linked(_) | News::Rekeyed(_) => String::new(),
     }
 }
 
@@ -400,7 +401,7 @@ fn a_record_is_its_keys_alone_and_nobody_elses_file() {
     let folder = Folder::new();
     let path = folder.join("key");
     let (name, other) = ("web".parse().expect("a name"), "other".parse().expect("a name"));
-    let key = WrappingKey::create(&path).expect("a key");
+    let key = ClusterSecret::create(&path).expect("a key");
     let file = folder.join("key.seen");
     let seen = |name, key| RingRecord::open(&path, key, name).map(|record| record.seen());
     assert_eq!(seen(&name, &key).expect("made"), 0);

@@ -1,6 +1,6 @@
 //! Ticket keys in a real Valkey, and their behaviour when something fails.
 
-use rejoin_cluster::{ClusterKeys, Error, Link, WrappingKey};
+use rejoin_cluster::{ClusterKeys, ClusterSecret, Error, Link};
 use rejoin_testkit::cluster::{ValkeyCluster, link};
 use rejoin_testkit::process::{DEADLINE, STEP};
 use rejoin_testkit::valkey::Valkey;
@@ -13,7 +13,7 @@ const RING: &str = "rejoin:{shop}:ring";
 /// A Valkey and the key of a cluster.
 struct Cluster {
     valkey: Valkey,
-    key: WrappingKey,
+    key: ClusterSecret,
 }
 
 struct Server {
@@ -24,7 +24,7 @@ struct Server {
 impl Cluster {
     async fn new() -> Self {
         let valkey = Valkey::start(&[]);
-        let key = WrappingKey::create(&valkey.folder.join("key")).expect("a key");
+        let key = ClusterSecret::create(&valkey.folder.join("key")).expect("a key");
         Self { valkey, key }
     }
 
@@ -32,7 +32,7 @@ impl Cluster {
         self.server_of("shop", &self.key, None).await
     }
 
-    async fn server_of(&self, name: &str, key: &WrappingKey, by: Option<Schedule>) -> Server {
+    async fn server_of(&self, name: &str, key: &ClusterSecret, by: Option<Schedule>) -> Server {
         let keys = ClusterKeys::new(name.parse().expect("a name"), key, by).expect("a lead");
         Server { keys, link: link(&self.valkey).await }
     }
@@ -233,7 +233,7 @@ async fn a_ring_of_another_cluster_or_key_is_refused() {
         assert!(matches!(ours.follow(NOW_S).await, Err(Error::Unopened { .. })));
         assert_eq!((ours.keys.refused(), ours.known()), (round, ids.clone()));
     }
-    let other_key = WrappingKey::create(&cluster.valkey.folder.join("other")).expect("a key");
+    let other_key = ClusterSecret::create(&cluster.valkey.folder.join("other")).expect("a key");
     let mut stranger = cluster.server_of("other", &other_key, None).await;
     assert!(matches!(stranger.follow(NOW_S).await, Err(Error::Unopened { .. })));
     assert!(stranger.keys.ring().is_none());
@@ -309,7 +309,7 @@ async fn flushed_scripts_are_loaded_again() {
 #[tokio::test]
 async fn a_cluster_of_valkey_keeps_the_ring_too() {
     let valkey = ValkeyCluster::of_one();
-    let key = WrappingKey::create(&valkey.nodes[0].folder.join("key")).expect("a key");
+    let key = ClusterSecret::create(&valkey.nodes[0].folder.join("key")).expect("a key");
     let server = async || {
         let keys = ClusterKeys::new("shop".parse().expect("a name"), &key, None).expect("a lead");
         Server { keys, link: valkey.link().await }

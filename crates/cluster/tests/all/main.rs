@@ -2,12 +2,13 @@
 
 mod acl;
 mod agent;
+mod key_file;
 mod keys;
 mod login;
 mod primary;
+mod rekey;
 mod rotations;
 mod sentinels;
 mod sessions;
 mod sessions_model;
 mod tls;
-mod wrapping_key;
